@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node is the root of the node e2e tests: the PLEG against a real CRI
+// runtime, with real containers, real restarts and a wire that misbehaves.
+//
+// # Model
+//
+// One command, cmd/node-e2e, is both the supervisor and the suite. The
+// supervisor starts the suite as its child, becomes the reaper of everything
+// that the child leaves, and sweeps by directory and cgroup when the child
+// ends, however it ends. The suite runs scenarios in order; each gets a private
+// containerd of its own (package ctrd), a proxy between that and the agent
+// (package criproxy), and as many agents (package agent) as it asks for. What a
+// scenario measured and whether it held goes to package report.
+//
+//	node-e2e (supervisor, reaper)
+//	  └─ node-e2e run (suite)
+//	       ├─ containerd ── shims ── containers (package workload)
+//	       │      ▲ CRI
+//	       │   proxy (in the suite's process, package criproxy)
+//	       │      ▲ CRI
+//	       └─ agent (package agent; killed, stopped and restarted at will)
+//
+// The harness packages are ordinary packages: their own tests need no root, no
+// runtime and no network, and run with every other test of this module.
+// Everything that needs root is behind the command.
+//
+// # What it needs
+//
+// Root, cgroups (v1 or v2), overlayfs, Go and a C compiler. containerd, its
+// shim, ctr and runc are built once from the module registry (package
+// components) into the ignored build folder of the repository. With
+// NODE_E2E_ENDPOINT set, a runtime that is already there is used instead.
+package node

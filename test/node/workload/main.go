@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command workload is the only program in the image of the node e2e tests. It
+// serves as the pause container and as every container's process, so that the
+// image needs no base, no shell and no registry.
+//
+//	workload pause             wait for a signal, reap what is orphaned to it
+//	workload sleep D [code]    wait D (a Go duration), exit with code, 0 by default; 143 at SIGTERM
+//	workload exit N            exit with N at once
+//	workload stubborn          ignore SIGTERM and SIGINT: only a kill ends it
+//	workload eat N             touch N MiB of memory, then wait: with a lower limit, the kernel kills it
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "workload:", err)
+		os.Exit(64)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		args = []string{"pause"}
+	}
+	switch verb, rest := args[0], args[1:]; {
+	case verb == "pause" && len(rest) == 0:
+		pause()
+	case verb == "sleep" && (len(rest) == 1 || len(rest) == 2):
+		return sleep(rest)
+	case verb == "exit" && len(rest) == 1:
+		code, err := strconv.Atoi(rest[0])
+		if err != nil {
+			return fmt.Errorf("exit: %q is not a number", rest[0])
+		}
+		os.Exit(code)
+	case verb == "stubborn" && len(rest) == 0:
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		select {}
+	case verb == "eat" && len(rest) == 1:
+		return eat(rest[0])
+	default:
+		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | stubborn | eat N", args)
+	}
+	return nil
+}
+
+func pause() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			os.Exit(0)
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+
+func sleep(args []string) error {
+	d, err := time.ParseDuration(args[0])
+	if err != nil {
+		return fmt.Errorf("sleep: %w", err)
+	}
+	code := 0
+	if len(args) == 2 {
+		if code, err = strconv.Atoi(args[1]); err != nil {
+			return fmt.Errorf("sleep: the exit code %q is not a number", args[1])
+		}
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	select {
+	case <-time.After(d):
+		os.Exit(code)
+	case <-signals:
+		os.Exit(143)
+	}
+	return nil
+}
+
+// eat touches every page, because memory that is only reserved is not charged.
+func eat(arg string) error {
+	mib, err := strconv.Atoi(arg)
+	if err != nil {
+		return fmt.Errorf("eat: %q is not a number of MiB", arg)
+	}
+	var held [][]byte
+	for range mib {
+		block := make([]byte, 1<<20)
+		for i := 0; i < len(block); i += 4096 {
+			block[i] = 1
+		}
+		held = append(held, block)
+	}
+	pause()
+	fmt.Fprintln(os.Stderr, len(held))
+	return nil
+}
