@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Preflight says why this machine cannot run a private container runtime, or
+// nil if nothing speaks against it: root, writable cgroups with the memory and
+// pids controllers, and overlayfs.
+func Preflight() error {
+	return preflight(os.Geteuid(), DefaultCgroupFS, "/proc")
+}
+
+func preflight(euid int, cgroupfs, proc string) error {
+	var errs []error
+	if euid != 0 {
+		errs = append(errs, fmt.Errorf("root is needed to run containers, and the user ID is %d; run as root", euid))
+	}
+	if missing := missingControllers(cgroupfs, "memory", "pids"); len(missing) > 0 {
+		errs = append(errs, fmt.Errorf("the cgroup controllers %s are not at %s; mount the cgroup hierarchy there",
+			strings.Join(missing, " and "), cgroupfs))
+	} else if euid == 0 {
+		errs = append(errs, writable(cgroupfs))
+	}
+	if known, err := os.ReadFile(filepath.Join(proc, "filesystems")); err != nil || !strings.Contains(string(known), "\toverlay\n") {
+		errs = append(errs, errors.New("the kernel does not list overlayfs in /proc/filesystems; load it with `modprobe overlay`"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("this machine cannot run the node e2e tests:\n%w", err)
+	}
+	return nil
+}
+
+func missingControllers(cgroupfs string, want ...string) []string {
+	unified, err := os.ReadFile(filepath.Join(cgroupfs, "cgroup.controllers"))
+	var missing []string
+	for _, controller := range want {
+		if err == nil {
+			if !strings.Contains(" "+strings.TrimSpace(string(unified))+" ", " "+controller+" ") {
+				missing = append(missing, controller)
+			}
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(cgroupfs, controller, "cgroup.procs")); err != nil {
+			missing = append(missing, controller)
+		}
+	}
+	return missing
+}
+
+// writable makes and removes a cgroup, since a read-only mount or a missing
+// capability shows only when one tries.
+func writable(cgroupfs string) error {
+	root := cgroupfs
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
+		root = filepath.Join(root, "pids")
+	}
+	probe, err := os.MkdirTemp(root, "pe2e-probe-")
+	if err != nil {
+		return fmt.Errorf("no cgroup can be made under %s: %w", root, err)
+	}
+	return os.Remove(probe)
+}

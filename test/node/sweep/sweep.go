@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sweep finds and removes what a test run leaves on the machine.
+//
+// # Model
+//
+// A run owns one directory and one cgroup name, both unique to it, and from
+// these two everything that it started can be told: a process names the
+// directory in its command line or sits in the cgroup, a mount lies under the
+// directory, a socket is a file in it. So a sweep needs no memory of what was
+// started, works after any kind of end, and can be done by another process.
+// Nothing outside the directory and the cgroup is ever touched.
+//
+// # Concurrency
+//
+// A Target holds no state. Two sweeps of one target at once are harmless.
+//
+// # Errors
+//
+// Sweep does what it can, and returns what would not go, joined.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Target is what one run owns.
+type Target struct {
+	// Dir is the run's directory, absolute and below another.
+	Dir string
+	// Cgroup is the name of the run's top cgroup, without slashes. Empty: none.
+	Cgroup string
+
+	// proc and cgroupfs stand for /proc and /sys/fs/cgroup in tests.
+	proc, cgroupfs string
+}
+
+// Left lists what is still there, one line each: processes, mounts, cgroups and
+// sockets. An empty result means that nothing outlived the run.
+func (t Target) Left() []string {
+	var left []string
+	for _, p := range t.Processes() {
+		left = append(left, fmt.Sprintf("process %d %s", p.PID, p.Command))
+	}
+	for _, m := range t.Mounts() {
+		left = append(left, "mount "+m)
+	}
+	for _, c := range t.Cgroups() {
+		left = append(left, "cgroup "+c)
+	}
+	for _, s := range t.sockets() {
+		left = append(left, "socket "+s)
+	}
+	return left
+}
+
+// Sweep kills the processes, unmounts, removes the cgroups and, last, the
+// directory. It tries until ctx ends, since a killed process lets go of its
+// mounts and cgroups only when it is reaped.
+func (t Target) Sweep(ctx context.Context) error {
+	if err := t.validate(); err != nil {
+		return err
+	}
+	for {
+		err := t.once()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("sweep: gave up on %s: %w", t.Dir, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (t Target) once() error {
+	var errs []error
+	for _, p := range t.Processes() {
+		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, fmt.Errorf("kill %d (%s): %w", p.PID, p.Command, err))
+			continue
+		}
+		errs = append(errs, fmt.Errorf("process %d (%s) was still there", p.PID, p.Command))
+	}
+	for _, mount := range t.Mounts() {
+		if err := unix.Unmount(mount, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", mount, err))
+		}
+	}
+	for _, dir := range t.Cgroups() {
+		if err := removeCgroup(dir); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if left := t.Mounts(); len(left) > 0 {
+		// Never delete through a mount.
+		return fmt.Errorf("still mounted: %s", strings.Join(left, ", "))
+	}
+	return os.RemoveAll(t.Dir)
+}
+
+func (t Target) validate() error {
+	clean := filepath.Clean(t.Dir)
+	if !filepath.IsAbs(t.Dir) || clean != t.Dir || strings.Count(clean, "/") < 2 {
+		return fmt.Errorf("sweep: %q is not an absolute, clean path at least two levels deep", t.Dir)
+	}
+	if strings.Contains(t.Cgroup, "/") || t.Cgroup == "." || t.Cgroup == ".." {
+		return fmt.Errorf("sweep: the cgroup %q must be one name", t.Cgroup)
+	}
+	return nil
+}
+
+// A Process is one that belongs to the run.
+type Process struct {
+	PID     int
+	Command string // command line, words joined by spaces
+}
+
+// Processes lists the run's processes, this one and its parents left out.
+func (t Target) Processes() []Process {
+	proc := t.procDir()
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil
+	}
+	own := ancestors(proc)
+	var found []Process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || slices.Contains(own, pid) {
+			continue
+		}
+		if command, ok := t.owns(filepath.Join(proc, entry.Name())); ok {
+			found = append(found, Process{PID: pid, Command: command})
+		}
+	}
+	return found
+}
+
+// owns reports whether the process of a /proc directory belongs to the run.
+// One that ended while we looked does not, and neither does a zombie: it holds
+// nothing and only waits for its parent.
+func (t Target) owns(dir string) (command string, ok bool) {
+	if stat, err := os.ReadFile(filepath.Join(dir, "stat")); err != nil || stateOf(string(stat)) == 'Z' {
+		return "", false
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil {
+		return "", false
+	}
+	words := strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00")
+	command = strings.Join(words, " ")
+	for _, word := range words {
+		if word == t.Dir || strings.Contains(word, t.Dir+"/") {
+			return command, true
+		}
+	}
+	if t.Cgroup == "" {
+		return "", false
+	}
+	cgroups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+	if err != nil {
+		return "", false
+	}
+	for line := range strings.Lines(string(cgroups)) {
+		if slices.Contains(strings.Split(strings.TrimSpace(line), "/"), t.Cgroup) {
+			return command, true
+		}
+	}
+	return "", false
+}
+
+// Mounts lists the mount points under the directory, deepest and latest first:
+// the order in which they can be unmounted.
+func (t Target) Mounts() []string {
+	data, err := os.ReadFile(filepath.Join(t.procDir(), "self", "mountinfo"))
+	if err != nil {
+		return nil
+	}
+	var mounts []string
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if point := unescape(fields[4]); strings.HasPrefix(point, t.Dir+"/") {
+			mounts = append(mounts, point)
+		}
+	}
+	slices.Reverse(mounts)
+	return mounts
+}
+
+func (t Target) sockets() []string {
+	var sockets []string
+	_ = filepath.WalkDir(t.Dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.Type()&os.ModeSocket != 0 {
+			sockets = append(sockets, path)
+		}
+		return nil
+	})
+	return sockets
+}
+
+func (t Target) procDir() string {
+	if t.proc != "" {
+		return t.proc
+	}
+	return "/proc"
+}
