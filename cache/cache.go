@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// UID is the UID of a pod.
+type UID string
+
+// entry is what is known of one pod.
+type entry[S any] struct {
+	status *S    // never nil
+	err    error // of the last read, nil when it succeeded
+	at     time.Time
+}
+
+// Cache holds the last known status of every pod. Make one with [New].
+type Cache[S any] struct {
+	empty func(UID) *S
+	wake  chan struct{} // capacity 1: a demand that is already announced need not be announced again
+
+	mu      sync.RWMutex // owns all that follows
+	pods    map[UID]*entry[S]
+	gone    map[UID]time.Time // tombstones later than both global and floor: a read begun then did not show the pod
+	global  time.Time         // every pod is as it stands as of this time
+	floor   time.Time         // no write as of an earlier time will come, says the writer
+	waiters map[UID][]*waiter[S]
+	waiting int
+	demand  map[UID]time.Time
+}
+
+// New returns an empty cache. Empty makes the status of a pod of which nothing is known, and must not return nil; a nil func stands for new(S).
+func New[S any](empty func(UID) *S) *Cache[S] {
+	if empty == nil {
+		empty = func(UID) *S { return new(S) }
+	}
+	return &Cache[S]{
+		empty:   empty,
+		wake:    make(chan struct{}, 1),
+		pods:    make(map[UID]*entry[S]),
+		gone:    make(map[UID]time.Time),
+		waiters: make(map[UID][]*waiter[S]),
+		demand:  make(map[UID]time.Time),
+	}
+}
+
+// Get returns the last known status of the pod and the error of its last read. The status is never nil: a pod of which nothing is known has an
+// empty one.
+func (c *Cache[S]) Get(uid UID) (*S, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.get(uid)
+}
+
+func (c *Cache[S]) get(uid UID) (*S, error) {
+	if e := c.pods[uid]; e != nil {
+		return e.status, e.err
+	}
+	return c.empty(uid), nil
+}
+
+// AsOf returns the start of the latest read that covered the pod, shown or not; zero if there was none.
+func (c *Cache[S]) AsOf(uid UID) time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.asOf(uid)
+}
+
+func (c *Cache[S]) asOf(uid UID) time.Time {
+	at := c.global
+	if e := c.pods[uid]; e != nil {
+		return later(at, e.at)
+	}
+	return later(at, c.gone[uid])
+}
+
+// newer is the one freshness predicate: what is known of the pod was confirmed by a read begun after t.
+func (c *Cache[S]) newer(uid UID, t time.Time) bool { return c.asOf(uid).After(t) }
+
+// Set stores what a read of the pod, begun at the given time, showed: a status, or an error, which leaves the last status readable beside it.
+// It reports whether it did: a write older than what is known is refused, and so is one with neither status nor error.
+func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
+	if status == nil && err == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refuses(uid, at) {
+		return false
+	}
+	e := c.pods[uid]
+	if e == nil {
+		e = &entry[S]{}
+		if err != nil {
+			e.status = c.empty(uid)
+		}
+		c.pods[uid] = e
+		delete(c.gone, uid)
+	}
+	if err == nil {
+		e.status = status
+	}
+	e.err, e.at = err, at
+	c.wakePod(uid)
+	return true
+}
+
+// refuses says whether a write as of the given time is older than what is known.
+func (c *Cache[S]) refuses(uid UID, at time.Time) bool {
+	if c.newer(uid, at) {
+		return true
+	}
+	return c.pods[uid] == nil && c.floor.After(at)
+}
+
+// Delete forgets a pod that a read, begun at the given time, did not show, and leaves a tombstone. It reports whether it did: a
+// delete older than what is known is refused. Deleting a pod that is not there says that a read did not show it, and wakes its waiters.
+func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refuses(uid, at) {
+		return false
+	}
+	delete(c.pods, uid)
+	if at.After(c.global) {
+		c.gone[uid] = at
+	}
+	c.wakePod(uid)
+	return true
+}
+
+// Observe says that a read begun at the given time found the pod as the cache has it.
+func (c *Cache[S]) Observe(uid UID, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.pods[uid]
+	if e == nil || !at.After(e.at) {
+		return
+	}
+	e.at = at
+	c.wakePod(uid)
+}
+
+// Advance moves the global time: a read of everything, begun at the given time, is in the cache, every pod that it found changed included.
+// The global time never moves back.
+func (c *Cache[S]) Advance(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !at.After(c.global) {
+		return
+	}
+	c.global = at
+	c.prune()
+	for uid := range c.waiters {
+		c.wakePod(uid)
+	}
+}
+
+// Prune says that no write as of a time before the given one will come any more, so that older tombstones can go.
+func (c *Cache[S]) Prune(before time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before.After(c.floor) {
+		c.floor = before
+		c.prune()
+	}
+}
+
+func (c *Cache[S]) prune() {
+	for uid, at := range c.gone {
+		if !at.After(c.global) || at.Before(c.floor) {
+			delete(c.gone, uid)
+		}
+	}
+}
+
+// Global returns the global time.
+func (c *Cache[S]) Global() time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.global
+}
+
+// Len returns the number of pods held.
+func (c *Cache[S]) Len() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.pods)
+}
+
+// Tombstones returns the number of deleted pods still remembered.
+func (c *Cache[S]) Tombstones() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.gone)
+}
+
+// UIDs returns the pods held, sorted.
+func (c *Cache[S]) UIDs() []UID {
+	c.mu.RLock()
+	uids := make([]UID, 0, len(c.pods))
+	for uid := range c.pods {
+		uids = append(uids, uid)
+	}
+	c.mu.RUnlock()
+	slices.Sort(uids)
+	return uids
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// waiter is one blocked GetNewerThan. It belongs to the cache's mutex until ready is closed, and to its caller after that.
+type waiter[S any] struct {
+	t      time.Time
+	index  int // in the pod's list; -1 once taken out
+	ready  chan struct{}
+	status *S
+	err    error
+}
+
+// GetNewerThan returns the pod's status, and the error of its last read, once they are newer than t: once a read of the pod begun after t was
+// applied. Waiting is a demand for such a read. When ctx ends first it returns the last known status and an error that wraps the
+// cause; nothing of the call is left behind.
+//
+// T must come from time.Now of this process. One without a monotonic reading is taken as the time of the call if it lies later by the wall clock,
+// so that a clock set back cannot freeze the caller.
+func (c *Cache[S]) GetNewerThan(ctx context.Context, uid UID, t time.Time) (*S, error) {
+	if now := time.Now(); t == t.Round(0) && t.After(now) {
+		t = now
+	}
+	c.mu.Lock()
+	if c.newer(uid, t) {
+		defer c.mu.Unlock()
+		return c.get(uid)
+	}
+	if ctx.Err() != nil {
+		defer c.mu.Unlock()
+		return c.tooOld(ctx, uid)
+	}
+	w := &waiter[S]{t: t, index: len(c.waiters[uid]), ready: make(chan struct{})}
+	c.waiters[uid] = append(c.waiters[uid], w)
+	c.waiting++
+	c.want(uid, t)
+	c.mu.Unlock()
+
+	select {
+	case <-w.ready:
+		return w.status, w.err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.index < 0 {
+		return w.status, w.err // woken at the same time
+	}
+	c.takeOut(uid, w)
+	if len(c.waiters[uid]) == 0 {
+		delete(c.demand, uid)
+	}
+	return c.tooOld(ctx, uid)
+}
+
+func (c *Cache[S]) tooOld(ctx context.Context, uid UID) (*S, error) {
+	status, err := c.get(uid)
+	if err != nil {
+		return status, fmt.Errorf("cache: no newer read of pod %q: %w (its last read failed: %w)", uid, context.Cause(ctx), err)
+	}
+	return status, fmt.Errorf("cache: no newer read of pod %q: %w", uid, context.Cause(ctx))
+}
+
+// takeOut removes the waiter from its pod's list.
+func (c *Cache[S]) takeOut(uid UID, w *waiter[S]) {
+	list := c.waiters[uid]
+	last := len(list) - 1
+	list[w.index] = list[last]
+	list[w.index].index = w.index
+	list[last] = nil
+	w.index = -1
+	c.waiting--
+	if last == 0 {
+		delete(c.waiters, uid)
+		return
+	}
+	c.waiters[uid] = list[:last]
+}
+
+// wakePod hands the pod's status to those of its waiters for which it is new enough.
+func (c *Cache[S]) wakePod(uid UID) {
+	list := c.waiters[uid]
+	if len(list) == 0 {
+		return
+	}
+	at := c.asOf(uid)
+	status, err := c.get(uid)
+	for i := len(list) - 1; i >= 0; i-- {
+		w := list[i]
+		if !at.After(w.t) {
+			continue
+		}
+		w.status, w.err = status, err
+		c.takeOut(uid, w)
+		close(w.ready)
+	}
+}
+
+// want records the demand of a waiter and announces it.
+func (c *Cache[S]) want(uid UID, t time.Time) {
+	if old, ok := c.demand[uid]; !ok || t.After(old) {
+		c.demand[uid] = t
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Demand returns the channel that wakes the generator when there is demand to take. One generator listens at a time.
+func (c *Cache[S]) Demand() <-chan struct{} { return c.wake }
+
+// TakeDemand returns the pods that have got waiters since it was last called, each with the time after which a read must begin to
+// serve them all; nil if none.
+func (c *Cache[S]) TakeDemand() map[UID]time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.demand) == 0 {
+		return nil
+	}
+	taken := c.demand
+	c.demand = make(map[UID]time.Time)
+	return taken
+}
+
+// RenewDemand makes every present waiter a demand again, for a generator that takes over from another one.
+func (c *Cache[S]) RenewDemand() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid, list := range c.waiters {
+		for _, w := range list {
+			c.want(uid, w.t)
+		}
+	}
+}
+
+// Waiting returns the number of blocked GetNewerThan calls.
+func (c *Cache[S]) Waiting() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.waiting
+}
+
+// Wanted returns the pods that have waiters now, each with the latest time that one of them asked for.
+func (c *Cache[S]) Wanted() map[UID]time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	wanted := make(map[UID]time.Time, len(c.waiters))
+	for uid, list := range c.waiters {
+		for _, w := range list {
+			wanted[uid] = later(wanted[uid], w.t)
+		}
+	}
+	return wanted
+}

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// Config configures a [Generator]. Source, and Cache are required; every other field's zero value is its default.
+type Config[S any] struct {
+	// Source reads the runtime. Required.
+	Source Source[S]
+	// Stream is the runtime's event stream. Nil makes the generator generic: it polls at RelistBase for ever.
+	Stream Stream[S]
+	// Cache takes the pod statuses. Required. The generator must be its only writer while it runs.
+	Cache *cache.Cache[S]
+	// Merge, when set, may replace a new status before it is stored, given the one stored before (nil if none), so that
+	// what the runtime forgets early (pod IPs after teardown) is kept. It is called from the loop and must not block or
+	// change prev.
+	Merge func(prev, next *S) *S
+	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
+	Recorder Recorder
+	// Metrics takes counts and timings. Nil discards them.
+	Metrics Metrics
+	// WallClock is the clock that the latency metric compares with the runtime's stamps; nil means time.Now. Nothing else reads it.
+	WallClock func() time.Time
+
+	// RelistBase is the time from the end of a relist to the next while nothing has earned trust, and always without a stream. Default 1s.
+	RelistBase time.Duration
+	// RelistMax bounds the relist period that a stream can earn. Default 300s.
+	RelistMax time.Duration
+	// RelistTimeout bounds one list of the whole runtime. Default 2m.
+	RelistTimeout time.Duration
+	// RelistThreshold is how late a due relist may finish before Health reports a failure. Default 3m.
+	RelistThreshold time.Duration
+	// Grace is how long a claim and a read may contradict each other before the read is believed, and how long a change that a read
+	// found waits for its claim before it counts as missed. Default 2s.
+	Grace time.Duration
+	// InspectWorkers bounds the per-pod reads in flight. Default 8.
+	InspectWorkers int
+	// InspectTimeout bounds one per-pod read. Default 30s.
+	InspectTimeout time.Duration
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again; it doubles with each failure. Defaults 1s, 32s.
+	RetryBase time.Duration
+	RetryMax  time.Duration
+	// RereadBase is the first delay after which a pod that is going away, or that disagrees with a claim, is read again; it doubles
+	// up to RelistMax. Default 5ms.
+	RereadBase time.Duration
+	// SweepAt is the number of pods wanting a read at which one list of everything is made instead. Default 16.
+	SweepAt int
+	// Capacity is the size of the Watch channel. Default 1000.
+	Capacity int
+	// OwedMax bounds the pods that no longer exist and are still owed a PodSync because Watch is not read. Default 65536.
+	OwedMax int
+	// MailboxMax bounds the IDs of which claims wait for the loop; beyond it claims are discarded, counted, and a relist is made. Default 65536.
+	MailboxMax int
+	// SuspectMax bounds the claimed IDs that no read has shown yet; beyond it one list of everything confirms them. Default 4096.
+	SuspectMax int
+	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened again: at once, then ReconnectBase, doubling to
+	// ReconnectMax, then ReconnectSteady for ever (KEP-3386, "retry logic": 0, 1, 2, 4 … 64 s, then every 60 s). Defaults 1s, 64s, 60s.
+	ReconnectBase   time.Duration
+	ReconnectMax    time.Duration
+	ReconnectSteady time.Duration
+	// Jitter is the fraction by which every reconnect delay is lengthened at random. Default 0.1; negative means none.
+	Jitter float64
+	// StableAfter is how long a stream must last for the reconnect delay to start over. Default 1m.
+	StableAfter time.Duration
+	// Settle is how long an opened stream that has told nothing must last to count as connected. Default 1s.
+	Settle time.Duration
+	// Seed seeds the jitter; zero seeds it at random.
+	Seed uint64
+}
+
+const (
+	defaultRelistBase      = time.Second
+	defaultRelistMax       = 300 * time.Second
+	defaultRelistTimeout   = 2 * time.Minute
+	defaultRelistThreshold = 3 * time.Minute
+	defaultGrace           = 2 * time.Second
+	defaultInspectWorkers  = 8
+	defaultInspectTimeout  = 30 * time.Second
+	defaultRetryBase       = time.Second
+	defaultRetryMax        = 32 * time.Second
+	defaultRereadBase      = 5 * time.Millisecond
+	defaultSweepAt         = 16
+	defaultCapacity        = 1000
+	defaultOwedMax         = 65536
+	defaultMailboxMax      = 65536
+	defaultSuspectMax      = 4096
+	defaultReconnectBase   = time.Second
+	defaultReconnectMax    = 64 * time.Second
+	defaultReconnectSteady = 60 * time.Second
+	defaultJitter          = 0.1
+	defaultStableAfter     = time.Minute
+	defaultSettle          = time.Second
+)
+
+func orDefault[T int | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// withDefaults returns the configuration with every zero field at its default.
+func (c Config[S]) withDefaults() Config[S] {
+	orDefault(&c.RelistBase, defaultRelistBase)
+	orDefault(&c.RelistMax, max(defaultRelistMax, c.RelistBase))
+	orDefault(&c.RelistTimeout, defaultRelistTimeout)
+	orDefault(&c.RelistThreshold, defaultRelistThreshold)
+	orDefault(&c.Grace, defaultGrace)
+	orDefault(&c.InspectWorkers, defaultInspectWorkers)
+	orDefault(&c.InspectTimeout, defaultInspectTimeout)
+	orDefault(&c.RetryBase, defaultRetryBase)
+	orDefault(&c.RetryMax, max(defaultRetryMax, c.RetryBase))
+	orDefault(&c.RereadBase, defaultRereadBase)
+	orDefault(&c.SweepAt, defaultSweepAt)
+	orDefault(&c.Capacity, defaultCapacity)
+	orDefault(&c.OwedMax, defaultOwedMax)
+	orDefault(&c.MailboxMax, defaultMailboxMax)
+	orDefault(&c.SuspectMax, defaultSuspectMax)
+	orDefault(&c.ReconnectBase, defaultReconnectBase)
+	orDefault(&c.ReconnectMax, max(defaultReconnectMax, c.ReconnectBase))
+	orDefault(&c.ReconnectSteady, defaultReconnectSteady)
+	orDefault(&c.StableAfter, defaultStableAfter)
+	orDefault(&c.Settle, defaultSettle)
+	if c.Jitter == 0 {
+		c.Jitter = defaultJitter
+	}
+	if c.Jitter < 0 {
+		c.Jitter = 0
+	}
+	if c.Recorder == nil {
+		c.Recorder = noRecorder{}
+	}
+	if c.Metrics == nil {
+		c.Metrics = noMetrics{}
+	}
+	if c.WallClock == nil {
+		c.WallClock = time.Now
+	}
+	return c
+}
+
+// validate reports every field, of a configuration with its defaults filled in, that cannot work, by name and value.
+func (c Config[S]) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pleg: Config."+format, args...)) }
+	if c.Source == nil {
+		bad("Source is nil: the generator needs something to read")
+	}
+	if c.Cache == nil {
+		bad("Cache is nil: the generator needs a cache to write")
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{
+		{"RelistBase", c.RelistBase}, {"RelistMax", c.RelistMax}, {"RelistTimeout", c.RelistTimeout}, {"RelistThreshold", c.RelistThreshold},
+		{"Grace", c.Grace}, {"InspectTimeout", c.InspectTimeout}, {"RetryBase", c.RetryBase}, {"RetryMax", c.RetryMax},
+		{"RereadBase", c.RereadBase}, {"ReconnectBase", c.ReconnectBase}, {"ReconnectMax", c.ReconnectMax},
+		{"ReconnectSteady", c.ReconnectSteady}, {"StableAfter", c.StableAfter}, {"Settle", c.Settle},
+	} {
+		if d.v < 0 {
+			bad("%s is %v: it must not be negative (zero means the default)", d.name, d.v)
+		}
+	}
+	for _, n := range []struct {
+		name string
+		v    int
+	}{
+		{"InspectWorkers", c.InspectWorkers}, {"SweepAt", c.SweepAt}, {"Capacity", c.Capacity}, {"OwedMax", c.OwedMax},
+		{"MailboxMax", c.MailboxMax}, {"SuspectMax", c.SuspectMax},
+	} {
+		if n.v < 0 {
+			bad("%s is %d: it must not be negative (zero means the default)", n.name, n.v)
+		}
+	}
+	if c.RelistMax < c.RelistBase {
+		bad("RelistMax is %v, shorter than RelistBase, %v: raise RelistMax or lower RelistBase", c.RelistMax, c.RelistBase)
+	}
+	if c.RetryMax < c.RetryBase {
+		bad("RetryMax is %v, shorter than RetryBase, %v: raise RetryMax or lower RetryBase", c.RetryMax, c.RetryBase)
+	}
+	if c.ReconnectMax < c.ReconnectBase {
+		bad("ReconnectMax is %v, shorter than ReconnectBase, %v: raise ReconnectMax or lower ReconnectBase", c.ReconnectMax, c.ReconnectBase)
+	}
+	if c.Jitter > 1 {
+		bad("Jitter is %v: it must be at most 1", c.Jitter)
+	}
+	return errors.Join(errs...)
+}

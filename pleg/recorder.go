@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "github.com/evented-pleg/evented-pleg/cache"
+
+// Recorder takes the generator's reports about itself, to be told as Kubernetes Events. Record is called from the generator's loop and must
+// not block.
+type Recorder interface {
+	Record(Report)
+}
+
+// Report is one thing that an operator would want to know of. Every report is about the node unless Pod is set. Reports of one
+// reason repeat while the condition lasts; a series-aware recorder turns them into one Event with a count.
+type Report struct {
+	Reason  Reason
+	Action  string
+	Warning bool
+	Note    string
+	Pod     *PodRef
+}
+
+// PodRef names a pod.
+type PodRef struct {
+	UID       cache.UID
+	Name      string
+	Namespace string
+}
+
+// Reason is the reason of a [Report], in the form of an Event's reason.
+type Reason string
+
+const (
+	// ReasonStreamLost: a connected stream ended; the generator polls at the base period.
+	ReasonStreamLost Reason = "ContainerEventStreamLost"
+	// ReasonStreamRestored: the stream is connected again.
+	ReasonStreamRestored Reason = "ContainerEventStreamRestored"
+	// ReasonStreamUnsupported: the runtime offers no events; the generator polls.
+	ReasonStreamUnsupported Reason = "ContainerEventStreamUnsupported"
+	// ReasonEventsMissed: a read found changes that the stream did not tell.
+	ReasonEventsMissed Reason = "ContainerEventsMissed"
+	// ReasonRelistSlow: a list of everything took longer than the base period allows for a healthy runtime.
+	ReasonRelistSlow Reason = "RelistSlow"
+	// ReasonRelistFailed: a list of everything failed.
+	ReasonRelistFailed Reason = "RelistFailed"
+	// ReasonInspectFailed: a pod's status cannot be read; it stands on that pod.
+	ReasonInspectFailed Reason = "PodInspectFailed"
+	// ReasonWatchOverflow: Watch is not being read; events became PodSyncs.
+	ReasonWatchOverflow Reason = "PodLifecycleEventsOverflow"
+)
+
+type noRecorder struct{}
+
+func (noRecorder) Record(Report) {}
