@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crikit drives a CRI runtime from a test: pods and containers made
+// with one call each, the runtime's whole state as one value, and a recorder of
+// its raw event stream.
+//
+// # Model
+//
+// A Client stands for the other side of a node agent: whoever creates, starts,
+// stops and removes. It shares no code with the PLEG's own client, so that one
+// cannot hide a bug of the other. Everything it makes carries a namespace that
+// is unique to the run, and RemoveAll takes away exactly that.
+//
+// # Concurrency
+//
+// A Client may be used from any number of goroutines.
+//
+// # Errors
+//
+// Errors name the call and the object, and wrap the grpc status.
+package crikit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// MaxMessage is the receive limit of the client, in bytes: what the kubelet
+// uses. With the grpc default of 4 MiB a list of some 3000 containers fails.
+const MaxMessage = 16 << 20
+
+// Labels that a kubelet puts on what it makes, and that observers read.
+const (
+	LabelPodName       = "io.kubernetes.pod.name"
+	LabelPodNamespace  = "io.kubernetes.pod.namespace"
+	LabelPodUID        = "io.kubernetes.pod.uid"
+	LabelContainerName = "io.kubernetes.container.name"
+)
+
+// Options configure a Client.
+type Options struct {
+	// Endpoint is the runtime's address, unix:///path.
+	Endpoint string
+	// Namespace is the pod namespace of everything the client makes.
+	Namespace string
+	// CgroupParent is the cgroup for pods, absolute. Empty: the runtime's choice.
+	CgroupParent string
+	// Image is the reference of the workload image.
+	Image string
+}
+
+// A Client makes and inspects pods on one runtime.
+type Client struct {
+	runtimeapi.RuntimeServiceClient
+	Options
+
+	conn *grpc.ClientConn
+}
+
+// Dial prepares a client. It does not connect: the first call does.
+func Dial(o Options) (*Client, error) {
+	if !strings.HasPrefix(o.Endpoint, "unix://") {
+		return nil, fmt.Errorf("crikit: the endpoint %q must begin with unix://", o.Endpoint)
+	}
+	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(o.Endpoint, "unix://"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quickBackoff, MinConnectTimeout: 2 * time.Second}))
+	if err != nil {
+		return nil, fmt.Errorf("crikit: dial %s: %w", o.Endpoint, err)
+	}
+	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), Options: o, conn: conn}, nil
+}
+
+// Close ends the connection and every call on it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// WaitReady waits until the runtime answers a list. A containerd that has just
+// started answers Unavailable for a moment.
+func (c *Client) WaitReady(ctx context.Context) error {
+	for {
+		_, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("crikit: the runtime at %s is not ready: %w", c.Endpoint, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crikit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// A Pod is one sandbox of a pod. A pod that is made anew under its old UID has
+// another sandbox, and so another Pod with a higher Attempt.
+type Pod struct {
+	UID, Name string
+	Attempt   uint32
+	SandboxID string
+
+	config *runtimeapi.PodSandboxConfig
+}
+
+// RunPod creates and starts a sandbox.
+func (c *Client) RunPod(ctx context.Context, uid, name string, attempt uint32) (*Pod, error) {
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: c.Namespace, Uid: uid, Attempt: attempt},
+		Hostname: "",
+		Labels:   c.podLabels(uid, name),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent:    c.CgroupParent,
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
+		},
+	}
+	answer, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		return nil, fmt.Errorf("crikit: run pod %s: %w", name, err)
+	}
+	return &Pod{UID: uid, Name: name, Attempt: attempt, SandboxID: answer.PodSandboxId, config: config}, nil
+}
+
+// namespaces returns the host's network, since a test machine has no CNI, and a
+// PID namespace for each container, since in the pod's own one killing the
+// pause process kills them all.
+func namespaces() *runtimeapi.NamespaceOption {
+	return &runtimeapi.NamespaceOption{
+		Network: runtimeapi.NamespaceMode_NODE,
+		Pid:     runtimeapi.NamespaceMode_CONTAINER,
+		Ipc:     runtimeapi.NamespaceMode_POD,
+	}
+}
+
+func (c *Client) podLabels(uid, name string) map[string]string {
+	return map[string]string{LabelPodUID: uid, LabelPodName: name, LabelPodNamespace: c.Namespace}
+}
+
+// A Spec is one container to be made.
+type Spec struct {
+	Name    string
+	Attempt uint32
+	// Args are the workload's: "sleep", "20s".
+	Args []string
+	// Memory limits the container, in bytes. 0: no limit.
+	Memory int64
+	// Command replaces the image's entrypoint; a path that does not exist makes
+	// StartContainer fail.
+	Command string
+}
+
+// Create makes a container in the pod and returns its ID.
+func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error) {
+	labels := c.podLabels(pod.UID, pod.Name)
+	maps.Copy(labels, map[string]string{LabelContainerName: spec.Name})
+	config := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
+		Image:    &runtimeapi.ImageSpec{Image: c.Image},
+		Args:     spec.Args,
+		Labels:   labels,
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.Memory},
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
+		},
+	}
+	if spec.Command != "" {
+		config.Command = []string{spec.Command}
+	}
+	answer, err := c.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: pod.SandboxID, Config: config, SandboxConfig: pod.config,
+	})
+	if err != nil {
+		return "", fmt.Errorf("crikit: create container %s of pod %s: %w", spec.Name, pod.Name, err)
+	}
+	return answer.ContainerId, nil
+}
+
+// Start starts a created container.
+func (c *Client) Start(ctx context.Context, id string) error {
+	if _, err := c.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		return fmt.Errorf("crikit: start container %s: %w", id, err)
+	}
+	return nil
+}
+
+// CreateAndStart does both.
+func (c *Client) CreateAndStart(ctx context.Context, pod *Pod, spec Spec) (string, error) {
+	id, err := c.Create(ctx, pod, spec)
+	if err != nil {
+		return "", err
+	}
+	return id, c.Start(ctx, id)
+}
+
+// Stop stops a container: a signal, and a kill after the grace.
+func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) error {
+	request := &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())}
+	if _, err := c.StopContainer(ctx, request); err != nil {
+		return fmt.Errorf("crikit: stop container %s: %w", id, err)
+	}
+	return nil
+}
+
+// Remove removes a container.
+func (c *Client) Remove(ctx context.Context, id string) error {
+	if _, err := c.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
+		return fmt.Errorf("crikit: remove container %s: %w", id, err)
+	}
+	return nil
+}
+
+// StopPod stops a sandbox and with it its containers.
+func (c *Client) StopPod(ctx context.Context, sandboxID string) error {
+	if _, err := c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
+		return fmt.Errorf("crikit: stop sandbox %s: %w", sandboxID, err)
+	}
+	return nil
+}
+
+// RemovePod removes a sandbox and with it its containers.
+func (c *Client) RemovePod(ctx context.Context, sandboxID string) error {
+	if _, err := c.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
+		return fmt.Errorf("crikit: remove sandbox %s: %w", sandboxID, err)
+	}
+	return nil
+}
+
+// Delete stops and removes a sandbox.
+func (c *Client) Delete(ctx context.Context, sandboxID string) error {
+	if err := c.StopPod(ctx, sandboxID); err != nil {
+		return err
+	}
+	return c.RemovePod(ctx, sandboxID)
+}
+
+// RemoveAll deletes every sandbox of the client's namespace.
+func (c *Client) RemoveAll(ctx context.Context) error {
+	list, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodNamespace: c.Namespace}},
+	})
+	if err != nil {
+		return fmt.Errorf("crikit: list the sandboxes of %s: %w", c.Namespace, err)
+	}
+	var errs []error
+	for _, sandbox := range list.Items {
+		if err := c.Delete(ctx, sandbox.Id); err != nil && !Gone(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Gone reports whether a call failed because its object is not there any more.
+func Gone(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if status.Code(err) == codes.NotFound {
+			return true
+		}
+	}
+	return false
+}

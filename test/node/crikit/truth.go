@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crikit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/test/node/view"
+)
+
+// Truth reads the runtime's state of the client's namespace: what a cache
+// should hold once things are quiet. Pods that come or go while it reads may be
+// told in part.
+func (c *Client) Truth(ctx context.Context) (view.Node, error) {
+	selector := map[string]string{LabelPodNamespace: c.Namespace}
+	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("crikit: list sandboxes: %w", err)
+	}
+	containers, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: selector},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("crikit: list containers: %w", err)
+	}
+	node := view.Node{}
+	for _, s := range sandboxes.Items {
+		node.Add(s.GetMetadata().GetUid()).Sandboxes[s.Id] = s.State.String()
+	}
+	for _, item := range containers.Containers {
+		entry := view.Container{Name: item.GetMetadata().GetName(), State: item.State.String()}
+		if item.State == runtimeapi.ContainerState_CONTAINER_EXITED {
+			answer, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: item.Id})
+			if Gone(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("crikit: status of container %s: %w", item.Id, err)
+			}
+			entry.ExitCode, entry.Reason = answer.Status.ExitCode, answer.Status.Reason
+		}
+		node.Add(item.Labels[LabelPodUID]).Containers[item.Id] = entry
+	}
+	return node, nil
+}
+
+// WaitState polls until the container is in the state, and returns its status.
+func (c *Client) WaitState(ctx context.Context, id string, state runtimeapi.ContainerState) (*runtimeapi.ContainerStatus, error) {
+	for {
+		answer, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+		if err == nil && answer.Status.State == state {
+			return answer.Status, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("crikit: container %s is %v, want %v (last error: %v): %w",
+				id, answer.GetStatus().GetState(), state, err, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

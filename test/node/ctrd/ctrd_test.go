@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ctrd
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+)
+
+// shortDir is a directory whose path leaves room for sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "ctrd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// stand puts a shell script in containerd's place.
+func stand(t *testing.T, script string) *Daemon {
+	t.Helper()
+	set := components.Set{Dir: shortDir(t)}
+	for program, text := range map[string]string{set.Containerd(): script, set.Ctr(): "exit 1"} {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := New(Config{Base: shortDir(t), Components: set, Image: "i", Archive: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestStartTellsWhyContainerdEnded(t *testing.T) {
+	d := stand(t, `echo "containerd: no such plugin"; exit 1`)
+	err := d.Start(t.Context())
+	if err == nil {
+		t.Fatal("Start of a daemon that ends at once succeeded")
+	}
+	for _, want := range []string{"ended at its start", "no such plugin"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not contain %q: %v", want, err)
+		}
+	}
+	if d.Alive() {
+		t.Error("Alive after the process ended")
+	}
+}
+
+func TestStopAndStartAgain(t *testing.T) {
+	d := stand(t, `exec sleep 300`)
+	for round := range 3 {
+		if err := d.Spawn(); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err := d.Spawn(); err == nil {
+			t.Fatal("a second start of a running daemon was not refused")
+		}
+		if err := d.Stop(t.Context(), syscall.SIGTERM); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if d.Alive() || d.PID() != 0 {
+			t.Errorf("round %d: still alive after Stop", round)
+		}
+	}
+	if err := d.Stop(t.Context(), syscall.SIGTERM); err != nil {
+		t.Errorf("Stop of a stopped daemon: %v", err)
+	}
+}
+
+func TestStopKillsWhatDoesNotEnd(t *testing.T) {
+	d := stand(t, `trap '' TERM; echo trapped; while :; do sleep 0.05; done`)
+	if err := d.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(d.logTail(1), "trapped") {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.Stop(ctx, syscall.SIGTERM); err == nil || !strings.Contains(err.Error(), "was killed") {
+		t.Errorf("Stop = %v, want an error that tells of the kill", err)
+	}
+	if d.Alive() {
+		t.Error("still alive")
+	}
+}
+
+func TestNewRefusesALongOrRelativeDirectory(t *testing.T) {
+	for _, base := range []string{"relative", "/tmp/" + strings.Repeat("x", maxBase)} {
+		if _, err := New(Config{Base: base}); err == nil {
+			t.Errorf("New(%q) was not refused", base)
+		}
+	}
+}
+
+// TestConfigStaysUnderBase: every path in the configuration is the daemon's own
+// or a program's.
+func TestConfigStaysUnderBase(t *testing.T) {
+	c := Config{Base: "/tmp/b", Components: components.Set{Dir: "/tmp/p"}, Image: "example.local/tool:1"}
+	text, err := configFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, line := range strings.Split(text, "\n") {
+		_, value, ok := strings.Cut(line, "= ")
+		if !ok {
+			continue
+		}
+		path := strings.Trim(value, "[]'")
+		if filepath.IsAbs(path) && !strings.HasPrefix(path, c.Base+"/") && !strings.HasPrefix(path, c.Components.Dir+"/") {
+			t.Errorf("line %d: %s is outside the daemon's directory", number+1, path)
+		}
+	}
+	if !strings.Contains(text, "sandbox = 'example.local/tool:1'") {
+		t.Error("the workload image is not the sandbox image")
+	}
+}
