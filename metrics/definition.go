@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strings"
+
+	"k8s.io/component-base/metrics"
+)
+
+const (
+	kubeletPrefix = "kubelet_"
+	ownPrefix     = "evented_pleg_"
+)
+
+type kind string
+
+const (
+	counter   kind = "Counter"
+	histogram kind = "Histogram"
+	gauge     kind = "Gauge"
+)
+
+// definition is one metric as the outside sees it.
+type definition struct {
+	// name is the full name, with the kubelet's prefix if the kubelet has it too.
+	name string
+	kind kind
+	// source is the name under which the generator reports it.
+	source string
+	help   string
+	// buckets are the upper bounds of a histogram, in seconds.
+	buckets []float64
+	// label is the name of its only label, empty for none.
+	label string
+	// read says in docs/metrics.md what its value tells an operator.
+	read string
+}
+
+// kubelet says whether the name is one that a kubelet registers itself.
+func (d definition) kubelet() bool { return strings.HasPrefix(d.name, kubeletPrefix) }
+
+// served returns the name to register: the kubelet's, or its twin if the kubelet's are left out.
+func (d definition) served(omitKubelet bool) string {
+	if !omitKubelet || !d.kubelet() {
+		return d.name
+	}
+	rest := strings.TrimPrefix(d.name, kubeletPrefix)
+	rest = strings.TrimPrefix(rest, ownPrefix)
+	return ownPrefix + strings.TrimPrefix(rest, "pleg_")
+}
+
+// stability is the level of every metric: names and labels may still change.
+const stability = metrics.ALPHA
+
+var (
+	// latencyBuckets resolve a healthy stream (about 1 ms) and a stressed one: KEP-3386 reads stress off the 1 s bucket.
+	latencyBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+	// readBuckets reach as far as a read may take before it times out.
+	readBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120}
+	// intervalBuckets part the periods that a generator goes through: 1 s, doubled up to 300 s, each ending after its relist. Doubled bounds
+	// lie between them.
+	intervalBuckets = []float64{0.1, 0.5, 1.5, 3, 6, 12, 24, 48, 96, 192, 280, 400}
+)
+
+// reported are the counters and histograms, in the order of docs/metrics.md.
+var reported = []definition{
+	{name: "kubelet_pleg_relist_duration_seconds", kind: histogram, source: "relist_duration", buckets: readBuckets,
+		help: "Duration in seconds of a list of the whole runtime, until it was applied.",
+		read: "Tens of milliseconds on a full node. Seconds: the runtime is slow or stuck."},
+	{name: "kubelet_pleg_relist_interval_seconds", kind: histogram, source: "relist_interval", buckets: intervalBuckets,
+		help: "Interval in seconds between the starts of two lists of the whole runtime.",
+		read: "Grows to 300 with trust. About 1: the generator polls."},
+	{name: "kubelet_pleg_pod_relist_duration_seconds", kind: histogram, source: "inspection_duration", buckets: readBuckets,
+		help: "Duration in seconds of a read of one pod.",
+		read: "Milliseconds. Seconds: the runtime is slow for single pods, often one stuck shim."},
+	{name: "kubelet_pleg_discard_events", kind: counter, source: "discarded_events",
+		help: "Number of PodSyncs that were owed for pods that no longer exist and given up because too many were owed.",
+		read: "0. Above: the consumer has not read events for a long time while pods came and went."},
+	{name: "kubelet_evented_pleg_connection_error_count", kind: counter, source: "connect_errors",
+		help: "Number of times that the stream of container events failed or ended.",
+		read: "Follows restarts of the runtime. Rising steadily: the stream does not hold."},
+	{name: "kubelet_evented_pleg_connection_success_count", kind: counter, source: "connects",
+		help: "Number of times that the stream of container events connected.",
+		read: "1 after start, one more for each restart of the runtime."},
+	{name: "kubelet_evented_pleg_connection_latency_seconds", kind: histogram, source: "latency", buckets: latencyBuckets,
+		help: "Time in seconds from the creation of a container event in the runtime to its receipt, by the wall clock.",
+		read: "About a millisecond. 1 s or more: runtime or node is overloaded, or a backlog was replayed, or the wall clock was set."},
+	{name: "kubelet_evented_pleg_notifications_received", kind: counter, source: "claims",
+		help: "Number of container events received from the runtime.",
+		read: "Moves with every container. Flat on a busy node with a connected stream: the runtime does not tell."},
+	{name: "kube_pod_missed_events", kind: counter, source: "missed_events",
+		help: "Number of starts and exits of containers and sandboxes that a read found and no container event told.",
+		read: "0, or one for an exit that happened while the stream was down. Rising: the runtime loses events."},
+	{name: "evented_pleg_missed_creations_total", kind: counter, source: "missed_creations",
+		help: "Number of created containers and sandboxes that a read found and no container event told.",
+		read: "Harmless: runtimes differ in what they send for creations."},
+	{name: "evented_pleg_missed_removals_total", kind: counter, source: "missed_removals",
+		help: "Number of removed containers and sandboxes that a read found and no container event told.",
+		read: "Harmless: runtimes differ in what they send for removals."},
+	{name: "evented_pleg_stale_claims_total", kind: counter, source: "stale_claims",
+		help: "Number of container events that told nothing new, being old, duplicated or behind a read.",
+		read: "A share of all is normal: reads often win the race."},
+	{name: "evented_pleg_replayed_claims_total", kind: counter, source: "replayed_claims",
+		help: "Number of container events created before the stream that brought them was opened.",
+		read: "A burst after a reconnect is a backlog. Rising otherwise: the clocks of runtime and node differ."},
+	{name: "evented_pleg_discarded_claims_total", kind: counter, source: "discarded_claims",
+		help: "Number of container events that found the mailbox full; a relist stood in for them.",
+		read: "0. Above: more containers changed at once than MailboxMax allows."},
+	{name: "evented_pleg_overruled_claims_total", kind: counter, source: "overruled_claims",
+		help: "Number of container events that a later read took back.",
+		read: "0. Above: the runtime tells of changes that do not last or did not happen."},
+	{name: "evented_pleg_regressions_total", kind: counter, source: "regressions",
+		help: "Number of phases that one read took back from an earlier read.",
+		read: "0, or a sandbox that recovered. Rising: the runtime contradicts itself."},
+	{name: "evented_pleg_relists_total", kind: counter, source: "relists",
+		help: "Number of finished lists of the whole runtime.",
+		read: "Its rate is the price of polling: 1/s without trust, 1/300 s with it."},
+	{name: "evented_pleg_relist_errors_total", kind: counter, source: "relist_errors",
+		help: "Number of lists of the whole runtime that failed.",
+		read: "0, but for restarts of the runtime."},
+	{name: "evented_pleg_inspections_total", kind: counter, source: "inspections",
+		help: "Number of reads of one pod, failed ones included.",
+		read: "Moves with changes and with waiting pod workers."},
+	{name: "evented_pleg_inspection_errors_total", kind: counter, source: "inspection_errors",
+		help: "Number of reads of one pod that failed.",
+		read: "0. Above: the pods named in the log cannot be read; they are tried again."},
+	{name: "evented_pleg_lifecycle_events_total", kind: counter, source: "events",
+		help: "Number of pod lifecycle events handed to Watch.",
+		read: "Moves with every container. Flat while notifications move: nothing new was told."},
+	{name: "evented_pleg_owed_events_total", kind: counter, source: "owed_events",
+		help: "Number of pod lifecycle events that found Watch full and became an owed PodSync.",
+		read: "0. Above: the consumer of Watch is slower than the node."},
+}

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated table in docs/metrics.md")
+
+const (
+	metricsDoc = "../docs/metrics.md"
+	tableBegin = "<!-- begin generated: go test ./metrics -run TestTable -update -->\n"
+	tableEnd   = "<!-- end generated -->\n"
+)
+
+// table renders every metric as a row of Markdown.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| metric | type | meaning | what it tells |\n|---|---|---|---|\n")
+	row := func(d definition) {
+		name := "`" + d.name + "`"
+		if d.label != "" {
+			name = "`" + d.name + "{" + d.label + "}`"
+		}
+		if d.kubelet() {
+			name += "<br>(`" + d.served(true) + "`)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, strings.ToLower(string(d.kind)), d.help, d.read)
+	}
+	for _, d := range reported {
+		row(d)
+	}
+	for _, g := range gauges {
+		row(g.definition)
+	}
+	return b.String()
+}
+
+// TestTable compares the table of docs/metrics.md with the definitions; with -update it rewrites the table.
+func TestTable(t *testing.T) {
+	raw, err := os.ReadFile(metricsDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(raw), tableBegin)
+	if !ok {
+		t.Fatalf("%s has no line %q", metricsDoc, tableBegin)
+	}
+	got, tail, ok := strings.Cut(rest, tableEnd)
+	if !ok {
+		t.Fatalf("%s has no line %q", metricsDoc, tableEnd)
+	}
+	if *update {
+		if err := os.WriteFile(metricsDoc, []byte(head+tableBegin+table()+tableEnd+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(table(), got); diff != "" {
+		t.Errorf("%s is out of date; run this test with -update (-want +got):\n%s", metricsDoc, diff)
+	}
+}
+
+// served returns every name that a scrape can show, series of histograms included.
+func served() map[string]bool {
+	names := make(map[string]bool)
+	add := func(d definition) {
+		for _, omit := range []bool{false, true} {
+			names[d.served(omit)] = true
+			if d.kind == histogram {
+				for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+					names[d.served(omit)+suffix] = true
+				}
+			}
+		}
+	}
+	for _, d := range reported {
+		add(d)
+	}
+	for _, g := range gauges {
+		add(g.definition)
+	}
+	return names
+}
+
+// metricName matches what looks like one of our names in prose and expressions.
+var metricName = regexp.MustCompile(`\b(?:kubelet|kube_pod|evented_pleg)_[a-z_]*[a-z]\b`)
+
+func checkNames(t *testing.T, where, text string) {
+	t.Helper()
+	names := served()
+	for _, name := range metricName.FindAllString(text, -1) {
+		if !names[name] {
+			t.Errorf("%s names %s, which is not served", where, name)
+		}
+	}
+}
+
+// TestDocsNameOnlyServedMetrics reads every page under docs for names of metrics.
+func TestDocsNameOnlyServedMetrics(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages under docs: %v", err)
+	}
+	for _, page := range pages {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkNames(t, page, string(raw))
+	}
+}
+
+// TestDashboard checks that the Grafana dashboard is valid JSON, that its panels have expressions, and that they name only what is served.
+func TestDashboard(t *testing.T) {
+	raw, err := os.ReadFile("../docs/dashboards/evented-pleg.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Title  string
+		UID    string
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ H, W, X, Y int }
+			Targets []struct{ RefID, Expr string }
+		}
+	}
+	if err := json.Unmarshal(raw, &board); err != nil {
+		t.Fatal(err)
+	}
+	if board.Title == "" || board.UID == "" || len(board.Panels) == 0 {
+		t.Fatalf("dashboard lacks a title, a uid or panels")
+	}
+	ids := make(map[int]bool)
+	for _, p := range board.Panels {
+		if ids[p.ID] {
+			t.Errorf("panel id %d is used twice", p.ID)
+		}
+		ids[p.ID] = true
+		if p.GridPos.W == 0 || p.GridPos.H == 0 || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("panel %q does not fit the grid: %+v", p.Title, p.GridPos)
+		}
+		if len(p.Targets) == 0 {
+			t.Errorf("panel %q has no targets", p.Title)
+		}
+		for _, target := range p.Targets {
+			if !metricName.MatchString(target.Expr) {
+				t.Errorf("panel %q: expression %q names no metric", p.Title, target.Expr)
+			}
+			if n := strings.Count(target.Expr, "(") - strings.Count(target.Expr, ")"); n != 0 {
+				t.Errorf("panel %q: expression %q has unbalanced parentheses", p.Title, target.Expr)
+			}
+		}
+	}
+	checkNames(t, "dashboard", string(raw))
+}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// streamStates are the label values of the stream's state, in the order of the numbers that the generator yields.
+var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsupported"}
+
+// gaugeDefinition is a gauge and how it comes from what the source yielded.
+type gaugeDefinition struct {
+	definition
+	// series calls yield for each series. The label value is ignored if the gauge has no label.
+	series func(yielded map[string]float64, now time.Time, yield func(labelValue string, v float64))
+}
+
+// plain serves what the source yields under one name.
+func plain(source string) func(map[string]float64, time.Time, func(string, float64)) {
+	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
+		if v, ok := yielded[source]; ok {
+			yield("", v)
+		}
+	}
+}
+
+// gauges are computed at a scrape, in the order of docs/metrics.md.
+var gauges = []gaugeDefinition{
+	{definition{name: "evented_pleg_stream_state", kind: gauge, source: "stream_state", label: "state",
+		help: "1 for the state that the stream of container events is in, 0 for the others.",
+		read: "Connected on a healthy node. Backoff: the stream is lost. Unsupported: the runtime has no events. Idle: the generator is generic."},
+		func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
+			v, ok := yielded["stream_state"]
+			if !ok {
+				return
+			}
+			for i, s := range streamStates {
+				if int(v) == i {
+					yield(s, 1)
+				} else {
+					yield(s, 0)
+				}
+			}
+		}},
+	{definition{name: "evented_pleg_relist_period_seconds", kind: gauge, source: "relist_period_seconds",
+		help: "Time in seconds from the end of a list of the whole runtime to the next, as trust in the stream has made it.",
+		read: "1 while nothing is trusted, up to 300 on a healthy node. Falling back to 1 again and again: trust is lost again and again."},
+		plain("relist_period_seconds")},
+	{definition{name: "evented_pleg_last_relist_age_seconds", kind: gauge, source: "last_relist_age_seconds",
+		help: "Time in seconds since the start of the last finished list of the whole runtime.",
+		read: "Stays below the period plus a relist. Above 180 over the period: the generator is unhealthy."},
+		plain("last_relist_age_seconds")},
+	{definition{name: "kubelet_pleg_last_seen_seconds", kind: gauge, source: "last_relist_age_seconds",
+		help: "Timestamp in seconds of the start of the last finished list of the whole runtime.",
+		read: "The kubelet's form of the age above."},
+		func(yielded map[string]float64, now time.Time, yield func(string, float64)) {
+			if age, ok := yielded["last_relist_age_seconds"]; ok {
+				yield("", float64(now.UnixNano())/1e9-age)
+			}
+		}},
+	{definition{name: "evented_pleg_waiters", kind: gauge, source: "waiters",
+		help: "Number of callers that wait in the cache for a status newer than a time.",
+		read: "A few, for milliseconds. Many for long: reads are slow or fail, and pod workers hang."},
+		plain("waiters")},
+	{definition{name: "evented_pleg_dirty_pods", kind: gauge, source: "dirty_pods",
+		help: "Number of pods that want a read.",
+		read: "Near 0 between bursts. Growing: reads are slower than changes."},
+		plain("dirty_pods")},
+	{definition{name: "evented_pleg_inspecting_pods", kind: gauge, source: "inspecting",
+		help: "Number of pods being read.",
+		read: "At most InspectWorkers. Stuck there: the runtime hangs on single pods."},
+		plain("inspecting")},
+	{definition{name: "evented_pleg_owed_pods", kind: gauge, source: "owed_pods",
+		help: "Number of pods that are owed a PodSync because Watch was full.",
+		read: "0. Above: Watch is not being read; each is delivered when it is."},
+		plain("owed_pods")},
+	{definition{name: "kubelet_running_pods", kind: gauge, source: "running_pods",
+		help: "Number of pods that have a ready sandbox.",
+		read: "Equals what the runtime lists."},
+		plain("running_pods")},
+	{definition{name: "kubelet_running_containers", kind: gauge, label: "container_state",
+		source: "containers_created, containers_running, containers_exited, containers_unknown",
+		help:   "Number of containers that the runtime has, by state.",
+		read:   "Equals what the runtime lists. Exited growing without end: nobody removes dead containers."},
+		func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
+			for _, state := range []string{"created", "running", "exited", "unknown"} {
+				if v, ok := yielded["containers_"+state]; ok {
+					yield(state, v)
+				}
+			}
+		}},
+}
+
+// collector serves the gauges. A registry calls it at a scrape, from any goroutine.
+type collector struct {
+	metrics.BaseStableCollector
+	owner *Metrics
+	descs []*metrics.Desc // one a gauge, in their order
+}
+
+func newCollector(owner *Metrics, omitKubelet bool) *collector {
+	c := &collector{owner: owner}
+	for _, g := range gauges {
+		var labels []string
+		if g.label != "" {
+			labels = []string{g.label}
+		}
+		c.descs = append(c.descs, metrics.NewDesc(g.served(omitKubelet), g.help, labels, nil, stability, ""))
+	}
+	return c
+}
+
+// DescribeWithStability sends every gauge's description.
+func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// CollectWithStability sends what the source yields now.
+func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
+	source := c.owner.gauges.Load()
+	if source == nil {
+		return
+	}
+	yielded := make(map[string]float64)
+	(*source)(func(name string, v float64) { yielded[name] = v })
+	now := time.Now()
+	for i, g := range gauges {
+		g.series(yielded, now, func(labelValue string, v float64) {
+			if g.label == "" {
+				ch <- metrics.NewLazyConstMetric(c.descs[i], metrics.GaugeValue, v)
+				return
+			}
+			ch <- metrics.NewLazyConstMetric(c.descs[i], metrics.GaugeValue, v, labelValue)
+		})
+	}
+}

@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+	kubemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/evented-pleg/evented-pleg/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newMetrics returns a set in a registry of its own.
+func newMetrics(t *testing.T, o metrics.Options) (*metrics.Metrics, kubemetrics.KubeRegistry) {
+	t.Helper()
+	reg := kubemetrics.NewKubeRegistry()
+	m, err := metrics.New(reg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, reg
+}
+
+// gather returns every series as name{label values}, histograms as their count and sum.
+func gather(t *testing.T, reg kubemetrics.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			key := f.GetName()
+			if len(labels) > 0 {
+				key += "{" + strings.Join(labels, ",") + "}"
+			}
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				got[key] = m.GetCounter().GetValue()
+			case dto.MetricType_GAUGE:
+				got[key] = m.GetGauge().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				got[key+" count"] = float64(m.GetHistogram().GetSampleCount())
+				got[key+" sum"] = m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return got
+}
+
+func TestUpstreamNames(t *testing.T) {
+	m, reg := newMetrics(t, metrics.Options{})
+	m.SetGauges(func(yield func(string, float64)) {
+		for _, name := range []string{"running_pods", "containers_running", "last_relist_age_seconds"} {
+			yield(name, 1)
+		}
+	})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, f := range families {
+		got[f.GetName()] = f.GetType().String()
+	}
+	// The kubelet's names and types, and the two that KEP-3386 names and no kubelet has.
+	for name, kind := range map[string]string{
+		"kubelet_pleg_relist_duration_seconds":            "HISTOGRAM",
+		"kubelet_pleg_relist_interval_seconds":            "HISTOGRAM",
+		"kubelet_pleg_pod_relist_duration_seconds":        "HISTOGRAM",
+		"kubelet_pleg_discard_events":                     "COUNTER",
+		"kubelet_pleg_last_seen_seconds":                  "GAUGE",
+		"kubelet_evented_pleg_connection_error_count":     "COUNTER",
+		"kubelet_evented_pleg_connection_success_count":   "COUNTER",
+		"kubelet_evented_pleg_connection_latency_seconds": "HISTOGRAM",
+		"kubelet_evented_pleg_notifications_received":     "COUNTER",
+		"kubelet_running_pods":                            "GAUGE",
+		"kubelet_running_containers":                      "GAUGE",
+		"kube_pod_missed_events":                          "COUNTER",
+	} {
+		if got[name] != kind {
+			t.Errorf("%s is served as %q, want %s", name, got[name], kind)
+		}
+	}
+}
+
+func TestOmitKubelet(t *testing.T) {
+	all := func(yield func(string, float64)) {
+		for _, name := range []string{"running_pods", "containers_running", "last_relist_age_seconds", "stream_state"} {
+			yield(name, 1)
+		}
+	}
+	m, reg := newMetrics(t, metrics.Options{OmitKubelet: true})
+	m.SetGauges(all)
+	m.Observe("latency", time.Millisecond)
+	omitted := gather(t, reg)
+	for key := range omitted {
+		if strings.HasPrefix(key, "kubelet_") {
+			t.Errorf("%s is served although the kubelet's names are left out", key)
+		}
+	}
+	if omitted["evented_pleg_connection_latency_seconds count"] != 1 {
+		t.Error("the latency was observed in vain: evented_pleg_connection_latency_seconds is missing")
+	}
+	full, fullReg := newMetrics(t, metrics.Options{})
+	full.SetGauges(all)
+	if want := gather(t, fullReg); len(want) != len(omitted) {
+		t.Errorf("%d series without the kubelet's names, %d with them: a twin is missing", len(omitted), len(want))
+	}
+	// A kubelet's own registry: its names beside ours.
+	if _, err := metrics.New(fullReg, metrics.Options{OmitKubelet: true}); err == nil {
+		t.Error("a second set in one registry was accepted")
+	}
+}
+
+func TestNewRefusesTakenNames(t *testing.T) {
+	reg := kubemetrics.NewKubeRegistry()
+	// Taken late in the order, so that much is registered before it fails.
+	reg.MustRegister(kubemetrics.NewGauge(&kubemetrics.GaugeOpts{Name: "kubelet_running_pods", Help: "The kubelet's own."}))
+	_, err := metrics.New(reg, metrics.Options{})
+	if err == nil || !strings.Contains(err.Error(), "OmitKubelet") {
+		t.Fatalf("err = %v, want one that says what to do", err)
+	}
+	if got := slices.Collect(maps.Keys(gather(t, reg))); !cmp.Equal(got, []string{"kubelet_running_pods"}) {
+		t.Errorf("after a failure the registry holds %v, want only what it held", got)
+	}
+	if _, err := metrics.New(reg, metrics.Options{OmitKubelet: true}); err != nil {
+		t.Errorf("without the kubelet's names: %v", err)
+	}
+}
+
+func TestTwoInstancesAreIndependent(t *testing.T) {
+	a, regA := newMetrics(t, metrics.Options{})
+	_, regB := newMetrics(t, metrics.Options{})
+	a.Add("missed_events", 3)
+	if got := gather(t, regA)["kube_pod_missed_events"]; got != 3 {
+		t.Errorf("first instance: %v, want 3", got)
+	}
+	if got := gather(t, regB)["kube_pod_missed_events"]; got != 0 {
+		t.Errorf("second instance: %v, want 0", got)
+	}
+}
+
+func TestAddAndObserve(t *testing.T) {
+	m, reg := newMetrics(t, metrics.Options{})
+	before := gather(t, reg)
+	m.Add("nobody_knows", 1)
+	m.Observe("nobody_knows", time.Second)
+	m.Add("latency", 1)              // a histogram
+	m.Observe("claims", time.Second) // a counter
+	m.Add("claims", 0)
+	m.Add("claims", -1)
+	if diff := cmp.Diff(before, gather(t, reg)); diff != "" {
+		t.Errorf("reports that are to be ignored changed something (-before +after):\n%s", diff)
+	}
+	m.Add("claims", 41)
+	m.Add("claims", 1)
+	m.Observe("latency", 1500*time.Millisecond)
+	got := gather(t, reg)
+	if got["kubelet_evented_pleg_notifications_received"] != 42 {
+		t.Errorf("notifications received: %v, want 42", got["kubelet_evented_pleg_notifications_received"])
+	}
+	if got["kubelet_evented_pleg_connection_latency_seconds sum"] != 1.5 {
+		t.Errorf("latency: %v s, want 1.5", got["kubelet_evented_pleg_connection_latency_seconds sum"])
+	}
+}
+
+// TestKEPStressReadsTheOneSecondBucket: KEP-3386, stress test, looks for "distinct latency values in its 1-second bucket".
+func TestKEPStressReadsTheOneSecondBucket(t *testing.T) {
+	m, reg := newMetrics(t, metrics.Options{})
+	m.Observe("latency", 999*time.Millisecond)
+	m.Observe("latency", 1001*time.Millisecond)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "kubelet_evented_pleg_connection_latency_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		for _, b := range h.GetBucket() {
+			if b.GetUpperBound() == 1 {
+				if late := h.GetSampleCount() - b.GetCumulativeCount(); late != 1 {
+					t.Errorf("%d events above 1 s, want 1", late)
+				}
+				return
+			}
+		}
+	}
+	t.Fatal("no bucket ends at 1 s")
+}
+
+func TestGauges(t *testing.T) {
+	m, reg := newMetrics(t, metrics.Options{})
+	bare := gather(t, reg)
+	var mu sync.Mutex
+	yields := map[string]float64{"stream_state": 2, "relist_period_seconds": 64, "running_pods": 7, "containers_running": 14, "containers_exited": 1, "unheard_of": 9}
+	m.SetGauges(func(yield func(string, float64)) {
+		mu.Lock()
+		defer mu.Unlock()
+		for name, v := range yields {
+			yield(name, v)
+		}
+	})
+	got := gather(t, reg)
+	maps.DeleteFunc(got, func(k string, _ float64) bool { _, ok := bare[k]; return ok })
+	want := map[string]float64{
+		"evented_pleg_stream_state{Idle}":        0,
+		"evented_pleg_stream_state{Opening}":     0,
+		"evented_pleg_stream_state{Connected}":   1,
+		"evented_pleg_stream_state{Backoff}":     0,
+		"evented_pleg_stream_state{Unsupported}": 0,
+		"evented_pleg_relist_period_seconds":     64,
+		"kubelet_running_pods":                   7,
+		"kubelet_running_containers{running}":    14,
+		"kubelet_running_containers{exited}":     1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("gauges (-want +got):\n%s", diff)
+	}
+	// The source is asked at each scrape, and what it no longer yields is gone.
+	mu.Lock()
+	yields = map[string]float64{"running_pods": 8}
+	mu.Unlock()
+	if got := gather(t, reg); got["kubelet_running_pods"] != 8 || len(got) != len(bare)+1 {
+		t.Errorf("second scrape does not show what the source yields now: %v", got)
+	}
+	m.SetGauges(nil)
+	if diff := cmp.Diff(bare, gather(t, reg)); diff != "" {
+		t.Errorf("gauges are served without a source (-want +got):\n%s", diff)
+	}
+}
+
+func TestLastSeenIsATimestamp(t *testing.T) {
+	m, reg := newMetrics(t, metrics.Options{})
+	m.SetGauges(func(yield func(string, float64)) { yield("last_relist_age_seconds", 3600) })
+	before := float64(time.Now().UnixNano())/1e9 - 3600
+	got := gather(t, reg)["kubelet_pleg_last_seen_seconds"]
+	after := float64(time.Now().UnixNano())/1e9 - 3600
+	const rounding = 1e-3
+	if got < before-rounding || got > after+rounding || math.IsNaN(got) {
+		t.Errorf("last seen is %f, want it between %f and %f", got, before, after)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	m, reg := newMetrics(t, metrics.Options{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 500 {
+				m.Add("claims", 1)
+				m.Observe("latency", time.Millisecond)
+			}
+		})
+		wg.Go(func() {
+			for range 20 {
+				m.SetGauges(func(yield func(string, float64)) { yield("waiters", 1) })
+				if _, err := reg.Gather(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := gather(t, reg)["kubelet_evented_pleg_notifications_received"]; got != 2000 {
+		t.Errorf("%v claims counted, want 2000", got)
+	}
+}
+
+// TestLint runs the Kubernetes linter for names and help over everything that is served.
+func TestLint(t *testing.T) {
+	for _, omit := range []bool{false, true} {
+		m, reg := newMetrics(t, metrics.Options{OmitKubelet: omit})
+		m.SetGauges(func(yield func(string, float64)) { yield("waiters", 1) })
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		for _, f := range families {
+			if _, err := testutil.MetricFamilyToText(&text, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		problems, err := testutil.NewPromLinter(strings.NewReader(text.String())).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			// These names are given: by the kubelet (and its twins), or by KEP-3386.
+			given := strings.Contains(p.Metric, "connection_") || strings.HasSuffix(p.Metric, "notifications_received") ||
+				strings.HasSuffix(p.Metric, "discard_events") || p.Metric == "kube_pod_missed_events"
+			if !given {
+				t.Error(p.String())
+			}
+		}
+	}
+}
+
+func BenchmarkAddObserve(b *testing.B) {
+	reg := kubemetrics.NewKubeRegistry()
+	m, err := metrics.New(reg, metrics.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Add("claims", 1)
+		m.Observe("latency", time.Millisecond)
+	}
+}
