@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// The annotations that the kubelet puts on every container.
+const (
+	annotationHash         = "io.kubernetes.container.hash"
+	annotationRestartCount = "io.kubernetes.container.restartCount"
+)
+
+// ContainerStatus is what the runtime said of one container (CRI ContainerStatus).
+type ContainerStatus struct {
+	ID string `json:"id"`
+	// SandboxID is the sandbox that the container runs in; empty if the pod has several and the runtime did not tell.
+	SandboxID string `json:"sandboxId,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Attempt counts the containers that were made of that name for the pod, from 0.
+	Attempt uint32     `json:"attempt"`
+	Phase   pleg.Phase `json:"-"`
+	// CreatedAt, StartedAt and FinishedAt are the runtime's stamps, zero if not reached.
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// ExitCode means something once FinishedAt is set.
+	ExitCode int32 `json:"exitCode"`
+	// Reason is a CamelCase word, Message a sentence on why the container is in its phase.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Image is the image as the container was made with, ImageRef its digested reference, ImageID the runtime's ID of it.
+	Image       string            `json:"image,omitempty"`
+	ImageRef    string            `json:"imageRef,omitempty"`
+	ImageID     string            `json:"imageId,omitempty"`
+	LogPath     string            `json:"logPath,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Mounts      []Mount           `json:"mounts,omitempty"`
+	// Resources are the limits in force, nil if the runtime does not tell them.
+	Resources *Resources `json:"resources,omitempty"`
+}
+
+// Mount is one mount of a container (CRI Mount).
+type Mount struct {
+	ContainerPath string `json:"containerPath"`
+	HostPath      string `json:"hostPath,omitempty"`
+	ReadOnly      bool   `json:"readOnly,omitempty"`
+}
+
+// Resources are the limits of a container (CRI LinuxContainerResources). Zero means not specified.
+type Resources struct {
+	CPUPeriod   int64             `json:"cpuPeriod,omitempty"` // microseconds
+	CPUQuota    int64             `json:"cpuQuota,omitempty"`  // microseconds
+	CPUShares   int64             `json:"cpuShares,omitempty"`
+	MemoryLimit int64             `json:"memoryLimit,omitempty"` // bytes
+	OOMScoreAdj int64             `json:"oomScoreAdj,omitempty"`
+	CpusetCPUs  string            `json:"cpusetCpus,omitempty"`
+	CpusetMems  string            `json:"cpusetMems,omitempty"`
+	MemorySwap  int64             `json:"memorySwap,omitempty"` // bytes
+	Unified     map[string]string `json:"unified,omitempty"`
+}
+
+// Hash returns the kubelet's hash of the container's spec, empty if there is none.
+func (c *ContainerStatus) Hash() string { return c.Annotations[annotationHash] }
+
+// RestartCount returns how often the kubelet had restarted the container when it made this one, 0 if it did not say.
+func (c *ContainerStatus) RestartCount() int {
+	n, err := strconv.Atoi(c.Annotations[annotationRestartCount])
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// decodeContainer decodes a CRI ContainerStatus. It reports false if parts of it are malformed and were left out.
+func decodeContainer(raw []byte) (c ContainerStatus, ok bool) {
+	var (
+		d     decoder
+		state int32
+	)
+	f := fields{rest: raw}
+	for f.next() {
+		switch f.wire {
+		case protowire.VarintType:
+			switch f.num {
+			case 3:
+				state = int32(f.varint)
+			case 4:
+				c.CreatedAt = stamp(int64(f.varint))
+			case 5:
+				c.StartedAt = stamp(int64(f.varint))
+			case 6:
+				c.FinishedAt = stamp(int64(f.varint))
+			case 7:
+				c.ExitCode = int32(f.varint)
+			}
+		case protowire.BytesType:
+			switch f.num {
+			case 1:
+				c.ID = text(f.data)
+			case 2:
+				d.containerMetadata(&c, f.data)
+			case 8:
+				d.imageSpec(&c.Image, f.data)
+			case 9:
+				c.ImageRef = text(f.data)
+			case 10:
+				c.Reason = text(f.data)
+			case 11:
+				c.Message = text(f.data)
+			case 12:
+				d.entry(&c.Labels, f.data)
+			case 13:
+				d.entry(&c.Annotations, f.data)
+			case 14:
+				c.Mounts = append(c.Mounts, d.mount(f.data))
+			case 15:
+				c.LogPath = text(f.data)
+			case 16:
+				d.resources(&c, f.data)
+			case 17:
+				c.ImageID = text(f.data)
+			}
+		}
+	}
+	d.check(!f.bad)
+	c.Phase = containerPhase(state)
+	return c, !d.bad
+}
+
+func (d *decoder) containerMetadata(c *ContainerStatus, raw []byte) {
+	f := fields{rest: raw}
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			c.Name = text(f.data)
+		case f.isVarint(2):
+			c.Attempt = uint32(f.varint)
+		}
+	}
+	d.check(!f.bad)
+}
+
+func (d *decoder) imageSpec(image *string, raw []byte) {
+	f := fields{rest: raw}
+	for f.next() {
+		if f.isBytes(1) {
+			*image = text(f.data)
+		}
+	}
+	d.check(!f.bad)
+}
+
+func (d *decoder) mount(raw []byte) (m Mount) {
+	f := fields{rest: raw}
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			m.ContainerPath = text(f.data)
+		case f.isBytes(2):
+			m.HostPath = text(f.data)
+		case f.isVarint(3):
+			m.ReadOnly = f.varint != 0
+		}
+	}
+	d.check(!f.bad)
+	return m
+}
+
+// resources reads one occurrence of a CRI ContainerResources; what it holds for Linux, if anything.
+func (d *decoder) resources(c *ContainerStatus, raw []byte) {
+	f := fields{rest: raw}
+	for f.next() {
+		if f.isBytes(1) {
+			if c.Resources == nil {
+				c.Resources = new(Resources)
+			}
+			d.linuxResources(c.Resources, f.data)
+		}
+	}
+	d.check(!f.bad)
+}
+
+func (d *decoder) linuxResources(r *Resources, raw []byte) {
+	f := fields{rest: raw}
+	for f.next() {
+		switch {
+		case f.isVarint(1):
+			r.CPUPeriod = int64(f.varint)
+		case f.isVarint(2):
+			r.CPUQuota = int64(f.varint)
+		case f.isVarint(3):
+			r.CPUShares = int64(f.varint)
+		case f.isVarint(4):
+			r.MemoryLimit = int64(f.varint)
+		case f.isVarint(5):
+			r.OOMScoreAdj = int64(f.varint)
+		case f.isBytes(6):
+			r.CpusetCPUs = text(f.data)
+		case f.isBytes(7):
+			r.CpusetMems = text(f.data)
+		case f.isBytes(9):
+			d.entry(&r.Unified, f.data)
+		case f.isVarint(10):
+			r.MemorySwap = int64(f.varint)
+		}
+	}
+	d.check(!f.bad)
+}

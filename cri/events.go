@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Events implements [pleg.Stream] with CRI GetContainerEvents. The iterator may be ranged over any number of times; each is a subscription of
+// its own. The runtime must be read without pause, because some runtimes block on a subscriber that does not read.
+//
+// The last pair's error is io.EOF as such for an orderly end, which is also how CRI-O says that its events are turned off; it matches
+// pleg.ErrNoEvents if the runtime does not have the call, and ErrMalformed if it sent what is not an event. Events of an unknown
+// type are skipped and counted.
+func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], error] {
+	return func(yield func(pleg.Claim[PodStatus], error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var names interner
+		stream, err := c.open(ctx, getContainerEvents, nil)
+		for err == nil {
+			var message owned
+			if err = stream.RecvMsg(&message); err != nil {
+				break
+			}
+			e, ok := readEvent(message.data)
+			if !ok {
+				yield(pleg.Claim[PodStatus]{}, fmt.Errorf("cri: %s on %s: %w of %d bytes", getContainerEvents, c.endpoint, ErrMalformed, len(message.data)))
+				return
+			}
+			claim, ok := c.claim(&e, &names)
+			if ok && !yield(claim, nil) {
+				return
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && ctx.Err() == nil:
+			err = io.EOF
+		case status.Code(err) == codes.Unimplemented:
+			err = fmt.Errorf("cri: %s on %s: %w: %w", getContainerEvents, c.endpoint, pleg.ErrNoEvents, err)
+		default:
+			err = c.explain(ctx, getContainerEvents, "", err)
+		}
+		yield(pleg.Claim[PodStatus]{}, err)
+	}
+}
+
+// event is what is needed of a CRI ContainerEventResponse. The slices alias the message.
+type event struct {
+	raw       []byte
+	id        []byte
+	kind      int32
+	createdAt int64
+	// sandboxRaw is the encoded status of the sandbox, nil if the event has none; sandbox is what it says.
+	sandboxRaw []byte
+	sandbox    sandboxItem
+	// containers is how many container statuses follow.
+	containers int
+}
+
+// readEvent takes an encoded event. It reports false if that is malformed.
+func readEvent(raw []byte) (e event, ok bool) {
+	e.raw = raw
+	f := fields{rest: raw}
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			e.id = f.data
+		case f.isVarint(2):
+			e.kind = int32(f.varint)
+		case f.isVarint(3):
+			e.createdAt = int64(f.varint)
+		case f.isBytes(4):
+			e.sandboxRaw = merged(e.sandboxRaw, f.data)
+		case f.isBytes(5):
+			e.containers++
+		}
+	}
+	return e, !f.bad && (e.sandboxRaw == nil || e.sandbox.read(e.sandboxRaw, labelsOfPodSandboxStatus))
+}
+
+// containerStatuses yields the encoded container statuses.
+func (e *event) containerStatuses(yield func([]byte) bool) {
+	for f := (fields{rest: e.raw}); f.next(); {
+		if f.isBytes(5) && !yield(f.data) {
+			return
+		}
+	}
+}
+
+// claim returns what an event claims. It reports false if the event is to be skipped.
+func (c *Client) claim(e *event, names *interner) (pleg.Claim[PodStatus], bool) {
+	var claim pleg.Claim[PodStatus]
+	if !usable(e.id) {
+		c.counter.malformed.Add(1)
+		return claim, false
+	}
+	if e.kind < 0 || e.kind > 3 {
+		c.counter.unknownEvents.Add(1)
+		return claim, false
+	}
+	claim.Item.ID = names.get(e.id)
+	claim.CreatedAt = stamp(e.createdAt)
+	if n := e.containers + 1; n <= 64 {
+		claim.Payload = make([]pleg.Item, 0, n)
+	}
+	var uid []byte
+	if s := &e.sandbox; e.sandboxRaw != nil {
+		uid = s.uid()
+		switch {
+		case usable(s.id):
+			id := names.get(s.id)
+			claim.Payload = append(claim.Payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
+			if id == claim.Item.ID {
+				claim.Item.Kind = pleg.Sandbox
+			}
+			if !s.labelled() && usable(uid) {
+				c.byID.hint(names.uid(uid), id)
+			}
+		default:
+			c.counter.malformed.Add(1)
+		}
+	}
+	for raw := range e.containerStatuses {
+		var item containerItem
+		if !item.readStatus(raw) || !usable(item.id) {
+			c.counter.malformed.Add(1)
+			continue
+		}
+		claim.Payload = append(claim.Payload, pleg.Item{ID: names.get(item.id), Kind: pleg.Container, Phase: item.phase()})
+		if len(uid) == 0 {
+			uid = item.labels.uid
+		}
+	}
+	if usable(uid) {
+		claim.Pod = names.uid(uid)
+	}
+	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)
+	if len(claim.Payload) > 0 {
+		raw, pod := e.raw, claim.Pod
+		claim.Status = func() (*PodStatus, error) { return statusOfEvent(raw, pod) }
+	}
+	return claim, true
+}
+
+// eventPhase returns the phase that a CRI ContainerEventType means.
+func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
+	switch kind {
+	case 0: // CONTAINER_CREATED_EVENT
+		if of == pleg.Sandbox {
+			return pleg.PhaseRunning // a sandbox is announced when it is ready
+		}
+		return pleg.PhaseCreated
+	case 1: // CONTAINER_STARTED_EVENT
+		return pleg.PhaseRunning
+	case 2: // CONTAINER_STOPPED_EVENT
+		return pleg.PhaseExited
+	}
+	return pleg.PhaseRemoved // CONTAINER_DELETED_EVENT
+}

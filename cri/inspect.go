@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Inspect implements [pleg.Source]. It reads the status of every sandbox of the pod, and of every container whose status no
+// PodSandboxStatus answer brought along: a timestamp in that answer proves nothing, since containerd 2.0.0 to 2.0.2 sets it and leaves the
+// statuses out, so what counts is that the very container is in it. CRI-O with events on is thus read with one call a sandbox, others with
+// one a sandbox and one a container, all at once within Config.MaxStatusCalls.
+//
+// IDs that the runtime does not have any more are left out. Any other failure fails the inspection; the error names the call and the ID.
+func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[PodStatus], error) {
+	in := inspection{client: c, pod: pod}
+	for _, item := range pod.Items {
+		if item.Kind == pleg.Sandbox {
+			in.sandboxes = append(in.sandboxes, item.ID)
+		} else {
+			in.containers = append(in.containers, item.ID)
+		}
+	}
+	if err := in.run(ctx); err != nil {
+		return pleg.Inspection[PodStatus]{}, err
+	}
+	return in.result(), nil
+}
+
+// inspection is one read of one pod's statuses.
+type inspection struct {
+	client                *Client
+	pod                   pleg.Pod
+	sandboxes, containers []string // IDs
+	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil if the runtime has none.
+	sandboxStatuses, containerStatuses [][]byte
+	// brought holds the container statuses that came with each sandbox's.
+	brought   [][][]byte
+	sandboxOf map[string]string
+}
+
+func (in *inspection) run(ctx context.Context) error {
+	c := in.client
+	known := c.traits.Load()
+	in.sandboxStatuses, in.brought = make([][]byte, len(in.sandboxes)), make([][][]byte, len(in.sandboxes))
+	in.containerStatuses = make([][]byte, len(in.containers))
+	sandboxes, containers := len(in.sandboxes), 0
+	if known.fillsStatuses.no() {
+		containers = len(in.containers) // nothing to wait for
+	}
+	extra := 0
+	if sandboxes > 1 && len(in.containers) > 0 {
+		extra = 1 // a ContainerStatus does not tell its sandbox
+	}
+	err := c.each(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {
+		switch {
+		case i < sandboxes:
+			return in.readSandbox(ctx, i)
+		case i < sandboxes+containers:
+			return in.readContainer(ctx, i-sandboxes)
+		}
+		return in.readMembership(ctx)
+	})
+	if err != nil || len(in.containers) == 0 {
+		return err
+	}
+	covered := in.covered()
+	if sandboxes > 0 {
+		known.fillsStatuses.learn(len(covered) > 0)
+	}
+	if containers > 0 {
+		return nil
+	}
+	var missing []int
+	for i, id := range in.containers {
+		if _, ok := covered[id]; !ok {
+			missing = append(missing, i)
+		}
+	}
+	return c.each(ctx, len(missing), func(ctx context.Context, i int) error { return in.readContainer(ctx, missing[i]) })
+}
+
+// covered returns the IDs of the containers whose status came with a sandbox's.
+func (in *inspection) covered() map[string]struct{} {
+	var ids map[string]struct{}
+	for _, statuses := range in.brought {
+		for _, raw := range statuses {
+			var item containerItem
+			if item.readStatus(raw) && usable(item.id) {
+				if ids == nil {
+					ids = make(map[string]struct{})
+				}
+				ids[string(item.id)] = struct{}{}
+			}
+		}
+	}
+	return ids
+}
+
+// status makes one status call and returns the encoded status in its answer, nil if the runtime does not have the ID, and the statuses of
+// containers that came with it.
+func (in *inspection) status(ctx context.Context, m method, id string, idOf func(raw []byte) ([]byte, bool)) (raw []byte, containers [][]byte, err error) {
+	c := in.client
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("cri: waiting to call %s of %s on %s: %w", m, id, c.endpoint, context.Cause(ctx))
+	}
+	var reply owned
+	req := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), id)
+	c.counter.calls[m].Add(1)
+	if err := c.conn.Invoke(ctx, methodPaths[m], request(req), &reply); err != nil {
+		if status.Code(err) == codes.NotFound {
+			return nil, nil, nil
+		}
+		return nil, nil, c.explain(ctx, m, id, err)
+	}
+	f := fields{rest: reply.data}
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			raw = merged(raw, f.data)
+		case f.isBytes(3) && m == podSandboxStatus:
+			containers = append(containers, f.data)
+		}
+	}
+	if f.bad {
+		return nil, nil, fmt.Errorf("cri: %s of %s on %s: %w of %d bytes", m, id, c.endpoint, ErrMalformed, len(reply.data))
+	}
+	if raw == nil {
+		return nil, nil, fmt.Errorf("cri: %s of %s on %s: the answer holds no status", m, id, c.endpoint)
+	}
+	got, ok := idOf(raw)
+	if !ok {
+		return nil, nil, fmt.Errorf("cri: %s of %s on %s: %w of %d bytes", m, id, c.endpoint, ErrMalformed, len(reply.data))
+	}
+	if string(got) != id {
+		return nil, nil, fmt.Errorf("cri: %s of %s on %s: the answer is about %q", m, id, c.endpoint, got)
+	}
+	return raw, containers, nil
+}
+
+func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
+	in.sandboxStatuses[i], in.brought[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], func(raw []byte) ([]byte, bool) {
+		var item sandboxItem
+		ok := item.read(raw, labelsOfPodSandboxStatus)
+		return item.id, ok
+	})
+	return err
+}
+
+func (in *inspection) readContainer(ctx context.Context, i int) (err error) {
+	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], func(raw []byte) ([]byte, bool) {
+		var item containerItem
+		ok := item.readStatus(raw)
+		return item.id, ok
+	})
+	return err
+}
+
+// readMembership finds out which container belongs to which of several sandboxes.
+func (in *inspection) readMembership(ctx context.Context) error {
+	found := podParts{uid: in.pod.UID, at: make(map[string]int), sandboxOf: make(map[string]string)}
+	for _, read := range in.client.containerReads(in.pod.UID) {
+		if err := in.client.readPod(ctx, read, &found); err != nil {
+			return err
+		}
+	}
+	in.sandboxOf = found.sandboxOf
+	return nil
+}
+
+// result puts the status together from what was read.
+func (in *inspection) result() pleg.Inspection[PodStatus] {
+	body := &body{sandboxOf: in.sandboxOf}
+	pod := pleg.Pod{UID: in.pod.UID, Name: in.pod.Name, Namespace: in.pod.Namespace, Items: make([]pleg.Item, 0, len(in.pod.Items))}
+	for i, raw := range in.sandboxStatuses {
+		var item sandboxItem
+		if raw != nil && item.read(raw, labelsOfPodSandboxStatus) {
+			body.sandboxes = append(body.sandboxes, raw)
+			pod.Items = append(pod.Items, pleg.Item{ID: in.sandboxes[i], Kind: pleg.Sandbox, Phase: item.phase()})
+		}
+	}
+	at := make(map[string]int, len(in.containers))
+	add := func(raw []byte, id string) {
+		var item containerItem
+		if !item.readStatus(raw) || !usable(item.id) {
+			in.client.counter.malformed.Add(1)
+			return
+		}
+		if len(item.labels.uid) > 0 && string(item.labels.uid) != string(pod.UID) {
+			return // another pod's
+		}
+		if id == "" {
+			id = string(item.id)
+		}
+		// Several answers may show one container, none of them older than this inspection: the later phase holds.
+		if j, ok := at[id]; ok {
+			if k := len(pod.Items) - len(body.containers) + j; item.phase() >= pod.Items[k].Phase {
+				pod.Items[k].Phase, body.containers[j] = item.phase(), raw
+			}
+			return
+		}
+		at[id] = len(body.containers)
+		body.containers = append(body.containers, raw)
+		pod.Items = append(pod.Items, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
+	}
+	for i, raw := range in.containerStatuses {
+		if raw != nil {
+			add(raw, in.containers[i])
+		}
+	}
+	for _, statuses := range in.brought {
+		for _, raw := range statuses {
+			add(raw, "")
+		}
+	}
+	return pleg.Inspection[PodStatus]{
+		Status: &PodStatus{uid: pod.UID, name: pod.Name, namespace: pod.Namespace, body: body},
+		Pod:    pod,
+	}
+}
+
+// each calls do for 0 to n-1, as many at once as status calls may be in flight, and returns when all have returned. The first failure
+// cancels the rest and is what it returns.
+func (c *Client) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	if n == 1 {
+		return do(ctx, 0)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		next   atomic.Int64
+		failed sync.Once
+		first  error
+		group  sync.WaitGroup
+	)
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			if err := do(ctx, i); err != nil {
+				failed.Do(func() { first = err; cancel() })
+				return
+			}
+		}
+	}
+	for range min(n, c.config.MaxStatusCalls) - 1 {
+		group.Go(work)
+	}
+	work()
+	group.Wait()
+	return first
+}

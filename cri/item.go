@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import "github.com/evented-pleg/evented-pleg/pleg"
+
+// metadata is a CRI PodSandboxMetadata. The slices alias the message that they were read from.
+type metadata struct {
+	name, uid, namespace []byte
+	attempt              uint32
+}
+
+// read merges one occurrence of the message. It reports false if that is malformed.
+func (m *metadata) read(b []byte) bool {
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			m.name = f.data
+		case f.isBytes(2):
+			m.uid = f.data
+		case f.isBytes(3):
+			m.namespace = f.data
+		case f.isVarint(4):
+			m.attempt = uint32(f.varint)
+		}
+	}
+	return !f.bad
+}
+
+// sandboxItem is what a listing or an event payload tells of a sandbox: what is needed of a CRI PodSandbox or PodSandboxStatus, which
+// differ in the number of one field. The slices alias the message.
+type sandboxItem struct {
+	id     []byte
+	meta   metadata
+	labels podLabels
+	state  int32
+}
+
+const (
+	labelsOfPodSandbox       = 5
+	labelsOfPodSandboxStatus = 7
+)
+
+// read takes an encoded message whose labels are field number labels. It reports false if that is malformed.
+func (s *sandboxItem) read(b []byte, labels int32) bool {
+	f := fields{rest: b}
+	ok := true
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			s.id = f.data
+		case f.isBytes(2):
+			ok = s.meta.read(f.data) && ok
+		case f.isVarint(3):
+			s.state = int32(f.varint)
+		case int32(f.num) == labels && f.isBytes(f.num):
+			ok = s.labels.read(f.data) && ok
+		}
+	}
+	return ok && !f.bad
+}
+
+// uid returns the UID of the sandbox's pod: what the metadata says, else the kubelet's label, else, for a sandbox of something that
+// has no UIDs, the sandbox's own ID.
+func (s *sandboxItem) uid() []byte {
+	switch {
+	case len(s.meta.uid) > 0:
+		return s.meta.uid
+	case len(s.labels.uid) > 0:
+		return s.labels.uid
+	}
+	return s.id
+}
+
+// labelled reports whether a list filtered by the pod UID label would show the sandbox.
+func (s *sandboxItem) labelled() bool {
+	return len(s.labels.uid) > 0 && string(s.labels.uid) == string(s.uid())
+}
+
+func (s *sandboxItem) phase() pleg.Phase { return sandboxPhase(s.state) }
+
+// containerItem is what a listing or an event payload tells of a container: what is needed of a CRI Container or ContainerStatus.
+// The slices alias the message.
+type containerItem struct {
+	id, sandbox []byte
+	labels      podLabels
+	state       int32
+}
+
+// readListed takes an encoded CRI Container. It reports false if that is malformed.
+func (c *containerItem) readListed(b []byte) bool {
+	f := fields{rest: b}
+	ok := true
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			c.id = f.data
+		case f.isBytes(2):
+			c.sandbox = f.data
+		case f.isVarint(6):
+			c.state = int32(f.varint)
+		case f.isBytes(8):
+			ok = c.labels.read(f.data) && ok
+		}
+	}
+	return ok && !f.bad
+}
+
+// readStatus takes an encoded CRI ContainerStatus, which does not tell its sandbox. It reports false if that is malformed.
+func (c *containerItem) readStatus(b []byte) bool {
+	f := fields{rest: b}
+	ok := true
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			c.id = f.data
+		case f.isVarint(3):
+			c.state = int32(f.varint)
+		case f.isBytes(12):
+			ok = c.labels.read(f.data) && ok
+		}
+	}
+	return ok && !f.bad
+}
+
+func (c *containerItem) phase() pleg.Phase { return containerPhase(c.state) }

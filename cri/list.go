@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// itemsField is the number of the repeated field of all four list answers.
+const itemsField protowire.Number = 1
+
+// maxListed bounds the sandboxes, and the containers, of one listing, so that a runtime whose streaming list does not end cannot fill
+// the memory. It is ten times what a node of 100,000 containers has.
+const maxListed = 1 << 20
+
+// List implements [pleg.Source]. It reads all sandboxes, then all containers, with the streaming list calls where the runtime has them,
+// and returns the difference from the listing named by since if that is the last one it returned.
+//
+// Order matters, because the two calls are not one snapshot. Sandboxes are listed first: what may happen in between is then that a
+// container shows up whose sandbox was created after the first call, and it names its pod by its label. The other way round, a pod removed
+// in between would show running containers without a sandbox, which never was true. A container that is still unattributed makes the
+// sandboxes be listed once more, if it is new.
+func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	select {
+	case c.listing <- struct{}{}:
+		defer func() { <-c.listing }()
+	case <-ctx.Done():
+		return pleg.Listing{}, fmt.Errorf("cri: waiting for another listing of %s: %w", c.endpoint, context.Cause(ctx))
+	}
+	x := c.index
+	x.begin()
+	c.byID.age()
+	var walker segments
+	err := c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
+	known := len(x.strays)
+	if err == nil {
+		err = c.listAll(ctx, &walker, x.container, streamContainers, listContainers)
+	}
+	if err == nil && len(x.strays) > known {
+		before := x.duplicates
+		err = c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
+		x.duplicates = before // being listed twice is our doing
+	}
+	c.counter.malformed.Add(x.malformed)
+	c.counter.duplicates.Add(x.duplicates)
+	if err != nil {
+		return pleg.Listing{}, err
+	}
+	listing := x.commit(since, &c.byID)
+	c.counter.unattributed.Store(int64(len(x.strays)))
+	return listing, nil
+}
+
+// lister is one list call under way.
+type lister struct {
+	client *Client
+	walker *segments
+	visit  func(item []byte) bool
+	items  int
+}
+
+// listAll makes one list call, the streaming one unless the runtime is known not to have it, and visits every item of the answer.
+func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, streaming, plain method) error {
+	l := lister{client: c, walker: walker, visit: visit}
+	known := c.traits.Load()
+	has := &known.streamSandboxes
+	if streaming == streamContainers {
+		has = &known.streamContainers
+	}
+	if !has.no() {
+		err := l.stream(ctx, streaming)
+		if status.Code(err) != codes.Unimplemented {
+			if err == nil {
+				has.learn(true)
+			}
+			return err
+		}
+		has.learn(false)
+	}
+	var reply borrowed
+	if err := c.call(ctx, plain, nil, &reply); err != nil {
+		return err
+	}
+	return l.take(&reply, plain)
+}
+
+// stream makes one streaming list call and visits every item of its batches. A runtime without the call says so at the first receive.
+func (l *lister) stream(ctx context.Context, m method) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := l.client.open(ctx, m, nil)
+	for err == nil {
+		var batch borrowed
+		if err = stream.RecvMsg(&batch); err == nil {
+			if err := l.take(&batch, m); err != nil {
+				return err
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return l.client.explain(ctx, m, "", err)
+}
+
+// take visits every item of one list answer and frees it.
+func (l *lister) take(reply *borrowed, m method) error {
+	defer reply.free()
+	size := reply.data.Len()
+	ok := l.walker.walk(reply.data, itemsField, func(item []byte) bool {
+		l.items++
+		return l.items <= maxListed && l.visit(item)
+	})
+	switch {
+	case l.items > maxListed:
+		return fmt.Errorf("cri: %s on %s: %w: more than %d items", m, l.client.endpoint, ErrTooMany, maxListed)
+	case !ok:
+		return fmt.Errorf("cri: %s on %s: %w of %d bytes: the runtime sent what is not a list of items", m, l.client.endpoint, ErrMalformed, size)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// commit ends a listing that showed everything: what it did not show is gone. It returns the difference from revision since if the
+// index knows that, else everything, and tells byID how the pods that differ can be found.
+func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
+	x.sweep()
+	delta := since != 0 && since == x.revision
+	x.revision++
+	listing := pleg.Listing{Revision: x.revision, Delta: delta}
+	if delta && len(x.dirty) > 0 {
+		listing.Pods = make([]pleg.Pod, 0, len(x.dirty))
+	}
+	for _, p := range x.dirty {
+		p.dirty = false
+		p.tidy()
+		if len(p.sandboxes)+len(p.containers) == 0 {
+			delete(x.pods, p.uid)
+			byID.forget(p.uid)
+			if p.shown && delta {
+				listing.Gone = append(listing.Gone, p.uid)
+			}
+			continue
+		}
+		if ids, needed := p.needsIDs(); needed || p.byID {
+			p.byID = needed
+			byID.set(p.uid, ids)
+		}
+		p.shown = true
+		if delta {
+			listing.Pods = append(listing.Pods, p.build())
+		}
+	}
+	clear(x.dirty)
+	x.dirty = x.dirty[:0]
+	if !delta {
+		listing.Pods = make([]pleg.Pod, 0, len(x.pods))
+		for _, p := range x.pods {
+			listing.Pods = append(listing.Pods, p.build())
+		}
+	}
+	listing.Total = len(x.pods)
+	return listing
+}
+
+// sweep removes the records that the present listing did not show.
+func (x *index) sweep() {
+	if x.shownContainers < len(x.containers) {
+		for id, c := range x.containers {
+			if c.round == x.round {
+				continue
+			}
+			c.removed = true
+			delete(x.containers, id)
+			delete(x.strays, c)
+			x.mark(c.pod)
+		}
+		x.release()
+	}
+	if x.shownSandboxes < len(x.sandboxes)-x.hidden {
+		for _, s := range x.sandboxes {
+			if s.round == x.round || !s.listed {
+				continue
+			}
+			s.listed = false
+			x.hidden++
+			x.mark(s.pod)
+		}
+		x.release()
+	}
+}
+
+// release drops the dependents that are gone, and the sandbox records that no listing shows and no container needs.
+func (x *index) release() {
+	for id, s := range x.sandboxes {
+		if len(s.dependents) > 0 {
+			s.dependents = slices.DeleteFunc(s.dependents, func(c *containerRecord) bool { return c.removed || c.sandbox != s })
+		}
+		if !s.listed && len(s.dependents) == 0 {
+			delete(x.sandboxes, id)
+			x.hidden--
+		}
+	}
+}
+
+// tidy drops the records that are not the pod's any more, and repeated ones.
+func (p *podRecord) tidy() {
+	slices.SortFunc(p.sandboxes, func(a, b *sandboxRecord) int { return strings.Compare(a.id, b.id) })
+	p.sandboxes = slices.DeleteFunc(slices.Compact(p.sandboxes), func(s *sandboxRecord) bool { return !s.listed || s.pod != p })
+	slices.SortFunc(p.containers, func(a, b *containerRecord) int { return strings.Compare(a.id, b.id) })
+	p.containers = slices.DeleteFunc(slices.Compact(p.containers), func(c *containerRecord) bool { return c.removed || c.pod != p })
+}
+
+// build returns the pod as a listing shows it.
+func (p *podRecord) build() pleg.Pod {
+	pod := pleg.Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: make([]pleg.Item, 0, len(p.sandboxes)+len(p.containers))}
+	for _, s := range p.sandboxes {
+		pod.Items = append(pod.Items, pleg.Item{ID: s.id, Kind: pleg.Sandbox, Phase: s.phase})
+	}
+	for _, c := range p.containers {
+		pod.Items = append(pod.Items, pleg.Item{ID: c.id, Kind: pleg.Container, Phase: c.phase})
+	}
+	return pod
+}
+
+// needsIDs reports whether the pod UID label does not find all of the pod, and if so, the IDs of the sandboxes that do.
+func (p *podRecord) needsIDs() (ids []string, needed bool) {
+	for _, s := range p.sandboxes {
+		needed = needed || !s.labelled
+	}
+	for _, c := range p.containers {
+		needed = needed || c.sandbox != nil
+	}
+	if !needed {
+		return nil, false
+	}
+	for _, s := range p.sandboxes {
+		ids = append(ids, s.id)
+	}
+	for _, c := range p.containers {
+		if c.sandbox != nil && !slices.Contains(ids, c.sandbox.id) {
+			ids = append(ids, c.sandbox.id)
+		}
+	}
+	return ids, true
+}

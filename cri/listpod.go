@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// ListPod implements [pleg.Source]: it lists the pod's sandboxes and containers, both calls at once, by the label io.kubernetes.pod.uid
+// that the kubelet sets. What the runtime's filter lets through wrongly is left out.
+//
+// A pod that does not carry the label is also listed by the IDs of its sandboxes, as the last [Client.List], or an event since, showed
+// them. So a new sandbox of such a pod is found by the event about it, else by the next List.
+func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
+	if uid == "" {
+		return pleg.Pod{}, errors.New("cri: cannot list a pod with an empty UID")
+	}
+	reads := append(c.sandboxReads(uid), c.containerReads(uid)...)
+	found := podParts{uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
+	err := c.each(ctx, len(reads), func(ctx context.Context, i int) error { return c.readPod(ctx, reads[i], &found) })
+	if err != nil {
+		return pleg.Pod{}, err
+	}
+	return found.pod, nil
+}
+
+// podRead is one list call with one of the filters. Sandbox, if set, is the one to which unlabelled containers must belong.
+type podRead struct {
+	sandboxes  *runtimeapi.PodSandboxFilter
+	containers *runtimeapi.ContainerFilter
+	sandbox    string
+}
+
+// sandboxReads returns the calls that find all sandboxes of a pod.
+func (c *Client) sandboxReads(uid cache.UID) []podRead {
+	reads := []podRead{{sandboxes: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
+	for _, id := range c.byID.sandboxes(uid) {
+		reads = append(reads, podRead{sandboxes: &runtimeapi.PodSandboxFilter{Id: id}})
+	}
+	return reads
+}
+
+// containerReads returns the calls that find all containers of a pod.
+func (c *Client) containerReads(uid cache.UID) []podRead {
+	reads := []podRead{{containers: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
+	for _, id := range c.byID.sandboxes(uid) {
+		reads = append(reads, podRead{containers: &runtimeapi.ContainerFilter{PodSandboxId: id}, sandbox: id})
+	}
+	return reads
+}
+
+// podParts puts the pod together.
+type podParts struct {
+	uid cache.UID
+	mu  sync.Mutex // guards what follows
+	pod pleg.Pod
+	at  map[string]int // where in pod.Items an ID is
+	// sandboxOf holds the sandbox of each container.
+	sandboxOf map[string]string
+}
+
+func (c *Client) readPod(ctx context.Context, read podRead, found *podParts) error {
+	m, message := listPodSandbox, proto.Message(&runtimeapi.ListPodSandboxRequest{Filter: read.sandboxes})
+	if read.containers != nil {
+		m, message = listContainers, &runtimeapi.ListContainersRequest{Filter: read.containers}
+	}
+	req, err := proto.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("cri: cannot ask for the pod %q: %w", found.uid, err)
+	}
+	var reply borrowed
+	if err := c.call(ctx, m, req, &reply); err != nil {
+		return err
+	}
+	l := lister{client: c, walker: new(segments), visit: found.sandbox}
+	if read.containers != nil {
+		l.visit = func(raw []byte) bool { return found.container(raw, read.sandbox) }
+	}
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	return l.take(&reply, m)
+}
+
+// sandbox takes one listed sandbox. The caller holds mu.
+func (p *podParts) sandbox(raw []byte) bool {
+	var item sandboxItem
+	if !item.read(raw, labelsOfPodSandbox) {
+		return false
+	}
+	if usable(item.id) && string(item.uid()) == string(p.uid) {
+		p.add(item.id, pleg.Sandbox, item.phase(), item.meta.name, item.meta.namespace)
+	}
+	return true
+}
+
+// container takes one listed container; sandbox is the one that was asked for, if any. The caller holds mu.
+func (p *podParts) container(raw []byte, sandbox string) bool {
+	var item containerItem
+	if !item.readListed(raw) {
+		return false
+	}
+	mine := string(item.labels.uid) == string(p.uid) || len(item.labels.uid) == 0 && sandbox != "" && string(item.sandbox) == sandbox
+	if usable(item.id) && mine {
+		p.add(item.id, pleg.Container, item.phase(), item.labels.name, item.labels.namespace)
+		if p.sandboxOf != nil {
+			p.sandboxOf[string(item.id)] = string(item.sandbox)
+		}
+	}
+	return true
+}
+
+// add takes one item of the pod. An ID that is listed twice has the later phase.
+func (p *podParts) add(id []byte, kind pleg.Kind, phase pleg.Phase, name, namespace []byte) {
+	if p.pod.Name == "" {
+		p.pod.Name = valid(name)
+	}
+	if p.pod.Namespace == "" {
+		p.pod.Namespace = valid(namespace)
+	}
+	if i, ok := p.at[string(id)]; ok {
+		p.pod.Items[i].Phase = max(p.pod.Items[i].Phase, phase)
+		return
+	}
+	item := pleg.Item{ID: string(id), Kind: kind, Phase: phase}
+	p.at[item.ID] = len(p.pod.Items)
+	p.pod.Items = append(p.pod.Items, item)
+}

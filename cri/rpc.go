@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// method is a call that this package makes.
+type method uint8
+
+const (
+	version method = iota
+	listPodSandbox
+	streamPodSandboxes
+	listContainers
+	streamContainers
+	podSandboxStatus
+	containerStatus
+	getContainerEvents
+	methods // how many there are
+)
+
+var (
+	methodNames = [methods]string{
+		"Version", "ListPodSandbox", "StreamPodSandboxes", "ListContainers", "StreamContainers", "PodSandboxStatus", "ContainerStatus", "GetContainerEvents",
+	}
+	methodPaths = [methods]string{
+		runtimeapi.RuntimeService_Version_FullMethodName,
+		runtimeapi.RuntimeService_ListPodSandbox_FullMethodName,
+		runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName,
+		runtimeapi.RuntimeService_ListContainers_FullMethodName,
+		runtimeapi.RuntimeService_StreamContainers_FullMethodName,
+		runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName,
+		runtimeapi.RuntimeService_ContainerStatus_FullMethodName,
+		runtimeapi.RuntimeService_GetContainerEvents_FullMethodName,
+	}
+	serverStreams = grpc.StreamDesc{ServerStreams: true}
+)
+
+func (m method) String() string { return methodNames[m] }
+
+// call makes a unary call and receives its answer into reply, a *owned or a *borrowed.
+func (c *Client) call(ctx context.Context, m method, req request, reply any) error {
+	c.counter.calls[m].Add(1)
+	if err := c.conn.Invoke(ctx, methodPaths[m], req, reply); err != nil {
+		return c.explain(ctx, m, "", err)
+	}
+	return nil
+}
+
+// open begins a call whose answer is a stream of messages. Cancelling ctx ends it.
+func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientStream, error) {
+	c.counter.calls[m].Add(1)
+	stream, err := c.conn.NewStream(ctx, &serverStreams, methodPaths[m])
+	if err == nil {
+		if err = stream.SendMsg(req); errors.Is(err, io.EOF) {
+			err = nil // the stream has ended: why comes with the first receive
+		}
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	return stream, err
+}
+
+// explain wraps an error of a call with its name, its subject if any, and what can be done about it.
+func (c *Client) explain(ctx context.Context, m method, id string, err error) error {
+	subject := m.String()
+	if id != "" {
+		subject += " of " + id
+	}
+	st := status.Convert(err)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("cri: %s on %s: %w (%w)", subject, c.endpoint, context.Cause(ctx), err)
+	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "received message larger than max"):
+		return fmt.Errorf("cri: %s on %s: %w of %d bytes: raise Config.MaxMessageSize, or upgrade to a runtime that has the streaming lists: %w",
+			subject, c.endpoint, ErrMessageSize, c.config.MaxMessageSize, err)
+	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "trying to send message larger than max"):
+		return fmt.Errorf("cri: %s on %s: the answer is larger than the runtime allows itself to send: raise the runtime's own grpc send limit, or upgrade to one that has the streaming lists: %w",
+			subject, c.endpoint, err)
+	}
+	return fmt.Errorf("cri: %s on %s: %w", subject, c.endpoint, err)
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import "sync/atomic"
+
+// Stats is what a client has done and seen since it was made.
+type Stats struct {
+	// Calls counts the calls made, by CRI method name. Methods never called are left out.
+	Calls map[string]uint64
+	// Connects counts the connections made; all but the first are reconnects.
+	Connects uint64
+	// Unattributed is the number of containers of the last listing that have no pod UID label and whose sandbox the runtime does
+	// not list. They are left out of listings.
+	Unattributed int
+	// Malformed counts listed items and event payload items that were left out because their ID is empty, or their ID or pod UID is
+	// not valid UTF-8.
+	Malformed uint64
+	// Duplicates counts listed items whose ID was listed before in the same listing. The later phase holds.
+	Duplicates uint64
+	// UnknownEvents counts events of a type that this client does not know. They were skipped.
+	UnknownEvents uint64
+	// StreamingLists says whether the runtime has StreamPodSandboxes and StreamContainers: "unknown" until the first listing
+	// of the present connection, then "yes" or "no".
+	StreamingLists string
+	// FilledStatuses says whether PodSandboxStatus brings container statuses along: "unknown" until a pod with containers was
+	// inspected over the present connection, then "yes" or "no".
+	FilledStatuses string
+}
+
+// counters is the live side of Stats.
+type counters struct {
+	calls                                [methods]atomic.Uint64
+	unattributed                         atomic.Int64
+	malformed, duplicates, unknownEvents atomic.Uint64
+}
+
+// Stats returns a snapshot. It may be called at any time from any goroutine.
+func (c *Client) Stats() Stats {
+	s := Stats{
+		Calls:          make(map[string]uint64),
+		Connects:       c.dials.Load(),
+		Unattributed:   int(c.counter.unattributed.Load()),
+		Malformed:      c.counter.malformed.Load(),
+		Duplicates:     c.counter.duplicates.Load(),
+		UnknownEvents:  c.counter.unknownEvents.Load(),
+		FilledStatuses: c.traits.Load().fillsStatuses.String(),
+	}
+	t := c.traits.Load()
+	s.StreamingLists = t.streamContainers.String()
+	if t.streamSandboxes.no() {
+		s.StreamingLists = t.streamSandboxes.String()
+	}
+	for m := range methods {
+		if n := c.counter.calls[m].Load(); n > 0 {
+			s.Calls[m.String()] = n
+		}
+	}
+	return s
+}

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stub is a CRI server that answers with what its fields say. Calls whose field is nil are unimplemented.
+type stub struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+
+	mu                 sync.Mutex
+	sandboxes          []*runtimeapi.PodSandbox
+	containers         []*runtimeapi.Container
+	streaming          bool // serve the streaming lists
+	batch              int  // their batch size, 0 for all in one
+	podSandboxStatus   func(id string) (*runtimeapi.PodSandboxStatusResponse, error)
+	containerStatus    func(id string) (*runtimeapi.ContainerStatusResponse, error)
+	getContainerEvents func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error
+	listContainers     func() (*runtimeapi.ListContainersResponse, error) // overrides containers
+}
+
+func (s *stub) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func (s *stub) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "stub", RuntimeVersion: "1.2.3", RuntimeApiVersion: "v1"}, nil
+}
+
+func matches(labels, selector map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *stub) listSandboxes(f *runtimeapi.PodSandboxFilter) (out []*runtimeapi.PodSandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.sandboxes {
+		if (f.GetId() == "" || f.GetId() == p.Id) && matches(p.Labels, f.GetLabelSelector()) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (s *stub) listOfContainers(f *runtimeapi.ContainerFilter) (out []*runtimeapi.Container) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.containers {
+		if (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.PodSandboxId) && matches(c.Labels, f.GetLabelSelector()) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (s *stub) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{Items: s.listSandboxes(r.GetFilter())}, nil
+}
+
+func (s *stub) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	s.mu.Lock()
+	override := s.listContainers
+	s.mu.Unlock()
+	if override != nil {
+		return override()
+	}
+	return &runtimeapi.ListContainersResponse{Containers: s.listOfContainers(r.GetFilter())}, nil
+}
+
+func (s *stub) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
+	if !s.streaming {
+		return s.UnimplementedRuntimeServiceServer.StreamPodSandboxes(r, stream)
+	}
+	for batch := range batches(s.listSandboxes(r.GetFilter()), s.batch) {
+		if err := stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: batch}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stub) StreamContainers(r *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+	if !s.streaming {
+		return s.UnimplementedRuntimeServiceServer.StreamContainers(r, stream)
+	}
+	for batch := range batches(s.listOfContainers(r.GetFilter()), s.batch) {
+		if err := stream.Send(&runtimeapi.StreamContainersResponse{Containers: batch}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func batches[T any](items []T, size int) func(func([]T) bool) {
+	if size <= 0 {
+		size = max(1, len(items))
+	}
+	return func(yield func([]T) bool) {
+		for len(items) > 0 {
+			n := min(size, len(items))
+			if !yield(items[:n]) {
+				return
+			}
+			items = items[n:]
+		}
+	}
+}
+
+func (s *stub) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	if s.podSandboxStatus == nil {
+		return nil, status.Error(codes.Unimplemented, "no PodSandboxStatus")
+	}
+	return s.podSandboxStatus(r.PodSandboxId)
+}
+
+func (s *stub) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	if s.containerStatus == nil {
+		return nil, status.Error(codes.Unimplemented, "no ContainerStatus")
+	}
+	return s.containerStatus(r.ContainerId)
+}
+
+func (s *stub) GetContainerEvents(r *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+	if s.getContainerEvents == nil {
+		return s.UnimplementedRuntimeServiceServer.GetContainerEvents(r, stream)
+	}
+	return s.getContainerEvents(stream)
+}
+
+// serve starts the server on an in-memory listener and returns a client of it. Both end with the test.
+func serve(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, options ...grpc.ServerOption) *Client {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	s := grpc.NewServer(options...)
+	runtimeapi.RegisterRuntimeServiceServer(s, server)
+	var served sync.WaitGroup
+	served.Go(func() { _ = s.Serve(listener) })
+	t.Cleanup(func() { s.Stop(); served.Wait() })
+	config.Dialer = func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }
+	c, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// sandbox and container are what a kubelet's pod looks like in a list.
+func sandbox(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{
+		Id: id, State: state, CreatedAt: 1,
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod-" + uid, Uid: uid, Namespace: "ns"},
+		Labels:   podLabelsOf(uid),
+	}
+}
+
+func container(id, sandbox, uid string, state runtimeapi.ContainerState) *runtimeapi.Container {
+	c := &runtimeapi.Container{
+		Id: id, PodSandboxId: sandbox, State: state, CreatedAt: 1,
+		Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id},
+	}
+	if uid != "" {
+		c.Labels = podLabelsOf(uid)
+	}
+	return c
+}
+
+func podLabelsOf(uid string) map[string]string {
+	return map[string]string{labelPodUID: uid, labelPodName: "pod-" + uid, labelPodNamespace: "ns", "app": "x"}
+}
+
+const (
+	ready    = runtimeapi.PodSandboxState_SANDBOX_READY
+	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	created  = runtimeapi.ContainerState_CONTAINER_CREATED
+	running  = runtimeapi.ContainerState_CONTAINER_RUNNING
+	exited   = runtimeapi.ContainerState_CONTAINER_EXITED
+)

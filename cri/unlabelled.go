@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// maxHints bounds the pods that only an event, and no listing yet, showed to be without the label.
+const maxHints = 4096
+
+// unlabelled knows the pods that a list filtered by the kubelet's pod UID label would miss, in whole or in part, because their
+// sandboxes or containers do not carry it (crictl sets labels only if told to), and the IDs of the sandboxes that find them.
+// Its methods may be called from any goroutine.
+type unlabelled struct {
+	mu     sync.Mutex
+	listed map[cache.UID][]string // by listings
+	// hinted are known from events alone. A hint lasts until the listing after the next one has begun, which shows the pod, or its end.
+	hinted, older map[cache.UID][]string
+}
+
+// set says that the last listing found the pod by these sandboxes; none, by its labels.
+func (u *unlabelled) set(uid cache.UID, ids []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(ids) == 0 {
+		delete(u.listed, uid)
+		return
+	}
+	if u.listed == nil {
+		u.listed = make(map[cache.UID][]string)
+	}
+	u.listed[uid] = ids
+}
+
+// forget says that a listing showed the pod to be gone.
+func (u *unlabelled) forget(uid cache.UID) { u.set(uid, nil) }
+
+// hint says that an event showed a sandbox of the pod that does not carry the label.
+func (u *unlabelled) hint(uid cache.UID, id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if slices.Contains(u.listed[uid], id) || slices.Contains(u.hinted[uid], id) || len(u.hinted) >= maxHints {
+		return
+	}
+	if u.hinted == nil {
+		u.hinted = make(map[cache.UID][]string)
+	}
+	if ids := u.hinted[uid]; len(ids) < 16 {
+		u.hinted[uid] = append(slices.Clip(ids), id)
+	}
+}
+
+// age says that a listing begins.
+func (u *unlabelled) age() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.older, u.hinted = u.hinted, nil
+}
+
+// sandboxes returns the IDs of the sandboxes by which the pod is found, none if its labels do.
+func (u *unlabelled) sandboxes(uid cache.UID) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.listed)+len(u.hinted)+len(u.older) == 0 {
+		return nil
+	}
+	ids := make(map[string]struct{})
+	for _, known := range []map[cache.UID][]string{u.listed, u.hinted, u.older} {
+		for _, id := range known[uid] {
+			ids[id] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
