@@ -33,7 +33,6 @@ type stub struct {
 	events chan *runtimeapi.ContainerEventResponse // closed: the stream ends
 	sent   chan struct{}                           // one for each event written to the stream
 	asked  chan *runtimeapi.ListContainersRequest
-	header metadata.MD
 }
 
 func (s *stub) Version(ctx context.Context, r *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {

@@ -17,6 +17,7 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -134,4 +135,11 @@ func (s *Suite) WriteMarkdown(w io.Writer) error {
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
+}
+
+// WriteJSON writes the run for machines.
+func (s *Suite) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(s)
 }

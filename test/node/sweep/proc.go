@@ -4,10 +4,13 @@
 package sweep
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // stateOf returns the state letter of a /proc/PID/stat line. The command in
@@ -58,4 +61,40 @@ func unescape(text string) string {
 		out.WriteByte(text[i])
 	}
 	return out.String()
+}
+
+// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on every Linux
+// that Go runs on.
+const tick = 10 * time.Millisecond
+
+// CPUTime returns the user and system time that a /proc/PID/stat line tells, in
+// steps of 10 ms.
+func CPUTime(stat string) (time.Duration, error) {
+	fields := strings.Fields(stat[max(0, strings.LastIndexByte(stat, ')')):])
+	if len(fields) < 14 {
+		return 0, fmt.Errorf("sweep: %q is not the stat line of a process", stat)
+	}
+	user, err1 := strconv.ParseInt(fields[12], 10, 64)
+	system, err2 := strconv.ParseInt(fields[13], 10, 64)
+	return time.Duration(user+system) * tick, errors.Join(err1, err2)
+}
+
+// Children returns the direct children of a process, zombies left out.
+func Children(pid int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var children []int
+	for _, entry := range entries {
+		child, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
+		if err == nil && parentOf(string(stat)) == pid && stateOf(string(stat)) != 'Z' {
+			children = append(children, child)
+		}
+	}
+	return children
 }

@@ -70,11 +70,30 @@ func (t Target) Left() []string {
 // directory. It tries until ctx ends, since a killed process lets go of its
 // mounts and cgroups only when it is reaped.
 func (t Target) Sweep(ctx context.Context) error {
+	return t.sweep(ctx, func() error { return os.RemoveAll(t.Dir) })
+}
+
+// SweepButFiles sweeps like Sweep, and leaves the directory with its files, but
+// none of its sockets.
+func (t Target) SweepButFiles(ctx context.Context) error {
+	return t.sweep(ctx, func() error {
+		var errs []error
+		for _, socket := range t.sockets() {
+			errs = append(errs, os.Remove(socket))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (t Target) sweep(ctx context.Context, last func() error) error {
 	if err := t.validate(); err != nil {
 		return err
 	}
 	for {
 		err := t.once()
+		if err == nil {
+			err = last()
+		}
 		if err == nil {
 			return nil
 		}
@@ -112,7 +131,7 @@ func (t Target) once() error {
 		// Never delete through a mount.
 		return fmt.Errorf("still mounted: %s", strings.Join(left, ", "))
 	}
-	return os.RemoveAll(t.Dir)
+	return nil
 }
 
 func (t Target) validate() error {

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command node-e2e runs the node e2e tests: the PLEG against a real container
+// runtime that is stopped, killed and lied about.
+//
+//	node-e2e                 everything, on a private containerd
+//	node-e2e --bounded       the short form for CI
+//	node-e2e --run '^0[13]'  the scenarios whose name matches
+//	node-e2e --list          the scenarios and where they come from
+//
+// Environment: NODE_E2E_ENDPOINT=unix:///path uses a runtime that is already
+// there, NODE_E2E_IMAGE names the workload image on it, NODE_E2E_BOUNDED=1 and
+// NODE_E2E_RUN stand for the flags.
+//
+// It exits with 0 if all passed, 1 if a scenario failed or something was left
+// behind, 2 if it could not run, and 130 when interrupted. It leaves no process,
+// mount, cgroup or socket behind in any of these cases.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/suite"
+)
+
+// Exit codes.
+const (
+	exitFailed      = 1
+	exitCannotRun   = 2
+	exitInterrupted = 130
+)
+
+// Environment by which the supervisor tells the suite what to own.
+const (
+	envBase   = "NODE_E2E_SUITE_BASE"
+	envCgroup = "NODE_E2E_SUITE_CGROUP"
+)
+
+type options struct {
+	list, bounded, verbose bool
+	run                    *regexp.Regexp
+	results, root          string
+	endpoint, image        string
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node-e2e:", err)
+		os.Exit(exitCannotRun)
+	}
+	if o.list {
+		for _, s := range suite.Scenarios {
+			fmt.Printf("%-24s %s\n", s.Name, s.Source)
+		}
+		return
+	}
+	if base := os.Getenv(envBase); base != "" {
+		os.Exit(runSuite(o, base, os.Getenv(envCgroup)))
+	}
+	os.Exit(supervise(o))
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("node-e2e", flag.ContinueOnError)
+	flags.BoolVar(&o.list, "list", false, "print the scenarios and exit")
+	flags.BoolVar(&o.bounded, "bounded", os.Getenv("NODE_E2E_BOUNDED") != "" && os.Getenv("NODE_E2E_BOUNDED") != "0",
+		"run the short form, for CI")
+	flags.BoolVar(&o.verbose, "v", false, "print the scenarios' logs as they come")
+	pattern := flags.String("run", os.Getenv("NODE_E2E_RUN"), "run the scenarios whose name matches this regular expression")
+	flags.StringVar(&o.results, "results", "", "directory for junit.xml, figures and the logs of failures; emptied first (default build/node/results)")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
+	}
+	if *pattern != "" {
+		compiled, err := regexp.Compile(*pattern)
+		if err != nil {
+			return o, fmt.Errorf("--run: %w", err)
+		}
+		o.run = compiled
+	}
+	o.endpoint, o.image = os.Getenv("NODE_E2E_ENDPOINT"), os.Getenv("NODE_E2E_IMAGE")
+	dir, err := os.Getwd()
+	if err != nil {
+		return o, err
+	}
+	if o.root, err = components.FindRoot(dir); err != nil {
+		return o, err
+	}
+	if o.results == "" {
+		o.results = filepath.Join(o.root, "build", "node", "results")
+	}
+	o.results, err = filepath.Abs(o.results)
+	return o, err
+}
+
+// runSuite is the child's part.
+func runSuite(o options, base, cgroup string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := suite.Run(ctx, suite.Options{
+		Root: o.root, Base: base, Cgroup: cgroup, Endpoint: o.endpoint, Image: o.image,
+		Run: o.run, Bounded: o.bounded, Verbose: o.verbose, Results: o.results, Out: os.Stdout,
+	})
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "node-e2e: interrupted")
+		return exitInterrupted
+	case errors.Is(err, suite.ErrFailed):
+		return exitFailed
+	default:
+		fmt.Fprintln(os.Stderr, "node-e2e:", err)
+		return exitCannotRun
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
+	"github.com/evented-pleg/evented-pleg/test/node/ctrd"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+	"github.com/evented-pleg/evented-pleg/test/node/view"
+)
+
+// A Node is a runtime with what a scenario needs around it.
+type Node struct {
+	*crikit.Client // plays the other side: creates, stops, removes, tells the truth
+
+	// Daemon is the private containerd; nil on an existing runtime.
+	Daemon *ctrd.Daemon
+	// Proxy stands between the agents and the runtime.
+	Proxy *criproxy.Proxy
+
+	t      *T
+	target sweep.Target
+	agents int
+}
+
+// startLimit bounds starts and stops of the runtime and the agent.
+const startLimit = 2 * time.Minute
+
+// NewNode starts a runtime, or uses the one that is there, and a proxy before
+// it. Everything goes away with the scenario.
+func (t *T) NewNode() *Node {
+	n := &Node{t: t, target: sweep.Target{Dir: t.Dir, Cgroup: t.Env.Cgroup}}
+	endpoint, cgroup := t.Env.Endpoint, ""
+	if endpoint == "" {
+		daemon, err := ctrd.New(ctrd.Config{Base: t.Dir, Components: t.Env.Set, Archive: t.Env.Archive, Image: t.Env.Image})
+		t.Check(err)
+		n.Daemon = daemon
+		t.Cleanup(n.tearDown)
+		ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+		defer cancel()
+		t.Check(daemon.Start(ctx))
+		endpoint, cgroup = daemon.Endpoint(), "/"+t.Env.Cgroup
+	}
+	client, err := crikit.Dial(crikit.Options{
+		Endpoint: endpoint, Image: t.Env.Image, CgroupParent: cgroup,
+		Namespace: fmt.Sprintf("%s-%s", filepath.Base(t.Env.Base), t.scenario.Name[:2]),
+	})
+	t.Check(err)
+	n.Client = client
+	t.Cleanup(n.removePods)
+	version, err := client.RuntimeServiceClient.Version(t.ctx, &runtimeapi.VersionRequest{})
+	t.Check(err)
+	t.Env.Version = version.RuntimeName + " " + version.RuntimeVersion
+	n.startProxy(endpoint)
+	return n
+}
+
+func (n *Node) startProxy(endpoint string) {
+	t := n.t
+	proxy, err := criproxy.New(criproxy.Config{Listen: filepath.Join(t.Dir, "p.sock"), Target: endpoint[len("unix://"):]})
+	t.Check(err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.ctx))
+	ran := make(chan error, 1)
+	go func() { ran <- proxy.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ran; err != nil {
+			t.Errorf("the proxy: %v", err)
+		}
+	})
+	select {
+	case <-proxy.Ready():
+	case err := <-ran:
+		t.Fatalf("the proxy: %v", err)
+	}
+	n.Proxy = proxy
+}
+
+// removePods takes away the scenario's pods, and starts the runtime for that if
+// the scenario has left it down.
+func (n *Node) removePods() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
+	defer cancel()
+	defer n.Client.Close()
+	if n.Daemon != nil && !n.Daemon.Alive() {
+		if err := n.Daemon.Start(ctx); err != nil {
+			n.t.Logf("start the runtime to remove the pods: %v", err)
+			return
+		}
+	}
+	if err := n.RemoveAll(ctx); err != nil {
+		n.t.Logf("remove the pods: %v", err)
+	}
+}
+
+// tearDown stops containerd and sweeps what is left of it.
+func (n *Node) tearDown() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
+	defer cancel()
+	if err := n.Daemon.Stop(ctx, syscall.SIGTERM); err != nil {
+		n.t.Errorf("stop the runtime: %v", err)
+	}
+	for _, left := range n.target.Left() {
+		n.t.Logf("left after the runtime's stop, now swept: %s", left)
+	}
+	// The directory itself goes with the run's, after the logs were kept.
+	if err := n.target.SweepButFiles(ctx); err != nil {
+		n.t.Errorf("%v", err)
+	}
+}
+
+// RestartRuntime stops containerd with the signal and starts it again.
+func (n *Node) RestartRuntime(signal syscall.Signal) {
+	n.StopRuntime(signal)
+	n.StartRuntime()
+}
+
+// StopRuntime stops containerd with the signal. Containers live on.
+func (n *Node) StopRuntime(signal syscall.Signal) {
+	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+	defer cancel()
+	n.t.Check(n.Daemon.Stop(ctx, signal))
+}
+
+// StartRuntime starts containerd again and waits until it answers.
+func (n *Node) StartRuntime() {
+	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+	defer cancel()
+	n.t.Check(n.Daemon.Start(ctx))
+}
+
+// Pod runs a pod whose UID is its name.
+func (n *Node) Pod(name string) *crikit.Pod {
+	pod, err := n.RunPod(n.t.ctx, n.UID(name), name, 0)
+	n.t.Check(err)
+	return pod
+}
+
+// UID is the UID of the pod of that name: unique to the run on a shared runtime.
+func (n *Node) UID(name string) string { return n.Namespace + "-" + name }
+
+// Container creates and starts a container.
+func (n *Node) Container(pod *crikit.Pod, name string, args ...string) string {
+	id, err := n.CreateAndStart(n.t.ctx, pod, crikit.Spec{Name: name, Args: args})
+	n.t.Check(err)
+	return id
+}
+
+// Exited waits until the runtime says that the container has exited.
+func (n *Node) Exited(id string) *runtimeapi.ContainerStatus {
+	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+	defer cancel()
+	status, err := n.WaitState(ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
+	n.t.Check(err)
+	return status
+}
+
+// MustTruth is Truth that ends the scenario when it cannot be had.
+func (n *Node) MustTruth() view.Node {
+	truth, err := n.Truth(n.t.ctx)
+	n.t.Check(err)
+	return truth
+}
+
+// Record subscribes to the runtime's own stream until the scenario ends.
+func (n *Node) Record() *crikit.Recorder {
+	recorder := &crikit.Recorder{}
+	ctx, cancel := context.WithCancel(n.t.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = recorder.Run(ctx, n.Client)
+	}()
+	n.t.Cleanup(func() { cancel(); <-ended })
+	return recorder
+}
+
+// cpuTime is the user and system time that a process has used.
+func cpuTime(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return sweep.CPUTime(string(stat))
+}
