@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours falls back to
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// reply is a message that is already in wire format. Only the codec of [Runtime.Serve] can send it.
+type reply struct{ wire mem.BufferSlice }
+
+// reply returns what to hand to gRPC for a message in wire format. For a server with another codec the bytes travel as the unknown fields of
+// an empty message of the right type, which every codec copies as they are.
+func (s *service) reply(empty proto.Message, wire mem.BufferSlice) any {
+	if s.raw {
+		return &reply{wire}
+	}
+	empty.ProtoReflect().SetUnknown(wire.Materialize())
+	wire.Free()
+	return empty
+}
+
+// codec is the protobuf codec, plus reply.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if r, ok := v.(*reply); ok {
+		wire := r.wire
+		r.wire = nil
+		return wire, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// pageSize is the size of the buffers that a long list is made of. It is one that the pool of gRPC keeps.
+const pageSize = 1 << 20
+
+// pages collects the items of a list into pooled buffers.
+type pages struct {
+	out mem.BufferSlice
+	buf *[]byte
+	b   []byte
+}
+
+// newPages expects total bytes.
+func newPages(total int) *pages {
+	p := &pages{}
+	p.open(min(total, pageSize))
+	return p
+}
+
+func (p *pages) open(size int) {
+	p.buf = mem.DefaultBufferPool().Get(size)
+	p.b = (*p.buf)[:0]
+}
+
+// add appends one item, which put writes.
+func (p *pages) add(num protowire.Number, size int, put func([]byte) []byte) {
+	if len(p.b)+size > cap(p.b) && len(p.b) > 0 {
+		p.flush()
+		p.open(max(pageSize, size))
+	}
+	b, start := begin(p.b, num)
+	p.b = end(put(b), start)
+}
+
+func (p *pages) flush() {
+	// put may have outgrown the pooled buffer; then the new one is left to the garbage collector.
+	if cap(p.b) > 0 && cap(*p.buf) > 0 && &p.b[:1][0] == &(*p.buf)[:1][0] {
+		*p.buf = p.b
+		p.out = append(p.out, mem.NewBuffer(p.buf, mem.DefaultBufferPool()))
+		return
+	}
+	mem.DefaultBufferPool().Put(p.buf)
+	p.out = append(p.out, mem.SliceBuffer(p.b))
+}
+
+func (p *pages) done() mem.BufferSlice {
+	p.flush()
+	return p.out
+}
+
+// filler is what oversized events are padded with: unknown fields that share one buffer, so that a huge message costs no memory here.
+var filler = func() []byte {
+	b := protowire.AppendTag(nil, 1000, protowire.BytesType)
+	return protowire.AppendBytes(b, make([]byte, 64<<10))
+}()
+
+// padded is the message of an event, with its padding.
+func padded(ev *event) mem.BufferSlice {
+	out := mem.BufferSlice{mem.SliceBuffer(ev.wire)}
+	for n := len(ev.wire); n < ev.pad; n += len(filler) {
+		out = append(out, mem.SliceBuffer(filler))
+	}
+	return out
+}

@@ -1,0 +1,418 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A ContainerSpec describes a container for [Runtime.AddContainer]. Every field can be left zero.
+type ContainerSpec struct {
+	// Name defaults to c0, c1 … by the number of containers in the sandbox. A name that the sandbox already has gets the next attempt.
+	Name string
+	// Image defaults to a workload image that every runtime has.
+	Image string
+	// Life is how the container ends by itself once it is started. The zero value runs until it is stopped.
+	Life Life
+	// Labels and Annotations are added to those that every container of a pod has.
+	Labels, Annotations map[string]string
+}
+
+// view is what changes of a container.
+type view struct {
+	state                 State
+	startedAt, finishedAt int64
+	exitCode              int32
+	reason, message       string
+}
+
+// container is one container. All but view, prev, place and the pending tasks is fixed once it is in the store.
+type container struct {
+	id, name, labelUID  string
+	attempt             uint32
+	sb                  *sandbox
+	image, userImage    string
+	imageRef            string
+	labels, annotations map[string]string // nil once encoded
+	blob                []byte            // runtime.v1.Container without its state
+	tail, statusTail    []byte
+	extra               []byte // more fields of the status (mounts, log path …) of a container made through the CRI; nil: as a kubelet makes them
+	resources           []byte // field 16 of the status, encoded; nil: none set
+	createdAt           int64
+	life                Life
+	ignoreTerm          bool
+
+	view
+	prev  *view // the state before, for stale payloads
+	place int
+	end   *task // the end of its lifetime
+	held  *heldEvent
+}
+
+const (
+	exitKilled  = 137
+	exitTerm    = 143
+	exitUnknown = 255
+	exitStart   = 128
+)
+
+func (c *container) reservation() string {
+	return "container_" + c.name + "_" + c.sb.id + "_" + itoa(c.attempt)
+}
+
+func (c *container) withPodLabels(extra map[string]string) map[string]string {
+	m := c.sb.withPodLabels(extra)
+	m[labelContainerName] = c.name
+	return m
+}
+
+// kubeletAnnotations are those that a kubelet gives every container.
+func (c *container) kubeletAnnotations(extra map[string]string) map[string]string {
+	m := map[string]string{
+		"io.kubernetes.container.hash":                     strconv.FormatUint(hashOf(0, c.name)&0xffffffff, 16),
+		"io.kubernetes.container.restartCount":             itoa(c.attempt),
+		"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+		"io.kubernetes.container.terminationMessagePolicy": "File",
+		"io.kubernetes.pod.terminationGracePeriod":         "30",
+	}
+	for k, v := range extra {
+		m[k] = v
+	}
+	return m
+}
+
+// encode builds the blob from the fields, and drops the maps.
+func (c *container) encode() {
+	b := make([]byte, 0, 1024)
+	b = appendString(b, 1, c.id)
+	b = appendString(b, 2, c.sb.id)
+	b, start := begin(b, 3)
+	b = appendString(b, 1, c.name)
+	b = appendInt(b, 2, int64(c.attempt))
+	b = end(b, start)
+	b, start = begin(b, 4)
+	b = appendString(b, 1, c.image)
+	b = appendString(b, 18, c.userImage)
+	b = end(b, start)
+	b = appendString(b, 5, c.imageRef)
+	b = appendInt(b, 7, c.createdAt)
+	b = appendMap(b, 8, c.labels)
+	b = appendMap(b, 9, c.annotations)
+	b = appendString(b, 10, c.imageRef)
+	c.labelUID = c.labels[labelPodUID]
+	c.labels, c.annotations = nil, nil
+	c.blob = append(make([]byte, 0, len(b)), b...)
+}
+
+// appendItem writes the fields of a runtime.v1.Container.
+func (c *container) appendItem(b []byte, state State) []byte {
+	b = append(b, c.blob...)
+	b = append(b, c.tail...)
+	return appendInt(b, 6, containerEnum(state))
+}
+
+// appendStatus writes the fields of a runtime.v1.ContainerStatus.
+func (c *container) appendStatus(b []byte, v view) []byte {
+	b = appendRenumbered(b, c.blob, &containerToStatus)
+	b = append(b, c.statusTail...)
+	b = appendInt(b, 3, containerEnum(v.state))
+	b = appendInt(b, 5, v.startedAt)
+	b = appendInt(b, 6, v.finishedAt)
+	b = appendInt(b, 7, int64(v.exitCode))
+	b = appendString(b, 10, v.reason)
+	b = appendString(b, 11, v.message)
+	if c.extra != nil {
+		b = append(b, c.extra...)
+	} else {
+		b = c.appendKubeletExtra(b)
+	}
+	return append(b, c.resources...)
+}
+
+// appendKubeletExtra writes the mounts and the log path that a kubelet gives a container.
+func (c *container) appendKubeletExtra(b []byte) []byte {
+	for _, m := range [...]struct {
+		path, under, file string
+		readonly          bool
+	}{
+		{"/etc/hosts", "/etc-hosts", "", false},
+		{"/dev/termination-log", "/containers/", c.name, false},
+		{"/var/run/secrets/kubernetes.io/serviceaccount", "/volumes/kubernetes.io~projected/kube-api-access", "", true},
+	} {
+		var start, path int
+		b, start = begin(b, 14)
+		b = appendString(b, 1, m.path)
+		b, path = begin(b, 2)
+		b = append(b, "/var/lib/kubelet/pods/"...)
+		b = append(b, c.sb.uid...)
+		b = append(b, m.under...)
+		b = append(b, m.file...)
+		b = end(b, path)
+		if m.readonly {
+			b = appendInt(b, 3, 1)
+		}
+		b = end(b, start)
+	}
+	b, start := begin(b, 15)
+	b = append(b, "/var/log/pods/"...)
+	b = append(b, c.sb.namespace...)
+	b = append(b, '_')
+	b = append(b, c.sb.name...)
+	b = append(b, '_')
+	b = append(b, c.sb.uid...)
+	b = append(b, '/')
+	b = append(b, c.name...)
+	b = append(b, '/')
+	b = strconv.AppendUint(b, uint64(c.attempt), 10)
+	b = append(b, ".log"...)
+	return end(b, start)
+}
+
+// containerEnum is the runtime.v1.ContainerState.
+func containerEnum(s State) int64 {
+	switch s {
+	case StateCreated:
+		return 0
+	case StateRunning:
+		return 1
+	case StateExited:
+		return 2
+	}
+	return 3
+}
+
+// AddContainer makes a container in the sandbox, emits its event, and returns its ID.
+func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (containerID string, err error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("AddContainer", sandboxID)
+	if err != nil {
+		return "", err
+	}
+	if err := spec.Life.validate(); err != nil {
+		return "", fmt.Errorf("fakeruntime: AddContainer: %w", err)
+	}
+	c := rt.newContainer(sb, spec)
+	if _, err := rt.createContainer(c); err != nil {
+		return "", err
+	}
+	return c.id, nil
+}
+
+// newContainer makes a container for the direct methods, with the labels and the size of one that a kubelet made.
+func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
+	c := &container{id: rt.ids.hex64(), name: spec.Name, sb: sb, image: spec.Image, life: spec.Life}
+	if c.name == "" {
+		c.name = "c" + strconv.Itoa(len(sb.containers))
+	}
+	for _, other := range sb.containers {
+		if other.name == c.name {
+			c.attempt = max(c.attempt, other.attempt+1)
+		}
+	}
+	if c.image == "" {
+		c.image = defaultImage
+	}
+	c.labels = c.withPodLabels(spec.Labels)
+	c.annotations = c.kubeletAnnotations(spec.Annotations)
+	c.tail, c.statusTail = rt.tail.container, rt.tail.containerStatus
+	return c
+}
+
+// placeContainer gives the container what only the runtime can give, and stores it.
+func (rt *Runtime) placeContainer(c *container) {
+	img := rt.imageOf(c.image)
+	c.userImage, c.imageRef = c.image, img.id
+	c.createdAt = rt.stamp()
+	c.encode()
+	c.state = StateCreated
+	rt.store.addContainer(c)
+}
+
+func (rt *Runtime) createContainer(c *container) (*event, error) {
+	if c.sb.state != StateReady || c.sb.removing {
+		return nil, fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", errState, c.sb.id)
+	}
+	if other, ok := rt.store.names[c.reservation()]; ok {
+		return nil, fmt.Errorf("%w: container name %q is reserved for %q", errExists, c.reservation(), other)
+	}
+	rt.placeContainer(c)
+	ev, how := rt.emitContainer(c, eventCreated)
+	rt.record(c.sb, c, StateNone, StateCreated, how, ev)
+	return ev, nil
+}
+
+// set moves the container to another state.
+func (c *container) set(v view) {
+	old := c.view
+	c.prev, c.view = &old, v
+}
+
+// Start starts a container that was created. With Faults.StartError it can fail as a real one does: the container is EXITED, code 128.
+func (rt *Runtime) Start(containerID string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("Start", containerID)
+	if err != nil {
+		return err
+	}
+	_, err = rt.startContainer(c)
+	return err
+}
+
+func (rt *Runtime) startContainer(c *container) (*event, error) {
+	if c.state != StateCreated {
+		return nil, fmt.Errorf("%w: container %q is %v: only a created container can be started", errState, c.id, c.state)
+	}
+	if c.sb.state != StateReady || c.sb.removing {
+		return nil, fmt.Errorf("%w: sandbox %q is not ready: container %q cannot be started", errState, c.sb.id, c.id)
+	}
+	now := rt.stamp()
+	if rt.roll(rollStartError, rt.faults.StartError, c.id) {
+		v := view{state: StateExited, startedAt: now, finishedAt: now, exitCode: exitStart, reason: "StartError", message: "failed to create containerd task: virtual failure"}
+		c.set(v)
+		rt.record(c.sb, c, StateCreated, StateExited, NoEvent, nil)
+		return nil, fmt.Errorf("%w: failed to start container %q", errStart, c.id)
+	}
+	c.set(view{state: StateRunning, startedAt: now})
+	ev, how := rt.emitContainer(c, eventStarted)
+	rt.record(c.sb, c, StateCreated, StateRunning, how, ev)
+	rt.limitLife(c)
+	return ev, nil
+}
+
+// limitLife arranges the end of a container that has just started.
+func (rt *Runtime) limitLife(c *container) {
+	if c.life.Ends {
+		c.end = rt.sched.after(c.life.For, func() {
+			c.end = nil
+			rt.exit(c, c.life.ExitCode, "", "")
+		})
+	}
+}
+
+// Exit ends a running container with that exit code. While the runtime is down (see [Runtime.Down]) nobody sees the exit: it shows as EXITED
+// 255 Unknown later.
+func (rt *Runtime) Exit(containerID string, code int32) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	c := rt.store.containers[containerID]
+	if c == nil {
+		return fmt.Errorf("fakeruntime: Exit: %w: container %q", errNotFound, containerID)
+	}
+	if c.state != StateRunning {
+		return fmt.Errorf("fakeruntime: Exit: %w: container %q is %v", errState, containerID, c.state)
+	}
+	rt.exit(c, code, "", "")
+	return nil
+}
+
+// exit ends a container that runs; any other is left as it is. An empty reason is made from the code.
+func (rt *Runtime) exit(c *container, code int32, reason, message string) {
+	if c.state != StateRunning && c.state != StateUnknown || rt.store.containers[c.id] != c {
+		return
+	}
+	if c.end != nil {
+		c.end.fn = nil
+		c.end = nil
+	}
+	if reason == "" {
+		reason = "Completed"
+		if code != 0 {
+			reason = "Error"
+		}
+	}
+	old := c.state
+	v := view{state: StateExited, startedAt: c.startedAt, exitCode: code, reason: reason, message: message}
+	v.finishedAt = max(rt.stamp()-int64(rt.faults.ExitLag), c.startedAt)
+	if rt.phase != phaseUp {
+		v.exitCode, v.reason = exitUnknown, "Unknown"
+		c.set(v)
+		rt.record(c.sb, c, old, StateExited, NoEvent, nil)
+		return
+	}
+	c.set(v)
+	if rt.roll(rollSilentExit, rt.faults.SilentExit, c.id) {
+		rt.record(c.sb, c, old, StateExited, Faulted, nil)
+		return
+	}
+	ev, how := rt.emitContainer(c, eventStopped)
+	rt.record(c.sb, c, old, StateExited, how, ev)
+}
+
+// Remove removes a container; a running one is killed first.
+func (rt *Runtime) Remove(containerID string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("Remove", containerID)
+	if err != nil {
+		return err
+	}
+	rt.removeContainer(c, false)
+	return nil
+}
+
+func (rt *Runtime) removeContainer(c *container, silent bool) *event {
+	rt.exit(c, exitKilled, "Error", "")
+	old := c.state
+	rt.store.removeContainer(c)
+	c.sb.ghosts = append(c.sb.ghosts, ghost{c, c.view})
+	if len(c.sb.ghosts) > maxGhosts {
+		c.sb.ghosts = append(c.sb.ghosts[:0], c.sb.ghosts[1:]...)
+	}
+	var ev *event
+	how := NoEvent
+	if !silent {
+		ev, how = rt.emitContainer(c, eventDeleted)
+	}
+	rt.record(c.sb, c, old, StateRemoved, how, ev)
+	return ev
+}
+
+// SetReason changes the reason and message of a container that has ended, without an event, as a runtime does that learns late of an OOM kill.
+func (rt *Runtime) SetReason(containerID, reason, message string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("SetReason", containerID)
+	if err != nil {
+		return err
+	}
+	c.reason, c.message = reason, message
+	return nil
+}
+
+// LoseTrack makes a running container UNKNOWN, without an event.
+func (rt *Runtime) LoseTrack(containerID string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("LoseTrack", containerID)
+	if err != nil {
+		return err
+	}
+	if c.state != StateRunning {
+		return fmt.Errorf("fakeruntime: LoseTrack: %w: container %q is %v", errState, containerID, c.state)
+	}
+	v := c.view
+	v.state = StateUnknown
+	c.set(v)
+	rt.record(c.sb, c, StateRunning, StateUnknown, NoEvent, nil)
+	return nil
+}
+
+// record writes a change into the history and ties it to its event.
+func (rt *Runtime) record(sb *sandbox, c *container, old, now State, how Emission, ev *event) {
+	ch := Change{Time: time.Now(), PodUID: sb.uid, SandboxID: sb.id, Old: old, New: now, Event: how}
+	if c != nil {
+		ch.ContainerID = c.id
+		if now == StateExited {
+			ch.ExitCode = c.exitCode
+		}
+	}
+	seq := rt.history.add(ch)
+	if ev != nil {
+		ev.change, ev.recorded = seq, true
+	}
+}

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// AnnotationIgnoreTerm set to "true" makes a container survive until the timeout of StopContainer is over.
+const AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
+
+// CreateContainer makes a container; its lifetime comes from annotations or the command. An image that was never pulled is there all the same.
+func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	cfg := req.GetConfig()
+	if cfg.GetMetadata().GetName() == "" {
+		return nil, invalid("CreateContainer: config.metadata.name is empty")
+	}
+	if cfg.GetImage().GetImage() == "" {
+		return nil, invalid("CreateContainer: config.image.image of container %q is empty", cfg.GetMetadata().GetName())
+	}
+	life, err := lifeOf(cfg.GetAnnotations(), slices.Concat(cfg.GetCommand(), cfg.GetArgs()))
+	if err != nil {
+		return nil, invalid("CreateContainer: container %q: %v", cfg.GetMetadata().GetName(), err)
+	}
+	rt := s.rt
+	rt.mu.Lock()
+	sb, err := rt.sandboxByID(req.GetPodSandboxId())
+	if err != nil {
+		rt.mu.Unlock()
+		return nil, err
+	}
+	c := &container{
+		id: rt.ids.hex64(), name: cfg.GetMetadata().GetName(), attempt: cfg.GetMetadata().GetAttempt(), sb: sb,
+		image: cfg.GetImage().GetImage(), userImage: cfg.GetImage().GetUserSpecifiedImage(),
+		labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(), life: life,
+		ignoreTerm: cfg.GetAnnotations()[AnnotationIgnoreTerm] == "true",
+		extra:      statusExtra(cfg, sb.logDir),
+		resources:  encodeResources(cfg.GetLinux().GetResources()),
+	}
+	ev, err := rt.createContainer(c)
+	rt.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.await(ev); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
+}
+
+// statusExtra are the fields of a ContainerStatus that only the status has and that never change. It is not nil.
+func statusExtra(cfg *runtimeapi.ContainerConfig, logDir string) []byte {
+	st := &runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal()}
+	if cfg.GetLogPath() != "" {
+		st.LogPath = path.Join(logDir, cfg.GetLogPath())
+	}
+	b, err := proto.Marshal(st)
+	if err != nil || b == nil {
+		return []byte{} // what cannot be encoded did not come in as a message either
+	}
+	return b
+}
+
+func encodeResources(r *runtimeapi.LinuxContainerResources) []byte {
+	if r == nil {
+		return nil
+	}
+	b, err := proto.Marshal(&runtimeapi.ContainerStatus{Resources: &runtimeapi.ContainerResources{Linux: r}})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// StartContainer starts a created container.
+func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	s.rt.mu.Lock()
+	c, err := s.rt.containerByID(req.GetContainerId())
+	var ev *event
+	if err == nil {
+		ev, err = s.rt.startContainer(c)
+	}
+	s.rt.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.await(ev); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+// StopContainer ends a running container with 143, or with 137 if there is no time to end by itself. Anything else is stopped already.
+func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	rt := s.rt
+	rt.mu.Lock()
+	c, err := rt.containerByID(req.GetContainerId())
+	if err != nil {
+		rt.mu.Unlock()
+		return &runtimeapi.StopContainerResponse{}, nil
+	}
+	ignores, life := c.ignoreTerm && c.state == StateRunning, rt.incarnation
+	rt.mu.Unlock()
+	code := int32(exitTerm)
+	switch timeout := req.GetTimeout(); {
+	case timeout <= 0:
+		code = exitKilled
+	case ignores:
+		if err := wait(ctx, life, min(time.Duration(timeout), 1<<30)*time.Second); err != nil {
+			return nil, err
+		}
+		code = exitKilled
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.exit(c, code, "Error", "")
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+// RemoveContainer kills a running container and removes it; one that is not there is removed already.
+func (s *service) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+	rt := s.rt
+	rt.mu.Lock()
+	c, err := rt.containerByID(req.GetContainerId())
+	if err != nil {
+		rt.mu.Unlock()
+		return &runtimeapi.RemoveContainerResponse{}, nil
+	}
+	ev := rt.removeContainer(c, false)
+	rt.mu.Unlock()
+	if err := s.await(ev); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.RemoveContainerResponse{}, nil
+}
+
+// UpdateContainerResources changes the resources in the status, without an event.
+func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	c, err := s.rt.containerByID(req.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	if c.state == StateExited {
+		return nil, status.Errorf(codes.FailedPrecondition, "UpdateContainerResources: container %q has exited", c.id)
+	}
+	c.resources = encodeResources(req.GetLinux())
+	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
+}
+
+// ReopenContainerLog works for a running container; there is no log.
+func (s *service) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+	if _, err := s.running(req.GetContainerId()); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.ReopenContainerLogResponse{}, nil
+}
+
+// ExecSync runs the commands that ParseCommand knows, without output; there is no event for it.
+func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+	runs, err := s.running(req.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	life, err := ParseCommand(req.GetCmd())
+	if err != nil {
+		return nil, invalid("ExecSync: %v", err)
+	}
+	if !life.Ends {
+		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: only sleep, exit, true and false can be run", req.GetCmd())
+	}
+	if limit := time.Duration(req.GetTimeout()) * time.Second; limit > 0 && limit < life.For {
+		if err := wait(ctx, runs, limit); err != nil {
+			return nil, err
+		}
+		return nil, status.Errorf(codes.DeadlineExceeded, "ExecSync of %q: timeout %v exceeded", req.GetCmd(), limit)
+	}
+	if err := wait(ctx, runs, life.For); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.ExecSyncResponse{ExitCode: life.ExitCode}, nil
+}
+
+// running reports an error unless the container runs, and returns the runtime's life.
+func (s *service) running(id string) (<-chan struct{}, error) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	c, err := s.rt.containerByID(id)
+	if err != nil {
+		return nil, err
+	}
+	if c.state != StateRunning {
+		return nil, status.Errorf(codes.FailedPrecondition, "container %q is %v, not running", c.id, c.state)
+	}
+	return s.rt.incarnation, nil
+}
+
+func virtual(method string) error {
+	return status.Errorf(codes.Unimplemented, "%s: containers are virtual: there is no process to talk to", method)
+}
+
+func (s *service) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	return nil, virtual("Exec")
+}
+
+func (s *service) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	return nil, virtual("Attach")
+}
+
+func (s *service) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	return nil, virtual("PortForward")
+}
+
+func (s *service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
+	return nil, virtual("CheckpointContainer")
+}

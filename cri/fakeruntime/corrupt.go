@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+func fieldNumber(n int) protowire.Number { return protowire.Number(n) }
+
+// streamBatch is the batch size of the streaming lists, or the error of a runtime that has none.
+func (s *service) streamBatch(method string) (int, error) {
+	if n := s.rt.cfg.Profile.StreamBatch; n > 0 {
+		return n, nil
+	}
+	return 0, status.Errorf(codes.Unimplemented, "unknown method %s for service runtime.v1.RuntimeService", method)
+}
+
+// calls is how many calls of the method came so far.
+func (rt *Runtime) calls(method string) uint64 {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.rpcs[method]
+}
+
+// corruption is what is wrong with one reply.
+type corruption struct {
+	nilFields, enum, utf8, duplicate, orphan bool
+	pick                                     uint64
+}
+
+func (rt *Runtime) corruption(first bool, method string, call uint64) corruption {
+	if !first {
+		return corruption{}
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	f := &rt.faults
+	return corruption{
+		nilFields: rt.roll(rollNilFields, f.NilFields, method, call),
+		enum:      rt.roll(rollUnknownEnum, f.UnknownEnum, method, call),
+		utf8:      rt.roll(rollInvalidUTF8, f.InvalidUTF8, method, call),
+		duplicate: rt.roll(rollDuplicateID, f.DuplicateID, method, call),
+		orphan:    method != "ContainerStatus" && rt.roll(rollOrphan, f.OrphanContainer, method, call),
+		pick:      hashOf(rt.cfg.Seed, method, call),
+	}
+}
+
+// victim is the item that is struck, -1 for none.
+func (bad corruption) victim(n int) int {
+	if n == 0 || !(bad.nilFields || bad.enum || bad.utf8 || bad.duplicate) {
+		return -1
+	}
+	return int(bad.pick % uint64(n))
+}
+
+// spoil appends a wrong state and a wrong text to an item: of a field that comes twice, the last one counts.
+func (bad corruption) spoil(b []byte, stateField, textField protowire.Number) []byte {
+	if bad.enum {
+		b = appendInt(b, stateField, 77)
+	}
+	if bad.utf8 {
+		b = appendString(b, textField, "\xff\xfe broken")
+	}
+	return b
+}
+
+// orphan is a container of a sandbox that does not exist.
+func (rt *Runtime) orphan(call uint64) *container {
+	g := ids{seed: hashOf(rt.cfg.Seed, "orphan", call)}
+	sb := &sandbox{id: g.hex64(), name: "orphan", namespace: "default", uid: g.uid()}
+	c := &container{id: g.hex64(), name: "orphan", sb: sb, image: defaultImage, imageRef: defaultImage, createdAt: 1}
+	c.labels = c.withPodLabels(nil)
+	c.encode()
+	return c
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Errors of the direct methods. The gRPC calls answer with the code that real runtimes use for them.
+var (
+	// ErrNotFound: no container or sandbox has that ID.
+	ErrNotFound = errNotFound
+	// ErrState: the container or sandbox is in a state that does not allow it.
+	ErrState = errState
+	// ErrExists: the name is taken by another sandbox or container.
+	ErrExists = errExists
+	// ErrStart: the start failed, by Faults.StartError. The container has ended with code 128.
+	ErrStart = errStart
+	// ErrDown: the runtime is down or not ready yet (see [Runtime.Down]), or closed.
+	ErrDown = errDown
+)
+
+var (
+	errNotFound = errors.New("not found")
+	errState    = errors.New("wrong state")
+	errExists   = errors.New("name in use")
+	errStart    = errors.New("start error")
+	errDown     = errors.New("runtime is down")
+)
+
+// toStatus turns an error of this package into the one that a runtime would answer.
+func toStatus(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errNotFound):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, errDown):
+		return status.Error(codes.Unavailable, notInitialized)
+	case errors.Is(err, errState), errors.Is(err, errExists), errors.Is(err, errStart):
+		return status.Error(codes.Unknown, err.Error())
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unknown, err.Error())
+}
+
+// usable reports why a direct method cannot be served now.
+func (rt *Runtime) usable(method string) error {
+	if rt.closed || rt.phase != phaseUp {
+		return fmt.Errorf("fakeruntime: %s: %w", method, errDown)
+	}
+	return nil
+}
+
+func (rt *Runtime) usableSandbox(method, id string) (*sandbox, error) {
+	if err := rt.usable(method); err != nil {
+		return nil, err
+	}
+	if sb := rt.store.sandboxes[id]; sb != nil {
+		return sb, nil
+	}
+	return nil, fmt.Errorf("fakeruntime: %s: %w: sandbox %q", method, errNotFound, id)
+}
+
+func (rt *Runtime) usableContainer(method, id string) (*container, error) {
+	if err := rt.usable(method); err != nil {
+		return nil, err
+	}
+	if c := rt.store.containers[id]; c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("fakeruntime: %s: %w: container %q", method, errNotFound, id)
+}

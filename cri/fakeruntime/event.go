@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"bytes"
+	"time"
+)
+
+// eventKind is the runtime.v1.ContainerEventType.
+type eventKind int64
+
+const (
+	eventCreated eventKind = iota
+	eventStarted
+	eventStopped
+	eventDeleted
+)
+
+// zeroStamp is the nanosecond value of Go's zero time, which containerd sends as created_at of a sandbox that is being deleted.
+const zeroStamp = -6795364578871345152
+
+// event is one message for the subscribers. The runtime's mutex guards all but wire, which does not change.
+type event struct {
+	seq      uint64 // place in the hub's log
+	wire     []byte // runtime.v1.ContainerEventResponse
+	pad      int    // bytes that make it oversized
+	at       time.Time
+	how      Emission
+	change   uint64 // Seq of the change it tells of, if recorded
+	recorded bool
+
+	deferred  bool          // held or delayed: nobody waits for it
+	accepted  bool          // every subscriber's channel had room
+	stuck     bool          // it had to wait for that
+	waiting   chan struct{} // closed when accepted; nil: nobody waits
+	inFlight  int           // subscribers that took it and have not finished sending
+	delivered int           // successful sends
+}
+
+// heldEvent is an event that waits for another one of its container to overtake it.
+type heldEvent struct {
+	kind eventKind
+	ev   *event
+	task *task
+}
+
+// payload says what an event is about.
+type payload struct {
+	kind eventKind
+	sb   *sandbox
+	c    *container // nil: the sandbox itself
+}
+
+func (p payload) id() string {
+	if p.c != nil {
+		return p.c.id
+	}
+	return p.sb.id
+}
+
+// emitSandbox and emitContainer send the event of a change that has just been made, unless the profile has none, the runtime is down, or a
+// fault prevents it. They return the event, if one was or will be sent, and what became of it.
+func (rt *Runtime) emitSandbox(sb *sandbox, kind eventKind) (*event, Emission) {
+	return rt.emit(payload{kind, sb, nil})
+}
+
+func (rt *Runtime) emitContainer(c *container, kind eventKind) (*event, Emission) {
+	p := payload{kind, c.sb, c}
+	held := c.held
+	if held == nil && rt.mayHold(p) {
+		return rt.hold(p), Emitted
+	}
+	ev, how := rt.emit(p)
+	if held != nil {
+		rt.release(c, held)
+	}
+	return ev, how
+}
+
+// mayHold decides whether the event is to be overtaken by the next one of its container.
+func (rt *Runtime) mayHold(p payload) bool {
+	if !rt.tells() {
+		return false
+	}
+	switch p.kind {
+	case eventStarted:
+		return rt.roll(rollSwapStart, rt.faults.SwapStartStop, p.c.id)
+	case eventStopped:
+		return rt.roll(rollSwapStop, rt.faults.SwapStopDelete, p.c.id)
+	}
+	return false
+}
+
+func (rt *Runtime) hold(p payload) *event {
+	ev := &event{how: Emitted, deferred: true}
+	h := &heldEvent{kind: p.kind, ev: ev}
+	h.task = rt.thisLife(swapHold, func() { rt.release(p.c, h) }, func() {
+		p.c.held = nil
+		rt.settle(ev, Lost)
+	})
+	p.c.held = h
+	return ev
+}
+
+// release sends a held event, with the payload of now.
+func (rt *Runtime) release(c *container, h *heldEvent) {
+	if c.held != h {
+		return
+	}
+	c.held = nil
+	h.task.fn = nil
+	_, how := rt.emitInto(payload{h.kind, c.sb, c}, h.ev)
+	rt.settle(h.ev, how)
+}
+
+// tells says whether the runtime has an event stream at all, and is up.
+func (rt *Runtime) tells() bool {
+	return rt.cfg.Profile.Events == EventsOn && rt.phase == phaseUp
+}
+
+func (rt *Runtime) emit(p payload) (*event, Emission) {
+	return rt.emitInto(p, &event{how: Emitted})
+}
+
+func (rt *Runtime) emitInto(p payload, ev *event) (*event, Emission) {
+	if !rt.tells() {
+		return nil, NoEvent
+	}
+	id, k, f := p.id(), uint64(p.kind), &rt.faults
+	if rt.roll(rollDrop, f.Drop, id, k) {
+		rt.lost.Faulted++
+		return nil, Faulted
+	}
+	broken := parts{
+		stale:      rt.roll(rollStale, f.Stale, id, k),
+		noSandbox:  rt.roll(rollNilSandbox, f.NilSandbox, id, k),
+		noStatuses: rt.roll(rollNilStatuses, f.NilStatuses, id, k),
+		invalid:    rt.roll(rollInvalidEvent, f.InvalidEvent, id, k),
+	}
+	if rt.cfg.Profile.PayloadAllOrNothing && (broken.noSandbox || broken.noStatuses) {
+		rt.lost.Faulted++
+		return nil, Faulted
+	}
+	ev.wire = rt.encodeEvent(p, broken)
+	if rt.roll(rollOversize, f.Oversize, id, k) {
+		ev.pad = f.OversizeBytes
+		if ev.pad == 0 {
+			ev.pad = defaultOversize
+		}
+	}
+	again := rt.roll(rollDuplicate, f.Duplicate, id, k)
+	if rt.roll(rollDelay, f.Delay, id, k) {
+		by := f.DelayBy
+		if by == 0 {
+			by = defaultDelayBy
+		}
+		ev.deferred = true
+		rt.thisLife(by, func() {
+			rt.settle(ev, rt.publish(ev))
+			if again {
+				rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted})
+			}
+		}, func() { rt.settle(ev, Lost) })
+		return ev, Emitted
+	}
+	ev.how = rt.publish(ev)
+	if again {
+		rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted})
+	}
+	return ev, ev.how
+}
+
+// thisLife schedules fn, or instead of it gone if the runtime has died meanwhile.
+func (rt *Runtime) thisLife(d time.Duration, fn, gone func()) *task {
+	life := rt.incarnation
+	return rt.sched.after(d, func() {
+		if rt.incarnation == life && rt.phase == phaseUp {
+			fn()
+		} else {
+			gone()
+		}
+	})
+}
+
+// settle writes into the history what became of an event.
+func (rt *Runtime) settle(ev *event, how Emission) {
+	ev.how = how
+	if ev.recorded {
+		if ch := rt.history.at(ev.change); ch != nil {
+			ch.Event = how
+		}
+	}
+}
+
+// parts are the ways in which a payload can be wrong.
+type parts struct{ stale, noSandbox, noStatuses, invalid bool }
+
+// encodeEvent writes the message with what is known at this moment.
+func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
+	id := p.id()
+	kind := int64(p.kind)
+	b := make([]byte, 0, 4096)
+	if broken.invalid {
+		switch hashOf(rt.cfg.Seed, id, uint64(p.kind)) % 3 {
+		case 0:
+			kind = 99
+		case 1:
+			id = ""
+		default:
+			id = "\xff\xfe" + id[2:]
+		}
+	}
+	b = appendString(b, 1, id)
+	b = appendInt(b, 2, kind)
+	if !broken.noSandbox {
+		var start int
+		b, start = begin(b, 4)
+		created := p.sb.createdAt
+		if p.c == nil && p.kind == eventDeleted {
+			created = zeroStamp
+		}
+		b = p.sb.appendStatus(b, p.sb.state, created, true)
+		b = end(b, start)
+	}
+	if !broken.noStatuses {
+		b = rt.appendPayloadContainers(b, p, broken.stale)
+	}
+	// The stamp is taken after the statuses were read: that is the defect of the real ones.
+	b = appendInt(b, 3, rt.stamp())
+	return bytes.Clone(b)
+}
+
+func (rt *Runtime) appendPayloadContainers(b []byte, p payload, stale bool) []byte {
+	containers := p.sb.containers
+	if rt.cfg.Profile.PayloadByUID {
+		containers = nil
+		uid := p.sb.uid
+		if p.c != nil {
+			uid = p.c.labelUID
+		}
+		if known := rt.store.pods[uid]; known != nil && uid != "" {
+			containers = known.labelledC
+		}
+	}
+	put := func(c *container, v view) {
+		var start int
+		b, start = begin(b, 5)
+		b = c.appendStatus(b, v)
+		b = end(b, start)
+	}
+	for _, c := range containers {
+		v := c.view
+		if stale && c != p.c {
+			if c.prev == nil {
+				continue // it was not there yet
+			}
+			v = *c.prev
+		}
+		put(c, v)
+	}
+	if stale {
+		for _, g := range p.sb.ghosts {
+			if g.c != p.c {
+				put(g.c, g.view)
+			}
+		}
+	}
+	return b
+}

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// State is the state of a container or of a sandbox, as the runtime would report it.
+type State uint8
+
+const (
+	StateNone     State = iota // not made yet
+	StateCreated               // a container that was not started
+	StateRunning               // a running container
+	StateExited                // a container that ended
+	StateUnknown               // a container of which the runtime has lost track
+	StateReady                 // a sandbox that is ready
+	StateNotReady              // a sandbox that was stopped or died
+	StateRemoved               // gone from every list
+)
+
+var stateNames = [...]string{"None", "Created", "Running", "Exited", "Unknown", "Ready", "NotReady", "Removed"}
+
+// String returns the name of the state.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "invalid"
+}
+
+// MarshalJSON writes the name of the state.
+func (s State) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// Emission says what became of the event for a change.
+type Emission uint8
+
+const (
+	// NoEvent: the profile has no such event, the change is one that runtimes do not tell of, or the runtime was down.
+	NoEvent Emission = iota
+	// Emitted: the event was given to the stream, or will be (the faults delay, swap-start-stop and swap-stop-delete).
+	Emitted
+	// Faulted: a fault suppressed the event (drop, silent-exit).
+	Faulted
+	// Discarded: no room in the runtime's queue, or nobody to send it to.
+	Discarded
+	// Lost: it was emitted, and then it expired in the backlog, or was in the hands of a stream that broke, or the runtime restarted.
+	Lost
+)
+
+var emissionNames = [...]string{"NoEvent", "Emitted", "Faulted", "Discarded", "Lost"}
+
+// String returns the name of the emission.
+func (e Emission) String() string {
+	if int(e) < len(emissionNames) {
+		return emissionNames[e]
+	}
+	return "invalid"
+}
+
+// MarshalJSON writes the name of the emission.
+func (e Emission) MarshalJSON() ([]byte, error) { return json.Marshal(e.String()) }
+
+// A Change is one entry of the authoritative history: a container or sandbox went from one state to another.
+type Change struct {
+	// Seq numbers the changes, from 0, without gaps.
+	Seq uint64 `json:"seq"`
+	// Time is when it happened. It has a monotonic reading; changes are in its order.
+	Time time.Time `json:"time"`
+	// PodUID and SandboxID are the pod and sandbox it belongs to. ContainerID is empty when it is the sandbox that changed.
+	PodUID      string `json:"podUID"`
+	SandboxID   string `json:"sandboxID"`
+	ContainerID string `json:"containerID,omitempty"`
+	// Old and New are the states before and after. A sandbox that is removed while ready goes through NotReady first, a running container
+	// through Exited.
+	Old State `json:"old"`
+	New State `json:"new"`
+	// ExitCode is set when New is StateExited.
+	ExitCode int32 `json:"exitCode,omitempty"`
+	// Event says what became of the event. Emitted can still turn into Lost while the event is under way.
+	Event Emission `json:"event"`
+}
+
+// history keeps the last changes in a ring that grows up to its limit. The runtime's mutex guards it.
+type history struct {
+	limit   int // < 0: none
+	changes []Change
+	head    int    // index of the oldest in changes
+	first   uint64 // its Seq
+}
+
+func (h *history) next() uint64 { return h.first + uint64(len(h.changes)) }
+
+func (h *history) add(c Change) uint64 {
+	c.Seq = h.next()
+	if h.limit >= 0 && len(h.changes) >= h.limit {
+		h.changes[h.head] = c
+		h.head = (h.head + 1) % len(h.changes)
+		h.first++
+		return c.Seq
+	}
+	h.changes = append(h.changes, c)
+	return c.Seq
+}
+
+// at returns the change with that number, or nil when it is no longer kept.
+func (h *history) at(seq uint64) *Change {
+	if seq < h.first || seq >= h.next() {
+		return nil
+	}
+	return &h.changes[(h.head+int(seq-h.first))%len(h.changes)]
+}
+
+// History returns the changes with Seq ≥ since, oldest first, and the Seq that the next change will have. If the first one returned has a
+// larger Seq than since, those between were dropped because of Config.HistoryLimit.
+func (rt *Runtime) History(since uint64) (changes []Change, next uint64) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	h := &rt.history
+	next = h.next()
+	since = max(since, h.first)
+	if since >= next {
+		return nil, next
+	}
+	changes = make([]Change, 0, next-since)
+	for seq := since; seq < next; seq++ {
+		changes = append(changes, *h.at(seq))
+	}
+	return changes, next
+}

@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"time"
+)
+
+// hub is the log of events between the runtime and its subscribers. There is no goroutine in it: a subscriber's own goroutine pulls from the
+// log, as far as the profile's channels would have let the event through. The runtime's mutex guards it.
+//
+// For DeliverBroadcast and DeliverSequential the log is one sequence with a cursor per subscriber. limit is the first event for which the
+// channel of the slowest subscriber has no room: that one and all later ones are still in the hands of blocked callers, and no subscriber can
+// see them. For DeliverCompete the log is a queue that subscribers pop from.
+type hub struct {
+	log    []*event
+	head   uint64 // seq of log[0]
+	limit  uint64
+	subs   []*subscriber
+	subSeq uint64
+	served bool // somebody has subscribed since the runtime started
+	recent []*event
+}
+
+// subscriber is one GetContainerEvents call. The runtime's mutex guards its fields; wake has capacity 1.
+type subscriber struct {
+	id      uint64
+	since   time.Time
+	wake    chan struct{}
+	next    uint64   // first event it has not taken
+	done    uint64   // first event it has not finished sending
+	replay  []*event // to be sent before anything else
+	stalled bool
+	ended   bool  // by the driver, with end
+	end     error // nil: without an error
+	sent    uint64
+	dropped uint64
+}
+
+func (h *hub) tail() uint64 { return h.head + uint64(len(h.log)) }
+
+func (s *subscriber) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// live are the subscribers that count: a stalled one takes nothing and blocks nobody.
+func (h *hub) live() int {
+	n := 0
+	for _, s := range h.subs {
+		if !s.stalled {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *hub) pokeAll() {
+	for _, s := range h.subs {
+		s.poke()
+	}
+}
+
+// publish puts an event into the log, or discards it as the profile would.
+func (rt *Runtime) publish(ev *event) Emission {
+	if !rt.tells() {
+		return NoEvent
+	}
+	h, p := &rt.hub, &rt.cfg.Profile
+	ev.at = time.Now()
+	discard := false
+	live := h.live()
+	switch p.Delivery {
+	case DeliverBroadcast:
+		if live == 0 {
+			rt.expire()
+			if len(h.subs) > 0 { // only stalled ones: it disappears into them
+				discard = true
+			}
+		}
+	case DeliverSequential:
+		discard = len(h.log) >= p.Queue || live == 0 && h.served
+	case DeliverCompete:
+		discard = len(h.log) >= p.Queue
+	}
+	if discard {
+		rt.lost.Discarded++
+		for _, s := range h.subs {
+			s.dropped++
+		}
+		ev.accepted = true
+		return Discarded
+	}
+	rt.lost.Emitted++
+	ev.seq = h.tail()
+	h.log = append(h.log, ev)
+	h.remember(ev)
+	ev.accepted = p.Delivery == DeliverCompete
+	rt.advance()
+	if !ev.accepted {
+		ev.stuck = true
+		rt.blocked.Events++
+		rt.blocked.Now++
+	}
+	h.pokeAll()
+	return Emitted
+}
+
+// remember keeps the newest events for replays.
+func (h *hub) remember(ev *event) {
+	const keep = 256
+	if len(h.recent) >= keep {
+		h.recent = append(h.recent[:0], h.recent[keep/2:]...)
+	}
+	h.recent = append(h.recent, ev)
+}
+
+// advance recomputes limit, lets go of callers whose event found room, and trims what everybody has.
+func (rt *Runtime) advance() {
+	h, p := &rt.hub, &rt.cfg.Profile
+	if p.Delivery == DeliverCompete {
+		return // nobody is ever blocked, and take trims
+	}
+	limit, taken := h.tail(), h.tail()
+	any := false
+	for _, s := range h.subs {
+		if s.stalled {
+			continue
+		}
+		any = true
+		taken = min(taken, s.next)
+		if p.Delivery == DeliverBroadcast {
+			limit = min(limit, s.next+uint64(p.Slots))
+		} else {
+			limit = min(limit, s.done+1)
+		}
+	}
+	moved := limit > h.limit
+	h.limit = max(h.limit, limit)
+	for seq := max(h.head, rt.acceptedUpTo()); seq < h.tail(); seq++ {
+		ev := h.log[seq-h.head]
+		if p.Delivery == DeliverBroadcast && seq >= h.limit {
+			break
+		}
+		rt.accept(ev)
+	}
+	if moved {
+		h.pokeAll()
+	}
+	if any {
+		rt.trim(taken)
+	}
+}
+
+// acceptedUpTo finds the first event in the log that no channel had room for yet.
+func (rt *Runtime) acceptedUpTo() uint64 {
+	h := &rt.hub
+	lo, hi := 0, len(h.log)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if h.log[mid].accepted {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return h.head + uint64(lo)
+}
+
+func (rt *Runtime) accept(ev *event) {
+	if ev.accepted {
+		return
+	}
+	ev.accepted = true
+	if ev.stuck {
+		d := time.Since(ev.at)
+		rt.blocked.Now--
+		rt.blocked.Total += d
+		rt.blocked.Max = max(rt.blocked.Max, d)
+	}
+	if ev.waiting != nil {
+		close(ev.waiting)
+		ev.waiting = nil
+	}
+}
+
+// trim drops the events before seq from the log.
+func (rt *Runtime) trim(seq uint64) {
+	h := &rt.hub
+	for h.head < seq && len(h.log) > 0 {
+		ev := h.log[0]
+		h.log[0] = nil
+		h.log = h.log[1:]
+		h.head++
+		rt.accept(ev)
+		rt.concluded(ev)
+	}
+	if len(h.log) == 0 {
+		h.log = nil
+	}
+}
+
+// concluded notes the loss of an event that left the log and that nobody received or is receiving.
+func (rt *Runtime) concluded(ev *event) {
+	if ev.inFlight == 0 && ev.delivered == 0 && ev.how != Lost {
+		rt.lost.Lost++
+		rt.settle(ev, Lost)
+	}
+}
+
+// expire drops events from a backlog that nobody came for.
+func (rt *Runtime) expire() {
+	h := &rt.hub
+	old := time.Now().Add(-rt.cfg.Profile.BacklogAge)
+	seq := h.head
+	for seq < h.tail() && h.log[seq-h.head].at.Before(old) {
+		seq++
+		rt.lost.Expired++
+	}
+	rt.trim(seq)
+	h.limit = max(h.limit, h.head)
+}
+
+// subscribe adds a subscriber. A backlog belongs to the first one.
+func (rt *Runtime) subscribe() *subscriber {
+	h, f := &rt.hub, &rt.faults
+	first := h.live() == 0
+	if first && rt.cfg.Profile.Delivery == DeliverBroadcast {
+		rt.expire()
+	}
+	h.subSeq++
+	s := &subscriber{id: h.subSeq, since: time.Now(), wake: make(chan struct{}, 1)}
+	if first {
+		h.limit = h.head
+		s.next = h.head
+	} else {
+		s.next = min(h.limit, h.tail())
+	}
+	s.done = s.next
+	if rt.roll(rollReplay, f.Replay, "replay", h.subSeq) {
+		n := f.ReplayEvents
+		if n == 0 {
+			n = defaultReplayEvents
+		}
+		old, ahead := h.recent, s.next
+		if rt.cfg.Profile.Delivery == DeliverCompete {
+			ahead = h.head
+		}
+		for len(old) > 0 && old[len(old)-1].seq >= ahead {
+			old = old[:len(old)-1]
+		}
+		s.replay = append(s.replay, old[max(0, len(old)-n):]...)
+	}
+	h.served = true
+	h.subs = append(h.subs, s)
+	rt.advance()
+	s.poke()
+	return s
+}
+
+// take returns the next event that the subscriber may see, or nil.
+func (rt *Runtime) take(s *subscriber) *event {
+	h := &rt.hub
+	var ev *event
+	switch {
+	case s.stalled:
+		return nil
+	case len(s.replay) > 0:
+		ev = s.replay[0]
+		s.replay = s.replay[1:]
+		ev.inFlight++
+		return ev
+	case rt.cfg.Profile.Delivery == DeliverCompete:
+		if len(h.log) == 0 {
+			return nil
+		}
+		ev = h.log[0]
+		ev.inFlight++
+		rt.trim(h.head + 1)
+		return ev
+	case s.next >= h.tail() || s.next >= h.limit:
+		return nil
+	}
+	ev = h.log[s.next-h.head]
+	ev.inFlight++
+	s.next++
+	rt.advance()
+	return ev
+}
+
+// finish notes the end of a send that take began.
+func (rt *Runtime) finish(s *subscriber, ev *event, err error) {
+	ev.inFlight--
+	if err == nil {
+		ev.delivered++
+		s.sent++
+		rt.lost.Delivered++
+	}
+	s.done = s.next
+	if ev.seq < rt.hub.head || rt.hub.tail() <= ev.seq {
+		rt.concluded(ev)
+	}
+	rt.advance()
+}
+
+// leave removes a subscriber. What was in its channel, and in nobody else's, is lost; what callers still hold goes to the backlog.
+func (rt *Runtime) leave(s *subscriber) {
+	h := &rt.hub
+	h.subs = without(h.subs, s)
+	rt.orphaned(s)
+}
+
+// stall makes the subscriber one that takes nothing and blocks nobody.
+func (rt *Runtime) stall(s *subscriber) {
+	if !s.stalled {
+		s.stalled = true
+		rt.orphaned(s)
+	}
+}
+
+func (rt *Runtime) orphaned(s *subscriber) {
+	h := &rt.hub
+	if h.live() == 0 {
+		switch rt.cfg.Profile.Delivery {
+		case DeliverBroadcast:
+			rt.trim(min(h.limit, h.tail()))
+		case DeliverSequential:
+			rt.trim(h.tail())
+		}
+	}
+	rt.advance()
+}
+
+// reset forgets everything, as a restart does.
+func (rt *Runtime) resetHub() {
+	h := &rt.hub
+	rt.trim(h.tail())
+	h.limit = h.head
+	h.recent = nil
+	h.served = false
+}

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	defaultImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+	pauseImage   = "registry.k8s.io/pause:3.10"
+)
+
+// image is one image. Nothing of it changes.
+type image struct {
+	id, tag, digest string
+	size            uint64
+	pinned          bool
+}
+
+func (rt *Runtime) addDefaultImages() {
+	rt.images = map[string]*image{}
+	rt.imageOf(pauseImage).pinned = true
+	rt.imageOf(defaultImage)
+}
+
+// imageOf returns the image of that name, ID or digest, and makes it if it is new.
+func (rt *Runtime) imageOf(name string) *image {
+	if img := rt.findImage(name); img != nil {
+		return img
+	}
+	h := hashOf(0, name)
+	text := fmt.Sprintf("%016x%016x%016x%016x", mix(h), mix(h+1), mix(h+2), mix(h+3))
+	img := &image{id: "sha256:" + text, tag: name, size: 1<<20 + h%(1<<28)}
+	repo, _, digested := strings.Cut(name, "@")
+	if !digested {
+		if i := strings.LastIndexByte(repo, ':'); i > strings.LastIndexByte(repo, '/') {
+			repo = repo[:i]
+		}
+	}
+	img.digest = repo + "@sha256:" + text
+	rt.images[name] = img
+	return img
+}
+
+func (rt *Runtime) findImage(name string) *image {
+	if img := rt.images[name]; img != nil || name == "" {
+		return img
+	}
+	for _, img := range rt.images {
+		if img.id == name || img.digest == name {
+			return img
+		}
+	}
+	return nil
+}
+
+func (img *image) message() *runtimeapi.Image {
+	m := &runtimeapi.Image{
+		Id: img.id, RepoDigests: []string{img.digest}, Size: img.size, Uid: &runtimeapi.Int64Value{}, Pinned: img.pinned,
+		Spec: &runtimeapi.ImageSpec{Image: img.id},
+	}
+	if !strings.Contains(img.tag, "@") {
+		m.RepoTags = []string{img.tag}
+	}
+	return m
+}
+
+func (rt *Runtime) listImages(f *runtimeapi.ImageFilter) []*runtimeapi.Image {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if name := f.GetImage().GetImage(); name != "" {
+		if img := rt.findImage(name); img != nil {
+			return []*runtimeapi.Image{img.message()}
+		}
+		return nil
+	}
+	out := make([]*runtimeapi.Image, 0, len(rt.images))
+	for _, img := range rt.images {
+		out = append(out, img.message())
+	}
+	slices.SortFunc(out, func(a, b *runtimeapi.Image) int { return cmp.Compare(a.Id, b.Id) })
+	return out
+}
+
+// ListImages lists the images, sorted by ID.
+func (s *service) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+	return &runtimeapi.ListImagesResponse{Images: s.rt.listImages(req.GetFilter())}, nil
+}
+
+// StreamImages is ListImages in batches.
+func (s *service) StreamImages(req *runtimeapi.StreamImagesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamImagesResponse]) error {
+	return sendBatches(s, "StreamImages", s.rt.listImages(req.GetFilter()), func(batch []*runtimeapi.Image) error {
+		return stream.Send(&runtimeapi.StreamImagesResponse{Images: batch})
+	})
+}
+
+// sendBatches sends items in batches of the profile's size. No item is no message.
+func sendBatches[T any](s *service, method string, items []T, send func([]T) error) error {
+	size, err := s.streamBatch(method)
+	if err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(items, size) {
+		if err := send(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ImageStatus of an unknown image is an empty answer, not an error.
+func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	img := s.rt.findImage(req.GetImage().GetImage())
+	if img == nil {
+		return &runtimeapi.ImageStatusResponse{}, nil
+	}
+	res := &runtimeapi.ImageStatusResponse{Image: img.message()}
+	if req.GetVerbose() {
+		res.Info = map[string]string{"info": infoJSON(map[string]any{"imageSpec": map[string]any{"architecture": "virtual"}})}
+	}
+	return res, nil
+}
+
+// PullImage makes any image there is a name for.
+func (s *service) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+	name := req.GetImage().GetImage()
+	if name == "" {
+		return nil, invalid("PullImage: image.image is empty")
+	}
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	return &runtimeapi.PullImageResponse{ImageRef: s.rt.imageOf(name).id}, nil
+}
+
+// RemoveImage removes an image; one that is not there is removed already.
+func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	if img := s.rt.findImage(req.GetImage().GetImage()); img != nil {
+		delete(s.rt.images, img.tag)
+	}
+	return &runtimeapi.RemoveImageResponse{}, nil
+}
+
+// ImageFsInfo tells of one file system that holds the images and the containers.
+func (s *service) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	used := uint64(1 << 20)
+	for _, img := range s.rt.images {
+		used += img.size
+	}
+	usage := func(bytes uint64) []*runtimeapi.FilesystemUsage {
+		return []*runtimeapi.FilesystemUsage{{
+			Timestamp: s.rt.stamp(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/virtual"},
+			UsedBytes: &runtimeapi.UInt64Value{Value: bytes}, InodesUsed: &runtimeapi.UInt64Value{Value: bytes / 4096},
+		}}
+	}
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: usage(used), ContainerFilesystems: usage(uint64(1+len(s.rt.store.containerList)) << 16)}, nil
+}

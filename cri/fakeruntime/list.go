@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// containerRow and sandboxRow are what a list needs of an item, copied under the lock: all else of it never changes.
+type containerRow struct {
+	c     *container
+	state State
+}
+
+type sandboxRow struct {
+	sb    *sandbox
+	state State
+}
+
+// findContainers selects by ID, sandbox, or pod UID through an index, and tests only what that gives against the rest of the filter.
+func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []containerRow {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	short := rt.cfg.Profile.ShortIDs
+	candidates := rt.store.containerList
+	sandboxID := f.GetPodSandboxId()
+	if sandboxID != "" {
+		sb, ok, _ := find(rt.store.sandboxes, sandboxID, short)
+		if !ok {
+			return nil
+		}
+		sandboxID, candidates = sb.id, sb.containers
+	}
+	selector := f.GetLabelSelector()
+	if uid := selector[labelPodUID]; uid != "" && sandboxID == "" {
+		p := rt.store.pods[uid]
+		if p == nil {
+			return nil
+		}
+		candidates = p.labelledC
+	}
+	if f.GetId() != "" {
+		c, ok, _ := find(rt.store.containers, f.GetId(), short)
+		if !ok || sandboxID != "" && c.sb.id != sandboxID {
+			return nil
+		}
+		candidates = []*container{c}
+	}
+	rows := make([]containerRow, 0, len(candidates))
+	for _, c := range candidates {
+		if f.GetState() != nil && containerEnum(c.state) != int64(f.GetState().GetState()) {
+			continue
+		}
+		if len(selector) > 0 && !matches(selector, c.labelUID, c.blob, 8) {
+			continue
+		}
+		rows = append(rows, containerRow{c, c.state})
+	}
+	return rows
+}
+
+// findSandboxes is findContainers for sandboxes.
+func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []sandboxRow {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	candidates := rt.store.sandboxList
+	selector := f.GetLabelSelector()
+	if uid := selector[labelPodUID]; uid != "" {
+		p := rt.store.pods[uid]
+		if p == nil {
+			return nil
+		}
+		candidates = p.labelledS
+	}
+	if f.GetId() != "" {
+		sb, ok, _ := find(rt.store.sandboxes, f.GetId(), rt.cfg.Profile.ShortIDs)
+		if !ok {
+			return nil
+		}
+		candidates = []*sandbox{sb}
+	}
+	rows := make([]sandboxRow, 0, len(candidates))
+	for _, sb := range candidates {
+		if f.GetState() != nil && sandboxEnum(sb.state) != int64(f.GetState().GetState()) {
+			continue
+		}
+		if len(selector) > 0 && !matches(selector, sb.labelUID, sb.blob, 5) {
+			continue
+		}
+		rows = append(rows, sandboxRow{sb, sb.state})
+	}
+	return rows
+}
+
+// matches tests a label selector; labels are decoded from the blob only if it asks for more than the pod.
+func matches(selector map[string]string, uid string, blob []byte, field int) bool {
+	if want, ok := selector[labelPodUID]; ok && want != "" {
+		if want != uid {
+			return false
+		}
+		if len(selector) == 1 {
+			return true
+		}
+	}
+	labels := mapIn(blob, fieldNumber(field))
+	for k, want := range selector {
+		if have, ok := labels[k]; !ok || have != want {
+			return false
+		}
+	}
+	return true
+}
+
+// rowMargin is more than what a fault or the state adds to an item, tag and length included.
+const rowMargin = 96
+
+// containerPage writes a message whose field 1 are the containers. Faults are applied once a call, to its first page.
+func (rt *Runtime) containerPage(rows []containerRow, first bool, method string, call uint64) mem.BufferSlice {
+	bad := rt.corruption(first, method, call)
+	total := 0
+	for _, r := range rows {
+		total += len(r.c.blob) + len(r.c.tail) + rowMargin
+	}
+	victim := bad.victim(len(rows))
+	p := newPages(total)
+	for i, r := range rows {
+		size := len(r.c.blob) + len(r.c.tail) + rowMargin
+		state, twice := r.state, 1
+		if i == victim && bad.duplicate {
+			twice = 2
+		}
+		for ; twice > 0; twice-- {
+			p.add(1, size, func(b []byte) []byte {
+				if i == victim && bad.nilFields {
+					b = appendString(b, 1, r.c.id)
+					b = appendString(b, 2, r.c.sb.id)
+					return appendInt(b, 6, containerEnum(state))
+				}
+				b = r.c.appendItem(b, state)
+				if i == victim {
+					b = bad.spoil(b, 6, 5)
+				}
+				return b
+			})
+			state = otherState(state)
+		}
+	}
+	if bad.orphan {
+		c := rt.orphan(call)
+		p.add(1, len(c.blob)+rowMargin, func(b []byte) []byte { return c.appendItem(b, StateRunning) })
+	}
+	return p.done()
+}
+
+// sandboxPage writes a message whose field 1 are the sandboxes.
+func (rt *Runtime) sandboxPage(rows []sandboxRow, first bool, method string, call uint64) mem.BufferSlice {
+	bad := rt.corruption(first, method, call)
+	total := 0
+	for _, r := range rows {
+		total += len(r.sb.blob) + len(r.sb.tail) + rowMargin
+	}
+	victim := bad.victim(len(rows))
+	p := newPages(total)
+	for i, r := range rows {
+		size := len(r.sb.blob) + len(r.sb.tail) + rowMargin
+		state, twice := r.state, 1
+		if i == victim && bad.duplicate {
+			twice = 2
+		}
+		for ; twice > 0; twice-- {
+			p.add(1, size, func(b []byte) []byte {
+				if i == victim && bad.nilFields {
+					b = appendString(b, 1, r.sb.id)
+					return appendInt(b, 3, sandboxEnum(state))
+				}
+				b = r.sb.appendItem(b, state)
+				if i == victim {
+					b = bad.spoil(b, 3, 7)
+				}
+				return b
+			})
+			state = otherState(state)
+		}
+	}
+	return p.done()
+}
+
+func otherState(s State) State {
+	switch s {
+	case StateReady:
+		return StateNotReady
+	case StateNotReady:
+		return StateReady
+	case StateRunning:
+		return StateExited
+	}
+	return StateRunning
+}
+
+// StreamContainers sends the list in batches of the profile's size. An empty list is no message.
+func (s *service) StreamContainers(req *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+	batch, err := s.streamBatch("StreamContainers")
+	if err != nil {
+		return err
+	}
+	rows := s.rt.findContainers(req.GetFilter())
+	n := s.rt.calls("StreamContainers")
+	for first := true; len(rows) > 0; first = false {
+		page := rows[:min(batch, len(rows))]
+		rows = rows[len(page):]
+		if err := stream.SendMsg(s.reply(&runtimeapi.StreamContainersResponse{}, s.rt.containerPage(page, first, "StreamContainers", n))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StreamPodSandboxes sends the list in batches of the profile's size. An empty list is no message.
+func (s *service) StreamPodSandboxes(req *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
+	batch, err := s.streamBatch("StreamPodSandboxes")
+	if err != nil {
+		return err
+	}
+	rows := s.rt.findSandboxes(req.GetFilter())
+	n := s.rt.calls("StreamPodSandboxes")
+	for first := true; len(rows) > 0; first = false {
+		page := rows[:min(batch, len(rows))]
+		rows = rows[len(page):]
+		if err := stream.SendMsg(s.reply(&runtimeapi.StreamPodSandboxesResponse{}, s.rt.sandboxPage(page, first, "StreamPodSandboxes", n))); err != nil {
+			return err
+		}
+	}
+	return nil
+}

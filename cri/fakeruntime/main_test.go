@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// world is a runtime served over bufconn, with one client. Everything ends with the test.
+type world struct {
+	t    *testing.T
+	rt   *Runtime
+	lis  *bufconn.Listener
+	conn *grpc.ClientConn
+	cri  runtimeapi.RuntimeServiceClient
+	img  runtimeapi.ImageServiceClient
+	end  func()
+}
+
+// inBubble runs f on a runtime in a bubble with virtual time. The bubble itself fails the test if a goroutine is left behind.
+func inBubble(t *testing.T, cfg Config, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, cfg)
+		defer w.end()
+		f(t, w)
+	})
+}
+
+func newWorld(t testing.TB, cfg Config) *world {
+	t.Helper()
+	rt, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{rt: rt, lis: bufconn.Listen(1 << 20)}
+	if tt, ok := t.(*testing.T); ok {
+		w.t = tt
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := rt.Serve(ctx, w.lis); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	w.conn = w.dial(t)
+	w.cri, w.img = runtimeapi.NewRuntimeServiceClient(w.conn), runtimeapi.NewImageServiceClient(w.conn)
+	w.end = func() {
+		w.conn.Close()
+		cancel()
+		wg.Wait()
+		rt.Close()
+	}
+	return w
+}
+
+func (w *world) dial(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///bufconn",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// listening is a client that reads events as they come.
+type listening struct {
+	mu     sync.Mutex
+	events []*runtimeapi.ContainerEventResponse
+	err    error
+	cancel func()
+	wg     sync.WaitGroup
+}
+
+// listen subscribes on the connection and waits until the runtime knows of it.
+func (w *world) listen(conn *grpc.ClientConn) *listening {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &listening{cancel: cancel}
+	stream, err := runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		w.t.Fatalf("GetContainerEvents: %v: opening a stream never fails", err)
+	}
+	l.wg.Go(func() {
+		for {
+			ev, err := stream.Recv()
+			l.mu.Lock()
+			if err != nil {
+				l.err = err
+				l.mu.Unlock()
+				return
+			}
+			l.events = append(l.events, ev)
+			l.mu.Unlock()
+		}
+	})
+	synctest.Wait()
+	return l
+}
+
+// stop ends the stream and returns all that came.
+func (l *listening) stop() []*runtimeapi.ContainerEventResponse {
+	synctest.Wait()
+	l.cancel()
+	l.wg.Wait()
+	return l.events
+}
+
+// so far is a copy of what came, once everything is quiet.
+func (l *listening) soFar() []*runtimeapi.ContainerEventResponse {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+// error is how the stream ended, nil while it has not.
+func (l *listening) error() error {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// kinds are the short names of events: the type, of a sandbox in capitals.
+func kinds(events []*runtimeapi.ContainerEventResponse) []string {
+	out := []string{}
+	for _, ev := range events {
+		name := map[runtimeapi.ContainerEventType]string{0: "created", 1: "started", 2: "stopped", 3: "deleted"}[ev.ContainerEventType]
+		if ev.ContainerId == ev.GetPodSandboxStatus().GetId() {
+			name = "pod " + name
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const tick = time.Millisecond

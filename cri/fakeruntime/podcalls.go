@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// invalid is the answer to a request that lacks something.
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}
+
+// RunPodSandbox makes a sandbox that is ready. It returns once its events were taken.
+func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	cfg := req.GetConfig()
+	meta := cfg.GetMetadata()
+	if meta.GetName() == "" || meta.GetUid() == "" || meta.GetNamespace() == "" {
+		return nil, invalid("RunPodSandbox: config.metadata needs name, uid and namespace, and has %q, %q and %q", meta.GetName(), meta.GetUid(), meta.GetNamespace())
+	}
+	rt := s.rt
+	rt.mu.Lock()
+	sb := &sandbox{
+		id: rt.ids.hex64(), name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
+		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
+		hostNetwork: cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		logDir:      cfg.GetLogDirectory(),
+	}
+	if rt.roll(rollSandboxError, rt.faults.SandboxError, sb.id) {
+		rt.mu.Unlock()
+		return nil, status.Errorf(codes.Unknown, "failed to create sandbox for pod %q: virtual failure", sb.name)
+	}
+	ev, err := rt.runSandbox(sb)
+	rt.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.await(ev); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.id}, nil
+}
+
+// StopPodSandbox does nothing to a sandbox that is stopped or not there. Its events may come after its answer.
+func (s *service) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	if sb, err := s.rt.sandboxByID(req.GetPodSandboxId()); err == nil {
+		s.rt.stopSandbox(sb)
+	}
+	return &runtimeapi.StopPodSandboxResponse{}, nil
+}
+
+// RemovePodSandbox removes the sandbox and its containers; one that is not there is removed already.
+func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+	rt := s.rt
+	rt.mu.Lock()
+	sb, err := rt.sandboxByID(req.GetPodSandboxId())
+	if err != nil {
+		rt.mu.Unlock()
+		return &runtimeapi.RemovePodSandboxResponse{}, nil
+	}
+	ev, gone := rt.removeSandbox(sb)
+	life := rt.incarnation
+	rt.mu.Unlock()
+	if err := s.await(ev); err != nil {
+		return nil, err
+	}
+	if gone != nil {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		case <-life:
+			return nil, status.Error(codes.Unavailable, brokenStream)
+		}
+	}
+	return &runtimeapi.RemovePodSandboxResponse{}, nil
+}
+
+// UpdatePodSandboxResources changes nothing that can be seen.
+func (s *service) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	if _, err := s.rt.sandboxByID(req.GetPodSandboxId()); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// EventSupport says what a runtime answers to GetContainerEvents.
+type EventSupport uint8
+
+const (
+	// EventsOn: the stream stays open and carries events.
+	EventsOn EventSupport = iota
+	// EventsOff: the call ends at once without an error, so that the client sees io.EOF (CRI-O with enable_pod_events=false).
+	EventsOff
+	// EventsUnimplemented: the first Recv of the client fails with codes.Unimplemented.
+	EventsUnimplemented
+)
+
+// Delivery says how events travel from the runtime to its subscribers.
+type Delivery uint8
+
+const (
+	// DeliverBroadcast gives every subscriber its own channel of Profile.Slots events and waits when one of them is full: a subscriber that
+	// does not read blocks the runtime's CreateContainer and RemoveContainer, and starves the other subscribers. Without a subscriber,
+	// events are kept for Profile.BacklogAge and all go to the first one that comes (containerd ≥ 2.0).
+	DeliverBroadcast Delivery = iota
+	// DeliverSequential holds Profile.Queue events in one channel, drops the newest when it is full, and hands each event to every
+	// subscriber in turn before it takes the next. Events without a subscriber vanish, except before the first one ever came (CRI-O).
+	DeliverSequential
+	// DeliverCompete holds Profile.Queue events in one channel and drops the newest when it is full; each event goes to exactly one of the
+	// subscribers (containerd 1.7).
+	DeliverCompete
+)
+
+// StatusStamp says what a runtime puts into PodSandboxStatusResponse.timestamp.
+type StatusStamp uint8
+
+const (
+	// StampNone leaves the timestamp 0.
+	StampNone StatusStamp = iota
+	// StampNanoseconds sets it to the wall clock, taken before the statuses are read.
+	StampNanoseconds
+	// StampSeconds is the same in seconds (CRI-O before 1.32).
+	StampSeconds
+)
+
+// A Profile is the behaviour of one family of runtimes, as plain data. The zero Profile is not usable; take one from [ProfileByName] and change
+// what a test needs. A zero [Config] uses containerd-2.
+type Profile struct {
+	// Name is the profile's name, as in [ProfileByName].
+	Name string
+	// RuntimeName and RuntimeVersion are what Version answers.
+	RuntimeName, RuntimeVersion string
+
+	// Events says whether the runtime has an event stream at all.
+	Events EventSupport
+	// Delivery is how events reach subscribers.
+	Delivery Delivery
+	// Slots is the capacity of a subscriber's channel, for DeliverBroadcast.
+	Slots int
+	// Queue is the capacity of the shared channel, for DeliverSequential and DeliverCompete.
+	Queue int
+	// BacklogAge is how long an event waits for a first subscriber, for DeliverBroadcast.
+	BacklogAge time.Duration
+
+	// SandboxCreated and SandboxDeleted say whether these two events of a sandbox are sent; STARTED and STOPPED always are.
+	SandboxCreated, SandboxDeleted bool
+	// SilentCascade: containers that go because RemovePodSandbox took their sandbox away get no DELETED event.
+	SilentCascade bool
+	// PayloadByUID: an event carries the containers that have the label io.kubernetes.pod.uid of its pod, so all attempts; otherwise those
+	// of its sandbox ID.
+	PayloadByUID bool
+	// PayloadAllOrNothing: an event whose payload cannot be read is not sent; otherwise it is sent with that part nil.
+	PayloadAllOrNothing bool
+	// DeleteLag is the time between a sandbox's DELETED event and the moment it leaves the store: until then lists still show it.
+	DeleteLag time.Duration
+
+	// StatusContainers says whether PodSandboxStatus fills containers_statuses; StatusStamp what its timestamp is.
+	StatusContainers bool
+	StatusStamp      StatusStamp
+	// StreamBatch is the number of items in one message of the streaming lists; 0 makes them Unimplemented.
+	StreamBatch int
+	// ShortIDs: a unique prefix of an ID stands for it, in calls and in filters.
+	ShortIDs bool
+}
+
+// DefaultProfile is the name of the profile of a zero [Config].
+const DefaultProfile = "containerd-2"
+
+var profiles = []Profile{
+	{
+		Name: "containerd-2", RuntimeName: "containerd", RuntimeVersion: "v2.4.2",
+		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
+		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond,
+		StreamBatch: 5000, ShortIDs: true,
+	},
+	{
+		Name: "containerd-2.0", RuntimeName: "containerd", RuntimeVersion: "v2.0.2",
+		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
+		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond,
+		StatusStamp: StampNanoseconds, ShortIDs: true,
+	},
+	{
+		Name: "containerd-1.7", RuntimeName: "containerd", RuntimeVersion: "v1.7.29",
+		Delivery: DeliverCompete, Queue: 1000,
+		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond,
+		ShortIDs: true,
+	},
+	{
+		Name: "crio", RuntimeName: "cri-o", RuntimeVersion: "1.37.0",
+		Delivery: DeliverSequential, Queue: 1000,
+		SilentCascade: true, PayloadByUID: true, PayloadAllOrNothing: true,
+		StatusContainers: true, StatusStamp: StampNanoseconds,
+		StreamBatch: 3000, ShortIDs: true,
+	},
+	{
+		Name: "crio-disabled", RuntimeName: "cri-o", RuntimeVersion: "1.37.0",
+		Events:      EventsOff,
+		StreamBatch: 3000, ShortIDs: true,
+	},
+	{
+		Name: "no-events", RuntimeName: "virtual", RuntimeVersion: "v1.0.0",
+		Events: EventsUnimplemented,
+	},
+}
+
+// Profiles returns the known profiles, the default one first. The caller owns the slice.
+func Profiles() []Profile { return slices.Clone(profiles) }
+
+// ProfileNames returns the names of [Profiles], in their order.
+func ProfileNames() []string {
+	names := make([]string, len(profiles))
+	for i, p := range profiles {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// ProfileByName returns the profile called name. An unknown name is an error that lists the known ones.
+func ProfileByName(name string) (Profile, error) {
+	for _, p := range profiles {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return Profile{}, fmt.Errorf("fakeruntime: unknown profile %q: use one of %s", name, strings.Join(ProfileNames(), ", "))
+}
+
+// validate reports every field that the runtime could not work with.
+func (p Profile) validate() error {
+	switch {
+	case p.Name == "":
+		return fmt.Errorf("fakeruntime: Config.Profile has no Name: take it from ProfileByName")
+	case p.RuntimeName == "" || p.RuntimeVersion == "":
+		return fmt.Errorf("fakeruntime: profile %q has no RuntimeName or RuntimeVersion: clients refuse an empty Version reply", p.Name)
+	case p.Events > EventsUnimplemented:
+		return fmt.Errorf("fakeruntime: profile %q: unknown Events %d", p.Name, p.Events)
+	case p.Delivery > DeliverCompete:
+		return fmt.Errorf("fakeruntime: profile %q: unknown Delivery %d", p.Name, p.Delivery)
+	case p.StatusStamp > StampSeconds:
+		return fmt.Errorf("fakeruntime: profile %q: unknown StatusStamp %d", p.Name, p.StatusStamp)
+	case p.Events == EventsOn && p.Delivery == DeliverBroadcast && p.Slots < 1:
+		return fmt.Errorf("fakeruntime: profile %q: Slots is %d: a broadcasting runtime needs at least 1", p.Name, p.Slots)
+	case p.Events == EventsOn && p.Delivery != DeliverBroadcast && p.Queue < 1:
+		return fmt.Errorf("fakeruntime: profile %q: Queue is %d: it needs at least 1", p.Name, p.Queue)
+	case p.StreamBatch < 0 || p.BacklogAge < 0 || p.DeleteLag < 0:
+		return fmt.Errorf("fakeruntime: profile %q: StreamBatch, BacklogAge and DeleteLag cannot be negative", p.Name)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// phase is where the runtime's process is in its life.
+type phase uint8
+
+const (
+	phaseUp       phase = iota // serves
+	phaseDown                  // no process: connections are refused
+	phaseStarting              // listens, and answers every call with notInitialized
+)
+
+const (
+	notInitialized = "server is not initialized yet"
+	brokenStream   = "error reading from server: EOF"
+)
+
+// Down kills the runtime's process: connections and streams break, the backlog of events is gone, and until [Runtime.Up] nobody can connect.
+// Containers live on; what happens to them is seen by nobody, and the ones that ended show as EXITED 255 Unknown afterwards. With
+// Faults.RestartExit some end right now.
+func (rt *Runtime) Down() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.down()
+}
+
+func (rt *Runtime) down() {
+	if rt.closed || rt.phase == phaseDown {
+		return
+	}
+	rt.phase = phaseDown
+	rt.endIncarnation()
+	rt.incarnation = make(chan struct{})
+	rt.resetHub()
+	restarts := uint64(rt.restarts)
+	rt.restarts++
+	for _, c := range rt.store.containerList {
+		if c.state == StateRunning && rt.roll(rollRestartExit, rt.faults.RestartExit, c.id, restarts) {
+			rt.exit(c, exitUnknown, "Unknown", "")
+		}
+	}
+}
+
+// Up starts the runtime's process again: it can be connected to at once, and answers every call with Unavailable until initializing is over.
+func (rt *Runtime) Up(initializing time.Duration) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.up(initializing)
+}
+
+func (rt *Runtime) up(initializing time.Duration) {
+	if rt.closed || rt.phase != phaseDown {
+		return
+	}
+	if initializing <= 0 {
+		rt.phase = phaseUp
+		return
+	}
+	rt.phase = phaseStarting
+	life := rt.incarnation
+	rt.sched.after(initializing, func() {
+		if rt.incarnation == life && rt.phase == phaseStarting {
+			rt.phase = phaseUp
+		}
+	})
+}
+
+// Restart is Down, and Up after that time. It returns at once.
+func (rt *Runtime) Restart(down, initializing time.Duration) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.down()
+	if down <= 0 {
+		rt.up(initializing)
+		return
+	}
+	life := rt.incarnation
+	rt.sched.after(down, func() {
+		if rt.incarnation == life {
+			rt.up(initializing)
+		}
+	})
+}
+
+// endIncarnation breaks what hangs on this process.
+func (rt *Runtime) endIncarnation() {
+	close(rt.incarnation)
+	for l := range rt.listeners {
+		l.breakAll()
+	}
+}
+
+// listener hands out connections that can all be broken at once, and refuses new ones while the runtime is down.
+type listener struct {
+	net.Listener
+	rt *Runtime
+
+	mu    sync.Mutex // guards conns; may be taken with the runtime's mutex held, not the other way around
+	conns map[*conn]struct{}
+}
+
+type conn struct {
+	net.Conn
+	l *listener
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if tracked := l.admit(c); tracked != nil {
+			return tracked, nil
+		}
+		c.Close()
+	}
+}
+
+func (l *listener) admit(c net.Conn) net.Conn {
+	l.rt.mu.Lock()
+	defer l.rt.mu.Unlock()
+	if l.rt.phase == phaseDown {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tracked := &conn{c, l}
+	l.conns[tracked] = struct{}{}
+	return tracked
+}
+
+func (c *conn) Close() error {
+	c.l.mu.Lock()
+	delete(c.l.conns, c)
+	c.l.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// breakAll closes the connections under the feet of the server. The closing itself is the connection's own, which does not call back.
+func (l *listener) breakAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		c.Conn.Close()
+	}
+	clear(l.conns)
+}

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// Config is what a [Runtime] is made from. Its zero value is a well-behaved containerd 2.4.
+type Config struct {
+	// Profile is the family of runtimes to behave like. A Profile with no Name means containerd-2.
+	Profile Profile
+	// Faults are the misbehaviours to start with; [Runtime.SetFaults] changes them later.
+	Faults Faults
+	// Seed determines every ID and every decision of a fault.
+	Seed uint64
+	// Name and Version replace what the profile answers to Version. Empty keeps the profile's.
+	Name, Version string
+	// Now is the runtime's wall clock, for the stamps it sends; Faults add their skew to it. Default time.Now. History and lifetimes use
+	// time.Now always.
+	Now func() time.Time
+	// ContainerBytes is the size that the status of a container made by [Runtime.AddContainer] or [Runtime.Populate] is padded to.
+	// Default 1500. Below about 1000 there is nothing to pad.
+	ContainerBytes int
+	// SandboxBytes is the same for the status of a sandbox. Default 1200. Below about 600 there is nothing to pad.
+	SandboxBytes int
+	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first. Default 100,000; negative keeps all.
+	HistoryLimit int
+	// MaxSendBytes is the largest message that [Runtime.Serve] sends; a larger one fails with ResourceExhausted. Real runtimes have 16 MiB
+	// (containerd) or 80 MiB (CRI-O). Default: no limit.
+	MaxSendBytes int
+}
+
+const (
+	defaultContainerBytes = 1500
+	defaultSandboxBytes   = 1200
+	defaultHistoryLimit   = 100_000
+	maxPayloadBytes       = 1 << 20
+)
+
+func (c Config) withDefaults() Config {
+	if c.Profile.Name == "" && c.Profile == (Profile{}) {
+		c.Profile = profiles[0]
+	}
+	if c.Name != "" {
+		c.Profile.RuntimeName = c.Name
+	}
+	if c.Version != "" {
+		c.Profile.RuntimeVersion = c.Version
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.ContainerBytes == 0 {
+		c.ContainerBytes = defaultContainerBytes
+	}
+	if c.SandboxBytes == 0 {
+		c.SandboxBytes = defaultSandboxBytes
+	}
+	if c.HistoryLimit == 0 {
+		c.HistoryLimit = defaultHistoryLimit
+	}
+	if c.MaxSendBytes == 0 {
+		c.MaxSendBytes = math.MaxInt32
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	errs := []error{c.Profile.validate(), c.Faults.Validate()}
+	if c.ContainerBytes < 0 || c.ContainerBytes > maxPayloadBytes {
+		errs = append(errs, fmt.Errorf("fakeruntime: Config.ContainerBytes is %d: use 0 to %d", c.ContainerBytes, maxPayloadBytes))
+	}
+	if c.SandboxBytes < 0 || c.SandboxBytes > maxPayloadBytes {
+		errs = append(errs, fmt.Errorf("fakeruntime: Config.SandboxBytes is %d: use 0 to %d", c.SandboxBytes, maxPayloadBytes))
+	}
+	if c.MaxSendBytes < 0 {
+		errs = append(errs, fmt.Errorf("fakeruntime: Config.MaxSendBytes is %d: it cannot be negative", c.MaxSendBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// A Runtime is a virtual container runtime. Make it with [New]. All its methods can be called from any goroutine, and none of the methods that
+// change pods or containers waits for a client.
+type Runtime struct {
+	cfg  Config
+	tail tails
+
+	// mu guards everything below, and is never held while something is sent or waited for.
+	mu      sync.Mutex
+	faults  Faults
+	ids     ids
+	store   store
+	images  map[string]*image
+	history history
+	hub     hub
+	sched   scheduler
+	rpcs    map[string]uint64
+	blocked BlockedStats
+	lost    EventStats
+	ips     uint64
+	begun   time.Time
+
+	restarts int
+
+	// phase and incarnation: see restart.go.
+	phase       phase
+	incarnation chan struct{}
+	listeners   map[*listener]struct{}
+	closed      bool
+	closing     chan struct{}
+}
+
+// New returns a runtime without pods. It starts nothing: no goroutine runs before [Runtime.Serve], but containers that were given a lifetime
+// end by themselves, driven by one timer.
+func New(cfg Config) (*Runtime, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	rt := &Runtime{
+		cfg:         cfg,
+		faults:      cfg.Faults,
+		ids:         ids{seed: mix(cfg.Seed)},
+		rpcs:        map[string]uint64{},
+		incarnation: make(chan struct{}),
+		listeners:   map[*listener]struct{}{},
+		closing:     make(chan struct{}),
+		begun:       time.Now(),
+	}
+	rt.store.init()
+	rt.history.limit = cfg.HistoryLimit
+	rt.sched.rt = rt
+	rt.tail = rt.makeTails()
+	rt.addDefaultImages()
+	return rt, nil
+}
+
+// Close ends every stream, every [Runtime.Serve] and every pending lifetime, for good: later calls fail. It returns at once; Serve returns when
+// its part has ended.
+func (rt *Runtime) Close() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.closed {
+		return
+	}
+	rt.closed = true
+	rt.phase = phaseDown
+	close(rt.closing)
+	rt.endIncarnation()
+	rt.sched.stop()
+}
+
+// Profile returns the profile in use, with the overrides of [Config] applied.
+func (rt *Runtime) Profile() Profile { return rt.cfg.Profile }
+
+// Faults returns the faults in force.
+func (rt *Runtime) Faults() Faults {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.faults
+}
+
+// SetFaults replaces the faults in force. What was already decided stays: a delayed event still comes late, a stalled stream stays stalled.
+func (rt *Runtime) SetFaults(f Faults) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.faults = f
+	return nil
+}
+
+// stamp is the wall clock of the runtime, in nanoseconds since 1970, as the faults distort it.
+func (rt *Runtime) stamp() int64 {
+	t := rt.cfg.Now().Add(rt.faults.ClockSkew)
+	if rt.faults.ClockStep != 0 {
+		every := rt.faults.ClockStepEvery
+		if every == 0 {
+			every = defaultClockStepEvery
+		}
+		if time.Since(rt.begun)/every%2 == 1 {
+			t = t.Add(rt.faults.ClockStep)
+		}
+	}
+	return t.UnixNano()
+}

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"context"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Version answers with the profile's names.
+func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	p := &s.rt.cfg.Profile
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: p.RuntimeName, RuntimeVersion: p.RuntimeVersion, RuntimeApiVersion: "v1"}, nil
+}
+
+// Status is always ready: a runtime that is not answers no call at all.
+func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	res := &runtimeapi.StatusResponse{
+		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+			{Type: "RuntimeReady", Status: true},
+			{Type: "NetworkReady", Status: true},
+		}},
+		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
+			{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{}},
+			{Name: "runc", Features: &runtimeapi.RuntimeHandlerFeatures{}},
+		},
+		Features: &runtimeapi.RuntimeFeatures{},
+	}
+	if req.GetVerbose() {
+		res.Info = map[string]string{"config": infoJSON(map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults()})}
+	}
+	return res, nil
+}
+
+// RuntimeConfig says how cgroups are driven.
+func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
+}
+
+// UpdateRuntimeConfig takes the pod CIDR, which changes nothing that can be seen.
+func (s *service) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+}

@@ -1,0 +1,303 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"fmt"
+	"time"
+)
+
+// A PodSpec describes a pod for [Runtime.AddPod]. Every field can be left zero.
+type PodSpec struct {
+	// UID names the pod; empty makes a new one. A UID that already has sandboxes gets another, with the next attempt.
+	UID string
+	// Name and Namespace default to a name made from a counter, and "default".
+	Name, Namespace string
+	// Attempt is the attempt of the sandbox if it is more than the next one would be.
+	Attempt uint32
+	// Labels and Annotations are added to those that every pod has.
+	Labels, Annotations map[string]string
+	// HostNetwork: the sandbox has no IP of its own.
+	HostNetwork bool
+	// Handler is the name of the runtime handler.
+	Handler string
+}
+
+// sandbox is one attempt of a pod. All but state, ip, containers and place is fixed once it is in the store.
+type sandbox struct {
+	id, name, namespace, uid, labelUID string
+	attempt                            uint32
+	handler                            string
+	labels, annotations                map[string]string // nil once encoded, if nothing but blob needs them
+	blob                               []byte            // runtime.v1.PodSandbox without its state
+	tail, statusTail                   []byte
+	createdAt                          int64
+	hostNetwork                        bool
+	logDir                             string
+
+	state      State
+	ip         string
+	place      int
+	containers []*container
+	ghosts     []ghost // containers that were just removed, for stale payloads; at most maxGhosts
+	removing   bool    // its DELETED was sent, it leaves the store soon
+}
+
+// ghost is a removed container in its last state.
+type ghost struct {
+	c    *container
+	view view
+}
+
+const maxGhosts = 4
+
+func (sb *sandbox) reservation() string {
+	return sb.name + "_" + sb.namespace + "_" + sb.uid + "_" + itoa(sb.attempt)
+}
+
+func (sb *sandbox) withPodLabels(extra map[string]string) map[string]string {
+	m := map[string]string{labelPodName: sb.name, labelPodNamespace: sb.namespace, labelPodUID: sb.uid}
+	for k, v := range extra {
+		m[k] = v
+	}
+	return m
+}
+
+// encode builds the blob from the fields, and drops the maps.
+func (sb *sandbox) encode() {
+	b := make([]byte, 0, 512)
+	b = appendString(b, 1, sb.id)
+	b, start := begin(b, 2)
+	b = appendString(b, 1, sb.name)
+	b = appendString(b, 2, sb.uid)
+	b = appendString(b, 3, sb.namespace)
+	b = appendInt(b, 4, int64(sb.attempt))
+	b = end(b, start)
+	b = appendInt(b, 4, sb.createdAt)
+	b = appendMap(b, 5, sb.labels)
+	b = appendMap(b, 6, sb.annotations)
+	b = appendString(b, 7, sb.handler)
+	sb.labelUID = sb.labels[labelPodUID]
+	sb.labels, sb.annotations = nil, nil
+	sb.blob = append(make([]byte, 0, len(b)), b...)
+}
+
+// appendItem writes the fields of a runtime.v1.PodSandbox.
+func (sb *sandbox) appendItem(b []byte, state State) []byte {
+	b = append(b, sb.blob...)
+	b = append(b, sb.tail...)
+	return appendInt(b, 3, sandboxEnum(state))
+}
+
+// appendStatus writes the fields of a runtime.v1.PodSandboxStatus.
+func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64, withIP bool) []byte {
+	b = appendRenumbered(b, sb.blob, &sandboxToStatus)
+	b = append(b, sb.statusTail...)
+	b = appendInt(b, 3, sandboxEnum(state))
+	if createdAt != sb.createdAt {
+		b = appendInt(b, 4, createdAt) // the last one of a field counts
+	}
+	b, start := begin(b, 5)
+	if withIP {
+		b = appendString(b, 1, sb.ip)
+	}
+	b = end(b, start)
+	b, linux := begin(b, 6)
+	b, namespaces := begin(b, 1)
+	b, options := begin(b, 2)
+	if sb.hostNetwork {
+		b = appendInt(b, 1, 2) // NODE
+	}
+	b = appendInt(b, 2, 1) // CONTAINER
+	return end(end(end(b, options), namespaces), linux)
+}
+
+// sandboxEnum is the runtime.v1.PodSandboxState.
+func sandboxEnum(s State) int64 {
+	if s == StateReady {
+		return 0
+	}
+	return 1
+}
+
+// AddPod makes a sandbox that is ready, emits its events, and returns its ID.
+func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if err := rt.usable("AddPod"); err != nil {
+		return "", err
+	}
+	sb := rt.newSandbox(spec)
+	if _, err := rt.runSandbox(sb); err != nil {
+		return "", err
+	}
+	return sb.id, nil
+}
+
+// newSandbox makes a sandbox for the direct methods, with the labels and the size of one that a kubelet made.
+func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
+	id := rt.ids.hex64()
+	sb := &sandbox{id: id, uid: spec.UID, name: spec.Name, namespace: spec.Namespace, handler: spec.Handler, hostNetwork: spec.HostNetwork}
+	if sb.uid == "" {
+		sb.uid = rt.ids.uid()
+	}
+	if sb.name == "" {
+		sb.name = fmt.Sprintf("pod-%06d", rt.ips)
+	}
+	if sb.namespace == "" {
+		sb.namespace = "default"
+	}
+	sb.attempt = spec.Attempt
+	if p := rt.store.pods[sb.uid]; p != nil {
+		sb.attempt = max(sb.attempt, p.attempts)
+	}
+	sb.labels = sb.withPodLabels(spec.Labels)
+	sb.annotations = spec.Annotations
+	sb.tail, sb.statusTail = rt.tail.sandbox, rt.tail.sandboxStatus
+	return sb
+}
+
+// placeSandbox gives the sandbox what only the runtime can give, and stores it.
+func (rt *Runtime) placeSandbox(sb *sandbox) {
+	sb.createdAt = rt.stamp()
+	if !sb.hostNetwork {
+		sb.ip = ipOf(rt.ips)
+	}
+	rt.ips++
+	sb.encode()
+	sb.state = StateReady
+	rt.store.addSandbox(sb)
+}
+
+// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those who wait for it.
+func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
+	if other, ok := rt.store.names[sb.reservation()]; ok {
+		return nil, fmt.Errorf("%w: sandbox name %q is reserved for %q", errExists, sb.reservation(), other)
+	}
+	rt.placeSandbox(sb)
+	var created Emission
+	if rt.cfg.Profile.SandboxCreated {
+		_, created = rt.emitSandbox(sb, eventCreated)
+	}
+	ev, started := rt.emitSandbox(sb, eventStarted)
+	rt.record(sb, nil, StateNone, StateReady, max(created, started), ev)
+	return ev, nil
+}
+
+// StopSandbox ends the containers of the sandbox with code 137 and makes it not ready. Stopping what is stopped already does nothing.
+func (rt *Runtime) StopSandbox(id string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("StopSandbox", id)
+	if err != nil {
+		return err
+	}
+	rt.stopSandbox(sb)
+	return nil
+}
+
+func (rt *Runtime) stopSandbox(sb *sandbox) {
+	for _, c := range sb.containers {
+		rt.exit(c, exitKilled, "Error", "")
+	}
+	rt.sandboxDown(sb)
+}
+
+// sandboxDown is the end of the sandbox itself; its containers are left as they are.
+func (rt *Runtime) sandboxDown(sb *sandbox) {
+	if sb.state != StateReady {
+		return
+	}
+	sb.state = StateNotReady
+	ev, how := rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
+	sb.ip = ""
+	rt.record(sb, nil, StateReady, StateNotReady, how, ev)
+}
+
+// RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that tells of a deletion before its lists do (see
+// Profile.DeleteLag) still lists it for that time after RemoveSandbox returned.
+func (rt *Runtime) RemoveSandbox(id string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("RemoveSandbox", id)
+	if err != nil {
+		return err
+	}
+	rt.removeSandbox(sb)
+	return nil
+}
+
+// removeSandbox returns the last event, and a channel that is closed when the sandbox has left the store (nil: it has already).
+func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
+	if sb.removing {
+		return nil, nil
+	}
+	rt.stopSandbox(sb)
+	for len(sb.containers) > 0 {
+		rt.removeContainer(sb.containers[0], rt.cfg.Profile.SilentCascade)
+	}
+	var ev *event
+	how := NoEvent
+	if rt.cfg.Profile.SandboxDeleted {
+		ev, how = rt.emitSandbox(sb, eventDeleted)
+	}
+	sb.removing = true
+	lag := rt.cfg.Profile.DeleteLag
+	if lag == 0 || ev == nil {
+		rt.dropSandbox(sb, how, ev)
+		return ev, nil
+	}
+	gone := make(chan struct{})
+	rt.sched.after(lag, func() {
+		rt.dropSandbox(sb, how, ev)
+		close(gone)
+	})
+	return ev, gone
+}
+
+func (rt *Runtime) dropSandbox(sb *sandbox, how Emission, ev *event) {
+	rt.store.removeSandbox(sb)
+	if ev != nil {
+		how = ev.how
+	}
+	rt.record(sb, nil, StateNotReady, StateRemoved, how, ev)
+}
+
+// KillShim makes the sandbox die as when its shim is killed: its STOPPED comes first, while its containers still run; they end with code 255
+// after 1.4 s.
+func (rt *Runtime) KillShim(id string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("KillShim", id)
+	if err != nil {
+		return err
+	}
+	rt.sandboxDown(sb)
+	for _, c := range sb.containers {
+		rt.sched.after(shimDeathLag, func() { rt.exit(c, exitUnknown, "Unknown", "") })
+	}
+	return nil
+}
+
+const shimDeathLag = 1400 * time.Millisecond
+
+// RecoverSandbox makes a sandbox ready that is not, without an event, as some runtimes do when a restart finds it alive after all.
+func (rt *Runtime) RecoverSandbox(id string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("RecoverSandbox", id)
+	if err != nil {
+		return err
+	}
+	if sb.state == StateReady || sb.removing {
+		return fmt.Errorf("fakeruntime: RecoverSandbox %s: it is ready or on its way out", id)
+	}
+	sb.state = StateReady
+	if !sb.hostNetwork {
+		sb.ip = ipOf(rt.ips)
+		rt.ips++
+	}
+	rt.record(sb, nil, StateNotReady, StateReady, NoEvent, nil)
+	return nil
+}

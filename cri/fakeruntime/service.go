@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Serve answers CRI calls on the listener until ctx ends or [Runtime.Close] is called, closes the listener, and returns nil when all that it
+// started has ended; calls that hang are broken off. Another reason to stop is returned. The pods outlive it: several listeners can be served
+// one after another or at the same time.
+func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
+	stop := make(chan struct{})
+	srv := grpc.NewServer(
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.WaitForHandlers(true),
+		grpc.MaxSendMsgSize(rt.cfg.MaxSendBytes),
+		grpc.MaxRecvMsgSize(16<<20),
+	)
+	(&service{rt: rt, raw: true, stop: stop}).register(srv)
+
+	tracked := &listener{Listener: lis, rt: rt, conns: map[*conn]struct{}{}}
+	rt.mu.Lock()
+	rt.listeners[tracked] = struct{}{}
+	rt.mu.Unlock()
+	defer func() {
+		rt.mu.Lock()
+		delete(rt.listeners, tracked)
+		rt.mu.Unlock()
+	}()
+
+	var wg sync.WaitGroup
+	failed := make(chan struct{})
+	wg.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-rt.closing:
+		case <-failed:
+		}
+		close(stop)
+		srv.Stop()
+	})
+	err := srv.Serve(tracked)
+	close(failed)
+	wg.Wait()
+	if ctx.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	select {
+	case <-rt.closing:
+		return nil
+	default:
+	}
+	if err != nil {
+		return fmt.Errorf("fakeruntime: serve %v: %w", lis.Addr(), err)
+	}
+	return nil
+}
+
+// Register puts the runtime's services on a gRPC server of the caller. Prefer [Runtime.Serve]: only it can break connections at a restart, and
+// its lists cost less. The caller must Close the runtime before it waits for the server's handlers.
+func (rt *Runtime) Register(sr grpc.ServiceRegistrar) {
+	(&service{rt: rt}).register(sr)
+}
+
+// service is the CRI on one server.
+type service struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	runtimeapi.UnimplementedImageServiceServer
+	rt   *Runtime
+	raw  bool            // the server has our codec
+	stop <-chan struct{} // the server is being stopped; nil: never
+}
+
+func (s *service) register(sr grpc.ServiceRegistrar) {
+	sr.RegisterService(s.wrap(&runtimeapi.RuntimeService_ServiceDesc), s)
+	sr.RegisterService(s.wrap(&runtimeapi.ImageService_ServiceDesc), s)
+}
+
+// wrap puts the runtime's gate before every method, whatever interceptors the server has.
+func (s *service) wrap(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+	d := *desc
+	d.Methods = slices.Clone(d.Methods)
+	for i := range d.Methods {
+		m := &d.Methods[i]
+		name, generated := m.MethodName, m.Handler
+		m.Handler = func(srv any, ctx context.Context, dec func(any) error, outer grpc.UnaryServerInterceptor) (any, error) {
+			return generated(srv, ctx, dec, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+				call := func(ctx context.Context, req any) (any, error) { return s.unary(ctx, name, req, next) }
+				if outer != nil {
+					return outer(ctx, req, info, call)
+				}
+				return call(ctx, req)
+			})
+		}
+	}
+	d.Streams = slices.Clone(d.Streams)
+	for i := range d.Streams {
+		m := &d.Streams[i]
+		name, generated := m.StreamName, m.Handler
+		m.Handler = func(srv any, stream grpc.ServerStream) error {
+			if _, err := s.rt.enter(stream.Context(), name); err != nil {
+				return err
+			}
+			return generated(srv, stream)
+		}
+	}
+	return &d
+}
+
+// unary passes the gate, and answers the hot reads in wire format.
+func (s *service) unary(ctx context.Context, method string, req any, next grpc.UnaryHandler) (any, error) {
+	n, err := s.rt.enter(ctx, method)
+	if err != nil {
+		return nil, err
+	}
+	switch req := req.(type) {
+	case *runtimeapi.ListContainersRequest:
+		items := s.rt.findContainers(req.GetFilter())
+		return s.reply(&runtimeapi.ListContainersResponse{}, s.rt.containerPage(items, true, method, n)), nil
+	case *runtimeapi.ListPodSandboxRequest:
+		items := s.rt.findSandboxes(req.GetFilter())
+		return s.reply(&runtimeapi.ListPodSandboxResponse{}, s.rt.sandboxPage(items, true, method, n)), nil
+	case *runtimeapi.ContainerStatusRequest:
+		return s.containerStatus(req, method, n)
+	case *runtimeapi.PodSandboxStatusRequest:
+		return s.podSandboxStatus(req, method, n)
+	}
+	res, err := next(ctx, req)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return res, nil
+}
+
+// callKind is the part of [Faults] that a call belongs to.
+type callKind uint8
+
+const (
+	callOther callKind = iota
+	callList
+	callStatus
+	callWrite
+)
+
+var callKinds = map[string]callKind{
+	"ListPodSandbox": callList, "ListContainers": callList, "StreamPodSandboxes": callList, "StreamContainers": callList,
+	"ListContainerStats": callList, "ListPodSandboxStats": callList, "StreamContainerStats": callList, "StreamPodSandboxStats": callList,
+	"ListPodSandboxMetrics": callList, "StreamPodSandboxMetrics": callList, "ListImages": callList, "StreamImages": callList,
+	"PodSandboxStatus": callStatus, "ContainerStatus": callStatus, "ContainerStats": callStatus, "PodSandboxStats": callStatus,
+	"ImageStatus": callStatus, "ImageFsInfo": callStatus,
+	"RunPodSandbox": callWrite, "StopPodSandbox": callWrite, "RemovePodSandbox": callWrite,
+	"CreateContainer": callWrite, "StartContainer": callWrite, "StopContainer": callWrite, "RemoveContainer": callWrite,
+	"UpdateContainerResources": callWrite, "UpdatePodSandboxResources": callWrite, "ReopenContainerLog": callWrite, "ExecSync": callWrite,
+	"PullImage": callWrite, "RemoveImage": callWrite,
+}
+
+// enter counts a call, and makes it fail, wait or hang if the runtime's state or its faults ask for that. It returns the number of the call
+// among those of its method.
+func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err error) {
+	rt.mu.Lock()
+	rt.rpcs[method]++
+	n = rt.rpcs[method]
+	life := rt.incarnation
+	if rt.closed || rt.phase != phaseUp {
+		text := notInitialized
+		if rt.closed || rt.phase == phaseDown {
+			text = brokenStream
+		}
+		rt.mu.Unlock()
+		return n, status.Error(codes.Unavailable, text)
+	}
+	var slow time.Duration
+	var fail, hang float64
+	f := &rt.faults
+	switch callKinds[method] {
+	case callList:
+		slow, fail, hang = f.SlowList, f.FailList, f.HangList
+	case callStatus:
+		slow, fail, hang = f.SlowStatus, f.FailStatus, f.HangStatus
+	case callWrite:
+		slow, fail, hang = f.SlowWrite, f.FailWrite, f.HangWrite
+	}
+	hangs := rt.roll(rollHang, hang, method, n)
+	fails := rt.roll(rollFail, fail, method, n)
+	code := codes.Code(f.FailCode)
+	rt.mu.Unlock()
+
+	if hangs {
+		select {
+		case <-ctx.Done():
+			return n, status.FromContextError(ctx.Err()).Err()
+		case <-life:
+			return n, status.Error(codes.Unavailable, brokenStream)
+		}
+	}
+	if err := wait(ctx, life, slow); err != nil {
+		return n, err
+	}
+	if fails {
+		if code == codes.OK {
+			code = codes.Unknown
+		}
+		return n, status.Errorf(code, "virtual failure of %s, call %d", method, n)
+	}
+	return n, nil
+}
+
+// wait lets time pass for a call.
+func wait(ctx context.Context, life <-chan struct{}, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-life:
+		return status.Error(codes.Unavailable, brokenStream)
+	}
+}
+
+// await holds a caller until its event has found room with every subscriber. As in a real runtime the caller's own deadline does not matter:
+// its client gives up, and the event is sent all the same.
+func (s *service) await(ev *event) error {
+	s.rt.mu.Lock()
+	if ev == nil || ev.deferred || ev.accepted {
+		s.rt.mu.Unlock()
+		return nil
+	}
+	if ev.waiting == nil {
+		ev.waiting = make(chan struct{})
+	}
+	room, life := ev.waiting, s.rt.incarnation
+	s.rt.mu.Unlock()
+	select {
+	case <-room:
+		return nil
+	case <-life:
+	case <-s.stop:
+	}
+	return status.Error(codes.Unavailable, brokenStream)
+}

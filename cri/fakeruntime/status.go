@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// container resolves an ID as the profile does.
+func (rt *Runtime) containerByID(id string) (*container, error) {
+	c, ok, ambiguous := find(rt.store.containers, id, rt.cfg.Profile.ShortIDs)
+	switch {
+	case ok:
+		return c, nil
+	case ambiguous:
+		return nil, status.Errorf(codes.Unknown, "container ID %q is the beginning of more than one ID", id)
+	}
+	return nil, fmt.Errorf("%w: container %q", errNotFound, id)
+}
+
+// sandboxByID resolves an ID as the profile does.
+func (rt *Runtime) sandboxByID(id string) (*sandbox, error) {
+	sb, ok, ambiguous := find(rt.store.sandboxes, id, rt.cfg.Profile.ShortIDs)
+	switch {
+	case ok:
+		return sb, nil
+	case ambiguous:
+		return nil, status.Errorf(codes.Unknown, "sandbox ID %q is the beginning of more than one ID", id)
+	}
+	return nil, fmt.Errorf("%w: sandbox %q", errNotFound, id)
+}
+
+func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method string, call uint64) (any, error) {
+	rt := s.rt
+	bad := rt.corruption(true, method, call)
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	c, err := rt.containerByID(req.GetContainerId())
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	b := make([]byte, 0, 2048)
+	b, start := begin(b, 1)
+	if bad.nilFields {
+		b = appendString(b, 1, c.id)
+		b = appendInt(b, 3, containerEnum(c.state))
+	} else {
+		b = c.appendStatus(b, c.view)
+		b = bad.spoil(b, 3, 11)
+	}
+	b = end(b, start)
+	if req.GetVerbose() {
+		b = appendEntry(b, 2, "info", infoJSON(map[string]any{"sandboxID": c.sb.id, "pid": pidOf(c.id, c.state == StateRunning)}))
+	}
+	return s.reply(&runtimeapi.ContainerStatusResponse{}, mem.BufferSlice{mem.SliceBuffer(b)}), nil
+}
+
+func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, method string, call uint64) (any, error) {
+	rt := s.rt
+	bad := rt.corruption(true, method, call)
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.sandboxByID(req.GetPodSandboxId())
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	p := &rt.cfg.Profile
+	var stamp int64
+	switch p.StatusStamp {
+	case StampNanoseconds:
+		stamp = rt.stamp()
+	case StampSeconds:
+		stamp = rt.stamp() / 1e9
+	}
+	b := make([]byte, 0, 4096)
+	b, start := begin(b, 1)
+	if bad.nilFields {
+		b = appendString(b, 1, sb.id)
+	} else {
+		b = sb.appendStatus(b, sb.state, sb.createdAt, true)
+		b = bad.spoil(b, 3, 9)
+	}
+	b = end(b, start)
+	if req.GetVerbose() {
+		b = appendEntry(b, 2, "info", infoJSON(map[string]any{"pid": pidOf(sb.id, sb.state == StateReady)}))
+	}
+	if p.StatusContainers {
+		for _, c := range sb.containers {
+			b, start = begin(b, 3)
+			b = c.appendStatus(b, c.view)
+			b = end(b, start)
+		}
+	}
+	b = appendInt(b, 4, stamp)
+	return s.reply(&runtimeapi.PodSandboxStatusResponse{}, mem.BufferSlice{mem.SliceBuffer(b)}), nil
+}
+
+// infoJSON is the verbose part of a status.
+func infoJSON(info map[string]any) string {
+	b, err := json.Marshal(info)
+	if err != nil {
+		return "{}"
+	}
+	return string(b)
+}
+
+// pidOf is the process that a container would have.
+func pidOf(id string, alive bool) uint64 {
+	if !alive {
+		return 0
+	}
+	return 1000 + hashOf(0, id)%4_000_000
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// GetContainerEvents streams events. It sends no header before the first one, and notices a client that is gone only when it has something to
+// send, as real runtimes do.
+func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	rt := s.rt
+	rt.mu.Lock()
+	n := rt.rpcs["GetContainerEvents"]
+	support := rt.cfg.Profile.Events
+	switch {
+	case rt.roll(rollUnimplemented, rt.faults.Unimplemented, "stream", n):
+		support = EventsUnimplemented
+	case rt.roll(rollEOFAtOnce, rt.faults.EOFAtOnce, "stream", n):
+		support = EventsOff
+	}
+	switch {
+	case rt.phase != phaseUp:
+		rt.mu.Unlock()
+		return status.Error(codes.Unavailable, notInitialized)
+	case support == EventsUnimplemented:
+		rt.mu.Unlock()
+		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents for service runtime.v1.RuntimeService")
+	case support == EventsOff:
+		rt.mu.Unlock()
+		return nil
+	}
+	sub, life := rt.subscribe(), rt.incarnation
+	rt.mu.Unlock()
+	defer func() {
+		rt.mu.Lock()
+		defer rt.mu.Unlock()
+		rt.leave(sub)
+	}()
+
+	for {
+		rt.mu.Lock()
+		ev, ended, end, stalled := rt.take(sub), sub.ended, sub.end, sub.stalled
+		rt.mu.Unlock()
+		switch {
+		case ended:
+			if ev != nil {
+				rt.finishSend(sub, ev, errDown)
+			}
+			return end
+		case stalled:
+			return s.hangOpen(stream, sub, life)
+		case ev != nil:
+			err := stream.SendMsg(s.reply(&runtimeapi.ContainerEventResponse{}, padded(ev)))
+			if over, res := rt.finishSend(sub, ev, err); over {
+				return res
+			}
+			continue
+		}
+		select {
+		case <-sub.wake:
+		case <-life:
+			return status.Error(codes.Unavailable, brokenStream)
+		case <-s.stop:
+			return status.Error(codes.Unavailable, brokenStream)
+		}
+	}
+}
+
+// finishSend notes the result of a send, and says whether and how the stream ends after it.
+func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool, result error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.finish(sub, ev, err)
+	if err != nil {
+		return true, err
+	}
+	f, seq := &rt.faults, ev.seq
+	switch {
+	case rt.roll(rollStall, f.Stall, "stream", seq):
+		rt.stall(sub)
+	case rt.roll(rollCut, f.Cut, "stream", seq):
+		return true, status.Error(codes.Unavailable, "virtual cut of the stream")
+	case rt.roll(rollEOF, f.EOF, "stream", seq):
+		return true, nil
+	}
+	return false, nil
+}
+
+// hangOpen keeps a stalled stream open until somebody else ends it.
+func (s *service) hangOpen(stream grpc.ServerStream, sub *subscriber, life <-chan struct{}) error {
+	for {
+		select {
+		case <-sub.wake:
+			s.rt.mu.Lock()
+			ended, end := sub.ended, sub.end
+			s.rt.mu.Unlock()
+			if ended {
+				return end
+			}
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		case <-life:
+			return status.Error(codes.Unavailable, brokenStream)
+		case <-s.stop:
+			return status.Error(codes.Unavailable, brokenStream)
+		}
+	}
+}
+
+// CutStreams ends every open event stream with that gRPC code; codes.OK ends it cleanly, so that clients see io.EOF. What was on its way to
+// them is lost, as when a connection breaks.
+func (rt *Runtime) CutStreams(code Code) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, s := range rt.hub.subs {
+		s.ended = true
+		if code != 0 {
+			s.end = status.Error(codes.Code(code), "virtual cut of the stream")
+		}
+		s.poke()
+	}
+}
+
+// StallStreams makes every open event stream hang: it stays open and carries nothing any more, and the runtime is not blocked by it.
+func (rt *Runtime) StallStreams() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, s := range rt.hub.subs {
+		rt.stall(s)
+		s.poke()
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Truth is everything that the runtime would tell of its pods at one moment, if all its answers were right.
+type Truth struct {
+	// Time is the moment, with a monotonic reading. Changes before it are those of [Runtime.History] with Seq < Next.
+	Time time.Time `json:"time"`
+	Next uint64    `json:"next"`
+	// Pods are sorted by UID.
+	Pods []TruthPod `json:"pods"`
+}
+
+// TruthPod is a pod: the sandboxes whose metadata has its UID, oldest first.
+type TruthPod struct {
+	UID       string         `json:"uid"`
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	Sandboxes []TruthSandbox `json:"sandboxes"`
+}
+
+// TruthSandbox is a sandbox with its containers, oldest first.
+type TruthSandbox struct {
+	ID      string `json:"id"`
+	Attempt uint32 `json:"attempt"`
+	State   State  `json:"state"`
+	IP      string `json:"ip,omitempty"`
+	// Removing: its DELETED event was sent, and it leaves the lists within Profile.DeleteLag.
+	Removing   bool             `json:"removing,omitempty"`
+	Containers []TruthContainer `json:"containers"`
+}
+
+// TruthContainer is a container. Stamps are those of the runtime's clock, in nanoseconds.
+type TruthContainer struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Attempt    uint32 `json:"attempt"`
+	State      State  `json:"state"`
+	ExitCode   int32  `json:"exitCode,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	CreatedAt  int64  `json:"createdAt"`
+	StartedAt  int64  `json:"startedAt,omitempty"`
+	FinishedAt int64  `json:"finishedAt,omitempty"`
+}
+
+// Truth returns the state of all pods at one moment.
+func (rt *Runtime) Truth() Truth {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	t := Truth{Time: time.Now(), Next: rt.history.next(), Pods: make([]TruthPod, 0, len(rt.store.pods))}
+	for _, p := range rt.store.pods {
+		if len(p.sandboxes) > 0 {
+			t.Pods = append(t.Pods, p.truth())
+		}
+	}
+	slices.SortFunc(t.Pods, func(a, b TruthPod) int { return strings.Compare(a.UID, b.UID) })
+	return t
+}
+
+// PodTruth returns one pod; ok is false when it has no sandbox.
+func (rt *Runtime) PodTruth(uid string) (pod TruthPod, ok bool) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	p := rt.store.pods[uid]
+	if p == nil || len(p.sandboxes) == 0 {
+		return TruthPod{}, false
+	}
+	return p.truth(), true
+}
+
+func (p *pod) truth() TruthPod {
+	t := TruthPod{UID: p.uid, Name: p.sandboxes[0].name, Namespace: p.sandboxes[0].namespace, Sandboxes: make([]TruthSandbox, len(p.sandboxes))}
+	for i, sb := range p.sandboxes {
+		s := TruthSandbox{ID: sb.id, Attempt: sb.attempt, State: sb.state, IP: sb.ip, Removing: sb.removing, Containers: make([]TruthContainer, len(sb.containers))}
+		for j, c := range sb.containers {
+			s.Containers[j] = TruthContainer{
+				ID: c.id, Name: c.name, Attempt: c.attempt, State: c.state, ExitCode: c.exitCode, Reason: c.reason,
+				CreatedAt: c.createdAt, StartedAt: c.startedAt, FinishedAt: c.finishedAt,
+			}
+		}
+		t.Sandboxes[i] = s
+	}
+	return t
+}
