@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"time"
+)
+
+// Change is a change of state in the runtime.
+type Change struct {
+	Pod     string `json:"pod"`
+	ID      string `json:"id"`
+	Sandbox bool   `json:"sandbox,omitempty"`
+	State   State  `json:"state"`
+	// At is a Stamp of when it happened.
+	At int64 `json:"at"`
+	// Told says that the runtime sent an event for it.
+	Told bool `json:"told,omitempty"`
+}
+
+// Delivery is an event that Watch delivered.
+type Delivery struct {
+	Pod, ID string
+	Sandbox bool
+	// State is what the event means for the ID; Unknown for a PodSync, which has no ID.
+	State State
+	// Claim says that the runtime's stream told of it first; a read did otherwise.
+	Claim bool
+	// At is a Stamp of when the consumer received it.
+	At int64
+}
+
+// Ledger matches what happened in the runtime with what Watch delivered, and checks what Watch promises of each container: that its events are
+// a subsequence of Started, Died, Removed, each at most once. It takes about 200 bytes for each change until it is dropped.
+type Ledger struct {
+	ids map[string]*account
+	// syncs are the times of the PodSyncs of each pod.
+	syncs map[string][]int64
+
+	deliveries, duplicates, outOfOrder, claims int
+	// Complaints are the first few violations, for people.
+	Complaints []string
+}
+
+// account is what is known of one ID. Arrays are indexed by State.Rank.
+type account struct {
+	pod      string
+	sandbox  bool
+	happened [5]int64
+	told     [5]int64
+	last     int
+}
+
+const maxComplaints = 20
+
+// NewLedger returns an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{ids: make(map[string]*account), syncs: make(map[string][]int64)}
+}
+
+func (l *Ledger) account(pod, id string, sandbox bool) *account {
+	a := l.ids[id]
+	if a == nil {
+		a = &account{pod: pod, sandbox: sandbox}
+		l.ids[id] = a
+	}
+	return a
+}
+
+// Happened enters a change of the runtime. Only the first of a state counts.
+func (l *Ledger) Happened(c Change) {
+	rank := c.State.Rank()
+	if rank == 0 || c.ID == "" {
+		return
+	}
+	a := l.account(c.Pod, c.ID, c.Sandbox)
+	if a.happened[rank] == 0 {
+		a.happened[rank] = c.At
+	}
+}
+
+// Delivered enters an event of Watch, in the order of delivery.
+func (l *Ledger) Delivered(d Delivery) {
+	l.deliveries++
+	if d.Claim {
+		l.claims++
+	}
+	if d.ID == "" {
+		l.syncs[d.Pod] = append(l.syncs[d.Pod], d.At)
+		return
+	}
+	rank := d.State.Rank()
+	a := l.account(d.Pod, d.ID, d.Sandbox)
+	switch {
+	case a.told[rank] != 0:
+		l.duplicates++
+		l.complain("%s of %s was delivered twice", d.State, d.ID)
+		return
+	case rank < a.last:
+		l.outOfOrder++
+		l.complain("%s of %s was delivered after a later state", d.State, d.ID)
+	}
+	a.told[rank] = d.At
+	a.last = max(a.last, rank)
+}
+
+func (l *Ledger) complain(format string, args ...any) {
+	if len(l.Complaints) < maxComplaints {
+		l.Complaints = append(l.Complaints, fmt.Sprintf(format, args...))
+	}
+}
+
+// Verdict is what a ledger makes of its entries.
+type Verdict struct {
+	// Deliveries counts the events of Watch, Syncs the PodSyncs among them, Claims those that the stream told of first.
+	Deliveries, Syncs, Claims int
+	Duplicates, OutOfOrder    int
+	// Changes counts the changes to Running, Exited and Removed that happened in the window.
+	Changes int
+	// Unseen counts those that nothing told of: no event of the ID at that state or later, no PodSync of its pod afterwards. Such an ID came and
+	// went between two reads. Undelivered counts those among them whose ID was told of before: Watch owes them.
+	Unseen, Undelivered int
+	// Latency is the time from each change to the first event that tells of it or of a later state of the same ID, or to a PodSync of its pod.
+	Latency []time.Duration
+	// Begins are the stamps of the changes in Latency, in the same order, for a timeline.
+	Begins []int64
+}
+
+// Judge sums up the changes that happened from one stamp to another.
+func (l *Ledger) Judge(from, to int64) Verdict {
+	v := Verdict{Deliveries: l.deliveries, Claims: l.claims, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder}
+	for _, s := range l.syncs {
+		v.Syncs += len(s)
+	}
+	for _, a := range l.ids {
+		for rank := Running.Rank(); rank <= Removed.Rank(); rank++ {
+			at := a.happened[rank]
+			if at == 0 || at < from || at > to {
+				continue
+			}
+			v.Changes++
+			told := l.toldOf(a, rank)
+			if told == 0 {
+				v.Unseen++
+				if a.last > 0 {
+					v.Undelivered++
+				}
+				continue
+			}
+			v.Latency = append(v.Latency, max(0, time.Duration(told-at)))
+			v.Begins = append(v.Begins, at)
+		}
+	}
+	return v
+}
+
+// toldOf returns when the change was told, 0 if never.
+func (l *Ledger) toldOf(a *account, rank int) int64 {
+	var first int64
+	for r := rank; r <= Removed.Rank(); r++ {
+		if t := a.told[r]; t != 0 && (first == 0 || t < first) {
+			first = t
+		}
+	}
+	for _, t := range l.syncs[a.pod] {
+		if t >= a.happened[rank] && (first == 0 || t < first) {
+			return t
+		}
+	}
+	return first
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// retryUnavailable is the pause between tries of a call to a runtime that is not ready.
+const retryUnavailable = 50 * time.Millisecond
+
+// Call is one finished call of the load.
+type Call struct {
+	// At is a bench.Stamp of when it began.
+	At   int64
+	Took time.Duration
+}
+
+// Stats is what a load has done so far.
+type Stats struct {
+	// Changes counts the state changes made on purpose, Actions the actions that were completed, Broken those that were given up.
+	Changes, Actions, Broken int
+	// Errors counts failed calls by method.
+	Errors map[string]int
+	// Calls are the successful calls that changed something, in the order of their ends.
+	Calls []Call
+	// Behind is how late the load is against its rate.
+	Behind time.Duration
+}
+
+// counters are shared by the load's goroutines.
+type counters struct {
+	mu    sync.Mutex // owns all that follows
+	stats Stats
+}
+
+func (c *counters) snapshot() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Errors = maps.Clone(s.Errors)
+	s.Calls = s.Calls[:len(s.Calls):len(s.Calls)]
+	return s
+}
+
+func (c *counters) add(f func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.stats)
+}
+
+// call makes one call that changes something, and makes it again while the runtime is not ready.
+func (d *Driver) call(ctx context.Context, method string, f func(context.Context) error) error {
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	begun := time.Now()
+	for {
+		callCtx, cancel := context.WithTimeout(ctx, d.config.CallTimeout)
+		start := time.Now()
+		err := f(callCtx)
+		cancel()
+		if err == nil {
+			d.counters.add(func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) })
+			return nil
+		}
+		d.counters.add(func(s *Stats) {
+			if s.Errors == nil {
+				s.Errors = make(map[string]int)
+			}
+			s.Errors[method]++
+		})
+		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout || ctx.Err() != nil {
+			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)
+			return err
+		}
+		if err := sleep(ctx, retryUnavailable); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits, or returns the cause for which ctx ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// gone reports whether a call failed because its object is not there any more.
+func gone(err error) bool { return status.Code(err) == codes.NotFound }
+
+// ask makes one call that changes nothing.
+func (d *Driver) ask(ctx context.Context, f func(context.Context) error) error {
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.config.CallTimeout)
+	defer cancel()
+	return f(ctx)
+}

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// maxUnderWay bounds the actions under way, so that a runtime that hangs does not collect goroutines.
+const maxUnderWay = 4096
+
+// Driver drives a load. Make it with [New].
+type Driver struct {
+	config   Config
+	client   runtimeapi.RuntimeServiceClient
+	images   runtimeapi.ImageServiceClient
+	slots    chan struct{} // one value for each call in flight
+	counters counters
+
+	mu   sync.Mutex // owns rand, rate and what pod says
+	rand *rand.Rand
+	rate float64
+	pods []*pod
+}
+
+// New returns a driver. It makes no call.
+func New(config Config) (*Driver, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	d := &Driver{
+		config: config,
+		client: runtimeapi.NewRuntimeServiceClient(config.Conn),
+		images: runtimeapi.NewImageServiceClient(config.Conn),
+		slots:  make(chan struct{}, config.Parallel),
+		rand:   rand.New(rand.NewPCG(config.Seed, 0x9e3779b97f4a7c15)),
+		rate:   config.Rate,
+	}
+	for i := range config.Pods {
+		d.pods = append(d.pods, &pod{index: i, broken: true})
+	}
+	return d, nil
+}
+
+// Stats returns what was done so far.
+func (d *Driver) Stats() Stats { return d.counters.snapshot() }
+
+// SetRate changes the rate from now on.
+func (d *Driver) SetRate(rate float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rate = rate
+}
+
+// Setup makes the pods. It fails if the runtime does not have the image, or if a pod cannot be made after a few tries.
+func (d *Driver) Setup(ctx context.Context) error {
+	answer, err := d.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: d.config.Image}})
+	if err != nil {
+		return fmt.Errorf("load: ask the runtime for the image %s: %w", d.config.Image, err)
+	}
+	if answer.GetImage() == nil {
+		return fmt.Errorf("load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image; it must understand the arguments %q",
+			d.config.Image, d.config.Args)
+	}
+	const tries = 10
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	limit := make(chan struct{}, d.config.Parallel)
+	for _, p := range d.pods {
+		limit <- struct{}{}
+		group.Go(func() {
+			defer func() { <-limit }()
+			var err error
+			for range tries {
+				if ctx.Err() != nil {
+					return
+				}
+				if err = d.do(ctx, repair, p, 0, 0); err == nil {
+					d.release(p, repair, nil)
+					return
+				}
+			}
+			cancel(err)
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Lost tells the driver that the runtime has forgotten everything. Pods are made anew.
+func (d *Driver) Lost() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.pods {
+		p.broken = true
+	}
+}
+
+// Run changes pods at the rate until ctx ends, and returns after the actions under way have ended: those that were begun are finished, within
+// the time that calls may take.
+func (d *Driver) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	underWay := make(chan struct{}, maxUnderWay)
+	finish, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// What was begun may finish: a job that lives takes its time, and each call its own.
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(2*d.config.CallTimeout, cancel) })
+	defer stop()
+	start := func(a action, p *pod, slot int, life time.Duration) {
+		underWay <- struct{}{}
+		group.Go(func() {
+			defer func() { <-underWay }()
+			err := d.do(finish, a, p, slot, life)
+			d.release(p, a, err)
+		})
+	}
+	for next := time.Now(); ctx.Err() == nil; {
+		for _, p := range d.claimBroken() {
+			start(repair, p, 0, 0)
+		}
+		d.mu.Lock()
+		rate := d.rate
+		d.mu.Unlock()
+		if rate <= 0 {
+			next = time.Now()
+			_ = sleep(ctx, 20*time.Millisecond)
+			continue
+		}
+		late := time.Since(next)
+		d.counters.add(func(s *Stats) { s.Behind = max(late, 0) })
+		if late < 0 {
+			_ = sleep(ctx, min(-late, 20*time.Millisecond))
+			continue
+		}
+		a, p, slot, life := d.claim()
+		if p == nil { // every pod is broken or taken
+			_ = sleep(ctx, time.Millisecond)
+			continue
+		}
+		start(a, p, slot, life)
+		next = next.Add(time.Duration(float64(d.changes(a)) / rate * float64(time.Second)))
+		if late > time.Second { // hopelessly behind: do not try to catch up in a burst
+			next = time.Now()
+		}
+	}
+}
+
+// claim draws an action and takes a pod for it; nil when none can be had. An action that needs a whole pod and finds none becomes a job.
+func (d *Driver) claim() (a action, p *pod, slot int, life time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a = d.draw()
+	life = d.config.JobLife/2 + time.Duration(d.rand.Int64N(int64(d.config.JobLife)+1))
+	if d.config.Containers > 0 {
+		slot = d.rand.IntN(d.config.Containers)
+	}
+	first := d.rand.IntN(len(d.pods))
+	if a != runJob {
+		for i := range d.pods {
+			p := d.pods[(first+i)%len(d.pods)]
+			if !p.busy && !p.broken && p.jobs == 0 {
+				p.busy = true
+				return a, p, slot, life
+			}
+		}
+	}
+	for i := range d.pods {
+		p := d.pods[(first+i)%len(d.pods)]
+		if !p.busy && !p.broken {
+			p.jobs++
+			return runJob, p, slot, life
+		}
+	}
+	return 0, nil, 0, 0
+}
+
+// claimBroken takes every broken pod that nobody works on.
+func (d *Driver) claimBroken() []*pod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var broken []*pod
+	for _, p := range d.pods {
+		if p.broken && !p.busy && p.jobs == 0 {
+			p.busy = true
+			broken = append(broken, p)
+		}
+	}
+	return broken
+}
+
+// release gives a pod back after an action.
+func (d *Driver) release(p *pod, a action, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a == runJob {
+		p.jobs--
+	} else {
+		p.busy = false
+		if err == nil {
+			p.broken = false
+		}
+	}
+	if err != nil {
+		p.broken = true
+	}
+	d.counters.add(func(s *Stats) {
+		if err != nil {
+			s.Broken++
+		} else {
+			s.Actions++
+		}
+	})
+}
+
+// Cleanup removes every pod that carries the run's label. It goes on after errors and returns them joined.
+func (d *Driver) Cleanup(ctx context.Context) error {
+	return RemoveRun(ctx, d.config.Conn, d.config.RunID)
+}

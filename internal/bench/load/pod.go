@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// longLife is how long a container lives that is meant to stay until it is stopped.
+const longLife = 24 * time.Hour
+
+// pod is a place that always holds one pod, replaced now and then. The driver's mutex owns busy, broken and jobs; the rest belongs to the
+// goroutine that has set busy.
+type pod struct {
+	index int
+	// busy: an action that needs the pod for itself is under way.
+	busy bool
+	// broken: a call failed, so that the pod must be replaced. Also true before there is one.
+	broken bool
+	// jobs are the short jobs under way in the pod.
+	jobs int
+
+	generation int
+	uid        string
+	sandbox    string // empty: none
+	config     *runtimeapi.PodSandboxConfig
+	slots      []string // the container in each slot; empty: none
+	attempts   int
+}
+
+// uidOf makes the UID of a generation of a place: the same for the same run and seed, never used twice.
+func (d *Driver) uidOf(p *pod) string {
+	return fmt.Sprintf("%s-%04d-%06d", d.config.RunID, p.index, p.generation)
+}
+
+func (d *Driver) namespace() string { return "pleg-bench-" + d.config.RunID }
+
+func (d *Driver) labels(p *pod) map[string]string {
+	return map[string]string{
+		RunLabel: d.config.RunID, labelPodUID: p.uid, labelPodName: p.config.Metadata.Name, labelPodNamespace: d.namespace(),
+	}
+}
+
+func (d *Driver) namespaces() *runtimeapi.NamespaceOption {
+	o := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_POD, Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_POD}
+	if d.config.HostNetwork {
+		o.Network = runtimeapi.NamespaceMode_NODE
+	}
+	return o
+}
+
+// fact reports that a call has made something true.
+func (d *Driver) fact(p *pod, id string, sandbox bool, state bench.State) {
+	d.config.OnFact(Fact{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: bench.Now()})
+	d.counters.add(func(s *Stats) { s.Changes++ })
+}
+
+// makePod makes the next pod of a place with all its containers.
+func (d *Driver) makePod(ctx context.Context, p *pod) error {
+	p.generation++
+	p.uid = d.uidOf(p)
+	p.attempts = 0
+	p.slots = make([]string, d.config.Containers)
+	p.config = &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: fmt.Sprintf("pod-%04d-%d", p.index, p.generation), Namespace: d.namespace(), Uid: p.uid},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: d.namespaces()}},
+	}
+	p.config.Labels = d.labels(p)
+	err := d.call(ctx, "RunPodSandbox", func(ctx context.Context) error {
+		answer, err := d.client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
+		if err == nil {
+			p.sandbox = answer.GetPodSandboxId()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("load: make pod %s: %w", p.uid, err)
+	}
+	d.fact(p, p.sandbox, true, bench.Running)
+	for slot := range p.slots {
+		if err := d.fillSlot(ctx, p, slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removePod stops and removes the pod of a place, if it has one.
+func (d *Driver) removePod(ctx context.Context, p *pod) error {
+	if p.sandbox == "" {
+		return nil
+	}
+	told := func(state bench.State) {
+		for _, id := range p.slots {
+			if id != "" {
+				d.fact(p, id, false, state)
+			}
+		}
+		d.fact(p, p.sandbox, true, state)
+	}
+	err := d.call(ctx, "StopPodSandbox", func(ctx context.Context) error {
+		_, err := d.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox})
+		return err
+	})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("load: stop pod %s: %w", p.uid, err)
+	}
+	if err == nil {
+		told(bench.Exited)
+	}
+	err = d.call(ctx, "RemovePodSandbox", func(ctx context.Context) error {
+		_, err := d.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
+		return err
+	})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("load: remove pod %s: %w", p.uid, err)
+	}
+	told(bench.Removed)
+	p.sandbox, p.slots = "", nil
+	return nil
+}
+
+// fillSlot makes and starts the long-lived container of a slot.
+func (d *Driver) fillSlot(ctx context.Context, p *pod, slot int) error {
+	id, err := d.startContainer(ctx, p, fmt.Sprintf("c%d", slot), d.nextAttempt(p), longLife, func(id string) { p.slots[slot] = id })
+	if err != nil {
+		return err
+	}
+	p.slots[slot] = id
+	return nil
+}
+
+// nextAttempt numbers the containers of a pod, so that no name is used twice, not even after a call whose outcome is unknown.
+func (d *Driver) nextAttempt(p *pod) uint32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.attempts++
+	return uint32(p.attempts)
+}
+
+// startContainer creates and starts a container. Created is called in between.
+func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attempt uint32, life time.Duration, created func(id string)) (string, error) {
+	labels := d.labels(p)
+	labels[labelContainerName] = name
+	config := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
+		Image:    &runtimeapi.ImageSpec{Image: d.config.Image},
+		Labels:   labels,
+		Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()}},
+	}
+	for _, arg := range d.config.Args {
+		config.Args = append(config.Args, strings.ReplaceAll(arg, "{life}", strconv.FormatFloat(life.Seconds(), 'f', -1, 64)+"s"))
+	}
+	var id string
+	err := d.call(ctx, "CreateContainer", func(ctx context.Context) error {
+		answer, err := d.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config})
+		id = answer.GetContainerId()
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("load: create container %s of pod %s: %w", name, p.uid, err)
+	}
+	created(id)
+	d.fact(p, id, false, bench.Created)
+	err = d.call(ctx, "StartContainer", func(ctx context.Context) error {
+		_, err := d.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("load: start container %s of pod %s: %w", id, p.uid, err)
+	}
+	d.fact(p, id, false, bench.Running)
+	return id, nil
+}
+
+// removeContainer removes a container that has ended.
+func (d *Driver) removeContainer(ctx context.Context, p *pod, id string) error {
+	err := d.call(ctx, "RemoveContainer", func(ctx context.Context) error {
+		_, err := d.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("load: remove container %s of pod %s: %w", id, p.uid, err)
+	}
+	d.fact(p, id, false, bench.Removed)
+	return nil
+}
