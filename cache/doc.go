@@ -16,7 +16,7 @@
 // no such write can come.
 //
 // Times must come from time.Now of this process: they carry a monotonic reading, so that steps of the wall clock change nothing. A time
-// without one (parsed, or stripped by Round(0)) may lie in the future after a step; GetNewerThan takes it as now at the latest.
+// without one (parsed, or stripped by Round(0)) cannot be compared across a step; GetNewerThan takes it as the time of the call.
 //
 // An error is kept beside the last good status, never instead of it: a reader always gets a status that is not nil.
 //

@@ -22,11 +22,11 @@ type waiter[S any] struct {
 // applied. Waiting is a demand for such a read. When ctx ends first it returns the last known status and an error that wraps the
 // cause; nothing of the call is left behind.
 //
-// T must come from time.Now of this process. One without a monotonic reading is taken as the time of the call if it lies later by the wall clock,
-// so that a clock set back cannot freeze the caller.
+// T must come from time.Now of this process. The zero time asks for any read. Any other time without a monotonic reading is taken as the time
+// of the call: the answer may be newer than asked for, but never older, whatever the wall clock did.
 func (c *Cache[S]) GetNewerThan(ctx context.Context, uid UID, t time.Time) (*S, error) {
-	if now := time.Now(); t == t.Round(0) && t.After(now) {
-		t = now
+	if t == t.Round(0) && !t.IsZero() {
+		t = time.Now() // no monotonic reading: it cannot be compared across a step of the wall clock
 	}
 	c.mu.Lock()
 	if c.newer(uid, t) {

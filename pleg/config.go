@@ -36,6 +36,8 @@ type Config[S any] struct {
 	RelistMax time.Duration
 	// RelistTimeout bounds one list of the whole runtime. Default 2m.
 	RelistTimeout time.Duration
+	// RelistSlow is how long a list of everything may take before it is reported as slow. Default 5s.
+	RelistSlow time.Duration
 	// RelistThreshold is how late a due relist may finish before Health reports a failure. Default 3m.
 	RelistThreshold time.Duration
 	// Grace is how long a claim and a read may contradict each other before the read is believed, and how long a change that a read
@@ -80,6 +82,7 @@ const (
 	defaultRelistBase      = time.Second
 	defaultRelistMax       = 300 * time.Second
 	defaultRelistTimeout   = 2 * time.Minute
+	defaultRelistSlow      = 5 * time.Second
 	defaultRelistThreshold = 3 * time.Minute
 	defaultGrace           = 2 * time.Second
 	defaultInspectWorkers  = 8
@@ -111,6 +114,7 @@ func (c Config[S]) withDefaults() Config[S] {
 	orDefault(&c.RelistBase, defaultRelistBase)
 	orDefault(&c.RelistMax, max(defaultRelistMax, c.RelistBase))
 	orDefault(&c.RelistTimeout, defaultRelistTimeout)
+	orDefault(&c.RelistSlow, defaultRelistSlow)
 	orDefault(&c.RelistThreshold, defaultRelistThreshold)
 	orDefault(&c.Grace, defaultGrace)
 	orDefault(&c.InspectWorkers, defaultInspectWorkers)
@@ -160,7 +164,7 @@ func (c Config[S]) validate() error {
 		name string
 		v    time.Duration
 	}{
-		{"RelistBase", c.RelistBase}, {"RelistMax", c.RelistMax}, {"RelistTimeout", c.RelistTimeout}, {"RelistThreshold", c.RelistThreshold},
+		{"RelistBase", c.RelistBase}, {"RelistMax", c.RelistMax}, {"RelistTimeout", c.RelistTimeout}, {"RelistSlow", c.RelistSlow}, {"RelistThreshold", c.RelistThreshold},
 		{"Grace", c.Grace}, {"InspectTimeout", c.InspectTimeout}, {"RetryBase", c.RetryBase}, {"RetryMax", c.RetryMax},
 		{"RereadBase", c.RereadBase}, {"ReconnectBase", c.ReconnectBase}, {"ReconnectMax", c.ReconnectMax},
 		{"ReconnectSteady", c.ReconnectSteady}, {"StableAfter", c.StableAfter}, {"Settle", c.Settle},

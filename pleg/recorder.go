@@ -40,7 +40,7 @@ const (
 	ReasonStreamUnsupported Reason = "ContainerEventStreamUnsupported"
 	// ReasonEventsMissed: a read found changes that the stream did not tell.
 	ReasonEventsMissed Reason = "ContainerEventsMissed"
-	// ReasonRelistSlow: a list of everything took longer than the base period allows for a healthy runtime.
+	// ReasonRelistSlow: a list of everything took longer than RelistSlow.
 	ReasonRelistSlow Reason = "RelistSlow"
 	// ReasonRelistFailed: a list of everything failed.
 	ReasonRelistFailed Reason = "RelistFailed"

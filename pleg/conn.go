@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"fmt"
+	"time"
+)
+
+// StreamState is the state of the runtime's event stream as the generator sees it.
+//
+//	            open                 heard, or silent for Settle
+//	Idle ───► Opening ─────────────────────────────────────► Connected
+//	             ▲ │ ended                                      │ ended
+//	     retryAt │ ▼                                            ▼
+//	            Backoff ◄───────────────────────────────────────┘
+//	             ▲ │
+//	     retryAt │ ▼ no events, or EOF at once from a runtime that never had them
+//	            Unsupported
+//
+// Opening a stream tells nothing: a runtime without the call, and one that is full, answer alike until the first message. So a stream counts as
+// connected once it has told something or has lasted Settle.
+type StreamState uint8
+
+const (
+	// StreamIdle: no stream is wanted; the generator is generic.
+	StreamIdle StreamState = iota
+	// StreamOpening: the stream was asked for and has told nothing yet.
+	StreamOpening
+	// StreamConnected: the stream is up. Only in this state can a relist earn a longer period, and a change be missed.
+	StreamConnected
+	// StreamBackoff: the stream was lost or could not be opened, and is opened again later.
+	StreamBackoff
+	// StreamUnsupported: the runtime offers no events; it is asked again every ReconnectSteady.
+	StreamUnsupported
+
+	streamStates = int(StreamUnsupported) + 1
+)
+
+// String returns the name that logs, metrics and scripts use.
+func (s StreamState) String() string {
+	switch s {
+	case StreamIdle:
+		return "Idle"
+	case StreamOpening:
+		return "Opening"
+	case StreamConnected:
+		return "Connected"
+	case StreamBackoff:
+		return "Backoff"
+	case StreamUnsupported:
+		return "Unsupported"
+	}
+	return "StreamState(?)"
+}
+
+// connConfig is what the stream machine needs of Config.
+type connConfig struct {
+	base, max, steady, stableAfter, settle time.Duration
+	jitter                                 float64
+}
+
+// conn is the state of the stream machine. It is a value: step returns the next one.
+type conn struct {
+	state     StreamState
+	attempts  int     // openings since the last stable connection
+	deadline  instant // when tick has something to do; never if not
+	connected instant // when the present connection was made, in StreamConnected
+	ever      bool    // a stream was connected before
+	told      bool    // the present unsupported state was announced
+}
+
+// connInput is what can happen to the stream.
+type connInput uint8
+
+const (
+	// inOpen: a stream is wanted.
+	inOpen connInput = iota
+	// inHeard: the stream has told something.
+	inHeard
+	// inLost: the stream ended with an error.
+	inLost
+	// inEOF: the stream ended in order.
+	inEOF
+	// inNoEvents: the runtime said that it has no events.
+	inNoEvents
+	// inTick: time has passed.
+	inTick
+
+	connInputs = int(inTick) + 1
+)
+
+// String returns the name that logs and scripts use.
+func (i connInput) String() string {
+	switch i {
+	case inOpen:
+		return "open"
+	case inHeard:
+		return "heard"
+	case inLost:
+		return "lost"
+	case inEOF:
+		return "eof"
+	case inNoEvents:
+		return "no events"
+	case inTick:
+		return "tick"
+	}
+	return fmt.Sprintf("connInput(%d)", uint8(i))
+}
+
+// connEffect is what the loop must do after a step.
+type connEffect uint8
+
+const (
+	effOpen        connEffect = 1 << iota // open the stream
+	effConnected                          // the stream counts as connected: relist, so that nothing from before is missing
+	effFellBack                           // a connected stream was lost: poll at the base, relist now
+	effFailed                             // an opening failed
+	effUnsupported                        // the runtime has no events: announce it
+)
+
+// step is the stream machine: pure, given a random number in [0, 1) for the jitter. Inputs that mean nothing in a state change nothing.
+func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (conn, connEffect) {
+	switch in {
+	case inOpen:
+		if c.state == StreamIdle {
+			return c.open(), effOpen
+		}
+	case inHeard:
+		if c.state == StreamOpening {
+			return c.connect(now), effConnected
+		}
+	case inTick:
+		if now < c.deadline {
+			return c, 0
+		}
+		switch c.state {
+		case StreamOpening:
+			return c.connect(now), effConnected
+		case StreamBackoff, StreamUnsupported:
+			return c.open(), effOpen
+		}
+	case inLost, inEOF, inNoEvents:
+		switch c.state {
+		case StreamOpening:
+			if in == inNoEvents || in == inEOF && !c.ever {
+				return c.unsupported(cfg, now, random)
+			}
+			return c.backoff(cfg, now, random), effFailed
+		case StreamConnected:
+			if now.sub(c.connected) >= cfg.stableAfter {
+				c.attempts = 0
+			}
+			if in == inNoEvents {
+				next, eff := c.unsupported(cfg, now, random)
+				return next, eff | effFellBack
+			}
+			return c.backoff(cfg, now, random), effFellBack
+		}
+	}
+	return c, 0
+}
+
+// opened sets when a silent stream counts as connected: the loop calls it when it has asked for the stream.
+func (c conn) opened(cfg *connConfig, now instant) conn {
+	if c.state == StreamOpening {
+		c.deadline = now.add(cfg.settle)
+	}
+	return c
+}
+
+func (c conn) open() conn {
+	c.state, c.deadline = StreamOpening, never
+	return c
+}
+
+func (c conn) connect(now instant) conn {
+	c.state, c.connected, c.deadline, c.ever, c.told = StreamConnected, now, never, true, false
+	return c
+}
+
+func (c conn) backoff(cfg *connConfig, now instant, random float64) conn {
+	c.state, c.deadline, c.told = StreamBackoff, now.add(cfg.delay(c.attempts, random)), false
+	c.attempts++
+	return c
+}
+
+func (c conn) unsupported(cfg *connConfig, now instant, random float64) (conn, connEffect) {
+	c.state, c.deadline = StreamUnsupported, now.add(cfg.lengthen(cfg.steady, random))
+	eff := effFailed
+	if !c.told {
+		eff |= effUnsupported
+	}
+	c.told = true
+	return c, eff
+}
+
+// delay returns how long to wait before the stream is opened again, after the given number of openings that came to nothing:
+// 0, base, 2 base, 4 base … max, then steady for ever (KEP-3386: 0, 1, 2, 4, 8, 16, 32, 64 s, then every 60 s).
+func (cfg *connConfig) delay(attempts int, random float64) time.Duration {
+	if attempts == 0 {
+		return 0
+	}
+	d := cfg.base
+	for range attempts - 1 {
+		if d >= cfg.max {
+			return cfg.lengthen(cfg.steady, random)
+		}
+		d = min(2*d, cfg.max)
+	}
+	return cfg.lengthen(d, random)
+}
+
+// lengthen adds the jitter, so that the agents of many nodes do not come back together.
+func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
+	return d + time.Duration(cfg.jitter*random*float64(d))
+}

@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// core is the generator without goroutines, locks, RPCs or a clock: inputs with their time come in through its on methods and tick, and what has to
+// be done comes out of actions. It belongs to the loop, which is the only writer of the cache and the outbox.
+//
+// Where to read what: demand.go (who wants a read), claim.go (what the stream tells), merge.go (what a read shows), store.go
+// (cache, then Watch), dispatch.go (which reads to make), list.go (reads of everything and the global time), missed.go (trust).
+type core[S any] struct {
+	cfg     *Config[S]
+	connCfg connConfig
+	clock   clock
+	random  *rand.Rand
+
+	pods     map[cache.UID]*pod
+	index    map[string]*item // every item by ID
+	suspects int              // in all pods
+	open     map[cache.UID]*pod
+	touched  map[cache.UID]*pod // pods that may differ from what the last applied list showed
+	marks    uint64             // merges so far
+	expiring fifo[expiry]
+	expired  instant            // when expire last ran
+	leftover map[cache.UID]*pod // pods with removed items that cannot expire yet
+
+	conn     conn
+	sched    schedule
+	out      outbox
+	lists    lists
+	rounds   []round
+	missing  fifo[candidate]
+	orphans  []cache.UID // pods that the cache had before the first list
+	readyQ   fifo[*pod]  // pods to be read now
+	listedQ  fifo[*pod]  // pods to be inspected now, whose listing is known from the last list
+	laterQ   laterHeap
+	inflight map[*pod]instant // the inspections under way and when they began
+	pruned   instant
+
+	todo    []action
+	reports []Report
+	count   counters
+	phases  [2][PhaseRemoved]int // live items by kind and phase
+	running int                  // pods with a running sandbox
+}
+
+// actionKind is what the loop has to do for the core.
+type actionKind uint8
+
+const (
+	actOpen    actionKind = iota // open the stream
+	actList                      // list everything
+	actInspect                   // read one pod
+)
+
+// action is one thing that the loop has to do for the core.
+type action struct {
+	kind  actionKind
+	began instant
+	since Revision // actList
+
+	pod    *pod   // actInspect; the worker must not look into it
+	ref    Pod    // what to read; Items is the listing if it is known
+	listed bool   // ref.Items is the listing: no ListPod needed
+	have   []Item // what the cache shows, so that an unchanged pod needs no statuses
+	force  bool   // read the statuses even so
+}
+
+func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
+	c := &core[S]{
+		cfg: cfg,
+		connCfg: connConfig{
+			base: cfg.ReconnectBase, max: cfg.ReconnectMax, steady: cfg.ReconnectSteady,
+			stableAfter: cfg.StableAfter, settle: cfg.Settle, jitter: cfg.Jitter,
+		},
+		clock:    clk,
+		random:   rand.New(rand.NewPCG(seed, seed)),
+		pods:     make(map[cache.UID]*pod),
+		index:    make(map[string]*item),
+		open:     make(map[cache.UID]*pod),
+		touched:  make(map[cache.UID]*pod),
+		conn:     conn{deadline: never},
+		sched:    newSchedule(cfg.RelistBase, cfg.RelistMax),
+		out:      newOutbox(cfg.Capacity),
+		inflight: make(map[*pod]instant),
+		leftover: make(map[cache.UID]*pod),
+	}
+	return c
+}
+
+// start begins: it takes over the cache and wants the stream.
+func (c *core[S]) start(now instant) {
+	c.orphans = c.cfg.Cache.UIDs()
+	c.cfg.Cache.RenewDemand()
+	c.lists.finished = now
+	if c.cfg.Stream != nil {
+		c.step(inOpen, now)
+	}
+}
+
+// tick does whatever is due.
+func (c *core[S]) tick(now instant) {
+	c.step(inTick, now)
+	c.settleMissing(now)
+	c.expire(now)
+	c.takeLater(now)
+	if !c.lists.inflight && now >= c.sched.due() {
+		c.list(now)
+	}
+	c.dispatch(now)
+	c.housekeep(now)
+}
+
+// deadline returns when tick has something to do next.
+func (c *core[S]) deadline() instant {
+	d := c.conn.deadline
+	if !c.lists.inflight {
+		d = min(d, c.sched.due())
+	}
+	if c.laterQ.Len() > 0 {
+		d = min(d, c.laterQ[0].at)
+	}
+	if e, ok := c.missing.front(); ok {
+		d = min(d, e.deadline)
+	}
+	if e, ok := c.expiring.front(); ok {
+		if due := e.at.add(c.cfg.Grace) + 1; due > c.expired {
+			d = min(d, due)
+		} // else a read under way holds it back, and its result wakes the loop
+	}
+	return d
+}
+
+// step moves the stream machine and does what it asks for.
+func (c *core[S]) step(in connInput, now instant) {
+	old := c.conn
+	next, eff := c.conn.step(&c.connCfg, in, now, c.random.Float64())
+	c.conn = next
+	if eff&effOpen != 0 {
+		c.conn = c.conn.opened(&c.connCfg, now)
+		c.todo = append(c.todo, action{kind: actOpen, began: now})
+		c.count.opens++
+	}
+	if eff&effConnected != 0 {
+		c.count.connects++
+		c.cfg.Metrics.Add(MetricConnects, 1)
+		c.sched.distrust(now)
+		c.sched.ask(now, true)
+		if old.ever {
+			c.count.reconnects++
+			c.report(ReasonStreamRestored, "Reconnect", false, "the runtime's container event stream is connected again")
+		}
+	}
+	if eff&(effFailed|effFellBack) != 0 {
+		c.cfg.Metrics.Add(MetricConnectErrors, 1)
+		c.count.connectErrors++
+	}
+	if eff&effFellBack != 0 {
+		c.missing.clear()
+		c.sched.distrust(now)
+		c.sched.ask(now, true)
+		c.report(ReasonStreamLost, "FallBack", true, "the runtime's container event stream was lost; polling until it is back")
+	}
+	if eff&effUnsupported != 0 {
+		c.report(ReasonStreamUnsupported, "Poll", false, "the runtime offers no container events; polling")
+	}
+}
+
+// connected says that the stream is up.
+func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
+
+// listening says that the stream was up already when a read began that covers the pod: what has changed since, the stream should have told.
+func (c *core[S]) listening(read instant) bool { return c.connected() && read > c.conn.connected }
+
+// readAt returns the start of the latest applied read that covers the pod.
+func (c *core[S]) readAt(p *pod) instant { return max(p.read, c.lists.applied) }
+
+// asOf returns what the cache's AsOf returns for the pod.
+func (c *core[S]) asOf(p *pod) instant { return max(p.asOf, c.lists.global) }
+
+// ensure returns the pod's record.
+func (c *core[S]) ensure(uid cache.UID) *pod {
+	p := c.pods[uid]
+	if p == nil {
+		p = &pod{uid: uid}
+		c.pods[uid] = p
+	}
+	return p
+}
+
+// report queues a report about the node; the loop hands it to the recorder.
+func (c *core[S]) report(reason Reason, action string, warning bool, note string) {
+	c.reports = append(c.reports, Report{Reason: reason, Action: action, Warning: warning, Note: note})
+}
+
+// setPhase moves an item and keeps the running counts.
+func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
+	c.uncount(x)
+	x.phase, x.cause, x.byClaim, x.stamp, x.since = phase, cause, byClaim, stamp, now
+	c.countIn(x)
+	c.touched[x.pod.uid] = x.pod
+	if phase == PhaseRemoved {
+		c.expiring.push(expiry{at: now, pod: x.pod})
+	}
+}
+
+func (c *core[S]) uncount(x *item) {
+	if x.phase >= PhaseRemoved {
+		return
+	}
+	c.phases[x.kind][x.phase]--
+	if x.kind == Sandbox && x.phase == PhaseRunning {
+		if x.pod.ready--; x.pod.ready == 0 {
+			c.running--
+		}
+	}
+}
+
+func (c *core[S]) countIn(x *item) {
+	if x.phase >= PhaseRemoved {
+		return
+	}
+	c.phases[x.kind][x.phase]++
+	if x.kind == Sandbox && x.phase == PhaseRunning {
+		if x.pod.ready++; x.pod.ready == 1 {
+			c.running++
+		}
+	}
+}
+
+// grow doubles a delay between two bounds.
+func grow(d, least, most time.Duration) time.Duration {
+	if d == 0 {
+		return least
+	}
+	return min(2*d, most)
+}

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// onDemand takes the cache's waiters: each wants a read of its pod begun after a time.
+func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
+	uids := make([]cache.UID, 0, len(demand))
+	for uid := range demand {
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids) // so that a history replays the same way
+	for _, uid := range uids {
+		c.wantRead(uid, c.clock.instant(demand[uid]), now)
+	}
+}
+
+// wantRead wants a read of the pod that begins after t.
+func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
+	p := c.ensure(uid)
+	p.want = max(p.want, t)
+	if p.failed {
+		p.notYet = 0
+	}
+	c.review(p, now)
+}
+
+// request is what embedders ask for with RequestRelist and RequestReinspect.
+type request struct {
+	uid     cache.UID
+	inspect bool
+}
+
+// onRequest takes such a request, which was made before now.
+func (c *core[S]) onRequest(r request, now instant) {
+	switch {
+	case r.inspect:
+		p := c.ensure(r.uid)
+		p.force = max(p.force, now)
+		c.wantRead(r.uid, now, now)
+	case r.uid == "":
+		c.sched.ask(now, true)
+	default:
+		c.wantRead(r.uid, now, now)
+	}
+}
+
+// review looks at a pod after anything has changed about it: tells Watch what the cache shows, settles rounds, and sees to it that the pod
+// is read if it must be.
+func (c *core[S]) review(p *pod, now instant) {
+	settled := p.settled()
+	if settled {
+		c.tell(p)
+		p.listing = nil
+		if !p.disagrees {
+			p.reread = 0
+		}
+	}
+	if p.want != 0 && c.asOf(p) > p.want {
+		p.want = 0
+	}
+	c.settleRounds(p, now)
+	going := !p.unsure() && c.connected() && p.going()
+	if !going {
+		p.goingAt = 0
+	} else if p.goingAt == 0 {
+		p.goingAt = c.cfg.RelistBase
+		p.notYet = now.add(p.goingAt)
+	}
+	if !p.unsure() && !going && p.want == 0 && p.force == 0 {
+		delete(c.open, p.uid)
+		p.notYet = 0
+		c.forget(p)
+		return
+	}
+	c.open[p.uid] = p
+	c.enqueue(p, now)
+}
+
+// forget drops the record of a pod of which nothing is known and nothing wanted.
+func (c *core[S]) forget(p *pod) {
+	if len(p.items) == 0 && len(p.suspects) == 0 && !p.inflight && p.want == 0 && p.force == 0 && c.pods[p.uid] == p {
+		delete(c.pods, p.uid)
+		delete(c.touched, p.uid)
+		delete(c.open, p.uid)
+	}
+}
+
+// nextRead returns when the pod is to be read next.
+func (c *core[S]) nextRead(p *pod) instant {
+	at := never
+	if p.goingAt != 0 || p.unsure() {
+		at = p.notYet
+	}
+	if p.want != 0 {
+		at = min(at, c.notBefore(p, p.want))
+	}
+	if p.force != 0 {
+		at = min(at, c.notBefore(p, p.force))
+	}
+	return at
+}
+
+// notBefore returns when a read that must begin after t may begin: right after t, unless one that did has already failed to settle the pod.
+func (c *core[S]) notBefore(p *pod, t instant) instant {
+	if p.read > t {
+		return max(t+1, p.notYet)
+	}
+	return t + 1
+}

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "container/heap"
+
+// queueKind says which queue a pod waits in for its next read.
+type queueKind uint8
+
+const (
+	notQueued queueKind = iota
+	inReady             // to be listed, and inspected if it changed
+	inListed            // to be inspected; the last list of everything has its listing
+)
+
+// sweepPatience, in base periods, is how long pods that a list under way will serve wait for it before they are read one by one.
+const sweepPatience = 1
+
+// enqueue puts an open pod where its next read will be made from. A pod is in one queue at most, and not while it is being read.
+func (c *core[S]) enqueue(p *pod, now instant) {
+	if p.inflight {
+		return
+	}
+	at := c.nextRead(p)
+	if at == never {
+		return
+	}
+	if c.lists.inflight && c.lists.began > p.want && c.lists.began > p.force && c.lists.began >= p.moved {
+		at = max(at, c.lists.began.add(sweepPatience*c.cfg.RelistBase)) // the list under way serves it
+	}
+	if at > now {
+		if p.laterAt == 0 || at < p.laterAt { // else it is looked at again before that anyway
+			p.laterAt = at
+			heap.Push(&c.laterQ, laterEntry{at: at, pod: p})
+		}
+		return
+	}
+	switch {
+	case p.listing != nil && p.listingBegan > p.want && p.listingBegan > p.force && p.listingBegan >= p.moved:
+		if p.queued == notQueued {
+			p.queued = inListed
+			c.listedQ.push(p)
+		}
+	case p.queued != inReady:
+		p.queued = inReady // if it is in the other queue, it is skipped there
+		c.readyQ.push(p)
+	}
+}
+
+// takeLater moves the pods whose time has come.
+func (c *core[S]) takeLater(now instant) {
+	for c.laterQ.Len() > 0 && c.laterQ[0].at <= now {
+		e := heap.Pop(&c.laterQ).(laterEntry)
+		p := e.pod
+		if e.at == p.laterAt {
+			p.laterAt = 0
+		}
+		if c.open[p.uid] == p && p.queued == notQueued {
+			c.enqueue(p, now)
+		}
+	}
+}
+
+// dispatch starts the reads for which there are workers: of the pods that somebody waits for, or of which a claim told something, before those that
+// a list found changed. When many want to be listed, one list of everything does it.
+func (c *core[S]) dispatch(now instant) {
+	if c.readyQ.len() >= c.cfg.SweepAt && !c.lists.inflight && !c.lists.broken {
+		c.count.sweeps++
+		c.list(now)
+		for c.readyQ.len() > 0 {
+			if p := c.readyQ.pop(); p.queued == inReady {
+				p.queued = notQueued
+				if c.open[p.uid] == p {
+					c.enqueue(p, now)
+				}
+			}
+		}
+	}
+	for len(c.inflight) < c.cfg.InspectWorkers {
+		p, ok := c.nextQueued()
+		if !ok {
+			return
+		}
+		c.inspect(p, now)
+	}
+}
+
+// nextQueued takes the next pod that is still to be read out of the queues.
+func (c *core[S]) nextQueued() (*pod, bool) {
+	for c.readyQ.len() > 0 {
+		p := c.readyQ.pop()
+		if p.queued == inReady {
+			p.queued = notQueued
+			if c.open[p.uid] == p && !p.inflight {
+				return p, true
+			}
+		}
+	}
+	for c.listedQ.len() > 0 {
+		p := c.listedQ.pop()
+		if p.queued == inListed {
+			p.queued = notQueued
+			if c.open[p.uid] == p && !p.inflight {
+				return p, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// inspect starts the read of one pod.
+func (c *core[S]) inspect(p *pod, now instant) {
+	a := action{kind: actInspect, pod: p, began: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
+	a.force = p.force != 0 || p.failed || !p.hasStatus
+	if p.listing != nil && p.listingBegan > p.want && p.listingBegan > p.force && p.listingBegan >= p.moved {
+		a.listed, a.ref.Items, a.began, a.force = true, p.listing, p.listingBegan, true
+	} else if !a.force {
+		a.have = cachedItems(p)
+	}
+	p.listing = nil
+	p.inflight = true
+	c.inflight[p] = a.began
+	c.count.inspections++
+	c.cfg.Metrics.Add(MetricInspections, 1)
+	c.todo = append(c.todo, a)
+}
+
+// cachedItems returns what the pod's status in the cache shows.
+func cachedItems(p *pod) []Item {
+	items := make([]Item, 0, len(p.items))
+	for _, x := range p.items {
+		if x.cached != phaseNone {
+			items = append(items, Item{ID: x.id, Kind: x.kind, Phase: x.cached})
+		}
+	}
+	return items
+}
+
+// inspected is the result of the read of one pod.
+type inspected[S any] struct {
+	pod     *pod
+	began   instant
+	listing *Pod // what a ListPod of this read showed, nil if none was made or it failed
+	status  *S   // nil if the pod was unchanged, gone, or the read failed
+	shows   Pod
+	err     error
+}
+
+// onInspected applies the read of one pod.
+func (c *core[S]) onInspected(r *inspected[S], now instant) {
+	p := r.pod
+	p.inflight = false
+	delete(c.inflight, p)
+	if r.listing != nil {
+		c.name(p, r.listing)
+	}
+	switch {
+	case r.err != nil:
+		c.inspectFailed(p, r, now)
+	case r.status == nil:
+		if c.merge(p, r.listing.Items, r.began, now, false) {
+			c.confirm(p, r.began, now)
+		}
+	default:
+		agrees := c.merge(p, r.shows.Items, r.began, now, false)
+		switch {
+		case len(r.shows.Items) == 0 && p.live() == 0:
+			c.erase(p, r.began, now)
+		case !agrees && c.takesBack(p, r.shows.Items):
+			c.count.contradicted++
+		default:
+			c.store(p, r.status, r.shows.Items, r.began, now)
+		}
+	}
+	c.pace(p, r.began, now)
+	c.review(p, now)
+}
+
+func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
+	c.count.inspectErrors++
+	c.cfg.Metrics.Add(MetricInspectionErrors, 1)
+	if r.listing != nil {
+		c.merge(p, r.listing.Items, r.began, now, false)
+	}
+	delay := c.cfg.RetryBase
+	for range p.failures {
+		if delay = min(2*delay, c.cfg.RetryMax); delay == c.cfg.RetryMax {
+			break
+		}
+	}
+	p.failures++
+	p.notYet = now.add(delay)
+	c.storeError(p, r.err, r.began, now)
+	if p.failures == 1 {
+		c.reports = append(c.reports, Report{
+			Reason: ReasonInspectFailed, Action: "Inspect", Warning: true, Note: "the pod's status cannot be read: " + r.err.Error(),
+			Pod: &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
+		})
+	}
+}
+
+// pace decides when a pod that a read has not settled is read again: at once if something has changed since that read began, otherwise with growing delay.
+func (c *core[S]) pace(p *pod, began, now instant) {
+	switch {
+	case p.failed:
+	case p.moved > began:
+		p.notYet = 0
+	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
+		p.reread = grow(p.reread, c.cfg.RereadBase, c.cfg.RelistMax)
+		p.notYet = now.add(p.reread)
+	case p.goingAt != 0:
+		p.goingAt = grow(p.goingAt, c.cfg.RelistBase, c.cfg.RelistMax)
+		p.notYet = now.add(p.goingAt)
+	}
+}
+
+func (c *core[S]) name(p *pod, shown *Pod) {
+	if shown.Name != "" || shown.Namespace != "" {
+		p.name, p.namespace = shown.Name, shown.Namespace
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"slices"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// expiry is a pod that has a removed item, or a suspect said to be removed, since a time. Such IDs are remembered for the grace, and while a
+// read is under way that began before, so that nothing late brings them back.
+type expiry struct {
+	at  instant
+	pod *pod
+}
+
+// oldestRead returns the start of the oldest read whose result is still to come, or now.
+func (c *core[S]) oldestRead(now instant) instant {
+	oldest := now
+	if c.lists.inflight {
+		oldest = min(oldest, c.lists.began)
+	}
+	for _, began := range c.inflight {
+		oldest = min(oldest, began)
+	}
+	if c.listedQ.len() > 0 {
+		oldest = min(oldest, c.lists.applied)
+	}
+	return oldest
+}
+
+// expire forgets removed IDs that nothing can bring back any more.
+func (c *core[S]) expire(now instant) {
+	c.expired = now
+	e, ok := c.expiring.front()
+	if !ok || now.sub(e.at) <= c.cfg.Grace {
+		return
+	}
+	oldest := c.oldestRead(now)
+	for ok && now.sub(e.at) > c.cfg.Grace && e.at < oldest {
+		c.expiring.pop()
+		c.expirePod(e.pod, oldest, now)
+		e, ok = c.expiring.front()
+	}
+}
+
+func (c *core[S]) expirePod(p *pod, oldest, now instant) {
+	done := func(at instant) bool { return now.sub(at) > c.cfg.Grace && at < oldest }
+	kept := false
+	p.items = slices.DeleteFunc(p.items, func(x *item) bool {
+		if x.phase != PhaseRemoved {
+			return false
+		}
+		// What the last list showed must be remembered until a list no longer shows it: one that tells only differences will say nothing of it.
+		if !done(x.since) || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone {
+			kept = kept || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
+			return false
+		}
+		delete(c.index, x.id)
+		return true
+	})
+	for id, s := range p.suspects {
+		if s.phase == PhaseRemoved && done(s.at) {
+			delete(p.suspects, id)
+			c.suspects--
+		}
+	}
+	if kept {
+		c.leftover[p.uid] = p
+	} else {
+		delete(c.leftover, p.uid)
+	}
+	if c.open[p.uid] == nil {
+		c.forget(p)
+	}
+}
+
+// housekeep bounds what is remembered of pods that are gone.
+func (c *core[S]) housekeep(now instant) {
+	if now.sub(c.pruned) < c.cfg.Grace {
+		return
+	}
+	c.pruned = now
+	oldest := c.oldestRead(now)
+	if c.cfg.Cache.Tombstones() > 0 {
+		c.cfg.Cache.Prune(c.clock.time(oldest))
+	}
+	for _, p := range c.leftover {
+		c.expirePod(p, oldest, now)
+	}
+	if limit := len(c.pods) + c.cfg.OwedMax; len(c.out.owed) > limit {
+		n := c.out.forgive(limit, func(uid cache.UID) bool { return c.pods[uid] != nil })
+		c.count.discarded += n
+		c.cfg.Metrics.Add(MetricDiscardedEvents, n)
+	}
+}

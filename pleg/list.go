@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// lists is the state of the reads of everything.
+type lists struct {
+	inflight bool
+	began    instant  // of the one under way, or the last
+	revision Revision // of the last applied
+	applied  instant  // start of the last applied
+	global   instant  // the cache's global time
+	finished instant  // when the last successful one was applied, or the start
+	serial   uint64   // of the one being applied
+	done     bool     // one has been applied
+	broken   bool     // the last one failed
+	err      error    // of the last one, nil when it succeeded
+}
+
+// round is a list whose changed pods are still being inspected. When none is left, the global time moves to its start.
+type round struct {
+	began   instant
+	pending map[*pod]struct{}
+}
+
+// list starts a list of everything.
+func (c *core[S]) list(now instant) {
+	if c.lists.began != 0 {
+		c.cfg.Metrics.Observe(MetricRelistInterval, now.sub(c.lists.began))
+	}
+	c.lists.inflight, c.lists.began = true, now
+	c.sched.began()
+	c.todo = append(c.todo, action{kind: actList, began: now, since: c.lists.revision})
+}
+
+// listedAll is the result of a list of everything.
+type listedAll struct {
+	began   instant
+	listing Listing
+	err     error
+}
+
+// onListed applies a list of everything.
+func (c *core[S]) onListed(r *listedAll, now instant) {
+	c.lists.inflight = false
+	c.lists.err = r.err
+	took := now.sub(r.began)
+	if r.err != nil {
+		c.listFailed(r, now)
+		return
+	}
+	c.lists.broken = false
+	c.count.relists++
+	c.cfg.Metrics.Add(MetricRelists, 1)
+	c.cfg.Metrics.Observe(MetricRelistDuration, took)
+	if took > c.cfg.RelistSlow {
+		c.report(ReasonRelistSlow, "Relist", true, fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)))
+	}
+	trusted := c.connected() && c.lists.applied > c.conn.connected
+	c.lists.serial++
+	visited := make([]*pod, 0, len(r.listing.Pods)+len(r.listing.Gone)+len(c.open))
+	for i := range r.listing.Pods {
+		shown := &r.listing.Pods[i]
+		if shown.UID == "" {
+			continue
+		}
+		p := c.ensure(shown.UID)
+		if p.seenIn == c.lists.serial {
+			c.count.conflicts++ // shown twice: the first stands
+			continue
+		}
+		c.name(p, shown)
+		visited = append(visited, c.visit(p, shown.Items, r, now))
+	}
+	for _, uid := range r.listing.Gone {
+		if p := c.pods[uid]; p != nil && p.seenIn != c.lists.serial {
+			visited = append(visited, c.visit(p, nil, r, now))
+		}
+	}
+	visited = c.visitSilent(visited, r, now)
+	c.lists.applied, c.lists.revision = r.began, r.listing.Revision
+	if !c.lists.done {
+		c.lists.done = true
+		for _, uid := range c.orphans {
+			if p := c.pods[uid]; p == nil || p.live() == 0 {
+				c.cfg.Cache.Delete(uid, c.clock.time(r.began))
+			}
+		}
+		c.orphans = nil
+	}
+	c.lists.finished = now
+	c.sched.finished(now, trusted && c.missing.len() == 0)
+	c.openRound(visited, r.began)
+	for _, p := range visited {
+		c.pace(p, r.began, now)
+		if p.failed {
+			p.notYet = 0 // a list gives every failed pod another try
+		}
+		c.review(p, now)
+	}
+	c.advance()
+}
+
+// visit applies what a list shows of one pod.
+func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
+	p.seenIn = c.lists.serial
+	agrees := c.merge(p, items, r.began, now, true)
+	if differs(p) {
+		c.touched[p.uid] = p
+	} else {
+		delete(c.touched, p.uid)
+	}
+	p.listing, p.listingBegan = items, r.began
+	if agrees {
+		c.confirm(p, r.began, now)
+	}
+	return p
+}
+
+// visitSilent applies a list to the pods that it did not name: without Delta they are gone; with it they are as the last list showed them, which
+// matters only for the pods of which something has changed, or is wanted, since.
+func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod {
+	from := len(visited)
+	add := func(pods map[cache.UID]*pod) {
+		for _, p := range pods {
+			if p.seenIn != c.lists.serial {
+				p.seenIn = c.lists.serial
+				visited = append(visited, p)
+			}
+		}
+	}
+	if r.listing.Delta {
+		add(c.open)
+		add(c.touched)
+	} else {
+		add(c.pods)
+	}
+	slices.SortFunc(visited[from:], func(a, b *pod) int { // so that a history replays the same way
+		if a.uid < b.uid {
+			return -1
+		}
+		return 1
+	})
+	for _, p := range visited[from:] {
+		var items []Item
+		if r.listing.Delta {
+			items = listingOf(p)
+		}
+		c.visit(p, items, r, now)
+	}
+	return visited
+}
+
+func (c *core[S]) listFailed(r *listedAll, now instant) {
+	c.lists.broken = true
+	c.count.relistErrors++
+	c.cfg.Metrics.Add(MetricRelistErrors, 1)
+	c.sched.finished(now, false)
+	c.sched.ask(now, false)
+	c.report(ReasonRelistFailed, "Relist", true, "listing the runtime failed: "+r.err.Error())
+	for _, p := range c.open {
+		c.enqueue(p, now) // those that waited for this list
+	}
+}
+
+// openRound notes which of the visited pods must be inspected before the cache holds what the list showed. Two rounds are kept at most, the
+// oldest and the newest, so that the global time moves however slow inspections are.
+func (c *core[S]) openRound(visited []*pod, began instant) {
+	n := round{began: began, pending: make(map[*pod]struct{})}
+	for _, p := range visited {
+		if p.asOf < began && (!p.settled() || p.disagrees || p.failed || p.force != 0) {
+			n.pending[p] = struct{}{}
+		}
+	}
+	if len(c.rounds) == 2 {
+		c.rounds = c.rounds[:1]
+	}
+	c.rounds = append(c.rounds, n)
+}
+
+// settleRounds takes the pod out of the rounds that it has caught up with.
+func (c *core[S]) settleRounds(p *pod, now instant) {
+	done := false
+	for i := range c.rounds {
+		r := &c.rounds[i]
+		if _, ok := r.pending[p]; !ok {
+			continue
+		}
+		if p.asOf < r.began && p.read >= r.began && !p.unsure() {
+			c.confirm(p, p.read, now) // what the list found changed has gone since, a claim said
+		}
+		if p.asOf >= r.began {
+			delete(r.pending, p)
+			done = done || len(r.pending) == 0
+		}
+	}
+	if done {
+		c.advance()
+	}
+}
+
+// advance moves the global time to the start of the latest round of which every changed pod was inspected or its error recorded.
+func (c *core[S]) advance() {
+	for i := len(c.rounds) - 1; i >= 0; i-- {
+		if len(c.rounds[i].pending) > 0 {
+			continue
+		}
+		c.lists.global = max(c.lists.global, c.rounds[i].began)
+		c.cfg.Cache.Advance(c.clock.time(c.lists.global))
+		c.rounds = slices.Delete(c.rounds, 0, i+1)
+		return
+	}
+}

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// loop is the one goroutine that owns the core: the only writer of the cache and of Watch. Everything that may block on an RPC is a child that
+// touches no shared state and sends its result back. There is one child for the stream, one for the list of everything, and
+// InspectWorkers at most for reads of one pod.
+type loop[S any] struct {
+	g        *Generator[S]
+	core     *core[S]
+	ctx      context.Context
+	log      klog.Logger
+	children sync.WaitGroup
+
+	listed    chan *listedAll    // capacity 1: one list at a time, so sending never blocks
+	inspected chan *inspected[S] // capacity InspectWorkers, likewise
+	ended     chan error         // capacity 1: one stream at a time
+	batch     batch[S]
+	state     StreamState // last logged
+}
+
+func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
+	return &loop[S]{
+		g: g, core: g.core, ctx: ctx, log: klog.FromContext(ctx).WithName("pleg"),
+		listed:    make(chan *listedAll, 1),
+		inspected: make(chan *inspected[S], g.cfg.InspectWorkers),
+		ended:     make(chan error, 1),
+	}
+}
+
+// run turns until ctx ends.
+func (l *loop[S]) run() {
+	c, timer := l.core, time.NewTimer(0)
+	defer timer.Stop()
+	c.start(l.g.clock.now())
+	for l.ctx.Err() == nil {
+		c.tick(l.g.clock.now())
+		l.act()
+		l.publish()
+
+		var owed chan<- Event
+		var next Event
+		if len(c.out.owed) > 0 {
+			owed, next = c.out.ch, c.out.next()
+		}
+		var due <-chan time.Time
+		if d := c.deadline(); d != never {
+			timer.Reset(max(0, d.sub(l.g.clock.now())))
+			due = timer.C
+		}
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-due:
+		case <-l.g.mail.wake:
+			l.claims()
+		case r := <-l.inspected:
+			l.drain(r)
+		case r := <-l.listed:
+			c.onListed(r, l.g.clock.now())
+		case err := <-l.ended:
+			l.streamEnded(err)
+		case <-l.g.cfg.Cache.Demand():
+			c.onDemand(l.g.cfg.Cache.TakeDemand(), l.g.clock.now())
+		case <-l.g.wake:
+			for r := range l.g.takeRequests() {
+				c.onRequest(r, l.g.clock.now())
+			}
+		case owed <- next:
+			c.out.delivered()
+		}
+	}
+}
+
+// claims applies what the mailbox holds.
+func (l *loop[S]) claims() {
+	l.g.mail.take(&l.batch)
+	l.core.onClaims(&l.batch, l.g.clock.now())
+	l.g.mail.recycle(&l.batch)
+}
+
+// drain applies an inspection, and those that have ended since.
+func (l *loop[S]) drain(r *inspected[S]) {
+	for {
+		l.core.onInspected(r, l.g.clock.now())
+		select {
+		case r = <-l.inspected:
+		default:
+			return
+		}
+	}
+}
+
+// streamEnded applies what the stream told last, and then its end.
+func (l *loop[S]) streamEnded(err error) {
+	l.claims()
+	in := inLost
+	switch {
+	case errors.Is(err, ErrNoEvents):
+		in = inNoEvents
+	case errors.Is(err, io.EOF):
+		in = inEOF
+	}
+	l.log.V(2).Info("Container event stream ended", "err", err, "state", l.core.conn.state)
+	l.core.step(in, l.g.clock.now())
+}
+
+// act does what the core wants done.
+func (l *loop[S]) act() {
+	c := l.core
+	for i := range c.todo {
+		a := c.todo[i]
+		c.todo[i] = action{}
+		switch a.kind {
+		case actOpen:
+			l.children.Go(l.stream)
+		case actList:
+			l.children.Go(func() { l.list(a) })
+		case actInspect:
+			l.children.Go(func() { l.inspect(a) })
+		}
+	}
+	c.todo = c.todo[:0]
+	for _, r := range c.reports {
+		if r.Warning {
+			l.log.Info("PLEG report", "reason", r.Reason, "note", r.Note)
+		} else {
+			l.log.V(2).Info("PLEG report", "reason", r.Reason, "note", r.Note)
+		}
+		l.g.cfg.Recorder.Record(r)
+	}
+	c.reports = c.reports[:0]
+}
+
+// stream is the child that receives the runtime's events. It does nothing but put them into the mailbox.
+func (l *loop[S]) stream() {
+	err := error(io.EOF)
+	cfg, opened := &l.g.cfg, l.g.cfg.WallClock()
+	for claim, e := range cfg.Stream.Events(l.ctx) {
+		if e != nil {
+			err = e
+			break
+		}
+		if !claim.CreatedAt.IsZero() {
+			cfg.Metrics.Observe(MetricLatency, max(0, cfg.WallClock().Sub(claim.CreatedAt)))
+		}
+		l.g.mail.put(claim, opened)
+	}
+	l.ended <- err
+}
+
+// list is the child that lists everything.
+func (l *loop[S]) list(a action) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.RelistTimeout)
+	defer cancel()
+	listing, err := l.g.cfg.Source.List(ctx, a.since)
+	l.listed <- &listedAll{began: a.began, listing: listing, err: err}
+}
+
+// inspect is a child that reads one pod: its listing unless it is known, and its statuses if the listing is not what the cache shows.
+func (l *loop[S]) inspect(a action) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
+	defer cancel()
+	start := time.Now()
+	r := &inspected[S]{pod: a.pod, began: a.began}
+	pod := a.ref
+	if !a.listed {
+		var listing Pod
+		if listing, r.err = l.g.cfg.Source.ListPod(ctx, a.ref.UID); r.err == nil {
+			r.listing = &listing
+			pod.Items = listing.Items
+			if listing.Name != "" || listing.Namespace != "" {
+				pod.Name, pod.Namespace = listing.Name, listing.Namespace
+			}
+		}
+	}
+	if r.err == nil && len(pod.Items) > 0 && (a.force || !sameItems(pod.Items, a.have)) {
+		var got Inspection[S]
+		if got, r.err = l.g.cfg.Source.Inspect(ctx, pod); r.err == nil {
+			r.status, r.shows = got.Status, got.Pod
+			if got.Status == nil {
+				r.err = errNilStatus
+			}
+		}
+	} else if r.listing == nil && r.err == nil {
+		r.listing = &Pod{UID: a.ref.UID}
+	}
+	l.g.cfg.Metrics.Observe(MetricInspectionDuration, time.Since(start))
+	l.inspected <- r
+}
+
+var errNilStatus = errors.New("pleg: the source returned neither a status nor an error")
+
+// sameItems says that two reports show the same IDs in the same phases, in any order.
+func sameItems(a, b []Item) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] == b[i] {
+			continue
+		}
+		found := false
+		for j := range b {
+			if a[i].ID == b[j].ID {
+				found = a[i].Phase == b[j].Phase
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// publish makes the core's state visible to other goroutines.
+func (l *loop[S]) publish() {
+	c := l.core
+	s := snapshot{running: true, stats: c.stats(), finished: c.lists.finished, listErr: c.lists.err}
+	l.g.mu.Lock()
+	l.g.snapshot = s
+	l.g.mu.Unlock()
+	if l.state != c.conn.state {
+		l.log.V(2).Info("Container event stream changed state", "from", l.state, "to", c.conn.state, "attempts", c.conn.attempts)
+		l.state = c.conn.state
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+// merge applies what a read, begun at the given time, shows of a pod: items is all that the runtime has of it. It reports whether the read agrees with
+// what is known, that is, whether nothing is known to be further than the read shows.
+//
+// Phases are merged forward always. Backward, a read overrules what was known before it began: at once if that comes from a read too,
+// after the grace if it comes from a claim, because a runtime may tell of a change before its lists show it. An ID that the
+// read does not show, and that was known before it began, is Removed.
+func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool) (agrees bool) {
+	listening := c.listening(c.readAt(p))
+	c.marks++
+	agrees = true
+	for _, it := range items {
+		if it.ID == "" || it.Phase > PhaseExited {
+			continue // a read shows what is there
+		}
+		x := c.index[it.ID]
+		switch {
+		case x == nil:
+			var ok bool
+			if x, ok = c.discover(p, it, listening, now); !ok {
+				agrees = false
+			}
+		case x.pod != p:
+			c.count.conflicts++ // two pods claim one ID: it stays with the first
+			continue
+		case it.Phase == PhaseUnknown || it.Phase == x.phase:
+			if it.Phase == x.phase {
+				x.byClaim = false
+			}
+		case it.Phase > x.phase:
+			if listening {
+				c.maybeMissed(x, it.Phase, now)
+			}
+			c.setPhase(x, it.Phase, CauseRead, false, 0, now)
+		default:
+			if !c.overrule(x, it.Phase, began, now) {
+				agrees = false
+			}
+		}
+		x.mark = c.marks
+		if fromList {
+			x.listed = it.Phase
+		}
+	}
+	for _, x := range p.items {
+		if x.mark == c.marks {
+			continue
+		}
+		if fromList {
+			x.listed = phaseNone
+		}
+		if x.phase == PhaseRemoved {
+			x.byClaim = false
+			continue
+		}
+		if began <= x.first {
+			agrees = false // it may have come after the read looked
+			continue
+		}
+		if listening {
+			c.maybeMissed(x, PhaseRemoved, now)
+		}
+		c.setPhase(x, PhaseRemoved, CauseRead, false, 0, now)
+	}
+	for id, s := range p.suspects {
+		if began > s.at.add(c.cfg.Grace) {
+			delete(p.suspects, id)
+			c.suspects--
+		}
+	}
+	p.read = max(p.read, began)
+	p.disagrees = !agrees
+	return agrees
+}
+
+// discover adds an item that a read shows for the first time. It reports whether the read agrees with what the stream told of it.
+func (c *core[S]) discover(p *pod, it Item, listening bool, now instant) (*item, bool) {
+	x := &item{
+		id: it.ID, pod: p, kind: it.Kind,
+		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone,
+		first: now, since: now,
+	}
+	c.index[it.ID] = x
+	p.items = append(p.items, x)
+	agrees := true
+	cause, byClaim, stamp, since := CauseRead, false, int64(0), now
+	if s, ok := p.suspects[it.ID]; ok {
+		delete(p.suspects, it.ID)
+		c.suspects--
+		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
+		if s.phase > it.Phase {
+			x.phase, byClaim, since, agrees = s.phase, true, s.at, false
+		}
+	}
+	if listening {
+		c.maybeMissed(x, it.Phase, now)
+	}
+	phase := x.phase
+	c.countIn(x)
+	c.setPhase(x, phase, cause, byClaim, stamp, now)
+	x.since = since
+	return x, agrees
+}
+
+// overrule takes an item back to the phase that a read shows, if the read is to be believed. It reports whether it is.
+func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
+	limit := x.since
+	if x.byClaim {
+		limit = limit.add(c.cfg.Grace)
+	}
+	if began <= limit {
+		return false
+	}
+	if x.byClaim {
+		c.count.overruled++
+		c.cfg.Metrics.Add(MetricOverruledClaims, 1)
+	} else {
+		c.count.regressions++
+		c.cfg.Metrics.Add(MetricRegressions, 1)
+	}
+	x.claimed = min(x.claimed, phase)
+	c.setPhase(x, phase, CauseRead, false, 0, now)
+	return true
+}
+
+// listingOf returns what the last applied list showed of the pod.
+func listingOf(p *pod) []Item {
+	var items []Item
+	for _, x := range p.items {
+		if x.listed != phaseNone {
+			items = append(items, Item{ID: x.id, Kind: x.kind, Phase: x.listed})
+		}
+	}
+	return items
+}
+
+// differs says that the ledger does not hold what the last applied list showed, so that a list that tells only differences says nothing
+// about the pod by its silence.
+func differs(p *pod) bool {
+	for _, x := range p.items {
+		if x.listed != x.phase && (x.phase != PhaseRemoved || x.listed != phaseNone) {
+			return true
+		}
+	}
+	return false
+}

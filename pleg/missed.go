@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "fmt"
+
+// candidate is a change that a read found and that the stream has not told. If no claim confirms it within the grace, it was missed.
+type candidate struct {
+	item     *item
+	phase    Phase
+	deadline instant
+}
+
+// maybeMissed notes a change that a read found while the stream was up.
+func (c *core[S]) maybeMissed(x *item, phase Phase, now instant) {
+	if x.claimed >= phase {
+		return
+	}
+	c.missing.push(candidate{item: x, phase: phase, deadline: now.add(c.cfg.Grace)})
+}
+
+// settleMissing counts the changes whose grace has passed. A missed change to Running or Exited costs the stream its trust; creations and removals
+// are counted apart, because runtimes differ in what they send for them (KEP-3386: kube_pod_missed_events).
+func (c *core[S]) settleMissing(now instant) {
+	missed := 0
+	for {
+		e, ok := c.missing.front()
+		if !ok || e.deadline > now {
+			break
+		}
+		c.missing.pop()
+		if e.item.claimed >= e.phase {
+			continue
+		}
+		switch e.phase {
+		case PhaseRunning, PhaseExited:
+			missed++
+		case PhaseRemoved:
+			c.count.missedRemovals++
+			c.cfg.Metrics.Add(MetricMissedRemovals, 1)
+		default:
+			c.count.missedCreations++
+			c.cfg.Metrics.Add(MetricMissedCreations, 1)
+		}
+	}
+	if missed == 0 {
+		return
+	}
+	c.count.missed += missed
+	c.cfg.Metrics.Add(MetricMissedEvents, missed)
+	c.sched.distrust(now)
+	c.report(ReasonEventsMissed, "Relist", true, fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v", missed, c.sched.period))
+}

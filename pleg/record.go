@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// phaseNone in a field that says what something shows: it does not show the ID.
+const phaseNone = Phase(0xff)
+
+// item is what is known of one ID. It belongs to the core.
+type item struct {
+	id  string
+	pod *pod
+
+	phase   Phase // the later of all reports, unless a read overruled a claim
+	told    Phase // what Watch was told; phaseNone before the first time
+	cached  Phase // what the pod's status in the cache shows; phaseNone if it does not show the ID
+	listed  Phase // what the last applied list of everything showed; phaseNone if it did not show the ID
+	claimed Phase // the latest phase that the stream told, for the count of missed events
+	kind    Kind
+	byClaim bool  // the phase comes from a claim that no read has confirmed
+	cause   Cause // of the phase, for its event
+	mask    uint8 // events told, one bit each; no event is told twice of one ID
+
+	mark  uint64  // the merge that showed it last
+	first instant // when a read first showed the ID
+	since instant // when the report was applied that set the phase
+	stamp int64   // the runtime's stamp of that claim, Unix nanoseconds; 0 if none
+}
+
+const (
+	maskStarted uint8 = 1 << iota
+	maskDied
+	maskRemoved
+)
+
+// suspect is an ID that the stream told of and no read has shown yet.
+type suspect struct {
+	phase Phase
+	kind  Kind
+	at    instant // when the stream first told of it
+	stamp int64
+}
+
+// pod is what is known of one pod. It belongs to the core. A pod without items exists only while somebody wants to know of it.
+type pod struct {
+	uid             cache.UID
+	name, namespace string
+	items           []*item
+	suspects        map[string]suspect
+
+	read      instant // start of the latest applied read that named this pod
+	disagrees bool    // the last applied read shows less than is known
+	asOf      instant // start of the latest read that the cache's status stands for, global time aside
+	hasStatus bool    // the cache has a status of it from a read
+	failed    bool    // its last inspection failed; the error is in the cache
+	failures  int     // in a row
+
+	want  instant // a read must begin after this: somebody waits for it
+	force instant // statuses must be read by a read begun after this, changed or not
+	moved instant // when a claim last changed something of it, known or suspected
+
+	inflight bool
+	queued   queueKind
+	laterAt  instant       // its earliest entry in the heap of pods to look at later; 0 if none
+	notYet   instant       // no read before this: backoff, or time for the runtime to agree with itself
+	reread   time.Duration // the present delay of rereading
+	goingAt  time.Duration // the present delay of looking whether it has gone
+
+	listing      []Item // what the last list showed of it, until an inspection has used it; nil if used
+	listingBegan instant
+	seenIn       uint64 // the list that showed it last, to detect pods shown twice and pods gone
+	ready        int    // running sandboxes
+}
+
+// live returns the number of items that the runtime is believed to have.
+func (p *pod) live() int {
+	n := 0
+	for _, x := range p.items {
+		if x.phase != PhaseRemoved {
+			n++
+		}
+	}
+	return n
+}
+
+// find returns the item of that ID, nil if the pod has none.
+func (p *pod) find(id string) *item {
+	for _, x := range p.items {
+		if x.id == id {
+			return x
+		}
+	}
+	return nil
+}
+
+// settled says that the cache shows the pod as it is known: every live ID in its phase, and no other.
+func (p *pod) settled() bool {
+	if !p.hasStatus {
+		return p.live() == 0
+	}
+	for _, x := range p.items {
+		if x.phase == PhaseRemoved {
+			if x.cached != phaseNone {
+				return false
+			}
+		} else if x.cached != x.phase {
+			return false
+		}
+	}
+	return true
+}
+
+// suspected says that a suspect of the pod may exist.
+func (p *pod) suspected() bool {
+	for _, s := range p.suspects {
+		if s.phase != PhaseRemoved {
+			return true
+		}
+	}
+	return false
+}
+
+// unsure says that the pod must be read to know how it is.
+func (p *pod) unsure() bool { return !p.settled() || p.disagrees || p.failed || p.suspected() }
+
+// going says that the pod has a sandbox that is not ready: its end may never be told.
+func (p *pod) going() bool {
+	for _, x := range p.items {
+		if x.kind == Sandbox && x.phase == PhaseExited {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "time"
+
+// counters is what the core counts since it started.
+type counters struct {
+	relists, relistErrors, sweeps           int
+	inspections, inspectErrors              int
+	opens, connects, connectErrors          int
+	reconnects                              int
+	claims, stale, replayed, dropped        int
+	dominated, badPayloads                  int
+	missed, missedCreations, missedRemovals int
+	overruled, regressions, contradicted    int
+	events, owed, discarded                 int
+	refused, conflicts                      int
+}
+
+// Stats is a snapshot of a generator. Counts are since it was made.
+type Stats struct {
+	// State is the state of the event stream, Idle without one.
+	State StreamState
+	// RelistPeriod is the present time from the end of one relist to the next.
+	RelistPeriod time.Duration
+	// LastRelist is when the last successful list of everything was applied; zero before the first.
+	LastRelist time.Time
+	// GlobalTime is the cache's global time; zero before the first.
+	GlobalTime time.Time
+	// Relists counts successful lists of everything; Sweeps those of them and of the failed ones that were made because many pods wanted a read.
+	Relists, RelistErrors, Sweeps int
+	// Inspections counts reads of one pod, the ones under way and the failed ones included.
+	Inspections, InspectionErrors int
+	// Connects counts streams that connected, Reconnects those of them that were not the first, ConnectErrors streams that failed or ended.
+	Connects, Reconnects, ConnectErrors int
+	// Claims counts the stream's messages; Stale those that told nothing new, Replayed those stamped before the stream was opened, Discarded those that found the
+	// mailbox full.
+	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
+	// Dominated counts payloads that became a status without a read.
+	Dominated int
+	// Missed counts changes to Running or Exited that only a read told of; creations and removals apart.
+	Missed, MissedCreations, MissedRemovals int
+	// Overruled counts claims that a read took back, Regressions phases that one read took back from another.
+	Overruled, Regressions int
+	// Events counts events handed to Watch or owed, Owed those that became a PodSync owed, Discarded debts given up.
+	Events, Owed, DiscardedEvents int
+	// Conflicts counts IDs that two pods claim; the first has it.
+	Conflicts int
+	// Pods, Containers and Sandboxes are what the runtime is believed to have.
+	Pods, Containers, Sandboxes int
+	// RunningPods have a ready sandbox. ContainersBy is the number of containers in each phase up to Exited.
+	RunningPods  int
+	ContainersBy [PhaseRemoved]int
+	// OpenPods want a read, Inspecting are being read, OwedPods are owed a PodSync, Waiters are blocked in GetNewerThan.
+	OpenPods, Inspecting, OwedPods, Waiters int
+}
+
+// stats returns a snapshot, waiters aside.
+func (c *core[S]) stats() Stats {
+	n := &c.count
+	s := Stats{
+		State: c.conn.state, RelistPeriod: c.sched.period,
+		Relists: n.relists, RelistErrors: n.relistErrors, Sweeps: n.sweeps,
+		Inspections: n.inspections, InspectionErrors: n.inspectErrors,
+		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
+		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
+		Missed: n.missed, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
+		Overruled: n.overruled, Regressions: n.regressions,
+		Events: n.events, Owed: n.owed, DiscardedEvents: n.discarded, Conflicts: n.conflicts,
+		RunningPods: c.running, ContainersBy: c.phases[Container],
+		Pods: len(c.pods), OpenPods: len(c.open), Inspecting: len(c.inflight), OwedPods: len(c.out.owed),
+	}
+	if c.lists.done {
+		s.LastRelist = c.clock.time(c.lists.finished)
+	}
+	if c.lists.global != 0 {
+		s.GlobalTime = c.clock.time(c.lists.global)
+	}
+	for p := range PhaseRemoved {
+		s.Containers += c.phases[Container][p]
+		s.Sandboxes += c.phases[Sandbox][p]
+	}
+	return s
+}
+
+// Stats returns a snapshot of the generator. It is safe for concurrent use and never blocks on the loop.
+func (g *Generator[S]) Stats() Stats {
+	g.mu.Lock()
+	s := g.snapshot.stats
+	g.mu.Unlock()
+	s.Waiters = g.cfg.Cache.Waiting()
+	return s
+}
+
+// Gauges yields the present value of every Gauge of this package, for a metrics registry that is being scraped.
+func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
+	s := g.Stats()
+	yield(GaugeStreamState, float64(s.State))
+	yield(GaugeRelistPeriod, s.RelistPeriod.Seconds())
+	if !s.LastRelist.IsZero() {
+		yield(GaugeLastRelist, time.Since(s.LastRelist).Seconds())
+	}
+	yield(GaugeWaiters, float64(s.Waiters))
+	yield(GaugeDirtyPods, float64(s.OpenPods))
+	yield(GaugeInspecting, float64(s.Inspecting))
+	yield(GaugeOwedPods, float64(s.OwedPods))
+	yield(GaugeRunningPods, float64(s.RunningPods))
+	yield(GaugeContainersUnknown, float64(s.ContainersBy[PhaseUnknown]))
+	yield(GaugeContainersCreated, float64(s.ContainersBy[PhaseCreated]))
+	yield(GaugeContainersRunning, float64(s.ContainersBy[PhaseRunning]))
+	yield(GaugeContainersExited, float64(s.ContainersBy[PhaseExited]))
+}

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "time"
+
+// store writes a pod's status, which shows the given items, as of the start of the read that it stands for. A refused write leaves the pod
+// unsettled, so that it is read again: nothing of the round is lost.
+func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
+	if c.cfg.Merge != nil {
+		var prev *S
+		if p.hasStatus {
+			prev, _ = c.cfg.Cache.Get(p.uid)
+		}
+		if merged := c.cfg.Merge(prev, status); merged != nil {
+			status = merged
+		}
+	}
+	if !c.cfg.Cache.Set(p.uid, status, nil, c.clock.time(at)) {
+		c.count.refused++
+		p.want = max(p.want, now)
+		return
+	}
+	for _, x := range p.items {
+		x.cached = phaseNone
+	}
+	for _, it := range shows {
+		if x := c.index[it.ID]; x != nil && x.pod == p {
+			x.cached = it.Phase
+			if it.Phase == PhaseUnknown {
+				x.cached = x.phase // it says nothing, and asking again would not help
+			}
+		}
+	}
+	p.hasStatus, p.failed, p.failures = true, false, 0
+	if at > p.force {
+		p.force = 0
+	}
+	p.asOf = max(p.asOf, at)
+}
+
+// storeError records that a read begun at the given time failed.
+func (c *core[S]) storeError(p *pod, err error, at, now instant) {
+	if !c.cfg.Cache.Set(p.uid, nil, err, c.clock.time(at)) {
+		c.count.refused++
+		return // something newer is known: the failure matters to nobody
+	}
+	p.failed = true
+	p.asOf = max(p.asOf, at)
+}
+
+// erase deletes a pod of which a read begun at the given time showed nothing.
+func (c *core[S]) erase(p *pod, at, now instant) {
+	if !c.cfg.Cache.Delete(p.uid, c.clock.time(at)) {
+		c.count.refused++
+		p.want = max(p.want, now)
+		return
+	}
+	for _, x := range p.items {
+		x.cached = phaseNone
+	}
+	p.hasStatus, p.failed, p.failures = false, false, 0
+	if at > p.force {
+		p.force = 0
+	}
+	p.asOf = max(p.asOf, at)
+}
+
+// confirm applies a read, begun at the given time, that agrees with what is known and brought no statuses.
+func (c *core[S]) confirm(p *pod, at, now instant) {
+	switch {
+	case p.live() == 0:
+		c.erase(p, at, now)
+	case p.settled() && !p.failed && p.force == 0:
+		c.cfg.Cache.Observe(p.uid, c.clock.time(at))
+		p.asOf = max(p.asOf, at)
+	}
+}
+
+// takesBack says that a status which shows the given items would take back what the cache shows of a pod, without a read having overruled it.
+func (c *core[S]) takesBack(p *pod, shows []Item) bool {
+	c.marks++
+	for _, it := range shows {
+		x := c.index[it.ID]
+		if x == nil || x.pod != p {
+			continue
+		}
+		x.mark = c.marks
+		if x.cached == phaseNone {
+			if x.phase == PhaseRemoved {
+				return true
+			}
+			continue
+		}
+		if it.Phase != PhaseUnknown && it.Phase < x.cached && it.Phase < x.phase {
+			return true
+		}
+	}
+	for _, x := range p.items {
+		if x.mark != c.marks && x.cached != phaseNone && x.phase != PhaseRemoved {
+			return true
+		}
+	}
+	return false
+}
+
+// tell hands what the cache shows and Watch has not been told to Watch. The pod must be settled: the cache comes first.
+func (c *core[S]) tell(p *pod) {
+	sync := false
+	var last *item
+	for _, x := range p.items {
+		if x.told == x.phase {
+			continue
+		}
+		last = x
+		before := x.told
+		if before == phaseNone {
+			before = PhaseUnknown
+		}
+		x.told = x.phase
+		switch {
+		case x.phase < before:
+			sync = true
+		case x.phase == PhaseRunning:
+			sync = !c.tellOnce(x, ContainerStarted, maskStarted|maskDied|maskRemoved, maskStarted) || sync
+		case x.phase == PhaseExited:
+			sync = !c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied) || sync
+		case x.phase == PhaseRemoved:
+			if before < PhaseExited {
+				c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied)
+			}
+			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved) || sync
+		}
+	}
+	if sync {
+		c.emit(c.event(last, PodSync))
+	}
+}
+
+// tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted before.
+func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
+	if x.mask&unless != 0 {
+		return false
+	}
+	x.mask |= mask
+	c.emit(c.event(x, t))
+	return true
+}
+
+func (c *core[S]) event(x *item, t EventType) Event {
+	e := Event{Pod: x.pod.uid, Type: t, ID: x.id, Kind: x.kind, Cause: x.cause, Seen: c.clock.time(x.since)}
+	if x.stamp != 0 {
+		e.Stamp = time.Unix(0, x.stamp)
+	}
+	if t == PodSync {
+		e.ID = ""
+	}
+	return e
+}
+
+func (c *core[S]) emit(e Event) {
+	c.count.events++
+	c.cfg.Metrics.Add(MetricEvents, 1)
+	if !c.out.put(e) {
+		return
+	}
+	if c.count.owed++; c.count.owed == 1 || len(c.out.owed) == 1 {
+		c.report(ReasonWatchOverflow, "Coalesce", true, "pod lifecycle events are not being read fast enough; pods are owed one PodSync each")
+	}
+	c.cfg.Metrics.Add(MetricOwed, 1)
+}
