@@ -149,6 +149,9 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.count.opens++
 	}
 	if eff&effConnected != 0 {
+		if !c.beganAt(now) {
+			c.conn.connected = now - 1 // a read that begins now begins after
+		}
 		c.count.connects++
 		c.cfg.Metrics.Add(MetricConnects, 1)
 		c.sched.distrust(now)
@@ -171,6 +174,19 @@ func (c *core[S]) step(in connInput, now instant) {
 	if eff&effUnsupported != 0 {
 		c.report(ReasonStreamUnsupported, "Poll", false, "the runtime offers no container events; polling")
 	}
+}
+
+// beganAt says that a read under way, or the last list, began at that very instant.
+func (c *core[S]) beganAt(now instant) bool {
+	if c.lists.began == now {
+		return true
+	}
+	for _, began := range c.inflight {
+		if began == now {
+			return true
+		}
+	}
+	return false
 }
 
 // connected says that the stream is up.

@@ -154,12 +154,13 @@ func TestGenericPollsAtTheBase(t *testing.T) {
 func TestIdleEventedHardlyLists(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		t.Run(fmt.Sprintf("delta=%v", delta), func(t *testing.T) {
-			inBubble(t, func(c *Config[status], r *toyRuntime) { r.delta = delta }, func(b *bed) {
+			inBubble(t, func(c *Config[status], r *toyRuntime) {
+				r.delta = delta
 				for i := range 500 {
-					uid := cache.UID(fmt.Sprintf("p%d", i))
-					b.toy.set(uid, Sandbox, string(uid)+"s", PhaseRunning)
-					b.toy.set(uid, Container, string(uid)+"c", PhaseRunning)
+					uid := fmt.Sprintf("p%d", i)
+					r.pods[cache.UID(uid)] = []Item{{uid + "s", Sandbox, PhaseRunning}, {uid + "c", Container, PhaseRunning}}
 				}
+			}, func(b *bed) {
 				time.Sleep(300 * time.Second)
 				b.events()
 				lists, _, _ := b.toy.counts()
