@@ -42,7 +42,7 @@ type sandboxRecord struct {
 	// listed says that the last listing showed it; labelled, that a list filtered by the pod UID label does.
 	listed, labelled bool
 	round            uint32
-	// dependents are the containers that have no pod UID label and so are attributed by this sandbox. Removed ones may remain.
+	// dependents are the containers that have no pod UID label and so are attributed by this sandbox. Former ones may remain.
 	dependents []*containerRecord
 }
 
@@ -109,6 +109,15 @@ func (x *index) pod(uid, name, namespace []byte) *podRecord {
 	return p
 }
 
+// current returns the record of the pod that p once was the record of. A sandbox that is not listed any more may hold a dropped one.
+func (x *index) current(p *podRecord) *podRecord {
+	if now := x.pods[p.uid]; now != nil {
+		return now
+	}
+	x.pods[p.uid] = p
+	return p
+}
+
 // valid returns text as a string of valid UTF-8.
 func valid(text []byte) string { return strings.ToValidUTF8(string(text), "\uFFFD") }
 
@@ -164,7 +173,9 @@ func (x *index) sandbox(raw []byte) bool {
 		s.pod = p
 		p.sandboxes = append(p.sandboxes, s)
 		for _, c := range s.dependents {
-			x.attribute(c, p)
+			if c.sandbox == s {
+				x.attribute(c, p)
+			}
 		}
 	}
 	return true
@@ -219,7 +230,10 @@ func (x *index) container(raw []byte) bool {
 			c.sandbox = s
 			s.dependents = append(s.dependents, c)
 		}
-		p = s.pod
+		if s.pod != nil {
+			s.pod = x.current(s.pod)
+			p = s.pod
+		}
 	} else {
 		c.sandbox = nil
 	}

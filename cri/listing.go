@@ -22,6 +22,9 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 	}
 	for _, p := range x.dirty {
 		p.dirty = false
+		if x.pods[p.uid] != p {
+			continue // dropped by an earlier listing, and only remembered by a sandbox that came back
+		}
 		p.tidy()
 		if len(p.sandboxes)+len(p.containers) == 0 {
 			delete(x.pods, p.uid)
@@ -29,6 +32,7 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 			if p.shown && delta {
 				listing.Gone = append(listing.Gone, p.uid)
 			}
+			p.shown = false // a sandbox record may bring it back
 			continue
 		}
 		if ids, needed := p.needsIDs(); needed || p.byID {

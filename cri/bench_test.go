@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	grpcmetadata "google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// discard receives without looking: the transport's own cost.
+type discard struct{ codec }
+
+func (discard) Unmarshal(mem.BufferSlice, any) error { return nil }
+
+// measure runs f and reports the CPU time of this process for each run beside the wall time.
+func measure(b *testing.B, f func()) {
+	b.ReportAllocs()
+	f() // connect, learn, fill the pools
+	runtime.GC()
+	start := cpu()
+	n := 0
+	for b.Loop() {
+		f()
+		n++
+	}
+	b.ReportMetric(float64(cpu()-start)/float64(n), "cpu-ns/op")
+}
+
+// BenchmarkRelist lists a node of 2 containers a pod: the transport alone, with the generated decoder, and with List when nothing changed (but
+// the order of everything), and when 1 % of the containers did.
+func BenchmarkRelist(b *testing.B) {
+	for _, containers := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {
+			socket := startBenchServer(b, containers/2)
+			check := func(err error) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.Run("floor", func(b *testing.B) {
+				conn := dialBench(b, socket)
+				measure(b, func() {
+					for _, m := range []method{listPodSandbox, listContainers} {
+						check(conn.Invoke(b.Context(), methodPaths[m], request(nil), nil, grpc.ForceCodecV2(discard{})))
+					}
+				})
+			})
+			b.Run("floor-streaming", func(b *testing.B) {
+				conn := dialBench(b, socket)
+				measure(b, func() {
+					for _, m := range []method{streamPodSandboxes, streamContainers} {
+						check(drain(b.Context(), conn, m))
+					}
+				})
+			})
+			b.Run("generated", func(b *testing.B) {
+				client := runtimeapi.NewRuntimeServiceClient(dialBench(b, socket))
+				measure(b, func() {
+					_, err := client.ListPodSandbox(b.Context(), &runtimeapi.ListPodSandboxRequest{})
+					check(err)
+					_, err = client.ListContainers(b.Context(), &runtimeapi.ListContainersRequest{})
+					check(err)
+				})
+			})
+			for _, name := range []string{"unchanged", "unchanged-streaming", "changed-1-percent", "changed-1-percent-streaming"} {
+				b.Run(name, func(b *testing.B) {
+					c, err := New(Config{Endpoint: socket})
+					check(err)
+					defer c.Close()
+					ctx := b.Context()
+					if name[0] == 'c' {
+						ctx = grpcmetadata.AppendToOutgoingContext(ctx, changing, "1")
+					}
+					if name[len(name)-1] != 'g' {
+						_, err := c.Version(ctx) // so that there is a connection to know something of
+						_ = err
+						c.traits.Load().streamContainers.learn(false)
+						c.traits.Load().streamSandboxes.learn(false)
+					}
+					var revision pleg.Revision
+					pods, lists := 0, 0
+					measure(b, func() {
+						l, err := c.List(ctx, revision)
+						check(err)
+						if l.Delta {
+							pods, lists = pods+len(l.Pods), lists+1
+						}
+						revision = l.Revision
+					})
+					b.ReportMetric(float64(pods)/float64(lists), "pods/op")
+				})
+			}
+		})
+	}
+}
+
+// drain reads a streaming list without looking.
+func drain(ctx context.Context, conn *grpc.ClientConn, m method) error {
+	s, err := conn.NewStream(ctx, &serverStreams, methodPaths[m], grpc.ForceCodecV2(discard{}))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.SendMsg(request(nil)), s.CloseSend()); err != nil {
+		return err
+	}
+	for err == nil {
+		err = s.RecvMsg(nil)
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// BenchmarkEvents receives events of pods with two containers: the transport alone, the generated decoder, and Events with the status left alone
+// and with the status read. One operation is 1000 events.
+func BenchmarkEvents(b *testing.B) {
+	const batch = 1000
+	socket := startBenchServer(b, 1000)
+	subscribe := func(b *testing.B, options ...grpc.CallOption) grpc.ClientStream {
+		conn := dialBench(b, socket)
+		s, err := conn.NewStream(b.Context(), &serverStreams, methodPaths[getContainerEvents], options...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	check := func(err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("floor", func(b *testing.B) {
+		s := subscribe(b, grpc.ForceCodecV2(discard{}))
+		check(s.SendMsg(request(nil)))
+		check(s.CloseSend())
+		measure(b, func() {
+			for range batch {
+				check(s.RecvMsg(nil))
+			}
+		})
+	})
+	b.Run("generated", func(b *testing.B) {
+		s := subscribe(b)
+		check(s.SendMsg(&runtimeapi.GetEventsRequest{}))
+		check(s.CloseSend())
+		measure(b, func() {
+			for range batch {
+				check(s.RecvMsg(new(runtimeapi.ContainerEventResponse)))
+			}
+		})
+	})
+	for name, read := range map[string]bool{"claim": false, "claim-and-status": true} {
+		b.Run(name, func(b *testing.B) {
+			c, err := New(Config{Endpoint: socket})
+			check(err)
+			defer c.Close()
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			claims := make(chan struct{})
+			turn := make(chan struct{})
+			go func() {
+				defer close(claims)
+				n := 0
+				for claim, err := range c.Events(ctx) {
+					if err != nil {
+						return
+					}
+					if read {
+						s, err := claim.Status()
+						if err != nil || len(s.Containers()) != 2 || len(s.IPs()) != 2 {
+							panic(fmt.Sprint("status: ", s, err))
+						}
+					}
+					if n++; n%batch == 0 {
+						select {
+						case claims <- struct{}{}:
+							<-turn
+						case <-ctx.Done():
+							return
+						}
+					}
+				}
+			}()
+			measure(b, func() { <-claims; turn <- struct{}{} })
+			cancel()
+			close(turn)
+			for range claims {
+			}
+		})
+	}
+}
+
+// BenchmarkDecodeStatus reads a container status of the usual size: with the generated decoder, and as PodStatus does.
+func BenchmarkDecodeStatus(b *testing.B) {
+	raw, err := proto.Marshal(nodeEvent(1, 0).ContainersStatuses[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("generated", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var m runtimeapi.ContainerStatus
+			if err := proto.Unmarshal(raw, &m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("ours", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, ok := decodeContainer(raw); !ok {
+				b.Fatal("malformed")
+			}
+		}
+	})
+}

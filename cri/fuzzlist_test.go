@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// view is a listing as a plain value: the phase of each item, by pod and ID.
+type view map[cache.UID]map[string]pleg.Item
+
+// decodeList says with the generated decoder and in the plainest way what a listing shows. It reports false if the messages are not valid.
+func decodeList(sandboxes, containers []byte) (v view, strays []string, ok bool) {
+	var s runtimeapi.ListPodSandboxResponse
+	var c runtimeapi.ListContainersResponse
+	if proto.Unmarshal(sandboxes, &s) != nil || proto.Unmarshal(containers, &c) != nil {
+		return nil, nil, false
+	}
+	good := func(id string) bool { return id != "" && len(id) <= maxID && utf8.ValidString(id) }
+	type placed struct {
+		pod  cache.UID
+		item pleg.Item
+	}
+	sandboxAt, containerAt := map[string]placed{}, map[string]placed{}
+	for _, p := range s.Items {
+		uid := p.GetMetadata().GetUid()
+		if uid == "" {
+			uid = p.Labels[labelPodUID]
+		}
+		if uid == "" {
+			uid = p.Id
+		}
+		if !good(p.Id) || !good(uid) {
+			continue
+		}
+		phase := map[runtimeapi.PodSandboxState]pleg.Phase{ready: pleg.PhaseRunning, notReady: pleg.PhaseExited}[p.State]
+		phase = max(phase, sandboxAt[p.Id].item.Phase)
+		sandboxAt[p.Id] = placed{cache.UID(uid), pleg.Item{ID: p.Id, Kind: pleg.Sandbox, Phase: phase}}
+	}
+	for _, p := range c.Containers {
+		uid := p.Labels[labelPodUID]
+		if !good(p.Id) || uid != "" && !good(uid) {
+			continue
+		}
+		pod := cache.UID(uid)
+		if uid == "" && good(p.PodSandboxId) {
+			pod = sandboxAt[p.PodSandboxId].pod
+		}
+		phase := map[runtimeapi.ContainerState]pleg.Phase{created: pleg.PhaseCreated, running: pleg.PhaseRunning, exited: pleg.PhaseExited}[p.State]
+		phase = max(phase, containerAt[p.Id].item.Phase)
+		containerAt[p.Id] = placed{pod, pleg.Item{ID: p.Id, Kind: pleg.Container, Phase: phase}}
+	}
+	v = view{}
+	for _, at := range []map[string]placed{sandboxAt, containerAt} {
+		for id, p := range at {
+			if p.pod == "" {
+				strays = append(strays, id)
+				continue
+			}
+			if v[p.pod] == nil {
+				v[p.pod] = map[string]pleg.Item{}
+			}
+			v[p.pod][fmt.Sprint(p.item.Kind, " ", id)] = p.item
+		}
+	}
+	return v, strays, true
+}
+
+// apply brings v up to date with a listing.
+func (v view) apply(t *testing.T, l pleg.Listing) view {
+	if !l.Delta {
+		v = view{}
+	} else {
+		v = maps.Clone(v)
+	}
+	for _, p := range l.Pods {
+		items := map[string]pleg.Item{}
+		for _, i := range p.Items {
+			items[fmt.Sprint(i.Kind, " ", i.ID)] = i
+		}
+		if len(items) != len(p.Items) || len(items) == 0 {
+			t.Errorf("pod %q is listed with %d items, %d of them different", p.UID, len(p.Items), len(items))
+		}
+		v[p.UID] = items
+	}
+	for _, uid := range l.Gone {
+		if v[uid] == nil {
+			t.Errorf("pod %q is gone and never was there", uid)
+		}
+		delete(v, uid)
+	}
+	if len(v) != l.Total {
+		t.Errorf("the listing has a total of %d pods, there are %d", l.Total, len(v))
+	}
+	return v
+}
+
+// without returns v without the containers that the present listing alone cannot attribute: an index may remember where they belong.
+func (v view) without(strays []string) view {
+	out := view{}
+	for uid, items := range v {
+		kept := map[string]pleg.Item{}
+		for key, item := range items {
+			if item.Kind == pleg.Sandbox || !slices.Contains(strays, item.ID) {
+				kept[key] = item
+			}
+		}
+		if len(kept) > 0 {
+			out[uid] = kept
+		}
+	}
+	return out
+}
+
+// list feeds one listing to an index.
+func (x *index) list(sandboxes, containers []byte, size int, since pleg.Revision, byID *unlabelled) (pleg.Listing, bool) {
+	x.begin()
+	var walker segments
+	if !walker.walk(cut(sandboxes, size), itemsField, x.sandbox) || !walker.walk(cut(containers, size), itemsField, x.container) {
+		return pleg.Listing{}, false
+	}
+	return x.commit(since, byID), true
+}
+
+// checkLists feeds a sequence of listings to one index and to the reference.
+func checkLists(t *testing.T, size int, lists ...[2][]byte) {
+	x, byID := newIndex(), new(unlabelled)
+	have := view{}
+	var revision pleg.Revision
+	for i, l := range lists {
+		want, strays, valid := decodeList(l[0], l[1])
+		listing, ok := x.list(l[0], l[1], size, revision, byID)
+		if !ok {
+			if valid {
+				t.Fatalf("listing %d is valid and was refused", i)
+			}
+			continue
+		}
+		if listing.Delta != (revision != 0) {
+			t.Errorf("listing %d: delta is %v since revision %d", i, listing.Delta, revision)
+		}
+		revision = listing.Revision
+		have = have.apply(t, listing)
+		if !valid {
+			continue // the generated decoder refuses text that is not UTF-8, wherever it is
+		}
+		if d := gocmp.Diff(want, have.without(strays)); d != "" {
+			t.Fatalf("listing %d, want and have: %s", i, d)
+		}
+		x.check(t)
+	}
+}
+
+// check verifies what an index assumes of itself between listings.
+func (x *index) check(t *testing.T) {
+	hidden := 0
+	for id, s := range x.sandboxes {
+		if id != s.id {
+			t.Errorf("sandbox %q is kept as %q", s.id, id)
+		}
+		if !s.listed {
+			hidden++
+			if len(s.dependents) == 0 {
+				t.Errorf("sandbox %q is kept for nothing", id)
+			}
+		}
+	}
+	if hidden != x.hidden || len(x.dirty) != 0 {
+		t.Errorf("%d hidden sandboxes counted as %d, %d pods left dirty", hidden, x.hidden, len(x.dirty))
+	}
+	for uid, p := range x.pods {
+		if uid != p.uid || p.dirty || len(p.sandboxes)+len(p.containers) == 0 {
+			t.Errorf("pod %q is kept as %q with %d and %d items, dirty %v", p.uid, uid, len(p.sandboxes), len(p.containers), p.dirty)
+		}
+	}
+	for c := range x.strays {
+		if c.pod != nil || x.containers[c.id] != c {
+			t.Errorf("container %q is a stray and is not", c.id)
+		}
+	}
+}
+
+// randomNode returns listings with everything that can go wrong in one.
+func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.ListContainersResponse) {
+	var s runtimeapi.ListPodSandboxResponse
+	var c runtimeapi.ListContainersResponse
+	pick := func(prefix string, n int) string {
+		if r.IntN(20) == 0 {
+			return ""
+		}
+		return fmt.Sprint(prefix, r.IntN(n))
+	}
+	labels := func() map[string]string {
+		if r.IntN(3) == 0 {
+			return map[string]string{"a": "b"}
+		}
+		return podLabelsOf(pick("u", 6))
+	}
+	for range r.IntN(8) {
+		p := &runtimeapi.PodSandbox{Id: pick("s", 8), State: runtimeapi.PodSandboxState(r.IntN(3)), Labels: labels()}
+		if r.IntN(4) > 0 {
+			p.Metadata = &runtimeapi.PodSandboxMetadata{Name: "n", Namespace: "ns", Uid: pick("u", 6), Attempt: r.Uint32()}
+		}
+		s.Items = append(s.Items, p)
+	}
+	for range r.IntN(12) {
+		c.Containers = append(c.Containers, &runtimeapi.Container{
+			Id: pick("c", 12), PodSandboxId: pick("s", 8), State: runtimeapi.ContainerState(r.IntN(5)), Labels: labels(),
+			Image: &runtimeapi.ImageSpec{Image: strings.Repeat("i", r.IntN(300))}, Metadata: &runtimeapi.ContainerMetadata{Name: "x"},
+		})
+	}
+	return &s, &c
+}
+
+// TestListsAgainstGeneratedDecoder feeds random and mangled listings, one after the other, to the index.
+func TestListsAgainstGeneratedDecoder(t *testing.T) {
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var lists [][2][]byte
+		for range 1 + r.IntN(5) {
+			s, c := randomNode(r)
+			pair := [2][]byte{mangled(r, s), mangled(r, c)}
+			if cut := &pair[r.IntN(2)]; r.IntN(6) == 0 && len(*cut) > 0 { // a listing that fails halfway
+				*cut = (*cut)[:r.IntN(len(*cut))]
+			}
+			lists = append(lists, pair)
+		}
+		checkLists(t, 1+r.IntN(400), lists...)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func FuzzListContainers(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		_, a := randomNode(r)
+		_, b := randomNode(r)
+		f.Add(mangled(r, a), mangled(r, b), uint16(1+r.IntN(300)))
+	}
+	s, _ := randomNode(r)
+	sandboxes := mangled(r, s)
+	f.Fuzz(func(t *testing.T, a, b []byte, size uint16) {
+		checkLists(t, int(size), [2][]byte{sandboxes, a}, [2][]byte{sandboxes, b}, [2][]byte{sandboxes, a})
+	})
+}
+
+func FuzzListSandboxes(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		a, _ := randomNode(r)
+		b, _ := randomNode(r)
+		f.Add(mangled(r, a), mangled(r, b), uint16(1+r.IntN(300)))
+	}
+	_, c := randomNode(r)
+	containers := mangled(r, c)
+	f.Fuzz(func(t *testing.T, a, b []byte, size uint16) {
+		checkLists(t, int(size), [2][]byte{a, containers}, [2][]byte{b, containers}, [2][]byte{a, containers})
+	})
+}
