@@ -20,11 +20,13 @@ type Stats struct {
 	Subscribers []SubscriberStats `json:"subscribers"`
 }
 
-// EventStats counts events, duplicates included.
+// EventStats counts events.
 type EventStats struct {
 	// Emitted were put into the runtime's queue; Delivered is the number of times one was written to a stream.
-	Emitted   uint64 `json:"emitted"`
-	Delivered uint64 `json:"delivered"`
+	// Duplicates are the part of Emitted that the fault duplicate added.
+	Emitted    uint64 `json:"emitted"`
+	Delivered  uint64 `json:"delivered"`
+	Duplicates uint64 `json:"duplicates"`
 	// Faulted were suppressed by a fault; Discarded found no room or nobody; Expired grew too old in the backlog; Lost left the queue and
 	// reached nobody, Expired included.
 	Faulted   uint64 `json:"faulted"`
@@ -61,7 +63,7 @@ type SubscriberStats struct {
 func (rt *Runtime) Stats() Stats {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	s := Stats{RPCs: maps.Clone(rt.rpcs), Events: rt.lost, Blocked: rt.blocked}
+	s := Stats{RPCs: maps.Clone(rt.rpcs), Events: rt.counts, Blocked: rt.blocked}
 	for _, sub := range rt.hub.subs {
 		st := SubscriberStats{ID: sub.id, Since: sub.since, Sent: sub.sent, Dropped: sub.dropped, Stalled: sub.stalled}
 		if rt.cfg.Profile.Delivery == DeliverCompete {

@@ -130,7 +130,7 @@ func (rt *Runtime) emitInto(p payload, ev *event) (*event, Emission) {
 	}
 	id, k, f := p.id(), uint64(p.kind), &rt.faults
 	if rt.roll(rollDrop, f.Drop, id, k) {
-		rt.lost.Faulted++
+		rt.counts.Faulted++
 		return nil, Faulted
 	}
 	broken := parts{
@@ -140,7 +140,7 @@ func (rt *Runtime) emitInto(p payload, ev *event) (*event, Emission) {
 		invalid:    rt.roll(rollInvalidEvent, f.InvalidEvent, id, k),
 	}
 	if rt.cfg.Profile.PayloadAllOrNothing && (broken.noSandbox || broken.noStatuses) {
-		rt.lost.Faulted++
+		rt.counts.Faulted++
 		return nil, Faulted
 	}
 	ev.wire = rt.encodeEvent(p, broken)
@@ -159,17 +159,20 @@ func (rt *Runtime) emitInto(p payload, ev *event) (*event, Emission) {
 		ev.deferred = true
 		rt.thisLife(by, func() {
 			rt.settle(ev, rt.publish(ev))
-			if again {
-				rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted})
-			}
+			rt.repeat(ev, again)
 		}, func() { rt.settle(ev, Lost) })
 		return ev, Emitted
 	}
 	ev.how = rt.publish(ev)
-	if again {
-		rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted})
-	}
+	rt.repeat(ev, again)
 	return ev, ev.how
+}
+
+// repeat sends an event once more.
+func (rt *Runtime) repeat(ev *event, again bool) {
+	if again && rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted}) == Emitted {
+		rt.counts.Duplicates++
+	}
 }
 
 // thisLife schedules fn, or instead of it gone if the runtime has died meanwhile.

@@ -4,7 +4,8 @@
 package fakeruntime
 
 import (
-	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,8 +33,18 @@ func (s State) String() string {
 	return "invalid"
 }
 
-// MarshalJSON writes the name of the state.
-func (s State) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+// MarshalText writes the name of the state.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the name of a state.
+func (s *State) UnmarshalText(text []byte) error {
+	i := slices.Index(stateNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("fakeruntime: unknown state %q", text)
+	}
+	*s = State(i)
+	return nil
+}
 
 // Emission says what became of the event for a change.
 type Emission uint8
@@ -61,8 +72,18 @@ func (e Emission) String() string {
 	return "invalid"
 }
 
-// MarshalJSON writes the name of the emission.
-func (e Emission) MarshalJSON() ([]byte, error) { return json.Marshal(e.String()) }
+// MarshalText writes the name of the emission.
+func (e Emission) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads the name of an emission.
+func (e *Emission) UnmarshalText(text []byte) error {
+	i := slices.Index(emissionNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("fakeruntime: unknown emission %q", text)
+	}
+	*e = Emission(i)
+	return nil
+}
 
 // A Change is one entry of the authoritative history: a container or sandbox went from one state to another.
 type Change struct {

@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"slices"
 	"time"
 )
 
@@ -87,14 +88,14 @@ func (rt *Runtime) publish(ev *event) Emission {
 		discard = len(h.log) >= p.Queue
 	}
 	if discard {
-		rt.lost.Discarded++
+		rt.counts.Discarded++
 		for _, s := range h.subs {
 			s.dropped++
 		}
 		ev.accepted = true
 		return Discarded
 	}
-	rt.lost.Emitted++
+	rt.counts.Emitted++
 	ev.seq = h.tail()
 	h.log = append(h.log, ev)
 	h.remember(ev)
@@ -206,7 +207,7 @@ func (rt *Runtime) trim(seq uint64) {
 // concluded notes the loss of an event that left the log and that nobody received or is receiving.
 func (rt *Runtime) concluded(ev *event) {
 	if ev.inFlight == 0 && ev.delivered == 0 && ev.how != Lost {
-		rt.lost.Lost++
+		rt.counts.Lost++
 		rt.settle(ev, Lost)
 	}
 }
@@ -218,7 +219,7 @@ func (rt *Runtime) expire() {
 	seq := h.head
 	for seq < h.tail() && h.log[seq-h.head].at.Before(old) {
 		seq++
-		rt.lost.Expired++
+		rt.counts.Expired++
 	}
 	rt.trim(seq)
 	h.limit = max(h.limit, h.head)
@@ -297,7 +298,7 @@ func (rt *Runtime) finish(s *subscriber, ev *event, err error) {
 	if err == nil {
 		ev.delivered++
 		s.sent++
-		rt.lost.Delivered++
+		rt.counts.Delivered++
 	}
 	s.done = s.next
 	if ev.seq < rt.hub.head || rt.hub.tail() <= ev.seq {
@@ -309,19 +310,22 @@ func (rt *Runtime) finish(s *subscriber, ev *event, err error) {
 // leave removes a subscriber. What was in its channel, and in nobody else's, is lost; what callers still hold goes to the backlog.
 func (rt *Runtime) leave(s *subscriber) {
 	h := &rt.hub
-	h.subs = without(h.subs, s)
-	rt.orphaned(s)
+	if i := slices.Index(h.subs, s); i >= 0 {
+		h.subs = slices.Delete(h.subs, i, i+1)
+		rt.orphaned()
+	}
 }
 
 // stall makes the subscriber one that takes nothing and blocks nobody.
 func (rt *Runtime) stall(s *subscriber) {
 	if !s.stalled {
 		s.stalled = true
-		rt.orphaned(s)
+		rt.orphaned()
 	}
 }
 
-func (rt *Runtime) orphaned(s *subscriber) {
+// orphaned lets go of what a subscriber held that counts no longer.
+func (rt *Runtime) orphaned() {
 	h := &rt.hub
 	if h.live() == 0 {
 		switch rt.cfg.Profile.Delivery {
@@ -334,9 +338,13 @@ func (rt *Runtime) orphaned(s *subscriber) {
 	rt.advance()
 }
 
-// reset forgets everything, as a restart does.
+// resetHub forgets everything, as a restart does. The old subscribers' goroutines find their streams broken.
 func (rt *Runtime) resetHub() {
 	h := &rt.hub
+	for _, s := range h.subs {
+		s.stalled = true
+	}
+	h.subs = nil
 	rt.trim(h.tail())
 	h.limit = h.head
 	h.recent = nil

@@ -35,6 +35,7 @@ func inBubble(t *testing.T, cfg Config, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, cfg)
 		defer w.end()
+		w.t = t
 		f(t, w)
 	})
 }

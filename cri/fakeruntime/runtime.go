@@ -102,7 +102,7 @@ type Runtime struct {
 	sched   scheduler
 	rpcs    map[string]uint64
 	blocked BlockedStats
-	lost    EventStats
+	counts  EventStats
 	ips     uint64
 	begun   time.Time
 

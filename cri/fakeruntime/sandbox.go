@@ -176,12 +176,19 @@ func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 		return nil, fmt.Errorf("%w: sandbox name %q is reserved for %q", errExists, sb.reservation(), other)
 	}
 	rt.placeSandbox(sb)
-	var created Emission
+	var first *event
+	how := NoEvent
 	if rt.cfg.Profile.SandboxCreated {
-		_, created = rt.emitSandbox(sb, eventCreated)
+		first, how = rt.emitSandbox(sb, eventCreated)
 	}
 	ev, started := rt.emitSandbox(sb, eventStarted)
-	rt.record(sb, nil, StateNone, StateReady, max(created, started), ev)
+	if how != Emitted {
+		how = started
+	}
+	if ev == nil {
+		ev = first
+	}
+	rt.record(sb, nil, StateNone, StateReady, how, ev)
 	return ev, nil
 }
 
