@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/evented-pleg/evented-pleg"
+
+// rule says what the non-test code of a package may depend on.
+type rule struct {
+	// ours are the packages of this module that it may import, directly or not.
+	ours []string
+	// never are prefixes of packages that it must not depend on, directly or not.
+	never []string
+	why   string
+}
+
+// heavy are dependencies that an embedder of the core must not get.
+var heavy = []string{"google.golang.org/", "k8s.io/cri-api", "k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}
+
+var rules = map[string]rule{
+	"cache":           {never: append([]string{"k8s.io/"}, heavy...), why: "the cache knows nothing but times and UIDs"},
+	"pleg":            {ours: []string{"cache"}, never: heavy, why: "a kubelet fork plugs its own runtime in; the core must not bring another one"},
+	"cri":             {ours: []string{"pleg", "cache"}, never: []string{"k8s.io/client-go", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}, why: "the client implements pleg's sources and nothing else"},
+	"cri/fakeruntime": {never: []string{"k8s.io/client-go", "k8s.io/kubernetes", "github.com/prometheus"}, why: "the fake shares no code with the client, so that it cannot share its bugs"},
+	"events":          {never: []string{"google.golang.org/grpc", "k8s.io/cri-api", "k8s.io/kubernetes"}, why: "any node agent may use the recorder"},
+	"metrics":         {never: []string{"google.golang.org/grpc", "k8s.io/cri-api", "k8s.io/client-go", "k8s.io/kubernetes"}, why: "metrics are matched by structure, not by import"},
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for pkg, r := range rules {
+		t.Run(pkg, func(t *testing.T) {
+			out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}}", module+"/"+pkg).CombinedOutput()
+			if err != nil {
+				t.Fatalf("go list %s: %v\n%s", pkg, err, out)
+			}
+			for dep := range strings.FieldsSeq(string(out)) {
+				if own, ok := strings.CutPrefix(dep, module+"/"); ok && own != pkg && !slices.Contains(r.ours, own) {
+					t.Errorf("%s depends on our %s: %s", pkg, own, r.why)
+				}
+				for _, p := range r.never {
+					if strings.HasPrefix(dep, p) {
+						t.Errorf("%s depends on %s: %s", pkg, dep, r.why)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestMainModuleStaysLight keeps what needs a whole Kubernetes, containerd or etcd in nested modules.
+func TestMainModuleStaysLight(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Path}}", "all").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list -m: %v\n%s", err, out)
+	}
+	for m := range strings.FieldsSeq(string(out)) {
+		for _, p := range []string{"k8s.io/kubernetes", "github.com/containerd/containerd", "go.etcd.io/etcd/server"} {
+			if strings.HasPrefix(m, p) {
+				t.Errorf("the main module requires %s: it belongs in a nested module", m)
+			}
+		}
+	}
+}
