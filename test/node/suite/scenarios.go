@@ -5,5 +5,5 @@ package suite
 
 // Scenarios are all of them, in the order in which they run.
 var Scenarios = []Scenario{
-	{Name: "00-runtime", Source: "the runtime itself: what it really sends", Run: observeRuntime},
+	{Name: "01-lifecycle", Source: "KEP-3386, Test Plan: the PodLifecycleEvent is generated and the status updated when CRI events come", Run: lifecycle},
 }

@@ -40,7 +40,8 @@ type Container struct {
 	State string `json:"state"` // the CRI's name, for instance CONTAINER_EXITED
 	// ExitCode is meaningful when State is CONTAINER_EXITED.
 	ExitCode int32 `json:"exitCode"`
-	// Reason is the runtime's, for instance Completed or OOMKilled.
+	// Reason is the runtime's, for instance Completed or OOMKilled. Runtimes may
+	// change it after the exit without any event, so Diff leaves it out.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -77,7 +78,7 @@ func Diff(want, got Node) []string {
 			}
 		}
 		for _, id := range keys(w.Containers, g.Containers) {
-			if w.Containers[id] != g.Containers[id] {
+			if key(w.Containers[id]) != key(g.Containers[id]) {
 				lines = append(lines, fmt.Sprintf("pod %s: container %s: want %s, got %s", uid, short(id), w.Containers[id], g.Containers[id]))
 			}
 		}
@@ -106,6 +107,12 @@ func (c Container) String() string {
 		return fmt.Sprintf("%s %s(%d %s)", c.Name, c.State, c.ExitCode, c.Reason)
 	}
 	return c.Name + " " + c.State
+}
+
+// key is the part of a container that Diff compares.
+func key(c Container) Container {
+	c.Reason = ""
+	return c
 }
 
 func word(state string) string {

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/test/node/report"
+)
+
+// latencies records two figures of the events: from the runtime's stamp to Watch,
+// and from a container's end to Watch.
+func (t *T) latencies(events []agent.Event) {
+	var stamped, finished []time.Duration
+	for _, e := range events {
+		if !e.Stamp.IsZero() {
+			stamped = append(stamped, e.At.Sub(e.Stamp))
+		}
+		if e.Type == string(pleg.ContainerDied) && !e.FinishedAt.IsZero() {
+			finished = append(finished, e.At.Sub(e.FinishedAt))
+		}
+	}
+	t.Figure("created_at→Watch", "%s", report.Quantiles(stamped))
+	t.Figure("finished_at→Watch", "%s", report.Quantiles(finished))
+}
+
+// types counts the events of one ID by type.
+func types(events []agent.Event, id string) map[string]int {
+	count := map[string]int{}
+	for _, e := range events {
+		if e.ID == id {
+			count[e.Type]++
+		}
+	}
+	return count
+}
+
+// waits records what the agent's pod workers measured, and fails the scenario if
+// one waited longer than it should while the runtime answered.
+func (t *T) waits(a *Agent) {
+	w := a.MustStats().Workers
+	t.Figure("GetNewerThan", "%s/%s/%sms(n=%d)", report.Millis(w.WaitP50), report.Millis(w.WaitP99), report.Millis(w.WaitMax), w.Checked)
+	if w.Checked == 0 {
+		t.Errorf("%s: no answer of GetNewerThan could be compared with the runtime", a.name)
+	}
+}
