@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+func TestMailboxMergesByIDAndPhase(t *testing.T) {
+	m := newMailbox[status](100)
+	opened := time.Unix(1000, 0)
+	put := func(pod cache.UID, id string, phase Phase, at time.Time) {
+		m.put(Claim[status]{Pod: pod, Item: Item{ID: id, Phase: phase}, CreatedAt: at}, opened)
+	}
+	put("p", "a", PhaseRunning, opened.Add(1))
+	put("p", "a", PhaseExited, opened.Add(2))
+	put("p", "a", PhaseRunning, opened.Add(3)) // late
+	put("p", "b", PhaseCreated, opened.Add(-1))
+	put("q", "c", PhaseRemoved, time.Time{})
+	for i := range 40 {
+		put("r", fmt.Sprint(i), PhaseRunning, opened)
+		put("r", fmt.Sprint(i), PhaseExited, opened)
+	}
+	var b batch[status]
+	m.take(&b)
+	if b.claims != 85 || b.replayed != 1 || b.dropped != 0 || len(b.letters) != 3 {
+		t.Fatalf("claims %d, replayed %d, dropped %d, letters %d", b.claims, b.replayed, b.dropped, len(b.letters))
+	}
+	p := b.letters[0]
+	if len(p.told) != 2 || p.told[0].item.Phase != PhaseExited || p.told[0].stamp != opened.Add(2).UnixNano() {
+		t.Errorf("pod p was told %+v", p.told)
+	}
+	if r := b.letters[2]; len(r.told) != 40 || r.told[39].item.Phase != PhaseExited {
+		t.Errorf("pod r was told of %d IDs", len(r.told))
+	}
+	m.recycle(&b)
+	m.take(&b)
+	if b.claims != 0 || len(b.letters) != 0 {
+		t.Errorf("the second take brought %d claims in %d letters", b.claims, len(b.letters))
+	}
+}
+
+func TestMailboxIsBounded(t *testing.T) {
+	m := newMailbox[status](10)
+	for i := range 1000 {
+		m.put(Claim[status]{Pod: cache.UID(fmt.Sprint(i % 7)), Item: Item{ID: fmt.Sprint(i), Phase: PhaseRunning}}, time.Time{})
+	}
+	var b batch[status]
+	m.take(&b)
+	ids := 0
+	for _, l := range b.letters {
+		ids += len(l.told)
+	}
+	if ids != 10 || b.dropped != 990 {
+		t.Errorf("%d IDs kept, %d claims dropped; want 10, 990", ids, b.dropped)
+	}
+}
