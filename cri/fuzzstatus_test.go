@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+func timeOf(ns int64) time.Time {
+	if ns <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// wantSandbox says what a decoded sandbox status must become.
+func wantSandbox(m *runtimeapi.PodSandboxStatus) SandboxStatus {
+	s := SandboxStatus{
+		ID: m.Id, Name: m.GetMetadata().GetName(), Namespace: m.GetMetadata().GetNamespace(), UID: m.GetMetadata().GetUid(),
+		Attempt: m.GetMetadata().GetAttempt(), CreatedAt: timeOf(m.CreatedAt), RuntimeHandler: m.RuntimeHandler,
+		Labels: m.Labels, Annotations: m.Annotations,
+		Phase: map[runtimeapi.PodSandboxState]pleg.Phase{ready: pleg.PhaseRunning, notReady: pleg.PhaseExited}[m.State],
+	}
+	if ip := m.GetNetwork().GetIp(); ip != "" {
+		s.IPs = append(s.IPs, ip)
+	}
+	for _, ip := range m.GetNetwork().GetAdditionalIps() {
+		if ip.Ip != "" {
+			s.IPs = append(s.IPs, ip.Ip)
+		}
+	}
+	return s
+}
+
+// wantContainer says what a decoded container status must become.
+func wantContainer(m *runtimeapi.ContainerStatus) ContainerStatus {
+	c := ContainerStatus{
+		ID: m.Id, Name: m.GetMetadata().GetName(), Attempt: m.GetMetadata().GetAttempt(),
+		CreatedAt: timeOf(m.CreatedAt), StartedAt: timeOf(m.StartedAt), FinishedAt: timeOf(m.FinishedAt), ExitCode: m.ExitCode,
+		Reason: m.Reason, Message: m.Message, Image: m.GetImage().GetImage(), ImageRef: m.ImageRef, ImageID: m.ImageId, LogPath: m.LogPath,
+		Labels: m.Labels, Annotations: m.Annotations,
+		Phase: map[runtimeapi.ContainerState]pleg.Phase{created: pleg.PhaseCreated, running: pleg.PhaseRunning, exited: pleg.PhaseExited}[m.State],
+	}
+	for _, x := range m.Mounts {
+		c.Mounts = append(c.Mounts, Mount{ContainerPath: x.ContainerPath, HostPath: x.HostPath, ReadOnly: x.Readonly})
+	}
+	if l := m.GetResources().GetLinux(); l != nil {
+		c.Resources = &Resources{
+			CPUPeriod: l.CpuPeriod, CPUQuota: l.CpuQuota, CPUShares: l.CpuShares, MemoryLimit: l.MemoryLimitInBytes, OOMScoreAdj: l.OomScoreAdj,
+			CpusetCPUs: l.CpusetCpus, CpusetMems: l.CpusetMems, MemorySwap: l.MemorySwapLimitInBytes, Unified: l.Unified,
+		}
+	}
+	return c
+}
+
+func checkSandboxStatus(t *testing.T, raw []byte) {
+	got, ok := decodeSandbox(raw)
+	var m runtimeapi.PodSandboxStatus
+	if proto.Unmarshal(raw, &m) != nil {
+		return
+	}
+	if !ok {
+		t.Fatal("a valid sandbox status was taken for malformed")
+	}
+	if d := gocmp.Diff(wantSandbox(&m), got, cmpopts.EquateEmpty()); d != "" {
+		t.Fatal(d)
+	}
+	b := body{sandboxes: [][]byte{raw}}
+	if want := got.Ready() || len(got.IPs) > 0; b.addressed() != want {
+		t.Fatalf("addressed is %v, want %v", !want, want)
+	}
+}
+
+func checkContainerStatus(t *testing.T, raw []byte) {
+	got, ok := decodeContainer(raw)
+	var m runtimeapi.ContainerStatus
+	if proto.Unmarshal(raw, &m) != nil {
+		return
+	}
+	if !ok {
+		t.Fatal("a valid container status was taken for malformed")
+	}
+	if d := gocmp.Diff(wantContainer(&m), got, cmpopts.EquateEmpty()); d != "" {
+		t.Fatal(d)
+	}
+}
+
+// checkEvent holds a claim against what the generated decoder reads.
+func checkEvent(t *testing.T, raw []byte) {
+	var m runtimeapi.ContainerEventResponse
+	valid := proto.Unmarshal(raw, &m) == nil
+	e, ok := readEvent(raw)
+	if !ok {
+		if valid {
+			t.Fatal("a valid event was taken for malformed")
+		}
+		return
+	}
+	c := new(Client)
+	claim, ok := c.claim(&e, new(interner))
+	if !ok {
+		if good := valid && m.ContainerId != "" && len(m.ContainerId) <= maxID; good && m.ContainerEventType >= 0 && m.ContainerEventType <= 3 {
+			t.Fatalf("an event was skipped: %v", &m)
+		}
+		return
+	}
+	var status *PodStatus
+	if claim.Status != nil {
+		var err error
+		if status, err = claim.Status(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = status.String(), status.Err()
+		if _, err := status.MarshalJSON(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !valid {
+		return
+	}
+	want := pleg.Claim[PodStatus]{Item: pleg.Item{ID: m.ContainerId}, CreatedAt: timeOf(m.CreatedAt)}
+	good := func(id string) bool { return id != "" && len(id) <= maxID }
+	uid := ""
+	if s := m.PodSandboxStatus; s != nil {
+		for _, v := range []string{s.GetMetadata().GetUid(), s.Labels[labelPodUID], s.Id} {
+			if uid == "" {
+				uid = v
+			}
+		}
+		if good(s.Id) {
+			want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Sandbox, Phase: wantSandbox(s).Phase})
+			if s.Id == m.ContainerId {
+				want.Item.Kind = pleg.Sandbox
+			}
+		}
+	}
+	for _, s := range m.ContainersStatuses {
+		if !good(s.Id) {
+			continue
+		}
+		want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Container, Phase: wantContainer(s).Phase})
+		if uid == "" {
+			uid = s.Labels[labelPodUID]
+		}
+	}
+	if good(uid) {
+		want.Pod = cache.UID(uid)
+	}
+	want.Item.Phase = map[pleg.Kind][]pleg.Phase{
+		pleg.Sandbox:   {pleg.PhaseRunning, pleg.PhaseRunning, pleg.PhaseExited, pleg.PhaseRemoved},
+		pleg.Container: {pleg.PhaseCreated, pleg.PhaseRunning, pleg.PhaseExited, pleg.PhaseRemoved},
+	}[want.Item.Kind][m.ContainerEventType]
+	if d := gocmp.Diff(want, claim, cmpopts.IgnoreFields(pleg.Claim[PodStatus]{}, "Status"), cmpopts.EquateEmpty()); d != "" {
+		t.Fatal(d)
+	}
+	if (status != nil) != (len(want.Payload) > 0) {
+		t.Fatalf("status is %v with a payload of %d", status, len(want.Payload))
+	}
+	if status == nil {
+		return
+	}
+	if err := status.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(status.Sandboxes()) + len(status.Containers()); n != len(want.Payload) {
+		t.Fatalf("the status shows %d items, the payload %d", n, len(want.Payload))
+	}
+}
+
+// fullEvent sets every field that a status is made from, at random.
+func fullEvent(r *rand.Rand) *runtimeapi.ContainerEventResponse {
+	kind := runtimeapi.ContainerEventType(r.IntN(5))
+	e := nodeEvent(r.IntN(1000), kind)
+	for i, c := range e.ContainersStatuses {
+		c.State = runtimeapi.ContainerState(r.IntN(5))
+		c.FinishedAt, c.ExitCode = r.Int64(), int32(r.Uint32())
+		c.Reason, c.Message = fmt.Sprint("Reason", r.IntN(3)), "message"
+		l := c.Resources.Linux
+		l.CpuQuota, l.OomScoreAdj, l.CpusetCpus, l.CpusetMems = r.Int64(), -int64(r.IntN(1000)), "0-3", "0"
+		l.Unified, l.MemorySwapLimitInBytes = map[string]string{"memory.high": "1", "io.weight": "2"}, math.MinInt64
+		if r.IntN(4) == 0 {
+			e.ContainersStatuses[i] = &runtimeapi.ContainerStatus{Id: c.Id}
+		}
+	}
+	e.PodSandboxStatus.State = runtimeapi.PodSandboxState(r.IntN(3))
+	switch r.IntN(8) {
+	case 0:
+		e.PodSandboxStatus = nil
+	case 1:
+		e.PodSandboxStatus.Metadata = nil
+	case 2:
+		e.PodSandboxStatus.Network = nil
+	case 3:
+		e.PodSandboxStatus.CreatedAt = -6795364578871345152
+	case 4:
+		e.PodSandboxStatus.Metadata, e.PodSandboxStatus.Labels = nil, nil
+	case 5:
+		e.ContainersStatuses = nil
+	case 6:
+		e.ContainerId = e.PodSandboxStatus.Id
+	}
+	return e
+}
+
+// TestStatusesAgainstGeneratedDecoder reads random and mangled events and statuses.
+func TestStatusesAgainstGeneratedDecoder(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		e := fullEvent(r)
+		checkEvent(t, mangled(r, e))
+		if e.PodSandboxStatus != nil {
+			checkSandboxStatus(t, mangled(r, e.PodSandboxStatus))
+		}
+		for _, c := range e.ContainersStatuses {
+			checkContainerStatus(t, mangled(r, c))
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func FuzzEvent(f *testing.F) {
+	r := rand.New(rand.NewPCG(4, 5))
+	for range 20 {
+		f.Add(mangled(r, fullEvent(r)))
+	}
+	f.Fuzz(checkEvent)
+}
+
+func FuzzSandboxStatus(f *testing.F) {
+	r := rand.New(rand.NewPCG(6, 7))
+	for range 20 {
+		if e := fullEvent(r); e.PodSandboxStatus != nil {
+			f.Add(mangled(r, e.PodSandboxStatus))
+		}
+	}
+	f.Fuzz(checkSandboxStatus)
+}
+
+func FuzzContainerStatus(f *testing.F) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for range 10 {
+		for _, c := range fullEvent(r).ContainersStatuses {
+			f.Add(mangled(r, c))
+		}
+	}
+	f.Fuzz(checkContainerStatus)
+}
