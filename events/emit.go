@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+)
+
+// emission is one call of a recorder.
+type emission struct {
+	regarding, related        runtime.Object
+	annotations               map[string]string
+	eventType, reason, action string
+	note                      string
+	args                      []any
+	literal                   bool // the note is not a format
+
+	key                              seriesKey
+	regardingVersion, relatedVersion string
+}
+
+// emit counts an occurrence of a series that is known without formatting or allocating anything, and begins a new series otherwise.
+func (c *core) emit(logger klog.Logger, e *emission) {
+	b := c.b
+	now := time.Now()
+	if err := c.identify(e); err != nil {
+		b.mu.Lock()
+		b.count.emitted++
+		b.count.drop(DropInvalid, 1)
+		b.mu.Unlock()
+		logger.Error(err, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
+		return
+	}
+	var built *eventsv1.Event
+	if b.watching.Load() > 0 {
+		built = c.build(e, now)
+	}
+	b.mu.Lock()
+	b.count.emitted++
+	wake, more := b.take(e, built, now)
+	if more { // formatting runs code of the caller: not under our lock
+		b.mu.Unlock()
+		built = c.build(e, now)
+		b.mu.Lock()
+		wake, _ = b.take(e, built, now)
+	}
+	if built != nil && len(b.watchers) > 0 {
+		b.distribute(built, e, now)
+	}
+	b.mu.Unlock()
+	if wake {
+		b.signal()
+	}
+}
+
+// identify fills in the key.
+func (c *core) identify(e *emission) error {
+	if !validType(e.eventType) {
+		return fmt.Errorf("events: the type is %q: it must be Normal or Warning", e.eventType)
+	}
+	regarding, version, err := c.kinds.refer(e.regarding)
+	if err != nil {
+		return fmt.Errorf("events: no reference to what the event is about: %w", err)
+	}
+	e.regardingVersion = version
+	k := &e.key
+	k.source, k.eventType, k.regarding = c.source, e.eventType, regarding
+	if e.related != nil {
+		if related, version, err := c.kinds.refer(e.related); err == nil {
+			k.related, e.relatedVersion = related, version
+		}
+	}
+	if c.b.opts.PreferNamespaced && k.regarding.namespace == "" && k.related.namespace != "" {
+		k.regarding, k.related = k.related, k.regarding
+		e.regardingVersion, e.relatedVersion = e.relatedVersion, e.regardingVersion
+	}
+	k.reason = word(e.reason, "")
+	k.action = word(e.action, k.reason)
+	return nil
+}
+
+// build makes the template of a series. It runs without the lock.
+func (c *core) build(e *emission, now time.Time) *eventsv1.Event {
+	note := e.note
+	if !e.literal {
+		note = fmt.Sprintf(note, e.args...)
+	}
+	c.b.mu.Lock()
+	src := c.b.sources[c.source]
+	c.b.mu.Unlock()
+	key := e.key.clone()
+	e.key = key
+	annotations, left := cleanAnnotations(e.annotations)
+	if left > 0 {
+		c.b.mu.Lock()
+		c.b.count.annotations += int64(left)
+		c.b.mu.Unlock()
+	}
+	ev := &eventsv1.Event{
+		ReportingController: src.controller,
+		ReportingInstance:   src.instance,
+		Action:              key.action,
+		Reason:              key.reason,
+		Regarding:           key.regarding.reference(strings.Clone(cut(e.regardingVersion, maxRefField))),
+		Note:                strings.Clone(cut(note, maxNote)),
+		Type:                key.eventType,
+	}
+	ev.Annotations = annotations
+	ev.Namespace = key.regarding.namespace
+	if ev.Namespace == "" {
+		ev.Namespace = c.b.opts.ClusterNamespace
+	}
+	if key.related != (refKey{}) {
+		related := key.related.reference(strings.Clone(cut(e.relatedVersion, maxRefField)))
+		ev.Related = &related
+	}
+	return ev
+}
+
+// take books one occurrence. It reports whether a writer has something new to do, and whether it needs the built event first. The lock is held.
+func (b *Broadcaster) take(e *emission, built *eventsv1.Event, now time.Time) (wake, more bool) {
+	switch {
+	case b.stopped:
+		b.count.drop(DropShutdown, 1)
+		return false, false
+	case b.old.active:
+		return b.takeLegacy(e, built, now)
+	}
+	prev := b.tab.byKey[e.key]
+	if prev != nil {
+		if taken, wake := b.occurred(prev, now); taken {
+			return wake, false
+		}
+	}
+	object := e.key.regarding.object()
+	switch {
+	case b.tab.pending >= b.opts.MaxQueue || b.tab.all-b.tab.pending >= 2*b.opts.MaxSeries:
+		b.count.drop(DropQueueFull, 1)
+		return false, false
+	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.objects[object] >= b.opts.MaxPerObject:
+		b.count.drop(DropObjectCap, 1)
+		return false, false
+	case built == nil:
+		return false, true
+	case !b.limit.allow(bucketKey{object, e.key.reason}, now):
+		b.count.drop(DropRateLimited, 1)
+		return false, false
+	}
+	b.count.unsent++
+	b.open(prev, &series{key: e.key, object: object, template: built, id: e.key.id(b.sources[e.key.source])}, now)
+	return true, false
+}
+
+// occurred counts one more occurrence of a series; false if it belongs to another one.
+func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
+	st, e := step(s.st, input{kind: inOccurred, now: now}, &b.policy)
+	if e.reopen {
+		return false, false
+	}
+	s.st = st
+	if e.lost > 0 {
+		b.count.drop(DropRejected, e.lost)
+		return true, false
+	}
+	b.count.unsent++
+	if st.phase != settling {
+		b.tab.aged.touch(s)
+	}
+	if e.owes {
+		wake = b.tab.enqueue(s)
+	}
+	return true, wake
+}
+
+// open puts a new series into the table, behind the previous one of its key if there is one.
+func (b *Broadcaster) open(prev, s *series, now time.Time) {
+	s.st = begin(now)
+	if prev != nil {
+		s.st = b.policy.after(prev.st, now)
+		b.step(prev, input{kind: inTick, now: now})
+		b.tab.retire(prev)
+	} else if before, ok := b.tab.dormant.get(s.id); ok {
+		if before.closing == evicted && now.Sub(before.last) < b.policy.threshold {
+			s.st = b.policy.revive(before, now)
+		} else {
+			s.st = b.policy.after(before, now)
+		}
+	}
+	b.tab.add(s)
+	b.apply(s, effects{owes: s.st.phase != ongoing, wake: s.st.deadline(&b.policy)})
+	b.evict(now)
+}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrRunning is returned when recording is started a second time while it goes on.
+	ErrRunning = errors.New("events: already recording to the sink")
+	// ErrShutdown is returned by what is started after a shutdown.
+	ErrShutdown = errors.New("events: the broadcaster was shut down")
+)
+
+// UnsentError is what a shutdown could not deliver.
+type UnsentError struct {
+	// Series is how many series the server was not told the end of.
+	Series int
+	// Occurrences is how many emitted events it does not know of.
+	Occurrences int64
+	// Cause is why: the end of the context, or the last answer of the server.
+	Cause error
+}
+
+func (e *UnsentError) Error() string {
+	return fmt.Sprintf("events: shutdown left %d series with %d occurrences unsent: %v", e.Series, e.Occurrences, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UnsentError) Unwrap() error { return e.Cause }

@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventstest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// DefaultTTL is how long a kube-apiserver keeps an event after its last write.
+const DefaultTTL = time.Hour
+
+// Verb is the kind of a call.
+type Verb string
+
+// The calls that are known.
+const (
+	Create Verb = "create"
+	Update Verb = "update"
+	Patch  Verb = "patch"
+	List   Verb = "list"
+	Probe  Verb = "probe" // discovery of the group
+)
+
+// Call is one request, as it came in.
+type Call struct {
+	At        time.Time
+	Verb      Verb
+	Core      bool // core/v1 instead of events.k8s.io/v1
+	Namespace string
+	Name      string
+	Body      string // of a patch
+	Err       error  // the answer
+}
+
+// Fault decides what becomes of a call before the server looks at it. A nil error lets it pass. It may block, until ctx ends.
+type Fault func(ctx context.Context, c Call) error
+
+// AfterFault turns the success of a call, which was carried out, into an error, as a lost answer does.
+type AfterFault func(c Call) error
+
+// Server is the API server. The zero value is not usable: see [NewServer].
+type Server struct {
+	mu      sync.Mutex // guards everything below
+	ttl     time.Duration
+	fault   Fault
+	after   AfterFault
+	absent  bool
+	keep    int
+	version int64
+	events  map[string]*entry[eventsv1.Event]
+	core    map[string]*entry[corev1.Event]
+	calls   []Call
+	counts  map[Verb]int64
+	errs    int64
+	all     int64
+}
+
+type entry[T any] struct {
+	obj     *T
+	expires time.Time
+}
+
+// NewServer returns a server without events that fails at nothing and remembers the last 100,000 calls.
+func NewServer() *Server {
+	return &Server{
+		ttl: DefaultTTL, keep: 100_000,
+		events: map[string]*entry[eventsv1.Event]{}, core: map[string]*entry[corev1.Event]{}, counts: map[Verb]int64{},
+	}
+}
+
+// SetTTL changes how long events live after a write, from the next write on.
+func (s *Server) SetTTL(d time.Duration) { s.set(func() { s.ttl = d }) }
+
+// SetFault sets what happens to calls from now on; nil for nothing.
+func (s *Server) SetFault(f Fault) { s.set(func() { s.fault = f }) }
+
+// SetAfterFault sets what happens to answers from now on; nil for nothing.
+func (s *Server) SetAfterFault(f AfterFault) { s.set(func() { s.after = f }) }
+
+// SetGroupAbsent makes the server one that knows core/v1 Events only, or one that knows both.
+func (s *Server) SetGroupAbsent(absent bool) { s.set(func() { s.absent = absent }) }
+
+// Delete removes an event.
+func (s *Server) Delete(namespace, name string) {
+	s.set(func() { delete(s.events, namespace+"/"+name) })
+}
+
+func (s *Server) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// Events returns copies of the stored events.k8s.io/v1 Events that have not expired, in the order of their creation.
+func (s *Server) Events() []eventsv1.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []eventsv1.Event
+	now := time.Now()
+	for _, e := range s.events {
+		if now.Before(e.expires) {
+			out = append(out, *e.obj.DeepCopy())
+		}
+	}
+	slices.SortFunc(out, func(a, b eventsv1.Event) int { return cmp.Compare(a.Generation, b.Generation) })
+	return out
+}
+
+// CoreEvents returns copies of the stored core/v1 Events that have not expired, by name.
+func (s *Server) CoreEvents() []corev1.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []corev1.Event
+	now := time.Now()
+	for _, k := range slices.Sorted(maps.Keys(s.core)) {
+		if e := s.core[k]; now.Before(e.expires) {
+			out = append(out, *e.obj.DeepCopy())
+		}
+	}
+	return out
+}
+
+// Calls returns the calls that came in, the oldest first.
+func (s *Server) Calls() []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// Count returns how many calls came in, and how many of these were answered with an error.
+func (s *Server) Count() (all, failed int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all, s.errs
+}
+
+// Counts returns the calls by verb.
+func (s *Server) Counts() map[Verb]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counts)
+}
+
+// serve runs one call through the faults and books it.
+func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error) {
+	c.At = time.Now()
+	s.mu.Lock()
+	fault, after := s.fault, s.after
+	s.mu.Unlock()
+	if fault != nil {
+		err = fault(ctx, c)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.absent && !c.Core {
+		err = noRoute()
+	}
+	if err == nil {
+		err = do()
+	}
+	if err == nil && after != nil {
+		err = after(c)
+	}
+	c.Err = err
+	s.all++
+	s.counts[c.Verb]++
+	if err != nil {
+		s.errs++
+	}
+	if len(s.calls) < s.keep {
+		s.calls = append(s.calls, c)
+	}
+	return err
+}
+
+// noRoute is the 404 of a server that does not know the path, as a client sees it.
+func noRoute() error {
+	return apierrors.NewGenericServerResponse(404, "", schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, "", "404 page not found", 0, true)
+}
+
+var (
+	eventsResource = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
+	eventsKind     = schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}
+	coreResource   = schema.GroupResource{Resource: "events"}
+	coreKind       = schema.GroupKind{Kind: "Event"}
+)
+
+func (s *Server) create(in *eventsv1.Event) (*eventsv1.Event, error) {
+	e := in.DeepCopy()
+	if errs := validateCreate(e); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
+	}
+	key := e.Namespace + "/" + e.Name
+	if old := s.events[key]; old != nil && time.Now().Before(old.expires) {
+		return nil, apierrors.NewAlreadyExists(eventsResource, e.Name)
+	}
+	s.version++
+	e.Generation = s.version // the order of creation; a real server does not set it
+	return s.store(key, e), nil
+}
+
+// store keeps what a JSON encoding leaves of the event: times have six digits.
+func (s *Server) store(key string, e *eventsv1.Event) *eventsv1.Event {
+	s.version++
+	e.ResourceVersion = fmt.Sprint(s.version)
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // an Event always has an encoding
+	}
+	kept := &eventsv1.Event{}
+	if err := json.Unmarshal(data, kept); err != nil {
+		panic(err)
+	}
+	s.events[key] = &entry[eventsv1.Event]{kept, time.Now().Add(s.ttl)}
+	return kept.DeepCopy()
+}
+
+func (s *Server) patch(namespace, name string, data []byte) (*eventsv1.Event, error) {
+	key := namespace + "/" + name
+	old := s.events[key]
+	if old == nil || !time.Now().Before(old.expires) {
+		return nil, apierrors.NewNotFound(eventsResource, name)
+	}
+	before, err := json.Marshal(old.obj)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, data, eventsv1.Event{})
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	e := &eventsv1.Event{}
+	if err := json.Unmarshal(after, e); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if same, err := json.Marshal(e); err == nil && string(before) == string(same) {
+		return e, nil // nothing changed: no write, and no longer life
+	}
+	return s.replace(key, old.obj, e)
+}
+
+func (s *Server) replace(key string, old, e *eventsv1.Event) (*eventsv1.Event, error) {
+	if e.ResourceVersion != "" && e.ResourceVersion != old.ResourceVersion {
+		return nil, apierrors.NewConflict(eventsResource, e.Name, fmt.Errorf("the object has been modified"))
+	}
+	if errs := validateUpdate(e, old); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
+	}
+	return s.store(key, e), nil
+}
+
+func (s *Server) update(in *eventsv1.Event) (*eventsv1.Event, error) {
+	key := in.Namespace + "/" + in.Name
+	old := s.events[key]
+	if old == nil || !time.Now().Before(old.expires) {
+		return s.create(in)
+	}
+	return s.replace(key, old.obj, in.DeepCopy())
+}
+
+func (s *Server) createCore(in *corev1.Event) (*corev1.Event, error) {
+	e := in.DeepCopy()
+	if errs := validateCore(e); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(coreKind, e.Name, errs)
+	}
+	key := e.Namespace + "/" + e.Name
+	if old := s.core[key]; old != nil && time.Now().Before(old.expires) {
+		return nil, apierrors.NewAlreadyExists(coreResource, e.Name)
+	}
+	return s.storeCore(key, e), nil
+}
+
+func (s *Server) storeCore(key string, e *corev1.Event) *corev1.Event {
+	s.version++
+	e.ResourceVersion = fmt.Sprint(s.version)
+	s.core[key] = &entry[corev1.Event]{e, time.Now().Add(s.ttl)}
+	return e.DeepCopy()
+}
+
+func (s *Server) patchCore(namespace, name string, data []byte) (*corev1.Event, error) {
+	key := namespace + "/" + name
+	old := s.core[key]
+	if old == nil || !time.Now().Before(old.expires) {
+		return nil, apierrors.NewNotFound(coreResource, name)
+	}
+	before, err := json.Marshal(old.obj)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, data, corev1.Event{})
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	e := &corev1.Event{}
+	if err := json.Unmarshal(after, e); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return s.storeCore(key, e), nil
+}

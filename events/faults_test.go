@@ -1,0 +1,368 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+func reasonOf(i int) string { return fmt.Sprintf("Reason%04d", i) }
+
+var resource = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
+
+func slowly(d time.Duration) eventstest.Fault {
+	return func(ctx context.Context, _ eventstest.Call) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+}
+
+// during fails every call within a time from now.
+func during(d time.Duration, err error) eventstest.Fault {
+	until := time.Now().Add(d)
+	return func(context.Context, eventstest.Call) error {
+		if time.Now().Before(until) {
+			return err
+		}
+		return nil
+	}
+}
+
+func status(code int32, reason metav1.StatusReason, after int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Details: &metav1.StatusDetails{RetryAfterSeconds: after},
+	}}
+}
+
+// refused is what a client returns when nobody listens.
+var refusedConnection = fmt.Errorf("Post \"https://server\": %w", syscall.ECONNREFUSED)
+
+// TestNothingIsLostInTrouble: whatever kind of trouble, of whatever length, comes between 30 objects' crash loops and the server.
+func TestNothingIsLostInTrouble(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		for_ time.Duration
+	}{
+		{"429 without Retry-After", status(429, metav1.StatusReasonTooManyRequests, 0), time.Minute},
+		{"429 with Retry-After", status(429, metav1.StatusReasonTooManyRequests, 1), time.Minute},
+		{"429 with a long Retry-After", status(429, metav1.StatusReasonTooManyRequests, 40), time.Minute},
+		{"500", status(500, metav1.StatusReasonInternalError, 0), time.Minute},
+		{"503", status(503, metav1.StatusReasonServiceUnavailable, 0), time.Minute},
+		{"503 with Retry-After", status(503, metav1.StatusReasonServiceUnavailable, 5), time.Minute},
+		{"504", status(504, metav1.StatusReasonTimeout, 0), time.Minute},
+		{"502 of a proxy", status(502, "", 0), time.Minute},
+		{"401 while credentials rotate", status(401, metav1.StatusReasonUnauthorized, 0), time.Minute},
+		{"refused", refusedConnection, 150 * time.Second},
+		{"reset", fmt.Errorf("read: %w", syscall.ECONNRESET), 150 * time.Second},
+		{"EOF", errors.New("unexpected EOF"), 150 * time.Second},
+		{"refused for an hour", refusedConnection, time.Hour},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				r := newRig(t, server, nil)
+				r.pod("before", 3)
+				pass(time.Second)
+				server.SetFault(during(tc.for_, tc.err))
+				end := time.Now().Add(tc.for_)
+				const pods = 30
+				n := 0
+				for time.Now().Before(end) {
+					for i := range pods {
+						r.pod(fmt.Sprint("p", i), 1)
+					}
+					r.pod("before", 1)
+					n++
+					pass(10 * time.Second)
+				}
+				if _, failed := server.Count(); failed > 10+int64(tc.for_/(2*time.Minute)) {
+					t.Errorf("%d calls failed: that is no aggressive backoff", failed)
+				}
+				pass(20 * time.Minute)
+				all := server.Events()
+				if len(all) != pods+1 {
+					t.Fatalf("%d events, want %d: %s", len(all), pods+1, brief(all))
+				}
+				for i := range all {
+					want := fmt.Sprintf("Finished ×%d", n)
+					if all[i].Regarding.Name == "before" {
+						want = fmt.Sprintf("Finished ×%d", n+3)
+					}
+					if told(&all[i]) != want {
+						t.Errorf("%s says %s, want %s", all[i].Name, told(&all[i]), want)
+					}
+				}
+				r.wantBooks(0, 0)
+			})
+		})
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(during(time.Second, status(429, metav1.StatusReasonTooManyRequests, 77)))
+		r := newRig(t, server, nil)
+		begin := time.Now()
+		r.pod("a", 1)
+		r.pod("b", 1)
+		pass(76 * time.Second)
+		r.wantVerbs("create!")
+		pass(2 * time.Second)
+		r.wantVerbs("create! create create")
+		if d := server.Calls()[1].At.Sub(begin); d < 77*time.Second {
+			t.Errorf("tried again after %v", d)
+		}
+	})
+}
+
+func TestBackoffGrowsToItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(during(24*time.Hour, refusedConnection))
+		r := newRig(t, server, nil)
+		r.pod("a", 1)
+		pass(24 * time.Hour)
+		var longest time.Duration
+		calls := server.Calls()
+		for i := 1; i < len(calls); i++ {
+			d := calls[i].At.Sub(calls[i-1].At)
+			longest = max(longest, d)
+			if floor := min(time.Second<<(i-1), 5*time.Minute) / 2; i < 30 && d < floor {
+				t.Errorf("try %d came after %v, want at least %v", i, d, floor)
+			}
+		}
+		if longest > 5*time.Minute || longest < 4*time.Minute {
+			t.Errorf("the longest pause is %v", longest)
+		}
+		if n := len(calls); n > 24*3600/150+20 {
+			t.Errorf("%d calls in a day", n)
+		}
+	})
+}
+
+func TestRefusedForGood(t *testing.T) {
+	terminating := apierrors.NewForbidden(resource, "x", errors.New("namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, tc := range []struct {
+		name, reason string
+		err          error
+	}{
+		{"400", "BadRequest", apierrors.NewBadRequest("no")},
+		{"403", "Forbidden", apierrors.NewForbidden(resource, "x", errors.New("no"))},
+		{"413", "RequestEntityTooLarge", apierrors.NewRequestEntityTooLargeError("no")},
+		{"422", "Invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "x", nil)},
+		{"namespace terminating", "NamespaceTerminating", terminating},
+		{"namespace gone", "NamespaceNotFound", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				server.SetFault(func(_ context.Context, c eventstest.Call) error {
+					if c.Namespace == "ns" {
+						return tc.err
+					}
+					return nil
+				})
+				r := newRig(t, server, nil)
+				r.pod("a", 1000)
+				pass(time.Second)
+				r.pod("a", 1000)
+				r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", "R", "A", "")
+				pass(time.Second)
+				r.wantVerbs("create! create") // a hot loop of something refused costs one call, and stops nobody else
+				r.wantBooks(2000, 0)
+				s := r.Stats()
+				if s.Rejected[tc.reason] != 1 || s.Dropped[DropRejected] != 2000 {
+					t.Errorf("rejected %v, dropped %v", s.Rejected, s.Dropped)
+				}
+				server.SetFault(nil) // somebody mends it
+				pass(6 * time.Minute)
+				r.pod("a", 1)
+				settle(r)
+				if n := len(server.Events()); n != 2 {
+					t.Errorf("%d events after it was mended", n)
+				}
+			})
+		})
+	}
+}
+
+func TestSlowServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(slowly(5 * time.Second))
+		r := newRig(t, server, nil)
+		for range 10 {
+			r.pod("a", 10)
+			r.pod("b", 10)
+			time.Sleep(time.Second)
+		}
+		pass(10 * time.Minute)
+		for _, e := range server.Events() {
+			if told(&e) != "Finished ×100" {
+				t.Errorf("%s says %s", e.Name, told(&e))
+			}
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestStuckServerIsGivenUpAfterTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(slowly(time.Hour))
+		r := newRig(t, server, nil)
+		r.pod("a", 5)
+		pass(40 * time.Second)
+		server.SetFault(nil)
+		pass(10 * time.Minute)
+		r.wantTold("Finished ×5")
+		r.wantBooks(0, 0)
+	})
+}
+
+// TestLostAnswers: the server did what it was asked, and nobody heard of it.
+func TestLostAnswers(t *testing.T) {
+	for _, verb := range []eventstest.Verb{eventstest.Create, eventstest.Patch} {
+		t.Run(string(verb), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				lost := 3
+				server.SetAfterFault(func(c eventstest.Call) error {
+					if c.Verb == verb && lost > 0 {
+						lost--
+						return refusedConnection
+					}
+					return nil
+				})
+				r := newRig(t, server, nil)
+				for range 20 {
+					r.pod("a", 1)
+					pass(2 * time.Second)
+				}
+				pass(6 * time.Minute)
+				r.wantTold("Finished ×20")
+				r.wantBooks(0, 0)
+			})
+		})
+	}
+}
+
+func TestConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		n := 0
+		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			if c.Verb == eventstest.Patch && n < 4 {
+				n++
+				return apierrors.NewConflict(resource, c.Name, errors.New("modified"))
+			}
+			return nil
+		})
+		r := newRig(t, server, nil)
+		r.pod("a", 2)
+		pass(time.Second)
+		r.pod("b", 1) // nobody waits for the other's conflict
+		settle(r)
+		if len(server.Events()) != 2 {
+			t.Errorf("stored: %s", brief(server.Events()))
+		}
+		pass(10 * time.Minute)
+		if e := server.Events()[0]; told(&e) != "Finished ×2" {
+			t.Errorf("it says %s", told(&e))
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+// TestPoison: one event that the server cannot stomach must not keep the others waiting, nor stay for ever.
+func TestPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			if c.Namespace == "ns" {
+				return status(500, metav1.StatusReasonInternalError, 0)
+			}
+			return nil
+		})
+		r := newRig(t, server, nil)
+		r.pod("poison", 1)
+		for i := range 50 {
+			r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", reasonOf(i), "A", "")
+			pass(time.Minute)
+		}
+		if n := len(server.Events()); n < 45 {
+			t.Errorf("only %d of 50 others got through", n)
+		}
+		pass(time.Hour)
+		r.wantBooks(1, 0)
+	})
+}
+
+// TestExpiredObject: the server forgot the event while its series went on.
+func TestExpiredObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetTTL(20 * time.Second)
+		r := newRig(t, server, nil)
+		first := time.Now()
+		r.pod("a", 1)
+		pass(time.Second)
+		r.pod("a", 9)
+		pass(time.Minute)
+		if n := len(server.Events()); n != 0 {
+			t.Fatalf("%d events did not expire", n)
+		}
+		pass(5*time.Minute + time.Second)
+		r.wantTold("Finished ×10")
+		r.wantVerbs("create patch patch! create")
+		if e := r.one(); e.EventTime.UnixMicro() != first.UnixMicro() {
+			t.Errorf("eventTime is %v, want that of the first occurrence, %v", e.EventTime, first)
+		}
+		if n := r.Stats().Transitions["renewed"]; n != 1 {
+			t.Errorf("renewed %d", n)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestHTTPStatusesAreCovered(t *testing.T) {
+	for code := 400; code < 600; code++ {
+		err := apierrors.NewGenericServerResponse(code, "POST", resource, "x", "", 0, true)
+		v := judge(t.Context(), err)
+		switch {
+		case code == http.StatusConflict && (v.verdict == verdictExists || v.verdict == verdictConflict):
+		case code == http.StatusNotFound && v.verdict == verdictMissing:
+		case (code == 401 || code == 408 || code == 429) && v.verdict == verdictTrouble:
+		case code == 500 && v.verdict == verdictFault:
+		case code > 500 && v.verdict == verdictTrouble:
+		case code < 500 && v.verdict == verdictRefused:
+		default:
+			t.Errorf("%d is judged %d %s", code, v.verdict, v.reason)
+		}
+		if v.reason == "" {
+			t.Errorf("%d has no reason", code)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+// rig is a broadcaster that records to a server, inside of a bubble.
+type rig struct {
+	t      *testing.T
+	server *eventstest.Server
+	*Broadcaster
+	rec  *Recorder
+	stop context.CancelFunc
+}
+
+const controller = "evented-pleg.dev/test"
+
+// newRig starts one. It ends with the test.
+func newRig(t *testing.T, server *eventstest.Server, change func(*Options)) *rig {
+	t.Helper()
+	r := idleRig(t, server, change)
+	r.start()
+	return r
+}
+
+// idleRig does not start recording.
+func idleRig(t *testing.T, server *eventstest.Server, change func(*Options)) *rig {
+	t.Helper()
+	opts := Options{Sink: server.Sink(), Instance: "node-1", Host: "node-1"}
+	if change != nil {
+		change(&opts)
+	}
+	b, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, server: server, Broadcaster: b, rec: b.NewRecorder(scheme.Scheme, controller).(*Recorder)}
+	t.Cleanup(func() {
+		if r.stop != nil {
+			r.stop()
+		}
+		b.mu.Lock()
+		b.stopped = true
+		for w := range b.watchers {
+			b.removeWatcher(w)
+		}
+		b.mu.Unlock()
+	})
+	return r
+}
+
+func (r *rig) start() {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	if err := r.StartRecordingToSinkWithContext(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// shutdown ends the rig within the time and returns what the shutdown said.
+func (r *rig) shutdown(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return r.ShutdownWithContext(ctx)
+}
+
+// pod emits n isomorphic events about a pod.
+func (r *rig) pod(name string, n int) {
+	for range n {
+		r.rec.Eventf(podRef(name), nil, corev1.EventTypeWarning, "BackOff", "Restarting", "back-off %s", name)
+	}
+}
+
+func podRef(name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}
+}
+
+func testPod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"}}
+}
+
+// settle lets everything happen that needs no time.
+func settle(*rig) { synctest.Wait() }
+
+// pass lets time pass and then everything happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// calls is how many calls came in since the last time it was asked, as "create patch …".
+func (r *rig) verbs() string {
+	out := ""
+	for i, c := range r.server.Calls() {
+		if i > 0 {
+			out += " "
+		}
+		out += string(c.Verb)
+		if c.Err != nil {
+			out += "!"
+		}
+	}
+	return out
+}
+
+// one is the only event stored.
+func (r *rig) one() eventsv1.Event {
+	r.t.Helper()
+	all := r.server.Events()
+	if len(all) != 1 {
+		r.t.Fatalf("%d events are stored, want 1: %s", len(all), brief(all))
+	}
+	return all[0]
+}
+
+func brief(all []eventsv1.Event) (out []string) {
+	for i := range all {
+		out = append(out, all[i].Name+" "+told(&all[i]))
+	}
+	return out
+}
+
+// told is what an event says of its series.
+func told(e *eventsv1.Event) string {
+	if e.Series == nil {
+		return "single"
+	}
+	return fmt.Sprintf("%s ×%d", e.Annotations[AnnotationState], e.Series.Count)
+}
+
+// wantTold checks what the only event says.
+func (r *rig) wantTold(want string) {
+	r.t.Helper()
+	e := r.one()
+	if got := told(&e); got != want {
+		r.t.Errorf("the event says %q, want %q", got, want)
+	}
+}
+
+func (r *rig) wantVerbs(want string) {
+	r.t.Helper()
+	if got := r.verbs(); got != want {
+		r.t.Errorf("calls are %q, want %q", got, want)
+	}
+}
+
+// wantBooks checks that nothing vanished, and how much was dropped and is unsent.
+func (r *rig) wantBooks(dropped, unsent int64) {
+	r.t.Helper()
+	s := r.Stats()
+	var all int64
+	for _, n := range s.Dropped {
+		all += n
+	}
+	if s.Emitted != s.Acknowledged+all+s.Unsent {
+		r.t.Errorf("the books do not balance: %+v", s)
+	}
+	if all != dropped || s.Unsent != unsent {
+		r.t.Errorf("dropped %d %v, unsent %d; want %d and %d", all, s.Dropped, s.Unsent, dropped, unsent)
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Metrics takes what the recorder counts. Names are the Metric constants of this package; where one ends in a slash, a reason follows, such as
+// "events_dropped/queue_full": what stands after the slash is made to be a label, and is one of a few dozen words.
+// Add is called without locks, from the goroutine that runs the broadcaster and from callers of Gauges, never from Eventf.
+type Metrics interface {
+	Add(name string, n int)
+}
+
+// Counters.
+const (
+	// MetricEmitted counts calls of Eventf and its kin: occurrences. Every one of them ends up as acknowledged, dropped, or is still unsent.
+	MetricEmitted = "events_emitted"
+	// MetricAcknowledged counts occurrences that the server was told of, as an object or in the count of one.
+	MetricAcknowledged = "events_acknowledged"
+	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited, object_cap, rejected, spam_filter, shutdown.
+	MetricDropped = "events_dropped/"
+	// MetricCalls counts API calls by kind: create, read, point, patch, legacy, probe, list.
+	MetricCalls = "event_calls/"
+	// MetricRetries counts calls that will be made again, by the reason of the failure.
+	MetricRetries = "event_retries/"
+	// MetricRejected counts calls that the server refused for good, by its reason.
+	MetricRejected = "event_rejections/"
+	// MetricSeries counts what became of series: started, finished, adopted, evicted, renewed (the stored object had expired).
+	MetricSeries = "event_series/"
+	// MetricAnnotations counts annotations left out because the server would not have taken them.
+	MetricAnnotations = "event_annotations_dropped"
+	// MetricWatchDropped counts events that a slow watcher missed.
+	MetricWatchDropped = "event_watch_dropped"
+)
+
+// Gauges.
+const (
+	// GaugeSeries is the number of series in the table, whatever their phase.
+	GaugeSeries = "event_series_active"
+	// GaugeQueue is the number of series that owe the server a call, and of legacy events that wait.
+	GaugeQueue = "event_queue_length"
+	// GaugeUnsent is the number of occurrences that the server does not know of yet.
+	GaugeUnsent = "events_unsent"
+	// GaugeGate is for how many seconds nothing will be sent; 0 when the gate is open.
+	GaugeGate = "event_gate_closed_seconds"
+	// GaugeLegacy is 1 while core/v1 Events are written.
+	GaugeLegacy = "event_legacy_mode"
+)
+
+// Reasons of MetricDropped.
+const (
+	DropInvalid     = "invalid"
+	DropQueueFull   = "queue_full"
+	DropRateLimited = "rate_limited"
+	DropObjectCap   = "object_cap"
+	DropRejected    = "rejected"
+	DropSpamFilter  = "spam_filter"
+	DropShutdown    = "shutdown"
+)
+
+type noMetrics struct{}
+
+func (noMetrics) Add(string, int) {}
+
+// Stats is a snapshot of a broadcaster. Emitted = Acknowledged + the sum of Dropped + Unsent, at any moment.
+type Stats struct {
+	Emitted, Acknowledged, Unsent int64
+	Dropped                       map[string]int64 // by reason
+	Rejected                      map[string]int64 // calls, by the server's reason
+	Retries                       map[string]int64 // calls, by reason
+	Calls                         map[string]int64 // by kind
+	Transitions                   map[string]int64 // of series, see MetricSeries
+	WatchDropped                  int64
+	AnnotationsDropped            int64
+	Series, Queue                 int
+	GateClosed                    time.Duration
+	Legacy                        bool
+}
+
+// counters is guarded by the broadcaster's lock. Maps stay small: their keys are words of this package or of the API.
+type counters struct {
+	emitted, acked, unsent     int64
+	watchDropped, annotations  int64
+	dropped, rejected, retries map[string]int64
+	calls, transitions         map[string]int64
+}
+
+func newCounters() counters {
+	return counters{
+		dropped: map[string]int64{}, rejected: map[string]int64{}, retries: map[string]int64{}, calls: map[string]int64{}, transitions: map[string]int64{},
+	}
+}
+
+func (c *counters) drop(reason string, n int64) {
+	if n > 0 {
+		c.dropped[reason] += n
+	}
+}
+
+// each yields every counter under its metric's name.
+func (c *counters) each(yield func(name string, n int64)) {
+	yield(MetricEmitted, c.emitted)
+	yield(MetricAcknowledged, c.acked)
+	yield(MetricAnnotations, c.annotations)
+	yield(MetricWatchDropped, c.watchDropped)
+	for _, m := range []struct {
+		prefix string
+		by     map[string]int64
+	}{{MetricDropped, c.dropped}, {MetricCalls, c.calls}, {MetricRetries, c.retries}, {MetricRejected, c.rejected}, {MetricSeries, c.transitions}} {
+		for _, k := range slices.Sorted(maps.Keys(m.by)) {
+			yield(m.prefix+k, m.by[k])
+		}
+	}
+}
+
+// Stats returns a consistent snapshot. Safe for concurrent use.
+func (b *Broadcaster) Stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := &b.count
+	return Stats{
+		Emitted: c.emitted, Acknowledged: c.acked, Unsent: c.unsent,
+		Dropped: maps.Clone(c.dropped), Rejected: maps.Clone(c.rejected), Retries: maps.Clone(c.retries),
+		Calls: maps.Clone(c.calls), Transitions: maps.Clone(c.transitions),
+		WatchDropped: c.watchDropped, AnnotationsDropped: c.annotations,
+		Series: b.tab.all, Queue: b.tab.queue.len + b.tab.urgent.len + len(b.old.queue),
+		GateClosed: b.gate.closed(time.Now()), Legacy: b.old.active,
+	}
+}
+
+// Gauges yields what is now, and first pushes counters that are due to Metrics. Safe for concurrent use.
+func (b *Broadcaster) Gauges(yield func(name string, v float64)) {
+	b.pushMetrics()
+	s := b.Stats()
+	yield(GaugeSeries, float64(s.Series))
+	yield(GaugeQueue, float64(s.Queue))
+	yield(GaugeUnsent, float64(s.Unsent))
+	yield(GaugeGate, s.GateClosed.Seconds())
+	legacy := 0.0
+	if s.Legacy {
+		legacy = 1
+	}
+	yield(GaugeLegacy, legacy)
+}
+
+// pushMetrics hands on what was counted since the last time.
+func (b *Broadcaster) pushMetrics() {
+	if _, ok := b.opts.Metrics.(noMetrics); ok {
+		return
+	}
+	b.pushMu.Lock()
+	defer b.pushMu.Unlock()
+	type delta struct {
+		name string
+		n    int64
+	}
+	var due []delta
+	b.mu.Lock()
+	b.count.each(func(name string, n int64) {
+		if d := n - b.pushed[name]; d > 0 {
+			due = append(due, delta{name, d})
+			b.pushed[name] = n
+		}
+	})
+	b.mu.Unlock()
+	for _, d := range due {
+		b.opts.Metrics.Add(d.name, int(d.n))
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// What the API server accepts, in bytes.
+const (
+	maxNote     = 1024
+	maxWord     = 128 // reason, action, reportingInstance
+	maxRefField = 1024
+	// maxAnnotations is below the server's limit of 256 KiB: a full table of such events must still fit in memory.
+	maxAnnotations = 8 << 10
+)
+
+// cut shortens s to at most limit bytes of valid UTF-8 without splitting a character. A string that is fine comes back as it is,
+// without allocation.
+func cut(s string, limit int) string {
+	if len(s) > limit {
+		// Enough for limit bytes even if invalid ones at the end are dropped; the replacement character never makes it shorter.
+		end := limit
+		for end > 0 && end > limit-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end]
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return cut(strings.ToValidUTF8(s, string(utf8.RuneError)), limit)
+}
+
+// word is a reason or an action that the server takes.
+func word(s, fallback string) string {
+	if s == "" {
+		s = fallback
+	}
+	if s == "" {
+		return "Unknown"
+	}
+	return cut(s, maxWord)
+}
+
+// controllerName makes a qualified name out of any: an optional DNS subdomain, a slash, and at most 63 of [A-Za-z0-9-_.].
+func controllerName(s string) string {
+	if len(validation.IsQualifiedName(s)) == 0 {
+		return s
+	}
+	prefix, name, ok := strings.Cut(s, "/")
+	if !ok {
+		prefix, name = "", s
+	}
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, name)
+	if len(name) > validation.LabelValueMaxLength {
+		name = name[:validation.LabelValueMaxLength]
+	}
+	name = strings.Trim(name, "-_.")
+	if name == "" {
+		name = "unknown"
+	}
+	if prefix == "" {
+		return name
+	}
+	return subdomain(prefix, validation.DNS1123SubdomainMaxLength) + "/" + name
+}
+
+// cleanAnnotations copies what the server would accept and says how many were left out. Keys of this package's own are not the caller's.
+func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
+	if len(in) == 0 {
+		return nil, 0
+	}
+	size := 0
+	for _, k := range slices.Sorted(maps.Keys(in)) {
+		v := in[k]
+		if size+len(k)+len(v) > maxAnnotations || strings.HasPrefix(k, annotationPrefix) || len(validation.IsQualifiedName(strings.ToLower(k))) > 0 {
+			left++
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string, len(in))
+		}
+		size += len(k) + len(v)
+		out[strings.Clone(k)] = strings.Clone(strings.ToValidUTF8(v, string(utf8.RuneError)))
+	}
+	return out, left
+}
+
+func validType(t string) bool {
+	return t == corev1.EventTypeNormal || t == corev1.EventTypeWarning
+}

@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+func TestSingletonIsOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		at := time.Now()
+		r.pod("a", 1)
+		pass(2 * time.Hour)
+		r.wantVerbs("create")
+		r.wantBooks(0, 0)
+		if n := r.Stats().Series; n != 0 {
+			t.Errorf("%d series are still in the table", n)
+		}
+		all := r.server.Calls()
+		if d := all[0].At.Sub(at); d != 0 {
+			t.Errorf("the create came after %v", d)
+		}
+	})
+}
+
+func TestProposalLifeOfASeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		r.pod("a", 1)
+		settle(r)
+		r.wantTold("single")
+		pass(time.Second)
+		r.pod("a", 1)
+		settle(r)
+		r.wantTold("Ongoing ×2")
+		for range 10 {
+			pass(time.Second)
+			r.pod("a", 100)
+		}
+		last := time.Now()
+		settle(r)
+		r.wantTold("Ongoing ×2")
+		r.wantVerbs("create patch")
+		pass(6*time.Minute - time.Nanosecond)
+		r.wantVerbs("create patch")
+		pass(time.Nanosecond)
+		r.wantVerbs("create patch patch")
+		r.wantTold("Finished ×1002")
+		e := r.one()
+		if got := e.Series.LastObservedTime.UnixMicro(); got != last.UnixMicro() {
+			t.Errorf("lastObservedTime is %v, want %v", e.Series.LastObservedTime, last)
+		}
+		pass(2 * time.Hour)
+		r.wantVerbs("create patch patch")
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		begin := time.Now()
+		const seconds = 4 * 3600
+		for range seconds {
+			r.pod("a", 10)
+			time.Sleep(time.Second)
+		}
+		pass(6 * time.Minute)
+		calls := r.server.Calls()
+		// Four hours hold 7 or 8 heartbeats of 27 to 33 minutes.
+		if n := len(calls); n < 3+7 || n > 3+8 {
+			t.Errorf("%d calls: %s", n, r.verbs())
+		}
+		prev := begin
+		for _, c := range calls[2 : len(calls)-1] {
+			if d := c.At.Sub(prev); d < 27*time.Minute || d > 33*time.Minute {
+				t.Errorf("a heartbeat after %v", d)
+			}
+			prev = c.At
+		}
+		r.wantTold("Finished ×144000")
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestNextSeriesAfterTheThreshold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		r.pod("a", 2)
+		pass(6 * time.Minute)
+		r.pod("a", 3)
+		pass(6 * time.Minute)
+		r.pod("a", 1)
+		pass(6 * time.Minute)
+		all := r.server.Events()
+		if len(all) != 3 || told(&all[0]) != "Finished ×2" || told(&all[1]) != "Finished ×3" || told(&all[2]) != "single" {
+			t.Errorf("stored: %s", brief(all))
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestExactlyAtTheThreshold(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		gap  time.Duration
+		want int
+	}{
+		{"just within", 6*time.Minute - time.Nanosecond, 1},
+		{"exactly", 6 * time.Minute, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, eventstest.NewServer(), nil)
+				r.pod("a", 1)
+				time.Sleep(tc.gap)
+				r.pod("a", 1)
+				synctest.Wait()
+				if all := r.server.Events(); len(all) != tc.want {
+					t.Errorf("%d events, want %d: %s", len(all), tc.want, brief(all))
+				}
+			})
+		})
+	}
+}
+
+func TestRecurringSingletonsDoNotProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		const n = 60
+		for range n {
+			r.pod("a", 1)
+			pass(7 * time.Minute)
+		}
+		if all, failed := r.server.Count(); failed != 0 || all > n+n/3 {
+			t.Errorf("%d calls, %d of them failed, for %d events", all, failed, n)
+		}
+		if stored := len(r.server.Events()); stored < 8 {
+			t.Errorf("only %d of an hour's events are there", stored)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestWhatMakesAnotherSeries(t *testing.T) {
+	base := podRef("a")
+	for _, tc := range []struct {
+		name string
+		emit func(r *Recorder)
+		want int // series in all, the first included
+	}{
+		{"another note", func(r *Recorder) { r.Eventf(base, nil, "Normal", "R", "A", "other %d", 1) }, 1},
+		{"another resourceVersion", func(r *Recorder) {
+			ref := *base
+			ref.ResourceVersion = "99"
+			r.Eventf(&ref, nil, "Normal", "R", "A", "note")
+		}, 1},
+		{"the object itself", func(r *Recorder) { r.Eventf(testPod("a"), nil, "Normal", "R", "A", "note") }, 1},
+		{"annotations", func(r *Recorder) {
+			r.AnnotatedEventf(base, nil, map[string]string{"k": "v"}, "Normal", "R", "A", "note")
+		}, 1},
+		{"another type", func(r *Recorder) { r.Eventf(base, nil, "Warning", "R", "A", "note") }, 2},
+		{"another reason", func(r *Recorder) { r.Eventf(base, nil, "Normal", "R2", "A", "note") }, 2},
+		{"another action", func(r *Recorder) { r.Eventf(base, nil, "Normal", "R", "A2", "note") }, 2},
+		{"a related object", func(r *Recorder) { r.Eventf(base, podRef("b"), "Normal", "R", "A", "note") }, 2},
+		{"another UID", func(r *Recorder) {
+			ref := *base
+			ref.UID = "reborn"
+			r.Eventf(&ref, nil, "Normal", "R", "A", "note")
+		}, 2},
+		{"another container", func(r *Recorder) {
+			ref := *base
+			ref.FieldPath = "spec.containers{b}"
+			r.Eventf(&ref, nil, "Normal", "R", "A", "note")
+		}, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, eventstest.NewServer(), nil)
+				r.rec.Eventf(base, nil, "Normal", "R", "A", "note")
+				tc.emit(r.rec)
+				synctest.Wait()
+				all := r.server.Events()
+				if len(all) != tc.want {
+					t.Errorf("%d series, want %d: %s", len(all), tc.want, brief(all))
+				}
+				if all[0].Note != "note" {
+					t.Errorf("the note is %q, want the first one", all[0].Note)
+				}
+			})
+		})
+	}
+}
+
+func TestEarlyCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.EarlyCounts = []int{100, 10} })
+		var seen []string
+		for range 120 {
+			r.pod("a", 1)
+			pass(time.Second)
+			e := r.one()
+			if s := told(&e); len(seen) == 0 || seen[len(seen)-1] != s {
+				seen = append(seen, s)
+			}
+		}
+		want := []string{"single", "Ongoing ×2", "Ongoing ×10", "Ongoing ×100"}
+		if len(seen) != len(want) {
+			t.Fatalf("seen %q, want %q", seen, want)
+		}
+		for i := range want {
+			if seen[i] != want[i] {
+				t.Fatalf("seen %q, want %q", seen, want)
+			}
+		}
+	})
+}
+
+func TestEventsOfOneObjectInOrder(t *testing.T) {
+	for _, writers := range []int{1, 4} {
+		t.Run(map[int]string{1: "one writer", 4: "four writers"}[writers], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				server.SetFault(slowly(time.Millisecond))
+				r := newRig(t, server, func(o *Options) { o.Writers, o.MaxPerObject, o.Burst = writers, -1, -1 })
+				const n = 500
+				for i := range n {
+					r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, reasonOf(i), "A", "")
+				}
+				pass(time.Minute)
+				all := r.server.Events()
+				if len(all) != n {
+					t.Fatalf("%d events, want %d", len(all), n)
+				}
+				for i := range all {
+					if all[i].Reason != reasonOf(i) {
+						t.Fatalf("event %d is %s", i, all[i].Reason)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+)
+
+// watchBuffer is how many events a watcher may be behind before it misses some.
+const watchBuffer = 1000
+
+// watcher hands events to one handler, in order, from a goroutine of its own.
+type watcher struct {
+	ch   chan *eventsv1.Event // closed by remove, under the broadcaster's lock
+	done chan struct{}
+	once sync.Once
+}
+
+// StartEventWatcher calls the handler with every event that is emitted from now on, as a *eventsv1.Event without a series, in the order of
+// emission, those included that a limit keeps from the server. The handler runs in a goroutine of its own. One that falls more than 1000 events
+// behind misses some, which is counted. The function returned ends it, once the handler has seen what was emitted before; it does not wait.
+func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (stop func(), err error) {
+	if handler == nil {
+		return nil, errors.New("events: the handler of a watcher is nil")
+	}
+	w := &watcher{ch: make(chan *eventsv1.Event, watchBuffer), done: make(chan struct{})}
+	b.mu.Lock()
+	if b.stopped {
+		b.mu.Unlock()
+		return nil, ErrShutdown
+	}
+	b.watchers[w] = struct{}{}
+	b.watching.Add(1)
+	b.mu.Unlock()
+	go func() {
+		defer close(w.done)
+		for e := range w.ch {
+			handler(e)
+		}
+	}()
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.removeWatcher(w)
+	}, nil
+}
+
+// removeWatcher lets a watcher end once it has emptied its channel. The lock is held.
+func (b *Broadcaster) removeWatcher(w *watcher) {
+	w.once.Do(func() {
+		delete(b.watchers, w)
+		b.watching.Add(-1)
+		close(w.ch)
+	})
+}
+
+// distribute hands one occurrence to the watchers. The lock is held, so that they see the order of emission.
+func (b *Broadcaster) distribute(built *eventsv1.Event, e *emission, now time.Time) {
+	event := built.DeepCopy()
+	event.Name = eventName(event.Regarding.Name, e.key.id(b.sources[e.key.source]), 0)
+	event.EventTime = metav1.NewMicroTime(now)
+	for w := range b.watchers {
+		select {
+		case w.ch <- event:
+		default:
+			b.count.watchDropped++
+		}
+	}
+}
+
+// StartLogging logs every event that is emitted, until the function returned is called.
+func (b *Broadcaster) StartLogging(logger klog.Logger) (stop func(), err error) {
+	return b.StartEventWatcher(func(obj runtime.Object) {
+		e, ok := obj.(*eventsv1.Event)
+		if !ok {
+			return
+		}
+		logger.Info("Event occurred", "object", klog.KRef(e.Regarding.Namespace, e.Regarding.Name), "fieldPath", e.Regarding.FieldPath,
+			"kind", e.Regarding.Kind, "apiVersion", e.Regarding.APIVersion, "type", e.Type, "reason", e.Reason, "action", e.Action, "note", e.Note)
+	})
+}
+
+// StartStructuredLogging is StartLogging with the global logger at a verbosity.
+func (b *Broadcaster) StartStructuredLogging(verbosity klog.Level) (stop func()) {
+	logger := klog.Background().V(int(verbosity))
+	stop, err := b.StartLogging(logger)
+	if err != nil {
+		logger.Error(err, "Events are not logged")
+		return func() {}
+	}
+	return stop
+}
