@@ -186,7 +186,7 @@ func containerEnum(s State) int64 {
 
 // AddContainer makes a container in the sandbox, emits its event, and returns its ID.
 func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (containerID string, err error) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	sb, err := rt.usableSandbox("AddContainer", sandboxID)
 	if err != nil {
@@ -253,7 +253,7 @@ func (c *container) set(v view) {
 
 // Start starts a container that was created. With Faults.StartError it can fail as a real one does: the container is EXITED, code 128.
 func (rt *Runtime) Start(containerID string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	c, err := rt.usableContainer("Start", containerID)
 	if err != nil {
@@ -297,7 +297,7 @@ func (rt *Runtime) limitLife(c *container) {
 // Exit ends a running container with that exit code. While the runtime is down (see [Runtime.Down]) nobody sees the exit: it shows as EXITED
 // 255 Unknown later.
 func (rt *Runtime) Exit(containerID string, code int32) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	c := rt.store.containers[containerID]
 	if c == nil {
@@ -315,10 +315,8 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	if c.state != StateRunning && c.state != StateUnknown || rt.store.containers[c.id] != c {
 		return
 	}
-	if c.end != nil {
-		c.end.fn = nil
-		c.end = nil
-	}
+	rt.sched.cancel(c.end)
+	c.end = nil
 	if reason == "" {
 		reason = "Completed"
 		if code != 0 {
@@ -345,7 +343,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 
 // Remove removes a container; a running one is killed first.
 func (rt *Runtime) Remove(containerID string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	c, err := rt.usableContainer("Remove", containerID)
 	if err != nil {
@@ -374,7 +372,7 @@ func (rt *Runtime) removeContainer(c *container, silent bool) *event {
 
 // SetReason changes the reason and message of a container that has ended, without an event, as a runtime does that learns late of an OOM kill.
 func (rt *Runtime) SetReason(containerID, reason, message string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	c, err := rt.usableContainer("SetReason", containerID)
 	if err != nil {
@@ -386,7 +384,7 @@ func (rt *Runtime) SetReason(containerID, reason, message string) error {
 
 // LoseTrack makes a running container UNKNOWN, without an event.
 func (rt *Runtime) LoseTrack(containerID string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	c, err := rt.usableContainer("LoseTrack", containerID)
 	if err != nil {

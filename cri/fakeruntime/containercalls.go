@@ -32,7 +32,7 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 		return nil, invalid("CreateContainer: container %q: %v", cfg.GetMetadata().GetName(), err)
 	}
 	rt := s.rt
-	rt.mu.Lock()
+	rt.lock()
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
 	if err != nil {
 		rt.mu.Unlock()
@@ -83,7 +83,7 @@ func encodeResources(r *runtimeapi.LinuxContainerResources) []byte {
 
 // StartContainer starts a created container.
 func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	c, err := s.rt.containerByID(req.GetContainerId())
 	var ev *event
 	if err == nil {
@@ -102,7 +102,7 @@ func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContain
 // StopContainer ends a running container with 143, or with 137 if there is no time to end by itself. Anything else is stopped already.
 func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	rt := s.rt
-	rt.mu.Lock()
+	rt.lock()
 	c, err := rt.containerByID(req.GetContainerId())
 	if err != nil {
 		rt.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 		}
 		code = exitKilled
 	}
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	rt.exit(c, code, "Error", "")
 	return &runtimeapi.StopContainerResponse{}, nil
@@ -129,7 +129,7 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 // RemoveContainer kills a running container and removes it; one that is not there is removed already.
 func (s *service) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	rt := s.rt
-	rt.mu.Lock()
+	rt.lock()
 	c, err := rt.containerByID(req.GetContainerId())
 	if err != nil {
 		rt.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *service) RemoveContainer(_ context.Context, req *runtimeapi.RemoveConta
 
 // UpdateContainerResources changes the resources in the status, without an event.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	c, err := s.rt.containerByID(req.GetContainerId())
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest)
 
 // running reports an error unless the container runs, and returns the runtime's life.
 func (s *service) running(id string) (<-chan struct{}, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	c, err := s.rt.containerByID(id)
 	if err != nil {

@@ -21,7 +21,7 @@ func (s *service) streamBatch(method string) (int, error) {
 
 // calls is how many calls of the method came so far.
 func (rt *Runtime) calls(method string) uint64 {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	return rt.rpcs[method]
 }
@@ -36,7 +36,7 @@ func (rt *Runtime) corruption(first bool, method string, call uint64) corruption
 	if !first {
 		return corruption{}
 	}
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	f := &rt.faults
 	return corruption{

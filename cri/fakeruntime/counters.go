@@ -61,7 +61,7 @@ type SubscriberStats struct {
 
 // Stats returns the counters at this moment. The caller owns the result.
 func (rt *Runtime) Stats() Stats {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	s := Stats{RPCs: maps.Clone(rt.rpcs), Events: rt.counts, Blocked: rt.blocked}
 	for _, sub := range rt.hub.subs {

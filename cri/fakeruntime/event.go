@@ -110,7 +110,7 @@ func (rt *Runtime) release(c *container, h *heldEvent) {
 		return
 	}
 	c.held = nil
-	h.task.fn = nil
+	rt.sched.cancel(h.task)
 	_, how := rt.emitInto(payload{h.kind, c.sb, c}, h.ev)
 	rt.settle(h.ev, how)
 }

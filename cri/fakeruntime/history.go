@@ -138,7 +138,7 @@ func (h *history) at(seq uint64) *Change {
 // History returns the changes with Seq ≥ since, oldest first, and the Seq that the next change will have. If the first one returned has a
 // larger Seq than since, those between were dropped because of Config.HistoryLimit.
 func (rt *Runtime) History(since uint64) (changes []Change, next uint64) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	h := &rt.history
 	next = h.next()

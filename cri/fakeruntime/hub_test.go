@@ -15,11 +15,16 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// flood makes n containers, without starting them: n events.
+// flood makes n events, by making and removing containers in turn, so that payloads stay small.
 func (w *world) flood(sb string, n int) {
 	w.t.Helper()
-	for range n {
-		must(w.rt.AddContainer(sb, ContainerSpec{}))(w.t)
+	var last string
+	for i := range n {
+		if i%2 == 0 {
+			last = must(w.rt.AddContainer(sb, ContainerSpec{}))(w.t)
+		} else {
+			check(w.t, w.rt.Remove(last))
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (img *image) message() *runtimeapi.Image {
 }
 
 func (rt *Runtime) listImages(f *runtimeapi.ImageFilter) []*runtimeapi.Image {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	if name := f.GetImage().GetImage(); name != "" {
 		if img := rt.findImage(name); img != nil {
@@ -119,7 +119,7 @@ func sendBatches[T any](s *service, method string, items []T, send func([]T) err
 
 // ImageStatus of an unknown image is an empty answer, not an error.
 func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	img := s.rt.findImage(req.GetImage().GetImage())
 	if img == nil {
@@ -138,14 +138,14 @@ func (s *service) PullImage(_ context.Context, req *runtimeapi.PullImageRequest)
 	if name == "" {
 		return nil, invalid("PullImage: image.image is empty")
 	}
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	return &runtimeapi.PullImageResponse{ImageRef: s.rt.imageOf(name).id}, nil
 }
 
 // RemoveImage removes an image; one that is not there is removed already.
 func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if img := s.rt.findImage(req.GetImage().GetImage()); img != nil {
 		delete(s.rt.images, img.tag)
@@ -155,7 +155,7 @@ func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequ
 
 // ImageFsInfo tells of one file system that holds the images and the containers.
 func (s *service) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	used := uint64(1 << 20)
 	for _, img := range s.rt.images {

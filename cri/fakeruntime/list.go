@@ -22,7 +22,7 @@ type sandboxRow struct {
 
 // findContainers selects by ID, sandbox, or pod UID through an index, and tests only what that gives against the rest of the filter.
 func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []containerRow {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	short := rt.cfg.Profile.ShortIDs
 	candidates := rt.store.containerList
@@ -64,7 +64,7 @@ func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []containerRow 
 
 // findSandboxes is findContainers for sandboxes.
 func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []sandboxRow {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	candidates := rt.store.sandboxList
 	selector := f.GetLabelSelector()

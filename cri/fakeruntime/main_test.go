@@ -68,12 +68,13 @@ func newWorld(t testing.TB, cfg Config) *world {
 	return w
 }
 
-func (w *world) dial(t testing.TB) *grpc.ClientConn {
+func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///bufconn",
+	conn, err := grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 30)),
+	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +121,7 @@ func (l *listening) stop() []*runtimeapi.ContainerEventResponse {
 	synctest.Wait()
 	l.cancel()
 	l.wg.Wait()
+	synctest.Wait()
 	return l.events
 }
 

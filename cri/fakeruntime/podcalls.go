@@ -24,7 +24,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		return nil, invalid("RunPodSandbox: config.metadata needs name, uid and namespace, and has %q, %q and %q", meta.GetName(), meta.GetUid(), meta.GetNamespace())
 	}
 	rt := s.rt
-	rt.mu.Lock()
+	rt.lock()
 	sb := &sandbox{
 		id: rt.ids.hex64(), name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
 		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
@@ -48,7 +48,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 
 // StopPodSandbox does nothing to a sandbox that is stopped or not there. Its events may come after its answer.
 func (s *service) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if sb, err := s.rt.sandboxByID(req.GetPodSandboxId()); err == nil {
 		s.rt.stopSandbox(sb)
@@ -59,7 +59,7 @@ func (s *service) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandb
 // RemovePodSandbox removes the sandbox and its containers; one that is not there is removed already.
 func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	rt := s.rt
-	rt.mu.Lock()
+	rt.lock()
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
 	if err != nil {
 		rt.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePo
 
 // UpdatePodSandboxResources changes nothing that can be seen.
 func (s *service) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if _, err := s.rt.sandboxByID(req.GetPodSandboxId()); err != nil {
 		return nil, err

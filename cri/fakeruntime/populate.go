@@ -24,7 +24,7 @@ func (rt *Runtime) Populate(p Population) (sandboxIDs []string, err error) {
 	if err := p.Life.validate(); err != nil {
 		return nil, fmt.Errorf("fakeruntime: Populate: %w", err)
 	}
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	if err := rt.usable("Populate"); err != nil {
 		return nil, err

@@ -170,7 +170,7 @@ func TestProfileStreamingLists(t *testing.T) {
 				if err != io.EOF || got != nil {
 					t.Errorf("of no containers: %v, %v; want no message, then EOF", got, err)
 				}
-				must(w.rt.Populate(Population{Pods: 1, Containers: 7001}))(t)
+				must(w.rt.Populate(Population{Pods: 7001, Containers: 1}))(t)
 				got, err = read()
 				if diff := cmp.Diff(tt.want, got); diff != "" || err != io.EOF {
 					t.Errorf("batches (-want +got):\n%s\nthen %v", diff, err)

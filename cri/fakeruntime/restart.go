@@ -27,7 +27,7 @@ const (
 // Containers live on; what happens to them is seen by nobody, and the ones that ended show as EXITED 255 Unknown afterwards. With
 // Faults.RestartExit some end right now.
 func (rt *Runtime) Down() {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	rt.down()
 }
@@ -51,7 +51,7 @@ func (rt *Runtime) down() {
 
 // Up starts the runtime's process again: it can be connected to at once, and answers every call with Unavailable until initializing is over.
 func (rt *Runtime) Up(initializing time.Duration) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	rt.up(initializing)
 }
@@ -75,7 +75,7 @@ func (rt *Runtime) up(initializing time.Duration) {
 
 // Restart is Down, and Up after that time. It returns at once.
 func (rt *Runtime) Restart(down, initializing time.Duration) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	rt.down()
 	if down <= 0 {
@@ -126,7 +126,7 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func (l *listener) admit(c net.Conn) net.Conn {
-	l.rt.mu.Lock()
+	l.rt.lock()
 	defer l.rt.mu.Unlock()
 	if l.rt.phase == phaseDown {
 		return nil

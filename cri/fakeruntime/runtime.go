@@ -144,7 +144,7 @@ func New(cfg Config) (*Runtime, error) {
 // Close ends every stream, every [Runtime.Serve] and every pending lifetime, for good: later calls fail. It returns at once; Serve returns when
 // its part has ended.
 func (rt *Runtime) Close() {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	if rt.closed {
 		return
@@ -161,7 +161,7 @@ func (rt *Runtime) Profile() Profile { return rt.cfg.Profile }
 
 // Faults returns the faults in force.
 func (rt *Runtime) Faults() Faults {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	return rt.faults
 }
@@ -171,7 +171,7 @@ func (rt *Runtime) SetFaults(f Faults) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	rt.faults = f
 	return nil

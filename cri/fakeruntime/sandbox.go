@@ -123,7 +123,7 @@ func sandboxEnum(s State) int64 {
 
 // AddPod makes a sandbox that is ready, emits its events, and returns its ID.
 func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	if err := rt.usable("AddPod"); err != nil {
 		return "", err
@@ -194,7 +194,7 @@ func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 
 // StopSandbox ends the containers of the sandbox with code 137 and makes it not ready. Stopping what is stopped already does nothing.
 func (rt *Runtime) StopSandbox(id string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	sb, err := rt.usableSandbox("StopSandbox", id)
 	if err != nil {
@@ -225,7 +225,7 @@ func (rt *Runtime) sandboxDown(sb *sandbox) {
 // RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that tells of a deletion before its lists do (see
 // Profile.DeleteLag) still lists it for that time after RemoveSandbox returned.
 func (rt *Runtime) RemoveSandbox(id string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	sb, err := rt.usableSandbox("RemoveSandbox", id)
 	if err != nil {
@@ -274,7 +274,7 @@ func (rt *Runtime) dropSandbox(sb *sandbox, how Emission, ev *event) {
 // KillShim makes the sandbox die as when its shim is killed: its STOPPED comes first, while its containers still run; they end with code 255
 // after 1.4 s.
 func (rt *Runtime) KillShim(id string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	sb, err := rt.usableSandbox("KillShim", id)
 	if err != nil {
@@ -291,7 +291,7 @@ const shimDeathLag = 1400 * time.Millisecond
 
 // RecoverSandbox makes a sandbox ready that is not, without an event, as some runtimes do when a restart finds it alive after all.
 func (rt *Runtime) RecoverSandbox(id string) error {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	sb, err := rt.usableSandbox("RecoverSandbox", id)
 	if err != nil {

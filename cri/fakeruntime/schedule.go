@@ -19,16 +19,17 @@ type scheduler struct {
 	stopped bool
 }
 
-// task is one function to run. Setting fn to nil cancels it.
+// task is one function to run. place is its index in the heap, -1 when it is not there.
 type task struct {
-	at  time.Time
-	seq uint64
-	fn  func()
+	at    time.Time
+	seq   uint64
+	fn    func()
+	place int
 }
 
 func (s *scheduler) after(d time.Duration, fn func()) *task {
 	if s.stopped {
-		return &task{}
+		return &task{place: -1}
 	}
 	s.seq++
 	t := &task{at: time.Now().Add(d), seq: s.seq, fn: fn}
@@ -59,13 +60,29 @@ func (s *scheduler) fire() {
 	s.rt.mu.Lock()
 	defer s.rt.mu.Unlock()
 	s.at = time.Time{}
-	for !s.stopped && len(s.tasks) > 0 && !s.tasks[0].at.After(time.Now()) {
-		t := heap.Pop(&s.tasks).(*task)
-		if t.fn != nil {
-			t.fn()
-		}
-	}
+	s.runDue()
 	s.arm()
+}
+
+// runDue runs what is due. The timer that was meant to run it finds nothing left.
+func (s *scheduler) runDue() {
+	for len(s.tasks) > 0 && !s.tasks[0].at.After(time.Now()) {
+		heap.Pop(&s.tasks).(*task).fn()
+	}
+}
+
+// cancel takes a task back, if it has not run; nil is no task.
+func (s *scheduler) cancel(t *task) {
+	if t != nil && t.place >= 0 && t.place < len(s.tasks) && s.tasks[t.place] == t {
+		heap.Remove(&s.tasks, t.place)
+	}
+}
+
+// lock takes the runtime's mutex and first does what is due: a caller who comes at the very moment of a task (in virtual time that is common)
+// finds it done, whichever goroutine happens to run first.
+func (rt *Runtime) lock() {
+	rt.mu.Lock()
+	rt.sched.runDue()
 }
 
 func (s *scheduler) stop() {
@@ -85,12 +102,20 @@ func (h taskHeap) Less(i, j int) bool {
 	}
 	return h[i].at.Before(h[j].at)
 }
-func (h taskHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *taskHeap) Push(x any)   { *h = append(*h, x.(*task)) }
+func (h taskHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+func (h *taskHeap) Push(x any) {
+	t := x.(*task)
+	t.place = len(*h)
+	*h = append(*h, t)
+}
 func (h *taskHeap) Pop() any {
 	old := *h
 	t := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
+	t.place = -1
 	return t
 }

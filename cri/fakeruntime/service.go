@@ -32,11 +32,11 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	(&service{rt: rt, raw: true, stop: stop}).register(srv)
 
 	tracked := &listener{Listener: lis, rt: rt, conns: map[*conn]struct{}{}}
-	rt.mu.Lock()
+	rt.lock()
 	rt.listeners[tracked] = struct{}{}
 	rt.mu.Unlock()
 	defer func() {
-		rt.mu.Lock()
+		rt.lock()
 		delete(rt.listeners, tracked)
 		rt.mu.Unlock()
 	}()
@@ -170,7 +170,7 @@ var callKinds = map[string]callKind{
 // enter counts a call, and makes it fail, wait or hang if the runtime's state or its faults ask for that. It returns the number of the call
 // among those of its method.
 func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err error) {
-	rt.mu.Lock()
+	rt.lock()
 	rt.rpcs[method]++
 	n = rt.rpcs[method]
 	life := rt.incarnation
@@ -238,7 +238,7 @@ func wait(ctx context.Context, life <-chan struct{}, d time.Duration) error {
 // await holds a caller until its event has found room with every subscriber. As in a real runtime the caller's own deadline does not matter:
 // its client gives up, and the event is sent all the same.
 func (s *service) await(ev *event) error {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	if ev == nil || ev.deferred || ev.accepted {
 		s.rt.mu.Unlock()
 		return nil

@@ -98,7 +98,7 @@ func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 
 // ContainerStats of one container.
 func (s *service) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	c, err := s.rt.containerByID(req.GetContainerId())
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *service) listContainerStats(f *runtimeapi.ContainerStatsFilter) []*runt
 		Id: f.GetId(), PodSandboxId: f.GetPodSandboxId(), LabelSelector: f.GetLabelSelector(),
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 	})
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	out := make([]*runtimeapi.ContainerStats, len(rows))
 	for i, r := range rows {
@@ -135,7 +135,7 @@ func (s *service) StreamContainerStats(req *runtimeapi.StreamContainerStatsReque
 
 // PodSandboxStats of one sandbox.
 func (s *service) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	sb, err := s.rt.sandboxByID(req.GetPodSandboxId())
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *service) listSandboxStats(f *runtimeapi.PodSandboxStatsFilter) []*runti
 	rows := s.rt.findSandboxes(&runtimeapi.PodSandboxFilter{
 		Id: f.GetId(), LabelSelector: f.GetLabelSelector(), State: &runtimeapi.PodSandboxStateValue{},
 	})
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	out := make([]*runtimeapi.PodSandboxStats, len(rows))
 	for i, r := range rows {
@@ -180,7 +180,7 @@ func (s *service) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricD
 
 func (s *service) listMetrics() []*runtimeapi.PodSandboxMetrics {
 	rows := s.rt.findSandboxes(nil)
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	out := make([]*runtimeapi.PodSandboxMetrics, len(rows))
 	now := s.rt.stamp()

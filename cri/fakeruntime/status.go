@@ -40,7 +40,7 @@ func (rt *Runtime) sandboxByID(id string) (*sandbox, error) {
 func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method string, call uint64) (any, error) {
 	rt := s.rt
 	bad := rt.corruption(true, method, call)
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	c, err := rt.containerByID(req.GetContainerId())
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method
 func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, method string, call uint64) (any, error) {
 	rt := s.rt
 	bad := rt.corruption(true, method, call)
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // send, as real runtimes do.
 func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	rt := s.rt
-	rt.mu.Lock()
+	rt.lock()
 	n := rt.rpcs["GetContainerEvents"]
 	support := rt.cfg.Profile.Events
 	switch {
@@ -37,13 +37,13 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 	sub, life := rt.subscribe(), rt.incarnation
 	rt.mu.Unlock()
 	defer func() {
-		rt.mu.Lock()
+		rt.lock()
 		defer rt.mu.Unlock()
 		rt.leave(sub)
 	}()
 
 	for {
-		rt.mu.Lock()
+		rt.lock()
 		ev, ended, end, stalled := rt.take(sub), sub.ended, sub.end, sub.stalled
 		rt.mu.Unlock()
 		switch {
@@ -73,7 +73,7 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 
 // finishSend notes the result of a send, and says whether and how the stream ends after it.
 func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool, result error) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	rt.finish(sub, ev, err)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *service) hangOpen(stream grpc.ServerStream, sub *subscriber, life <-cha
 	for {
 		select {
 		case <-sub.wake:
-			s.rt.mu.Lock()
+			s.rt.lock()
 			ended, end := sub.ended, sub.end
 			s.rt.mu.Unlock()
 			if ended {
@@ -115,7 +115,7 @@ func (s *service) hangOpen(stream grpc.ServerStream, sub *subscriber, life <-cha
 // CutStreams ends every open event stream with that gRPC code; codes.OK ends it cleanly, so that clients see io.EOF. What was on its way to
 // them is lost, as when a connection breaks.
 func (rt *Runtime) CutStreams(code Code) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	for _, s := range rt.hub.subs {
 		s.ended = true
@@ -128,7 +128,7 @@ func (rt *Runtime) CutStreams(code Code) {
 
 // StallStreams makes every open event stream hang: it stays open and carries nothing any more, and the runtime is not blocked by it.
 func (rt *Runtime) StallStreams() {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	for _, s := range rt.hub.subs {
 		rt.stall(s)

@@ -52,7 +52,7 @@ type TruthContainer struct {
 
 // Truth returns the state of all pods at one moment.
 func (rt *Runtime) Truth() Truth {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	t := Truth{Time: time.Now(), Next: rt.history.next(), Pods: make([]TruthPod, 0, len(rt.store.pods))}
 	for _, p := range rt.store.pods {
@@ -66,7 +66,7 @@ func (rt *Runtime) Truth() Truth {
 
 // PodTruth returns one pod; ok is false when it has no sandbox.
 func (rt *Runtime) PodTruth(uid string) (pod TruthPod, ok bool) {
-	rt.mu.Lock()
+	rt.lock()
 	defer rt.mu.Unlock()
 	p := rt.store.pods[uid]
 	if p == nil || len(p.sandboxes) == 0 {

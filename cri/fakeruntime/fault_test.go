@@ -1,0 +1,474 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// oneLife is a pod whose only container lives for a moment, between two waits that let everything held come out.
+func oneLife(t *testing.T, w *world, lived time.Duration) (sb, c string) {
+	t.Helper()
+	sb = must(w.rt.AddPod(PodSpec{}))(t)
+	c = must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+	check(t, w.rt.Start(c))
+	time.Sleep(lived)
+	check(t, w.rt.Exit(c, 3))
+	return sb, c
+}
+
+func TestEventFaults(t *testing.T) {
+	created, started := "pod created", "pod started"
+	for _, tt := range []struct {
+		name   string
+		faults Faults
+		lived  time.Duration
+		remove bool
+		want   []string
+		check  func(t *testing.T, events []*runtimeapi.ContainerEventResponse)
+		hidden Emission // of the exit in the history
+	}{
+		{name: "none", want: []string{created, started, "created", "started", "stopped"}, hidden: Emitted},
+		{name: "drop", faults: Faults{Drop: 1}, want: []string{}, hidden: Faulted},
+		{name: "silent-exit", faults: Faults{SilentExit: 1}, want: []string{created, started, "created", "started"}, hidden: Faulted},
+		{
+			name: "duplicate", faults: Faults{Duplicate: 1}, hidden: Emitted,
+			want: []string{created, created, started, started, "created", "created", "started", "started", "stopped", "stopped"},
+		},
+		{
+			name: "delay", faults: Faults{Delay: 1, DelayBy: time.Second}, hidden: Emitted,
+			want: []string{created, started, "created", "started", "stopped"},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				// The stamp and the payload are those of the moment of the change.
+				if st := events[2].ContainersStatuses[0].State; st != runtimeapi.ContainerState_CONTAINER_CREATED {
+					t.Errorf("delayed CREATED shows %v", st)
+				}
+			},
+		},
+		{
+			name: "swap-start-stop", faults: Faults{SwapStartStop: 1}, lived: 50 * time.Millisecond, hidden: Emitted,
+			want: []string{created, started, "created", "stopped", "started"},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				if st := events[4].ContainersStatuses[0].State; st != runtimeapi.ContainerState_CONTAINER_EXITED {
+					t.Errorf("late STARTED shows %v, want EXITED", st)
+				}
+			},
+		},
+		{
+			name: "swap-start-stop of a long life", faults: Faults{SwapStartStop: 1}, lived: time.Second, hidden: Emitted,
+			want: []string{created, started, "created", "started", "stopped"},
+		},
+		{
+			name: "swap-stop-delete", faults: Faults{SwapStopDelete: 1}, remove: true, hidden: Emitted,
+			want: []string{created, started, "created", "started", "deleted", "stopped"},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				if n := len(events[5].ContainersStatuses); n != 0 {
+					t.Errorf("late STOPPED shows %d containers", n)
+				}
+			},
+		},
+		{
+			name: "nil-sandbox", faults: Faults{NilSandbox: 1}, hidden: Emitted,
+			want: []string{"created", "started", "created", "started", "stopped"},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				for _, ev := range events {
+					if ev.PodSandboxStatus != nil {
+						t.Errorf("has a sandbox: %v", ev)
+					}
+				}
+			},
+		},
+		{
+			name: "nil-statuses", faults: Faults{NilStatuses: 1}, hidden: Emitted,
+			want: []string{created, started, "created", "started", "stopped"},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				for _, ev := range events {
+					if ev.ContainersStatuses != nil {
+						t.Errorf("has containers: %v", ev)
+					}
+				}
+			},
+		},
+		{
+			name: "clock-skew", faults: Faults{ClockSkew: -time.Hour}, hidden: Emitted,
+			want: []string{created, started, "created", "started", "stopped"},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				if age := time.Since(time.Unix(0, events[0].CreatedAt)); age < time.Hour || age > time.Hour+time.Minute {
+					t.Errorf("the first event seems %v old", age)
+				}
+			},
+		},
+		{
+			name: "exit-lag", faults: Faults{ExitLag: 100 * time.Millisecond}, lived: time.Second, hidden: Emitted,
+			want: []string{created, started, "created", "started", "stopped"},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				ev := events[4]
+				if lag := time.Duration(ev.CreatedAt - ev.ContainersStatuses[0].FinishedAt); lag != 100*time.Millisecond {
+					t.Errorf("event %v after finished_at", lag)
+				}
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
+				l := w.listen(w.conn)
+				_, c := oneLife(t, w, tt.lived)
+				if tt.remove {
+					check(t, w.rt.Remove(c))
+				}
+				time.Sleep(5 * time.Second)
+				events := l.stop()
+				if diff := cmp.Diff(tt.want, kinds(events)); diff != "" {
+					t.Fatalf("events (-want +got):\n%s", diff)
+				}
+				if tt.check != nil {
+					tt.check(t, events)
+				}
+				changes, _ := w.rt.History(3)
+				if ch := changes[0]; ch.New != StateExited || ch.ExitCode != 3 || ch.ContainerID != c || ch.Event != tt.hidden {
+					t.Errorf("the exit in the history: %+v", ch)
+				}
+			})
+		})
+	}
+}
+
+// A payload that cannot be read whole is no event at all in CRI-O.
+func TestCrioPayloadIsAllOrNothing(t *testing.T) {
+	for name, f := range map[string]Faults{"nil-sandbox": {NilSandbox: 1}, "nil-statuses": {NilStatuses: 1}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Profile: profileNamed(t, "crio"), Faults: f}, func(t *testing.T, w *world) {
+				l := w.listen(w.conn)
+				oneLife(t, w, 0)
+				if events := l.stop(); len(events) != 0 {
+					t.Errorf("events: %v", kinds(events))
+				}
+			})
+		})
+	}
+}
+
+// A stale payload has the newest stamp, the truth about its own container, and the past of all others: also of those that are gone.
+func TestStalePayload(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		l := w.listen(w.conn)
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		var ids []string
+		for range 4 { // running, exited, removed, and the event's own
+			c := must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+			check(t, w.rt.Start(c))
+			ids = append(ids, c)
+		}
+		check(t, w.rt.Exit(ids[1], 1))
+		check(t, w.rt.Exit(ids[2], 2))
+		check(t, w.rt.Remove(ids[2]))
+		time.Sleep(time.Second)
+		check(t, w.rt.SetFaults(Faults{Stale: 1}))
+		check(t, w.rt.Exit(ids[3], 3))
+		events := l.stop()
+		got := map[string]runtimeapi.ContainerState{}
+		last := events[len(events)-1]
+		for _, st := range last.ContainersStatuses {
+			got[st.Id] = st.State
+		}
+		want := map[string]runtimeapi.ContainerState{
+			ids[0]: runtimeapi.ContainerState_CONTAINER_CREATED,
+			ids[1]: runtimeapi.ContainerState_CONTAINER_RUNNING,
+			ids[2]: runtimeapi.ContainerState_CONTAINER_EXITED,
+			ids[3]: runtimeapi.ContainerState_CONTAINER_EXITED,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("states (-want +got):\n%s", diff)
+		}
+		if last.CreatedAt != time.Now().UnixNano() {
+			t.Errorf("stamp %v", time.Unix(0, last.CreatedAt))
+		}
+	})
+}
+
+// Streams that end, hang or never begin.
+func TestStreamFaults(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		faults Faults
+		events int
+		code   codes.Code // of the end; OK: none, or EOF
+		eof    bool
+	}{
+		{name: "cut", faults: Faults{Cut: 1}, events: 1, code: codes.Unavailable},
+		{name: "eof", faults: Faults{EOF: 1}, events: 1, eof: true},
+		{name: "stall", faults: Faults{Stall: 1}, events: 1},
+		{name: "eof-at-once", faults: Faults{EOFAtOnce: 1}, eof: true},
+		{name: "unimplemented", faults: Faults{Unimplemented: 1}, code: codes.Unimplemented},
+		{name: "oversize", faults: Faults{Oversize: 1}, code: codes.ResourceExhausted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
+				conn := w.dial(t, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+				defer conn.Close()
+				l := w.listen(conn)
+				oneLife(t, w, 0)
+				time.Sleep(time.Minute)
+				err := l.error()
+				if n := len(l.soFar()); n != tt.events {
+					t.Errorf("%d events, want %d", n, tt.events)
+				}
+				if tt.eof != (err == io.EOF) || !tt.eof && status.Code(err) != tt.code {
+					t.Errorf("ended with %v", err)
+				}
+				l.stop()
+				synctest.Wait()
+				if subs := w.rt.Stats().Subscribers; len(subs) != 0 && tt.name != "stall" {
+					t.Errorf("subscribers left: %+v", subs)
+				}
+			})
+		})
+	}
+}
+
+// What a stalled stream would have carried is lost to it, and nobody is blocked; a new stream works.
+func TestStalledStreamBlocksNobody(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		l := w.listen(w.conn)
+		w.rt.StallStreams()
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		w.flood(sb, 1000)
+		if s := w.rt.Stats(); s.Blocked.Events != 0 || len(s.Subscribers) != 1 || !s.Subscribers[0].Stalled {
+			t.Errorf("%+v", s)
+		}
+		other := w.dial(t)
+		defer other.Close()
+		l2 := w.listen(other)
+		w.flood(sb, 5)
+		if n, m := len(l.stop()), len(l2.stop()); n != 0 || m != 5 {
+			t.Errorf("the stalled stream got %d events, the new one %d", n, m)
+		}
+	})
+}
+
+// The driver ends streams: with an error, or cleanly.
+func TestCutStreams(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		l := w.listen(w.conn)
+		w.rt.CutStreams(Code(codes.Internal))
+		if err := l.error(); status.Code(err) != codes.Internal {
+			t.Errorf("ended with %v", err)
+		}
+		l.stop()
+		l = w.listen(w.conn)
+		w.rt.CutStreams(0)
+		if err := l.error(); err != io.EOF {
+			t.Errorf("ended with %v", err)
+		}
+		l.stop()
+		l = w.listen(w.conn)
+		w.rt.StallStreams()
+		synctest.Wait()
+		w.rt.CutStreams(0)
+		if err := l.error(); err != io.EOF {
+			t.Errorf("the stalled one ended with %v", err)
+		}
+		l.stop()
+	})
+}
+
+// A replay sends old events again, before the new ones.
+func TestReplay(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{Replay: 1, ReplayEvents: 3}}, func(t *testing.T, w *world) {
+		l := w.listen(w.conn)
+		oneLife(t, w, 0)
+		first := l.stop()
+		w.rt.CutStreams(0)
+		synctest.Wait()
+		l = w.listen(w.conn)
+		must(w.rt.AddPod(PodSpec{}))(t)
+		again := l.stop()
+		if len(first) != 5 || len(again) != 5 {
+			t.Fatalf("%v, then %v", kinds(first), kinds(again))
+		}
+		for i := range 3 {
+			if !proto.Equal(first[2+i], again[i]) {
+				t.Errorf("replayed event %d: %v, want %v", i, again[i], first[2+i])
+			}
+		}
+	})
+}
+
+// Events that no decoder should trust.
+func TestInvalidEvents(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{InvalidEvent: 1}}, func(t *testing.T, w *world) {
+		seen := map[string]bool{}
+		for i := 0; len(seen) < 3 && i < 100; i++ {
+			l := w.listen(w.conn)
+			sb := must(w.rt.AddPod(PodSpec{}))(t)
+			events, err := l.soFar(), l.error()
+			for _, ev := range events {
+				switch {
+				case ev.ContainerEventType == 99:
+					seen["unknown type"] = true
+				case ev.ContainerId == "":
+					seen["no ID"] = true
+				}
+			}
+			if err != nil {
+				seen["not UTF-8"] = true
+			}
+			l.stop()
+			check(t, w.rt.RemoveSandbox(sb))
+			time.Sleep(time.Second)
+		}
+		if len(seen) != 3 {
+			t.Errorf("only saw %v", seen)
+		}
+	})
+}
+
+func TestFailedStart(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{StartError: 1, SandboxError: 1}}, func(t *testing.T, w *world) {
+		l := w.listen(w.conn)
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		c := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("a")}))(t).ContainerId
+		if _, err := w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: c}); err == nil {
+			t.Error("StartContainer succeeded")
+		}
+		st := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c}))(t).Status
+		if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 || st.Reason != "StartError" {
+			t.Errorf("status: %v", st)
+		}
+		if _, err := w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("p", 0)}); err == nil {
+			t.Error("RunPodSandbox succeeded")
+		}
+		if diff := cmp.Diff([]string{"pod created", "pod started", "created"}, kinds(l.stop())); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestClockSteps(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{ClockStep: -time.Minute, ClockStepEvery: 10 * time.Second}}, func(t *testing.T, w *world) {
+		var got []time.Duration
+		for range 4 {
+			sb := must(w.rt.AddPod(PodSpec{}))(t)
+			st := must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status
+			got = append(got, time.Since(time.Unix(0, st.CreatedAt)))
+			time.Sleep(10 * time.Second)
+		}
+		if diff := cmp.Diff([]time.Duration{0, time.Minute, 0, time.Minute}, got); diff != "" {
+			t.Errorf("the clock is behind by (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Calls that are slow, fail or hang: of their own kind only.
+func TestCallFaults(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		faults Faults
+		kind   callKind
+		code   codes.Code
+		took   time.Duration
+	}{
+		{"slow-list", Faults{SlowList: time.Second}, callList, codes.OK, time.Second},
+		{"slow-status", Faults{SlowStatus: time.Second}, callStatus, codes.OK, time.Second},
+		{"slow-write", Faults{SlowWrite: time.Second}, callWrite, codes.OK, time.Second},
+		{"fail-list", Faults{FailList: 1}, callList, codes.Unknown, 0},
+		{"fail-status", Faults{FailStatus: 1, FailCode: Code(codes.Internal)}, callStatus, codes.Internal, 0},
+		{"fail-write", Faults{FailWrite: 1, FailCode: Code(codes.Unavailable)}, callWrite, codes.Unavailable, 0},
+		{"hang-list", Faults{HangList: 1}, callList, codes.DeadlineExceeded, 5 * time.Second},
+		{"hang-status", Faults{HangStatus: 1}, callStatus, codes.DeadlineExceeded, 5 * time.Second},
+		{"hang-write", Faults{HangWrite: 1}, callWrite, codes.DeadlineExceeded, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
+				ids := must(w.rt.Populate(Population{Pods: 1}))(t)
+				calls := map[callKind]func(ctx context.Context) error{
+					callOther: func(ctx context.Context) error {
+						_, err := w.cri.Version(ctx, &runtimeapi.VersionRequest{})
+						return err
+					},
+					callList: func(ctx context.Context) error {
+						_, err := w.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+						return err
+					},
+					callStatus: func(ctx context.Context) error {
+						_, err := w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]})
+						return err
+					},
+					callWrite: func(ctx context.Context) error {
+						_, err := w.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: ids[0]})
+						return err
+					},
+				}
+				for kind, call := range calls {
+					begun := time.Now()
+					err := call(timeout(t, 5*time.Second))
+					wantCode, wantTook := codes.OK, time.Duration(0)
+					if kind == tt.kind {
+						wantCode, wantTook = tt.code, tt.took
+					}
+					if status.Code(err) != wantCode || time.Since(begun) != wantTook {
+						t.Errorf("call of kind %d: %v after %v; want %v after %v", kind, err, time.Since(begun), wantCode, wantTook)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A failing write has changed nothing.
+func TestFailedWriteChangesNothing(t *testing.T) {
+	for name, f := range map[string]Faults{"fail": {FailWrite: 1}, "hang": {HangWrite: 1}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Faults: f}, func(t *testing.T, w *world) {
+				_, err := w.cri.RunPodSandbox(timeout(t, time.Second), &runtimeapi.RunPodSandboxRequest{Config: podConfig("p", 0)})
+				if truth := w.rt.Truth(); err == nil || len(truth.Pods) != 0 || truth.Next != 0 {
+					t.Errorf("%v: %+v", err, truth)
+				}
+			})
+		})
+	}
+}
+
+// The same seed and the same calls give the same IDs, events and history, whatever the faults.
+func TestSeedIsAScenario(t *testing.T) {
+	run := func(seed uint64) (changes []Change, events []*runtimeapi.ContainerEventResponse) {
+		f := must(ParseFaults("drop=0.2", "duplicate=0.2", "delay=0.3", "swap-start-stop=0.3", "swap-stop-delete=0.3", "stale=0.3", "nil-statuses=0.2", "silent-exit=0.2"))(t)
+		inBubble(t, Config{Seed: seed, Faults: f}, func(t *testing.T, w *world) {
+			l := w.listen(w.conn)
+			for range 20 {
+				sb, c := oneLife(t, w, 30*time.Millisecond)
+				check(t, w.rt.Remove(c))
+				check(t, w.rt.RemoveSandbox(sb))
+				time.Sleep(20 * time.Millisecond)
+			}
+			time.Sleep(time.Second)
+			events = l.stop()
+			changes, _ = w.rt.History(0)
+		})
+		return changes, events
+	}
+	changes, events := run(7)
+	changes2, events2 := run(7)
+	if diff := cmp.Diff(changes, changes2); diff != "" {
+		t.Errorf("histories of one seed differ:\n%s", diff)
+	}
+	if diff := cmp.Diff(events, events2, protocmp.Transform()); diff != "" {
+		t.Errorf("events of one seed differ:\n%s", diff)
+	}
+	if changes3, _ := run(8); cmp.Equal(changes, changes3) {
+		t.Error("another seed gives the same history")
+	}
+}
