@@ -47,22 +47,26 @@ func socketPath(endpoint string) (string, error) {
 // dialSocket connects to a unix socket and says plainly why that cannot be done.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err == nil {
-		return conn, nil
+	if err != nil {
+		return nil, explainDial(path, err)
 	}
+	return conn, nil
+}
+
+// explainDial wraps what the operating system said of a socket with what can be done about it.
+func explainDial(path string, err error) error {
 	switch {
-	case ctx.Err() != nil:
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cri: there is no socket %s: is the runtime running, is the path right: %w", path, err)
+		return fmt.Errorf("cri: there is no socket %s: is the runtime running, is the path right: %w", path, err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("cri: no permission to connect to %s: run as root, or as a member of the group that owns the socket: %w", path, err)
+		return fmt.Errorf("cri: no permission to connect to %s: run as root, or as a member of the group that owns the socket: %w", path, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		if info, serr := os.Stat(path); serr == nil && info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("cri: %s is %s, not a socket: name the runtime's socket: %w", path, describe(info.Mode()), err)
+			return fmt.Errorf("cri: %s is %s, not a socket: name the runtime's socket: %w", path, describe(info.Mode()), err)
 		}
-		return nil, fmt.Errorf("cri: nothing listens on %s: the runtime is not running, or left its socket behind: %w", path, err)
+		return fmt.Errorf("cri: nothing listens on %s: the runtime is not running, or left its socket behind: %w", path, err)
 	}
-	return nil, fmt.Errorf("cri: cannot connect to %s: %w", path, err)
+	return fmt.Errorf("cri: cannot connect to %s: %w", path, err)
 }
 
 // describe names what a file is.

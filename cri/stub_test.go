@@ -161,7 +161,9 @@ func serve(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, 
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	s := grpc.NewServer(options...)
-	runtimeapi.RegisterRuntimeServiceServer(s, server)
+	if server != nil {
+		runtimeapi.RegisterRuntimeServiceServer(s, server)
+	}
 	var served sync.WaitGroup
 	served.Go(func() { _ = s.Serve(listener) })
 	t.Cleanup(func() { s.Stop(); served.Wait() })

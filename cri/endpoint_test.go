@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestSocketPath(t *testing.T) {
+	long := "/" + strings.Repeat("x", 107)
+	for _, tt := range []struct{ endpoint, want, message string }{
+		{"unix:///run/x.sock", "/run/x.sock", ""},
+		{"/run/x.sock", "/run/x.sock", ""},
+		{"unix:/run/x.sock", "/run/x.sock", ""},
+		{"/run/a:b/x.sock", "/run/a:b/x.sock", ""},
+		{"unix://" + long[:107], long[:107], ""},
+		{"unix://run/x.sock", "", "three slashes"},
+		{"run/x.sock", "", "absolute path"},
+		{"./x.sock", "", "absolute path"},
+		{"", "", "absolute path"},
+		{"unix:", "", "absolute path"},
+		{"tcp://127.0.0.1:1234", "", `scheme "tcp"`},
+		{"npipe:////./pipe/containerd", "", `scheme "npipe"`},
+		{"localhost:1234", "", `scheme "localhost"`},
+		{long, "", "at most 107"},
+		{"/run/\x00x", "", "NUL"},
+	} {
+		got, err := socketPath(tt.endpoint)
+		if got != tt.want || (err == nil) != (tt.message == "") || err != nil && !strings.Contains(err.Error(), tt.message) {
+			t.Errorf("socketPath(%q) = %q, %v; want %q, %q", tt.endpoint, got, err, tt.want, tt.message)
+		}
+	}
+}
+
+func TestDialSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(path("file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path("dead"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for endpoint, message := range map[string]string{
+		path("missing"):        "there is no socket",
+		path("file"):           "is a regular file, not a socket",
+		path("file") + "/x":    "not a directory",
+		dir:                    "is a directory, not a socket",
+		path("fifo"):           "is a special file",
+		path("dead"):           "nothing listens",
+		"unix://x":             "three slashes",
+		"":                     "Config.Endpoint is empty",
+		strings.Repeat(dir, 9): "at most 107",
+	} {
+		c, err := Dial(t.Context(), Config{Endpoint: endpoint})
+		if err == nil {
+			_ = c.Close()
+			t.Errorf("Dial(%q) worked", endpoint)
+		} else if !strings.Contains(err.Error(), message) || !strings.HasPrefix(err.Error(), "cri: ") {
+			t.Errorf("Dial(%q): %v; want %q", endpoint, err, message)
+		}
+	}
+	if _, err := New(Config{Endpoint: "/x", MaxMessageSize: -1, MaxStatusCalls: -2}); err == nil ||
+		!strings.Contains(err.Error(), "MaxMessageSize is -1") || !strings.Contains(err.Error(), "MaxStatusCalls is -2") {
+		t.Errorf("New with a bad Config: %v", err)
+	}
+}
+
+// TestDialSaysPermission needs a user other than root to see the refusal, so it asks the function that words it.
+func TestDialSaysPermission(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := dialSocket(ctx, "/nowhere"); err == nil || !strings.Contains(err.Error(), "cannot connect") {
+		t.Errorf("with a cancelled context: %v", err)
+	}
+	err := explainDial("/run/x.sock", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
+	if !strings.Contains(err.Error(), "no permission to connect to /run/x.sock") {
+		t.Error(err)
+	}
+}
+
+// TestDialAHungRuntime: a socket that accepts and says nothing ends with the caller's patience.
+func TestDialAHungRuntime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	c, err := Dial(ctx, Config{Endpoint: path})
+	if err == nil {
+		_ = c.Close()
+		t.Fatal("Dial worked")
+	}
+	if !strings.Contains(err.Error(), "Version") || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// serveRaw starts a server that answers every call with bytes.
+func serveRaw(t *testing.T, answer func(s grpc.ServerStream) error, config Config) *Client {
+	t.Helper()
+	return serve(t, nil, config, grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return answer(s) }))
+}
+
+// TestMessageLimit: the error names the limit, the call, and what to do.
+func TestMessageLimit(t *testing.T) {
+	for _, streaming := range []bool{false, true} {
+		s := &stub{streaming: streaming}
+		for i := range 100 {
+			s.sandboxes = append(s.sandboxes, sandbox(fmt.Sprint("s", i), fmt.Sprint("u", i), ready))
+		}
+		c := serve(t, s, Config{MaxMessageSize: 1000})
+		_, err := c.List(t.Context(), 0)
+		if !errors.Is(err, ErrMessageSize) || status.Code(err) != codes.ResourceExhausted {
+			t.Fatalf("List: %v", err)
+		}
+		for _, part := range []string{"1000 bytes", "Config.MaxMessageSize", "PodSandbox"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q is not in %v", part, err)
+			}
+		}
+	}
+	s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}}
+	_, err := serve(t, s, Config{}, grpc.MaxSendMsgSize(10)).List(t.Context(), 0)
+	if err == nil || !strings.Contains(err.Error(), "runtime's own grpc send limit") || !strings.Contains(err.Error(), "ListPodSandbox") {
+		t.Errorf("List of a runtime that may not send it: %v", err)
+	}
+}
+
+// TestUnimplementedIsNoPanic: a server that has nothing.
+func TestUnimplementedIsNoPanic(t *testing.T) {
+	c := serve(t, runtimeapi.UnimplementedRuntimeServiceServer{}, Config{})
+	if _, err := c.Version(t.Context()); status.Code(err) != codes.Unimplemented {
+		t.Errorf("Version: %v", err)
+	}
+	if _, err := c.List(t.Context(), 0); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "ListPodSandbox") {
+		t.Errorf("List: %v", err)
+	}
+	if _, err := c.ListPod(t.Context(), "u"); status.Code(err) != codes.Unimplemented {
+		t.Errorf("ListPod: %v", err)
+	}
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}}}
+	if _, err := c.Inspect(t.Context(), pod); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "PodSandboxStatus of s") {
+		t.Errorf("Inspect: %v", err)
+	}
+	for _, err := range c.Events(t.Context()) {
+		if !errors.Is(err, pleg.ErrNoEvents) || status.Code(err) != codes.Unimplemented {
+			t.Errorf("Events: %v", err)
+		}
+	}
+}
+
+// TestNilFields: messages without anything in them.
+func TestNilFields(t *testing.T) {
+	s := &stub{
+		sandboxes:  []*runtimeapi.PodSandbox{{}, {Id: "s"}, {Id: "\xff"}, {Id: strings.Repeat("x", maxID+1)}},
+		containers: []*runtimeapi.Container{{}, {Id: "c"}, {Id: "d", PodSandboxId: "s"}, {Id: "e", Labels: map[string]string{labelPodUID: ""}, PodSandboxId: "who"}},
+	}
+	s.sandboxes = append(s.sandboxes[:2], s.sandboxes[3:]...) // the generated encoder refuses what is not UTF-8
+	s.podSandboxStatus = func(string) (*runtimeapi.PodSandboxStatusResponse, error) {
+		return &runtimeapi.PodSandboxStatusResponse{}, nil
+	}
+	s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: "other"}}, nil
+	}
+	c := serve(t, s, Config{})
+	l := mustList(t, c, 0)
+	if len(l.Pods) != 1 || l.Pods[0].UID != "s" || len(l.Pods[0].Items) != 2 {
+		t.Errorf("List: %+v", l)
+	}
+	if st := c.Stats(); st.Unattributed != 2 || st.Malformed == 0 {
+		t.Errorf("stats: %+v", st)
+	}
+	if _, err := c.Inspect(t.Context(), pleg.Pod{UID: "s", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}}}); err == nil || !strings.Contains(err.Error(), "holds no status") {
+		t.Errorf("Inspect of a nil status: %v", err)
+	}
+	if _, err := c.Inspect(t.Context(), pleg.Pod{UID: "s", Items: []pleg.Item{{ID: "c"}}}); err == nil || !strings.Contains(err.Error(), `is about "other"`) {
+		t.Errorf("Inspect of another's status: %v", err)
+	}
+	if in, err := c.Inspect(t.Context(), pleg.Pod{UID: "s"}); err != nil || in.Status == nil || len(in.Pod.Items) != 0 {
+		t.Errorf("Inspect of a pod without items: %+v, %v", in, err)
+	}
+	if _, err := c.ListPod(t.Context(), ""); err == nil {
+		t.Error("ListPod of the empty UID worked")
+	}
+	if _, err := c.ListPod(t.Context(), "\xff"); err == nil || !strings.Contains(err.Error(), `\xff`) {
+		t.Errorf("ListPod of a UID that is not UTF-8: %v", err)
+	}
+}
+
+// TestGarbage: bytes that are not protobuf, and streams that do not end as they should.
+func TestGarbage(t *testing.T) {
+	garbage := []byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 1}
+	var mode string
+	c := serveRaw(t, func(s grpc.ServerStream) error {
+		var req []byte
+		if err := s.RecvMsg(&req); err != nil {
+			return err
+		}
+		if mode == "endless" {
+			item := append([]byte{0x0a, 0x03, 0x0a, 0x01}, 'x')
+			for {
+				if err := s.SendMsg([]byte(strings.Repeat(string(item), 10000))); err != nil {
+					return err
+				}
+			}
+		}
+		return s.SendMsg(garbage)
+	}, Config{})
+	if _, err := c.List(t.Context(), 0); !errors.Is(err, ErrMalformed) {
+		t.Errorf("List: %v", err)
+	}
+	for _, err := range c.Events(t.Context()) {
+		if !errors.Is(err, ErrMalformed) {
+			t.Errorf("Events: %v", err)
+		}
+	}
+	mode = "endless"
+	if _, err := c.List(t.Context(), 0); !errors.Is(err, ErrTooMany) {
+		t.Errorf("List without end: %v", err)
+	}
+}
+
+// TestFailedListChangesNothing: after a list that broke off halfway, the next one still tells the whole difference.
+func TestFailedListChangesNothing(t *testing.T) {
+	s := &stub{
+		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready), sandbox("s2", "u2", ready)},
+		containers: []*runtimeapi.Container{container("c1", "s1", "u1", running), container("c2", "s2", "u2", running)},
+	}
+	c := serve(t, s, Config{})
+	first := mustList(t, c, 0)
+	s.set(func() {
+		s.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", notReady)}
+		s.listContainers = func() (*runtimeapi.ListContainersResponse, error) {
+			return nil, status.Error(codes.Unavailable, "down")
+		}
+	})
+	if _, err := c.List(t.Context(), first.Revision); status.Code(err) != codes.Unavailable {
+		t.Fatalf("List: %v", err)
+	}
+	s.set(func() { s.listContainers, s.containers = nil, s.containers[:1] })
+	next := mustList(t, c, first.Revision)
+	if !next.Delta || len(next.Pods) != 1 || next.Pods[0].UID != "u1" || len(next.Gone) != 1 || next.Gone[0] != "u2" {
+		t.Fatalf("List after a failed one: %+v", next)
+	}
+}
+
+// TestUnknownEvents: events of a later version of the CRI, and events without an ID.
+func TestUnknownEvents(t *testing.T) {
+	s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+		for _, e := range []*runtimeapi.ContainerEventResponse{
+			{ContainerId: "a", ContainerEventType: 4}, {}, {ContainerId: "b", ContainerEventType: -1},
+			{ContainerId: "c", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT},
+		} {
+			if err := stream.Send(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	c := serve(t, s, Config{})
+	var claims []pleg.Claim[PodStatus]
+	for claim, err := range c.Events(t.Context()) {
+		if err != nil {
+			if err != io.EOF {
+				t.Errorf("the stream ended with %v", err)
+			}
+			break
+		}
+		claims = append(claims, claim)
+	}
+	if len(claims) != 1 || claims[0].Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claims[0].Pod != "" || claims[0].Status != nil || !claims[0].CreatedAt.Equal(time.Time{}) {
+		t.Errorf("claims: %+v", claims)
+	}
+	if st := c.Stats(); st.UnknownEvents != 2 || st.Malformed != 1 {
+		t.Errorf("stats: %+v", st)
+	}
+}
