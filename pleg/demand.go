@@ -57,7 +57,7 @@ func (c *core[S]) onRequest(r request, now instant) {
 func (c *core[S]) review(p *pod, now instant) {
 	settled := p.settled()
 	if settled {
-		c.tell(p)
+		c.tell(p, now)
 		p.listing = nil
 		if !p.disagrees {
 			p.reread = 0
@@ -103,7 +103,8 @@ func (c *core[S]) nextRead(p *pod) instant {
 		at = min(at, c.notBefore(p, p.want))
 	}
 	if p.force != 0 {
-		at = min(at, c.notBefore(p, p.force))
+		// At once the first time; then a base period apart, or a consumer that asks again whenever it is told would spin.
+		at = min(at, max(c.notBefore(p, p.force), p.forced.after(c.cfg.RelistBase)))
 	}
 	return at
 }

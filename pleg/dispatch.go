@@ -120,6 +120,9 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	}
 	p.listing = nil
 	p.inflight = true
+	if p.force != 0 {
+		p.forced = now
+	}
 	c.inflight[p] = a.began
 	c.count.inspections++
 	c.cfg.Metrics.Add(MetricInspections, 1)

@@ -20,7 +20,7 @@ const (
 	// ContainerRemoved: the runtime no longer has the container or sandbox.
 	ContainerRemoved EventType = "ContainerRemoved"
 	// PodSync: something of the pod has changed that no other event tells: events that found the outbox full, or a phase that a read
-	// took back. The pod's status in the cache tells all.
+	// took back; or a status that RequestReinspect wanted has been read. The pod's status in the cache tells all.
 	PodSync EventType = "PodSync"
 )
 

@@ -56,7 +56,8 @@ func (g *Generator[S]) Watch() <-chan Event { return g.core.out.ch }
 // wait: use the cache's GetNewerThan for that. Safe for concurrent use; without effect when Run is over.
 func (g *Generator[S]) RequestRelist(uid cache.UID) { g.request(request{uid: uid}) }
 
-// RequestReinspect wants the pod's statuses read now, even if no phase has changed. Safe for concurrent use; without effect when Run is over.
+// RequestReinspect wants the pod's statuses read, even if no phase has changed: now, or a base period after the last time that this was wanted of the pod.
+// Watch then tells of the pod, with a PodSync if nothing else has changed. Safe for concurrent use; without effect when Run is over.
 func (g *Generator[S]) RequestReinspect(uid cache.UID) { g.request(request{uid: uid, inspect: true}) }
 
 func (g *Generator[S]) request(r request) {

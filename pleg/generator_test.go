@@ -329,6 +329,34 @@ func TestInspectionErrorKeepsTheLastStatus(t *testing.T) {
 	})
 }
 
+func TestReinspectIsAnsweredAndPaced(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		b.toy.set("p", Sandbox, "s", PhaseRunning)
+		time.Sleep(2 * time.Second)
+		b.events()
+		_, _, before := b.toy.counts()
+		b.gen.RequestReinspect("p")
+		time.Sleep(time.Millisecond)
+		b.want("p PodSync ")
+		b.gen.RequestReinspect("p")
+		time.Sleep(time.Millisecond)
+		b.want()
+		time.Sleep(time.Second)
+		b.want("p PodSync ")
+		b.gen.RequestReinspect("p")
+		if _, err := b.cache.GetNewerThan(b.t.Context(), "p", time.Now()); err != nil {
+			b.t.Error(err)
+		}
+		b.want("p PodSync ")
+		b.gen.RequestReinspect("nobody")
+		time.Sleep(time.Second)
+		b.want("nobody PodSync ")
+		if _, _, now := b.toy.counts(); now-before != 3 {
+			b.t.Errorf("%d reads of statuses, want 3", now-before)
+		}
+	})
+}
+
 func TestRestartOverTheSameCache(t *testing.T) {
 	inBubble(t, nil, func(b *bed) {
 		b.toy.set("p", Sandbox, "s", PhaseRunning)

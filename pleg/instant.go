@@ -22,6 +22,14 @@ func (i instant) add(d time.Duration) instant {
 	return i + instant(d)
 }
 
+// after returns the moment d after i, or the beginning if i is none.
+func (i instant) after(d time.Duration) instant {
+	if i == 0 {
+		return 0
+	}
+	return i.add(d)
+}
+
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
 // clock converts between instants and times of this process.

@@ -61,9 +61,11 @@ type pod struct {
 	failed    bool    // its last inspection failed; the error is in the cache
 	failures  int     // in a row
 
-	want  instant // a read must begin after this: somebody waits for it
-	force instant // statuses must be read by a read begun after this, changed or not
-	moved instant // when a claim last changed something of it, known or suspected
+	want   instant // a read must begin after this: somebody waits for it
+	force  instant // statuses must be read by a read begun after this, changed or not
+	forced instant // when the last such read was started
+	answer bool    // such a read was stored: Watch is told at least a PodSync
+	moved  instant // when a claim last changed something of it, known or suspected
 
 	inflight bool
 	queued   queueKind

@@ -34,10 +34,15 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		}
 	}
 	p.hasStatus, p.failed, p.failures = true, false, 0
-	if at > p.force {
-		p.force = 0
-	}
+	p.answerForce(at)
 	p.asOf = max(p.asOf, at)
+}
+
+// answerForce notes that statuses were read by a read begun at the given time.
+func (p *pod) answerForce(at instant) {
+	if p.force != 0 && at > p.force {
+		p.force, p.answer = 0, true
+	}
 }
 
 // storeError records that a read begun at the given time failed.
@@ -61,9 +66,7 @@ func (c *core[S]) erase(p *pod, at, now instant) {
 		x.cached = phaseNone
 	}
 	p.hasStatus, p.failed, p.failures = false, false, 0
-	if at > p.force {
-		p.force = 0
-	}
+	p.answerForce(at)
 	p.asOf = max(p.asOf, at)
 }
 
@@ -106,8 +109,8 @@ func (c *core[S]) takesBack(p *pod, shows []Item) bool {
 }
 
 // tell hands what the cache shows and Watch has not been told to Watch. The pod must be settled: the cache comes first.
-func (c *core[S]) tell(p *pod) {
-	sync := false
+func (c *core[S]) tell(p *pod, now instant) {
+	sync, events := false, c.count.events
 	var last *item
 	for _, x := range p.items {
 		if x.told == x.phase {
@@ -136,6 +139,10 @@ func (c *core[S]) tell(p *pod) {
 	if sync {
 		c.emit(c.event(last, PodSync))
 	}
+	if p.answer && c.count.events == events { // whoever wanted the statuses waits to hear of them
+		c.emit(Event{Pod: p.uid, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now)})
+	}
+	p.answer = false
 }
 
 // tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted before.
