@@ -44,7 +44,7 @@ func (c *core[S]) onRequest(r request, now instant) {
 	case r.inspect:
 		p := c.ensure(r.uid)
 		p.force = max(p.force, now)
-		c.wantRead(r.uid, now, now)
+		c.review(p, now)
 	case r.uid == "":
 		c.sched.ask(now, true)
 	default:
