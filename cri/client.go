@@ -29,7 +29,7 @@ type Client struct {
 	index   *index
 	// byID is shared: it has its own lock.
 	byID unlabelled
-	// traits is what has been learned of the runtime behind the present connection; replaced at every connect.
+	// traits is what has been learned of the runtime behind the present connection; replaced at every reconnect.
 	traits  atomic.Pointer[traits]
 	dials   atomic.Uint64
 	counter counters
@@ -95,8 +95,7 @@ func New(config Config) (*Client, error) {
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := dial(ctx)
-			if err == nil {
-				c.dials.Add(1)
+			if err == nil && c.dials.Add(1) > 1 {
 				c.traits.Store(new(traits))
 			}
 			return conn, err

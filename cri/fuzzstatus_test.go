@@ -217,7 +217,7 @@ func fullEvent(r *rand.Rand) *runtimeapi.ContainerEventResponse {
 
 // TestStatusesAgainstGeneratedDecoder reads random and mangled events and statuses.
 func TestStatusesAgainstGeneratedDecoder(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		e := fullEvent(r)
 		checkEvent(t, mangled(r, e))

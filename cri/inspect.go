@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -75,7 +76,7 @@ func (in *inspection) run(ctx context.Context) error {
 		return err
 	}
 	covered := in.covered()
-	if sandboxes > 0 {
+	if slices.ContainsFunc(in.sandboxStatuses, func(raw []byte) bool { return raw != nil }) {
 		known.fillsStatuses.learn(len(covered) > 0)
 	}
 	if containers > 0 {

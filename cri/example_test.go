@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+)
+
+// fake starts a fake CRI-O with one pod and returns what to dial it with.
+func fake() (dial func(context.Context) (net.Conn, error), stop func()) {
+	profile, err := fakeruntime.ProfileByName("crio")
+	if err != nil {
+		panic(err)
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
+	if err != nil {
+		panic(err)
+	}
+	sandbox, err := rt.AddPod(fakeruntime.PodSpec{UID: "4f6b", Name: "web", Namespace: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	container, err := rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "app"})
+	if err != nil {
+		panic(err)
+	}
+	if err := rt.Start(container); err != nil {
+		panic(err)
+	}
+	if err := rt.Exit(container, 3); err != nil {
+		panic(err)
+	}
+	listener := bufconn.Listen(1 << 20)
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	served.Go(func() { _ = rt.Serve(ctx, listener) })
+	return listener.DialContext, func() { cancel(); served.Wait(); rt.Close() }
+}
+
+func ExampleDial() {
+	_, err := cri.Dial(context.Background(), cri.Config{Endpoint: "unix:///nowhere/containerd.sock"})
+	fmt.Println(err)
+	// Output:
+	// cri: there is no socket /nowhere/containerd.sock: is the runtime running, is the path right: dial unix /nowhere/containerd.sock: connect: no such file or directory
+}
+
+func ExampleClient_List() {
+	dial, stop := fake()
+	defer stop()
+	ctx := context.Background()
+	client, err := cri.Dial(ctx, cri.Config{Dialer: dial})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	listing, err := client.List(ctx, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, pod := range listing.Pods {
+		fmt.Println(pod.Namespace, pod.Name, pod.UID)
+		for _, item := range pod.Items {
+			fmt.Println("  ", item.Kind, item.Phase)
+		}
+	}
+	// Nothing has changed since: the next listing is an empty difference.
+	next, err := client.List(ctx, listing.Revision)
+	fmt.Println(next.Delta, len(next.Pods), next.Total, err)
+	// Output:
+	// shop web 4f6b
+	//    sandbox Running
+	//    container Exited
+	// true 0 1 <nil>
+}
+
+func ExampleClient_Inspect() {
+	dial, stop := fake()
+	defer stop()
+	ctx := context.Background()
+	client, err := cri.Dial(ctx, cri.Config{Dialer: dial})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	pod, err := client.ListPod(ctx, "4f6b")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	inspection, err := client.Inspect(ctx, pod)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	status := inspection.Status
+	fmt.Println(status.Namespace(), status.Name(), status.IPs())
+	for _, c := range status.Containers() {
+		fmt.Println(c.Name, c.Phase, c.ExitCode, c.FinishedAt.After(c.StartedAt))
+	}
+	fmt.Println(client.Stats().Calls["PodSandboxStatus"], "call to read it")
+	// Output:
+	// shop web [10.0.0.1]
+	// app Exited 3 true
+	// 1 call to read it
+}
+
+func ExampleClient_Version() {
+	dial, stop := fake()
+	defer stop()
+	client, err := cri.New(cri.Config{Dialer: dial})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	fmt.Println(client.Version(context.Background()))
+	// Output: cri-o 1.37.0 <nil>
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// statuses makes a stub answer status calls for one sandbox and the given containers; brought are the containers whose status comes with the
+// sandbox's.
+func statuses(timestamp int64, brought []string, containers map[string]runtimeapi.ContainerState) *stub {
+	one := func(id string) *runtimeapi.ContainerStatus {
+		return &runtimeapi.ContainerStatus{Id: id, State: containers[id], Labels: podLabelsOf("u")}
+	}
+	return &stub{
+		podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+			if !strings.HasPrefix(id, "s") {
+				return nil, status.Errorf(codes.NotFound, "no sandbox %s", id)
+			}
+			r := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id}, Timestamp: timestamp}
+			for _, id := range brought {
+				r.ContainersStatuses = append(r.ContainersStatuses, one(id))
+			}
+			return r, nil
+		},
+		containerStatus: func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+			if _, ok := containers[id]; !ok {
+				return nil, status.Errorf(codes.NotFound, "no container %s", id)
+			}
+			return &runtimeapi.ContainerStatusResponse{Status: one(id)}, nil
+		},
+	}
+}
+
+func TestInspectCoverage(t *testing.T) {
+	has := map[string]runtimeapi.ContainerState{"c1": running, "c2": exited}
+	items := func(ids ...string) (items []pleg.Item) {
+		for _, id := range ids {
+			item := pleg.Item{ID: id}
+			if id[0] == 's' {
+				item.Kind = pleg.Sandbox
+			}
+			items = append(items, item)
+		}
+		return items
+	}
+	for name, tt := range map[string]struct {
+		timestamp int64
+		brought   []string
+		listed    []string
+		want      string
+		statuses  uint64 // ContainerStatus calls of a first inspection
+		again     uint64 // and of a second one
+		filled    string
+		sandboxes uint64
+	}{
+		"containerd never fills":        {0, nil, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 2, 2, "no", 1},
+		"containerd 2.0 stamps":         {5, nil, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 2, 2, "no", 1},
+		"crio fills":                    {5, []string{"c1", "c2"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 0, 0, "yes", 1},
+		"filled in part":                {5, []string{"c1"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 1, 1, "yes", 1},
+		"filled without a stamp":        {0, []string{"c1", "c2"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 0, 0, "yes", 1},
+		"a container that is new":       {5, []string{"c1", "c2"}, []string{"s", "c1"}, "s:Running c1:Running c2:Exited", 0, 0, "yes", 1},
+		"a container that is gone":      {0, nil, []string{"s", "c1", "c9"}, "s:Running c1:Running", 2, 2, "no", 1},
+		"a sandbox that is gone":        {0, nil, []string{"gone", "c1"}, "c1:Running", 1, 1, "unknown", 0},
+		"a pod without containers":      {5, nil, []string{"s"}, "s:Running", 0, 0, "unknown", 1},
+		"two sandboxes that fill alike": {5, []string{"c1", "c2"}, []string{"s", "s2", "c1", "c2"}, "s:Running s2:Running c1:Running c2:Exited", 0, 0, "yes", 2},
+		"everything is gone":            {0, nil, []string{"c8", "c9"}, "", 2, 2, "unknown", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := statuses(tt.timestamp, tt.brought, has)
+			c := serve(t, s, Config{})
+			pod := pleg.Pod{UID: "u", Name: "n", Namespace: "ns", Items: items(tt.listed...)}
+			for i := range pod.Items {
+				if pod.Items[i].ID == "gone" {
+					pod.Items[i].Kind = pleg.Sandbox
+				}
+			}
+			last := uint64(0)
+			for _, calls := range []uint64{tt.statuses, tt.again} {
+				in, err := c.Inspect(t.Context(), pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, item := range in.Pod.Items {
+					got = append(got, item.ID+":"+item.Phase.String())
+				}
+				slices.Sort(got)
+				want := strings.Fields(tt.want)
+				slices.Sort(want)
+				if d := cmp.Diff(strings.Join(want, " "), strings.Join(got, " ")); d != "" {
+					t.Error(d)
+				}
+				if in.Status.UID() != "u" || in.Status.Name() != "n" || len(in.Status.Sandboxes())+len(in.Status.Containers()) != len(in.Pod.Items) {
+					t.Errorf("status: %v", in.Status)
+				}
+				st := c.Stats()
+				if n := st.Calls["ContainerStatus"] - last; n != calls {
+					t.Errorf("%d calls of ContainerStatus, want %d", n, calls)
+				}
+				last = st.Calls["ContainerStatus"]
+				if st.FilledStatuses != tt.filled {
+					t.Errorf("filled statuses: %s, want %s", st.FilledStatuses, tt.filled)
+				}
+			}
+		})
+	}
+}
+
+// TestInspectErrors: an error names the call and the ID, and ends what else is under way.
+func TestInspectErrors(t *testing.T) {
+	s := statuses(0, nil, map[string]runtimeapi.ContainerState{"c1": running, "c2": running})
+	good := s.containerStatus
+	s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+		if id == "c2" {
+			return nil, status.Error(codes.Internal, "shim is gone")
+		}
+		return good(id)
+	}
+	c := serve(t, s, Config{})
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c1"}, {ID: "c2"}}}
+	for range 2 {
+		_, err := c.Inspect(t.Context(), pod)
+		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "ContainerStatus of c2 on") || !strings.Contains(err.Error(), "shim is gone") {
+			t.Errorf("Inspect: %v", err)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if _, err := c.Inspect(ctx, pod); err == nil || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("Inspect when cancelled: %v", err)
+	}
+}
+
+// TestInspectBound: no more status calls are in flight than configured, however many pods are inspected at once.
+func TestInspectBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = 3
+		has := map[string]runtimeapi.ContainerState{}
+		pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}}}
+		for i := range 20 {
+			id := fmt.Sprint("c", i)
+			has[id] = running
+			pod.Items = append(pod.Items, pleg.Item{ID: id})
+		}
+		s := statuses(0, nil, has)
+		var flying, most atomic.Int64
+		good := s.containerStatus
+		release := make(chan struct{})
+		s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+			n := flying.Add(1)
+			defer flying.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			<-release
+			return good(id)
+		}
+		c := serve(t, s, Config{MaxStatusCalls: bound})
+		var inspections sync.WaitGroup
+		for range 5 {
+			inspections.Go(func() {
+				in, err := c.Inspect(t.Context(), pod)
+				if err != nil || len(in.Pod.Items) != len(pod.Items) {
+					t.Errorf("Inspect: %+v, %v", in, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := flying.Load(); n != bound {
+			t.Errorf("%d status calls in flight, want %d", n, bound)
+		}
+		// Other calls are not held up.
+		if _, err := c.List(t.Context(), 0); err != nil {
+			t.Errorf("List meanwhile: %v", err)
+		}
+		close(release)
+		inspections.Wait()
+		if n := most.Load(); n > bound {
+			t.Errorf("%d status calls were in flight, want no more than %d", n, bound)
+		}
+	})
+}

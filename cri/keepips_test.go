@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// podStatus makes a status of sandboxes, the newest first.
+func podStatus(t testing.TB, sandboxes ...*runtimeapi.PodSandboxStatus) *PodStatus {
+	s := &PodStatus{uid: "u", body: &body{}}
+	for i, m := range sandboxes {
+		m.Id, m.CreatedAt = string(rune('a'+i)), int64(1000-i)
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.body.sandboxes = append(s.body.sandboxes, raw)
+	}
+	return s
+}
+
+func ips(state runtimeapi.PodSandboxState, ips ...string) *runtimeapi.PodSandboxStatus {
+	s := &runtimeapi.PodSandboxStatus{State: state}
+	for i, ip := range ips {
+		if i == 0 {
+			s.Network = &runtimeapi.PodSandboxNetworkStatus{Ip: ip}
+		} else {
+			s.Network.AdditionalIps = append(s.Network.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
+		}
+	}
+	return s
+}
+
+func TestKeepIPs(t *testing.T) {
+	up := podStatus(t, ips(ready, "10.0.0.1", "fd00::1"))
+	for name, tt := range map[string]struct {
+		prev, next *PodStatus
+		want       []string
+	}{
+		"torn down":                   {up, podStatus(t, ips(notReady)), []string{"10.0.0.1", "fd00::1"}},
+		"torn down, still shown":      {up, podStatus(t, ips(notReady, "10.0.0.1")), []string{"10.0.0.1"}},
+		"sandbox gone":                {up, podStatus(t), []string{"10.0.0.1", "fd00::1"}},
+		"nothing known":               {up, EmptyStatus("u"), []string{"10.0.0.1", "fd00::1"}},
+		"zero value":                  {up, new(PodStatus), []string{"10.0.0.1", "fd00::1"}},
+		"new address":                 {up, podStatus(t, ips(ready, "10.0.0.2")), []string{"10.0.0.2"}},
+		"ready, no address yet":       {up, podStatus(t, ips(ready)), nil},
+		"new sandbox, no address yet": {up, podStatus(t, ips(ready), ips(notReady, "10.0.0.1")), nil},
+		"never had one":               {podStatus(t, ips(ready)), podStatus(t, ips(notReady)), nil},
+		"first status":                {nil, podStatus(t, ips(notReady)), nil},
+		"kept before":                 {KeepIPs(up, podStatus(t, ips(notReady))), podStatus(t, ips(notReady)), []string{"10.0.0.1", "fd00::1"}},
+		"kept, then up again":         {KeepIPs(up, podStatus(t, ips(notReady))), podStatus(t, ips(ready, "10.0.0.3"), ips(notReady)), []string{"10.0.0.3"}},
+		"ready beats an older ready":  {nil, podStatus(t, ips(ready, "10.0.0.4"), ips(ready, "10.0.0.5")), []string{"10.0.0.4"}},
+		"old ready, new not":          {nil, podStatus(t, ips(notReady, "10.0.0.4"), ips(ready, "10.0.0.5")), []string{"10.0.0.5"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before []string
+			if tt.prev != nil {
+				before = tt.prev.IPs()
+			}
+			if got := KeepIPs(tt.prev, tt.next).IPs(); !slices.Equal(got, tt.want) {
+				t.Errorf("IPs are %v, want %v", got, tt.want)
+			}
+			if tt.prev != nil && !slices.Equal(before, tt.prev.IPs()) {
+				t.Errorf("the status before has changed to %v", tt.prev.IPs())
+			}
+		})
+	}
+	if KeepIPs(up, nil) != nil {
+		t.Error("KeepIPs made a status out of none")
+	}
+}
+
+// TestKeepIPsDecodesNothing: merging a status that nobody reads does not decode it.
+func TestKeepIPsDecodesNothing(t *testing.T) {
+	prev, next := podStatus(t, ips(ready, "10.0.0.1")), podStatus(t, ips(notReady))
+	if got := KeepIPs(prev, next); got == next || next.kept != nil || got.body != next.body || next.body.sandboxList != nil {
+		t.Errorf("the status was decoded or changed: %+v", next)
+	}
+	up := podStatus(t, ips(ready, "10.0.0.1"))
+	if n := testing.AllocsPerRun(100, func() { KeepIPs(prev, up) }); n != 0 {
+		t.Errorf("KeepIPs of a ready pod makes %v allocations", n)
+	}
+}
+
+// TestPodStatusIsSharable: any number of readers, the first of which makes it decode.
+func TestPodStatusIsSharable(t *testing.T) {
+	raw, err := proto.Marshal(nodeEvent(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := statusOfEvent(raw, "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged := KeepIPs(podStatus(t, ips(ready, "10.0.0.9")), s)
+	var readers sync.WaitGroup
+	for i := range 8 {
+		readers.Go(func() {
+			for _, s := range []*PodStatus{s, merged} {
+				if len(s.Containers()) != 2 || len(s.Sandboxes()) != 1 || s.Name() == "" || s.Namespace() == "" || s.IPs()[0] != "10.0.0.1" || s.Err() != nil {
+					t.Errorf("reader %d: %v", i, s)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	sandboxes, containers, err := s.Messages()
+	if err != nil || len(sandboxes) != 1 || len(containers) != 2 || containers[0].GetImage().GetUserSpecifiedImage() == "" {
+		t.Errorf("Messages: %v, %v, %v", sandboxes, containers, err)
+	}
+	var zero PodStatus
+	if s := zero.String(); s != "/() ips=[]" {
+		t.Errorf("the zero status is %q", s)
+	}
+	if _, err := zero.MarshalJSON(); err != nil || zero.Err() != nil || zero.Sandboxes() != nil || zero.Containers() != nil {
+		t.Errorf("the zero status: %v", err)
+	}
+}
+
+// TestMalformedStatus: what can be read of it is.
+func TestMalformedStatus(t *testing.T) {
+	good, err := proto.Marshal(&runtimeapi.ContainerStatus{Id: "c", State: exited, ExitCode: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := append(good, 0x62, 0x03, 0x0a, 0x7f, 0x00) // a label that is longer than its message
+	s := &PodStatus{uid: "u", body: &body{containers: [][]byte{bad}}}
+	if c := s.Containers(); len(c) != 1 || c[0].ID != "c" || c[0].ExitCode != 4 {
+		t.Errorf("containers: %+v", c)
+	}
+	if err := s.Err(); err == nil {
+		t.Error("the status is said to be whole")
+	}
+	if _, _, err := s.Messages(); err == nil {
+		t.Error("Messages decoded it")
+	}
+}

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// bare is a sandbox as crictl makes it: with metadata, without labels.
+func bare(id, uid string) *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Namespace: "ns", Uid: uid}}
+}
+
+func listPod(t *testing.T, c *Client, uid cache.UID) map[string]pleg.Phase {
+	t.Helper()
+	pod, err := c.ListPod(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.UID != uid {
+		t.Errorf("ListPod of %s returned %s", uid, pod.UID)
+	}
+	found := map[string]pleg.Phase{}
+	for _, item := range pod.Items {
+		if _, twice := found[item.ID]; twice {
+			t.Errorf("%s is listed twice", item.ID)
+		}
+		found[item.ID] = item.Phase
+	}
+	return found
+}
+
+// TestListPodWithoutLabels: the label filter does not find a pod that crictl made; what the last List knows does.
+func TestListPodWithoutLabels(t *testing.T) {
+	s := &stub{
+		sandboxes: []*runtimeapi.PodSandbox{
+			bare("s1", "u1"), bare("s2", ""), sandbox("s3", "u3", ready),
+			{Id: "s4", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u4"}, Labels: map[string]string{labelPodUID: "u3"}}, // says two things
+		},
+		containers: []*runtimeapi.Container{
+			container("c1", "s1", "", running), container("c2", "s2", "", exited),
+			container("c3", "s3", "u3", running), container("d3", "s3", "", created), // one of two without labels
+		},
+	}
+	c := serve(t, s, Config{})
+	if found := listPod(t, c, "u1"); len(found) != 0 {
+		t.Errorf("before any List: %v", found)
+	}
+	l := mustList(t, c, 0)
+	want := map[cache.UID]map[string]pleg.Phase{
+		"u1": {"s1": pleg.PhaseRunning, "c1": pleg.PhaseRunning},
+		"s2": {"s2": pleg.PhaseRunning, "c2": pleg.PhaseExited},
+		"u3": {"s3": pleg.PhaseRunning, "c3": pleg.PhaseRunning, "d3": pleg.PhaseCreated},
+		"u4": {"s4": pleg.PhaseRunning},
+	}
+	for uid, items := range want {
+		if d := cmp.Diff(items, listPod(t, c, uid)); d != "" {
+			t.Errorf("ListPod of %s: %s", uid, d)
+		}
+	}
+	// The pods that are gone are forgotten.
+	s.set(func() { s.sandboxes, s.containers = s.sandboxes[2:3], s.containers[2:3] })
+	mustList(t, c, l.Revision)
+	if n := len(c.byID.listed); n != 0 {
+		t.Errorf("%d pods are still found by ID: %v", n, c.byID.listed)
+	}
+	before := c.Stats().Calls["ListPodSandbox"]
+	listPod(t, c, "u3")
+	if n := c.Stats().Calls["ListPodSandbox"] - before; n != 1 {
+		t.Errorf("a labelled pod took %d calls of ListPodSandbox", n)
+	}
+}
+
+// TestListPodAfterAnEvent: a pod that crictl made after the last List is found by what an event told, until the lists know better.
+func TestListPodAfterAnEvent(t *testing.T) {
+	s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+		return stream.Send(&runtimeapi.ContainerEventResponse{
+			ContainerId:      "s1",
+			PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
+		})
+	}}
+	c := serve(t, s, Config{})
+	l := mustList(t, c, 0)
+	s.set(func() {
+		s.sandboxes = append(s.sandboxes, bare("s1", "u1"))
+		s.containers = append(s.containers, container("c1", "s1", "", running))
+	})
+	for claim, err := range c.Events(t.Context()) {
+		if err == nil && claim.Item != (pleg.Item{ID: "s1", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}) {
+			t.Errorf("claim: %+v", claim)
+		}
+	}
+	want := map[string]pleg.Phase{"s1": pleg.PhaseRunning, "c1": pleg.PhaseRunning}
+	if d := cmp.Diff(want, listPod(t, c, "u1")); d != "" {
+		t.Errorf("after the event: %s", d)
+	}
+	for range 3 {
+		l = mustList(t, c, l.Revision)
+		if d := cmp.Diff(want, listPod(t, c, "u1")); d != "" {
+			t.Errorf("after a List: %s", d)
+		}
+	}
+	if len(c.byID.hinted)+len(c.byID.older) != 0 {
+		t.Errorf("hints are kept: %v %v", c.byID.hinted, c.byID.older)
+	}
+	for i := range 2 * maxHints {
+		c.byID.hint(cache.UID(fmt.Sprint("u", i)), "s")
+	}
+	if n := len(c.byID.hinted); n > maxHints {
+		t.Errorf("%d hints are kept", n)
+	}
+}
+
+// TestListSeesASandboxCreatedInBetween: a container without labels whose sandbox was created after the sandboxes had been listed.
+func TestListSeesASandboxCreatedInBetween(t *testing.T) {
+	s := &stub{}
+	s.listContainers = func() (*runtimeapi.ListContainersResponse, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.sandboxes) == 0 {
+			s.sandboxes = append(s.sandboxes, bare("s1", "u1"))
+		}
+		return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
+			container("c1", "s1", "", running), container("c2", "s2", "u2", running), container("c3", "never", "", running),
+		}}, nil
+	}
+	c := serve(t, s, Config{})
+	l := mustList(t, c, 0)
+	want := []pleg.Pod{
+		{UID: "u1", Name: "n", Namespace: "ns", Items: []pleg.Item{{ID: "c1", Phase: pleg.PhaseRunning}, {ID: "s1", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}}},
+		{UID: "u2", Name: "pod-u2", Namespace: "ns", Items: []pleg.Item{{ID: "c2", Phase: pleg.PhaseRunning}}},
+	}
+	if d := cmp.Diff(want, l.Pods); d != "" {
+		t.Error(d)
+	}
+	if n := c.Stats().Unattributed; n != 1 {
+		t.Errorf("%d containers are unattributed", n)
+	}
+	calls := c.Stats().Calls["ListPodSandbox"]
+	if calls != 2 {
+		t.Errorf("the sandboxes were listed %d times", calls)
+	}
+	mustList(t, c, l.Revision) // the stray is known: no reason to ask twice
+	if n := c.Stats().Calls["ListPodSandbox"]; n != calls+1 {
+		t.Errorf("the sandboxes were listed %d times more", n-calls)
+	}
+	// The sandbox goes before its container: the container stays with its pod.
+	s.set(func() { s.sandboxes = append(s.sandboxes[:0], bare("other", "u9")) })
+	next := mustList(t, c, 0)
+	if d := cmp.Diff([]pleg.Item{{ID: "c1", Phase: pleg.PhaseRunning}}, next.Pods[0].Items); d != "" || next.Pods[0].UID != "u1" {
+		t.Errorf("after the sandbox went: %+v", next.Pods)
+	}
+}
+
+// TestListWaitsItsTurn: a second List honours its context while it waits.
+func TestListWaitsItsTurn(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := &stub{listContainers: func() (*runtimeapi.ListContainersResponse, error) {
+		close(entered)
+		<-leave
+		return &runtimeapi.ListContainersResponse{}, nil
+	}}
+	c := serve(t, s, Config{})
+	done := make(chan error)
+	go func() {
+		_, err := c.List(context.Background(), 0)
+		done <- err
+	}()
+	<-entered
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.List(ctx, 0); err == nil {
+		t.Error("the second List did not wait")
+	}
+	close(leave)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
