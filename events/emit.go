@@ -65,16 +65,15 @@ func (c *core) identify(e *emission) error {
 	if !validType(e.eventType) {
 		return fmt.Errorf("events: the type is %q: it must be Normal or Warning", e.eventType)
 	}
-	regarding, version, err := c.kinds.refer(e.regarding)
-	if err != nil {
+	var err error
+	if e.regardingVersion, err = c.kinds.refer(e.regarding, &e.key.regarding); err != nil {
 		return fmt.Errorf("events: no reference to what the event is about: %w", err)
 	}
-	e.regardingVersion = version
 	k := &e.key
-	k.source, k.eventType, k.regarding = c.source, e.eventType, regarding
+	k.source, k.eventType = c.source, e.eventType
 	if e.related != nil {
-		if related, version, err := c.kinds.refer(e.related); err == nil {
-			k.related, e.relatedVersion = related, version
+		if e.relatedVersion, err = c.kinds.refer(e.related, &k.related); err != nil {
+			k.related = refKey{} // as if there were none
 		}
 	}
 	if c.b.opts.PreferNamespaced && k.regarding.namespace == "" && k.related.namespace != "" {
@@ -106,19 +105,19 @@ func (c *core) build(e *emission, now time.Time) *eventsv1.Event {
 	ev := &eventsv1.Event{
 		ReportingController: src.controller,
 		ReportingInstance:   src.instance,
-		Action:              key.action,
-		Reason:              key.reason,
-		Regarding:           key.regarding.reference(strings.Clone(cut(e.regardingVersion, maxRefField))),
+		Action:              cut(key.action, maxWord),
+		Reason:              cut(key.reason, maxWord),
+		Regarding:           key.regarding.reference(e.regardingVersion),
 		Note:                strings.Clone(cut(note, maxNote)),
 		Type:                key.eventType,
 	}
 	ev.Annotations = annotations
-	ev.Namespace = key.regarding.namespace
+	ev.Namespace = ev.Regarding.Namespace
 	if ev.Namespace == "" {
 		ev.Namespace = c.b.opts.ClusterNamespace
 	}
 	if key.related != (refKey{}) {
-		related := key.related.reference(strings.Clone(cut(e.relatedVersion, maxRefField)))
+		related := key.related.reference(e.relatedVersion)
 		ev.Related = &related
 	}
 	return ev
@@ -160,20 +159,19 @@ func (b *Broadcaster) take(e *emission, built *eventsv1.Event, now time.Time) (w
 
 // occurred counts one more occurrence of a series; false if it belongs to another one.
 func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
-	st, e := step(s.st, input{kind: inOccurred, now: now}, &b.policy)
-	if e.reopen {
+	reopen, lost, owes := s.st.occur(now, &b.policy)
+	switch {
+	case reopen:
 		return false, false
-	}
-	s.st = st
-	if e.lost > 0 {
-		b.count.drop(DropRejected, e.lost)
+	case lost:
+		b.count.drop(DropRejected, 1)
 		return true, false
 	}
 	b.count.unsent++
-	if st.phase != settling {
+	if s.st.phase != settling {
 		b.tab.aged.touch(s)
 	}
-	if e.owes {
+	if owes {
 		wake = b.tab.enqueue(s)
 	}
 	return true, wake

@@ -44,15 +44,16 @@ func (r *refKey) apiVersion() string {
 	return r.group + "/" + r.version
 }
 
+// reference is what is stored of it: valid UTF-8, which the key need not be.
 func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		Kind:            r.kind,
-		APIVersion:      r.apiVersion(),
-		Namespace:       r.namespace,
-		Name:            r.name,
-		UID:             types.UID(r.uid),
-		ResourceVersion: resourceVersion,
-		FieldPath:       r.fieldPath,
+		Kind:            cut(r.kind, maxRefField),
+		APIVersion:      cut(r.apiVersion(), 2*maxRefField),
+		Namespace:       cut(r.namespace, maxRefField),
+		Name:            cut(r.name, maxRefField),
+		UID:             types.UID(cut(r.uid, maxRefField)),
+		ResourceVersion: strings.Clone(cut(resourceVersion, maxRefField)),
+		FieldPath:       cut(r.fieldPath, maxRefField),
 	}
 }
 

@@ -23,6 +23,7 @@ type legacy struct {
 	queue      []*legacyItem
 	busy       bool
 	nextProbe  time.Time
+	serial     uint16 // makes names differ that were made within one tick of the clock
 	correlator *record.EventCorrelator
 }
 
@@ -31,6 +32,7 @@ type legacyItem struct {
 	event  *corev1.Event
 	n      int64
 	result *record.EventCorrelateResult // what the correlator made of it, once asked
+	tried  bool                         // an earlier create may have got through
 }
 
 // takeLegacy books one occurrence while the server knows core/v1 Events only. The lock is held.
@@ -53,7 +55,8 @@ func (b *Broadcaster) coreEvent(e *eventsv1.Event, src uint32, first, last time.
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	suffix := fmt.Sprintf(".%x", first.UnixNano())
+	b.old.serial++
+	suffix := fmt.Sprintf(".%x%04x", first.UnixNano(), b.old.serial)
 	out := &corev1.Event{
 		InvolvedObject:      e.Regarding,
 		Reason:              e.Reason,
@@ -106,13 +109,19 @@ func (b *Broadcaster) performLegacy(ctx, call context.Context, item *legacyItem)
 	}
 	b.inflight--
 	b.old.busy = false
+	if v.verdict == verdictExists && !item.tried { // somebody else's: another name
+		item.result.Event.Name += "x"
+		return
+	}
 	switch v.verdict {
 	case verdictTrouble, verdictFault, verdictConflict:
+		item.tried = true
 		b.lastErr = err
 		b.count.retries[v.reason]++
 		b.shutGate(ctx, v, err, now)
 		return
 	case verdictStopped:
+		item.tried = true
 		return
 	case verdictRefused, verdictMissing:
 		b.count.rejected[v.reason]++

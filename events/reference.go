@@ -26,41 +26,44 @@ type kinds struct {
 
 var errNilObject = errors.New("the object is nil")
 
-// refer identifies the object and gives its resourceVersion. A nil pointer inside of the interface is an error, not a panic.
-func (k *kinds) refer(obj runtime.Object) (refKey, string, error) {
+// refer identifies the object in out and returns its resourceVersion. A nil pointer inside of the interface is an error, not a panic.
+func (k *kinds) refer(obj runtime.Object, out *refKey) (resourceVersion string, err error) {
 	if obj == nil {
-		return refKey{}, "", errNilObject
+		return "", errNilObject
 	}
 	if ref, ok := obj.(*corev1.ObjectReference); ok {
 		if ref == nil {
-			return refKey{}, "", errNilObject
+			return "", errNilObject
 		}
-		group, version := splitVersion(ref.APIVersion)
-		return tidy(refKey{ref.Kind, group, version, ref.Namespace, ref.Name, string(ref.UID), ref.FieldPath}), ref.ResourceVersion, nil
+		out.group, out.version = splitVersion(ref.APIVersion)
+		out.kind, out.namespace, out.name, out.uid, out.fieldPath = ref.Kind, ref.Namespace, ref.Name, string(ref.UID), ref.FieldPath
+		out.bound()
+		return ref.ResourceVersion, nil
 	}
 	switch v := reflect.ValueOf(obj); v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
 		if v.IsNil() {
-			return refKey{}, "", errNilObject
+			return "", errNilObject
 		}
 	}
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	if gvk.Empty() {
 		known, err := k.lookup(obj)
 		if err != nil {
-			return refKey{}, "", err
+			return "", err
 		}
 		gvk = *known
 	}
+	out.kind, out.group, out.version = gvk.Kind, gvk.Group, gvk.Version
 	var common metav1.Common
-	ref := refKey{kind: gvk.Kind, group: gvk.Group, version: gvk.Version}
 	if m, err := meta.Accessor(obj); err == nil {
-		ref.namespace, ref.name, ref.uid = m.GetNamespace(), m.GetName(), string(m.GetUID())
+		out.namespace, out.name, out.uid = m.GetNamespace(), m.GetName(), string(m.GetUID())
 		common = m
 	} else if common, err = meta.CommonAccessor(obj); err != nil { // a list has a version, but no name
-		return refKey{}, "", fmt.Errorf("%T has no metadata: %w", obj, err)
+		return "", fmt.Errorf("%T has no metadata: %w", obj, err)
 	}
-	return tidy(ref), common.GetResourceVersion(), nil
+	out.bound()
+	return common.GetResourceVersion(), nil
 }
 
 func (k *kinds) lookup(obj runtime.Object) (*schema.GroupVersionKind, error) {
@@ -90,10 +93,11 @@ func splitVersion(apiVersion string) (group, version string) {
 	return "", apiVersion
 }
 
-// tidy bounds what a reference may hold; objects that exist pass unchanged.
-func tidy(r refKey) refKey {
+// bound limits what a key may hold; objects that exist pass unchanged.
+func (r *refKey) bound() {
 	for _, f := range [...]*string{&r.kind, &r.group, &r.version, &r.namespace, &r.name, &r.uid, &r.fieldPath} {
-		*f = cut(*f, maxRefField)
+		if len(*f) > maxRefField {
+			*f = cut(*f, maxRefField)
+		}
 	}
-	return r
 }

@@ -39,7 +39,7 @@ func cut(s string, limit int) string {
 	return cut(strings.ToValidUTF8(s, string(utf8.RuneError)), limit)
 }
 
-// word is a reason or an action that the server takes.
+// word is a reason or an action, of a length that the server takes.
 func word(s, fallback string) string {
 	if s == "" {
 		s = fallback
@@ -47,7 +47,10 @@ func word(s, fallback string) string {
 	if s == "" {
 		return "Unknown"
 	}
-	return cut(s, maxWord)
+	if len(s) > maxWord {
+		return cut(s, maxWord)
+	}
+	return s // valid UTF-8 is made of it when it is stored
 }
 
 // controllerName makes a qualified name out of any: an optional DNS subdomain, a slash, and at most 63 of [A-Za-z0-9-_.].

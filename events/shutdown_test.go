@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+func TestShutdownFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(slowly(10 * time.Millisecond))
+		r := newRig(t, server, nil)
+		r.pod("a", 2)
+		pass(time.Second)
+		r.pod("a", 98)
+		for i := range 20 {
+			r.pod(fmt.Sprint("p", i), i+1) // many are still in the queue
+		}
+		if err := r.shutdown(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		r.pod("late", 3)
+		r.wantBooks(3, 0)
+		if n := r.Stats().Dropped[DropShutdown]; n != 3 {
+			t.Errorf("%d dropped after the shutdown", n)
+		}
+		all := server.Events()
+		if len(all) != 21 || told(&all[0]) != "Unknown ×100" || told(&all[1]) != "single" || told(&all[20]) != "Unknown ×20" {
+			t.Errorf("stored: %s", brief(all))
+		}
+	})
+}
+
+func TestShutdownHonoursTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		r.pod("a", 5)
+		settle(r)
+		r.pod("a", 7)
+		server.SetFault(during(time.Hour, refusedConnection))
+		r.pod("b", 1)
+		pass(time.Second)
+		begin := time.Now()
+		err := r.shutdown(3 * time.Second)
+		if d := time.Since(begin); d != 3*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		var left *UnsentError
+		if !errors.As(err, &left) || left.Series != 2 || left.Occurrences != 8 {
+			t.Errorf("left: %+v", err)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, refusedConnection) {
+			t.Errorf("the cause is %v", err)
+		}
+		if s := r.Stats(); s.Emitted != s.Acknowledged+s.Dropped[DropShutdown] {
+			t.Errorf("books: %+v", s)
+		}
+	})
+}
+
+// TestShutdownWhileTheServerIsBack: an outage of 150 s ends just before the shutdown.
+func TestShutdownAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		server.SetFault(during(150*time.Second, refusedConnection))
+		for i := range 50 {
+			r.pod(fmt.Sprint("p", i), 3)
+			pass(3 * time.Second)
+		}
+		if err := r.shutdown(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(server.Events()); n != 50 {
+			t.Errorf("%d events", n)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestShutdownWithAStuckSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		release := make(chan struct{})
+		server.SetFault(func(context.Context, eventstest.Call) error { // deaf to its context
+			<-release
+			return nil
+		})
+		r := newRig(t, server, nil)
+		r.pod("a", 5)
+		synctest.Wait()
+		err := r.shutdown(2 * time.Second)
+		var left *UnsentError
+		if !errors.As(err, &left) || left.Occurrences != 5 {
+			t.Errorf("left: %v", err)
+		}
+		close(release) // the late answer is not booked
+		synctest.Wait()
+		if s := r.Stats(); s.Unsent != 0 || s.Acknowledged != 0 || s.Dropped[DropShutdown] != 5 {
+			t.Errorf("books: %+v", s)
+		}
+	})
+}
+
+func TestShutdownWithoutRecording(t *testing.T) {
+	b, err := New(Options{Sink: eventstest.NewServer().Sink()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.NewRecorder(nil, "c").Eventf(podRef("a"), nil, "Normal", "R", "A", "")
+	var left *UnsentError
+	if err := b.ShutdownWithContext(t.Context()); !errors.As(err, &left) || left.Series != 1 || left.Occurrences != 1 {
+		t.Errorf("left: %v", err)
+	}
+	if err := b.ShutdownWithContext(t.Context()); err != nil {
+		t.Errorf("the second one says %v", err)
+	}
+	if err := b.Run(t.Context()); !errors.Is(err, ErrShutdown) {
+		t.Errorf("Run says %v", err)
+	}
+	if _, err := b.StartEventWatcher(func(runtime.Object) {}); !errors.Is(err, ErrShutdown) {
+		t.Errorf("a watcher: %v", err)
+	}
+}
+
+func TestShutdownAfterTheContextEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		r.pod("a", 2)
+		settle(r)
+		r.stop() // as components do: first the context, then Shutdown
+		settle(r)
+		r.pod("a", 8)
+		r.pod("b", 1)
+		pass(time.Second)
+		r.Shutdown()
+		all := server.Events()
+		if len(all) != 2 || told(&all[0]) != "Unknown ×10" {
+			t.Errorf("stored: %s", brief(all))
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestRunAgainContinues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		if err := r.Run(t.Context()); !errors.Is(err, ErrRunning) {
+			t.Errorf("a second Run says %v", err)
+		}
+		r.pod("a", 2)
+		settle(r)
+		r.stop()
+		settle(r)
+		r.pod("a", 3)
+		r.start()
+		pass(6 * time.Minute)
+		r.wantTold("Finished ×5")
+	})
+}
+
+func TestConcurrentShutdowns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(slowly(time.Second))
+		r := newRig(t, server, nil)
+		r.pod("a", 5)
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if err := r.shutdown(time.Minute); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		r.wantTold("Unknown ×5")
+	})
+}
