@@ -16,6 +16,8 @@ type Change struct {
 	State   State  `json:"state"`
 	// At is a Stamp of when it happened.
 	At int64 `json:"at"`
+	// Inexact says that it happened at that time or somewhat before, so that nothing can be timed by it.
+	Inexact bool `json:"inexact,omitempty"`
 	// Told says that the runtime sent an event for it.
 	Told bool `json:"told,omitempty"`
 }
@@ -28,8 +30,8 @@ type Delivery struct {
 	State State
 	// Claim says that the runtime's stream told of it first; a read did otherwise.
 	Claim bool
-	// At is a Stamp of when the consumer received it.
-	At int64
+	// At is a Stamp of when the consumer received it, Stamp the runtime's own of the event that told of it, 0 if a read did.
+	At, Stamp int64
 }
 
 // Ledger matches what happened in the runtime with what Watch delivered, and checks what Watch promises of each container: that its events are
@@ -40,6 +42,8 @@ type Ledger struct {
 	syncs map[string][]int64
 
 	deliveries, duplicates, outOfOrder, claims int
+	// path is in Verdict.
+	path []time.Duration
 	// Complaints are the first few violations, for people.
 	Complaints []string
 }
@@ -49,6 +53,7 @@ type account struct {
 	pod      string
 	sandbox  bool
 	happened [5]int64
+	inexact  [5]bool
 	told     [5]int64
 	last     int
 }
@@ -77,7 +82,16 @@ func (l *Ledger) Happened(c Change) {
 	}
 	a := l.account(c.Pod, c.ID, c.Sandbox)
 	if a.happened[rank] == 0 {
-		a.happened[rank] = c.At
+		a.happened[rank], a.inexact[rank] = c.At, c.Inexact
+	}
+}
+
+// Lost enters that the runtime has forgotten everything: all that it had was removed.
+func (l *Ledger) Lost(at int64) {
+	for _, a := range l.ids {
+		if rank := Removed.Rank(); a.happened[rank] == 0 {
+			a.happened[rank] = at
+		}
 	}
 }
 
@@ -86,6 +100,9 @@ func (l *Ledger) Delivered(d Delivery) {
 	l.deliveries++
 	if d.Claim {
 		l.claims++
+		if d.Stamp > 0 {
+			l.path = append(l.path, max(0, time.Duration(d.At-d.Stamp)))
+		}
 	}
 	if d.ID == "" {
 		l.syncs[d.Pod] = append(l.syncs[d.Pod], d.At)
@@ -117,27 +134,29 @@ type Verdict struct {
 	// Deliveries counts the events of Watch, Syncs the PodSyncs among them, Claims those that the stream told of first.
 	Deliveries, Syncs, Claims int
 	Duplicates, OutOfOrder    int
-	// Changes counts the changes to Running, Exited and Removed that happened in the window.
+	// Changes counts the changes to Running, Exited and Removed that were asked for.
 	Changes int
 	// Unseen counts those that nothing told of: no event of the ID at that state or later, no PodSync of its pod afterwards. Such an ID came and
 	// went between two reads. Undelivered counts those among them whose ID was told of before: Watch owes them.
 	Unseen, Undelivered int
 	// Latency is the time from each change to the first event that tells of it or of a later state of the same ID, or to a PodSync of its pod.
 	Latency []time.Duration
+	// Path is the time from the runtime's stamp of an event to the delivery of what it told first, for all events.
+	Path []time.Duration
 	// Begins are the stamps of the changes in Latency, in the same order, for a timeline.
 	Begins []int64
 }
 
-// Judge sums up the changes that happened from one stamp to another.
-func (l *Ledger) Judge(from, to int64) Verdict {
-	v := Verdict{Deliveries: l.deliveries, Claims: l.claims, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder}
+// Judge sums up the changes whose stamps are wanted.
+func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
+	v := Verdict{Deliveries: l.deliveries, Claims: l.claims, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder, Path: l.path}
 	for _, s := range l.syncs {
 		v.Syncs += len(s)
 	}
 	for _, a := range l.ids {
 		for rank := Running.Rank(); rank <= Removed.Rank(); rank++ {
 			at := a.happened[rank]
-			if at == 0 || at < from || at > to {
+			if at == 0 || !wanted(at) {
 				continue
 			}
 			v.Changes++
@@ -149,8 +168,10 @@ func (l *Ledger) Judge(from, to int64) Verdict {
 				}
 				continue
 			}
-			v.Latency = append(v.Latency, max(0, time.Duration(told-at)))
-			v.Begins = append(v.Begins, at)
+			if !a.inexact[rank] {
+				v.Latency = append(v.Latency, max(0, time.Duration(told-at)))
+				v.Begins = append(v.Begins, at)
+			}
 		}
 	}
 	return v

@@ -75,7 +75,7 @@ func (d *Driver) replaceSlot(ctx context.Context, p *pod, slot int) error {
 		if err != nil {
 			return fmt.Errorf("load: stop container %s of pod %s: %w", id, p.uid, err)
 		}
-		d.fact(p, id, false, bench.Exited)
+		d.fact(ctx, p, id, false, bench.Exited)
 		if err := d.removeContainer(ctx, p, id); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (d *Driver) job(ctx context.Context, p *pod, life time.Duration) error {
 	if err := d.awaitExit(ctx, id); err != nil {
 		return fmt.Errorf("load: job %s of pod %s: %w", id, p.uid, err)
 	}
-	d.fact(p, id, false, bench.Exited)
+	d.fact(ctx, p, id, false, bench.Exited)
 	return d.removeContainer(ctx, p, id)
 }
 

@@ -66,6 +66,9 @@ type Config struct {
 	CallTimeout time.Duration
 	// OnFact takes every fact, from several goroutines. Nil discards them.
 	OnFact func(Fact)
+	// OnChange takes every change with the time at which the runtime says that it happened, from several goroutines. It costs a
+	// ContainerStatus for each start and exit. Nil: nobody wants to know.
+	OnChange func(bench.Change)
 	// Logger takes what went wrong with single calls.
 	Logger logr.Logger
 }

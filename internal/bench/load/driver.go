@@ -108,25 +108,20 @@ func (d *Driver) Lost() {
 	}
 }
 
-// Run changes pods at the rate until ctx ends, and returns after the actions under way have ended: those that were begun are finished, within
-// the time that calls may take.
-func (d *Driver) Run(ctx context.Context) {
+// Run changes pods at the rate for that long, finishes the actions that were begun, and returns. When ctx ends it breaks them off.
+func (d *Driver) Run(ctx context.Context, long time.Duration) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	underWay := make(chan struct{}, maxUnderWay)
-	finish, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	// What was begun may finish: a job that lives takes its time, and each call its own.
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(2*d.config.CallTimeout, cancel) })
-	defer stop()
 	start := func(a action, p *pod, slot int, life time.Duration) {
 		underWay <- struct{}{}
 		group.Go(func() {
 			defer func() { <-underWay }()
-			err := d.do(finish, a, p, slot, life)
+			err := d.do(ctx, a, p, slot, life)
 			d.release(p, a, err)
 		})
 	}
-	for next := time.Now(); ctx.Err() == nil; {
+	for begun, next := time.Now(), time.Now(); ctx.Err() == nil && time.Since(begun) < long; {
 		for _, p := range d.claimBroken() {
 			start(repair, p, 0, 0)
 		}

@@ -58,10 +58,29 @@ func (d *Driver) namespaces() *runtimeapi.NamespaceOption {
 	return o
 }
 
-// fact reports that a call has made something true.
-func (d *Driver) fact(p *pod, id string, sandbox bool, state bench.State) {
-	d.config.OnFact(Fact{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: bench.Now()})
+// fact reports that a call has made something true, and with OnChange when the runtime says that it happened.
+func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, state bench.State) {
+	now := bench.Now()
+	d.config.OnFact(Fact{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: now})
 	d.counters.add(func(s *Stats) { s.Changes++ })
+	if d.config.OnChange == nil {
+		return
+	}
+	change := bench.Change{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: now, Inexact: true}
+	if !sandbox && (state == bench.Running || state == bench.Exited) {
+		_ = d.ask(ctx, func(ctx context.Context) error {
+			answer, err := d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+			at := answer.GetStatus().GetStartedAt()
+			if state == bench.Exited {
+				at = answer.GetStatus().GetFinishedAt()
+			}
+			if err == nil && at > 0 {
+				change.At, change.Inexact = at, false
+			}
+			return err
+		})
+	}
+	d.config.OnChange(change)
 }
 
 // makePod makes the next pod of a place with all its containers.
@@ -85,7 +104,7 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 	if err != nil {
 		return fmt.Errorf("load: make pod %s: %w", p.uid, err)
 	}
-	d.fact(p, p.sandbox, true, bench.Running)
+	d.fact(ctx, p, p.sandbox, true, bench.Running)
 	for slot := range p.slots {
 		if err := d.fillSlot(ctx, p, slot); err != nil {
 			return err
@@ -102,10 +121,10 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 	told := func(state bench.State) {
 		for _, id := range p.slots {
 			if id != "" {
-				d.fact(p, id, false, state)
+				d.fact(ctx, p, id, false, state)
 			}
 		}
-		d.fact(p, p.sandbox, true, state)
+		d.fact(ctx, p, p.sandbox, true, state)
 	}
 	err := d.call(ctx, "StopPodSandbox", func(ctx context.Context) error {
 		_, err := d.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox})
@@ -170,7 +189,7 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 		return "", fmt.Errorf("load: create container %s of pod %s: %w", name, p.uid, err)
 	}
 	created(id)
-	d.fact(p, id, false, bench.Created)
+	d.fact(ctx, p, id, false, bench.Created)
 	err = d.call(ctx, "StartContainer", func(ctx context.Context) error {
 		_, err := d.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 		return err
@@ -178,7 +197,7 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 	if err != nil {
 		return "", fmt.Errorf("load: start container %s of pod %s: %w", id, p.uid, err)
 	}
-	d.fact(p, id, false, bench.Running)
+	d.fact(ctx, p, id, false, bench.Running)
 	return id, nil
 }
 
@@ -191,6 +210,6 @@ func (d *Driver) removeContainer(ctx context.Context, p *pod, id string) error {
 	if err != nil {
 		return fmt.Errorf("load: remove container %s of pod %s: %w", id, p.uid, err)
 	}
-	d.fact(p, id, false, bench.Removed)
+	d.fact(ctx, p, id, false, bench.Removed)
 	return nil
 }

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+)
+
+func newFake(s streams) *cobra.Command {
+	var (
+		fake             fakeFlags
+		socket, control  string
+		pods, containers int
+		life             time.Duration
+		rate             float64
+		isChild          bool
+		listFaults       bool
+	)
+	cmd := &cobra.Command{
+		Use:   "fake --socket PATH",
+		Short: "Serve a fake container runtime for crictl, a kubelet, or any other CRI client",
+		Long: `fake serves the CRI on a unix socket until it is interrupted: virtual pods and containers that live, end and are removed as those of a real
+runtime, with its quirks (--profile) and with faults of your choice (--fault). Nothing is really run, no image is pulled, no root is needed.
+
+A container ends by itself if its command is "sleep D [CODE]", "exit N", "true" or "false", or a shell script of these.`,
+		Example: `  pleg-bench fake --socket /tmp/cri.sock --pods 20 --rate 10
+  pleg-bench watch --endpoint unix:///tmp/cri.sock                     # in another terminal
+  crictl --runtime-endpoint unix:///tmp/cri.sock pods
+  pleg-bench fake --socket /tmp/cri.sock --profile crio --fault drop=0.05
+  pleg-bench fake --list-faults`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if listFaults {
+				return writeFaults(s.out)
+			}
+			if socket == "" {
+				return usageError{errors.New("--socket is missing: name the unix socket to listen on, such as --socket /tmp/cri.sock")}
+			}
+			profile, err := fakeruntime.ProfileByName(fake.profile)
+			if err != nil {
+				return usageError{fmt.Errorf("--profile: %w", err)}
+			}
+			faults, err := fakeruntime.ParseFaults(fake.faults...)
+			if err != nil {
+				return usageError{fmt.Errorf("--fault: %w", err)}
+			}
+			if pods < 0 || containers < 0 || life < 0 || !(rate >= 0) {
+				return usageError{errors.New("--pods, --containers, --life and --rate must not be negative")}
+			}
+			if socket, err = filepath.Abs(socket); err != nil {
+				return usageError{fmt.Errorf("--socket: %w", err)}
+			}
+			rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: faults, Seed: fake.seed, HistoryLimit: historyLimit})
+			if err != nil {
+				return usageError{err}
+			}
+			population := fakeruntime.Population{Pods: pods, Containers: containers}
+			if life > 0 {
+				population.Life = fakeruntime.After(life, 0)
+			}
+			if _, err := rt.Populate(population); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			churned := make(chan error, 1)
+			churned <- nil
+			config := fakeproc.Config{Socket: socket, Control: control, Runtime: rt}
+			config.Ready = func() {
+				if isChild {
+					fmt.Fprintln(s.out, run.ReadyLine)
+					go func() { // ends with the parent
+						_, _ = io.Copy(io.Discard, s.in)
+						cancel()
+					}()
+					return
+				}
+				fmt.Fprintf(s.err, "%s %s as %s, with %d pods, on unix://%s. Ctrl-C ends it.\n",
+					rt.Profile().RuntimeName, rt.Profile().RuntimeVersion, fake.profile, pods, socket)
+				if rate > 0 {
+					<-churned
+					go func() { churned <- churn(ctx, socket, max(pods, 1), max(containers, 1), rate, fake.seed) }()
+				}
+			}
+			err = fakeproc.Serve(ctx, config)
+			cancel()
+			return errors.Join(err, <-churned)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&socket, "socket", "", "path of the unix socket to listen on")
+	fake.add(flags)
+	flags.IntVar(&pods, "pods", 0, "pods that are there from the beginning")
+	flags.IntVar(&containers, "containers", 2, "containers in each of them")
+	flags.DurationVar(&life, "life", 0, "how long these containers live (default: until they are stopped)")
+	flags.Float64Var(&rate, "rate", 0, "make as many pods more and change them, this many state changes a second")
+	flags.BoolVar(&listFaults, "list-faults", false, "explain all faults and exit")
+	flags.StringVar(&control, "control", "", "path of a second socket that tells the history, for other commands")
+	flags.BoolVar(&isChild, "child", false, "end when standard input does")
+	for _, hidden := range []string{"control", "child"} {
+		flags.Lookup(hidden).Hidden = true
+	}
+	return cmd
+}
+
+// historyLimit is enough changes for a fast run between two collections of the history.
+const historyLimit = 1_000_000
+
+func writeFaults(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tKIND\tEXAMPLE\tMEANING")
+	for _, f := range fakeruntime.FaultList() {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Name, f.Kind, f.Example, f.Help)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the faults: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+)
+
+// streams are those of the process.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// terminal returns the width of the terminal behind standard error, 0 if there is none.
+func (s streams) terminal() int {
+	f, ok := s.err.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 20 {
+		return 80
+	}
+	return width
+}
+
+// newRoot returns the command line. Without a command it is run.
+func newRoot(s streams) *cobra.Command {
+	run := newRun(s)
+	root := &cobra.Command{
+		Use:   "pleg-bench",
+		Short: "Show, measure and check an evented PLEG on a fake or a real container runtime",
+		Long: `pleg-bench drives pods through their lives on a container runtime, lets an evented PLEG (pod lifecycle event generator) watch, and checks
+that its cache equals the runtime and that every change was told once, in order, and soon.
+
+Without a command it is "pleg-bench run": on a fake runtime that it starts as a child process, with a polling PLEG beside it for comparison.
+It needs nothing else, and takes about 15 seconds.`,
+		Example: `  pleg-bench                                             # see it work, compared with polling
+  pleg-bench run --fault drop=0.1 --fault stale=0.3      # a runtime that loses and falsifies events
+  pleg-bench run --endpoint unix:///run/containerd/containerd.sock --image busybox
+  pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
+  pleg-bench fake --socket /tmp/cri.sock --pods 20       # a runtime for crictl, a kubelet, or "watch"`,
+		Args:          noArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          run.RunE,
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.Flags().AddFlagSet(run.Flags())
+	verbose := root.PersistentFlags().CountP("verbose", "v", "log more to standard error; twice for everything")
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		setLogger(cmd, s, *verbose)
+	}
+	root.AddCommand(run, newWatch(s), newFake(s), newWorker(s))
+	return root
+}
+
+// noArgs is cobra.NoArgs with a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command or argument %q for %q", args[0], cmd.CommandPath())}
+	}
+	return nil
+}
+
+// setLogger sends logs of every kind to standard error, in one form: warnings only, or more with -v.
+func setLogger(cmd *cobra.Command, s streams, verbose int) {
+	level := slog.LevelWarn - slog.Level(4*min(verbose, 1))
+	if verbose > 1 {
+		level = slog.Level(-10)
+	}
+	logger := logr.FromSlogHandler(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
+	klog.SetLogger(logger)
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) // its errors come back with the calls
+	cmd.SetContext(klog.NewContext(cmd.Context(), logger))
+}
+
+// verboseArgs are the arguments that make a child as verbose as this command.
+func verboseArgs(cmd *cobra.Command) []string {
+	n, err := cmd.Flags().GetCount("verbose")
+	if err != nil {
+		return nil
+	}
+	var args []string
+	for range n {
+		args = append(args, "-v")
+	}
+	return args
+}

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+// fakeFlags are those that shape a fake runtime.
+type fakeFlags struct {
+	profile string
+	faults  []string
+	seed    uint64
+}
+
+func (f *fakeFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.profile, "profile", fakeruntime.DefaultProfile, "behave like this runtime: "+strings.Join(fakeruntime.ProfileNames(), ", "))
+	flags.StringArrayVar(&f.faults, "fault", nil, "misbehave: NAME=VALUE, may be repeated; \"pleg-bench fake --list-faults\" explains all")
+	flags.Uint64Var(&f.seed, "seed", 1, "decides what happens to which pod, and which fault strikes when")
+}
+
+// args are the arguments of the fake command that make the same runtime.
+func (f *fakeFlags) args() []string {
+	args := []string{"--profile", f.profile, "--seed", fmt.Sprint(f.seed)}
+	for _, fault := range f.faults {
+		args = append(args, "--fault", fault)
+	}
+	return args
+}
+
+// endpointProfile is what --profile says while a real runtime is used.
+func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
+	if endpoint != "" && cmd.Flags().Changed("profile") {
+		return usageError{fmt.Errorf("--profile is for the fake runtime: it does not go with --endpoint")}
+	}
+	return nil
+}
+
+func newRun(s streams) *cobra.Command {
+	var (
+		o       run.Options
+		fake    fakeFlags
+		output  string
+		plot    string
+		args    string
+		compare bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Make pods live and die, and check what the PLEG made of it (the default)",
+		Long: `run makes pods live, die and be replaced on a container runtime, at a rate, through plain CRI calls, while a PLEG in a process of its own
+keeps a cache, tells lifecycle events, and serves simulated pod workers that wait for fresh statuses. At the end it compares the cache with the
+runtime, and tells latency, freshness and cost.
+
+Without --endpoint it starts a fake runtime as a child process, whose history says exactly what happened when. With --endpoint it makes real pods
+(label ` + "evented-pleg.io/bench-run" + `, host network) and removes them at the end, also after Ctrl-C. It never touches other pods.
+
+It exits with 1 if a pod differs in the end, or if an event was delivered twice, out of order, or never.`,
+		Example: `  pleg-bench run                                          # 100 pods × 2 containers, 100 changes/s, 10 s
+  pleg-bench run --mode generic                           # the same load, polled
+  pleg-bench run --profile crio --fault drop=0.1 -o json
+  pleg-bench run --restart-runtime-at 4s                  # the runtime restarts, its containers survive
+  pleg-bench run --kill-runtime-at 4s                     # kill -9, and everything in it is gone
+  pleg-bench run --rate 500 --duration 20s --stall-watch 10s
+  pleg-bench run --rate 0 --duration 60s --pods 500       # the cost of watching a quiet node
+  pleg-bench run --endpoint unix:///run/containerd/containerd.sock --image busybox --pods 10 --rate 20`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return usageError{fmt.Errorf("--output %s: use text or json", output)}
+			}
+			if err := checkEndpointFlags(cmd, o.Endpoint); err != nil {
+				return err
+			}
+			o.Profile, o.Faults, o.Seed = fake.profile, fake.faults, fake.seed
+			o.Args = strings.Fields(args)
+			o.Compare = compare
+			if !cmd.Flags().Changed("compare") {
+				o.Compare = output == "text" && o.Endpoint == "" && o.Mode == worker.Evented
+			}
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
+			if err := checkPlot(plot); err != nil {
+				return usageError{err}
+			}
+			o.Stderr = s.err
+			o.Logger = klog.FromContext(cmd.Context())
+			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
+			o.FakeArgs = func(socket, control string) []string {
+				return append(append([]string{"fake", "--socket", socket, "--control", control, "--child"}, fake.args()...), verboseArgs(cmd)...)
+			}
+			o.WantTimeline = plot != ""
+			display := newDisplay(s)
+			if output == "text" {
+				o.OnStatus = display.show
+			}
+			result, err := run.Run(cmd.Context(), o)
+			display.clear()
+			if err != nil {
+				return err
+			}
+			if plot != "" {
+				if err := writePlot(plot, result); err != nil {
+					return err
+				}
+			}
+			if output == "json" {
+				encoder := json.NewEncoder(s.out)
+				encoder.SetIndent("", "  ")
+				err = encoder.Encode(result)
+			} else {
+				err = result.WriteText(s.out)
+			}
+			if err != nil {
+				return fmt.Errorf("write the result: %w", err)
+			}
+			if !result.OK {
+				return errBad
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket, such as unix:///run/containerd/containerd.sock, instead of a fake one")
+	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
+	flags.BoolVar(&compare, "compare", false, "let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
+	flags.IntVar(&o.Pods, "pods", 100, "number of pods")
+	flags.IntVar(&o.Containers, "containers", 2, "number of long-lived containers in each pod")
+	flags.Float64Var(&o.Rate, "rate", 100, "state changes a second; 0 changes nothing")
+	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long pods are changed; starting, settling and comparing take about 5s more")
+	flags.DurationVar(&o.JobLife, "job-life", 200*time.Millisecond, "about how long short-lived containers live")
+	fake.add(flags)
+	flags.Float64Var(&o.ProbeRate, "probe-rate", 20, "reads a second that simulated pod workers make, each for a status newer than now")
+	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
+	flags.StringVar(&args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
+	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0, "restart the fake runtime at that time of the load; its containers survive")
+	flags.DurationVar(&o.KillAt, "kill-runtime-at", 0, "kill the fake runtime's process at that time, and start another one, which knows nothing")
+	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond, "how long a restarted or killed runtime is down")
+	flags.DurationVar(&o.StallFor, "stall-watch", 0, "stop reading Watch for that long")
+	flags.DurationVar(&o.StallAt, "stall-watch-at", 2*time.Second, "when to stop reading Watch")
+	flags.IntVar(&o.Capacity, "watch-capacity", 0, "size of the Watch channel (default the PLEG's own)")
+	flags.DurationVar(&o.RelistBase, "relist-base", 0, "relist period without trust in the stream (default the PLEG's own, 1s)")
+	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
+	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
+	flags.StringVarP(&output, "output", "o", "text", "text or json; json is documented in docs/pleg-bench.md")
+	flags.StringVar(&plot, "plot", "", "write a picture of the latency to this file (.svg)")
+	return cmd
+}

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+func newWatch(s streams) *cobra.Command {
+	var o watch.Options
+	cmd := &cobra.Command{
+		Use:   "watch --endpoint ENDPOINT",
+		Short: "Attach to a runtime, read-only, and print pod lifecycle events as they come",
+		Long: `watch attaches an evented PLEG to any container runtime and prints what it tells: lifecycle events with their latency and source (a claim of
+the runtime's event stream, or a read that found the change first), and what happens to the stream and to the trust in it. It only reads. Ctrl-C
+ends it with a summary.
+
+A containerd before 2.0 hands each event to only one of its clients: there, watch takes events away from the kubelet, which may be an evented one. Use
+--mode generic with these.`,
+		Example: `  pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
+  pleg-bench watch --endpoint unix:///run/crio/crio.sock --namespace kube-system
+  pleg-bench watch --endpoint /tmp/cri.sock -o json --duration 30s`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Endpoint == "" {
+				return usageError{errors.New("--endpoint is missing: name the runtime's socket, such as unix:///run/containerd/containerd.sock")}
+			}
+			if o.Output != "text" && o.Output != "json" {
+				return usageError{fmt.Errorf("--output %s: use text or json", o.Output)}
+			}
+			if o.Mode != worker.Evented && o.Mode != worker.Generic {
+				return usageError{fmt.Errorf("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)}
+			}
+			if o.Duration < 0 {
+				return usageError{fmt.Errorf("--duration %v: it must not be negative", o.Duration)}
+			}
+			o.Out, o.Err = s.out, s.err
+			return watch.Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.Endpoint, "endpoint", "", "the runtime's socket")
+	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
+	flags.StringVar(&o.Namespace, "namespace", "", "print only events of pods in this namespace")
+	flags.DurationVar(&o.Duration, "duration", 0, "end after that time (default: at Ctrl-C)")
+	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second, "print the state that often on standard error when nothing happens; 0 never")
+	flags.StringVarP(&o.Output, "output", "o", "text", "text, or json with one object a line")
+	return cmd
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package child runs the processes of a benchmark run.
+//
+// # Model
+//
+// A child is this program again with other arguments. It ends by itself when its standard input does, so that it outlives its parent by no
+// more than a moment, whatever ended that. It is in a process group of its own: a Ctrl-C reaches the parent alone, which then ends its children
+// in order.
+//
+// # Concurrency
+//
+// A [Child] is safe for concurrent use.
+//
+// # Errors
+//
+// [Child.Stop] returns how a child ended, unless it was killed on purpose.
+package child
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"time"
+)
+
+// Child is a running process.
+type Child struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+	killed atomic.Bool
+	done   chan struct{} // closed once the process has ended and err is set
+	err    error
+}
+
+// Start starts this program with other arguments. Its standard error goes to stderr.
+func Start(name string, args []string, stderr io.Writer) (*Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find this program to start it as %s: %w", name, err)
+	}
+	c := &Child{name: name, cmd: exec.Command(self, args...), done: make(chan struct{})}
+	c.cmd.Stderr = stderr
+	c.cmd.SysProcAttr = ownGroup()
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	// Not StdoutPipe: Wait would close it under the feet of its reader.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	c.cmd.Stdout, c.stdout = w, r
+	if err := c.cmd.Start(); err != nil {
+		_, _ = r.Close(), w.Close()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	_ = w.Close()
+	go func() { // ends with the process
+		c.err = c.cmd.Wait()
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// Stdin returns the pipe to the child's standard input.
+func (c *Child) Stdin() io.Writer { return c.stdin }
+
+// Stdout returns the pipe from the child's standard output. It ends when the child does.
+func (c *Child) Stdout() io.Reader { return c.stdout }
+
+// Done is closed when the child has ended.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Err returns how the child ended: nil if it exited with 0 or was killed on purpose. It must be called after Done is closed.
+func (c *Child) Err() error {
+	if c.err == nil || c.killed.Load() {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", c.name, c.err)
+}
+
+// Kill kills the child as kill -9 does, and waits until it is gone.
+func (c *Child) Kill() {
+	c.killed.Store(true)
+	_ = c.cmd.Process.Kill()
+	<-c.done
+	_ = c.stdout.Close()
+}
+
+// Stop asks the child to end, kills it if it has not within the grace, and returns how it ended.
+func (c *Child) Stop(grace time.Duration) error {
+	_ = c.stdin.Close()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+		c.Kill()
+		return fmt.Errorf("%s did not end within %v and was killed", c.name, grace)
+	}
+	return c.Err()
+}

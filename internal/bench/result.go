@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"time"
+)
+
+// Schema names the form of a Result's JSON. It changes when a field changes its meaning or goes; new fields do not change it.
+const Schema = "pleg-bench/run/v1"
+
+// Result is the outcome of a run. Its JSON is documented in docs/pleg-bench.md; optional parts are left out when they do not apply.
+type Result struct {
+	Schema   string        `json:"schema"`
+	OK       bool          `json:"ok"`
+	Failures []string      `json:"failures"`
+	Runtime  RuntimeResult `json:"runtime"`
+	Load     LoadResult    `json:"load"`
+	PLEG     PLEGResult    `json:"pleg"`
+	Events   EventsResult  `json:"events"`
+	Latency  LatencyResult `json:"latency_seconds"`
+	// EventLatency is from the runtime's stamp of an event to the delivery of what it told first.
+	EventLatency LatencyResult     `json:"event_latency_seconds"`
+	Freshness    FreshnessResult   `json:"freshness_seconds"`
+	Consistency  ConsistencyResult `json:"consistency"`
+	Cost         CostResult        `json:"cost"`
+	Outage       *OutageResult     `json:"outage,omitempty"`
+	Stall        *StallResult      `json:"stall,omitempty"`
+	// Comparison is what a generic PLEG made of the same load at the same time.
+	Comparison *ComparisonResult `json:"comparison,omitempty"`
+
+	// Series are the latencies of every change, for pictures.
+	Series []Series `json:"-"`
+}
+
+// Series is the latency of every change that one generator told of.
+type Series struct {
+	Mode   string
+	Points []Point
+}
+
+// Point is one change: when it happened, counted from the begin of the load, and how long it took to be told.
+type Point struct{ At, Latency time.Duration }
+
+// RuntimeResult says what the run ran on.
+type RuntimeResult struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Endpoint string `json:"endpoint"`
+	// Profile is the fake runtime's; empty for a real one.
+	Profile string `json:"profile"`
+}
+
+// LoadResult says what was done to the runtime.
+type LoadResult struct {
+	Pods            int      `json:"pods"`
+	Containers      int      `json:"containers"`
+	Rate            float64  `json:"rate"`
+	DurationSeconds float64  `json:"duration_seconds"`
+	Seed            uint64   `json:"seed"`
+	Faults          []string `json:"faults"`
+	// Changes is the number of state changes that the load made on purpose while it ran, AchievedRate that a second.
+	Changes      int            `json:"changes"`
+	AchievedRate float64        `json:"achieved_rate"`
+	Broken       int            `json:"broken"`
+	Errors       map[string]int `json:"errors"`
+	// CallSeconds is how long the runtime took for the calls of the load.
+	CallSeconds LatencyResult `json:"call_seconds"`
+}
+
+// PLEGResult is the state and the work of the generator.
+type PLEGResult struct {
+	Mode                string  `json:"mode"`
+	State               string  `json:"state"`
+	Relists             int     `json:"relists"`
+	Sweeps              int     `json:"sweeps"`
+	Inspections         int     `json:"inspections"`
+	Reconnects          int     `json:"reconnects"`
+	RelistPeriodSeconds float64 `json:"relist_period_seconds"`
+	Overruled           int     `json:"overruled"`
+	Regressions         int     `json:"regressions"`
+}
+
+// EventsResult counts events on their way from the runtime to Watch.
+type EventsResult struct {
+	// RuntimeEmitted is nil on a real runtime, which does not tell.
+	RuntimeEmitted *int `json:"runtime_emitted"`
+	Received       int  `json:"received"`
+	Stale          int  `json:"stale"`
+	Replayed       int  `json:"replayed"`
+	Lifecycle      int  `json:"lifecycle"`
+	PodSyncs       int  `json:"pod_syncs"`
+	Missed         int  `json:"missed"`
+	Owed           int  `json:"owed"`
+	Duplicates     int  `json:"duplicates"`
+	OutOfOrder     int  `json:"out_of_order"`
+	// Changes is the number of changes to be told of while the load ran; Unseen of them nothing told of, Undelivered of these belong to a
+	// container or sandbox that Watch had told of before.
+	Changes     int `json:"changes"`
+	Unseen      int `json:"unseen"`
+	Undelivered int `json:"undelivered"`
+}
+
+// LatencyResult sums up durations, in seconds.
+type LatencyResult struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	Max   float64 `json:"max"`
+}
+
+// FreshnessResult sums up the reads of the pod workers.
+type FreshnessResult struct {
+	LatencyResult
+	// StaleReads are those that returned less than the caller knew, Errors those that returned an error.
+	StaleReads int `json:"stale_reads"`
+	Errors     int `json:"errors"`
+}
+
+// ConsistencyResult compares the cache with the runtime after the load.
+type ConsistencyResult struct {
+	CheckedPods int `json:"checked_pods"`
+	// Mismatches are the pods that differ after one more relist, BeforeRelist those that differed before it.
+	Mismatches   int      `json:"mismatches"`
+	BeforeRelist int      `json:"before_relist"`
+	Differences  []string `json:"differences"`
+}
+
+// CostResult is what the measured part of the run took.
+type CostResult struct {
+	PLEGCPUSeconds float64 `json:"pleg_cpu_seconds"`
+	// RuntimeCPUSeconds is the runtime's, for all its clients, nil when it cannot be known.
+	RuntimeCPUSeconds *float64       `json:"runtime_cpu_seconds"`
+	PLEGMaxRSSBytes   int64          `json:"pleg_max_rss_bytes"`
+	RPCs              map[string]int `json:"rpcs"`
+}
+
+// OutageResult tells of a restart of the runtime in the middle of the run. Times count from its begin.
+type OutageResult struct {
+	// Kind is "restart" (containers survive) or "kill" (the process is killed and everything is lost).
+	Kind      string  `json:"kind"`
+	AtSeconds float64 `json:"at_seconds"`
+	// DownSeconds is how long nothing listened; ReconnectedSeconds is when the stream was connected again, 0 if never; RelistedSeconds when
+	// the cache covered the whole runtime again.
+	DownSeconds        float64 `json:"down_seconds"`
+	ReconnectedSeconds float64 `json:"reconnected_seconds"`
+	RelistedSeconds    float64 `json:"relisted_seconds"`
+	// Latency is that of the changes during the outage, which are not part of the run's.
+	Latency LatencyResult `json:"latency_seconds"`
+}
+
+// StallResult tells of a pause of the consumer of Watch.
+type StallResult struct {
+	AtSeconds  float64 `json:"at_seconds"`
+	ForSeconds float64 `json:"for_seconds"`
+	// OwedPods is the largest number of pods that were owed a PodSync, and OwedEvents of events that became one.
+	OwedPods   int `json:"owed_pods"`
+	OwedEvents int `json:"owed_events"`
+	// CallSecondsBefore and CallSecondsDuring are how long the runtime took for the calls of the load.
+	CallSecondsBefore LatencyResult `json:"call_seconds_before"`
+	CallSecondsDuring LatencyResult `json:"call_seconds_during"`
+	// HeapBytesBefore is the generator's heap before, HeapBytesPeak the largest during the stall, HeapBytesAfter that at the end.
+	HeapBytesBefore uint64 `json:"heap_bytes_before"`
+	HeapBytesPeak   uint64 `json:"heap_bytes_peak"`
+	HeapBytesAfter  uint64 `json:"heap_bytes_after"`
+	// Latency is that of the changes during the stall, which are not part of the run's.
+	Latency LatencyResult `json:"latency_seconds"`
+}
+
+// ComparisonResult is a second generator on the same load.
+type ComparisonResult struct {
+	PLEG         PLEGResult        `json:"pleg"`
+	Events       EventsResult      `json:"events"`
+	Latency      LatencyResult     `json:"latency_seconds"`
+	EventLatency LatencyResult     `json:"event_latency_seconds"`
+	Freshness    FreshnessResult   `json:"freshness_seconds"`
+	Consistency  ConsistencyResult `json:"consistency"`
+	Cost         CostResult        `json:"cost"`
+}
+
+// Seconds turns quantiles into a result.
+func (q Quantiles) Seconds() LatencyResult {
+	return LatencyResult{Count: q.Count, P50: q.P50.Seconds(), P90: q.P90.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds()}
+}
+
+// Judge fills in OK and Failures. A stale read counts unless the runtime's reads lied on purpose.
+func (r *Result) Judge(readsLie bool) {
+	r.Failures = []string{}
+	fail := func(n int, format string) {
+		if n != 0 {
+			r.Failures = append(r.Failures, fmt.Sprintf(format, n))
+		}
+	}
+	fail(r.Consistency.Mismatches, "%d pods differ between the cache and the runtime")
+	fail(r.Events.Duplicates, "%d events were delivered twice")
+	fail(r.Events.OutOfOrder, "%d events were delivered out of order")
+	fail(r.Events.Undelivered, "%d changes were never told of, neither as an event nor as a PodSync")
+	if !readsLie {
+		fail(r.Freshness.StaleReads, "%d reads returned less than the caller knew")
+	}
+	r.OK = len(r.Failures) == 0
+}
+
+// seconds turns a JSON number into a duration.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+)
+
+// ReadyLine is what a fake runtime prints on its standard output once it can be connected to.
+const ReadyLine = "ready"
+
+// startTimeout is how long a child may take to begin.
+const startTimeout = 20 * time.Second
+
+// fake is the fake runtime of a run, through all its incarnations.
+type fake struct {
+	options              Options
+	dir, socket, control string
+	client               *fakeproc.Control
+	failed               func(error) // called when a child ends unasked
+
+	// collecting is held while history is collected, so that no change is entered twice. It owns since.
+	collecting sync.Mutex
+	since      uint64
+
+	mu    sync.Mutex // owns all that follows
+	child *child.Child
+	// emitted and cpu are of the incarnations before, lastEmitted and lastCPU of the present one as last heard.
+	emitted, lastEmitted uint64
+	cpu, lastCPU         float64
+	lost                 uint64 // changes that the history had dropped before they were collected
+}
+
+func newFake(dir string, o Options, failed func(error)) *fake {
+	f := &fake{options: o, failed: failed, dir: dir, socket: filepath.Join(dir, "cri.sock"), control: filepath.Join(dir, "control.sock")}
+	f.client = fakeproc.NewControl(f.control)
+	return f
+}
+
+// start starts a child and waits until it can be connected to.
+func (f *fake) start(ctx context.Context) error {
+	c, err := child.Start("the fake runtime", f.options.FakeArgs(f.socket, f.control), f.options.Stderr)
+	if err != nil {
+		return err
+	}
+	ready := make(chan bool, 1)
+	go func() { // ends with the child's output
+		lines := bufio.NewScanner(c.Stdout())
+		ready <- lines.Scan() && lines.Text() == ReadyLine
+		_, _ = io.Copy(io.Discard, c.Stdout())
+	}()
+	select {
+	case ok := <-ready:
+		if !ok {
+			return errors.Join(errors.New("the fake runtime did not start"), c.Stop(time.Second))
+		}
+	case <-time.After(startTimeout):
+		c.Kill()
+		return fmt.Errorf("the fake runtime was not ready after %v", startTimeout)
+	case <-ctx.Done():
+		c.Kill()
+		return context.Cause(ctx)
+	}
+	f.mu.Lock()
+	f.child = c
+	f.mu.Unlock()
+	go f.watch(c) // ends with the child
+	return nil
+}
+
+// watch calls failed if the child ends before it is stopped or killed.
+func (f *fake) watch(c *child.Child) {
+	<-c.Done()
+	f.mu.Lock()
+	unasked := f.child == c
+	f.mu.Unlock()
+	if unasked {
+		f.failed(errors.Join(errors.New("the fake runtime ended in the middle of the run"), c.Err()))
+	}
+}
+
+// take takes the child out, so that its end is no surprise.
+func (f *fake) take() *child.Child {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.child
+	f.child = nil
+	return c
+}
+
+func (f *fake) stop() error {
+	f.client.Close()
+	if c := f.take(); c != nil {
+		return c.Stop(5 * time.Second)
+	}
+	return nil
+}
+
+// kill kills the present child; the next one starts with nothing.
+func (f *fake) kill() {
+	c := f.take()
+	if c == nil {
+		return
+	}
+	c.Kill()
+	f.client.Close()
+	f.collecting.Lock()
+	f.since = 0
+	f.collecting.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.emitted, f.lastEmitted = f.emitted+f.lastEmitted, 0
+	f.cpu, f.lastCPU = f.cpu+f.lastCPU, 0
+}
+
+// collect hands over the changes since the last time.
+func (f *fake) collect(ctx context.Context, enter func([]bench.Change)) error {
+	f.collecting.Lock()
+	defer f.collecting.Unlock()
+	r, err := f.client.Report(ctx, f.since)
+	if err != nil {
+		return err
+	}
+	f.since = r.Next
+	f.mu.Lock()
+	f.lastEmitted, f.lastCPU = r.Stats.Events.Emitted, r.CPUSeconds
+	f.lost += r.Dropped
+	f.mu.Unlock()
+	enter(r.Changes)
+	return nil
+}
+
+// totals returns what all incarnations have emitted and used.
+func (f *fake) totals() (emitted uint64, cpu float64, lost uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.emitted + f.lastEmitted, f.cpu + f.lastCPU, f.lost
+}
+
+// liftFaults ends all misbehaviour.
+func (f *fake) liftFaults(ctx context.Context) error {
+	return f.client.SetFaults(ctx, fakeruntime.Faults{})
+}

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+// initializing is how long a restarted runtime answers calls with Unavailable before it is ready.
+const initializing = 200 * time.Millisecond
+
+// outage is a restart or a kill of the fake runtime. It is written by one goroutine that ends before it is read.
+type outage struct {
+	kind string
+	// at, up, reconnected and relisted are stamps; 0 if it never came to that.
+	at, up, reconnected, relisted int64
+}
+
+// during says whether a change happened while the runtime was away or the generator had not caught up.
+func (o *outage) during(at int64) bool {
+	return o != nil && at >= o.at && (o.relisted == 0 || at <= o.relisted)
+}
+
+// runOutage restarts or kills the runtime when it is time, and waits for the generator to be back.
+func (r *runner) runOutage(ctx context.Context) {
+	o, after := &outage{kind: "restart"}, r.options.RestartAt
+	if r.options.KillAt > 0 {
+		o.kind, after = "kill", r.options.KillAt
+	}
+	if after == 0 || pause(ctx, after) != nil {
+		return
+	}
+	s := r.sides[0]
+	connects := s.now().Counts.Reconnects
+	r.collect(ctx)
+	o.at = bench.Now()
+	r.mu.Lock()
+	r.outage = o
+	r.mu.Unlock()
+	if o.kind == "restart" {
+		if err := r.fake.client.Restart(ctx, r.options.OutageFor, initializing); err != nil {
+			r.fail(err)
+			return
+		}
+		if pause(ctx, r.options.OutageFor+initializing) != nil {
+			return
+		}
+	} else if err := r.killRuntime(ctx, o.at); err != nil {
+		r.fail(err)
+		return
+	}
+	o.up = bench.Now()
+	const patience = time.Minute
+	p, ok := s.await(ctx, patience, func(p worker.Progress) bool { return p.GlobalTime > o.up })
+	if ok {
+		o.relisted = p.At
+	}
+	if s.mode != worker.Evented {
+		return
+	}
+	p, ok = s.await(ctx, patience, func(p worker.Progress) bool { return p.Counts.Reconnects > connects })
+	if ok {
+		o.reconnected = p.At
+	}
+}
+
+// killRuntime kills the fake runtime, and starts another one in its place, which knows nothing.
+func (r *runner) killRuntime(ctx context.Context, at int64) error {
+	r.fake.kill()
+	for _, s := range r.sides {
+		s.lost(at)
+	}
+	if err := pause(ctx, r.options.OutageFor); err != nil {
+		return err
+	}
+	if err := r.fake.start(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.factsFrom = bench.Now()
+	r.mu.Unlock()
+	for _, s := range r.sides {
+		if err := s.process.Forget(); err != nil {
+			return err
+		}
+	}
+	r.driver.Lost()
+	return nil
+}
+
+func (o *outage) result(begin int64, s *side) *bench.OutageResult {
+	if o == nil {
+		return nil
+	}
+	since := func(t int64) float64 {
+		if t == 0 {
+			return 0
+		}
+		return time.Duration(t - o.at).Seconds()
+	}
+	return &bench.OutageResult{
+		Kind: o.kind, AtSeconds: time.Duration(o.at - begin).Seconds(), DownSeconds: since(o.up), ReconnectedSeconds: since(o.reconnected),
+		RelistedSeconds: since(o.relisted), Latency: bench.Summarize(s.judge(o.during).Latency).Seconds(),
+	}
+}
+
+// stall is a pause of the consumer of Watch. It is written by one goroutine that ends before it is read.
+type stall struct {
+	at, end              int64
+	heapBefore, heapPeak uint64
+	owedPods, owedEvents int
+	owedBefore           int
+}
+
+// during says whether a change happened while Watch was not read.
+func (st *stall) during(at int64) bool { return st != nil && at >= st.at && at <= st.end }
+
+// runStall stops the consumer of Watch when it is time.
+func (r *runner) runStall(ctx context.Context) {
+	if r.options.StallFor == 0 || pause(ctx, r.options.StallAt) != nil {
+		return
+	}
+	s := r.sides[0]
+	s.mu.Lock()
+	st := &stall{at: bench.Now(), heapBefore: s.peakHeap, owedBefore: s.progress.Counts.Owed}
+	s.peakHeap, s.peakOwed = 0, 0
+	s.mu.Unlock()
+	st.end = st.at + int64(r.options.StallFor)
+	r.mu.Lock()
+	r.stall = st
+	r.mu.Unlock()
+	if err := s.process.Stall(r.options.StallFor); err != nil {
+		r.fail(err)
+		return
+	}
+	if pause(ctx, r.options.StallFor+500*time.Millisecond) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.heapPeak, st.owedPods = s.peakHeap, s.peakOwed
+	st.owedEvents = s.progress.Counts.Owed - st.owedBefore
+}
+
+func (st *stall) result(begin int64, s *side, calls []load.Call) *bench.StallResult {
+	if st == nil {
+		return nil
+	}
+	return &bench.StallResult{
+		AtSeconds: time.Duration(st.at - begin).Seconds(), ForSeconds: time.Duration(st.end - st.at).Seconds(),
+		OwedPods: st.owedPods, OwedEvents: st.owedEvents,
+		CallSecondsBefore: callSeconds(calls, begin, st.at), CallSecondsDuring: callSeconds(calls, st.at, st.end),
+		HeapBytesBefore: st.heapBefore, HeapBytesPeak: st.heapPeak, HeapBytesAfter: s.final.Heap,
+		Latency: bench.Summarize(s.judge(st.during).Latency).Seconds(),
+	}
+}

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+const phaseLoad = "changing pods"
+
+// measure changes pods, lets them settle, and judges.
+func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
+	before := r.driver.Stats()
+	var cpuBefore *float64
+	err := r.eachSide(func(s *side) (err error) {
+		if err = s.process.Probe(r.options.ProbeRate); err == nil {
+			s.begin, err = s.process.Report(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	cpuBefore = r.runtimeCPU(ctx)
+	begin := bench.Now()
+	r.mu.Lock()
+	r.phase, r.loadBegan = phaseLoad, time.Now()
+	r.mu.Unlock()
+
+	var interludes sync.WaitGroup
+	interludes.Go(func() { r.runOutage(ctx) })
+	interludes.Go(func() { r.runStall(ctx) })
+	r.driver.Run(ctx, r.options.Duration)
+	interludes.Wait()
+	end := bench.Now()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	after := r.driver.Stats()
+	cpuAfter := r.runtimeCPU(ctx)
+	err = r.eachSide(func(s *side) (err error) {
+		if err = s.process.Probe(0); err == nil {
+			s.end, err = s.process.Report(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	consistency, err := r.converge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.eachSide(func(s *side) (err error) { s.final, err = s.process.Report(ctx); return err }); err != nil {
+		return nil, err
+	}
+	r.collect(ctx)
+
+	result := &bench.Result{
+		Schema:  bench.Schema,
+		Runtime: bench.RuntimeResult{Name: r.sides[0].hello.RuntimeName, Version: r.sides[0].hello.RuntimeVersion, Endpoint: "unix://" + r.socket},
+		Load: bench.LoadResult{
+			Pods: r.options.Pods, Containers: r.options.Containers, Rate: r.options.Rate, DurationSeconds: r.options.Duration.Seconds(), Seed: r.options.Seed,
+			Faults: append([]string{}, r.faults.Strings()...), Changes: after.Changes - before.Changes, Broken: after.Broken, Errors: after.Errors,
+			CallSeconds: callSeconds(after.Calls, begin, end),
+		},
+	}
+	result.Load.AchievedRate = float64(result.Load.Changes) / time.Duration(end-begin).Seconds()
+	if result.Load.Errors == nil {
+		result.Load.Errors = map[string]int{}
+	}
+	inWindow := func(at int64) bool { return at >= begin && at <= end }
+	wanted := func(at int64) bool { return !r.outage.during(at) && !r.stall.during(at) }
+	var sides []bench.ComparisonResult
+	for i, s := range r.sides {
+		sides = append(sides, s.result(consistency[i], inWindow, wanted))
+	}
+	if r.options.WantTimeline {
+		for _, s := range r.sides {
+			result.Series = append(result.Series, s.series(begin, inWindow))
+		}
+	}
+	own := sides[0]
+	result.PLEG, result.Events, result.Latency, result.EventLatency = own.PLEG, own.Events, own.Latency, own.EventLatency
+	result.Freshness, result.Consistency, result.Cost = own.Freshness, own.Consistency, own.Cost
+	if len(sides) > 1 {
+		result.Comparison = &sides[1]
+	}
+	if cpuBefore != nil && cpuAfter != nil {
+		result.Cost.RuntimeCPUSeconds = new(*cpuAfter - *cpuBefore)
+	}
+	if r.fake != nil {
+		result.Runtime.Profile = r.options.Profile
+		emitted, _, lost := r.fake.totals()
+		result.Events.RuntimeEmitted = new(int(emitted))
+		if lost > 0 {
+			return nil, fmt.Errorf("the fake runtime's history dropped %d changes before they were collected: the rate is too high to judge by", lost)
+		}
+	}
+	result.Outage = r.outage.result(begin, r.sides[0])
+	result.Stall = r.stall.result(begin, r.sides[0], after.Calls)
+	result.Judge(readsLie(r.faults))
+	return result, nil
+}
+
+// eachSide calls f for every side at once and joins the errors.
+func (r *runner) eachSide(f func(*side) error) error {
+	errs := make([]error, len(r.sides))
+	var group sync.WaitGroup
+	for i, s := range r.sides {
+		group.Go(func() { errs[i] = f(s) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// converge lifts faults and compares every cache with the runtime, before and after one more relist.
+func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error) {
+	r.enter("comparing")
+	if r.fake != nil {
+		if err := r.fake.liftFaults(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ours := r.runID + "-"
+	if r.fake != nil {
+		ours = "" // all pods are the run's
+	}
+	results := make([]bench.ConsistencyResult, len(r.sides))
+	index := make(map[*side]int)
+	for i, s := range r.sides {
+		index[s] = i
+	}
+	err := r.eachSide(func(s *side) (err error) {
+		c := &results[index[s]]
+		if c.CheckedPods, c.BeforeRelist, _, err = s.compare(ctx, r.read, ours, settleFor); err != nil {
+			return err
+		}
+		asked := bench.Now()
+		if err := s.process.Relist(); err != nil {
+			return err
+		}
+		// A list that hangs since before the faults were lifted has to time out first.
+		relisted := func(p worker.Progress) bool { return p.GlobalTime > asked }
+		if _, ok := s.await(ctx, 2*r.options.ReadTimeout+30*time.Second, relisted); !ok {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("the %s PLEG has not relisted although it was asked to: %s", s.mode, s.now().Health)
+		}
+		if err := pause(ctx, graceFor); err != nil {
+			return err
+		}
+		c.CheckedPods, c.Mismatches, c.Differences, err = s.compare(ctx, r.read, ours, convergeFor)
+		return err
+	})
+	return results, err
+}
+
+// runtimeCPU returns what the runtime's process has used, nil if it cannot be known.
+func (r *runner) runtimeCPU(ctx context.Context) *float64 {
+	if r.fake == nil {
+		return peerCPU(r.socket)
+	}
+	r.collect(ctx)
+	_, cpu, _ := r.fake.totals()
+	return &cpu
+}
+
+// callSeconds sums up the calls that began between two stamps.
+func callSeconds(calls []load.Call, from, to int64) bench.LatencyResult {
+	var took []time.Duration
+	for _, c := range calls {
+		if c.At >= from && c.At <= to {
+			took = append(took, c.Took)
+		}
+	}
+	return bench.Summarize(took).Seconds()
+}

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+// FakeImage is the image that containers run on the fake runtime.
+const FakeImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+
+// Options are those of a run.
+type Options struct {
+	// Endpoint is a real runtime's socket; empty starts the fake one.
+	Endpoint string
+	// Profile and Faults are the fake runtime's.
+	Profile string
+	Faults  []string
+	// Mode is worker.Evented or worker.Generic. Compare runs a generic generator beside it.
+	Mode    string
+	Compare bool
+	// Pods, Containers, Rate, Duration, Seed and JobLife shape the load.
+	Pods, Containers int
+	Rate             float64
+	Duration         time.Duration
+	Seed             uint64
+	JobLife          time.Duration
+	// Image and Args are those of the containers. An empty Image is right for the fake runtime only.
+	Image string
+	Args  []string
+	// ProbeRate is the number of reads a second that the pod workers make.
+	ProbeRate float64
+	// RelistBase, RelistMax, ReadTimeout and Capacity are the generator's; zero means its defaults.
+	RelistBase, RelistMax, ReadTimeout time.Duration
+	Capacity                           int
+	// RestartAt and KillAt restart or kill the fake runtime at that time of the load, and leave it down for OutageFor. Zero: never.
+	RestartAt, KillAt, OutageFor time.Duration
+	// StallAt and StallFor stop the consumer of Watch. StallFor zero: never.
+	StallAt, StallFor time.Duration
+	// MetricsAddr serves the generator's metrics.
+	MetricsAddr string
+	// WantTimeline keeps the latency of every single change in Result.Series.
+	WantTimeline bool
+
+	// FakeArgs and WorkerArgs are the arguments with which this program becomes a fake runtime and a worker.
+	FakeArgs   func(socket, control string) []string
+	WorkerArgs []string
+	// Stderr takes what children write, OnStatus several times a second where the run is. Nil discards.
+	Stderr   io.Writer
+	OnStatus func(Status)
+	Logger   logr.Logger
+}
+
+// Validate reports every option that makes no sense, by the name of its flag.
+func (o Options) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Mode != worker.Evented && o.Mode != worker.Generic {
+		bad("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)
+	}
+	if o.Pods < 1 {
+		bad("--pods %d: there must be at least one pod", o.Pods)
+	}
+	if o.Containers < 0 {
+		bad("--containers %d: it must not be negative", o.Containers)
+	}
+	if !(o.Rate >= 0) || math.IsInf(o.Rate, 0) {
+		bad("--rate %v: it must be a number of changes a second, or 0", o.Rate)
+	}
+	if !(o.ProbeRate >= 0) || o.ProbeRate > 10000 {
+		bad("--probe-rate %v: use 0 to 10000 reads a second", o.ProbeRate)
+	}
+	if o.Duration <= 0 {
+		bad("--duration %v: it must be positive", o.Duration)
+	}
+	for _, d := range []struct {
+		flag string
+		v    time.Duration
+	}{
+		{"restart-runtime-at", o.RestartAt}, {"kill-runtime-at", o.KillAt}, {"outage", o.OutageFor}, {"stall-watch-at", o.StallAt},
+		{"stall-watch", o.StallFor}, {"relist-base", o.RelistBase}, {"relist-max", o.RelistMax}, {"read-timeout", o.ReadTimeout}, {"job-life", o.JobLife},
+	} {
+		if d.v < 0 {
+			bad("--%s %v: it must not be negative", d.flag, d.v)
+		}
+		if (d.flag == "restart-runtime-at" || d.flag == "kill-runtime-at") && d.v >= o.Duration {
+			bad("--%s %v: the load ends at %v", d.flag, d.v, o.Duration)
+		}
+	}
+	if o.Capacity < 0 {
+		bad("--watch-capacity %d: it must not be negative", o.Capacity)
+	}
+	if o.RestartAt > 0 && o.KillAt > 0 {
+		bad("--restart-runtime-at and --kill-runtime-at exclude each other")
+	}
+	if o.StallFor > 0 && o.StallAt+o.StallFor >= o.Duration {
+		bad("--stall-watch %v from %v on does not end before the load does, at %v", o.StallFor, o.StallAt, o.Duration)
+	}
+	if o.Endpoint != "" {
+		if o.Image == "" {
+			bad("--image is missing: with --endpoint, name an image that the runtime has (crictl images); containers of it are given the arguments %q", "sleep 0.2s")
+		}
+		if o.RestartAt > 0 || o.KillAt > 0 || len(o.Faults) > 0 {
+			bad("--fault, --restart-runtime-at and --kill-runtime-at are for the fake runtime: they do not go with --endpoint")
+		}
+	} else {
+		if _, err := fakeruntime.ProfileByName(o.Profile); err != nil {
+			bad("--profile: %w", err)
+		}
+		if _, err := fakeruntime.ParseFaults(o.Faults...); err != nil {
+			bad("--fault: %w", err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readsLie says whether the faults make the runtime's lists and statuses false.
+func readsLie(f fakeruntime.Faults) bool {
+	return f.NilFields+f.UnknownEnum+f.InvalidUTF8+f.DuplicateID+f.OrphanContainer > 0
+}

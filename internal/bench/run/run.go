@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+const (
+	factsEvery   = 5 * time.Millisecond
+	historyEvery = 250 * time.Millisecond
+	statusEvery  = 200 * time.Millisecond
+	// settleFor is how long the cache may take to equal the runtime after the load without a relist, and convergeFor after one.
+	settleFor   = 2 * time.Second
+	convergeFor = 3 * time.Second
+	// graceFor is a little longer than the generator waits for a claim before it counts a change as missed.
+	graceFor = 2300 * time.Millisecond
+	// cleanupFor bounds the removal of what the load made on a real runtime.
+	cleanupFor = 2 * time.Minute
+	// fakeReadTimeout and fakeCallTimeout bound calls to a runtime that hangs on purpose.
+	fakeReadTimeout = 2 * time.Second
+	fakeCallTimeout = 2 * time.Second
+)
+
+// runner is one run.
+type runner struct {
+	options Options
+	faults  fakeruntime.Faults
+	runID   string
+	fake    *fake // nil on a real runtime
+	socket  string
+	conn    *grpc.ClientConn
+	driver  *load.Driver
+	sides   []*side
+	fail    context.CancelCauseFunc
+
+	mu    sync.Mutex // owns all that follows
+	facts []load.Fact
+	// factsFrom voids the facts before it: the runtime was killed and has forgotten them.
+	factsFrom int64
+	changes   []bench.Change // on a real runtime, as the load learned of them
+	phase     string
+	loadBegan time.Time
+	outage    *outage
+	stall     *stall
+}
+
+// Run performs a run.
+func Run(ctx context.Context, o Options) (result *bench.Result, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &runner{options: o, runID: strconv.FormatUint(uint64(bench.Now())/1e6, 36), fail: cancel}
+	defer func() {
+		// A run that was broken from inside says why, not what that broke.
+		if cause := context.Cause(ctx); err != nil && cause != nil && ctx.Err() != nil {
+			err = cause
+		}
+	}()
+	if err := r.openRuntime(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.closeRuntime()) }()
+	for _, mode := range r.modes() {
+		s, err := startSide(ctx, r.options, mode, r.socket)
+		if err != nil {
+			return nil, err
+		}
+		r.sides = append(r.sides, s)
+		defer func() { err = errors.Join(err, s.process.Stop()) }()
+		go func() { // ends with the process
+			<-s.process.Ended()
+			if ctx.Err() == nil {
+				cancel(fmt.Errorf("the %s PLEG ended in the middle of the run: %w", mode, s.process.Stop()))
+			}
+		}()
+	}
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	backgroundCtx, stopBackground := context.WithCancel(ctx)
+	defer stopBackground()
+	background.Go(func() { r.every(backgroundCtx, factsEvery, r.sendFacts) })
+	background.Go(func() { r.every(backgroundCtx, historyEvery, r.collect) })
+	background.Go(func() { r.every(backgroundCtx, statusEvery, r.tellStatus) })
+
+	if r.fake == nil {
+		defer func() { err = errors.Join(err, r.cleanup(ctx)) }()
+	}
+	r.enter("making pods")
+	if err := r.driver.Setup(ctx); err != nil {
+		return nil, err
+	}
+	return r.measure(ctx)
+}
+
+func (r *runner) modes() []string {
+	if r.options.Compare && r.options.Mode == worker.Evented {
+		return []string{worker.Evented, worker.Generic}
+	}
+	return []string{r.options.Mode}
+}
+
+// openRuntime starts the fake runtime or connects to a real one, and makes the load's driver.
+func (r *runner) openRuntime(ctx context.Context) error {
+	o := &r.options
+	config := load.Config{
+		RunID: r.runID, Pods: o.Pods, Containers: o.Containers, Rate: o.Rate, Seed: o.Seed, JobLife: o.JobLife, Image: o.Image, Args: o.Args,
+		OnFact: r.onFact, Logger: o.Logger,
+	}
+	if o.Endpoint == "" {
+		faults, err := fakeruntime.ParseFaults(o.Faults...)
+		if err != nil {
+			return err
+		}
+		r.faults = faults
+		dir, err := os.MkdirTemp("", "pleg-bench-")
+		if err != nil {
+			return fmt.Errorf("make a directory for sockets: %w", err)
+		}
+		r.fake = newFake(dir, *o, r.fail)
+		r.socket = r.fake.socket
+		config.CallTimeout = fakeCallTimeout
+		if config.Image == "" {
+			config.Image = FakeImage
+		}
+		if o.ReadTimeout == 0 && faults != (fakeruntime.Faults{}) {
+			o.ReadTimeout = fakeReadTimeout
+		}
+		r.enter("starting the fake runtime")
+		if err := r.fake.start(ctx); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
+	} else {
+		r.socket = strings.TrimPrefix(o.Endpoint, "unix://")
+		config.HostNetwork = true
+		config.OnChange = r.onChange
+	}
+	conn, err := grpc.NewClient("unix:"+r.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return errors.Join(fmt.Errorf("connect to %s: %w", r.socket, err), r.closeRuntime())
+	}
+	r.conn = conn
+	config.Conn = conn
+	if r.driver, err = load.New(config); err != nil {
+		return errors.Join(err, r.closeRuntime())
+	}
+	return nil
+}
+
+func (r *runner) closeRuntime() error {
+	var errs []error
+	if r.conn != nil {
+		errs = append(errs, r.conn.Close())
+	}
+	if r.fake != nil {
+		errs = append(errs, r.fake.stop(), os.RemoveAll(r.fake.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// cleanup removes what the load made on a real runtime, also when ctx has ended.
+func (r *runner) cleanup(ctx context.Context) error {
+	r.enter("removing what was made")
+	r.tellStatus(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
+	defer cancel()
+	return r.driver.Cleanup(ctx)
+}
+
+// every calls f again and again until ctx ends, and once more then.
+func (r *runner) every(ctx context.Context, d time.Duration, f func(context.Context)) {
+	for pause(ctx, d) == nil {
+		f(ctx)
+	}
+}
+
+func (r *runner) enter(phase string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.phase = phase
+}
+
+func (r *runner) onFact(f load.Fact) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts = append(r.facts, f)
+}
+
+func (r *runner) onChange(c bench.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes = append(r.changes, c)
+}
+
+func (r *runner) sendFacts(context.Context) {
+	r.mu.Lock()
+	facts := r.facts[:0:0]
+	for _, f := range r.facts {
+		if f.At >= r.factsFrom {
+			facts = append(facts, f)
+		}
+	}
+	r.facts = nil
+	r.mu.Unlock()
+	for _, s := range r.sides {
+		_ = s.process.Facts(facts) // a worker that has ended is noticed elsewhere
+	}
+}
+
+// collect enters what has happened in the runtime since the last time.
+func (r *runner) collect(ctx context.Context) {
+	enter := func(changes []bench.Change) {
+		for _, s := range r.sides {
+			s.happened(changes)
+		}
+	}
+	if r.fake == nil {
+		r.mu.Lock()
+		changes := r.changes
+		r.changes = nil
+		r.mu.Unlock()
+		enter(changes)
+		return
+	}
+	if err := r.fake.collect(ctx, enter); err != nil {
+		r.options.Logger.V(1).Info("the history could not be collected", "err", err)
+	}
+}
+
+func (r *runner) tellStatus(context.Context) {
+	if r.options.OnStatus == nil {
+		return
+	}
+	stats := r.driver.Stats()
+	r.mu.Lock()
+	status := Status{Phase: r.phase, Changes: stats.Changes, Behind: stats.Behind}
+	if !r.loadBegan.IsZero() && r.phase == phaseLoad {
+		status.Elapsed, status.Total = time.Since(r.loadBegan), r.options.Duration
+	}
+	r.mu.Unlock()
+	for _, s := range r.sides {
+		now := bench.Now()
+		v := s.recent(now-int64(3*time.Second), now-int64(500*time.Millisecond))
+		status.Sides = append(status.Sides, SideStatus{Mode: s.mode, Progress: s.now(), Latency: v})
+	}
+	r.options.OnStatus(status)
+}
+
+// read reads the runtime in full, with a client that shares nothing with the generator's.
+func (r *runner) read(ctx context.Context) ([]bench.Pod, error) {
+	if r.fake != nil {
+		return load.Read(ctx, r.conn, "", "")
+	}
+	return load.Read(ctx, r.conn, load.RunLabel, r.runID)
+}

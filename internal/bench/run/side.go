@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+// side is one generator of a run with all that is known of it.
+type side struct {
+	mode    string
+	process *worker.Process
+	hello   worker.Hello
+
+	mu       sync.Mutex // owns all that follows
+	ledger   *bench.Ledger
+	progress worker.Progress
+	// heard is closed and replaced at each progress.
+	heard chan struct{}
+	// peakHeap and peakOwed are the largest since they were last reset.
+	peakHeap uint64
+	peakOwed int
+
+	// begin and end are the load's, final is of the very end.
+	begin, end, final worker.Report
+}
+
+func startSide(ctx context.Context, o Options, mode, endpoint string) (*side, error) {
+	s := &side{mode: mode, ledger: bench.NewLedger(), heard: make(chan struct{})}
+	config := worker.Config{
+		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, Capacity: o.Capacity, ReadTimeout: o.ReadTimeout, Seed: o.Seed,
+	}
+	if mode == o.Mode {
+		config.MetricsAddr = o.MetricsAddr
+	}
+	var err error
+	s.process, s.hello, err = worker.Start(ctx, o.WorkerArgs, config, worker.Callbacks{Progress: s.onProgress, Deliveries: s.onDeliveries}, o.Stderr)
+	if err != nil {
+		return nil, fmt.Errorf("start the %s PLEG: %w", mode, err)
+	}
+	return s, nil
+}
+
+func (s *side) onProgress(p worker.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress = p
+	s.peakHeap = max(s.peakHeap, p.Heap)
+	s.peakOwed = max(s.peakOwed, p.OwedPods)
+	close(s.heard)
+	s.heard = make(chan struct{})
+}
+
+func (s *side) onDeliveries(list []bench.Delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range list {
+		s.ledger.Delivered(d)
+	}
+}
+
+func (s *side) happened(list []bench.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range list {
+		s.ledger.Happened(c)
+	}
+}
+
+func (s *side) lost(at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.Lost(at)
+}
+
+func (s *side) judge(wanted func(at int64) bool) bench.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.Judge(wanted)
+}
+
+func (s *side) now() worker.Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress
+}
+
+// await waits until a progress satisfies ok, and returns it; false when ctx ends or the time is up.
+func (s *side) await(ctx context.Context, long time.Duration, ok func(worker.Progress) bool) (worker.Progress, bool) {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		p, heard := s.progress, s.heard
+		s.mu.Unlock()
+		if ok(p) {
+			return p, true
+		}
+		select {
+		case <-heard:
+		case <-timer.C:
+			return p, false
+		case <-ctx.Done():
+			return p, false
+		}
+	}
+}
+
+// compare holds the cache against what the runtime shows, again and again until they are equal or the time is up.
+func (s *side) compare(ctx context.Context, read func(context.Context) ([]bench.Pod, error), ours string, long time.Duration) (checked, mismatches int, lines []string, err error) {
+	const maxLines = 20
+	for deadline := time.Now().Add(long); ; {
+		truth, err := read(ctx)
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		snapshot, err := s.process.Snapshot(ctx)
+		if err != nil {
+			return 0, 0, nil, fmt.Errorf("read the cache of the %s PLEG: %w", s.mode, err)
+		}
+		cached := snapshot.Pods[:0]
+		for _, p := range snapshot.Pods {
+			if strings.HasPrefix(p.UID, ours) {
+				cached = append(cached, p)
+			}
+		}
+		mismatches, lines = bench.Compare(cached, truth, maxLines)
+		if mismatches == 0 || time.Now().After(deadline) {
+			return len(truth), mismatches, lines, nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return 0, 0, nil, err
+		}
+	}
+}
+
+// series returns the latency of every change in the window.
+func (s *side) series(begin int64, inWindow func(at int64) bool) bench.Series {
+	v := s.judge(inWindow)
+	series := bench.Series{Mode: s.mode, Points: make([]bench.Point, len(v.Latency))}
+	for i, d := range v.Latency {
+		series.Points[i] = bench.Point{At: time.Duration(v.Begins[i] - begin), Latency: d}
+	}
+	return series
+}
+
+// recent returns the latency of the changes between two stamps.
+func (s *side) recent(from, to int64) bench.Quantiles {
+	return bench.Summarize(s.judge(func(at int64) bool { return at >= from && at <= to }).Latency)
+}
+
+// result sums the side up. Changes in the window that are not wanted count for completeness, and not for latency.
+func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64) bool) bench.ComparisonResult {
+	p := s.now()
+	counts := s.final.Counts
+	all := s.judge(inWindow)
+	v := s.judge(func(at int64) bool { return inWindow(at) && wanted(at) })
+	r := bench.ComparisonResult{
+		PLEG: bench.PLEGResult{
+			Mode: s.mode, State: p.State, Relists: counts.Relists, Sweeps: counts.Sweeps, Inspections: counts.Inspections, Reconnects: counts.Reconnects,
+			RelistPeriodSeconds: p.RelistPeriod.Seconds(), Overruled: counts.Overruled, Regressions: counts.Regressions,
+		},
+		Events: bench.EventsResult{
+			Received: counts.Claims, Stale: counts.StaleClaims, Replayed: counts.ReplayedClaims, Lifecycle: all.Deliveries, PodSyncs: all.Syncs,
+			Missed: counts.Missed, Owed: counts.Owed, Duplicates: all.Duplicates, OutOfOrder: all.OutOfOrder,
+		},
+		Latency: bench.Summarize(v.Latency).Seconds(), EventLatency: bench.Summarize(v.Path).Seconds(),
+		Consistency: c,
+		Cost: bench.CostResult{
+			PLEGCPUSeconds: s.end.Usage.CPUSeconds - s.begin.Usage.CPUSeconds, PLEGMaxRSSBytes: s.final.Usage.MaxRSS, RPCs: make(map[string]int),
+		},
+	}
+	r.Events.Changes, r.Events.Unseen, r.Events.Undelivered = all.Changes, all.Unseen, all.Undelivered
+	r.Freshness.LatencyResult = bench.Summarize(s.final.Waits).Seconds()
+	r.Freshness.StaleReads, r.Freshness.Errors = s.final.StaleReads, s.final.ReadErrors
+	r.Consistency.Differences = append([]string{}, c.Differences...)
+	r.Consistency.Differences = append(r.Consistency.Differences, s.ledger.Complaints...)
+	r.Consistency.Differences = append(r.Consistency.Differences, s.final.Complaints...)
+	for method, n := range s.end.Calls {
+		if n -= s.begin.Calls[method]; n > 0 {
+			r.Cost.RPCs[method] = int(n)
+		}
+	}
+	return r
+}
+
+// pause waits, or returns the cause for which ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

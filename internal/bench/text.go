@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// WriteText writes the result for people.
+func (r *Result) WriteText(w io.Writer) error {
+	var b strings.Builder
+	what := r.Runtime.Name + " " + r.Runtime.Version
+	if r.Runtime.Profile != "" {
+		what = fmt.Sprintf("fake runtime as %s (%s)", r.Runtime.Profile, what)
+	}
+	fmt.Fprintf(&b, "%s\n%d pods × %d containers, %.0f changes/s for %s, seed %d", what, r.Load.Pods, r.Load.Containers, r.Load.AchievedRate,
+		Short(seconds(r.Load.DurationSeconds)), r.Load.Seed)
+	if len(r.Load.Faults) > 0 {
+		fmt.Fprintf(&b, ", faults %s", strings.Join(r.Load.Faults, " "))
+	}
+	b.WriteString("\n\n")
+	r.writeTable(&b)
+	r.writeStory(&b)
+	if r.OK {
+		b.WriteString("\nPASS: the cache equals the runtime, every change was told once, in order.\n")
+	} else {
+		fmt.Fprintf(&b, "\nFAIL: %s.\n", strings.Join(r.Failures, "; "))
+		for _, d := range r.Consistency.Differences {
+			fmt.Fprintf(&b, "  %s\n", d)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeTable writes what both modes have, side by side if there is a comparison.
+func (r *Result) writeTable(b *strings.Builder) {
+	own := &ComparisonResult{PLEG: r.PLEG, Events: r.Events, Latency: r.Latency, Freshness: r.Freshness, Consistency: r.Consistency, Cost: r.Cost}
+	columns := []*ComparisonResult{own}
+	if r.Comparison != nil {
+		columns = append(columns, r.Comparison)
+	}
+	row := func(name string, cell func(*ComparisonResult) string, note string) {
+		fmt.Fprintf(b, "  %-34s", name)
+		for _, c := range columns {
+			fmt.Fprintf(b, "%16s", cell(c))
+		}
+		if note != "" {
+			b.WriteString("   " + note)
+		}
+		b.WriteByte('\n')
+	}
+	at := func(pick func(LatencyResult) float64) func(*ComparisonResult) string {
+		return func(c *ComparisonResult) string {
+			if c.Latency.Count == 0 {
+				return "-"
+			}
+			return Short(seconds(pick(c.Latency)))
+		}
+	}
+	fresh := func(pick func(LatencyResult) float64) func(*ComparisonResult) string {
+		return func(c *ComparisonResult) string {
+			if c.Freshness.Count == 0 {
+				return "-"
+			}
+			return Short(seconds(pick(c.Freshness.LatencyResult)))
+		}
+	}
+	number := func(pick func(*ComparisonResult) int) func(*ComparisonResult) string {
+		return func(c *ComparisonResult) string { return fmt.Sprint(pick(c)) }
+	}
+	row("", func(c *ComparisonResult) string { return c.PLEG.Mode }, "")
+	row("change told on Watch after    p50", at(func(l LatencyResult) float64 { return l.P50 }), "")
+	row("                              p90", at(func(l LatencyResult) float64 { return l.P90 }), "")
+	row("                              p99", at(func(l LatencyResult) float64 { return l.P99 }), "")
+	row("                              max", at(func(l LatencyResult) float64 { return l.Max }), "")
+	row("changes that nobody saw", number(func(c *ComparisonResult) int { return c.Events.Unseen }),
+		fmt.Sprintf("of %d: they came and went between two reads", r.Events.Changes))
+	row("GetNewerThan(now) answered    p50", fresh(func(l LatencyResult) float64 { return l.P50 }), "")
+	row("                              p99", fresh(func(l LatencyResult) float64 { return l.P99 }), "")
+	row("answers older than known", number(func(c *ComparisonResult) int { return c.Freshness.StaleReads }), fmt.Sprintf("of %d", r.Freshness.Count))
+	row("lists of the whole runtime", number(func(c *ComparisonResult) int { return c.PLEG.Relists }), "")
+	row("relist period at the end", func(c *ComparisonResult) string { return Short(seconds(c.PLEG.RelistPeriodSeconds)) }, "")
+	row("reads of one pod", number(func(c *ComparisonResult) int { return c.PLEG.Inspections }), "")
+	row("CRI calls", number(func(c *ComparisonResult) int { return sum(c.Cost.RPCs) }), "")
+	row("CPU", func(c *ComparisonResult) string { return Short(seconds(c.Cost.PLEGCPUSeconds)) }, "while the load ran")
+	row("memory, max", func(c *ComparisonResult) string { return Bytes(uint64(c.Cost.PLEGMaxRSSBytes)) }, "")
+	row("events delivered twice", number(func(c *ComparisonResult) int { return c.Events.Duplicates }), "")
+	row("events out of order", number(func(c *ComparisonResult) int { return c.Events.OutOfOrder }), "")
+	row("pods that differ at the end", number(func(c *ComparisonResult) int { return c.Consistency.Mismatches }),
+		fmt.Sprintf("of %d, cache against runtime", r.Consistency.CheckedPods))
+}
+
+// writeStory writes what only this run has.
+func (r *Result) writeStory(b *strings.Builder) {
+	emitted := "the PLEG"
+	if n := r.Events.RuntimeEmitted; n != nil {
+		emitted = fmt.Sprintf("the runtime emitted %d, the PLEG", *n)
+	}
+	fmt.Fprintf(b, "\nevents: %s received %d (%d told nothing new), told %d on Watch; missed %d, owed %d\n",
+		emitted, r.Events.Received, r.Events.Stale, r.Events.Lifecycle, r.Events.Missed, r.Events.Owed)
+	fmt.Fprintf(b, "stream: %s, %d reconnects; relist period now %s\n", r.PLEG.State, r.PLEG.Reconnects, Short(seconds(r.PLEG.RelistPeriodSeconds)))
+	if cpu := r.Cost.RuntimeCPUSeconds; cpu != nil {
+		whom := "the load and the PLEG"
+		if r.Comparison != nil {
+			whom = "the load and both PLEGs"
+		}
+		fmt.Fprintf(b, "runtime: %s CPU for %s; its calls took p50 %s, p99 %s\n", Short(seconds(*cpu)), whom,
+			Short(seconds(r.Load.CallSeconds.P50)), Short(seconds(r.Load.CallSeconds.P99)))
+	}
+	if n := r.Consistency.BeforeRelist; n > 0 {
+		fmt.Fprintf(b, "%d pods differed until one more relist\n", n)
+	}
+	if r.Load.Broken > 0 {
+		fmt.Fprintf(b, "load: %d actions failed (calls: %s) and their pods were replaced\n", r.Load.Broken, counts(r.Load.Errors))
+	}
+	if o := r.Outage; o != nil {
+		verb := map[string]string{"restart": "restarted, its containers survived", "kill": "killed, everything in it was lost"}[o.Kind]
+		fmt.Fprintf(b, "outage: at %s the runtime was %s; down %s, stream back after %s, whole cache fresh after %s\n", Short(seconds(o.AtSeconds)), verb,
+			Short(seconds(o.DownSeconds)), or(o.ReconnectedSeconds, "never"), or(o.RelistedSeconds, "never"))
+	}
+	if s := r.Stall; s != nil {
+		fmt.Fprintf(b, "stall: Watch was not read for %s; %d events became PodSyncs of at most %d pods; the runtime's calls took p99 %s before and %s during; heap %s before, %s at most, %s after\n",
+			Short(seconds(s.ForSeconds)), s.OwedEvents, s.OwedPods, Short(seconds(s.CallSecondsBefore.P99)), Short(seconds(s.CallSecondsDuring.P99)),
+			Bytes(s.HeapBytesBefore), Bytes(s.HeapBytesPeak), Bytes(s.HeapBytesAfter))
+	}
+}
+
+func or(s float64, none string) string {
+	if s == 0 {
+		return none
+	}
+	return Short(seconds(s))
+}
+
+func counts(m map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func sum(m map[string]int) int {
+	n := 0
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// Short writes a duration with about three digits.
+func Short(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0"
+	case d < time.Millisecond:
+		return digits(float64(d)/float64(time.Microsecond)) + " µs"
+	case d < time.Second:
+		return digits(float64(d)/float64(time.Millisecond)) + " ms"
+	}
+	return digits(d.Seconds()) + " s"
+}
+
+func digits(f float64) string {
+	switch {
+	case f < 9.995:
+		return strings.TrimSuffix(fmt.Sprintf("%.2f", f), ".00")
+	case f < 99.95:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0")
+	}
+	return fmt.Sprintf("%.0f", f)
+}
+
+// Bytes writes a size with a unit.
+func Bytes(n uint64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

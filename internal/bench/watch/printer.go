@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+const (
+	// maxNames bounds the names that are remembered, and maxLatencies the latencies of the summary.
+	maxNames     = 10_000
+	maxLatencies = 100_000
+	// timeForm is that of a line.
+	timeForm = "15:04:05.000"
+)
+
+// names are what a person calls a pod and its containers.
+type names struct {
+	namespace, pod string
+	containers     map[string]string
+}
+
+// printer prints events and states. The loop owns it.
+type printer struct {
+	options   Options
+	generator *pleg.Generator[cri.PodStatus]
+	cache     *cache.Cache[cri.PodStatus]
+	names     map[cache.UID]names
+	order     []cache.UID // of names, oldest first
+	printed   int
+	latency   []time.Duration
+
+	// state, period and missed are as they were printed last, and spoke is when.
+	state  pleg.StreamState
+	period time.Duration
+	missed int
+	health string
+	looked bool
+	spoke  time.Time
+}
+
+func newPrinter(o Options, g *pleg.Generator[cri.PodStatus], c *cache.Cache[cri.PodStatus]) *printer {
+	return &printer{options: o, generator: g, cache: c, names: make(map[cache.UID]names)}
+}
+
+// line is an event in JSON.
+type line struct {
+	Time      time.Time `json:"time"`
+	Type      string    `json:"type"`
+	Kind      string    `json:"kind,omitempty"`
+	Namespace string    `json:"namespace,omitempty"`
+	Pod       string    `json:"pod,omitempty"`
+	UID       string    `json:"uid"`
+	Container string    `json:"container,omitempty"`
+	ID        string    `json:"id,omitempty"`
+	ExitCode  *int32    `json:"exit_code,omitempty"`
+	Source    string    `json:"source"`
+	// LatencySeconds is from the runtime's stamp of the event to now; nil when a read found the change.
+	LatencySeconds *float64 `json:"latency_seconds,omitempty"`
+	State          string   `json:"state"`
+}
+
+// stateLine is a change of the generator's own state in JSON.
+type stateLine struct {
+	Time                time.Time `json:"time"`
+	Type                string    `json:"type"`
+	State               string    `json:"state"`
+	RelistPeriodSeconds float64   `json:"relist_period_seconds"`
+	Missed              int       `json:"missed"`
+	Health              string    `json:"health,omitempty"`
+}
+
+// event prints one event.
+func (p *printer) event(e pleg.Event, now time.Time) error {
+	status, _ := p.cache.Get(e.Pod)
+	n := p.learn(e.Pod, status)
+	if p.options.Namespace != "" && n.namespace != p.options.Namespace {
+		return nil
+	}
+	p.printed++
+	p.spoke = now
+	l := line{
+		Time: now, Type: string(e.Type), Namespace: n.namespace, Pod: n.pod, UID: string(e.Pod), Container: n.containers[e.ID], ID: e.ID,
+		Source: e.Cause.String(), State: p.generator.Stats().State.String(),
+	}
+	if e.ID != "" {
+		l.Kind = e.Kind.String()
+	}
+	if e.Type == pleg.ContainerDied && e.Kind == pleg.Container {
+		for _, c := range status.Containers() {
+			if c.ID == e.ID {
+				l.ExitCode = new(c.ExitCode)
+			}
+		}
+	}
+	late := ""
+	if !e.Stamp.IsZero() {
+		d := now.Sub(e.Stamp)
+		l.LatencySeconds = new(d.Seconds())
+		late = bench.Short(max(d, 0))
+		if len(p.latency) < maxLatencies {
+			p.latency = append(p.latency, max(d, 0))
+		}
+	}
+	if p.options.Output == "json" {
+		return json.NewEncoder(p.options.Out).Encode(l)
+	}
+	what := l.Kind
+	if l.Container != "" {
+		what = l.Container
+	}
+	if l.ExitCode != nil {
+		what += fmt.Sprintf(" (exit %d)", *l.ExitCode)
+	}
+	_, err := fmt.Fprintf(p.options.Out, "%s  %-16s  %-40s %-24s %-12.12s  %-5s %8s\n",
+		now.Format(timeForm), e.Type, or(l.Namespace, "?")+"/"+or(l.Pod, string(e.Pod)), what, e.ID, l.Source, late)
+	return err
+}
+
+// learn remembers what a pod and its containers are called, because a removed one has no status any more.
+func (p *printer) learn(uid cache.UID, status *cri.PodStatus) names {
+	n, ok := p.names[uid]
+	if name := status.Name(); name != "" {
+		if !ok {
+			p.order = append(p.order, uid)
+			if len(p.order) > maxNames {
+				delete(p.names, p.order[0])
+				p.order = p.order[1:]
+			}
+		}
+		containers := make(map[string]string)
+		for id, name := range n.containers {
+			if len(n.containers) < maxNames {
+				containers[id] = name
+			}
+		}
+		for _, c := range status.Containers() {
+			containers[c.ID] = c.Name
+		}
+		n = names{namespace: status.Namespace(), pod: name, containers: containers}
+		p.names[uid] = n
+	}
+	return n
+}
+
+// look prints what changed of the generator itself.
+func (p *printer) look(now time.Time) error {
+	st := p.generator.Stats()
+	health := ""
+	if err := p.generator.Health(); err != nil {
+		health = err.Error()
+	}
+	changed := !p.looked || st.State != p.state || st.RelistPeriod != p.period || st.Missed != p.missed || health != p.health
+	if !changed && (p.options.StatusEvery == 0 || now.Sub(p.spoke) < p.options.StatusEvery) {
+		return nil
+	}
+	p.looked, p.state, p.period, p.missed, p.health, p.spoke = true, st.State, st.RelistPeriod, st.Missed, health, now
+	if p.options.Output == "json" {
+		if !changed {
+			return nil
+		}
+		return json.NewEncoder(p.options.Out).Encode(stateLine{
+			Time: now, Type: "State", State: st.State.String(), RelistPeriodSeconds: st.RelistPeriod.Seconds(), Missed: st.Missed, Health: health,
+		})
+	}
+	_, err := fmt.Fprintf(p.options.Err, "%s  stream %s, relist period %s; %d pods, %d received, %d missed%s\n",
+		now.Format(timeForm), st.State, bench.Short(st.RelistPeriod), st.Pods, st.Claims, st.Missed, withSep("; unhealthy: ", health))
+	return err
+}
+
+func or(s, none string) string {
+	if s != "" {
+		return s
+	}
+	return none
+}
+
+func withSep(sep, s string) string {
+	if s == "" {
+		return ""
+	}
+	return sep + s
+}

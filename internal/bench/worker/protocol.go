@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+)
+
+// Modes of a generator.
+const (
+	// Evented listens to the runtime's stream.
+	Evented = "evented"
+	// Generic only polls.
+	Generic = "generic"
+)
+
+// Config is the first order of a worker.
+type Config struct {
+	// Endpoint is the runtime's socket.
+	Endpoint string
+	// Mode is Evented or Generic.
+	Mode string
+	// RelistBase, RelistMax and Capacity are those of pleg.Config; zero means its defaults.
+	RelistBase, RelistMax time.Duration
+	Capacity              int
+	// ReadTimeout bounds a read of the runtime, of one pod or of everything; zero means pleg's defaults.
+	ReadTimeout time.Duration
+	// Seed decides which pods the pod workers ask for.
+	Seed uint64
+	// MetricsAddr serves metrics on that address; empty for none.
+	MetricsAddr string
+	// Tail reports the tail of the latency histogram with every Progress.
+	Tail bool
+}
+
+// order is what a parent sends. Exactly one field is set.
+type order struct {
+	Config *Config
+	Facts  []load.Fact
+	// Forget voids all facts: the runtime has lost everything.
+	Forget bool
+	// Probe sets the rate of the pod workers' reads.
+	Probe *float64
+	// Stall stops the consumer of Watch for that long.
+	Stall time.Duration
+	// Relist asks the generator to list everything now.
+	Relist bool
+	// Report and Snapshot ask for one.
+	Report, Snapshot bool
+}
+
+// answer is what a worker sends. Exactly one field is set.
+type answer struct {
+	Hello      *Hello
+	Progress   *Progress
+	Deliveries []bench.Delivery
+	Report     *Report
+	Snapshot   *Snapshot
+	Failed     string
+}
+
+// Hello is the first answer: the generator runs.
+type Hello struct {
+	RuntimeName, RuntimeVersion string
+	// MetricsAddr is where metrics are served.
+	MetricsAddr string
+}
+
+// Progress is what a worker tells of itself several times a second.
+type Progress struct {
+	// At is a bench.Stamp.
+	At           int64
+	State        string
+	Reason       string
+	RelistPeriod time.Duration
+	// GlobalTime is a bench.Stamp of the time as of which the cache covers the whole runtime, 0 before the first relist.
+	GlobalTime int64
+	Counts     Counts
+	// Dirty, Inspecting, OwedPods and Waiters are the present numbers of pods that want a read, are being read, are owed a PodSync, and of
+	// waiting callers.
+	Dirty, Inspecting, OwedPods, Waiters int
+	// Health is why the generator is not healthy, empty if it is.
+	Health string
+	// Heap is the live heap in bytes.
+	Heap uint64
+	// LatencyCount and LatencyLate are the number of container events received, and of those that took a second or more, by the
+	// histogram evented_pleg_connection_latency_seconds. Only with Config.Tail.
+	LatencyCount, LatencyLate uint64
+}
+
+// Counts are the generator's counters.
+type Counts struct {
+	Relists, Sweeps, Inspections, Reconnects, Claims, StaleClaims, ReplayedClaims, Missed, Owed, Overruled, Regressions, Events int
+}
+
+// Report is what a worker has used and counted so far.
+type Report struct {
+	// At is a bench.Stamp.
+	At    int64
+	Usage bench.Usage
+	// Heap is the live heap in bytes.
+	Heap uint64
+	// Calls counts calls by CRI method.
+	Calls  map[string]uint64
+	Counts Counts
+	// Waits are the times that the pod workers' calls took, StaleReads the number of those that returned less than the caller knew,
+	// ReadErrors of those that returned an error.
+	Waits                  []time.Duration
+	StaleReads, ReadErrors int
+	// Complaints are the first few stale reads, for people.
+	Complaints []string
+}
+
+// Snapshot is the cache's content.
+type Snapshot struct {
+	// At is a bench.Stamp.
+	At   int64
+	Pods []bench.Pod
+}

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+const (
+	// flushEvery is how often deliveries are sent, and progressEvery how often the worker tells of itself.
+	flushEvery    = 50 * time.Millisecond
+	progressEvery = 200 * time.Millisecond
+	// quiet is how long Watch must have delivered nothing for a Snapshot to be taken, at most drain after it was asked for.
+	quiet = 20 * time.Millisecond
+	drain = time.Second
+)
+
+// Serve takes orders from in and answers on out until in ends.
+func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	s := &server{out: gob.NewEncoder(out)}
+	err := s.serve(ctx, gob.NewDecoder(in))
+	if err != nil {
+		return errors.Join(err, s.answer(answer{Failed: err.Error()}))
+	}
+	return nil
+}
+
+// server is one worker.
+type server struct {
+	subject *subject
+	prober  *prober
+
+	outMu sync.Mutex // owns out
+	out   *gob.Encoder
+
+	mu      sync.Mutex // owns all that follows
+	buffer  []bench.Delivery
+	last    time.Time // of the last delivery
+	stalled time.Duration
+	stall   chan struct{} // capacity 1: stalled was set
+}
+
+func (s *server) answer(a answer) error {
+	s.outMu.Lock()
+	defer s.outMu.Unlock()
+	if err := s.out.Encode(a); err != nil {
+		return fmt.Errorf("worker: answer: %w", err)
+	}
+	return nil
+}
+
+func (s *server) serve(ctx context.Context, in *gob.Decoder) error {
+	var first order
+	if err := in.Decode(&first); err != nil || first.Config == nil {
+		return fmt.Errorf("worker: the first order must be a configuration: %w", err)
+	}
+	subject, err := newSubject(ctx, *first.Config)
+	if err != nil {
+		return err
+	}
+	defer subject.close()
+	s.subject = subject
+	s.prober = newProber(subject.cache, first.Config.Seed)
+	s.stall = make(chan struct{}, 1)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { cancel(subject.run(ctx)) })
+	group.Go(func() { s.consume(ctx, subject.generator.Watch()) })
+	group.Go(func() { s.prober.run(ctx) })
+	group.Go(func() { s.flushLoop(ctx) })
+	go func() { // ends with the orders, which end with the parent; not waited for, because nothing else ends a read of them
+		defer cancel(nil)
+		if err := s.answer(answer{Hello: &subject.hello}); err != nil {
+			return
+		}
+		for {
+			var o order
+			if err := in.Decode(&o); err != nil {
+				return
+			}
+			if err := s.obey(ctx, o); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	group.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (s *server) obey(ctx context.Context, o order) error {
+	switch {
+	case o.Facts != nil:
+		s.prober.facts.learn(o.Facts)
+	case o.Forget:
+		s.prober.facts.forget()
+	case o.Probe != nil:
+		s.prober.setRate(*o.Probe)
+	case o.Stall > 0:
+		s.mu.Lock()
+		s.stalled = o.Stall
+		s.mu.Unlock()
+		select {
+		case s.stall <- struct{}{}:
+		default:
+		}
+	case o.Relist:
+		s.subject.generator.RequestRelist("")
+	case o.Report:
+		r := s.subject.report()
+		r.Waits, r.ReadErrors = s.prober.results()
+		r.StaleReads, r.Complaints = s.prober.facts.verdict()
+		return s.answer(answer{Report: &r})
+	case o.Snapshot:
+		s.settle(ctx)
+		snapshot := s.subject.snapshot()
+		if err := s.flush(); err != nil {
+			return err
+		}
+		return s.answer(answer{Snapshot: &snapshot})
+	}
+	return nil
+}
+
+// settle waits until Watch has been quiet for a moment.
+func (s *server) settle(ctx context.Context) {
+	for begun := time.Now(); time.Since(begun) < drain && ctx.Err() == nil; {
+		s.mu.Lock()
+		since := time.Since(s.last)
+		s.mu.Unlock()
+		if since > quiet {
+			return
+		}
+		pause(ctx, quiet)
+	}
+}
+
+// consume is the consumer of Watch: it stamps what it receives, and stops receiving when told to.
+func (s *server) consume(ctx context.Context, watch <-chan pleg.Event) {
+	for {
+		select {
+		case <-s.stall:
+			s.mu.Lock()
+			d := s.stalled
+			s.mu.Unlock()
+			pause(ctx, d)
+		case e, ok := <-watch:
+			if !ok {
+				return
+			}
+			now := time.Now()
+			d := bench.Delivery{
+				Pod: string(e.Pod), ID: e.ID, Sandbox: e.Kind == pleg.Sandbox, State: stateOfEvent[e.Type], Claim: e.Cause == pleg.CauseClaim, At: bench.Stamp(now),
+				Stamp: nanoseconds(e.Stamp),
+			}
+			s.mu.Lock()
+			s.last = now
+			s.buffer = append(s.buffer, d)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// flush sends what was delivered since the last flush.
+func (s *server) flush() error {
+	s.mu.Lock()
+	buffer := s.buffer
+	s.buffer = nil
+	s.mu.Unlock()
+	if len(buffer) == 0 {
+		return nil
+	}
+	return s.answer(answer{Deliveries: buffer})
+}
+
+func (s *server) flushLoop(ctx context.Context) {
+	var told time.Time
+	for ctx.Err() == nil {
+		pause(ctx, flushEvery)
+		err := s.flush()
+		if err == nil && time.Since(told) >= progressEvery {
+			told = time.Now()
+			p := s.subject.progress()
+			err = s.answer(answer{Progress: &p})
+		}
+		if err != nil {
+			return // the parent has gone: the orders end too
+		}
+	}
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	rtmetrics "runtime/metrics"
+	"time"
+
+	kubemetrics "k8s.io/component-base/metrics"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/metrics"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// dialTimeout is how long the runtime may take to answer the first call.
+const dialTimeout = 10 * time.Second
+
+// subject is the generator under test and what it stands on.
+type subject struct {
+	config    Config
+	client    *cri.Client
+	cache     *cache.Cache[cri.PodStatus]
+	generator *pleg.Generator[cri.PodStatus]
+	registry  kubemetrics.KubeRegistry
+	listener  net.Listener // of the metrics; nil for none
+	hello     Hello
+}
+
+func newSubject(ctx context.Context, config Config) (*subject, error) {
+	s := &subject{config: config, cache: cache.New(cri.EmptyStatus), registry: kubemetrics.NewKubeRegistry()}
+	set, err := metrics.New(s.registry, metrics.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if s.client, err = cri.Dial(ctx, cri.Config{Endpoint: config.Endpoint}); err != nil {
+		return nil, err
+	}
+	version, err := s.client.Version(ctx)
+	if err != nil {
+		return nil, errors.Join(err, s.client.Close())
+	}
+	s.hello = Hello{RuntimeName: version.RuntimeName, RuntimeVersion: version.RuntimeVersion}
+	plegConfig := pleg.Config[cri.PodStatus]{
+		Source: s.client, Cache: s.cache, Merge: cri.KeepIPs, Metrics: set,
+		RelistBase: config.RelistBase, RelistMax: config.RelistMax, Capacity: config.Capacity,
+		RelistTimeout: config.ReadTimeout, InspectTimeout: config.ReadTimeout,
+	}
+	switch config.Mode {
+	case Evented:
+		plegConfig.Stream = s.client
+	case Generic:
+	default:
+		return nil, errors.Join(fmt.Errorf("worker: mode %q: it must be %s or %s", config.Mode, Evented, Generic), s.client.Close())
+	}
+	if s.generator, err = pleg.New(plegConfig); err != nil {
+		return nil, errors.Join(err, s.client.Close())
+	}
+	set.SetGauges(s.generator.Gauges)
+	if config.MetricsAddr != "" {
+		if s.listener, err = net.Listen("tcp", config.MetricsAddr); err != nil {
+			return nil, errors.Join(fmt.Errorf("worker: cannot serve metrics on %s: %w", config.MetricsAddr, err), s.client.Close())
+		}
+		s.hello.MetricsAddr = s.listener.Addr().String()
+	}
+	return s, nil
+}
+
+// run runs the generator, and serves its metrics, until ctx ends.
+func (s *subject) run(ctx context.Context) error {
+	if s.listener != nil {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", kubemetrics.HandlerFor(s.registry, kubemetrics.HandlerOpts{}))
+		server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+		served := make(chan struct{})
+		go func() { // ends with Close
+			defer close(served)
+			_ = server.Serve(s.listener)
+		}()
+		defer func() {
+			_ = server.Close()
+			<-served
+		}()
+	}
+	return s.generator.Run(ctx)
+}
+
+func (s *subject) close() {
+	_ = s.client.Close()
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+}
+
+func (s *subject) counts(st pleg.Stats) Counts {
+	return Counts{
+		Relists: st.Relists, Sweeps: st.Sweeps, Inspections: st.Inspections, Reconnects: st.Reconnects, Claims: st.Claims, StaleClaims: st.StaleClaims,
+		ReplayedClaims: st.ReplayedClaims, Missed: st.Missed, Owed: st.Owed, Overruled: st.Overruled, Regressions: st.Regressions, Events: st.Events,
+	}
+}
+
+func (s *subject) progress() Progress {
+	st := s.generator.Stats()
+	p := Progress{
+		At: bench.Now(), State: st.State.String(), RelistPeriod: st.RelistPeriod, Counts: s.counts(st),
+		Dirty: st.OpenPods, Inspecting: st.Inspecting, OwedPods: st.OwedPods, Waiters: st.Waiters, Heap: heap(),
+	}
+	if !st.GlobalTime.IsZero() {
+		p.GlobalTime = bench.Stamp(st.GlobalTime)
+	}
+	if err := s.generator.Health(); err != nil {
+		p.Health = err.Error()
+	}
+	if s.config.Tail {
+		p.LatencyCount, p.LatencyLate = s.tail()
+	}
+	return p
+}
+
+// tail reads off the latency histogram how many container events there were, and how many above its 1-second bucket.
+func (s *subject) tail() (count, late uint64) {
+	const name = "kubelet_evented_pleg_connection_latency_seconds"
+	families, err := s.registry.Gather()
+	if err != nil {
+		return 0, 0
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			h := m.GetHistogram()
+			for _, b := range h.GetBucket() {
+				if b.GetUpperBound() == 1 {
+					return h.GetSampleCount(), h.GetSampleCount() - b.GetCumulativeCount()
+				}
+			}
+		}
+	}
+	return 0, 0
+}
+
+func (s *subject) report() Report {
+	return Report{At: bench.Now(), Usage: bench.OwnUsage(), Heap: heap(), Calls: s.client.Stats().Calls, Counts: s.counts(s.generator.Stats())}
+}
+
+func (s *subject) snapshot() Snapshot {
+	snapshot := Snapshot{At: bench.Now()}
+	for _, uid := range s.cache.UIDs() {
+		status, err := s.cache.Get(uid)
+		snapshot.Pods = append(snapshot.Pods, show(uid, status, err))
+	}
+	return snapshot
+}
+
+// heap returns the live heap after the last collection plus what was allocated since.
+func heap() uint64 {
+	sample := []rtmetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	rtmetrics.Read(sample)
+	if sample[0].Value.Kind() != rtmetrics.KindUint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	return sample[0].Value.Uint64()
+}
