@@ -3,8 +3,6 @@
 
 package pleg
 
-import "github.com/evented-pleg/evented-pleg/cache"
-
 // onClaims applies what the stream told since the last time.
 func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if b.claims == 0 {
@@ -34,15 +32,10 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 
 // onLetter applies what the stream told of one pod, and returns how many of the claims told nothing new.
 func (c *core[S]) onLetter(l *letter[S], now instant) int {
-	uid := l.pod
-	if uid == "" {
-		uid = c.podOf(l.told)
-		if uid == "" {
-			c.sched.ask(now, false) // nobody knows whose they are: a list will tell
-			return 0
-		}
+	if l.pod == "" {
+		return c.onHomeless(l, now)
 	}
-	p := c.ensure(uid)
+	p := c.ensure(l.pod)
 	fresh := 0
 	for _, t := range l.told {
 		if c.onTold(p, t, now) {
@@ -62,14 +55,29 @@ func (c *core[S]) onLetter(l *letter[S], now instant) int {
 	return max(0, l.claims-fresh)
 }
 
-// podOf returns the pod that the first known of the IDs belongs to.
-func (c *core[S]) podOf(ids []told) cache.UID {
-	for _, t := range ids {
+// onHomeless applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads know it of every ID that they have shown, and a list
+// will tell of the others.
+func (c *core[S]) onHomeless(l *letter[S], now instant) int {
+	fresh := 0
+	for _, t := range l.told {
 		if x := c.index[t.item.ID]; x != nil {
-			return x.pod.uid
+			if c.onTold(x.pod, t, now) {
+				fresh++
+			}
+			c.review(x.pod, now)
+			continue
 		}
+		s, known := c.homeless[t.item.ID]
+		if known && s.phase >= t.item.Phase || !known && t.item.Phase == PhaseRemoved && !c.lists.inflight && len(c.inflight) == 0 {
+			continue
+		}
+		if known || len(c.homeless) < c.cfg.SuspectMax {
+			c.homeless[t.item.ID] = suspect{phase: t.item.Phase, at: now, stamp: t.stamp}
+		}
+		fresh++
+		c.sched.ask(now, false)
 	}
-	return ""
+	return max(0, l.claims-fresh)
 }
 
 // onTold applies the claim of one ID, and reports whether it told anything new.

@@ -87,23 +87,24 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 	var periods []int
 	for range 11 {
 		s.began()
-		s.finished(now, true)
+		s.finished(now)
+		s.trust(now)
 		periods = append(periods, int(s.period/time.Second))
 		now = s.due()
 	}
 	if want := []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}; !slices.Equal(periods, want) {
 		t.Errorf("periods %v, want %v", periods, want)
 	}
-	s.finished(now, true)
+	s.finished(now)
 	s.distrust(now)
 	if due := s.due(); due != now.add(time.Second) {
 		t.Errorf("after a missed event the next relist is due in %v, want a base period", due.sub(now))
 	}
 	// Relists made early, for waiters, earn nothing by their number.
-	s.finished(now, true)
 	for range 100 {
 		now = now.add(time.Millisecond)
-		s.finished(now, true)
+		s.finished(now)
+		s.trust(now)
 	}
 	if s.period != time.Second {
 		t.Errorf("100 relists in 100 ms raised the period to %v", s.period)
@@ -113,7 +114,7 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 func TestScheduleServesWhoAsks(t *testing.T) {
 	s := newSchedule(time.Second, 300*time.Second)
 	now := instant(1e9)
-	s.finished(now, false)
+	s.finished(now)
 	s.period = 64 * time.Second
 	s.ask(now.add(10*time.Millisecond), false)
 	if due := s.due(); due != now.add(time.Second) {
@@ -124,7 +125,7 @@ func TestScheduleServesWhoAsks(t *testing.T) {
 		t.Errorf("due in %v, want at once", due.sub(now))
 	}
 	s.began()
-	s.finished(now.add(30*time.Millisecond), false)
+	s.finished(now.add(30 * time.Millisecond))
 	if due := s.due(); due != now.add(64*time.Second+30*time.Millisecond) {
 		t.Errorf("due in %v, want a period", due.sub(now))
 	}

@@ -22,8 +22,9 @@ type core[S any] struct {
 	random  *rand.Rand
 
 	pods     map[cache.UID]*pod
-	index    map[string]*item // every item by ID
-	suspects int              // in all pods
+	index    map[string]*item   // every item by ID
+	suspects int                // in all pods
+	homeless map[string]suspect // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
 	open     map[cache.UID]*pod
 	touched  map[cache.UID]*pod // pods that may differ from what the last applied list showed
 	marks    uint64             // merges so far
@@ -90,6 +91,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		sched:    newSchedule(cfg.RelistBase, cfg.RelistMax),
 		out:      newOutbox(cfg.Capacity),
 		inflight: make(map[*pod]instant),
+		homeless: make(map[string]suspect),
 		leftover: make(map[cache.UID]*pod),
 	}
 	return c
@@ -140,6 +142,9 @@ func (c *core[S]) deadline() instant {
 
 // step moves the stream machine and does what it asks for.
 func (c *core[S]) step(in connInput, now instant) {
+	if in == inTick && now < c.conn.deadline || in == inHeard && c.conn.state != StreamOpening {
+		return // the common case; and the jitter must not depend on how often the loop turns
+	}
 	old := c.conn
 	next, eff := c.conn.step(&c.connCfg, in, now, c.random.Float64())
 	c.conn = next

@@ -357,6 +357,57 @@ func TestReinspectIsAnsweredAndPaced(t *testing.T) {
 	})
 }
 
+// TestClaimsWithoutAPod holds that a claim that does not say whose it is counts: kubernetes#114371.
+func TestClaimsWithoutAPod(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		for _, p := range []string{"p", "q"} {
+			b.toy.set(cache.UID(p), Sandbox, p+"s", PhaseRunning)
+			b.toy.set(cache.UID(p), Container, p+"c", PhaseRunning)
+		}
+		time.Sleep(60 * time.Second)
+		b.events()
+		b.toy.mu.Lock()
+		b.toy.silent = true
+		b.toy.mu.Unlock()
+		homeless := func(id string, phase Phase) {
+			b.toy.replay(Claim[status]{Item: Item{ID: id, Phase: phase}, CreatedAt: time.Now()})
+		}
+		b.toy.set("p", Container, "pc", PhaseExited)
+		b.toy.set("q", Container, "qc", PhaseExited)
+		homeless("pc", PhaseExited)
+		homeless("qc", PhaseExited)
+		b.want("p ContainerDied pc", "q ContainerDied qc")
+		b.toy.set("r", Sandbox, "rs", PhaseRunning)
+		homeless("rs", PhaseRunning)
+		time.Sleep(time.Second)
+		b.want("r ContainerStarted rs")
+		time.Sleep(10 * time.Second)
+		if s := b.gen.Stats(); s.Missed != 0 {
+			b.t.Errorf("%d missed: the stream told of all", s.Missed)
+		}
+	})
+}
+
+// TestTrustGrowsUnderLoad holds that changes which a relist sees a little before the stream tells of them do not keep the period down.
+func TestTrustGrowsUnderLoad(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		b.toy.set("p", Sandbox, "s", PhaseRunning)
+		for i := range 600 {
+			id := fmt.Sprint("c", i)
+			b.toy.mu.Lock()
+			b.toy.silent = true
+			b.toy.mu.Unlock()
+			b.toy.set("p", Container, id, PhaseRunning)
+			time.Sleep(100 * time.Millisecond) // the runtime gets round to telling
+			b.toy.replay(Claim[status]{Pod: "p", Item: Item{ID: id, Phase: PhaseRunning}})
+			b.events()
+		}
+		if s := b.gen.Stats(); s.RelistPeriod < 16*time.Second || s.Missed != 0 {
+			b.t.Errorf("after a minute of late events: period %v, missed %d", s.RelistPeriod, s.Missed)
+		}
+	})
+}
+
 func TestRestartOverTheSameCache(t *testing.T) {
 	inBubble(t, nil, func(b *bed) {
 		b.toy.set("p", Sandbox, "s", PhaseRunning)

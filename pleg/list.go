@@ -96,8 +96,16 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		}
 		c.orphans = nil
 	}
+	for id, s := range c.homeless {
+		if r.began > s.at {
+			delete(c.homeless, id) // the list did not show it
+		}
+	}
 	c.lists.finished = now
-	c.sched.finished(now, trusted && c.missing.len() == 0)
+	c.sched.finished(now)
+	if trusted {
+		c.vouch(now)
+	}
 	c.openRound(visited, r.began)
 	for _, p := range visited {
 		c.pace(p, r.began, now)
@@ -163,7 +171,7 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 	c.lists.broken = true
 	c.count.relistErrors++
 	c.cfg.Metrics.Add(MetricRelistErrors, 1)
-	c.sched.finished(now, false)
+	c.sched.finished(now)
 	c.sched.ask(now, false)
 	c.report(ReasonRelistFailed, "Relist", true, "listing the runtime failed: "+r.err.Error())
 	for _, p := range c.open {

@@ -27,6 +27,8 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		case x.pod != p:
 			c.count.conflicts++ // two pods claim one ID: it stays with the first
 			continue
+		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
+			continue
 		case it.Phase == PhaseUnknown || it.Phase == x.phase:
 			if it.Phase == x.phase {
 				x.byClaim = false
@@ -88,9 +90,14 @@ func (c *core[S]) discover(p *pod, it Item, listening bool, now instant) (*item,
 	p.items = append(p.items, x)
 	agrees := true
 	cause, byClaim, stamp, since := CauseRead, false, int64(0), now
-	if s, ok := p.suspects[it.ID]; ok {
+	s, ok := p.suspects[it.ID]
+	if ok {
 		delete(p.suspects, it.ID)
 		c.suspects--
+	} else if s, ok = c.homeless[it.ID]; ok {
+		delete(c.homeless, it.ID)
+	}
+	if ok {
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
 		if s.phase > it.Phase {
 			x.phase, byClaim, since, agrees = s.phase, true, s.at, false

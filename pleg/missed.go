@@ -7,9 +7,19 @@ import "fmt"
 
 // candidate is a change that a read found and that the stream has not told. If no claim confirms it within the grace, it was missed.
 type candidate struct {
-	item     *item
+	item     *item // nil: not a change, but a list whose changes are all in front of it
 	phase    Phase
 	deadline instant
+}
+
+// vouch raises the relist period for a list that has just been applied: now if it found nothing, or else once all that was found has been
+// confirmed by claims, because a read may well see a change before the runtime gets round to telling of it.
+func (c *core[S]) vouch(now instant) {
+	if c.missing.len() == 0 {
+		c.sched.trust(now)
+		return
+	}
+	c.missing.push(candidate{deadline: now.add(c.cfg.Grace)})
 }
 
 // maybeMissed notes a change that a read found while the stream was up.
@@ -30,6 +40,12 @@ func (c *core[S]) settleMissing(now instant) {
 			break
 		}
 		c.missing.pop()
+		if e.item == nil {
+			if missed == 0 && c.connected() {
+				c.sched.trust(now)
+			}
+			continue
+		}
 		if e.item.claimed >= e.phase {
 			continue
 		}

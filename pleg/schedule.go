@@ -44,10 +44,12 @@ func (s *schedule) ask(now instant, atOnce bool) {
 // began is told of a relist that starts.
 func (s *schedule) began() { s.asked, s.askedNow = never, false }
 
-// finished is told of a relist that ended. Trusted says that a stream was connected all along and that the relist found nothing new.
-func (s *schedule) finished(now instant, trusted bool) {
-	s.ended = now
-	if trusted && now.sub(s.raised) >= s.period {
+// finished is told of a relist that ended.
+func (s *schedule) finished(now instant) { s.ended = now }
+
+// trust doubles the period: a relist found nothing that the stream had not told.
+func (s *schedule) trust(now instant) {
+	if now.sub(s.raised) >= s.period {
 		s.period, s.raised = min(2*s.period, s.max), now
 	}
 }
