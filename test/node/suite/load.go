@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+)
+
+// A load makes pods, runs containers in them to their end and removes all of it,
+// over and over, and takes no error of the runtime to heart: it goes on when the
+// runtime is back. Pause stops it between two pods' lives, so that runtime and
+// cache can be compared.
+type load struct {
+	n      *Node
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+	pause  sync.RWMutex // held for reading while a call is made
+	made   atomic.Int64 // containers started
+	pods   atomic.Int64
+	errors atomic.Int64
+}
+
+// StartLoad starts workers that go on until Stop or the scenario's end. Each pod
+// gets the given number of containers, which exit after up to life.
+func (n *Node) StartLoad(workers, containers int, life time.Duration) *load {
+	ctx, cancel := context.WithCancel(n.t.ctx)
+	l := &load{n: n, cancel: cancel}
+	for w := range workers {
+		l.all.Go(func() {
+			for round := 0; ctx.Err() == nil; round++ {
+				l.life(ctx, fmt.Sprintf("load%d-%d", w, round), containers, life)
+			}
+		})
+	}
+	n.t.Cleanup(l.Stop)
+	return l
+}
+
+// Stop ends the load; pods may be left.
+func (l *load) Stop() {
+	l.cancel()
+	l.all.Wait()
+}
+
+// Paused runs f while no call of the load is under way.
+func (l *load) Paused(f func()) {
+	l.pause.Lock()
+	defer l.pause.Unlock()
+	f()
+}
+
+// life is one pod's. What fails is tried again until it is done or ctx ends.
+func (l *load) life(ctx context.Context, name string, containers int, life time.Duration) {
+	var pod *crikit.Pod
+	l.try(ctx, func(ctx context.Context, attempt int) (err error) {
+		// A try that failed may have left its name taken.
+		pod, err = l.n.RunPod(ctx, l.n.UID(name), name, uint32(attempt))
+		return err
+	})
+	if pod == nil {
+		return
+	}
+	l.pods.Add(1)
+	for c := range containers {
+		l.try(ctx, func(ctx context.Context, attempt int) error {
+			if attempt > 20 {
+				return nil // the sandbox may have died with the runtime
+			}
+			_, err := l.n.CreateAndStart(ctx, pod, crikit.Spec{
+				Name: fmt.Sprintf("c%d", c), Attempt: uint32(attempt), Args: []string{"sleep", rand.N(life).String(), "0"},
+			})
+			if err == nil {
+				l.made.Add(1)
+			}
+			return err
+		})
+	}
+	select {
+	case <-time.After(rand.N(life)):
+	case <-ctx.Done():
+		return
+	}
+	l.try(ctx, func(ctx context.Context, _ int) error {
+		err := l.n.Delete(ctx, pod.SandboxID)
+		if crikit.Gone(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// try calls f until it succeeds or ctx ends. A pause waits for the call only.
+func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int) error) {
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		l.pause.RLock()
+		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+		err := f(limited, attempt)
+		cancel()
+		l.pause.RUnlock()
+		if err == nil {
+			return
+		}
+		l.errors.Add(1)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Burst runs the containers of each pod to their end, all pods at once, each
+// pod's containers by the given number of makers at once. It returns the IDs by
+// pod.
+func (n *Node) Burst(pods []*crikit.Pod, containers, makers int, prefix string, args ...string) map[string][]string {
+	var mu sync.Mutex
+	made := map[string][]string{}
+	var all sync.WaitGroup
+	var failed atomic.Pointer[error]
+	for _, pod := range pods {
+		next := make(chan int)
+		all.Go(func() {
+			defer close(next)
+			for c := range containers {
+				next <- c
+			}
+		})
+		for range makers {
+			all.Go(func() {
+				for c := range next {
+					id, err := n.CreateAndStart(n.t.ctx, pod, crikit.Spec{Name: fmt.Sprintf("%s%d", prefix, c), Args: args})
+					if err != nil {
+						failed.Store(&err)
+						continue
+					}
+					mu.Lock()
+					made[pod.UID] = append(made[pod.UID], id)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	all.Wait()
+	if err := failed.Load(); err != nil {
+		n.t.Check(*err)
+	}
+	return made
+}
+
+// each runs f for every item on a few goroutines and ends the scenario at an
+// error.
+func each[V any](n *Node, items []V, f func(context.Context, V) error) {
+	var all sync.WaitGroup
+	var failed atomic.Pointer[error]
+	next := make(chan V)
+	for range 8 {
+		all.Go(func() {
+			for item := range next {
+				if err := f(n.t.ctx, item); err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	all.Wait()
+	if err := failed.Load(); err != nil {
+		n.t.Check(*err)
+	}
+}
