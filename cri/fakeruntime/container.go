@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -225,7 +226,7 @@ func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 // placeContainer gives the container what only the runtime can give, and stores it.
 func (rt *Runtime) placeContainer(c *container) {
 	img := rt.imageOf(c.image)
-	c.userImage, c.imageRef = c.image, img.id
+	c.userImage, c.imageRef = cmp.Or(c.userImage, c.image), img.id
 	c.createdAt = rt.stamp()
 	c.encode()
 	c.state = StateCreated

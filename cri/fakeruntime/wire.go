@@ -137,7 +137,7 @@ func (rt *Runtime) makeTails() tails {
 	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "10.100.100.100", createdAt: 1 << 60}
 	sb.labels = sb.withPodLabels(nil)
 	sb.encode()
-	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: defaultImage, imageRef: sampleText(71), createdAt: 1 << 60}
+	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: defaultImage, userImage: defaultImage, imageRef: sampleText(71), createdAt: 1 << 60}
 	c.labels, c.annotations = c.withPodLabels(nil), c.kubeletAnnotations(nil)
 	c.encode()
 	c.view = view{state: StateExited, startedAt: 1 << 60, finishedAt: 1 << 60}

@@ -1,0 +1,296 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// What is written by hand is what the generated decoder reads: every field of every message, from one pod made through the CRI.
+func TestWireFormat(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		l := w.listen(w.conn)
+		pod, ctr := podConfig("a", 2), containerConfig("c", "exit", "9")
+		ctr.Metadata.Attempt = 3
+		ctr.StopSignal = runtimeapi.Signal_SIGNAL_SIGUSR1
+		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: pod, RuntimeHandler: "runc"}))(t).PodSandboxId
+		id := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: ctr, SandboxConfig: pod}))(t).ContainerId
+		now := begin2000().UnixNano()
+		must(w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		image := must(w.img.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: ctr.Image}))(t).Image
+
+		wantItem := &runtimeapi.Container{
+			Id: id, PodSandboxId: sb, Metadata: ctr.Metadata, Image: &runtimeapi.ImageSpec{Image: ctr.Image.Image, UserSpecifiedImage: "tool:1"},
+			ImageRef: image.Id, ImageId: image.Id, State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: now, Labels: ctr.Labels, Annotations: ctr.Annotations,
+		}
+		wantStatus := &runtimeapi.ContainerStatus{
+			Id: id, Metadata: ctr.Metadata, Image: wantItem.Image, ImageRef: image.Id, ImageId: image.Id,
+			State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: now, StartedAt: now, FinishedAt: now, ExitCode: 9, Reason: "Error",
+			Labels: ctr.Labels, Annotations: ctr.Annotations, Mounts: ctr.Mounts, LogPath: "/var/log/pods/ns_a_uid-a/c/0.log",
+			Resources: &runtimeapi.ContainerResources{Linux: ctr.Linux.Resources}, StopSignal: ctr.StopSignal,
+		}
+		wantSandbox := &runtimeapi.PodSandbox{
+			Id: sb, Metadata: pod.Metadata, CreatedAt: now, Labels: pod.Labels, Annotations: pod.Annotations, RuntimeHandler: "runc",
+		}
+		wantSandboxStatus := &runtimeapi.PodSandboxStatus{
+			Id: sb, Metadata: pod.Metadata, CreatedAt: now, Labels: pod.Labels, Annotations: pod.Annotations, RuntimeHandler: "runc",
+			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"},
+			Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{
+				Pid: runtimeapi.NamespaceMode_CONTAINER,
+			}}},
+		}
+		wantEvent := &runtimeapi.ContainerEventResponse{
+			ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, CreatedAt: now,
+			PodSandboxStatus: wantSandboxStatus, ContainersStatuses: []*runtimeapi.ContainerStatus{wantStatus},
+		}
+		events := l.stop()
+		for _, pair := range []struct{ want, got proto.Message }{
+			{wantItem, must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers[0]},
+			{wantStatus, must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status},
+			{wantSandbox, must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items[0]},
+			{wantSandboxStatus, must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status},
+			{wantEvent, events[len(events)-1]},
+		} {
+			if diff := gocmp.Diff(pair.want, pair.got, protocmp.Transform()); diff != "" {
+				t.Errorf("%T (-want +got):\n%s", pair.want, diff)
+			}
+		}
+	})
+}
+
+// A message length of any size of its varint is put in front of what was written.
+func TestEndOfMessage(t *testing.T) {
+	for _, n := range []int{0, 1, 127, 128, 16383, 16384, 1 << 21} {
+		b, start := begin([]byte("head"), 5)
+		for i := range n {
+			b = append(b, byte(i))
+		}
+		b = end(b, start)
+		num, typ, m := protowire.ConsumeTag(b[4:])
+		body, k := protowire.ConsumeBytes(b[4+m:])
+		if string(b[:4]) != "head" || num != 5 || typ != protowire.BytesType || k != len(b)-4-m || len(body) != n {
+			t.Fatalf("length %d: %d bytes of field %d", n, len(body), num)
+		}
+		for i := range n {
+			if body[i] != byte(i) {
+				t.Fatalf("length %d: byte %d is wrong", n, i)
+			}
+		}
+	}
+}
+
+// Items made by the direct methods have the size that was asked for.
+func TestPayloadSizes(t *testing.T) {
+	for _, tt := range []struct{ container, sandbox int }{{0, 0}, {1500, 1200}, {4000, 3000}} {
+		inBubble(t, Config{ContainerBytes: tt.container, SandboxBytes: tt.sandbox}, func(t *testing.T, w *world) {
+			ids := must(w.rt.Populate(Population{Pods: 1, Containers: 1}))(t)
+			c := must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers[0]
+			near := func(what string, m proto.Message, want int) {
+				if n := proto.Size(m); n < want-60 || n > want+20 {
+					t.Errorf("%s is %d bytes, want about %d", what, n, want)
+				}
+			}
+			near("container status", must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.Id}))(t).Status, cmp.Or(tt.container, 1500))
+			near("sandbox status", must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]}))(t).Status, cmp.Or(tt.sandbox, 1200))
+		})
+	}
+}
+
+func TestContainerFilters(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		a := must(w.rt.AddPod(PodSpec{UID: "a", Labels: map[string]string{"app": "x"}}))(t)
+		b := must(w.rt.AddPod(PodSpec{UID: "b"}))(t)
+		add := func(sb, name string, labels map[string]string) string {
+			return must(w.rt.AddContainer(sb, ContainerSpec{Name: name, Labels: labels}))(t)
+		}
+		a1, a2, b1 := add(a, "a1", nil), add(a, "a2", map[string]string{"tier": "web"}), add(b, "b1", map[string]string{"tier": "web"})
+		check(t, w.rt.Start(a2))
+		running := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}
+		created := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_CREATED}
+		for _, tt := range []struct {
+			name   string
+			filter *runtimeapi.ContainerFilter
+			want   []string
+		}{
+			{"none", nil, []string{a1, a2, b1}},
+			{"empty", &runtimeapi.ContainerFilter{}, []string{a1, a2, b1}},
+			{"ID", &runtimeapi.ContainerFilter{Id: b1}, []string{b1}},
+			{"short ID", &runtimeapi.ContainerFilter{Id: b1[:12]}, []string{b1}},
+			{"unknown ID", &runtimeapi.ContainerFilter{Id: "ffff"}, nil},
+			{"sandbox", &runtimeapi.ContainerFilter{PodSandboxId: a}, []string{a1, a2}},
+			{"unknown sandbox", &runtimeapi.ContainerFilter{PodSandboxId: "ffff"}, nil},
+			{"ID in another sandbox", &runtimeapi.ContainerFilter{Id: b1, PodSandboxId: a}, nil},
+			{"state", &runtimeapi.ContainerFilter{State: running}, []string{a2}},
+			{"state and sandbox", &runtimeapi.ContainerFilter{State: created, PodSandboxId: a}, []string{a1}},
+			{"pod", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: "a"}}, []string{a1, a2}},
+			{"unknown pod", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: "z"}}, nil},
+			{"pod and sandbox of another", &runtimeapi.ContainerFilter{PodSandboxId: b, LabelSelector: map[string]string{labelPodUID: "a"}}, nil},
+			{"pod and label", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: "a", "tier": "web"}}, []string{a2}},
+			{"pod and state", &runtimeapi.ContainerFilter{State: running, LabelSelector: map[string]string{labelPodUID: "a"}}, []string{a2}},
+			{"label", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"tier": "web"}}, []string{a2, b1}},
+			{"container name", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelContainerName: "a1"}}, []string{a1}},
+			{"absent label", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"tier": ""}}, nil},
+		} {
+			var got []string
+			for _, c := range must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: tt.filter}))(t).Containers {
+				got = append(got, c.Id)
+			}
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			}
+		}
+	})
+}
+
+func TestSandboxFilters(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		a := must(w.rt.AddPod(PodSpec{UID: "a", Labels: map[string]string{"app": "x"}}))(t)
+		check(t, w.rt.StopSandbox(a))
+		a2 := must(w.rt.AddPod(PodSpec{UID: "a"}))(t)
+		b := must(w.rt.AddPod(PodSpec{UID: "b", Labels: map[string]string{"app": "x"}}))(t)
+		ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+		for _, tt := range []struct {
+			name   string
+			filter *runtimeapi.PodSandboxFilter
+			want   []string
+		}{
+			{"none", nil, []string{a, a2, b}},
+			{"ID", &runtimeapi.PodSandboxFilter{Id: b}, []string{b}},
+			{"unknown ID", &runtimeapi.PodSandboxFilter{Id: "ffff"}, nil},
+			{"state", &runtimeapi.PodSandboxFilter{State: ready}, []string{a2, b}},
+			{"pod", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelPodUID: "a"}}, []string{a, a2}},
+			{"pod and state", &runtimeapi.PodSandboxFilter{State: ready, LabelSelector: map[string]string{labelPodUID: "a"}}, []string{a2}},
+			{"unknown pod", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelPodUID: "z"}}, nil},
+			{"label", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "x"}}, []string{a, b}},
+			{"ID of another pod", &runtimeapi.PodSandboxFilter{Id: b, LabelSelector: map[string]string{labelPodUID: "a"}}, nil},
+		} {
+			var got []string
+			for _, s := range must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: tt.filter}))(t).Items {
+				got = append(got, s.Id)
+			}
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			}
+		}
+	})
+}
+
+// A list of many pages arrives whole, with every item once.
+func TestLongList(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		must(w.rt.Populate(Population{Pods: 1000, Containers: 3}))(t)
+		seen := map[string]bool{}
+		for _, c := range must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers {
+			if c.Metadata == nil || c.Labels[labelPodUID] == "" || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+				t.Fatalf("item: %v", c)
+			}
+			seen[c.Id] = true
+		}
+		if len(seen) != 3000 {
+			t.Errorf("%d different containers", len(seen))
+		}
+		if n := len(must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items); n != 1000 {
+			t.Errorf("%d sandboxes", n)
+		}
+	})
+}
+
+// A runtime that is limited as real ones are cannot send it.
+func TestMaxSendBytes(t *testing.T) {
+	inBubble(t, Config{MaxSendBytes: 1 << 20}, func(t *testing.T, w *world) {
+		must(w.rt.Populate(Population{Pods: 1000, Containers: 3}))(t)
+		if _, err := w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("ListContainers: %v", err)
+		}
+	})
+}
+
+// Replies that no client should trust.
+func TestCorruptReplies(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		faults Faults
+		list   func(items []*runtimeapi.Container, err error) bool
+		status func(st *runtimeapi.ContainerStatus, err error) bool // nil: not struck
+	}{
+		{
+			name: "nil-fields", faults: Faults{NilFields: 1},
+			list: func(items []*runtimeapi.Container, err error) bool {
+				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool { return c.Metadata == nil && c.CreatedAt == 0 && c.Id != "" })
+			},
+			status: func(st *runtimeapi.ContainerStatus, err error) bool {
+				return st.GetId() != "" && st.GetMetadata() == nil
+			},
+		},
+		{
+			name: "unknown-enum", faults: Faults{UnknownEnum: 1},
+			list: func(items []*runtimeapi.Container, err error) bool {
+				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool { return c.State == 77 })
+			},
+			status: func(st *runtimeapi.ContainerStatus, err error) bool { return st.GetState() == 77 },
+		},
+		{
+			name: "invalid-utf8", faults: Faults{InvalidUTF8: 1},
+			list:   func(_ []*runtimeapi.Container, err error) bool { return err != nil },
+			status: func(_ *runtimeapi.ContainerStatus, err error) bool { return err != nil },
+		},
+		{
+			name: "duplicate-id", faults: Faults{DuplicateID: 1},
+			list: func(items []*runtimeapi.Container, err error) bool {
+				seen := map[string]runtimeapi.ContainerState{}
+				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool {
+					other, ok := seen[c.Id]
+					seen[c.Id] = c.State
+					return ok && other != c.State
+				})
+			},
+		},
+		{
+			name: "orphan-container", faults: Faults{OrphanContainer: 1},
+			list: func(items []*runtimeapi.Container, err error) bool {
+				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool { return c.Metadata.GetName() == "orphan" })
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
+				ids := must(w.rt.Populate(Population{Pods: 3, Containers: 2}))(t)
+				res, err := w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+				if !tt.list(res.GetContainers(), err) {
+					t.Errorf("list is not struck: %v, %v", res, err)
+				}
+				stream := must(w.cri.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{}))(t)
+				batch, err := stream.Recv()
+				if !tt.list(batch.GetContainers(), err) {
+					t.Errorf("stream is not struck: %v, %v", batch, err)
+				}
+				if tt.status == nil {
+					return
+				}
+				truth := w.rt.Truth().Pods[0].Sandboxes[0].Containers[0]
+				st, err := w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: truth.ID})
+				if !tt.status(st.GetStatus(), err) {
+					t.Errorf("status is not struck: %v, %v", st, err)
+				}
+				if _, err := w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]}); tt.name == "invalid-utf8" && err == nil {
+					t.Error("sandbox status is not struck")
+				}
+			})
+		})
+	}
+}
