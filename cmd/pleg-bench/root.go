@@ -66,7 +66,7 @@ It needs nothing else, and takes about 15 seconds.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newWatch(s), newFake(s), newWorker(s))
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newWorker(s))
 	return root
 }
 

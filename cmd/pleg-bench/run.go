@@ -31,16 +31,18 @@ func (f *fakeFlags) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.seed, "seed", 1, "decides what happens to which pod, and which fault strikes when")
 }
 
-// args are the arguments of the fake command that make the same runtime.
-func (f *fakeFlags) args() []string {
-	args := []string{"--profile", f.profile, "--seed", fmt.Sprint(f.seed)}
-	for _, fault := range f.faults {
-		args = append(args, "--fault", fault)
+// childArgs returns the arguments with which this program becomes that runtime, as a child of another command.
+func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket, control string) []string {
+	return func(socket, control string) []string {
+		args := []string{"fake", "--child", "--socket", socket, "--control", control, "--profile", f.profile, "--seed", fmt.Sprint(f.seed)}
+		for _, fault := range f.faults {
+			args = append(args, "--fault", fault)
+		}
+		return append(args, verboseArgs(cmd)...)
 	}
-	return args
 }
 
-// endpointProfile is what --profile says while a real runtime is used.
+// checkEndpointFlags refuses flags that say something about a fake runtime while a real one is used.
 func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 	if endpoint != "" && cmd.Flags().Changed("profile") {
 		return usageError{fmt.Errorf("--profile is for the fake runtime: it does not go with --endpoint")}
@@ -99,9 +101,7 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 			o.Stderr = s.err
 			o.Logger = klog.FromContext(cmd.Context())
 			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
-			o.FakeArgs = func(socket, control string) []string {
-				return append(append([]string{"fake", "--socket", socket, "--control", control, "--child"}, fake.args()...), verboseArgs(cmd)...)
-			}
+			o.FakeArgs = fake.childArgs(cmd)
 			o.WantTimeline = plot != ""
 			display := newDisplay(s)
 			if output == "text" {

@@ -42,10 +42,15 @@ type Ledger struct {
 	syncs map[string][]int64
 
 	deliveries, duplicates, outOfOrder, claims int
-	// path is in Verdict.
-	path []time.Duration
+	path                                       []passage
 	// Complaints are the first few violations, for people.
 	Complaints []string
+}
+
+// passage is an event's way from the runtime's stamp to Watch.
+type passage struct {
+	at   int64
+	took time.Duration
 }
 
 // account is what is known of one ID. Arrays are indexed by State.Rank.
@@ -101,7 +106,7 @@ func (l *Ledger) Delivered(d Delivery) {
 	if d.Claim {
 		l.claims++
 		if d.Stamp > 0 {
-			l.path = append(l.path, max(0, time.Duration(d.At-d.Stamp)))
+			l.path = append(l.path, passage{d.At, max(0, time.Duration(d.At-d.Stamp))})
 		}
 	}
 	if d.ID == "" {
@@ -141,7 +146,8 @@ type Verdict struct {
 	Unseen, Undelivered int
 	// Latency is the time from each change to the first event that tells of it or of a later state of the same ID, or to a PodSync of its pod.
 	Latency []time.Duration
-	// Path is the time from the runtime's stamp of an event to the delivery of what it told first, for all events.
+	// Path is the time from the runtime's stamp of an event to the delivery of what it told first, for the
+	// deliveries whose stamps are wanted.
 	Path []time.Duration
 	// Begins are the stamps of the changes in Latency, in the same order, for a timeline.
 	Begins []int64
@@ -149,7 +155,12 @@ type Verdict struct {
 
 // Judge sums up the changes whose stamps are wanted.
 func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
-	v := Verdict{Deliveries: l.deliveries, Claims: l.claims, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder, Path: l.path}
+	v := Verdict{Deliveries: l.deliveries, Claims: l.claims, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder}
+	for _, p := range l.path {
+		if wanted(p.at) {
+			v.Path = append(v.Path, p.took)
+		}
+	}
 	for _, s := range l.syncs {
 		v.Syncs += len(s)
 	}

@@ -28,6 +28,9 @@ type Driver struct {
 	rand *rand.Rand
 	rate float64
 	pods []*pod
+	// finish is closed by Finish.
+	finish     chan struct{}
+	finishOnce sync.Once
 }
 
 // New returns a driver. It makes no call.
@@ -43,6 +46,7 @@ func New(config Config) (*Driver, error) {
 		slots:  make(chan struct{}, config.Parallel),
 		rand:   rand.New(rand.NewPCG(config.Seed, 0x9e3779b97f4a7c15)),
 		rate:   config.Rate,
+		finish: make(chan struct{}),
 	}
 	for i := range config.Pods {
 		d.pods = append(d.pods, &pod{index: i, broken: true})
@@ -108,7 +112,20 @@ func (d *Driver) Lost() {
 	}
 }
 
-// Run changes pods at the rate for that long, finishes the actions that were begun, and returns. When ctx ends it breaks them off.
+// Finish lets Run begin nothing more.
+func (d *Driver) Finish() { d.finishOnce.Do(func() { close(d.finish) }) }
+
+func (d *Driver) finished() bool {
+	select {
+	case <-d.finish:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run changes pods at the rate for that long or until [Driver.Finish], finishes the actions that were begun, and returns. When ctx ends it breaks
+// them off.
 func (d *Driver) Run(ctx context.Context, long time.Duration) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -121,7 +138,7 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 			d.release(p, a, err)
 		})
 	}
-	for begun, next := time.Now(), time.Now(); ctx.Err() == nil && time.Since(begun) < long; {
+	for begun, next := time.Now(), time.Now(); ctx.Err() == nil && !d.finished() && time.Since(begun) < long; {
 		for _, p := range d.claimBroken() {
 			start(repair, p, 0, 0)
 		}

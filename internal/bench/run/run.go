@@ -49,6 +49,8 @@ type runner struct {
 	driver  *load.Driver
 	sides   []*side
 	fail    context.CancelCauseFunc
+	// tail and jobsOnly are for a stress test.
+	tail, jobsOnly bool
 
 	mu    sync.Mutex // owns all that follows
 	facts []load.Fact
@@ -62,34 +64,49 @@ type runner struct {
 }
 
 // Run performs a run.
-func Run(ctx context.Context, o Options) (result *bench.Result, err error) {
+func Run(ctx context.Context, o Options) (*bench.Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	r := &runner{options: o}
+	var result *bench.Result
+	err := r.perform(ctx, func(ctx context.Context) (err error) {
+		result, err = r.measure(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// perform starts the processes, makes the pods, calls the body, and takes everything down again.
+func (r *runner) perform(ctx context.Context, body func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &runner{options: o, runID: strconv.FormatUint(uint64(bench.Now())/1e6, 36), fail: cancel}
+	r.fail = cancel
+	r.runID = strconv.FormatUint(uint64(bench.Now())/1e6, 36)
 	defer func() {
 		// A run that was broken from inside says why, not what that broke.
-		if cause := context.Cause(ctx); err != nil && cause != nil && ctx.Err() != nil {
+		if cause := context.Cause(ctx); err != nil && ctx.Err() != nil && !errors.Is(err, cause) {
 			err = cause
 		}
 	}()
 	if err := r.openRuntime(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, r.closeRuntime()) }()
 	for _, mode := range r.modes() {
-		s, err := startSide(ctx, r.options, mode, r.socket)
+		s, err := startSide(ctx, r.options, mode, r.socket, r.tail)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r.sides = append(r.sides, s)
-		defer func() { err = errors.Join(err, s.process.Stop()) }()
+		defer s.stop()
 		go func() { // ends with the process
 			<-s.process.Ended()
-			if ctx.Err() == nil {
-				cancel(fmt.Errorf("the %s PLEG ended in the middle of the run: %w", mode, s.process.Stop()))
+			if !s.stopping.Load() {
+				cancel(fmt.Errorf("the %s PLEG ended in the middle of the run: %w", mode, s.stop()))
 			}
 		}()
 	}
@@ -107,9 +124,9 @@ func Run(ctx context.Context, o Options) (result *bench.Result, err error) {
 	}
 	r.enter("making pods")
 	if err := r.driver.Setup(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	return r.measure(ctx)
+	return body(ctx)
 }
 
 func (r *runner) modes() []string {
@@ -124,7 +141,10 @@ func (r *runner) openRuntime(ctx context.Context) error {
 	o := &r.options
 	config := load.Config{
 		RunID: r.runID, Pods: o.Pods, Containers: o.Containers, Rate: o.Rate, Seed: o.Seed, JobLife: o.JobLife, Image: o.Image, Args: o.Args,
-		OnFact: r.onFact, Logger: o.Logger,
+		OnFact: r.onFact, Logger: o.Logger, JobsOnly: r.jobsOnly,
+	}
+	if r.jobsOnly {
+		config.Parallel = stressParallel
 	}
 	if o.Endpoint == "" {
 		faults, err := fakeruntime.ParseFaults(o.Faults...)
@@ -186,7 +206,7 @@ func (r *runner) cleanup(ctx context.Context) error {
 	return r.driver.Cleanup(ctx)
 }
 
-// every calls f again and again until ctx ends, and once more then.
+// every calls f again and again until ctx ends.
 func (r *runner) every(ctx context.Context, d time.Duration, f func(context.Context)) {
 	for pause(ctx, d) == nil {
 		f(ctx)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -19,6 +20,8 @@ type side struct {
 	mode    string
 	process *worker.Process
 	hello   worker.Hello
+	// stopping says that the process is meant to end.
+	stopping atomic.Bool
 
 	mu       sync.Mutex // owns all that follows
 	ledger   *bench.Ledger
@@ -33,10 +36,10 @@ type side struct {
 	begin, end, final worker.Report
 }
 
-func startSide(ctx context.Context, o Options, mode, endpoint string) (*side, error) {
+func startSide(ctx context.Context, o Options, mode, endpoint string, tail bool) (*side, error) {
 	s := &side{mode: mode, ledger: bench.NewLedger(), heard: make(chan struct{})}
 	config := worker.Config{
-		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, Capacity: o.Capacity, ReadTimeout: o.ReadTimeout, Seed: o.Seed,
+		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, Capacity: o.Capacity, ReadTimeout: o.ReadTimeout, Seed: o.Seed, Tail: tail,
 	}
 	if mode == o.Mode {
 		config.MetricsAddr = o.MetricsAddr
@@ -47,6 +50,11 @@ func startSide(ctx context.Context, o Options, mode, endpoint string) (*side, er
 		return nil, fmt.Errorf("start the %s PLEG: %w", mode, err)
 	}
 	return s, nil
+}
+
+func (s *side) stop() error {
+	s.stopping.Store(true)
+	return s.process.Stop()
 }
 
 func (s *side) onProgress(p worker.Progress) {

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+)
+
+func newStress(s streams) *cobra.Command {
+	var (
+		o      run.StressOptions
+		fake   fakeFlags
+		output string
+		args   string
+	)
+	cmd := &cobra.Command{
+		Use:   "stress",
+		Short: "Find the rate of containers at which events take a second or more (the stress test of KEP-3386)",
+		Long: `stress makes containers that run to completion, at a rate that rises step by step, and removes them, until the histogram
+evented_pleg_connection_latency_seconds shows events above its 1-second bucket, or the runtime cannot make containers faster, or --max-rate is
+reached. It tells the number of events, the rate at the end, and the latency there.
+
+On a real runtime this is disruptive: use a machine that nobody needs. What it made is removed at the end, also after Ctrl-C.`,
+		Example: `  pleg-bench stress
+  pleg-bench stress --pods 5 --start-rate 100 --max-rate 2000 --step 5s
+  pleg-bench stress --profile crio -o json
+  pleg-bench stress --endpoint unix:///run/containerd/containerd.sock --image busybox --start-rate 5 --max-rate 100`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return usageError{fmt.Errorf("--output %s: use text or json", output)}
+			}
+			if err := checkEndpointFlags(cmd, o.Endpoint); err != nil {
+				return err
+			}
+			o.Profile, o.Faults, o.Seed = fake.profile, fake.faults, fake.seed
+			o.Args = strings.Fields(args)
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
+			o.Stderr = s.err
+			o.Logger = klog.FromContext(cmd.Context())
+			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
+			o.FakeArgs = fake.childArgs(cmd)
+			display := newDisplay(s)
+			if output == "text" {
+				o.OnStatus = display.show
+			}
+			result, err := run.Stress(cmd.Context(), o)
+			display.clear()
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				encoder := json.NewEncoder(s.out)
+				encoder.SetIndent("", "  ")
+				err = encoder.Encode(result)
+			} else {
+				err = result.WriteText(s.out)
+			}
+			if err != nil {
+				return fmt.Errorf("write the result: %w", err)
+			}
+			if !result.OK {
+				return errBad
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
+	flags.Float64Var(&o.StartRate, "start-rate", 50, "containers a second to begin with")
+	flags.Float64Var(&o.MaxRate, "max-rate", 5000, "containers a second at which to end")
+	flags.Float64Var(&o.Factor, "factor", 1.5, "what each step multiplies the rate by")
+	flags.DurationVar(&o.StepFor, "step", 3*time.Second, "how long a step lasts")
+	flags.IntVar(&o.Pods, "pods", 1, "number of pods that the containers are made in")
+	flags.IntVar(&o.Containers, "containers", 0, "number of long-lived containers in each pod")
+	flags.DurationVar(&o.JobLife, "job-life", 50*time.Millisecond, "about how long a container runs")
+	fake.add(flags)
+	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
+	flags.StringVar(&args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.05s")
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
+	flags.StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+const (
+	// stressParallel bounds the calls in flight of a stress test.
+	stressParallel = 64
+	// jobChanges is the number of state changes of one short container.
+	jobChanges = 4
+	// keepsUp is the share of the asked rate that a runtime must achieve to count as keeping up, and patience the number of steps in a row
+	// that it may fail to.
+	keepsUp  = 0.7
+	patience = 2
+)
+
+// StressOptions are those of a stress test. Of Options, Mode, Compare, Rate, Duration, ProbeRate and the interludes do not apply.
+type StressOptions struct {
+	Options
+	// StartRate, MaxRate and Factor are the first rate, the largest, and what each step multiplies it by, in containers a second.
+	StartRate, MaxRate, Factor float64
+	// StepFor is how long a step lasts.
+	StepFor time.Duration
+	// OnStep takes each step as it ends. Nil discards it.
+	OnStep func(bench.StressStep)
+}
+
+// Validate reports every option that makes no sense, by the name of its flag.
+func (o StressOptions) Validate() error {
+	var errs []error
+	if !(o.StartRate > 0) || !(o.MaxRate >= o.StartRate) || o.MaxRate > 1e6 {
+		errs = append(errs, fmt.Errorf("--start-rate %v, --max-rate %v: the first must be above 0, and the second at least that, and at most 1000000", o.StartRate, o.MaxRate))
+	}
+	if !(o.Factor > 1) || o.Factor > 100 {
+		errs = append(errs, fmt.Errorf("--factor %v: it must be above 1, and at most 100", o.Factor))
+	}
+	if o.StepFor < time.Second {
+		errs = append(errs, fmt.Errorf("--step %v: a step takes at least 1s, because that is how late an event must be to count", o.StepFor))
+	}
+	return errors.Join(append(errs, o.filled().Options.Validate())...)
+}
+
+// filled sets what a stress test does not ask its user.
+func (o StressOptions) filled() StressOptions {
+	o.Mode, o.Compare, o.Rate, o.Duration, o.ProbeRate = worker.Evented, false, 0, o.StepFor, 0
+	return o
+}
+
+// Stress performs KEP-3386's stress test: it makes containers that run to completion at a rising rate, in pods that stay, until the generator's
+// histogram evented_pleg_connection_latency_seconds shows events above its 1-second bucket, or the runtime cannot make them faster, or the
+// largest rate is reached.
+func Stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.filled()
+	r := &runner{options: o.Options, tail: true, jobsOnly: true}
+	var result *bench.StressResult
+	err := r.perform(ctx, func(ctx context.Context) (err error) {
+		result, err = r.stress(ctx, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
+	s := r.sides[0]
+	result := &bench.StressResult{
+		Schema:  bench.StressSchema,
+		Runtime: bench.RuntimeResult{Name: s.hello.RuntimeName, Version: s.hello.RuntimeVersion, Endpoint: "unix://" + r.socket},
+		Steps:   []bench.StressStep{},
+	}
+	if r.fake != nil {
+		result.Runtime.Profile = o.Profile
+	}
+	driveCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	var driving sync.WaitGroup
+	defer driving.Wait()
+	defer stop()
+	finished := make(chan struct{})
+	driving.Go(func() {
+		defer close(finished)
+		r.driver.Run(driveCtx, math.MaxInt64)
+	})
+
+	slow := 0
+	for rate := o.StartRate; ; {
+		step, err := r.stressStep(ctx, o, rate)
+		if err != nil {
+			return nil, err
+		}
+		result.Steps = append(result.Steps, step)
+		result.KneeRate, result.KneeP99Seconds = step.Achieved, step.Latency.P99
+		if o.OnStep != nil {
+			o.OnStep(step)
+		}
+		if step.Achieved < keepsUp*rate {
+			slow++
+		} else {
+			slow = 0
+		}
+		switch {
+		case step.Late > 0:
+			result.End = bench.EndKnee
+		case slow >= patience:
+			result.End = bench.EndRuntime
+		case rate >= o.MaxRate:
+			result.End = bench.EndMaxRate
+		}
+		if result.End != "" {
+			break
+		}
+		rate = min(rate*o.Factor, o.MaxRate)
+	}
+	// No more containers; those that were made run to completion.
+	r.driver.SetRate(0)
+	r.driver.Finish()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+
+	consistency, err := r.converge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.final, err = s.process.Report(ctx); err != nil {
+		return nil, err
+	}
+	end := bench.Now()
+	p, ok := s.await(ctx, 5*time.Second, func(p worker.Progress) bool { return p.At >= end })
+	if !ok {
+		return nil, fmt.Errorf("the PLEG does not tell of itself any more")
+	}
+	v := s.judge(func(int64) bool { return false })
+	result.Events, result.Late = p.LatencyCount, p.LatencyLate
+	result.Mismatches, result.Duplicates, result.OutOfOrder = consistency[0].Mismatches, v.Duplicates, v.OutOfOrder
+	result.Missed, result.Owed = s.final.Counts.Missed, s.final.Counts.Owed
+	result.PLEGMaxRSSBytes = s.final.Usage.MaxRSS
+	result.OK = result.Mismatches+result.Duplicates+result.OutOfOrder == 0
+	return result, nil
+}
+
+// stressStep asks for a rate for the time of a step.
+func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) (bench.StressStep, error) {
+	s := r.sides[0]
+	r.enter(fmt.Sprintf("%.0f containers/s", rate))
+	before, begin := s.now(), bench.Now()
+	usageBefore, err := s.process.Report(ctx)
+	if err != nil {
+		return bench.StressStep{}, err
+	}
+	actions := r.driver.Stats().Actions
+	r.driver.SetRate(rate * jobChanges)
+	if err := pause(ctx, o.StepFor); err != nil {
+		return bench.StressStep{}, err
+	}
+	end := bench.Now()
+	done := r.driver.Stats().Actions - actions
+	usageAfter, err := s.process.Report(ctx)
+	if err != nil {
+		return bench.StressStep{}, err
+	}
+	after, ok := s.await(ctx, 5*time.Second, func(p worker.Progress) bool { return p.At >= end })
+	if !ok {
+		return bench.StressStep{}, errors.Join(errors.New("the PLEG does not tell of itself any more"), ctx.Err())
+	}
+	v := s.judge(func(at int64) bool { return at >= begin && at <= end })
+	long := time.Duration(end - begin).Seconds()
+	return bench.StressStep{
+		Rate: rate, Achieved: float64(done) / long, Events: after.LatencyCount - before.LatencyCount, Late: after.LatencyLate - before.LatencyLate,
+		Latency: bench.Summarize(v.Path).Seconds(), PLEGCPU: (usageAfter.Usage.CPUSeconds - usageBefore.Usage.CPUSeconds) / time.Duration(usageAfter.At-usageBefore.At).Seconds(),
+	}, nil
+}
