@@ -1,0 +1,328 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// A pod's whole life through the CRI, as a kubelet would do it.
+func TestCRILifecycle(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx, l := t.Context(), w.listen(w.conn)
+		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		create := func(name string, command ...string) string {
+			id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig(name, command...)}))(t).ContainerId
+			must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+			return id
+		}
+		exitCode := func(id string) int32 {
+			st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+			if st.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+				t.Errorf("state %v", st.State)
+			}
+			return st.ExitCode
+		}
+		short, forever, killed := create("short", "sleep", "2", "6"), create("forever", "nginx"), create("killed", "nginx")
+		time.Sleep(2 * time.Second)
+		must(w.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: forever, Timeout: 30}))(t)
+		must(w.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: forever, Timeout: 30}))(t)
+		must(w.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: killed}))(t)
+		got := []int32{exitCode(short), exitCode(forever), exitCode(killed)}
+		if diff := cmp.Diff([]int32{6, 143, 137}, got); diff != "" {
+			t.Errorf("exit codes (-want +got):\n%s", diff)
+		}
+		must(w.cri.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: short}))(t)
+		must(w.cri.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: short}))(t)
+		must(w.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb}))(t)
+		must(w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb}))(t)
+		must(w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb}))(t)
+		want := []string{
+			"pod created", "pod started", "created", "started", "created", "started", "created", "started", "stopped", "stopped", "stopped",
+			"deleted", "pod stopped", "deleted", "deleted", "pod deleted",
+		}
+		if diff := cmp.Diff(want, kinds(l.stop())); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if truth := w.rt.Truth(); len(truth.Pods) != 0 {
+			t.Errorf("left: %+v", truth.Pods)
+		}
+		w.rt.mu.Lock()
+		defer w.rt.mu.Unlock()
+		if s := &w.rt.store; len(s.sandboxes)+len(s.containers)+len(s.names)+len(s.pods)+len(s.sandboxList)+len(s.containerList) != 0 || len(w.rt.sched.tasks) != 0 {
+			t.Errorf("the store is not empty: %+v", s)
+		}
+	})
+}
+
+// A container that ignores SIGTERM lives until the timeout is over.
+func TestIgnoreTerm(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		cfg := containerConfig("c")
+		cfg.Annotations[AnnotationIgnoreTerm] = "true"
+		id := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
+		must(w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		begun := time.Now()
+		must(w.cri.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 7}))(t)
+		st := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+		if d := time.Since(begun); d != 7*time.Second || st.ExitCode != 137 {
+			t.Errorf("ended after %v with %d", d, st.ExitCode)
+		}
+	})
+}
+
+// Requests that cannot be met, and how real runtimes refuse them.
+func TestCRIErrors(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c")}))(t).ContainerId
+		dead := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("dead", 0)}))(t).PodSandboxId
+		must(w.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: dead}))(t)
+		noImage, noName := containerConfig("x"), containerConfig("")
+		noImage.Image = nil
+		code := func(_ any, err error) codes.Code { return status.Code(err) }
+		for name, pair := range map[string][2]codes.Code{
+			"sandbox without config":    {codes.InvalidArgument, code(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{}))},
+			"sandbox with a used name":  {codes.Unknown, code(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))},
+			"sandbox status":            {codes.NotFound, code(w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: "none"}))},
+			"sandbox status of no ID":   {codes.NotFound, code(w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{}))},
+			"sandbox stats":             {codes.NotFound, code(w.cri.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: "none"}))},
+			"container status":          {codes.NotFound, code(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: "none"}))},
+			"container stats":           {codes.NotFound, code(w.cri.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: "none"}))},
+			"start":                     {codes.NotFound, code(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: "none"}))},
+			"create in no sandbox":      {codes.NotFound, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: "none", Config: containerConfig("x")}))},
+			"create in a dead sandbox":  {codes.Unknown, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: dead, Config: containerConfig("x")}))},
+			"create with a used name":   {codes.Unknown, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c")}))},
+			"create without config":     {codes.InvalidArgument, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb}))},
+			"create without image":      {codes.InvalidArgument, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: noImage}))},
+			"create without name":       {codes.InvalidArgument, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: noName}))},
+			"create with a bad command": {codes.InvalidArgument, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("x", "sleep", "long")}))},
+			"stop what is not there":    {codes.OK, code(w.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: "none"}))},
+			"stop what never ran":       {codes.OK, code(w.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}))},
+			"reopen the log":            {codes.FailedPrecondition, code(w.cri.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: id}))},
+			"exec":                      {codes.Unimplemented, code(w.cri.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id}))},
+			"attach":                    {codes.Unimplemented, code(w.cri.Attach(ctx, &runtimeapi.AttachRequest{ContainerId: id}))},
+			"port forward":              {codes.Unimplemented, code(w.cri.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: sb}))},
+			"checkpoint":                {codes.Unimplemented, code(w.cri.CheckpointContainer(ctx, &runtimeapi.CheckpointContainerRequest{ContainerId: id}))},
+			"pull nothing":              {codes.InvalidArgument, code(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{}))},
+			"resources of no pod":       {codes.NotFound, code(w.cri.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "none"}))},
+		} {
+			if pair[0] != pair[1] {
+				t.Errorf("%s: %v, want %v", name, pair[1], pair[0])
+			}
+		}
+		if st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status; st.State != runtimeapi.ContainerState_CONTAINER_CREATED {
+			t.Errorf("stopping what never ran made it %v", st.State)
+		}
+		must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		if c := code(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})); c != codes.Unknown {
+			t.Errorf("starting twice: %v", c)
+		}
+		must(w.cri.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: id}))(t)
+	})
+}
+
+func TestExecSync(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		c := must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+		exec := func(timeout int64, cmd ...string) (int32, codes.Code, time.Duration) {
+			begun := time.Now()
+			res, err := w.cri.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: c, Cmd: cmd, Timeout: timeout})
+			return res.GetExitCode(), status.Code(err), time.Since(begun)
+		}
+		if _, code, _ := exec(0, "true"); code != codes.FailedPrecondition {
+			t.Errorf("in a container that does not run: %v", code)
+		}
+		check(t, w.rt.Start(c))
+		for _, tt := range []struct {
+			timeout int64
+			cmd     []string
+			exit    int32
+			code    codes.Code
+			took    time.Duration
+		}{
+			{0, []string{"exit", "3"}, 3, codes.OK, 0},
+			{0, []string{"sleep", "2"}, 0, codes.OK, 2 * time.Second},
+			{1, []string{"sleep", "2"}, 0, codes.DeadlineExceeded, time.Second},
+			{0, []string{"cat", "/etc/passwd"}, 0, codes.Unimplemented, 0},
+			{0, []string{"sleep", "soon"}, 0, codes.InvalidArgument, 0},
+		} {
+			if exit, code, took := exec(tt.timeout, tt.cmd...); exit != tt.exit || code != tt.code || took != tt.took {
+				t.Errorf("%v: %d, %v after %v", tt.cmd, exit, code, took)
+			}
+		}
+	})
+}
+
+// What the kubelet's client and crictl refuse must not be in any answer: facts of every profile.
+func TestClientsAccept(t *testing.T) {
+	for _, p := range Profiles() {
+		t.Run(p.Name, func(t *testing.T) {
+			inBubble(t, Config{Profile: p}, func(t *testing.T, w *world) {
+				ctx := t.Context()
+				must(w.rt.Populate(Population{Pods: 3, Containers: 2}))(t)
+				v := must(w.cri.Version(ctx, &runtimeapi.VersionRequest{}))(t)
+				if v.Version == "" || v.RuntimeName != p.RuntimeName || v.RuntimeVersion != p.RuntimeVersion || v.RuntimeApiVersion == "" {
+					t.Errorf("version: %v", v)
+				}
+				st := must(w.cri.Status(ctx, &runtimeapi.StatusRequest{Verbose: true}))(t)
+				ready := map[string]bool{}
+				for _, c := range st.Status.Conditions {
+					ready[c.Type] = c.Status
+				}
+				if !ready["RuntimeReady"] || !ready["NetworkReady"] || len(st.Info) == 0 {
+					t.Errorf("status: %v", st)
+				}
+				for _, sb := range must(w.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}))(t).Items {
+					st := must(w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb.Id, Verbose: true}))(t)
+					for _, m := range []*runtimeapi.PodSandboxMetadata{sb.Metadata, st.Status.Metadata} {
+						if m.GetName() == "" || m.GetNamespace() == "" || m.GetUid() == "" {
+							t.Errorf("sandbox metadata: %v", m)
+						}
+					}
+					if sb.CreatedAt == 0 || st.Status.CreatedAt == 0 || st.Status.Network.GetIp() == "" || st.Status.Linux == nil || len(st.Info) == 0 {
+						t.Errorf("sandbox %v, status %v", sb, st)
+					}
+				}
+				for _, c := range must(w.cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{}))(t).Containers {
+					st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id, Verbose: true}))(t)
+					if c.GetImage().GetImage() == "" || c.ImageRef == "" || c.GetMetadata().GetName() == "" || c.CreatedAt == 0 || c.PodSandboxId == "" ||
+						c.Labels[labelPodName] == "" || c.Labels[labelPodNamespace] == "" || c.Labels[labelContainerName] == "" {
+						t.Errorf("container: %v", c)
+					}
+					if s := st.Status; s.GetImage().GetImage() == "" || s.ImageRef == "" || s.CreatedAt == 0 || s.StartedAt == 0 || s.LogPath == "" || len(s.Mounts) == 0 || len(st.Info) == 0 {
+						t.Errorf("container status: %v", st)
+					}
+				}
+				images := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images
+				for _, img := range images {
+					if img.Size == 0 || img.Id == "" || len(img.RepoTags) == 0 {
+						t.Errorf("image: %v", img)
+					}
+				}
+				if fs := must(w.img.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{}))(t); len(images) < 2 ||
+					fs.ImageFilesystems[0].UsedBytes.GetValue() == 0 || fs.ImageFilesystems[0].Timestamp == 0 || len(fs.ContainerFilesystems) == 0 {
+					t.Errorf("%d images, file systems: %v", len(images), fs)
+				}
+				// crictl stats calls twice, a second apart: the CPU must have been used and the timestamp moved.
+				usage := func() *runtimeapi.CpuUsage {
+					stats := must(w.cri.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{}))(t).Stats
+					if len(stats) != 6 || stats[0].Attributes.GetMetadata().GetName() == "" || stats[0].Memory.GetWorkingSetBytes().GetValue() == 0 {
+						t.Fatalf("stats: %v", stats)
+					}
+					return stats[0].Cpu
+				}
+				before := usage()
+				time.Sleep(time.Second)
+				after := usage()
+				if after.Timestamp-before.Timestamp != int64(time.Second) || after.UsageCoreNanoSeconds.GetValue() <= before.UsageCoreNanoSeconds.GetValue() {
+					t.Errorf("CPU: %v, then %v", before, after)
+				}
+				if pods := must(w.cri.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}))(t).Stats; len(pods) != 3 ||
+					len(pods[0].Linux.Containers) != 2 || pods[0].Linux.Cpu.GetUsageCoreNanoSeconds().GetValue() == 0 {
+					t.Errorf("pod stats: %v", pods)
+				}
+			})
+		})
+	}
+}
+
+func TestImages(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		spec := &runtimeapi.ImageSpec{Image: "example.com:5000/app:2"}
+		if st := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec}))(t); st.Image != nil {
+			t.Errorf("before the pull: %v", st)
+		}
+		ref := must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec}))(t).ImageRef
+		for _, name := range []string{spec.Image, ref} {
+			img := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}, Verbose: true}))(t).Image
+			if img.GetId() != ref || img.RepoTags[0] != spec.Image || img.RepoDigests[0] != "example.com:5000/app@"+ref {
+				t.Errorf("by %s: %v", name, img)
+			}
+		}
+		if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{Filter: &runtimeapi.ImageFilter{Image: spec}}))(t).Images; len(got) != 1 {
+			t.Errorf("by filter: %v", got)
+		}
+		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}))(t)
+		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}))(t)
+		if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images; len(got) != 2 {
+			t.Errorf("after the removal: %v", got)
+		}
+	})
+}
+
+// Every streaming list says the same as its plain list.
+func TestStreamsEqualLists(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		must(w.rt.Populate(Population{Pods: 3, Containers: 2}))(t)
+		compare := func(name string, plain, streamed any) {
+			if a, b := reflect.ValueOf(plain).Len(), reflect.ValueOf(streamed).Len(); a == 0 || a != b {
+				t.Errorf("%s: %d streamed, %d listed", name, b, a)
+			}
+		}
+		compare("sandboxes", must(w.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}))(t).Items,
+			collect(t, must(w.cri.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{}))(t), (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes))
+		compare("containers", must(w.cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{}))(t).Containers,
+			collect(t, must(w.cri.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{}))(t), (*runtimeapi.StreamContainersResponse).GetContainers))
+		compare("container stats", must(w.cri.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{}))(t).Stats,
+			collect(t, must(w.cri.StreamContainerStats(ctx, &runtimeapi.StreamContainerStatsRequest{}))(t), (*runtimeapi.StreamContainerStatsResponse).GetContainerStats))
+		compare("sandbox stats", must(w.cri.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}))(t).Stats,
+			collect(t, must(w.cri.StreamPodSandboxStats(ctx, &runtimeapi.StreamPodSandboxStatsRequest{}))(t), (*runtimeapi.StreamPodSandboxStatsResponse).GetPodSandboxStats))
+		compare("metrics", must(w.cri.ListPodSandboxMetrics(ctx, &runtimeapi.ListPodSandboxMetricsRequest{}))(t).PodMetrics,
+			collect(t, must(w.cri.StreamPodSandboxMetrics(ctx, &runtimeapi.StreamPodSandboxMetricsRequest{}))(t), (*runtimeapi.StreamPodSandboxMetricsResponse).GetPodSandboxMetrics))
+		compare("images", must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images,
+			collect(t, must(w.img.StreamImages(ctx, &runtimeapi.StreamImagesRequest{}))(t), (*runtimeapi.StreamImagesResponse).GetImages))
+		if d := must(w.cri.ListMetricDescriptors(ctx, &runtimeapi.ListMetricDescriptorsRequest{}))(t).Descriptors; len(d) != 1 {
+			t.Errorf("descriptors: %v", d)
+		}
+	})
+}
+
+func collect[M, T any](t *testing.T, stream grpc.ServerStreamingClient[M], items func(*M) []T) (out []T) {
+	t.Helper()
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = slices.Concat(out, items(m))
+	}
+}
+
+// Every method of both services has an answer: its own, or one that says why not.
+func TestEveryMethodIsCounted(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		for service, desc := range map[string]*grpc.ServiceDesc{"runtime.v1.RuntimeService": &runtimeapi.RuntimeService_ServiceDesc, "runtime.v1.ImageService": &runtimeapi.ImageService_ServiceDesc} {
+			for _, m := range desc.Methods {
+				err := w.conn.Invoke(ctx, "/"+service+"/"+m.MethodName, &runtimeapi.VersionRequest{}, &runtimeapi.ExecSyncRequest{})
+				if status.Code(err) == codes.Unimplemented && status.Convert(err).Message() == "" {
+					t.Errorf("%s: %v", m.MethodName, err)
+				}
+				if n := w.rt.Stats().RPCs[m.MethodName]; n != 1 {
+					t.Errorf("%s: counted %d times", m.MethodName, n)
+				}
+			}
+		}
+	})
+}

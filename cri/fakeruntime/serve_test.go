@@ -1,0 +1,353 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// On a real unix socket, in real time: calls, events, a restart, and an end that leaves nothing.
+func TestUnixSocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	lis := must(net.Listen("unix", socket))(t)
+	rt := must(New(Config{}))(t)
+	defer rt.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := rt.Serve(ctx, lis); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	conn := must(grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	defer conn.Close()
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
+	stream := must(cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
+	sb := must(rt.AddPod(PodSpec{}))(t)
+	if ev := must(stream.Recv())(t); ev.ContainerId != sb {
+		t.Errorf("event: %v", ev)
+	}
+	rt.Restart(0, 0)
+	for {
+		_, err := stream.Recv()
+		if err == nil {
+			continue // STARTED may have been under way
+		}
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset") && !strings.Contains(err.Error(), "closed") {
+			t.Errorf("the stream ended with %v", err)
+		}
+		break
+	}
+	res := must(cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}, grpc.WaitForReady(true)))(t)
+	if len(res.Items) != 1 {
+		t.Errorf("after the restart: %v", res)
+	}
+	cancel()
+	wg.Wait()
+	if _, err := net.Dial("unix", socket); err == nil {
+		t.Error("the socket is still served")
+	}
+}
+
+// Serve ends whatever hangs: streams, blocked callers, hanging calls.
+func TestServeEndsWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{Faults: Faults{HangList: 1}})
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		must(w.cri.GetContainerEvents(context.Background(), &runtimeapi.GetEventsRequest{}))(t) // never read
+		synctest.Wait()
+		w.flood(sb, 500)
+		var wg sync.WaitGroup
+		failed := func(name string, err error) {
+			if err == nil {
+				t.Errorf("%s succeeded", name)
+			}
+		}
+		wg.Go(func() {
+			_, err := w.cri.CreateContainer(context.Background(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("x")})
+			failed("CreateContainer", err)
+		})
+		wg.Go(func() {
+			_, err := w.cri.ListContainers(context.Background(), &runtimeapi.ListContainersRequest{})
+			failed("ListContainers", err)
+		})
+		synctest.Wait()
+		w.end()
+		wg.Wait()
+	})
+}
+
+// Two listeners serve the same pods; one ends without the other.
+func TestTwoListeners(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		must(w.rt.AddPod(PodSpec{}))(t)
+		second := &world{rt: w.rt, lis: bufconn.Listen(1 << 16)}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { check(t, w.rt.Serve(ctx, second.lis)) })
+		conn := second.dial(t)
+		defer conn.Close()
+		for _, cri := range []runtimeapi.RuntimeServiceClient{w.cri, runtimeapi.NewRuntimeServiceClient(conn)} {
+			if n := len(must(cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items); n != 1 {
+				t.Errorf("%d sandboxes", n)
+			}
+		}
+		cancel()
+		wg.Wait()
+		must(w.cri.Version(t.Context(), &runtimeapi.VersionRequest{}))(t)
+	})
+}
+
+// A listener that fails is an error; a closed runtime is none, and serves nothing any more.
+func TestServeErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := must(New(Config{}))(t)
+		lis := bufconn.Listen(1)
+		lis.Close()
+		if err := rt.Serve(t.Context(), lis); err == nil {
+			t.Error("Serve on a closed listener: no error")
+		}
+		rt.Close()
+		rt.Close()
+		if err := rt.Serve(t.Context(), bufconn.Listen(1)); err != nil {
+			t.Errorf("Serve of a closed runtime: %v", err)
+		}
+		if _, err := rt.AddPod(PodSpec{}); !errors.Is(err, ErrDown) {
+			t.Errorf("AddPod of a closed runtime: %v", err)
+		}
+		rt.Restart(0, 0)
+		rt.Up(0)
+		if _, err := rt.AddPod(PodSpec{}); !errors.Is(err, ErrDown) {
+			t.Errorf("a closed runtime came up: %v", err)
+		}
+	})
+}
+
+// On somebody else's gRPC server, with its codec and its interceptors, everything reads the same.
+func TestRegisterOnAnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := must(New(Config{}))(t)
+		seen := map[string]int{}
+		var mu sync.Mutex
+		srv := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			mu.Lock()
+			seen[info.FullMethod]++
+			mu.Unlock()
+			return next(ctx, req)
+		}))
+		rt.Register(srv)
+		w := &world{t: t, rt: rt, lis: bufconn.Listen(1 << 20)}
+		var wg sync.WaitGroup
+		wg.Go(func() { srv.Serve(w.lis) })
+		w.conn = w.dial(t)
+		cri := runtimeapi.NewRuntimeServiceClient(w.conn)
+		l := w.listen(w.conn)
+		sb, c := oneLife(t, w, 0)
+		if l := must(cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers; len(l) != 1 || l[0].Id != c {
+			t.Errorf("containers: %v", l)
+		}
+		if st := must(cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c}))(t).Status; st.ExitCode != 3 {
+			t.Errorf("status: %v", st)
+		}
+		if st := must(cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status; st.Id != sb {
+			t.Errorf("status: %v", st)
+		}
+		stream := must(cri.StreamPodSandboxes(t.Context(), &runtimeapi.StreamPodSandboxesRequest{}))(t)
+		if res := must(stream.Recv())(t); len(res.PodSandboxes) != 1 {
+			t.Errorf("stream: %v", res)
+		}
+		if events := l.soFar(); len(events) != 5 {
+			t.Errorf("events: %v", kinds(events))
+		}
+		if n := seen["/runtime.v1.RuntimeService/ListContainers"]; n != 1 {
+			t.Errorf("the interceptor saw %d calls", n)
+		}
+		rt.Restart(time.Second, 0)
+		if err := l.error(); status.Code(err) != codes.Unavailable {
+			t.Errorf("the stream ended with %v", err)
+		}
+		l.stop()
+		if _, err := cri.Version(t.Context(), &runtimeapi.VersionRequest{}); status.Code(err) != codes.Unavailable {
+			t.Errorf("while down: %v", err)
+		}
+		rt.Close()
+		w.conn.Close()
+		srv.Stop()
+		wg.Wait()
+	})
+}
+
+func TestConfigErrors(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"Name":           {Profile: Profile{Slots: 3}},
+		"RuntimeName":    {Profile: Profile{Name: "x"}},
+		"Slots":          {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1"}},
+		"Queue":          {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Delivery: DeliverCompete}},
+		"Delivery":       {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Delivery: 9}},
+		"Events":         {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Events: 9}},
+		"StatusStamp":    {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Slots: 1, StatusStamp: 9}},
+		"negative":       {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Slots: 1, StreamBatch: -1}},
+		"drop":           {Faults: Faults{Drop: 2}},
+		"ContainerBytes": {ContainerBytes: -1},
+		"SandboxBytes":   {SandboxBytes: 1 << 30},
+		"MaxSendBytes":   {MaxSendBytes: -1},
+	} {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p := must(New(Config{Name: "other", Version: "9"}))(t).Profile()
+	if p.RuntimeName != "other" || p.RuntimeVersion != "9" || p.Name != DefaultProfile {
+		t.Errorf("overrides: %+v", p)
+	}
+}
+
+func TestDirectMethodErrors(t *testing.T) {
+	rt := must(New(Config{}))(t)
+	defer rt.Close()
+	sb := must(rt.AddPod(PodSpec{UID: "u", Name: "n"}))(t)
+	c := must(rt.AddContainer(sb, ContainerSpec{}))(t)
+	stopped := must(rt.AddPod(PodSpec{}))(t)
+	check(t, rt.StopSandbox(stopped))
+	second := func(_ any, err error) error { return err }
+	for name, pair := range map[string][2]error{
+		"AddContainer":            {ErrNotFound, second(rt.AddContainer("none", ContainerSpec{}))},
+		"AddContainer in a dead":  {ErrState, second(rt.AddContainer(stopped, ContainerSpec{}))},
+		"Start":                   {ErrNotFound, rt.Start("none")},
+		"Exit":                    {ErrNotFound, rt.Exit("none", 0)},
+		"Exit before the start":   {ErrState, rt.Exit(c, 0)},
+		"Remove":                  {ErrNotFound, rt.Remove("none")},
+		"StopSandbox":             {ErrNotFound, rt.StopSandbox("none")},
+		"RemoveSandbox":           {ErrNotFound, rt.RemoveSandbox("none")},
+		"KillShim":                {ErrNotFound, rt.KillShim("none")},
+		"RecoverSandbox":          {ErrNotFound, rt.RecoverSandbox("none")},
+		"SetReason":               {ErrNotFound, rt.SetReason("none", "", "")},
+		"LoseTrack before it ran": {ErrState, rt.LoseTrack(c)},
+	} {
+		if !errors.Is(pair[1], pair[0]) {
+			t.Errorf("%s: %v, want %v", name, pair[1], pair[0])
+		}
+	}
+	if _, err := rt.AddContainer(sb, ContainerSpec{Life: Life{For: -1}}); err == nil {
+		t.Error("a life of -1 ns")
+	}
+	if _, err := rt.Populate(Population{Pods: -1}); err == nil {
+		t.Error("-1 pods")
+	}
+	if err := rt.RecoverSandbox(sb); err == nil {
+		t.Error("a ready sandbox recovered")
+	}
+}
+
+// Every change is in the history, once, in order, with what became of its event.
+func TestHistory(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		sb, c := oneLife(t, w, time.Second)
+		check(t, w.rt.RemoveSandbox(sb))
+		time.Sleep(time.Second)
+		changes, next := w.rt.History(0)
+		var got []string
+		for i, ch := range changes {
+			who := "pod"
+			if ch.ContainerID != "" {
+				who = "container"
+			}
+			got = append(got, who+" "+ch.Old.String()+"→"+ch.New.String())
+			if ch.Seq != uint64(i) || ch.SandboxID != sb || ch.ContainerID != "" && ch.ContainerID != c || ch.PodUID == "" || ch.Event != Emitted {
+				t.Errorf("%+v", ch)
+			}
+		}
+		want := []string{
+			"pod None→Ready", "container None→Created", "container Created→Running", "container Running→Exited",
+			"pod Ready→NotReady", "container Exited→Removed", "pod NotReady→Removed",
+		}
+		if diff := cmp.Diff(want, got); diff != "" || next != uint64(len(want)) {
+			t.Errorf("history (-want +got):\n%s", diff)
+		}
+		if later, _ := w.rt.History(5); len(later) != 2 || later[0].Seq != 5 {
+			t.Errorf("since 5: %+v", later)
+		}
+		if none, n := w.rt.History(99); none != nil || n != next {
+			t.Errorf("since 99: %+v, %d", none, n)
+		}
+		var back []Change
+		check(t, json.Unmarshal(must(json.Marshal(changes))(t), &back))
+		for i := range back {
+			back[i].Time = changes[i].Time // JSON has no monotonic reading
+		}
+		if diff := cmp.Diff(changes, back); diff != "" {
+			t.Errorf("through JSON (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestHistoryLimit(t *testing.T) {
+	for _, limit := range []int{3, -1} {
+		rt := must(New(Config{HistoryLimit: limit}))(t)
+		for range 10 {
+			must(rt.AddPod(PodSpec{}))(t)
+		}
+		want := uint64(7)
+		if limit < 0 {
+			want = 0
+		}
+		changes, next := rt.History(0)
+		if next != 10 || changes[0].Seq != want || changes[len(changes)-1].Seq != 9 || uint64(len(changes)) != 10-want {
+			t.Errorf("limit %d: %d changes from %d, next %d", limit, len(changes), changes[0].Seq, next)
+		}
+	}
+}
+
+// The truth is one moment: pods sorted, sandboxes and containers in their order.
+func TestTruth(t *testing.T) {
+	rt := must(New(Config{}))(t)
+	must(rt.AddPod(PodSpec{UID: "b"}))(t)
+	first := must(rt.AddPod(PodSpec{UID: "a", Name: "n", Namespace: "s"}))(t)
+	check(t, rt.StopSandbox(first))
+	sb := must(rt.AddPod(PodSpec{UID: "a", Name: "n", Namespace: "s"}))(t)
+	c1 := must(rt.AddContainer(sb, ContainerSpec{Name: "x"}))(t)
+	check(t, rt.Start(c1))
+	check(t, rt.Exit(c1, 2))
+	c2 := must(rt.AddContainer(sb, ContainerSpec{Name: "x"}))(t)
+	truth := rt.Truth()
+	if len(truth.Pods) != 2 || truth.Pods[0].UID != "a" || truth.Next != 8 {
+		t.Fatalf("%+v", truth)
+	}
+	pod, ok := rt.PodTruth("a")
+	if diff := cmp.Diff(truth.Pods[0], pod); diff != "" || !ok {
+		t.Errorf("PodTruth differs:\n%s", diff)
+	}
+	for i, want := range []TruthSandbox{{ID: first, State: StateNotReady}, {ID: sb, Attempt: 1, State: StateReady}} {
+		if got := pod.Sandboxes[i]; got.ID != want.ID || got.Attempt != want.Attempt || got.State != want.State {
+			t.Errorf("sandbox %d: %+v", i, got)
+		}
+	}
+	got := pod.Sandboxes[1].Containers
+	if len(got) != 2 || got[0].ID != c1 || got[0].State != StateExited || got[0].ExitCode != 2 || got[1].ID != c2 || got[1].Attempt != 1 || got[1].State != StateCreated {
+		t.Errorf("containers: %+v", got)
+	}
+	if _, ok := rt.PodTruth("none"); ok {
+		t.Error("a pod that never was")
+	}
+}
