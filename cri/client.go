@@ -59,8 +59,7 @@ func (k *knowledge) learn(yes bool) {
 		k.v.Store(2)
 	}
 }
-func (k *knowledge) yes() bool { return k.v.Load() == 1 }
-func (k *knowledge) no() bool  { return k.v.Load() == 2 }
+func (k *knowledge) no() bool { return k.v.Load() == 2 }
 
 func (k *knowledge) String() string { return [...]string{"unknown", "yes", "no"}[k.v.Load()] }
 
