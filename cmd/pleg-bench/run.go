@@ -31,10 +31,12 @@ func (f *fakeFlags) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.seed, "seed", 1, "decides what happens to which pod, and which fault strikes when")
 }
 
-// childArgs returns the arguments with which this program becomes that runtime, as a child of another command.
-func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket, control string) []string {
-	return func(socket, control string) []string {
-		args := []string{"fake", "--child", "--socket", socket, "--control", control, "--profile", f.profile, "--seed", fmt.Sprint(f.seed)}
+// childArgs returns the arguments with which this program becomes that runtime, as a child of another command. Each incarnation has a seed of its
+// own, because no runtime uses an ID twice.
+func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket, control string, incarnation int) []string {
+	return func(socket, control string, incarnation int) []string {
+		seed := f.seed + uint64(incarnation)*0x9e3779b97f4a7c15
+		args := []string{"fake", "--child", "--socket", socket, "--control", control, "--profile", f.profile, "--seed", fmt.Sprint(seed)}
 		for _, fault := range f.faults {
 			args = append(args, "--fault", fault)
 		}

@@ -105,7 +105,10 @@ func (r *Result) writeStory(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nevents: %s received %d (%d told nothing new), told %d on Watch; missed %d, owed %d\n",
 		emitted, r.Events.Received, r.Events.Stale, r.Events.Lifecycle, r.Events.Missed, r.Events.Owed)
-	fmt.Fprintf(b, "stream: %s, %d reconnects; relist period now %s\n", r.PLEG.State, r.PLEG.Reconnects, Short(seconds(r.PLEG.RelistPeriodSeconds)))
+	fmt.Fprintf(b, "stream: %s, %d reconnects\n", r.PLEG.State, r.PLEG.Reconnects)
+	if p := r.PLEG.RelistPeriodSeconds; p > 0 && r.PLEG.State == "Connected" {
+		fmt.Fprintf(b, "trust: %.3g lists a minute now; each list that finds nothing which the stream had not told halves that, down to one in 5 minutes\n", 60/p)
+	}
 	if cpu := r.Cost.RuntimeCPUSeconds; cpu != nil {
 		whom := "the load and the PLEG"
 		if r.Comparison != nil {

@@ -36,6 +36,9 @@ type fake struct {
 	collecting sync.Mutex
 	since      uint64
 
+	// starts counts the children; one goroutine starts them.
+	starts int
+
 	mu    sync.Mutex // owns all that follows
 	child *child.Child
 	// emitted and cpu are of the incarnations before, lastEmitted and lastCPU of the present one as last heard.
@@ -52,7 +55,7 @@ func newFake(dir string, o Options, failed func(error)) *fake {
 
 // start starts a child and waits until it can be connected to.
 func (f *fake) start(ctx context.Context) error {
-	c, err := child.Start("the fake runtime", f.options.FakeArgs(f.socket, f.control), f.options.Stderr)
+	c, err := child.Start("the fake runtime", f.options.FakeArgs(f.socket, f.control, f.starts), f.options.Stderr)
 	if err != nil {
 		return err
 	}
@@ -77,6 +80,7 @@ func (f *fake) start(ctx context.Context) error {
 	f.mu.Lock()
 	f.child = c
 	f.mu.Unlock()
+	f.starts++
 	go f.watch(c) // ends with the child
 	return nil
 }

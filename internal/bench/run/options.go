@@ -52,8 +52,9 @@ type Options struct {
 	// WantTimeline keeps the latency of every single change in Result.Series.
 	WantTimeline bool
 
-	// FakeArgs and WorkerArgs are the arguments with which this program becomes a fake runtime and a worker.
-	FakeArgs   func(socket, control string) []string
+	// FakeArgs and WorkerArgs are the arguments with which this program becomes a fake runtime and a worker. Incarnation counts the runtimes
+	// of a run, from 0.
+	FakeArgs   func(socket, control string, incarnation int) []string
 	WorkerArgs []string
 	// Stderr takes what children write, OnStatus several times a second where the run is. Nil discards.
 	Stderr   io.Writer
