@@ -108,9 +108,10 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	}
 	c.openRound(visited, r.began)
 	for _, p := range visited {
-		c.pace(p, r.began, now)
-		if p.failed {
-			p.notYet = 0 // a list gives every failed pod another try
+		if p.failed || !p.settled() && !p.disagrees {
+			p.notYet = 0 // inspected at once: it has changed, or a list gives it another try
+		} else {
+			c.pace(p, r.began, now)
 		}
 		c.review(p, now)
 	}
