@@ -18,6 +18,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if b.dropped > 0 {
 		c.count.dropped += b.dropped
 		c.cfg.Metrics.Add(MetricDiscardedClaims, b.dropped)
+		c.deaf = now
 		c.sched.ask(now, true) // a list tells what they would have told
 	}
 	stale := 0
@@ -73,6 +74,8 @@ func (c *core[S]) onHomeless(l *letter[S], now instant) int {
 		}
 		if known || len(c.homeless) < c.cfg.SuspectMax {
 			c.homeless[t.item.ID] = suspect{phase: t.item.Phase, at: now, stamp: t.stamp}
+		} else {
+			c.deaf = now
 		}
 		fresh++
 		c.sched.ask(now, false)
@@ -115,6 +118,7 @@ func (c *core[S]) onStranger(p *pod, t told, now instant) bool {
 			return false // it came and went between two reads, and no read under way can show it
 		}
 		if c.suspects >= c.cfg.SuspectMax {
+			c.deaf = now
 			c.sched.ask(now, true) // too many to look at one by one
 			return false
 		}

@@ -25,6 +25,7 @@ type core[S any] struct {
 	index    map[string]*item   // every item by ID
 	suspects int                // in all pods
 	homeless map[string]suspect // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
+	deaf     instant            // when claims were last discarded for want of room
 	open     map[cache.UID]*pod
 	touched  map[cache.UID]*pod // pods that may differ from what the last applied list showed
 	marks    uint64             // merges so far
@@ -197,8 +198,11 @@ func (c *core[S]) beganAt(now instant) bool {
 // connected says that the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
 
-// listening says that the stream was up already when a read began that covers the pod: what has changed since, the stream should have told.
-func (c *core[S]) listening(read instant) bool { return c.connected() && read > c.conn.connected }
+// listening says that the stream was up already when a read began that covers the pod, and no claim was discarded since: what has changed
+// since, the stream should have told.
+func (c *core[S]) listening(read instant) bool {
+	return c.connected() && read > max(c.conn.connected, c.deaf)
+}
 
 // readAt returns the start of the latest applied read that covers the pod.
 func (c *core[S]) readAt(p *pod) instant { return max(p.read, c.lists.applied) }
