@@ -36,9 +36,10 @@ type index struct {
 
 // sandboxRecord is a sandbox that the last listing showed, or one that only unlabelled containers refer to.
 type sandboxRecord struct {
-	id    string
-	pod   *podRecord // nil until a listing shows the sandbox, then kept for as long as the record
-	phase pleg.Phase
+	// id and uid, the pod's, lie side by side in memory, as they are compared.
+	id, uid string
+	pod     *podRecord // nil until a listing shows the sandbox, then kept for as long as the record
+	phase   pleg.Phase
 	// listed says that the last listing showed it; labelled, that a list filtered by the pod UID label does.
 	listed, labelled bool
 	round            uint32
@@ -48,8 +49,9 @@ type sandboxRecord struct {
 
 // containerRecord is a container that the last listing showed.
 type containerRecord struct {
-	id  string
-	pod *podRecord // nil for a stray
+	// id and label, the pod UID label or empty, lie side by side in memory, as they are compared.
+	id, label string
+	pod       *podRecord // nil for a stray
 	// sandbox is set if the container has no pod UID label, and names one.
 	sandbox *sandboxRecord
 	phase   pleg.Phase
@@ -135,7 +137,7 @@ func (x *index) sandbox(raw []byte) bool {
 	}
 	uid, labelled, phase := item.uid(), item.labelled(), item.phase()
 	s := x.sandboxes[string(item.id)]
-	if s != nil && s.listed && s.round != x.round && s.phase == phase && s.labelled == labelled && string(s.pod.uid) == string(uid) {
+	if s != nil && s.listed && s.round != x.round && s.phase == phase && s.labelled == labelled && s.uid == string(uid) {
 		s.round = x.round
 		x.shownSandboxes++
 		return true
@@ -145,13 +147,14 @@ func (x *index) sandbox(raw []byte) bool {
 		return true
 	}
 	if s == nil {
-		s = &sandboxRecord{id: string(item.id)}
+		s = &sandboxRecord{}
+		s.id, s.uid = together(item.id, uid)
 		x.sandboxes[s.id] = s
 		x.hidden++
 	}
 	if s.round == x.round {
 		x.duplicates++
-		if phase = max(phase, s.phase); s.phase == phase && s.labelled == labelled && string(s.pod.uid) == string(uid) {
+		if phase = max(phase, s.phase); s.phase == phase && s.labelled == labelled && s.uid == string(uid) {
 			return true
 		}
 	} else {
@@ -166,6 +169,9 @@ func (x *index) sandbox(raw []byte) bool {
 		}
 	}
 	s.phase, s.labelled = phase, labelled
+	if s.uid != string(uid) {
+		s.uid = string(uid)
+	}
 	p := x.pod(uid, item.meta.name, item.meta.namespace)
 	x.mark(p)
 	if s.pod != p {
@@ -199,7 +205,8 @@ func (x *index) container(raw []byte) bool {
 		return true
 	}
 	if c == nil {
-		c = &containerRecord{id: string(item.id)}
+		c = &containerRecord{}
+		c.id, c.label = together(item.id, item.labels.uid)
 		x.containers[c.id] = c
 	}
 	if c.round == x.round {
@@ -212,6 +219,9 @@ func (x *index) container(raw []byte) bool {
 		x.shownContainers++
 	}
 	c.phase = phase
+	if c.label != string(item.labels.uid) {
+		c.label = string(item.labels.uid)
+	}
 	x.mark(c.pod)
 	if len(item.labels.uid) > 0 {
 		c.sandbox = nil
@@ -243,13 +253,21 @@ func (x *index) container(raw []byte) bool {
 
 // belongs reports whether the item is attributed as the record is.
 func (c *containerRecord) belongs(item *containerItem) bool {
-	if len(item.labels.uid) > 0 {
-		return c.sandbox == nil && c.pod != nil && string(c.pod.uid) == string(item.labels.uid)
-	}
-	if c.sandbox == nil {
-		return c.pod == nil && len(item.sandbox) == 0
+	switch {
+	case c.label != string(item.labels.uid):
+		return false
+	case c.label != "":
+		return true
+	case c.sandbox == nil:
+		return len(item.sandbox) == 0
 	}
 	return c.sandbox.id == string(item.sandbox)
+}
+
+// together returns two strings that share one piece of memory.
+func together(a, b []byte) (string, string) {
+	both := string(a) + string(b)
+	return both[:len(a)], both[len(a):]
 }
 
 // attribute makes a container one of p's, or, with nil, a stray.

@@ -87,6 +87,12 @@ func (f *fields) isVarint(n protowire.Number) bool {
 
 // mapEntry reads one entry of a map<string, string>. A missing key or value is the empty string.
 func mapEntry(b []byte) (key, value []byte, ok bool) {
+	// What serializers write: the key, then the value, both shorter than 128 bytes.
+	if len(b) >= 4 && b[0] == 1<<3|byte(protowire.BytesType) && b[1] < 0x80 {
+		if k := 2 + int(b[1]); k+2 <= len(b) && b[k] == 2<<3|byte(protowire.BytesType) && b[k+1] < 0x80 && k+2+int(b[k+1]) == len(b) {
+			return b[2:k:k], b[k+2:], true
+		}
+	}
 	f := fields{rest: b}
 	for f.next() {
 		switch {
