@@ -6,6 +6,7 @@ package fakeruntime
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -39,9 +40,9 @@ type container struct {
 	imageRef            string
 	labels, annotations map[string]string // nil once encoded
 	blob                []byte            // runtime.v1.Container without its state
-	tail, statusTail    []byte
-	extra               []byte // more fields of the status (mounts, log path …) of a container made through the CRI; nil: as a kubelet makes them
-	resources           []byte // field 16 of the status, encoded; nil: none set
+	tail                *tail             // what it shares with others; nil: nothing
+	extra               []byte            // more fields of the status (mounts, log path …) of a container made through the CRI; nil: as a kubelet makes them
+	resources           []byte            // field 16 of the status, encoded; nil: none set
 	createdAt           int64
 	life                Life
 	ignoreTerm          bool
@@ -60,8 +61,9 @@ const (
 	exitStart   = 128
 )
 
-func (c *container) reservation() string {
-	return "container_" + c.name + "_" + c.sb.id + "_" + itoa(c.attempt)
+// sameName says whether two containers of one sandbox cannot exist beside each other.
+func (c *container) sameName(other *container) bool {
+	return c.attempt == other.attempt && c.name == other.name
 }
 
 func (c *container) withPodLabels(extra map[string]string) map[string]string {
@@ -70,19 +72,23 @@ func (c *container) withPodLabels(extra map[string]string) map[string]string {
 	return m
 }
 
-// kubeletAnnotations are those that a kubelet gives every container.
+// kubeletAnnotations are those that a kubelet gives every container, besides commonAnnotations.
 func (c *container) kubeletAnnotations(extra map[string]string) map[string]string {
 	m := map[string]string{
-		"io.kubernetes.container.hash":                     strconv.FormatUint(hashOf(0, c.name)&0xffffffff, 16),
-		"io.kubernetes.container.restartCount":             itoa(c.attempt),
-		"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
-		"io.kubernetes.container.terminationMessagePolicy": "File",
-		"io.kubernetes.pod.terminationGracePeriod":         "30",
+		"io.kubernetes.container.hash":         strconv.FormatUint(hashOf(0, c.name)&0xffffffff, 16),
+		"io.kubernetes.container.restartCount": itoa(c.attempt),
 	}
 	for k, v := range extra {
 		m[k] = v
 	}
 	return m
+}
+
+// commonAnnotations have the same value in most containers.
+var commonAnnotations = map[string]string{
+	"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+	"io.kubernetes.container.terminationMessagePolicy": "File",
+	"io.kubernetes.pod.terminationGracePeriod":         "30",
 }
 
 // encode builds the blob from the fields, and drops the maps.
@@ -111,14 +117,14 @@ func (c *container) encode() {
 // appendItem writes the fields of a runtime.v1.Container.
 func (c *container) appendItem(b []byte, state State) []byte {
 	b = append(b, c.blob...)
-	b = append(b, c.tail...)
+	b = append(b, c.tail.item()...)
 	return appendInt(b, 6, containerEnum(state))
 }
 
 // appendStatus writes the fields of a runtime.v1.ContainerStatus.
 func (c *container) appendStatus(b []byte, v view) []byte {
 	b = appendRenumbered(b, c.blob, &containerToStatus)
-	b = append(b, c.statusTail...)
+	b = append(b, c.tail.status()...)
 	b = appendInt(b, 3, containerEnum(v.state))
 	b = appendInt(b, 5, v.startedAt)
 	b = appendInt(b, 6, v.finishedAt)
@@ -219,7 +225,7 @@ func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	}
 	c.labels = c.withPodLabels(spec.Labels)
 	c.annotations = c.kubeletAnnotations(spec.Annotations)
-	c.tail, c.statusTail = rt.tail.container, rt.tail.containerStatus
+	c.tail = rt.containerTail
 	return c
 }
 
@@ -237,8 +243,8 @@ func (rt *Runtime) createContainer(c *container) (*event, error) {
 	if c.sb.state != StateReady || c.sb.removing {
 		return nil, fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", errState, c.sb.id)
 	}
-	if other, ok := rt.store.names[c.reservation()]; ok {
-		return nil, fmt.Errorf("%w: container name %q is reserved for %q", errExists, c.reservation(), other)
+	if i := slices.IndexFunc(c.sb.containers, c.sameName); i >= 0 {
+		return nil, fmt.Errorf("%w: container %s_%s_%d is reserved for %q", errExists, c.name, c.sb.id, c.attempt, c.sb.containers[i].id)
 	}
 	rt.placeContainer(c)
 	ev, how := rt.emitContainer(c, eventCreated)

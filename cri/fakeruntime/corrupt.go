@@ -3,21 +3,9 @@
 
 package fakeruntime
 
-import (
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 func fieldNumber(n int) protowire.Number { return protowire.Number(n) }
-
-// streamBatch is the batch size of the streaming lists, or the error of a runtime that has none.
-func (s *service) streamBatch(method string) (int, error) {
-	if n := s.rt.cfg.Profile.StreamBatch; n > 0 {
-		return n, nil
-	}
-	return 0, status.Errorf(codes.Unimplemented, "unknown method %s for service runtime.v1.RuntimeService", method)
-}
 
 // calls is how many calls of the method came so far.
 func (rt *Runtime) calls(method string) uint64 {

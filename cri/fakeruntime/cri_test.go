@@ -61,7 +61,7 @@ func TestCRILifecycle(t *testing.T) {
 		}
 		w.rt.mu.Lock()
 		defer w.rt.mu.Unlock()
-		if s := &w.rt.store; len(s.sandboxes)+len(s.containers)+len(s.names)+len(s.pods)+len(s.sandboxList)+len(s.containerList) != 0 || len(w.rt.sched.tasks) != 0 {
+		if s := &w.rt.store; len(s.sandboxes)+len(s.containers)+len(s.pods)+len(s.sandboxList)+len(s.containerList) != 0 || len(w.rt.sched.tasks) != 0 {
 			t.Errorf("the store is not empty: %+v", s)
 		}
 	})

@@ -428,6 +428,27 @@ func TestCallFaults(t *testing.T) {
 	}
 }
 
+// A streaming list that breaks half way: what was sent is right, and it is not all.
+func TestCutList(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{CutList: 1}}, func(t *testing.T, w *world) {
+		must(w.rt.Populate(Population{Pods: 4, Containers: 2}))(t)
+		containers := must(w.cri.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{}))(t)
+		if batch := must(containers.Recv())(t); len(batch.Containers) != 4 {
+			t.Errorf("%d containers", len(batch.Containers))
+		}
+		if _, err := containers.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("then %v", err)
+		}
+		sandboxes := must(w.cri.StreamPodSandboxes(t.Context(), &runtimeapi.StreamPodSandboxesRequest{}))(t)
+		if batch := must(sandboxes.Recv())(t); len(batch.PodSandboxes) != 2 {
+			t.Errorf("%d sandboxes", len(batch.PodSandboxes))
+		}
+		if _, err := sandboxes.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("then %v", err)
+		}
+	})
+}
+
 // A failing write has changed nothing.
 func TestFailedWriteChangesNothing(t *testing.T) {
 	for name, f := range map[string]Faults{"fail": {FailWrite: 1}, "hang": {HangWrite: 1}} {

@@ -102,6 +102,7 @@ var faultList = []Fault{
 	{"fail-write", kindProbability, "a change fails with fail-code", "0.05", func(f *Faults) any { return &f.FailWrite }},
 	{"fail-code", kindCode, "the gRPC code of failing calls (default Unknown)", "", func(f *Faults) any { return &f.FailCode }},
 	{"hang-list", kindProbability, "a list never answers", "0.02", func(f *Faults) any { return &f.HangList }},
+	{"cut-list", kindProbability, "a streaming list breaks when half of it was sent", "0.05", func(f *Faults) any { return &f.CutList }},
 	{"hang-status", kindProbability, "a status never answers", "0.01", func(f *Faults) any { return &f.HangStatus }},
 	{"hang-write", kindProbability, "a change never answers", "0.01", func(f *Faults) any { return &f.HangWrite }},
 

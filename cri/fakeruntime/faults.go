@@ -59,6 +59,7 @@ type Faults struct {
 	FailWrite  float64       // fail-write: a write fails with FailCode, before it changed anything
 	FailCode   Code          // fail-code: see FailList; 0 means Unknown
 	HangList   float64       // hang-list: a list never answers
+	CutList    float64       // cut-list: a streaming list breaks with Unavailable when half of it was sent
 	HangStatus float64       // hang-status: a status never answers
 	HangWrite  float64       // hang-write: a write never answers and changes nothing
 

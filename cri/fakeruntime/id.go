@@ -97,6 +97,7 @@ const (
 	rollInvalidUTF8
 	rollDuplicateID
 	rollOrphan
+	rollCutList
 )
 
 // ipOf is the nth address of 10.0.0.0/8, skipping .0 and .255 of each /24.

@@ -103,20 +103,6 @@ func (s *service) StreamImages(req *runtimeapi.StreamImagesRequest, stream grpc.
 	})
 }
 
-// sendBatches sends items in batches of the profile's size. No item is no message.
-func sendBatches[T any](s *service, method string, items []T, send func([]T) error) error {
-	size, err := s.streamBatch(method)
-	if err != nil {
-		return err
-	}
-	for batch := range slices.Chunk(items, size) {
-		if err := send(batch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // ImageStatus of an unknown image is an empty answer, not an error.
 func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	s.rt.lock()

@@ -4,8 +4,12 @@
 package fakeruntime
 
 import (
+	"slices"
+
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -122,28 +126,28 @@ func (rt *Runtime) containerPage(rows []containerRow, first bool, method string,
 	bad := rt.corruption(first, method, call)
 	total := 0
 	for _, r := range rows {
-		total += len(r.c.blob) + len(r.c.tail) + rowMargin
+		total += len(r.c.blob) + len(r.c.tail.item()) + rowMargin
 	}
 	victim := bad.victim(len(rows))
 	p := newPages(total)
 	for i, r := range rows {
-		size := len(r.c.blob) + len(r.c.tail) + rowMargin
+		if i != victim {
+			p.addRow(r.c.blob, r.c.tail.item(), 6, containerEnum(r.state))
+			continue
+		}
+		size := len(r.c.blob) + len(r.c.tail.item()) + rowMargin
 		state, twice := r.state, 1
-		if i == victim && bad.duplicate {
+		if bad.duplicate {
 			twice = 2
 		}
 		for ; twice > 0; twice-- {
 			p.add(1, size, func(b []byte) []byte {
-				if i == victim && bad.nilFields {
+				if bad.nilFields {
 					b = appendString(b, 1, r.c.id)
 					b = appendString(b, 2, r.c.sb.id)
 					return appendInt(b, 6, containerEnum(state))
 				}
-				b = r.c.appendItem(b, state)
-				if i == victim {
-					b = bad.spoil(b, 6, 5)
-				}
-				return b
+				return bad.spoil(r.c.appendItem(b, state), 6, 5)
 			})
 			state = otherState(state)
 		}
@@ -160,27 +164,27 @@ func (rt *Runtime) sandboxPage(rows []sandboxRow, first bool, method string, cal
 	bad := rt.corruption(first, method, call)
 	total := 0
 	for _, r := range rows {
-		total += len(r.sb.blob) + len(r.sb.tail) + rowMargin
+		total += len(r.sb.blob) + len(r.sb.tail.item()) + rowMargin
 	}
 	victim := bad.victim(len(rows))
 	p := newPages(total)
 	for i, r := range rows {
-		size := len(r.sb.blob) + len(r.sb.tail) + rowMargin
+		if i != victim {
+			p.addRow(r.sb.blob, r.sb.tail.item(), 3, sandboxEnum(r.state))
+			continue
+		}
+		size := len(r.sb.blob) + len(r.sb.tail.item()) + rowMargin
 		state, twice := r.state, 1
-		if i == victim && bad.duplicate {
+		if bad.duplicate {
 			twice = 2
 		}
 		for ; twice > 0; twice-- {
 			p.add(1, size, func(b []byte) []byte {
-				if i == victim && bad.nilFields {
+				if bad.nilFields {
 					b = appendString(b, 1, r.sb.id)
 					return appendInt(b, 3, sandboxEnum(state))
 				}
-				b = r.sb.appendItem(b, state)
-				if i == victim {
-					b = bad.spoil(b, 3, 7)
-				}
-				return b
+				return bad.spoil(r.sb.appendItem(b, state), 3, 7)
 			})
 			state = otherState(state)
 		}
@@ -202,36 +206,47 @@ func otherState(s State) State {
 
 // StreamContainers sends the list in batches of the profile's size. An empty list is no message.
 func (s *service) StreamContainers(req *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
-	batch, err := s.streamBatch("StreamContainers")
-	if err != nil {
-		return err
-	}
-	rows := s.rt.findContainers(req.GetFilter())
-	n := s.rt.calls("StreamContainers")
-	for first := true; len(rows) > 0; first = false {
-		page := rows[:min(batch, len(rows))]
-		rows = rows[len(page):]
-		if err := stream.SendMsg(s.reply(&runtimeapi.StreamContainersResponse{}, s.rt.containerPage(page, first, "StreamContainers", n))); err != nil {
-			return err
-		}
-	}
-	return nil
+	const method = "StreamContainers"
+	n := s.rt.calls(method)
+	first := true
+	return sendBatches(s, method, s.rt.findContainers(req.GetFilter()), func(batch []containerRow) error {
+		page := s.rt.containerPage(batch, first, method, n)
+		first = false
+		return stream.SendMsg(s.reply(&runtimeapi.StreamContainersResponse{}, page))
+	})
 }
 
 // StreamPodSandboxes sends the list in batches of the profile's size. An empty list is no message.
 func (s *service) StreamPodSandboxes(req *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
-	batch, err := s.streamBatch("StreamPodSandboxes")
-	if err != nil {
-		return err
+	const method = "StreamPodSandboxes"
+	n := s.rt.calls(method)
+	first := true
+	return sendBatches(s, method, s.rt.findSandboxes(req.GetFilter()), func(batch []sandboxRow) error {
+		page := s.rt.sandboxPage(batch, first, method, n)
+		first = false
+		return stream.SendMsg(s.reply(&runtimeapi.StreamPodSandboxesResponse{}, page))
+	})
+}
+
+// sendBatches sends items in batches of the profile's size. No item is no message. A runtime without streaming lists answers Unimplemented.
+func sendBatches[T any](s *service, method string, items []T, send func([]T) error) error {
+	size := s.rt.cfg.Profile.StreamBatch
+	if size == 0 {
+		return status.Errorf(codes.Unimplemented, "unknown method %s for the service", method)
 	}
-	rows := s.rt.findSandboxes(req.GetFilter())
-	n := s.rt.calls("StreamPodSandboxes")
-	for first := true; len(rows) > 0; first = false {
-		page := rows[:min(batch, len(rows))]
-		rows = rows[len(page):]
-		if err := stream.SendMsg(s.reply(&runtimeapi.StreamPodSandboxesResponse{}, s.rt.sandboxPage(page, first, "StreamPodSandboxes", n))); err != nil {
+	s.rt.lock()
+	cut := s.rt.roll(rollCutList, s.rt.faults.CutList, method, s.rt.rpcs[method])
+	s.rt.mu.Unlock()
+	if cut {
+		items = items[:len(items)/2]
+	}
+	for batch := range slices.Chunk(items, size) {
+		if err := send(batch); err != nil {
 			return err
 		}
+	}
+	if cut {
+		return status.Errorf(codes.Unavailable, "virtual cut of %s", method)
 	}
 	return nil
 }

@@ -88,8 +88,8 @@ func (c Config) validate() error {
 // A Runtime is a virtual container runtime. Make it with [New]. All its methods can be called from any goroutine, and none of the methods that
 // change pods or containers waits for a client.
 type Runtime struct {
-	cfg  Config
-	tail tails
+	cfg                        Config
+	containerTail, sandboxTail *tail
 
 	// mu guards everything below, and is never held while something is sent or waited for.
 	mu      sync.Mutex
@@ -136,7 +136,7 @@ func New(cfg Config) (*Runtime, error) {
 	rt.store.init()
 	rt.history.limit = cfg.HistoryLimit
 	rt.sched.rt = rt
-	rt.tail = rt.makeTails()
+	rt.makeTails()
 	rt.addDefaultImages()
 	return rt, nil
 }

@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -31,7 +32,7 @@ type sandbox struct {
 	handler                            string
 	labels, annotations                map[string]string // nil once encoded, if nothing but blob needs them
 	blob                               []byte            // runtime.v1.PodSandbox without its state
-	tail, statusTail                   []byte
+	tail                               *tail             // what it shares with others; nil: nothing
 	createdAt                          int64
 	hostNetwork                        bool
 	logDir                             string
@@ -52,8 +53,9 @@ type ghost struct {
 
 const maxGhosts = 4
 
-func (sb *sandbox) reservation() string {
-	return sb.name + "_" + sb.namespace + "_" + sb.uid + "_" + itoa(sb.attempt)
+// sameName says whether two sandboxes of one pod cannot exist beside each other.
+func (sb *sandbox) sameName(other *sandbox) bool {
+	return sb.attempt == other.attempt && sb.name == other.name && sb.namespace == other.namespace
 }
 
 func (sb *sandbox) withPodLabels(extra map[string]string) map[string]string {
@@ -86,14 +88,14 @@ func (sb *sandbox) encode() {
 // appendItem writes the fields of a runtime.v1.PodSandbox.
 func (sb *sandbox) appendItem(b []byte, state State) []byte {
 	b = append(b, sb.blob...)
-	b = append(b, sb.tail...)
+	b = append(b, sb.tail.item()...)
 	return appendInt(b, 3, sandboxEnum(state))
 }
 
 // appendStatus writes the fields of a runtime.v1.PodSandboxStatus.
 func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64, withIP bool) []byte {
 	b = appendRenumbered(b, sb.blob, &sandboxToStatus)
-	b = append(b, sb.statusTail...)
+	b = append(b, sb.tail.status()...)
 	b = appendInt(b, 3, sandboxEnum(state))
 	if createdAt != sb.createdAt {
 		b = appendInt(b, 4, createdAt) // the last one of a field counts
@@ -154,7 +156,7 @@ func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	}
 	sb.labels = sb.withPodLabels(spec.Labels)
 	sb.annotations = spec.Annotations
-	sb.tail, sb.statusTail = rt.tail.sandbox, rt.tail.sandboxStatus
+	sb.tail = rt.sandboxTail
 	return sb
 }
 
@@ -172,8 +174,10 @@ func (rt *Runtime) placeSandbox(sb *sandbox) {
 
 // runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those who wait for it.
 func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
-	if other, ok := rt.store.names[sb.reservation()]; ok {
-		return nil, fmt.Errorf("%w: sandbox name %q is reserved for %q", errExists, sb.reservation(), other)
+	if p := rt.store.pods[sb.uid]; p != nil {
+		if i := slices.IndexFunc(p.sandboxes, sb.sameName); i >= 0 {
+			return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", errExists, sb.name, sb.namespace, sb.uid, sb.attempt, p.sandboxes[i].id)
+		}
 	}
 	rt.placeSandbox(sb)
 	var first *event

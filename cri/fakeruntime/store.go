@@ -20,8 +20,6 @@ const (
 type store struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	// names are the reservations "name_namespace_uid_attempt" and "container_..." → ID.
-	names map[string]string
 	// pods is by UID: the one of the sandbox's metadata, and the one of the labels. They are the same unless a client chose otherwise.
 	pods map[string]*pod
 	// The lists are in no particular order but the same for the same history; the items know their place.
@@ -41,7 +39,6 @@ type pod struct {
 func (s *store) init() {
 	s.sandboxes = map[string]*sandbox{}
 	s.containers = map[string]*container{}
-	s.names = map[string]string{}
 	s.pods = map[string]*pod{}
 }
 
@@ -65,7 +62,6 @@ func (s *store) addSandbox(sb *sandbox) {
 	s.sandboxes[sb.id] = sb
 	sb.place = len(s.sandboxList)
 	s.sandboxList = append(s.sandboxList, sb)
-	s.names[sb.reservation()] = sb.id
 	p := s.pod(sb.uid)
 	p.sandboxes = append(p.sandboxes, sb)
 	p.attempts = max(p.attempts, sb.attempt+1)
@@ -77,7 +73,6 @@ func (s *store) addSandbox(sb *sandbox) {
 
 func (s *store) removeSandbox(sb *sandbox) {
 	delete(s.sandboxes, sb.id)
-	delete(s.names, sb.reservation())
 	last := len(s.sandboxList) - 1
 	s.sandboxList[sb.place] = s.sandboxList[last]
 	s.sandboxList[sb.place].place = sb.place
@@ -97,7 +92,6 @@ func (s *store) addContainer(c *container) {
 	s.containers[c.id] = c
 	c.place = len(s.containerList)
 	s.containerList = append(s.containerList, c)
-	s.names[c.reservation()] = c.id
 	c.sb.containers = append(c.sb.containers, c)
 	if c.labelUID != "" {
 		p := s.pod(c.labelUID)
@@ -107,7 +101,6 @@ func (s *store) addContainer(c *container) {
 
 func (s *store) removeContainer(c *container) {
 	delete(s.containers, c.id)
-	delete(s.names, c.reservation())
 	last := len(s.containerList) - 1
 	s.containerList[c.place] = s.containerList[last]
 	s.containerList[c.place].place = c.place

@@ -123,37 +123,50 @@ func entryIn(entry []byte) (k, v string) {
 	return k, v
 }
 
-// tails are the annotations that every object made by the direct methods carries to reach the size of a real one, encoded once for all of
-// them: with the field number of the list item and with that of the status.
-type tails struct {
-	container, containerStatus []byte
-	sandbox, sandboxStatus     []byte
+// tail are the annotations that every object made by the direct methods carries, among them one that fills it up to the size of a real one:
+// encoded once for all of them, with the field number of the list item and with that of the status.
+type tail struct{ forItem, forStatus []byte }
+
+func (t *tail) item() []byte {
+	if t == nil {
+		return nil
+	}
+	return t.forItem
+}
+
+func (t *tail) status() []byte {
+	if t == nil {
+		return nil
+	}
+	return t.forStatus
+}
+
+func makeTail(itemField, statusField protowire.Number, annotations map[string]string) *tail {
+	return &tail{appendMap(nil, itemField, annotations), appendMap(nil, statusField, annotations)}
 }
 
 const paddingKey = "fakeruntime.evented-pleg.io/padding"
 
-func (rt *Runtime) makeTails() tails {
-	// Encode one typical pod without padding to see what is missing.
+// makeTails encodes one typical pod without padding to see what is missing.
+func (rt *Runtime) makeTails() {
 	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "10.100.100.100", createdAt: 1 << 60}
 	sb.labels = sb.withPodLabels(nil)
 	sb.encode()
 	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: defaultImage, userImage: defaultImage, imageRef: sampleText(71), createdAt: 1 << 60}
 	c.labels, c.annotations = c.withPodLabels(nil), c.kubeletAnnotations(nil)
+	c.tail = makeTail(9, 13, commonAnnotations)
 	c.encode()
 	c.view = view{state: StateExited, startedAt: 1 << 60, finishedAt: 1 << 60}
-	missing := func(want, have int) string {
-		return sampleText(max(0, want-have-len(paddingKey)-10))
+
+	padded := func(annotations map[string]string, want, have int) map[string]string {
+		m := maps.Clone(annotations)
+		if pad := want - have - len(paddingKey) - 10; pad > 0 {
+			m[paddingKey] = sampleText(pad)
+		}
+		return m
 	}
-	var t tails
-	if pad := missing(rt.cfg.ContainerBytes, len(c.appendStatus(nil, c.view))); pad != "" {
-		t.container = appendEntry(nil, 9, paddingKey, pad)
-		t.containerStatus = appendEntry(nil, 13, paddingKey, pad)
-	}
-	if pad := missing(rt.cfg.SandboxBytes, len(sb.appendStatus(nil, StateReady, sb.createdAt, true))); pad != "" {
-		t.sandbox = appendEntry(nil, 6, paddingKey, pad)
-		t.sandboxStatus = appendEntry(nil, 8, paddingKey, pad)
-	}
-	return t
+	rt.containerTail = makeTail(9, 13, padded(commonAnnotations, rt.cfg.ContainerBytes, len(c.appendStatus(nil, c.view))))
+	rt.sandboxTail = makeTail(6, 8, padded(map[string]string{}, rt.cfg.SandboxBytes, len(sb.appendStatus(nil, StateReady, sb.createdAt, true))))
 }
 
 func sampleText(n int) string {
