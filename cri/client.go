@@ -17,6 +17,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
+const (
+	windowSize     = 1 << 20
+	readBufferSize = 128 << 10
+)
+
 // Client reads one container runtime over its CRI socket. It is safe for use by several goroutines at once.
 type Client struct {
 	config   Config
@@ -106,6 +111,11 @@ func New(config Config) (*Client, error) {
 		}),
 		// No keepalive: a server with grpc's defaults ends a connection that pings more often than every five minutes, and a dead
 		// peer of a unix socket is noticed at once.
+		// A fixed window makes grpc do without the pings by which it would size one, one for every event on a quiet stream; it also bounds
+		// what waits here unread. The read buffer saves an eighth of the CPU of a large list.
+		grpc.WithStaticStreamWindowSize(windowSize),
+		grpc.WithStaticConnWindowSize(windowSize),
+		grpc.WithReadBufferSize(readBufferSize),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(config.MaxMessageSize)),
