@@ -1,0 +1,309 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSummarize(t *testing.T) {
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(100-i)*time.Millisecond)
+	}
+	for _, test := range []struct {
+		name string
+		d    []time.Duration
+		want Quantiles
+	}{
+		{"none", nil, Quantiles{}},
+		{"one", []time.Duration{7}, Quantiles{Count: 1, P50: 7, P90: 7, P99: 7, Max: 7}},
+		{"two", []time.Duration{9, 1}, Quantiles{Count: 2, P50: 1, P90: 9, P99: 9, Max: 9}},
+		{"hundred", hundred, Quantiles{Count: 100, P50: 50 * time.Millisecond, P90: 90 * time.Millisecond, P99: 99 * time.Millisecond, Max: 100 * time.Millisecond}},
+	} {
+		if diff := cmp.Diff(test.want, Summarize(test.d)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+func TestStampFollowsTheMonotonicClock(t *testing.T) {
+	now := time.Now()
+	if d := Stamp(now.Add(time.Second)) - Stamp(now); d != int64(time.Second) {
+		t.Errorf("a second later is %d ns later", d)
+	}
+	if d := Now() - time.Now().UnixNano(); d > int64(time.Second) || d < -int64(time.Second) {
+		t.Errorf("Now differs from the wall clock by %v", time.Duration(d))
+	}
+}
+
+func always(int64) bool { return true }
+
+// life enters a container that starts at 100, exits at 200 and is removed at 300.
+func life(l *Ledger, id string) {
+	for i, state := range []State{Created, Running, Exited, Removed} {
+		l.Happened(Change{Pod: "p", ID: id, State: state, At: int64(i) * 100})
+	}
+}
+
+func TestLedger(t *testing.T) {
+	event := func(id string, state State, at int64) Delivery {
+		return Delivery{Pod: "p", ID: id, State: state, At: at}
+	}
+	sync := func(at int64) Delivery { return Delivery{Pod: "p", State: Unknown, At: at} }
+	for _, test := range []struct {
+		name      string
+		delivered []Delivery
+		want      Verdict
+	}{
+		{"every change told", []Delivery{event("c", Running, 110), event("c", Exited, 220), event("c", Removed, 330)},
+			Verdict{Deliveries: 3, Changes: 3, Latency: []time.Duration{10, 20, 30}, Begins: []int64{100, 200, 300}}},
+		{"a later state tells of those before", []Delivery{event("c", Exited, 250), event("c", Removed, 310)},
+			Verdict{Deliveries: 2, Changes: 3, Latency: []time.Duration{150, 50, 10}, Begins: []int64{100, 200, 300}}},
+		{"a PodSync tells of all before it", []Delivery{event("c", Running, 110), sync(350)},
+			Verdict{Deliveries: 2, Syncs: 1, Changes: 3, Latency: []time.Duration{10, 150, 50}, Begins: []int64{100, 200, 300}}},
+		{"a PodSync tells of nothing after it", []Delivery{event("c", Running, 110), sync(250)},
+			Verdict{Deliveries: 2, Syncs: 1, Changes: 3, Unseen: 1, Undelivered: 1, Latency: []time.Duration{10, 50}, Begins: []int64{100, 200}}},
+		{"never seen", nil, Verdict{Changes: 3, Unseen: 3}},
+		{"the end is owed", []Delivery{event("c", Running, 110)},
+			Verdict{Deliveries: 1, Changes: 3, Unseen: 2, Undelivered: 2, Latency: []time.Duration{10}, Begins: []int64{100}}},
+		{"twice", []Delivery{event("c", Running, 110), event("c", Running, 120), event("c", Removed, 300)},
+			Verdict{Deliveries: 3, Duplicates: 1, Changes: 3, Latency: []time.Duration{10, 100, 0}, Begins: []int64{100, 200, 300}}},
+		{"died after removed", []Delivery{event("c", Removed, 300), event("c", Exited, 310)},
+			Verdict{Deliveries: 2, OutOfOrder: 1, Changes: 3, Latency: []time.Duration{200, 100, 0}, Begins: []int64{100, 200, 300}}},
+		{"told before it was entered", []Delivery{event("c", Running, 90), event("c", Removed, 300)},
+			Verdict{Deliveries: 2, Changes: 3, Latency: []time.Duration{0, 100, 0}, Begins: []int64{100, 200, 300}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := NewLedger()
+			life(l, "c")
+			for _, d := range test.delivered {
+				l.Delivered(d)
+			}
+			if diff := cmp.Diff(test.want, l.Judge(always)); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
+			}
+			if got := test.want.Duplicates+test.want.OutOfOrder > 0; got != (len(l.Complaints) > 0) {
+				t.Errorf("complaints: %q", l.Complaints)
+			}
+		})
+	}
+}
+
+func TestLedgerWindow(t *testing.T) {
+	l := NewLedger()
+	life(l, "in")
+	v := l.Judge(func(at int64) bool { return at >= 200 })
+	if v.Changes != 2 || v.Unseen != 2 {
+		t.Errorf("%d changes, %d unseen; want 2 of each: the start was before the window", v.Changes, v.Unseen)
+	}
+}
+
+func TestLedgerInexactAndPath(t *testing.T) {
+	l := NewLedger()
+	l.Happened(Change{Pod: "p", ID: "c", State: Removed, At: 100, Inexact: true})
+	l.Delivered(Delivery{Pod: "p", ID: "c", State: Removed, At: 150, Claim: true, Stamp: 110})
+	v := l.Judge(always)
+	if v.Changes != 1 || v.Unseen != 0 || len(v.Latency) != 0 {
+		t.Errorf("%+v: an inexact change counts and times nothing", v)
+	}
+	if diff := cmp.Diff([]time.Duration{40}, v.Path); diff != "" {
+		t.Errorf("path (-want +got):\n%s", diff)
+	}
+}
+
+func TestLedgerLost(t *testing.T) {
+	l := NewLedger()
+	l.Happened(Change{Pod: "p", ID: "c", State: Running, At: 100})
+	l.Delivered(Delivery{Pod: "p", ID: "c", State: Running, At: 110})
+	l.Lost(500)
+	if v := l.Judge(always); v.Undelivered != 1 {
+		t.Errorf("%d undelivered, want 1: the container was lost with the runtime and nothing told", v.Undelivered)
+	}
+	l.Delivered(Delivery{Pod: "p", ID: "c", State: Removed, At: 600})
+	if v := l.Judge(always); v.Undelivered != 0 {
+		t.Errorf("%d undelivered, want 0", v.Undelivered)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	ready := Item{ID: "s", Sandbox: true, State: Running}
+	running := Item{ID: "c", State: Running, StartedAt: 5}
+	exited := Item{ID: "c", State: Exited, ExitCode: 3, StartedAt: 5, FinishedAt: 9}
+	pod := func(items ...Item) Pod { return Pod{UID: "u", Items: items, IPs: []string{"10.0.0.1"}} }
+	moved := pod(ready)
+	moved.IPs = nil
+	failed := pod(ready)
+	failed.Err = "boom"
+	for _, test := range []struct {
+		name           string
+		cache, runtime []Pod
+		pods           int
+		says           string
+	}{
+		{"equal in another order", []Pod{pod(ready, running)}, []Pod{pod(running, ready)}, 0, ""},
+		{"no items is no pod", []Pod{{UID: "u"}}, nil, 0, ""},
+		{"missing in the cache", nil, []Pod{pod(ready)}, 1, "missing in the cache"},
+		{"left in the cache", []Pod{pod(ready)}, nil, 1, "gone in the runtime"},
+		{"another state", []Pod{pod(ready, running)}, []Pod{pod(ready, exited)}, 1, "Exited"},
+		{"another exit code", []Pod{pod(Item{ID: "c", State: Exited})}, []Pod{pod(Item{ID: "c", State: Exited, ExitCode: 1})}, 1, "ExitCode:1"},
+		{"other IPs", []Pod{moved}, []Pod{pod(ready)}, 1, "the IPs are"},
+		{"IPs of a pod without a ready sandbox may be kept", []Pod{pod(exited)}, []Pod{{UID: "u", Items: []Item{exited}}}, 0, ""},
+		{"an error", []Pod{failed}, []Pod{pod(ready)}, 1, "boom"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pods, lines := Compare(test.cache, test.runtime, 10)
+			if pods != test.pods || !strings.Contains(strings.Join(lines, "\n"), test.says) {
+				t.Errorf("%d pods differ: %q; want %d and %q", pods, lines, test.pods, test.says)
+			}
+		})
+	}
+	var many []Pod
+	for i := range 50 {
+		many = append(many, Pod{UID: string(rune('a' + i)), Items: []Item{ready}})
+	}
+	if pods, lines := Compare(nil, many, 3); pods != 50 || len(lines) != 3 {
+		t.Errorf("%d pods and %d lines, want 50 and 3", pods, len(lines))
+	}
+}
+
+func TestJudge(t *testing.T) {
+	var good Result
+	good.Judge(false)
+	if !good.OK || good.Failures == nil {
+		t.Errorf("a run without faults is not OK: %+v", good.Failures)
+	}
+	for _, set := range []func(*Result){
+		func(r *Result) { r.Consistency.Mismatches = 1 },
+		func(r *Result) { r.Events.Duplicates = 1 },
+		func(r *Result) { r.Events.OutOfOrder = 1 },
+		func(r *Result) { r.Events.Undelivered = 1 },
+		func(r *Result) { r.Freshness.StaleReads = 1 },
+	} {
+		var r Result
+		set(&r)
+		if r.Judge(false); r.OK || len(r.Failures) != 1 {
+			t.Errorf("%+v is OK: %v", r, r.OK)
+		}
+	}
+	missed := Result{Events: EventsResult{Missed: 9, Owed: 3, Unseen: 4}}
+	if missed.Judge(false); !missed.OK {
+		t.Error("missed events are the runtime's failure, not ours")
+	}
+	lied := Result{Freshness: FreshnessResult{StaleReads: 1}}
+	if lied.Judge(true); !lied.OK {
+		t.Error("a read that lied on purpose was taken for a stale one")
+	}
+}
+
+// sample is a result with everything in it.
+func sample() *Result {
+	l := LatencyResult{Count: 10, P50: 0.0005, P90: 0.001, P99: 0.0042, Max: 1.5}
+	r := &Result{
+		Schema: Schema, Runtime: RuntimeResult{Name: "containerd", Version: "v2.4.2", Endpoint: "unix:///x", Profile: "containerd-2"},
+		Load:      LoadResult{Pods: 3, Containers: 2, Rate: 10, AchievedRate: 9.9, DurationSeconds: 5, Seed: 1, Faults: []string{"drop=0.1"}, Broken: 1, Errors: map[string]int{"StopPodSandbox": 2}},
+		PLEG:      PLEGResult{Mode: "evented", State: "Connected", Relists: 4, RelistPeriodSeconds: 8},
+		Events:    EventsResult{RuntimeEmitted: new(12), Received: 11, Changes: 10},
+		Latency:   l,
+		Freshness: FreshnessResult{LatencyResult: l},
+		Cost:      CostResult{PLEGCPUSeconds: 0.25, RuntimeCPUSeconds: new(0.5), PLEGMaxRSSBytes: 24 << 20, RPCs: map[string]int{"ListContainers": 4}},
+		Outage:    &OutageResult{Kind: "restart", AtSeconds: 3, DownSeconds: 0.4, ReconnectedSeconds: 1.1, RelistedSeconds: 1.2},
+		Stall:     &StallResult{ForSeconds: 10, OwedEvents: 7, HeapBytesBefore: 1 << 20, HeapBytesPeak: 2 << 20},
+		Series:    []Series{{Mode: "evented", Points: []Point{{time.Second, time.Millisecond}, {2 * time.Second, time.Microsecond}}}, {Mode: "a<b", Points: []Point{{0, 3 * time.Second}}}},
+	}
+	r.Comparison = &ComparisonResult{PLEG: PLEGResult{Mode: "generic", RelistPeriodSeconds: 1}, Latency: l}
+	return r
+}
+
+func TestWriteText(t *testing.T) {
+	r := sample()
+	r.Judge(false)
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"fake runtime as containerd-2", "3 pods × 2 containers", "faults drop=0.1", "evented", "generic", "500 µs", "4.20 ms", "24.0 MiB",
+		"emitted 12, the PLEG received 11", "7.5 lists a minute", "restarted, its containers survived", "Watch was not read for 10 s", "StopPodSandbox 2", "PASS",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the summary lacks %q:\n%s", want, b.String())
+		}
+	}
+	r.Consistency.Mismatches, r.Consistency.Differences = 1, []string{"pod u: wrong"}
+	r.Judge(false)
+	b.Reset()
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "FAIL: 1 pods differ") || !strings.Contains(b.String(), "pod u: wrong") {
+		t.Errorf("a failure is not told:\n%s", b.String())
+	}
+}
+
+func TestStressWriteText(t *testing.T) {
+	r := StressResult{End: EndKnee, Steps: []StressStep{{Rate: 50, Achieved: 49}}, KneeRate: 49, KneeP99Seconds: 1.2, Events: 200, Late: 3}
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"knee: events began to take a second", "49 containers/s", "1.20 s", "200 container events, 3 late"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the summary lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+func TestWritePlotIsXML(t *testing.T) {
+	for _, r := range []*Result{sample(), {Load: LoadResult{DurationSeconds: 1}}} {
+		var b bytes.Buffer
+		if err := r.WritePlot(&b); err != nil {
+			t.Fatal(err)
+		}
+		circles := 0
+		decoder := xml.NewDecoder(&b)
+		for {
+			token, err := decoder.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("not XML: %v", err)
+			}
+			if start, ok := token.(xml.StartElement); ok && start.Name.Local == "circle" {
+				circles++
+			}
+		}
+		want := 0
+		for _, s := range r.Series {
+			want += len(s.Points)
+		}
+		if circles != want {
+			t.Errorf("%d dots for %d changes", circles, want)
+		}
+	}
+}
+
+func TestShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0", 999: "1 µs", 1500 * time.Microsecond: "1.50 ms", 999900 * time.Microsecond: "1000 ms", 12340 * time.Millisecond: "12.3 s", 300 * time.Second: "300 s",
+	} {
+		if got := Short(d); got != want {
+			t.Errorf("Short(%d) = %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[uint64]string{5: "5 B", 1536: "1.5 KiB", 3 << 20: "3.0 MiB", 2 << 30: "2.0 GiB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

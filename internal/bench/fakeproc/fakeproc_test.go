@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeproc_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// socketDir is a directory whose name is short enough for sockets.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func newRuntime(t *testing.T) *fakeruntime.Runtime {
+	t.Helper()
+	rt, err := fakeruntime.New(fakeruntime.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+// serve serves a runtime until the test ends, and returns the sockets.
+func serve(t *testing.T, rt *fakeruntime.Runtime) (socket, control string) {
+	t.Helper()
+	dir := socketDir(t)
+	socket, control = filepath.Join(dir, "cri"), filepath.Join(dir, "control")
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, served := make(chan struct{}), make(chan error, 1)
+	go func() {
+		served <- fakeproc.Serve(ctx, fakeproc.Config{Socket: socket, Control: control, Runtime: rt, Ready: func() { close(ready) }})
+	}()
+	select {
+	case <-ready:
+	case err := <-served:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		for _, path := range []string{socket, control} {
+			if _, err := os.Lstat(path); !os.IsNotExist(err) {
+				t.Errorf("%s was left behind", path)
+			}
+		}
+	})
+	return socket, control
+}
+
+func TestControlTellsTheHistory(t *testing.T) {
+	rt := newRuntime(t)
+	_, path := serve(t, rt)
+	control := fakeproc.NewControl(path)
+	defer control.Close()
+
+	before := bench.Now()
+	sandbox, err := rt.AddPod(fakeruntime.PodSpec{UID: "u"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := rt.AddContainer(sandbox, fakeruntime.ContainerSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := control.Report(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first.Changes) != 2 || first.Changes[0].ID != sandbox || !first.Changes[0].Sandbox || first.Changes[1].ID != id || first.Changes[1].State != bench.Created {
+		t.Fatalf("changes %+v, want the sandbox and the container", first.Changes)
+	}
+	if err := rt.Start(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Exit(id, 3); err != nil {
+		t.Fatal(err)
+	}
+	second, err := control.Report(t.Context(), first.Next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(second.Changes) != 2 || second.Changes[0].State != bench.Running || second.Changes[1].State != bench.Exited || second.Dropped != 0 {
+		t.Errorf("changes %+v, want the start and the exit alone", second.Changes)
+	}
+	for _, c := range append(first.Changes, second.Changes...) {
+		if c.At < before || c.At > bench.Now() || c.Pod != "u" {
+			t.Errorf("%+v did not happen to that pod during the test", c)
+		}
+	}
+	if second.Stats.Events.Emitted == 0 || second.Stats.RPCs == nil {
+		t.Errorf("stats %+v are empty", second.Stats)
+	}
+}
+
+func TestControlChangesFaultsAndRestarts(t *testing.T) {
+	rt := newRuntime(t)
+	socket, path := serve(t, rt)
+	control := fakeproc.NewControl(path)
+	defer control.Close()
+	want := fakeruntime.Faults{Drop: 0.25, DelayBy: time.Second}
+	if err := control.SetFaults(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if got := rt.Faults(); got != want {
+		t.Errorf("faults are %v, want %v", got, want)
+	}
+	if err := control.SetFaults(t.Context(), fakeruntime.Faults{Drop: 7}); err == nil || !strings.Contains(err.Error(), "drop") {
+		t.Errorf("err = %v, want one that names the fault", err)
+	}
+
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // the server's settings: the connection is up
+		t.Fatal(err)
+	}
+	if err := control.Restart(t.Context(), time.Hour, 0); err != nil {
+		t.Fatal(err)
+	}
+	for buffer := make([]byte, 1<<10); ; { // ends when the restart breaks the connection
+		if _, err := conn.Read(buffer); err != nil {
+			break
+		}
+	}
+}
+
+func TestServeRefusesWhatIsInTheWay(t *testing.T) {
+	dir := socketDir(t)
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used, _ := serve(t, newRuntime(t))
+	for path, want := range map[string]string{
+		file:                               "not a socket",
+		used:                               "already",
+		filepath.Join(dir, "none", "sock"): "cannot listen",
+		filepath.Join(dir, strings.Repeat("x", 120)): "107 bytes",
+	} {
+		err := fakeproc.Serve(t.Context(), fakeproc.Config{Socket: path, Runtime: newRuntime(t)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: err = %v, want %q", path, err, want)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "precious" {
+		t.Errorf("the file in the way was touched: %q, %v", got, err)
+	}
+}
+
+func TestServeTakesOverADeadSocket(t *testing.T) {
+	path := filepath.Join(socketDir(t), "sock")
+	lis, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis.(*net.UnixListener).SetUnlinkOnClose(false)
+	lis.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := fakeproc.Serve(ctx, fakeproc.Config{Socket: path, Runtime: newRuntime(t), Ready: cancel}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+
+// serve serves a fake runtime and returns it with a connection to it.
+func serve(t *testing.T, config fakeruntime.Config) (*fakeruntime.Runtime, *grpc.ClientConn) {
+	t.Helper()
+	rt, err := fakeruntime.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis := bufconn.Listen(1 << 20)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- rt.Serve(ctx, lis) }()
+	conn, err := grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		rt.Close()
+	})
+	return rt, conn
+}
+
+// factBook collects facts.
+type factBook struct {
+	mu    sync.Mutex
+	facts []load.Fact
+}
+
+func (b *factBook) add(f load.Fact) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.facts = append(b.facts, f)
+}
+
+func newDriver(t *testing.T, conn *grpc.ClientConn, change func(*load.Config)) (*load.Driver, *factBook) {
+	t.Helper()
+	book := new(factBook)
+	config := load.Config{
+		Conn: conn, RunID: "t", Pods: 5, Containers: 2, Rate: 400, Seed: 1, Image: image, JobLife: 5 * time.Millisecond,
+		CallTimeout: 5 * time.Second, OnFact: book.add, Logger: testr.New(t),
+	}
+	if change != nil {
+		change(&config)
+	}
+	d, err := load.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, book
+}
+
+// states is the last state of each ID in the runtime's truth; IDs that are not there are gone.
+func states(pods []bench.Pod) map[string]bench.State {
+	m := make(map[string]bench.State)
+	for _, p := range pods {
+		for _, i := range p.Items {
+			m[i.ID] = i.State
+		}
+	}
+	return m
+}
+
+func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
+	_, conn := serve(t, fakeruntime.Config{})
+	d, book := newDriver(t, conn, nil)
+	if err := d.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t.Context(), 500*time.Millisecond)
+	stats := d.Stats()
+	if stats.Actions < 6 || stats.Broken != 0 || len(stats.Errors) != 0 {
+		t.Errorf("%d actions, %d broken, errors %v; want more than those of the setup and no trouble", stats.Actions, stats.Broken, stats.Errors)
+	}
+	pods, err := load.Read(t.Context(), conn, load.RunLabel, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pods) != 5 {
+		t.Errorf("%d pods in the end, want 5", len(pods))
+	}
+	shown := states(pods)
+	last := make(map[string]load.Fact)
+	for _, f := range book.facts {
+		last[f.ID] = f
+	}
+	for id, f := range last {
+		state, ok := shown[id]
+		if f.State == bench.Removed && ok || f.State != bench.Removed && state != f.State {
+			t.Errorf("%s: the last fact is %s, the runtime shows %q", id, f.State, state)
+		}
+		delete(shown, id)
+	}
+	for id, state := range shown {
+		t.Errorf("%s is %s in the runtime, and no fact was told of it", id, state)
+	}
+}
+
+func TestCleanupRemovesItsOwnOnly(t *testing.T) {
+	rt, conn := serve(t, fakeruntime.Config{})
+	if _, err := rt.Populate(fakeruntime.Population{Pods: 3, Containers: 1}); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := newDriver(t, conn, func(c *load.Config) { c.RunID = "other" })
+	mine, _ := newDriver(t, conn, nil)
+	for _, d := range []*load.Driver{other, mine} {
+		if err := d.Setup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := mine.Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := load.Read(t.Context(), conn, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 8 {
+		t.Errorf("%d pods left, want the 3 that were there and the 5 of the other run", len(left))
+	}
+	for _, p := range left {
+		if strings.HasPrefix(p.UID, "t-") {
+			t.Errorf("pod %s was left", p.UID)
+		}
+	}
+}
+
+// TestSurvivesFaults drives a runtime whose calls fail, and expects a whole load in the end.
+func TestSurvivesFaults(t *testing.T) {
+	rt, conn := serve(t, fakeruntime.Config{Seed: 3, Faults: fakeruntime.Faults{FailWrite: 0.1, StartError: 0.1, SandboxError: 0.1}})
+	d, _ := newDriver(t, conn, nil)
+	if err := d.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t.Context(), 500*time.Millisecond)
+	if stats := d.Stats(); stats.Broken == 0 || len(stats.Errors) == 0 {
+		t.Errorf("no action failed although calls do: %+v", stats.Errors)
+	}
+	if err := rt.SetFaults(fakeruntime.Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := load.Read(t.Context(), conn, "", "")
+	if err != nil || len(left) != 0 {
+		t.Errorf("%d pods left (%v), want none", len(left), err)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	_, conn := serve(t, fakeruntime.Config{Faults: fakeruntime.Faults{HangWrite: 1}})
+	d, _ := newDriver(t, conn, func(c *load.Config) { c.CallTimeout = time.Hour })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Run(ctx, time.Hour)
+	}()
+	cancel()
+	<-ended
+}
+
+func TestFinishEndsRun(t *testing.T) {
+	_, conn := serve(t, fakeruntime.Config{})
+	d, _ := newDriver(t, conn, nil)
+	if err := d.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Run(t.Context(), time.Hour)
+	}()
+	d.Finish()
+	d.Finish()
+	<-ended
+}
+
+func TestLostPodsAreMadeAgain(t *testing.T) {
+	rt, conn := serve(t, fakeruntime.Config{})
+	d, _ := newDriver(t, conn, func(c *load.Config) { c.Rate = 0 })
+	if err := d.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range rt.Truth().Pods {
+		for _, s := range p.Sandboxes {
+			if err := rt.RemoveSandbox(s.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d.Lost()
+	d.Run(t.Context(), 200*time.Millisecond)
+	ready := 0
+	for _, p := range rt.Truth().Pods {
+		if len(p.Sandboxes) == 1 && len(p.Sandboxes[0].Containers) == 2 {
+			ready++
+		}
+	}
+	if ready != 5 {
+		t.Errorf("%d whole pods, want 5", ready)
+	}
+}
+
+func TestChangesCarryTheRuntimesStamps(t *testing.T) {
+	rt, conn := serve(t, fakeruntime.Config{})
+	var mu sync.Mutex
+	var changes []bench.Change
+	d, _ := newDriver(t, conn, func(c *load.Config) {
+		c.Rate = 0
+		c.OnChange = func(ch bench.Change) {
+			mu.Lock()
+			defer mu.Unlock()
+			changes = append(changes, ch)
+		}
+	})
+	if err := d.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	started := make(map[string]int64)
+	for _, p := range rt.Truth().Pods {
+		for _, s := range p.Sandboxes {
+			for _, c := range s.Containers {
+				started[c.ID] = c.StartedAt
+			}
+		}
+	}
+	exact := 0
+	for _, c := range changes {
+		if c.Inexact {
+			continue
+		}
+		exact++
+		if c.At != started[c.ID] {
+			t.Errorf("%s started at %d, told as %d", c.ID, started[c.ID], c.At)
+		}
+	}
+	if exact != 10 {
+		t.Errorf("%d exact changes, want the start of each of 10 containers", exact)
+	}
+}
+
+func TestSetupNeedsTheImage(t *testing.T) {
+	_, conn := serve(t, fakeruntime.Config{})
+	d, _ := newDriver(t, conn, func(c *load.Config) { c.Image = "nobody/has:this" })
+	err := d.Setup(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "nobody/has:this") || !strings.Contains(err.Error(), "--image") {
+		t.Errorf("err = %v, want one that names the image and says what to do", err)
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	_, conn := serve(t, fakeruntime.Config{})
+	for want, change := range map[string]func(*load.Config){
+		"Conn":       func(c *load.Config) { c.Conn = nil },
+		"RunID":      func(c *load.Config) { c.RunID = "a b" },
+		"Pods":       func(c *load.Config) { c.Pods = 0 },
+		"Containers": func(c *load.Config) { c.Containers = -1 },
+		"Rate":       func(c *load.Config) { c.Rate = -1 },
+		"Image":      func(c *load.Config) { c.Image = "" },
+		"Parallel":   func(c *load.Config) { c.Parallel = -1 },
+	} {
+		config := load.Config{Conn: conn, RunID: "t", Pods: 1, Image: image}
+		change(&config)
+		if _, err := load.New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("bad %s: err = %v, want one that names it", want, err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func fact(id string, state bench.State) load.Fact { return load.Fact{Pod: "p", ID: id, State: state} }
+
+func sandbox(state bench.State) load.Fact {
+	return load.Fact{Pod: "p", ID: "s", Sandbox: true, State: state}
+}
+
+func TestFactsCheck(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		known  []load.Fact
+		shown  map[string]bench.State
+		later  []load.Fact
+		stale  int
+		forget bool
+	}{
+		{"as known", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Running}, nil, 0, false},
+		{"further than known", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Exited}, nil, 0, false},
+		{"older than known", []load.Fact{fact("c", bench.Exited)}, map[string]bench.State{"c": bench.Running}, nil, 1, false},
+		{"removed and shown", []load.Fact{fact("c", bench.Removed)}, map[string]bench.State{"c": bench.Exited}, nil, 1, false},
+		{"removed and not shown", []load.Fact{fact("c", bench.Removed)}, nil, nil, 0, false},
+		{"not shown", []load.Fact{fact("c", bench.Running)}, nil, nil, 1, false},
+		{"not shown, its removal was under way", []load.Fact{fact("c", bench.Running)}, nil, []load.Fact{fact("c", bench.Removed)}, 0, false},
+		{"not shown, its pod's removal was under way", []load.Fact{sandbox(bench.Running), fact("c", bench.Running)}, map[string]bench.State{"s": bench.Running},
+			[]load.Fact{sandbox(bench.Removed)}, 0, false},
+		{"not shown, the runtime lost all", []load.Fact{fact("c", bench.Running)}, nil, nil, 0, true},
+		{"unknown says nothing", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Unknown}, nil, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFacts(1)
+			f.learn(test.known)
+			pod, known := f.pick()
+			if pod != "p" || len(known) != len(test.known) {
+				t.Fatalf("picked %q with %v", pod, known)
+			}
+			got := bench.Pod{UID: "p"}
+			for id, state := range test.shown {
+				got.Items = append(got.Items, bench.Item{ID: id, State: state})
+			}
+			f.check(known, got)
+			f.learn(test.later)
+			if test.forget {
+				f.forget()
+			}
+			stale, complaints := f.verdict()
+			if stale != test.stale || len(complaints) != test.stale {
+				t.Errorf("%d stale reads %q, want %d", stale, complaints, test.stale)
+			}
+		})
+	}
+}
+
+func TestFactsRememberFewRemovedPods(t *testing.T) {
+	f := newFacts(1)
+	for i := range 1000 {
+		uid := strings.Repeat("x", i+1)
+		f.learn([]load.Fact{{Pod: uid, ID: uid, Sandbox: true, State: bench.Running}, {Pod: uid, ID: uid, Sandbox: true, State: bench.Removed}})
+	}
+	if len(f.pods) != maxGone || len(f.live) != 0 {
+		t.Errorf("%d pods are remembered, %d as live; want %d and none", len(f.pods), len(f.live), maxGone)
+	}
+}
+
+func TestFactsNeverGoBack(t *testing.T) {
+	f := newFacts(1)
+	f.learn([]load.Fact{fact("c", bench.Exited), fact("c", bench.Running)})
+	_, known := f.pick()
+	if diff := cmp.Diff([]load.Fact{fact("c", bench.Exited)}, known); diff != "" {
+		t.Errorf("known (-want +got):\n%s", diff)
+	}
+}
