@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// AddContainer makes a container in the sandbox, emits its event, and returns its ID.
+func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (containerID string, err error) {
+	rt.lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("AddContainer", sandboxID)
+	if err != nil {
+		return "", err
+	}
+	if err := spec.Life.validate(); err != nil {
+		return "", fmt.Errorf("fakeruntime: AddContainer: %w", err)
+	}
+	c := rt.newContainer(sb, spec)
+	if _, err := rt.createContainer(c); err != nil {
+		return "", err
+	}
+	return c.id, nil
+}
+
+// newContainer makes a container for the direct methods, with the labels and the size of one that a kubelet made.
+func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
+	c := &container{id: rt.ids.hex64(), name: spec.Name, sb: sb, image: spec.Image, life: spec.Life}
+	if c.name == "" {
+		c.name = "c" + strconv.Itoa(len(sb.containers))
+	}
+	for _, other := range sb.containers {
+		if other.name == c.name {
+			c.attempt = max(c.attempt, other.attempt+1)
+		}
+	}
+	if c.image == "" {
+		c.image = defaultImage
+	}
+	c.labels = c.withPodLabels(spec.Labels)
+	c.annotations = c.kubeletAnnotations(spec.Annotations)
+	c.tail = rt.containerTail
+	return c
+}
+
+// placeContainer gives the container what only the runtime can give, and stores it.
+func (rt *Runtime) placeContainer(c *container) {
+	img := rt.imageOf(c.image)
+	c.userImage, c.imageRef = cmp.Or(c.userImage, c.image), img.id
+	c.createdAt = rt.stamp()
+	c.encode()
+	c.state = StateCreated
+	rt.store.addContainer(c)
+}
+
+func (rt *Runtime) createContainer(c *container) (*event, error) {
+	if c.sb.state != StateReady || c.sb.removing {
+		return nil, fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", errState, c.sb.id)
+	}
+	if i := slices.IndexFunc(c.sb.containers, c.sameName); i >= 0 {
+		return nil, fmt.Errorf("%w: container %s_%s_%d is reserved for %q", errExists, c.name, c.sb.id, c.attempt, c.sb.containers[i].id)
+	}
+	rt.placeContainer(c)
+	ev, how := rt.emitContainer(c, eventCreated)
+	rt.record(c.sb, c, StateNone, StateCreated, how, ev)
+	return ev, nil
+}
+
+// set moves the container to another state.
+func (c *container) set(v view) {
+	old := c.view
+	c.prev, c.view = &old, v
+}
+
+// Start starts a container that was created. With Faults.StartError it can fail as a real one does: the container is EXITED, code 128.
+func (rt *Runtime) Start(containerID string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("Start", containerID)
+	if err != nil {
+		return err
+	}
+	_, err = rt.startContainer(c)
+	return err
+}
+
+func (rt *Runtime) startContainer(c *container) (*event, error) {
+	if c.state != StateCreated {
+		return nil, fmt.Errorf("%w: container %q is %v: only a created container can be started", errState, c.id, c.state)
+	}
+	if c.sb.state != StateReady || c.sb.removing {
+		return nil, fmt.Errorf("%w: sandbox %q is not ready: container %q cannot be started", errState, c.sb.id, c.id)
+	}
+	now := rt.stamp()
+	if rt.roll(rollStartError, rt.faults.StartError, c.id) {
+		v := view{state: StateExited, startedAt: now, finishedAt: now, exitCode: exitStart, reason: "StartError", message: "failed to create containerd task: virtual failure"}
+		c.set(v)
+		rt.record(c.sb, c, StateCreated, StateExited, NoEvent, nil)
+		return nil, fmt.Errorf("%w: failed to start container %q", errStart, c.id)
+	}
+	c.set(view{state: StateRunning, startedAt: now})
+	ev, how := rt.emitContainer(c, eventStarted)
+	rt.record(c.sb, c, StateCreated, StateRunning, how, ev)
+	rt.limitLife(c)
+	return ev, nil
+}
+
+// limitLife arranges the end of a container that has just started.
+func (rt *Runtime) limitLife(c *container) {
+	if c.life.Ends {
+		c.end = rt.sched.after(c.life.For, func() {
+			c.end = nil
+			rt.exit(c, c.life.ExitCode, "", "")
+		})
+	}
+}
+
+// Exit ends a running container with that exit code. While the runtime is down (see [Runtime.Down]) nobody sees the exit: it shows as EXITED
+// 255 Unknown later.
+func (rt *Runtime) Exit(containerID string, code int32) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	c := rt.store.containers[containerID]
+	if c == nil {
+		return fmt.Errorf("fakeruntime: Exit: %w: container %q", errNotFound, containerID)
+	}
+	if c.state != StateRunning {
+		return fmt.Errorf("fakeruntime: Exit: %w: container %q is %v", errState, containerID, c.state)
+	}
+	rt.exit(c, code, "", "")
+	return nil
+}
+
+// exit ends a container that runs; any other is left as it is. An empty reason is made from the code.
+func (rt *Runtime) exit(c *container, code int32, reason, message string) {
+	if c.state != StateRunning && c.state != StateUnknown || rt.store.containers[c.id] != c {
+		return
+	}
+	rt.sched.cancel(c.end)
+	c.end = nil
+	if reason == "" {
+		reason = "Completed"
+		if code != 0 {
+			reason = "Error"
+		}
+	}
+	old := c.state
+	v := view{state: StateExited, startedAt: c.startedAt, exitCode: code, reason: reason, message: message}
+	v.finishedAt = max(rt.stamp()-int64(rt.faults.ExitLag), c.startedAt)
+	if rt.phase != phaseUp {
+		v.exitCode, v.reason = exitUnknown, "Unknown"
+		c.set(v)
+		rt.record(c.sb, c, old, StateExited, NoEvent, nil)
+		return
+	}
+	c.set(v)
+	if rt.roll(rollSilentExit, rt.faults.SilentExit, c.id) {
+		rt.record(c.sb, c, old, StateExited, Faulted, nil)
+		return
+	}
+	ev, how := rt.emitContainer(c, eventStopped)
+	rt.record(c.sb, c, old, StateExited, how, ev)
+}
+
+// Remove removes a container; a running one is killed first.
+func (rt *Runtime) Remove(containerID string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("Remove", containerID)
+	if err != nil {
+		return err
+	}
+	rt.removeContainer(c, false)
+	return nil
+}
+
+func (rt *Runtime) removeContainer(c *container, silent bool) *event {
+	rt.exit(c, exitKilled, "Error", "")
+	old := c.state
+	rt.store.removeContainer(c)
+	c.sb.ghosts = append(c.sb.ghosts, ghost{c, c.view})
+	if len(c.sb.ghosts) > maxGhosts {
+		c.sb.ghosts = append(c.sb.ghosts[:0], c.sb.ghosts[1:]...)
+	}
+	var ev *event
+	how := NoEvent
+	if !silent {
+		ev, how = rt.emitContainer(c, eventDeleted)
+	}
+	rt.record(c.sb, c, old, StateRemoved, how, ev)
+	return ev
+}
+
+// SetReason changes the reason and message of a container that has ended, without an event, as a runtime does that learns late of an OOM kill.
+func (rt *Runtime) SetReason(containerID, reason, message string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("SetReason", containerID)
+	if err != nil {
+		return err
+	}
+	c.reason, c.message = reason, message
+	return nil
+}
+
+// LoseTrack makes a running container UNKNOWN, without an event.
+func (rt *Runtime) LoseTrack(containerID string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	c, err := rt.usableContainer("LoseTrack", containerID)
+	if err != nil {
+		return err
+	}
+	if c.state != StateRunning {
+		return fmt.Errorf("fakeruntime: LoseTrack: %w: container %q is %v", errState, containerID, c.state)
+	}
+	v := c.view
+	v.state = StateUnknown
+	c.set(v)
+	rt.record(c.sb, c, StateRunning, StateUnknown, NoEvent, nil)
+	return nil
+}
+
+// record writes a change into the history and ties it to its event.
+func (rt *Runtime) record(sb *sandbox, c *container, old, now State, how Emission, ev *event) {
+	ch := Change{Time: time.Now(), PodUID: sb.uid, SandboxID: sb.id, Old: old, New: now, Event: how}
+	if c != nil {
+		ch.ContainerID = c.id
+		if now == StateExited {
+			ch.ExitCode = c.exitCode
+		}
+	}
+	seq := rt.history.add(ch)
+	if ev != nil {
+		ev.change, ev.recorded = seq, true
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// AddPod makes a sandbox that is ready, emits its events, and returns its ID.
+func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
+	rt.lock()
+	defer rt.mu.Unlock()
+	if err := rt.usable("AddPod"); err != nil {
+		return "", err
+	}
+	sb := rt.newSandbox(spec)
+	if _, err := rt.runSandbox(sb); err != nil {
+		return "", err
+	}
+	return sb.id, nil
+}
+
+// newSandbox makes a sandbox for the direct methods, with the labels and the size of one that a kubelet made.
+func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
+	id := rt.ids.hex64()
+	sb := &sandbox{id: id, uid: spec.UID, name: spec.Name, namespace: spec.Namespace, handler: spec.Handler, hostNetwork: spec.HostNetwork}
+	if sb.uid == "" {
+		sb.uid = rt.ids.uid()
+	}
+	if sb.name == "" {
+		sb.name = fmt.Sprintf("pod-%06d", rt.ips)
+	}
+	if sb.namespace == "" {
+		sb.namespace = "default"
+	}
+	sb.attempt = spec.Attempt
+	if p := rt.store.pods[sb.uid]; p != nil {
+		sb.attempt = max(sb.attempt, p.attempts)
+	}
+	sb.labels = sb.withPodLabels(spec.Labels)
+	sb.annotations = spec.Annotations
+	sb.tail = rt.sandboxTail
+	return sb
+}
+
+// placeSandbox gives the sandbox what only the runtime can give, and stores it.
+func (rt *Runtime) placeSandbox(sb *sandbox) {
+	sb.createdAt = rt.stamp()
+	if !sb.hostNetwork {
+		sb.ip = ipOf(rt.ips)
+	}
+	rt.ips++
+	sb.encode()
+	sb.state = StateReady
+	rt.store.addSandbox(sb)
+}
+
+// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those who wait for it.
+func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
+	if p := rt.store.pods[sb.uid]; p != nil {
+		if i := slices.IndexFunc(p.sandboxes, sb.sameName); i >= 0 {
+			return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", errExists, sb.name, sb.namespace, sb.uid, sb.attempt, p.sandboxes[i].id)
+		}
+	}
+	rt.placeSandbox(sb)
+	var first *event
+	how := NoEvent
+	if rt.cfg.Profile.SandboxCreated {
+		first, how = rt.emitSandbox(sb, eventCreated)
+	}
+	ev, started := rt.emitSandbox(sb, eventStarted)
+	if how != Emitted {
+		how = started
+	}
+	if ev == nil {
+		ev = first
+	}
+	rt.record(sb, nil, StateNone, StateReady, how, ev)
+	return ev, nil
+}
+
+// StopSandbox ends the containers of the sandbox with code 137 and makes it not ready. Stopping what is stopped already does nothing.
+func (rt *Runtime) StopSandbox(id string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("StopSandbox", id)
+	if err != nil {
+		return err
+	}
+	rt.stopSandbox(sb)
+	return nil
+}
+
+func (rt *Runtime) stopSandbox(sb *sandbox) {
+	for _, c := range sb.containers {
+		rt.exit(c, exitKilled, "Error", "")
+	}
+	rt.sandboxDown(sb)
+}
+
+// sandboxDown is the end of the sandbox itself; its containers are left as they are.
+func (rt *Runtime) sandboxDown(sb *sandbox) {
+	if sb.state != StateReady {
+		return
+	}
+	sb.state = StateNotReady
+	ev, how := rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
+	sb.ip = ""
+	rt.record(sb, nil, StateReady, StateNotReady, how, ev)
+}
+
+// RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that tells of a deletion before its lists do (see
+// Profile.DeleteLag) still lists it for that time after RemoveSandbox returned.
+func (rt *Runtime) RemoveSandbox(id string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("RemoveSandbox", id)
+	if err != nil {
+		return err
+	}
+	rt.removeSandbox(sb)
+	return nil
+}
+
+// removeSandbox returns the last event, and a channel that is closed when the sandbox has left the store (nil: it has already).
+func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
+	if sb.removing {
+		return nil, nil
+	}
+	rt.stopSandbox(sb)
+	for len(sb.containers) > 0 {
+		rt.removeContainer(sb.containers[0], rt.cfg.Profile.SilentCascade)
+	}
+	var ev *event
+	how := NoEvent
+	if rt.cfg.Profile.SandboxDeleted {
+		ev, how = rt.emitSandbox(sb, eventDeleted)
+	}
+	sb.removing = true
+	lag := rt.cfg.Profile.DeleteLag
+	if lag == 0 || ev == nil {
+		rt.dropSandbox(sb, how, ev)
+		return ev, nil
+	}
+	gone := make(chan struct{})
+	rt.sched.after(lag, func() {
+		rt.dropSandbox(sb, how, ev)
+		close(gone)
+	})
+	return ev, gone
+}
+
+func (rt *Runtime) dropSandbox(sb *sandbox, how Emission, ev *event) {
+	rt.store.removeSandbox(sb)
+	if ev != nil {
+		how = ev.how
+	}
+	rt.record(sb, nil, StateNotReady, StateRemoved, how, ev)
+}
+
+// KillShim makes the sandbox die as when its shim is killed: its STOPPED comes first, while its containers still run; they end with code 255
+// after 1.4 s.
+func (rt *Runtime) KillShim(id string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("KillShim", id)
+	if err != nil {
+		return err
+	}
+	rt.sandboxDown(sb)
+	for _, c := range sb.containers {
+		rt.sched.after(shimDeathLag, func() { rt.exit(c, exitUnknown, "Unknown", "") })
+	}
+	return nil
+}
+
+const shimDeathLag = 1400 * time.Millisecond
+
+// RecoverSandbox makes a sandbox ready that is not, without an event, as some runtimes do when a restart finds it alive after all.
+func (rt *Runtime) RecoverSandbox(id string) error {
+	rt.lock()
+	defer rt.mu.Unlock()
+	sb, err := rt.usableSandbox("RecoverSandbox", id)
+	if err != nil {
+		return err
+	}
+	if sb.state == StateReady || sb.removing {
+		return fmt.Errorf("fakeruntime: RecoverSandbox %s: it is ready or on its way out", id)
+	}
+	sb.state = StateReady
+	if !sb.hostNetwork {
+		sb.ip = ipOf(rt.ips)
+		rt.ips++
+	}
+	rt.record(sb, nil, StateNotReady, StateReady, NoEvent, nil)
+	return nil
+}
