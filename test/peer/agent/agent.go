@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the frame of the programs that are compared: each holds one PLEG, does what it is told on its standard input, and
+// answers with what that cost its own process.
+//
+// # Model
+//
+// A [Driver] is one PLEG behind the few calls that every PLEG has. [Serve] reads one [Request] a line, has the driver do it, and writes one
+// [Reply] a line. What a request costs is the difference of two readings of the process: CPU time from the kernel (user and system,
+// every thread, garbage collection included), bytes and objects allocated from the Go runtime.
+//
+// The package is a module without requirements, so that the kubelet's drivers and ours are built with the dependencies of their own and
+// share nothing but this.
+//
+// # Concurrency
+//
+// Requests are served one after the other by the goroutine that calls Serve. A driver's PLEG runs beside it.
+package agent
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"sync"
+	"time"
+)
+
+// Options say what PLEG a driver is to start.
+type Options struct {
+	// Socket is the runtime's unix socket, a path.
+	Socket string
+	// Mode is "manual" (it lists when it is told to, and has no stream), "generic" (as it comes, without a stream), "evented" (as it comes,
+	// with a stream), or "intake" (with a stream, and no listing but at the start).
+	Mode string
+}
+
+// Driver is one PLEG.
+type Driver interface {
+	// Start connects and starts.
+	Start(Options) error
+	// Relist lists the whole runtime, applies it, and returns when that is done.
+	Relist() error
+	// Ready reports whether the first list was applied and, with a stream, the stream is up.
+	Ready() bool
+	// Handled is the number of the stream's events that have been applied so far.
+	Handled() int64
+	// Newer wants the pod's status as of a read begun after t, and returns when it is there.
+	Newer(uid string, t time.Time) error
+	// Drain calls told with every event of Watch. It does not return.
+	Drain(told func(pod, id, kind string))
+	// Footprint returns the bytes that one more set of the statuses of all pods takes.
+	Footprint() (int64, error)
+}
+
+// Request is what a driver is told to do.
+type Request struct {
+	// Op is "start", "relist" (N times), "mark", "await" (until N events were handled since mark), "idle" (for Millis), "newer" (N times, over
+	// UIDs, Millis apart), "watch" (returns what Watch told since the last time), "heap", "profile" (CPU, into Mode until the next one).
+	Op     string   `json:"op"`
+	Socket string   `json:"socket,omitempty"`
+	Mode   string   `json:"mode,omitempty"`
+	N      int      `json:"n,omitempty"`
+	Millis int      `json:"millis,omitempty"`
+	UIDs   []string `json:"uids,omitempty"`
+}
+
+// Told is an event of Watch.
+type Told struct {
+	Pod  string `json:"pod"`
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	At   int64  `json:"at"` // Unix nanoseconds when it was received
+}
+
+// Reply is what that came to.
+type Reply struct {
+	Error string `json:"error,omitempty"`
+	Cost
+	// Latencies are those of each call, in nanoseconds.
+	Latencies []int64 `json:"latencies,omitempty"`
+	Told      []Told  `json:"told,omitempty"`
+	// Heap is the live heap in bytes, Statuses what the statuses in it take.
+	Heap     int64 `json:"heap,omitempty"`
+	Statuses int64 `json:"statuses,omitempty"`
+}
+
+// Serve runs the driver until its input ends.
+func Serve(d Driver) {
+	if err := (&server{driver: d}).run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type server struct {
+	driver  Driver
+	started time.Time
+	marked  reading
+	handled int64
+
+	mu   sync.Mutex // owns told
+	told []Told
+
+	profile *os.File
+}
+
+func (s *server) run(in io.Reader, out io.Writer) error {
+	requests, replies := bufio.NewScanner(in), json.NewEncoder(out)
+	requests.Buffer(nil, 1<<26)
+	for requests.Scan() {
+		var r Request
+		if err := json.Unmarshal(requests.Bytes(), &r); err != nil {
+			return fmt.Errorf("agent: a request that is not JSON: %w", err)
+		}
+		var reply Reply
+		if err := s.do(&r, &reply); err != nil {
+			reply.Error = err.Error()
+		}
+		if err := replies.Encode(&reply); err != nil {
+			return err
+		}
+	}
+	return requests.Err()
+}
+
+// patience is how long anything may take.
+const patience = 2 * time.Minute
+
+func (s *server) do(r *Request, reply *Reply) (err error) {
+	begin := read()
+	defer func() {
+		if reply.Cost == (Cost{}) {
+			reply.Cost = begin.until(read())
+		}
+	}()
+	switch r.Op {
+	case "start":
+		if err := s.driver.Start(Options{Socket: r.Socket, Mode: r.Mode}); err != nil {
+			return err
+		}
+		go s.driver.Drain(s.tell)
+		if r.Mode == "manual" {
+			return nil
+		}
+		return wait("the first list and the stream", s.driver.Ready)
+	case "relist":
+		for range r.N {
+			if err := s.driver.Relist(); err != nil {
+				return err
+			}
+		}
+	case "mark":
+		runtime.GC()
+		s.handled, s.marked = s.driver.Handled(), read()
+	case "await":
+		err := wait(fmt.Sprintf("%d events", r.N), func() bool { return s.driver.Handled()-s.handled >= int64(r.N) })
+		if err != nil {
+			return fmt.Errorf("%w: %d came", err, s.driver.Handled()-s.handled)
+		}
+		reply.Cost = s.marked.until(read())
+	case "idle":
+		time.Sleep(time.Duration(r.Millis) * time.Millisecond)
+	case "newer":
+		for i := range r.N {
+			start := time.Now()
+			if err := s.driver.Newer(r.UIDs[i%len(r.UIDs)], start); err != nil {
+				return err
+			}
+			reply.Latencies = append(reply.Latencies, int64(time.Since(start)))
+			time.Sleep(time.Duration(r.Millis) * time.Millisecond)
+		}
+	case "watch":
+		s.mu.Lock()
+		reply.Told, s.told = s.told, nil
+		s.mu.Unlock()
+	case "heap":
+		reply.Heap = live()
+		reply.Statuses, err = s.driver.Footprint()
+		return err
+	case "profile":
+		return s.toggle(r.Mode)
+	default:
+		return fmt.Errorf("agent: no such request: %q", r.Op)
+	}
+	return nil
+}
+
+// tell takes an event of Watch.
+func (s *server) tell(pod, id, kind string) {
+	t := Told{Pod: pod, ID: id, Kind: kind, At: time.Now().UnixNano()}
+	s.mu.Lock()
+	s.told = append(s.told, t)
+	s.mu.Unlock()
+}
+
+// toggle starts a CPU profile into the named file, or with no name ends it.
+func (s *server) toggle(name string) error {
+	if s.profile != nil {
+		pprof.StopCPUProfile()
+		err := s.profile.Close()
+		s.profile = nil
+		if err != nil || name == "" {
+			return err
+		}
+	}
+	if name == "" {
+		return errors.New("agent: no profile is being taken")
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	s.profile = f
+	return pprof.StartCPUProfile(f)
+}
+
+// wait looks every few milliseconds, which costs every driver the same.
+func wait(what string, done func() bool) error {
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("agent: %s did not come within %v", what, patience)
+		}
+	}
+	return nil
+}
+
+// live returns the bytes of the live heap.
+func live() int64 {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Growth returns the bytes by which f makes the live heap grow. What f returns is kept until it was measured.
+func Growth(f func() (any, error)) (int64, error) {
+	before := live()
+	kept, err := f()
+	after := live()
+	runtime.KeepAlive(kept)
+	return after - before, err
+}

@@ -1,0 +1,3 @@
+module github.com/evented-pleg/evented-pleg/test/peer/agent
+
+go 1.26.0

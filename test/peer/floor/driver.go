@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package floor has the drivers that do less than a PLEG must: they receive the same messages, and do nothing with them, or decode them with the
+// generated decoder and throw them away. Nothing that goes through grpc can cost less than the first.
+package floor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+)
+
+// Driver implements [agent.Driver] as far as there is something to do without a PLEG.
+type Driver struct {
+	decode  bool
+	streams bool
+	conn    *grpc.ClientConn
+	events  atomic.Int64
+	open    atomic.Bool
+}
+
+// New returns a driver that has not started. Decode says whether it decodes, streams whether it lists with the streaming calls.
+func New(decode, streams bool) *Driver { return &Driver{decode: decode, streams: streams} }
+
+// discard is a codec that looks at nothing.
+type discard struct{}
+
+// Marshal implements grpc's encoding.CodecV2.
+func (discard) Marshal(any) (mem.BufferSlice, error) { return mem.BufferSlice{}, nil }
+
+// Unmarshal implements grpc's encoding.CodecV2.
+func (discard) Unmarshal(mem.BufferSlice, any) error { return nil }
+
+// Name implements grpc's encoding.CodecV2.
+func (discard) Name() string { return "proto" }
+
+// Start implements [agent.Driver].
+func (d *Driver) Start(o agent.Options) (err error) {
+	options := []grpc.CallOption{grpc.MaxCallRecvMsgSize(1 << 30)}
+	if !d.decode {
+		options = append(options, grpc.ForceCodecV2(discard{}))
+	}
+	d.conn, err = grpc.NewClient("unix://"+o.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(options...))
+	if err != nil || o.Mode == "manual" {
+		return err
+	}
+	s, err := d.stream(runtimeapi.RuntimeService_GetContainerEvents_FullMethodName, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		return err
+	}
+	d.open.Store(true)
+	go func() {
+		for s.RecvMsg(new(runtimeapi.ContainerEventResponse)) == nil {
+			d.events.Add(1)
+		}
+	}()
+	return nil
+}
+
+func (d *Driver) stream(method string, req proto.Message) (grpc.ClientStream, error) {
+	s, err := d.conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, method)
+	if err == nil {
+		err = errors.Join(s.SendMsg(req), s.CloseSend())
+	}
+	return s, err
+}
+
+// Relist implements [agent.Driver].
+func (d *Driver) Relist() error {
+	if d.streams {
+		return errors.Join(
+			d.drain(runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName, &runtimeapi.StreamPodSandboxesRequest{}, new(runtimeapi.StreamPodSandboxesResponse)),
+			d.drain(runtimeapi.RuntimeService_StreamContainers_FullMethodName, &runtimeapi.StreamContainersRequest{}, new(runtimeapi.StreamContainersResponse)))
+	}
+	ctx := context.Background()
+	return errors.Join(
+		d.conn.Invoke(ctx, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, &runtimeapi.ListPodSandboxRequest{}, new(runtimeapi.ListPodSandboxResponse)),
+		d.conn.Invoke(ctx, runtimeapi.RuntimeService_ListContainers_FullMethodName, &runtimeapi.ListContainersRequest{}, new(runtimeapi.ListContainersResponse)))
+}
+
+func (d *Driver) drain(method string, req, into proto.Message) error {
+	s, err := d.stream(method, req)
+	for err == nil {
+		err = s.RecvMsg(into)
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// Ready implements [agent.Driver].
+func (d *Driver) Ready() bool { return d.open.Load() }
+
+// Handled implements [agent.Driver].
+func (d *Driver) Handled() int64 { return d.events.Load() }
+
+var errNotPLEG = errors.New("floor: this is no PLEG")
+
+// Newer implements [agent.Driver].
+func (d *Driver) Newer(string, time.Time) error { return errNotPLEG }
+
+// Drain implements [agent.Driver].
+func (d *Driver) Drain(func(pod, id, kind string)) {}
+
+// Footprint implements [agent.Driver].
+func (d *Driver) Footprint() (int64, error) { return 0, errNotPLEG }

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ours is this project's PLEG as a driver for test/peer, wired as its users wire it: package cri as source and stream, its statuses in the
+// cache, the metrics registered.
+package ours
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	kubemetrics "k8s.io/component-base/metrics"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/metrics"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+)
+
+// Driver implements [agent.Driver]. Only the goroutine that serves requests calls its methods.
+type Driver struct {
+	client    *cri.Client
+	cache     *cache.Cache[cri.PodStatus]
+	generator *pleg.Generator[cri.PodStatus]
+	running   bool
+	evented   bool
+	listed    chan struct{} // capacity 1: a list of everything was applied
+}
+
+// New returns a driver that has not started.
+func New() *Driver { return &Driver{listed: make(chan struct{}, 1)} }
+
+// never is a relist period that no run outlasts.
+const never = 24 * time.Hour
+
+// Start implements [agent.Driver].
+func (d *Driver) Start(o agent.Options) (err error) {
+	if d.client, err = cri.New(cri.Config{Endpoint: o.Socket}); err != nil {
+		return err
+	}
+	set, err := metrics.New(kubemetrics.NewKubeRegistry(), metrics.Options{})
+	if err != nil {
+		return err
+	}
+	d.cache = cache.New(cri.EmptyStatus)
+	config := pleg.Config[cri.PodStatus]{Source: d.client, Cache: d.cache, Merge: cri.KeepIPs, Metrics: watched{set, d.listed}}
+	switch o.Mode {
+	case "manual":
+		config.RelistBase = never
+	case "intake":
+		config.Stream, config.RelistBase, d.evented = d.client, never, true
+	case "evented":
+		config.Stream, d.evented = d.client, true
+	case "generic":
+	default:
+		return fmt.Errorf("ours: no such mode: %q", o.Mode)
+	}
+	if d.generator, err = pleg.New(config); err != nil {
+		return err
+	}
+	set.SetGauges(d.generator.Gauges)
+	if o.Mode != "manual" {
+		d.run()
+	}
+	return nil
+}
+
+func (d *Driver) run() {
+	d.running = true
+	go func() { _ = d.generator.Run(context.Background()) }() // ends with the process
+}
+
+// Relist implements [agent.Driver]. A manual driver's first list is the one that Run begins with.
+func (d *Driver) Relist() error {
+	begin := time.Now()
+	if d.running {
+		d.generator.RequestRelist("")
+	} else {
+		d.run()
+	}
+	for limit := time.After(2 * time.Minute); ; {
+		select {
+		case <-d.listed:
+		case <-limit:
+			return errors.New("ours: the list was not applied in time")
+		}
+		// The global time moves once every changed pod was inspected, too.
+		for pause := 20 * time.Microsecond; time.Since(begin) < 2*time.Minute; pause = min(2*pause, time.Millisecond) {
+			if d.cache.Global().After(begin) {
+				return nil
+			}
+			if d.generator.Stats().OpenPods == 0 && pause == time.Millisecond {
+				break // a list that began before
+			}
+			time.Sleep(pause)
+		}
+	}
+}
+
+// Ready implements [agent.Driver].
+func (d *Driver) Ready() bool {
+	s := d.generator.Stats()
+	if d.cache.Global().IsZero() || s.OpenPods > 0 {
+		return false
+	}
+	return !d.evented || s.State == pleg.StreamConnected && s.Relists > 1
+}
+
+// Handled implements [agent.Driver].
+func (d *Driver) Handled() int64 { return int64(d.generator.Stats().Claims) }
+
+// Newer implements [agent.Driver].
+func (d *Driver) Newer(uid string, t time.Time) error {
+	status, err := d.cache.GetNewerThan(context.Background(), cache.UID(uid), t)
+	if err == nil && len(status.Containers()) == 0 {
+		return fmt.Errorf("pod %s has no containers", uid)
+	}
+	return err
+}
+
+// Drain implements [agent.Driver].
+func (d *Driver) Drain(told func(pod, id, kind string)) {
+	for e := range d.generator.Watch() {
+		told(string(e.Pod), e.ID, string(e.Type))
+	}
+}
+
+// Footprint implements [agent.Driver].
+func (d *Driver) Footprint() (int64, error) {
+	ctx := context.Background()
+	listing, err := d.client.List(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	return agent.Growth(func() (any, error) {
+		all := make([]*cri.PodStatus, 0, len(listing.Pods))
+		for _, p := range listing.Pods {
+			in, err := d.client.Inspect(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, in.Status)
+		}
+		return all, nil
+	})
+}
+
+// watched is metrics that tell of finished lists.
+type watched struct {
+	pleg.Metrics
+	listed chan<- struct{}
+}
+
+// Add implements [pleg.Metrics].
+func (w watched) Add(name string, n int) {
+	w.Metrics.Add(name, n)
+	if name == pleg.MetricRelists {
+		select {
+		case w.listed <- struct{}{}:
+		default:
+		}
+	}
+}

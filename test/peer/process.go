@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+	"github.com/evented-pleg/evented-pleg/test/peer/server"
+)
+
+// process is a child that takes requests and gives replies, a line of JSON each.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+}
+
+func start(name, program string, args ...string) (*process, error) {
+	p := &process{name: name, cmd: exec.Command(program, args...)}
+	p.cmd.Stderr = os.Stderr
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.in, p.out = in, bufio.NewReaderSize(out, 1<<20)
+	return p, p.cmd.Start()
+}
+
+// ask sends a request and reads the reply into the given value.
+func (p *process) ask(request, reply any) error {
+	line, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	if _, err := p.in.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	answer, err := p.out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("%s ended before it answered %s: %w", p.name, line, err)
+	}
+	return json.Unmarshal(answer, reply)
+}
+
+// end closes the child's input, which ends it, and waits for it.
+func (p *process) end() {
+	_ = p.in.Close()
+	_, _ = io.Copy(io.Discard, p.out)
+	_ = p.cmd.Wait()
+}
+
+// runtimeProcess is the runtime.
+type runtimeProcess struct {
+	*process
+	socket string
+}
+
+// runtime starts a runtime.
+func (b *bench) runtime(c server.Config) (*runtimeProcess, error) {
+	b.sockets++
+	c.Socket = filepath.Join(b.dir, fmt.Sprintf("%d.sock", b.sockets))
+	p, err := start("the runtime", b.self, "serve")
+	if err != nil {
+		return nil, err
+	}
+	r := &runtimeProcess{p, c.Socket}
+	_, err = r.do(c)
+	if err != nil {
+		p.end()
+	}
+	return r, err
+}
+
+func (r *runtimeProcess) do(request any) (server.Reply, error) {
+	var reply server.Reply
+	err := r.ask(request, &reply)
+	if err == nil && reply.Error != "" {
+		err = errors.New(reply.Error)
+	}
+	return reply, err
+}
+
+// contestant is a started agent.
+type contestant struct {
+	*process
+	subscriber int // its number among the runtime's
+}
+
+// contestant starts an agent on a runtime.
+func (b *bench) contestant(name, mode string, r *runtimeProcess) (*contestant, error) {
+	program, args := b.self, []string{"agent", name}
+	switch name {
+	case kubelet136:
+		program, args = b.kubelets[0], nil
+	case kubelet137:
+		program, args = b.kubelets[1], nil
+	}
+	p, err := start(name, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	c := &contestant{process: p}
+	if _, err := c.do(agent.Request{Op: "start", Socket: r.socket, Mode: mode}); err != nil {
+		c.end()
+		return nil, err
+	}
+	usage, err := r.do(server.Request{Op: "usage"})
+	c.subscriber = usage.Subscribers - 1
+	return c, err
+}
+
+func (c *contestant) do(request agent.Request) (agent.Reply, error) {
+	var reply agent.Reply
+	err := c.ask(request, &reply)
+	if err == nil && reply.Error != "" {
+		err = fmt.Errorf("%s: %s: %s", c.name, request.Op, reply.Error)
+	}
+	return reply, err
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+)
+
+// result is what one contestant came to in one case of a row.
+type result struct {
+	Row   string `json:"row"`
+	Case  string `json:"case"`
+	Agent string `json:"agent"`
+	// Values holds the rounds of each measure, by unit, each for one operation.
+	Values map[string][]float64 `json:"values"`
+}
+
+// Units, as benchstat knows them.
+const (
+	unitCPU     = "cpu-ns/op"
+	unitWall    = "ns/op"
+	unitBytes   = "B/op"
+	unitObjects = "allocs/op"
+	unitWakeups = "wakeups/op"
+	unitP50     = "p50-ns"
+	unitP99     = "p99-ns"
+	unitMax     = "max-ns"
+	unitRate    = "events/s"
+	unitHeap    = "B/container"
+	unitTotal   = "total-cpu-ns"
+	unitLists   = "lists"
+)
+
+var units = []string{unitCPU, unitTotal, unitWall, unitBytes, unitObjects, unitWakeups, unitRate, unitP50, unitP99, unitMax, unitHeap, unitLists}
+
+// of returns the result of that name, made if need be.
+func (b *bench) of(row, what, agent string) *result {
+	i := slices.IndexFunc(b.results, func(r result) bool { return r.Row == row && r.Case == what && r.Agent == agent })
+	if i < 0 {
+		i = len(b.results)
+		b.results = append(b.results, result{Row: row, Case: what, Agent: agent, Values: make(map[string][]float64)})
+	}
+	return &b.results[i]
+}
+
+func (r *result) add(unit string, v float64) { r.Values[unit] = append(r.Values[unit], v) }
+
+// cost adds a round of n operations.
+func (r *result) cost(c agent.Cost, n int) {
+	per := float64(n)
+	r.add(unitCPU, float64(c.CPU)/per)
+	r.add(unitWall, float64(c.Wall)/per)
+	r.add(unitBytes, float64(c.Bytes)/per)
+	r.add(unitObjects, float64(c.Objects)/per)
+	r.add(unitWakeups, float64(c.Wakeups)/per)
+}
+
+// latencies adds a round of latencies in nanoseconds.
+func (r *result) latencies(all []int64) {
+	slices.Sort(all)
+	at := func(q float64) float64 { return float64(all[min(int(math.Ceil(q*float64(len(all))))-1, len(all)-1)]) }
+	r.add(unitP50, at(0.5))
+	r.add(unitP99, at(0.99))
+	r.add(unitMax, at(1))
+}
+
+// median returns the middle of the rounds; not a number if there are none.
+func (r *result) median(unit string) float64 {
+	v := slices.Sorted(slices.Values(r.Values[unit]))
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
+}
+
+// write prints the tables, and what else is wanted.
+func (b *bench) write(benchFile, jsonFile, plotFile string) error {
+	b.table(os.Stdout)
+	if benchFile != "" {
+		if err := to(benchFile, b.lines); err != nil {
+			return err
+		}
+	}
+	if plotFile != "" {
+		if err := to(plotFile, b.plot); err != nil {
+			return err
+		}
+	}
+	if jsonFile == "" {
+		return nil
+	}
+	return to(jsonFile, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "\t")
+		return e.Encode(b.results)
+	})
+}
+
+func to(name string, write func(io.Writer) error) error {
+	if name == "-" {
+		return write(os.Stdout)
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// table prints the median of everything, and how many times ours each other is.
+func (b *bench) table(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer w.Flush()
+	last := ""
+	for _, r := range b.results {
+		if head := r.Row + " " + r.Case; head != last {
+			fmt.Fprintf(w, "\n%s\t\t\n", head)
+			last = head
+		}
+		for _, u := range units {
+			if len(r.Values[u]) == 0 {
+				continue
+			}
+			ratio := ""
+			if i := slices.IndexFunc(b.results, func(o result) bool { return o.Row == r.Row && o.Case == r.Case && o.Agent == oursName }); i >= 0 && r.Agent != oursName {
+				if x := r.median(u) / b.results[i].median(u); !math.IsNaN(x) {
+					ratio = fmt.Sprintf("%.3g x ours", x)
+				}
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", r.Agent, u, human(u, r.median(u)), ratio)
+		}
+	}
+}
+
+func human(unit string, v float64) string {
+	if strings.Contains(unit, "ns") {
+		d := time.Duration(v)
+		switch {
+		case d > 10*time.Second:
+			return d.Round(10 * time.Millisecond).String()
+		case d > 10*time.Millisecond:
+			return d.Round(10 * time.Microsecond).String()
+		}
+		return d.Round(10 * time.Nanosecond).String()
+	}
+	return fmt.Sprintf("%.5g", v)
+}
+
+// lines prints every round as a line that benchstat reads.
+func (b *bench) lines(w io.Writer) error {
+	for _, r := range b.results {
+		rounds := 0
+		for _, v := range r.Values {
+			rounds = max(rounds, len(v))
+		}
+		for i := range rounds {
+			fmt.Fprintf(w, "BenchmarkPeer/%s/%s/agent=%s 1", r.Row, r.Case, r.Agent)
+			for _, u := range units {
+				if i < len(r.Values[u]) {
+					fmt.Fprintf(w, " %.6g %s", r.Values[u][i], u)
+				}
+			}
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+	"github.com/evented-pleg/evented-pleg/test/peer/server"
+)
+
+// row is one row of the table in docs/performance.md.
+type row struct {
+	name    string
+	measure func(*bench) error
+}
+
+var allRows = []row{
+	{"relist", (*bench).relist},
+	{"streaming", (*bench).relistStreaming},
+	{"changed", (*bench).changed},
+	{"intake", (*bench).intake},
+	{"first", (*bench).first},
+	{"newer", (*bench).newer},
+	{"latency", (*bench).latency},
+	{"memory", (*bench).memory},
+	{"idle", (*bench).idleNode},
+	{"growth", (*bench).growth},
+}
+
+func rowNames() []string {
+	var names []string
+	for _, r := range allRows {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// streaming is what the names of contestants that list with the streaming calls end with.
+const streaming = "-streaming"
+
+// among returns those of the named contestants that take part.
+func (b *bench) among(names ...string) []string {
+	return slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(b.agents, n) })
+}
+
+// on starts a runtime and some contestants on it, runs f, and ends them all.
+func (b *bench) on(c server.Config, mode string, names []string, f func(*runtimeProcess, []*contestant) error) (err error) {
+	r, err := b.runtime(c)
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	var all []*contestant
+	defer func() {
+		for _, c := range all {
+			c.end()
+		}
+	}()
+	for _, name := range names {
+		c, err := b.contestant(name, mode, r)
+		if err != nil {
+			return err
+		}
+		all = append(all, c)
+	}
+	return f(r, all)
+}
+
+// profiled runs f while the contestant takes a CPU profile, if profiles are wanted.
+func (b *bench) profiled(c *contestant, name string, f func() error) error {
+	if b.profiles == "" {
+		return f()
+	}
+	if _, err := c.do(agent.Request{Op: "profile", Mode: filepath.Join(b.profiles, name+"-"+c.name+".pprof")}); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	_, err := c.do(agent.Request{Op: "profile"})
+	return err
+}
+
+// relistOf measures lists of a node on which nothing changes.
+func (b *bench) relistOf(row string, c server.Config, what string, names []string, times int) error {
+	return b.on(c, "manual", names, func(_ *runtimeProcess, all []*contestant) error {
+		for _, c := range all {
+			if _, err := c.do(agent.Request{Op: "relist", N: 3}); err != nil { // the first inspects every pod
+				return err
+			}
+		}
+		for range b.rounds {
+			for _, c := range all {
+				if _, err := c.do(agent.Request{Op: "mark"}); err != nil { // begins with an empty heap, whatever went before
+					return err
+				}
+				err := b.profiled(c, row+"-"+what, func() error {
+					reply, err := c.do(agent.Request{Op: "relist", N: times})
+					b.of(row, what, c.name).cost(reply.Cost, times)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) relist() error {
+	for _, pods := range []int{500, 2500, 5000} {
+		what := fmt.Sprintf("containers=%d", 2*pods)
+		if err := b.relistOf("relist", server.Config{Pods: pods, Containers: 2}, what, slices.Clone(b.agents), max(10, 50_000/pods)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relistStreaming is the same on a runtime with the streaming list calls, which the kubelet does not use by default.
+func (b *bench) relistStreaming() error {
+	names := b.among(oursName, kubelet136)
+	if slices.Contains(b.agents, floorName) {
+		names = append(names, floorName+streaming)
+	}
+	return b.relistOf("streaming", server.Config{Pods: 5000, Containers: 2, Streams: true}, "containers=10000", names, 10)
+}
+
+// changed measures lists of a node on which 1 % of the containers have changed since the one before; their inspection is part of it.
+func (b *bench) changed() error {
+	const pods, change = 5000, 100
+	what := fmt.Sprintf("containers=%d", 2*pods)
+	names := b.among(oursName, kubelet136, kubelet137)
+	return b.on(server.Config{Pods: pods, Containers: 2}, "manual", names, func(r *runtimeProcess, all []*contestant) error {
+		for _, c := range all {
+			if _, err := c.do(agent.Request{Op: "relist", N: 3}); err != nil {
+				return err
+			}
+		}
+		for range 3 * b.rounds {
+			if _, err := r.do(server.Request{Op: "exit", N: change}); err != nil {
+				return err
+			}
+			for _, c := range all {
+				if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
+					return err
+				}
+				reply, err := c.do(agent.Request{Op: "relist", N: 1})
+				if err != nil {
+					return err
+				}
+				b.of("changed", what, c.name).cost(reply.Cost, 1)
+			}
+		}
+		return nil
+	})
+}
+
+// intake measures the event stream: events that tell what is known ("known"), and exits of containers with the statuses that go
+// with them ("exit").
+func (b *bench) intake() error {
+	names := b.among(floorName, generated, oursName, kubelet136)
+	const many = 40_000
+	err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
+		for range b.rounds {
+			for _, c := range all {
+				err := b.profiled(c, "intake-known", func() error { return b.flood(r, c, "known", many) })
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	names = b.among(oursName, kubelet136)
+	for range b.rounds { // a container exits once
+		err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
+			for _, c := range all {
+				err := b.profiled(c, "intake-exit", func() error { return b.flood(r, c, "exit", 10_000) })
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) flood(r *runtimeProcess, c *contestant, kind string, n int) error {
+	if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
+		return err
+	}
+	if _, err := r.do(server.Request{Op: "flood", To: c.subscriber, Kind: kind, N: n}); err != nil {
+		return err
+	}
+	reply, err := c.do(agent.Request{Op: "await", N: n})
+	if err != nil {
+		return err
+	}
+	result := b.of("intake", kind, c.name)
+	result.cost(reply.Cost, n)
+	result.add(unitRate, float64(n)/reply.Wall.Seconds())
+	return nil
+}
+
+// first measures the first list of a node whose runtime takes 1 ms for each status call.
+func (b *bench) first() error {
+	const pods = 5000
+	what := fmt.Sprintf("pods=%d", pods)
+	for _, name := range b.among(oursName, kubelet136) {
+		for range max(1, b.rounds/3) {
+			config := server.Config{Pods: pods, Containers: 2, Delay: time.Millisecond}
+			err := b.on(config, "manual", []string{name}, func(_ *runtimeProcess, all []*contestant) error {
+				reply, err := all[0].do(agent.Request{Op: "relist", N: 1})
+				b.of("first", what, name).cost(reply.Cost, 1)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newer measures how long a pod worker waits for a status of its pod that is newer than now.
+func (b *bench) newer() error {
+	const pods, times = 500, 500
+	what := fmt.Sprintf("pods=%d", pods)
+	for range max(1, b.rounds/2) {
+		for _, name := range b.among(oursName, kubelet136, kubelet137) {
+			mode := "generic"
+			if name == oursName {
+				mode = "evented"
+			}
+			err := b.on(server.Config{Pods: pods, Containers: 2}, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
+				uids, err := r.do(server.Request{Op: "uids"})
+				if err != nil {
+					return err
+				}
+				reply, err := all[0].do(agent.Request{Op: "newer", N: times, Millis: 7, UIDs: uids.UIDs})
+				if err == nil {
+					b.of("newer", what, name).latencies(reply.Latencies)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// latency measures the time from a container's exit to the event of Watch that tells of it, at 1000 exits a second.
+func (b *bench) latency() error {
+	const pods, rate, seconds = 5000, 1000, 8
+	for range max(1, b.rounds/2) {
+		for _, c := range []struct{ name, mode string }{
+			{oursName, "evented"}, {oursName, "generic"}, {kubelet136, "generic"}, {kubelet136, "evented"}, {kubelet137, "evented"},
+		} {
+			if !slices.Contains(b.agents, c.name) {
+				continue
+			}
+			if err := b.latencyOf(c.name, c.mode, server.Config{Pods: pods, Containers: 2}, rate, rate*seconds); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) latencyOf(name, mode string, config server.Config, rate, count int) error {
+	return b.on(config, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
+		to := all[0].subscriber
+		if mode == "generic" {
+			to = -1
+		}
+		time.Sleep(2 * time.Second) // what starting set off has ended
+		if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil {
+			return err
+		}
+		changes, err := r.do(server.Request{Op: "change", To: to, N: count, Rate: rate})
+		if err != nil {
+			return err
+		}
+		time.Sleep(3 * time.Second)
+		reply, err := all[0].do(agent.Request{Op: "watch"})
+		if err != nil {
+			return err
+		}
+		told := make(map[string]int64)
+		for _, t := range reply.Told {
+			if _, ok := told[t.ID]; !ok && t.Kind == "ContainerDied" {
+				told[t.ID] = t.At
+			}
+		}
+		var latencies []int64
+		lost := 0
+		for _, c := range changes.Changes {
+			if at, ok := told[c.ID]; ok {
+				latencies = append(latencies, at-c.At)
+			} else {
+				lost++
+			}
+		}
+		result := b.of("latency", mode+"/changes/s=1000", name)
+		if len(latencies) > 0 {
+			result.latencies(latencies)
+		}
+		result.add("lost", float64(lost))
+		return nil
+	})
+}
+
+// memory measures the live heap on big nodes, less what the statuses themselves take.
+func (b *bench) memory() error {
+	type size struct {
+		pods int
+		name string
+	}
+	for _, s := range []size{{5000, kubelet136}, {5000, oursName}, {50_000, oursName}} {
+		if !slices.Contains(b.agents, s.name) {
+			continue
+		}
+		containers := 2 * s.pods
+		err := b.on(server.Config{Pods: s.pods, Containers: 2, Streams: s.name == oursName}, "manual", []string{s.name}, func(_ *runtimeProcess, all []*contestant) error {
+			empty, err := all[0].do(agent.Request{Op: "mark"})
+			if err != nil {
+				return err
+			}
+			_ = empty
+			if _, err := all[0].do(agent.Request{Op: "relist", N: 3}); err != nil {
+				return err
+			}
+			reply, err := all[0].do(agent.Request{Op: "heap"})
+			if err != nil {
+				return err
+			}
+			b.of("memory", fmt.Sprintf("containers=%d/all", containers), s.name).add(unitHeap, float64(reply.Heap)/float64(containers))
+			b.of("memory", fmt.Sprintf("containers=%d/statuses", containers), s.name).add(unitHeap, float64(reply.Statuses)/float64(containers))
+			b.of("memory", fmt.Sprintf("containers=%d/beyond", containers), s.name).add(unitHeap, float64(reply.Heap-reply.Statuses)/float64(containers))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growth measures lists of an unchanged node from 100 to 100,000 containers. The kubelet cannot list more than 16 MiB.
+func (b *bench) growth() error {
+	for _, containers := range []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000} {
+		names := b.among(floorName, generated, oursName)
+		if containers <= 10_000 {
+			names = append(names, b.among(kubelet136)...)
+		}
+		times := min(max(3, 200_000/containers), 300)
+		if err := b.relistOf("growth", server.Config{Pods: containers / 2, Containers: 2}, fmt.Sprintf("containers=%d", containers), names, times); err != nil {
+			return err
+		}
+	}
+	return nil
+}
