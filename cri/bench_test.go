@@ -268,3 +268,39 @@ func BenchmarkIndex(b *testing.B) {
 		})
 	})
 }
+
+// BenchmarkMemory reports what the index of a listing, and the pods that it hands out, keep for each container of a node of 100,000, two a pod.
+func BenchmarkMemory(b *testing.B) {
+	const containers = 100_000
+	e := encodeNode(containers/2, 5000, running)
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var index, listing float64
+	for b.Loop() {
+		before := heap()
+		x := newIndex()
+		x.begin()
+		var walker segments
+		for _, batch := range e.sandboxes {
+			walker.walk(cut(batch, 16384), itemsField, x.sandbox)
+		}
+		for _, batch := range e.containers {
+			walker.walk(cut(batch, 16384), itemsField, x.container)
+		}
+		l := x.commit(0, new(unlabelled))
+		all := heap()
+		runtime.KeepAlive(l)
+		l = pleg.Listing{}
+		mid := heap()
+		index, listing = float64(mid-before)/containers, float64(all-mid)/containers
+		runtime.KeepAlive(x)
+	}
+	b.ReportMetric(index, "index-B/container")
+	b.ReportMetric(listing, "listing-B/container")
+	b.ReportMetric(0, "ns/op")
+}

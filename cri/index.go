@@ -94,7 +94,7 @@ func (x *index) mark(p *podRecord) {
 }
 
 // pod returns the record of a pod, made if need be. It fills in the names if they are not known.
-func (x *index) pod(uid, name, namespace []byte) *podRecord {
+func (x *index) pod(uid string, name, namespace []byte) *podRecord {
 	p := x.pods[cache.UID(uid)]
 	if p == nil {
 		p = &podRecord{uid: cache.UID(uid)}
@@ -172,7 +172,7 @@ func (x *index) sandbox(raw []byte) bool {
 	if s.uid != string(uid) {
 		s.uid = string(uid)
 	}
-	p := x.pod(uid, item.meta.name, item.meta.namespace)
+	p := x.pod(s.uid, item.meta.name, item.meta.namespace)
 	x.mark(p)
 	if s.pod != p {
 		x.mark(s.pod)
@@ -225,7 +225,7 @@ func (x *index) container(raw []byte) bool {
 	x.mark(c.pod)
 	if len(item.labels.uid) > 0 {
 		c.sandbox = nil
-		x.attribute(c, x.pod(item.labels.uid, item.labels.name, item.labels.namespace))
+		x.attribute(c, x.pod(c.label, item.labels.name, item.labels.namespace))
 		return true
 	}
 	var p *podRecord
