@@ -89,14 +89,27 @@ func TestLedger(t *testing.T) {
 			for _, d := range test.delivered {
 				l.Delivered(d)
 			}
-			if diff := cmp.Diff(test.want, l.Judge(always)); diff != "" {
+			got := l.Judge(always)
+			if by := sumLengths(got.By); by != len(got.Latency) {
+				t.Errorf("%d latencies by kind, %d in all", by, len(got.Latency))
+			}
+			got.By = nil
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
-			if got := test.want.Duplicates+test.want.OutOfOrder > 0; got != (len(l.Complaints) > 0) {
+			if complains := test.want.Duplicates+test.want.OutOfOrder > 0; complains != (len(l.Complaints) > 0) {
 				t.Errorf("complaints: %q", l.Complaints)
 			}
 		})
 	}
+}
+
+func sumLengths(m map[string][]time.Duration) int {
+	n := 0
+	for _, d := range m {
+		n += len(d)
+	}
+	return n
 }
 
 func TestLedgerWindow(t *testing.T) {

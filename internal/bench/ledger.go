@@ -149,6 +149,8 @@ type Verdict struct {
 	// Path is the time from the runtime's stamp of an event to the delivery of what it told first, for the
 	// deliveries whose stamps are wanted.
 	Path []time.Duration
+	// By holds the same by the kind of change, such as sandbox_removed.
+	By map[string][]time.Duration
 	// Begins are the stamps of the changes in Latency, in the same order, for a timeline.
 	Begins []int64
 }
@@ -180,12 +182,27 @@ func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
 				continue
 			}
 			if !a.inexact[rank] {
-				v.Latency = append(v.Latency, max(0, time.Duration(told-at)))
+				took := max(0, time.Duration(told-at))
+				v.Latency = append(v.Latency, took)
+				kind := changeName(a.sandbox, rank)
+				if v.By == nil {
+					v.By = make(map[string][]time.Duration)
+				}
+				v.By[kind] = append(v.By[kind], took)
 				v.Begins = append(v.Begins, at)
 			}
 		}
 	}
 	return v
+}
+
+// changeName names a kind of change.
+func changeName(sandbox bool, rank int) string {
+	kind := "container"
+	if sandbox {
+		kind = "sandbox"
+	}
+	return kind + [...]string{"", "_created", "_started", "_died", "_removed"}[rank]
 }
 
 // toldOf returns when the change was told, 0 if never.

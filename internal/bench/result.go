@@ -21,6 +21,8 @@ type Result struct {
 	PLEG     PLEGResult    `json:"pleg"`
 	Events   EventsResult  `json:"events"`
 	Latency  LatencyResult `json:"latency_seconds"`
+	// LatencyBy is the same by the kind of change, such as container_died or sandbox_removed.
+	LatencyBy map[string]LatencyResult `json:"latency_by_change"`
 	// EventLatency is from the runtime's stamp of an event to the delivery of what it told first.
 	EventLatency LatencyResult     `json:"event_latency_seconds"`
 	Freshness    FreshnessResult   `json:"freshness_seconds"`
@@ -172,13 +174,14 @@ type StallResult struct {
 
 // ComparisonResult is a second generator on the same load.
 type ComparisonResult struct {
-	PLEG         PLEGResult        `json:"pleg"`
-	Events       EventsResult      `json:"events"`
-	Latency      LatencyResult     `json:"latency_seconds"`
-	EventLatency LatencyResult     `json:"event_latency_seconds"`
-	Freshness    FreshnessResult   `json:"freshness_seconds"`
-	Consistency  ConsistencyResult `json:"consistency"`
-	Cost         CostResult        `json:"cost"`
+	PLEG         PLEGResult               `json:"pleg"`
+	Events       EventsResult             `json:"events"`
+	Latency      LatencyResult            `json:"latency_seconds"`
+	LatencyBy    map[string]LatencyResult `json:"latency_by_change"`
+	EventLatency LatencyResult            `json:"event_latency_seconds"`
+	Freshness    FreshnessResult          `json:"freshness_seconds"`
+	Consistency  ConsistencyResult        `json:"consistency"`
+	Cost         CostResult               `json:"cost"`
 }
 
 // Seconds turns quantiles into a result.

@@ -91,7 +91,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		}
 	}
 	own := sides[0]
-	result.PLEG, result.Events, result.Latency, result.EventLatency = own.PLEG, own.Events, own.Latency, own.EventLatency
+	result.PLEG, result.Events, result.Latency, result.LatencyBy, result.EventLatency = own.PLEG, own.Events, own.Latency, own.LatencyBy, own.EventLatency
 	result.Freshness, result.Consistency, result.Cost = own.Freshness, own.Consistency, own.Cost
 	if len(sides) > 1 {
 		result.Comparison = &sides[1]

@@ -186,6 +186,10 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 			PLEGCPUSeconds: s.end.Usage.CPUSeconds - s.begin.Usage.CPUSeconds, PLEGMaxRSSBytes: s.final.Usage.MaxRSS, RPCs: make(map[string]int),
 		},
 	}
+	r.LatencyBy = make(map[string]bench.LatencyResult)
+	for kind, d := range v.By {
+		r.LatencyBy[kind] = bench.Summarize(d).Seconds()
+	}
 	r.Events.Changes, r.Events.Unseen, r.Events.Undelivered = all.Changes, all.Unseen, all.Undelivered
 	r.Freshness.LatencyResult = bench.Summarize(s.final.Waits).Seconds()
 	r.Freshness.StaleReads, r.Freshness.Errors = s.final.StaleReads, s.final.ReadErrors

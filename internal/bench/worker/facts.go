@@ -61,8 +61,12 @@ func (f *facts) learn(list []load.Fact) {
 	}
 }
 
-// retire moves a pod from the live to the gone. Each pod of the load has one sandbox.
+// retire moves a pod from the live to the gone. Each pod of the load has one sandbox, and what is in it goes with it.
 func (f *facts) retire(pod string) {
+	for id, fact := range f.pods[pod] {
+		fact.State = bench.Removed
+		f.pods[pod][id] = fact
+	}
 	for id, of := range f.absent {
 		if of == pod {
 			delete(f.absent, id)

@@ -25,12 +25,12 @@ const (
 	drain = time.Second
 )
 
-// Serve takes orders from in and answers on out until in ends.
+// Serve takes orders from in and answers on out until in ends. What goes wrong with the work is told to the parent; only what cannot be told is
+// returned.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &server{out: gob.NewEncoder(out)}
-	err := s.serve(ctx, gob.NewDecoder(in))
-	if err != nil {
-		return errors.Join(err, s.answer(answer{Failed: err.Error()}))
+	if err := s.serve(ctx, gob.NewDecoder(in)); err != nil {
+		return s.answer(answer{Failed: err.Error()})
 	}
 	return nil
 }
