@@ -104,7 +104,8 @@ func New(config Config) (*Client, error) {
 			}
 			return conn, err
 		}),
-		// A local socket answers or refuses at once. The default pauses, up to 120 s, would keep a runtime that is back unseen.
+		// A local socket answers or refuses at once. The default pauses, up to 120 s, would keep a runtime that is back unseen. Calls
+		// cut these short as well (see awake).
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 5 * time.Second,

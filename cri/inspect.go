@@ -120,8 +120,7 @@ func (in *inspection) status(ctx context.Context, m method, id string, idOf func
 	}
 	var reply owned
 	req := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), id)
-	c.counter.calls[m].Add(1)
-	if err := c.conn.Invoke(ctx, methodPaths[m], request(req), &reply); err != nil {
+	if err := c.invoke(ctx, m, req, &reply); err != nil {
 		if status.Code(err) == codes.NotFound {
 			return nil, nil, nil
 		}

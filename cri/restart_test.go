@@ -21,7 +21,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestRuntimeRestart: while the runtime is down calls fail at once, and once it is back they work within a second, however long it was down.
+// TestRuntimeRestart: while the runtime is down calls fail at once, and as soon as it is back they work, however long it was down.
 func TestRuntimeRestart(t *testing.T) {
 	for _, down := range []time.Duration{0, 10 * time.Millisecond, time.Second, 5 * time.Minute} {
 		inWorld(t, fakeruntime.DefaultProfile, fakeruntime.Faults{}, func(w *world) {
@@ -40,19 +40,8 @@ func TestRuntimeRestart(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			w.rt.Up(0)
-			up := time.Now()
-			for {
-				l, err := w.client.List(w.Context(), first.Revision)
-				if err == nil {
-					if !l.Delta || len(l.Pods)+len(l.Gone) > 7 {
-						w.Errorf("List after the restart: %+v", l)
-					}
-					break
-				}
-				if time.Since(up) > time.Second {
-					w.Fatalf("List still fails after %v: %v", time.Since(up), err)
-				}
-				time.Sleep(10 * time.Millisecond)
+			if l, err := w.client.List(w.Context(), first.Revision); err != nil || !l.Delta || len(l.Pods)+len(l.Gone) > 7 {
+				w.Errorf("List as soon as the runtime is back: %+v, %v", l, err)
 			}
 			if st := w.client.Stats(); st.Connects < 2 || st.StreamingLists != "yes" {
 				w.Errorf("stats: %+v", st)

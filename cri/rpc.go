@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -50,10 +52,31 @@ var (
 
 func (m method) String() string { return methodNames[m] }
 
-// call makes a unary call and receives its answer into reply, a *owned or a *borrowed.
-func (c *Client) call(ctx context.Context, m method, req request, reply any) error {
+// connectPatience is how long a call waits for a connection that is made anew because of it.
+const connectPatience = 100 * time.Millisecond
+
+// awake ends grpc's pause between two attempts to connect, if there is one, and gives the next attempt a moment. Our callers pace themselves: a
+// call that failed because of an attempt made before the runtime came back might not be repeated for a minute.
+func (c *Client) awake(ctx context.Context) {
+	if c.conn.GetState() != connectivity.TransientFailure {
+		return
+	}
+	c.conn.ResetConnectBackoff()
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	c.conn.WaitForStateChange(ctx, connectivity.TransientFailure)
+}
+
+// invoke makes a unary call and receives its answer into reply, a *owned or a *borrowed. The error is grpc's.
+func (c *Client) invoke(ctx context.Context, m method, req request, reply any) error {
 	c.counter.calls[m].Add(1)
-	if err := c.conn.Invoke(ctx, methodPaths[m], req, reply); err != nil {
+	c.awake(ctx)
+	return c.conn.Invoke(ctx, methodPaths[m], req, reply)
+}
+
+// call is invoke with an error that explains.
+func (c *Client) call(ctx context.Context, m method, req request, reply any) error {
+	if err := c.invoke(ctx, m, req, reply); err != nil {
 		return c.explain(ctx, m, "", err)
 	}
 	return nil
@@ -62,6 +85,7 @@ func (c *Client) call(ctx context.Context, m method, req request, reply any) err
 // open begins a call whose answer is a stream of messages. Cancelling ctx ends it.
 func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientStream, error) {
 	c.counter.calls[m].Add(1)
+	c.awake(ctx)
 	stream, err := c.conn.NewStream(ctx, &serverStreams, methodPaths[m])
 	if err == nil {
 		if err = stream.SendMsg(req); errors.Is(err, io.EOF) {
