@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+// flushNow makes the calls that are owed, without a goroutine.
+func flushNow(t *testing.T, b *Broadcaster) {
+	t.Helper()
+	for range 100 {
+		b.mu.Lock()
+		j, wait := b.next(time.Now())
+		b.mu.Unlock()
+		if wait > 0 {
+			return
+		}
+		b.perform(t.Context(), j)
+	}
+	t.Fatal("it does not come to an end")
+}
+
+// FuzzEmit: whatever a caller passes, an event that the server takes comes out, or it is counted; a second occurrence is the same series.
+func FuzzEmit(f *testing.F) {
+	f.Add("Pod", "v1", "ns", "name", "uid", "spec.containers{a}", "Warning", "Reason", "Action", "note %d", "key", "value")
+	f.Add("", "", "", "", "", "", "Normal", "", "", "", "", "")
+	f.Add("Node", "a/b/c", "", "UPPER_case:9..-x-.", "\xff\xfe", "日本", "Normal", strings.Repeat("é", 100), strings.Repeat("x", 300), strings.Repeat("€", 600), "series.evented-pleg.io/state", "no")
+	f.Add("ClusterRole", "rbac.authorization.k8s.io/v1", "", "system:node", "u", "", "Normal", "R", "A", "%s %!d(bad) %", "a/b/c", strings.Repeat("v", 9000))
+	f.Add("Pod", "v1", "ns", strings.Repeat("a.", 200), "u", "", "Normal", "R\x00", "A", "\xf0\x9f\x98", "example.com/ok", "\xff")
+	f.Fuzz(func(t *testing.T, kind, version, namespace, name, uid, path, typ, reason, action, note, key, value string) {
+		server := eventstest.NewServer()
+		b, err := New(Options{Sink: server.Sink()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.everRan = true
+		r := b.NewRecorder(nil, reason).(*Recorder)
+		ref := &corev1.ObjectReference{Kind: kind, APIVersion: version, Namespace: namespace, Name: name, UID: types.UID(uid), FieldPath: path}
+		related := &corev1.ObjectReference{Kind: name, Namespace: uid, Name: note}
+		for range 3 {
+			r.AnnotatedEventf(ref, related, map[string]string{key: value, "example.com/x": note}, typ, reason, action, note, 1)
+			flushNow(t, b)
+		}
+		s := b.Stats()
+		if s.Emitted != 3 || s.Emitted != s.Acknowledged+s.Unsent+s.Dropped[DropInvalid]+s.Dropped[DropRejected] {
+			t.Fatalf("books: %+v", s)
+		}
+		good := validType(typ) && (namespace == "" || len(apivalidation.ValidateNamespaceName(cut(namespace, maxRefField), false)) == 0)
+		if all := server.Events(); good && (len(all) != 1 || all[0].Series == nil) {
+			t.Fatalf("stored %d, calls %+v", len(all), server.Calls())
+		} else if good && (!utf8.ValidString(all[0].Note) || len(all[0].Note) > maxNote) {
+			t.Fatalf("the note is %q", all[0].Note)
+		}
+		if !good && len(server.Events()) > 0 {
+			t.Fatal("the server took something bad: the fake is too kind")
+		}
+	})
+}
+
+func FuzzCut(f *testing.F) {
+	f.Add("héllo", 2)
+	f.Add("\xff\xff\xff", 4)
+	f.Add(strings.Repeat("€", 400), 1024)
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		limit = max(4, limit%2000)
+		got := cut(s, limit)
+		if len(got) > limit || !utf8.ValidString(got) {
+			t.Fatalf("cut(%q, %d) = %q", s, limit, got)
+		}
+		if len(s) <= limit && utf8.ValidString(s) && got != s {
+			t.Fatalf("cut(%q, %d) changed it to %q", s, limit, got)
+		}
+		if utf8.ValidString(s) && len(s) > limit && len(got) <= limit-utf8.UTFMax {
+			t.Fatalf("cut(%q, %d) left only %d bytes", s, limit, len(got))
+		}
+		if utf8.ValidString(s) && !strings.HasPrefix(s, got) {
+			t.Fatalf("%q is no prefix of %q", got, s)
+		}
+	})
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add("pod-a", uint32(0))
+	f.Add("system:node:x", uint32(7))
+	f.Add("..--..", uint32(1))
+	f.Add(strings.Repeat("x", 300), uint32(1<<31))
+	f.Fuzz(func(t *testing.T, name string, epoch uint32) {
+		var id seriesID
+		got := eventName(name, id, epoch)
+		if errs := validation.IsDNS1123Subdomain(got); len(errs) > 0 {
+			t.Fatalf("eventName(%q) = %q: %v", name, got, errs)
+		}
+		if got == eventName(name, id, epoch+1) {
+			t.Fatal("two epochs have one name")
+		}
+		if len(validation.IsDNS1123Subdomain(name)) == 0 && len(name) <= 236 && !strings.HasPrefix(got, name+".") {
+			t.Fatalf("eventName(%q) = %q", name, got)
+		}
+		if c := controllerName(name); len(validation.IsQualifiedName(c)) > 0 {
+			t.Fatalf("controllerName(%q) = %q", name, c)
+		}
+	})
+}

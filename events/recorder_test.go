@@ -1,0 +1,408 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/reference"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+// TestWholeEvent checks every field of a first event, with a container of the pod as the object and another as the related one.
+func TestWholeEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		pod := testPod("a")
+		regarding, err := reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{one}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		related, err := reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{two}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		r.rec.AnnotatedEventf(regarding, related, map[string]string{"example.com/trace": "42"}, corev1.EventTypeNormal, "Started", "Start", "number %d of %s", 1, "two")
+		settle(r)
+		got := r.one()
+		name := got.Name
+		got.ObjectMeta.Name, got.Generation, got.ResourceVersion = "", 0, ""
+		got.EventTime = metav1.MicroTime{}
+		want := eventsv1.Event{
+			ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Annotations: map[string]string{"example.com/trace": "42"}},
+			ReportingController: controller,
+			ReportingInstance:   "node-1",
+			Action:              "Start",
+			Reason:              "Started",
+			Regarding:           *regarding,
+			Related:             related,
+			Note:                "number 1 of two",
+			Type:                corev1.EventTypeNormal,
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+		if !strings.HasPrefix(name, "a.") || len(name) != 2+16 {
+			t.Errorf("the name is %s", name)
+		}
+		if e := r.one(); e.EventTime.UnixMicro() != at.UnixMicro() {
+			t.Errorf("eventTime is %v", e.EventTime)
+		}
+		r.rec.AnnotatedEventf(regarding, related, nil, corev1.EventTypeNormal, "Started", "Start", "number %d", 2)
+		settle(r)
+		got = r.one()
+		if got.Note != "number 1 of two" || told(&got) != "Ongoing ×2" || got.Annotations["example.com/trace"] != "42" {
+			t.Errorf("after the second: %+v", got)
+		}
+	})
+}
+
+func TestDefaultInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.Instance = "" })
+		r.pod("a", 1)
+		settle(r)
+		if e := r.one(); !strings.HasPrefix(e.ReportingInstance, controller+"-") || len(e.ReportingInstance) == len(controller)+1 {
+			t.Errorf("the instance is %q", e.ReportingInstance)
+		}
+	})
+}
+
+func TestNamespaceRule(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+	for _, tc := range []struct {
+		name               string
+		change             func(*Options)
+		regarding, related runtime.Object
+		want, about        string
+	}{
+		{"namespaced", nil, testPod("a"), node, "ns", "Pod"},
+		{"cluster-scoped", nil, node, nil, "kube-system", "Node"},
+		{"cluster-scoped, as client-go", func(o *Options) { o.ClusterNamespace = "default" }, node, nil, "default", "Node"},
+		{"related namespaced", nil, node, testPod("a"), "kube-system", "Node"},
+		{"related namespaced, enforced", func(o *Options) { o.PreferNamespaced = true }, node, testPod("a"), "ns", "Pod"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, eventstest.NewServer(), tc.change)
+				r.rec.Eventf(tc.regarding, tc.related, "Normal", "R", "A", "")
+				settle(r)
+				if e := r.one(); e.Namespace != tc.want || e.Regarding.Kind != tc.about {
+					t.Errorf("about a %s in %q", e.Regarding.Kind, e.Namespace)
+				}
+			})
+		})
+	}
+}
+
+// unregistered is an object that no scheme knows.
+type unregistered struct{ corev1.Pod }
+
+func TestBadInputIsCountedAndLogged(t *testing.T) {
+	var nilPod *corev1.Pod
+	var nilRef *corev1.ObjectReference
+	for _, tc := range []struct {
+		name string
+		obj  runtime.Object
+		typ  string
+	}{
+		{"nil", nil, "Normal"},
+		{"a nil pod", nilPod, "Normal"},
+		{"a nil reference", nilRef, "Normal"},
+		{"unknown to the scheme", &unregistered{}, "Normal"},
+		{"no metadata", &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "X", APIVersion: "v1"}}, "Bad"},
+		{"type", podRef("a"), "Error"},
+		{"no type", podRef("a"), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := idleRig(t, eventstest.NewServer(), nil)
+			var log []string
+			r.rec.WithLogger(logr.New(funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{}).GetSink())).
+				Eventf(tc.obj, nil, tc.typ, "R", "A", "")
+			r.wantBooks(1, 0)
+			if len(log) != 1 || !strings.Contains(log[0], "Event not recorded") || !strings.Contains(log[0], "events: ") {
+				t.Errorf("logged: %q", log)
+			}
+		})
+	}
+}
+
+func TestTypedNilRelatedIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		var related *corev1.Pod
+		r.rec.Eventf(podRef("a"), related, "Normal", "R", "A", "")
+		r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "")
+		settle(r)
+		r.wantTold("Ongoing ×2")
+		if e := r.one(); e.Related != nil {
+			t.Errorf("related is %v", e.Related)
+		}
+	})
+}
+
+func TestKindsOfObjects(t *testing.T) {
+	r := idleRig(t, eventstest.NewServer(), nil)
+	stamped := testPod("a")
+	stamped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	for _, obj := range []runtime.Object{testPod("a"), stamped, podRef("a")} {
+		var got refKey
+		if _, err := r.rec.kinds.refer(obj, &got); err != nil {
+			t.Fatal(err)
+		}
+		if want := (refKey{kind: "Pod", version: "v1", namespace: "ns", name: "a", uid: "uid-a"}); got != want {
+			t.Errorf("%T: %+v", obj, got)
+		}
+	}
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
+	var got refKey
+	if v, err := r.rec.kinds.refer(list, &got); err != nil || v != "5" || got.kind != "PodList" {
+		t.Errorf("a list: %+v, %q, %v", got, v, err)
+	}
+}
+
+// TestNothingIsKept: the caller may do what it likes with what it passed.
+func TestNothingIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		annotations := map[string]string{"example.com/a": "1"}
+		ref, related := podRef("a"), podRef("b")
+		args := []any{&strings.Builder{}}
+		args[0].(*strings.Builder).WriteString("before")
+		r.rec.AnnotatedEventf(ref, related, annotations, "Normal", "R", "A", "%v", args...)
+		annotations["example.com/a"] = "2"
+		ref.Name, related.Name = "x", "y"
+		args[0].(*strings.Builder).WriteString(" and after")
+		settle(r)
+		e := r.one()
+		if e.Annotations["example.com/a"] != "1" || e.Regarding.Name != "a" || e.Related.Name != "b" || e.Note != "before" {
+			t.Errorf("stored: %+v", e)
+		}
+	})
+}
+
+// noisy formats itself by emitting an event.
+type noisy struct{ r *Recorder }
+
+func (n noisy) String() string {
+	n.r.Eventf(podRef("inner"), nil, "Normal", "R", "A", "")
+	return "noise"
+}
+
+func TestEventfWithinFormatting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		r.rec.Eventf(podRef("outer"), nil, "Normal", "R", "A", "%v", noisy{r.rec})
+		settle(r)
+		if all := r.server.Events(); len(all) != 2 {
+			t.Errorf("stored: %s", brief(all))
+		}
+	})
+}
+
+func TestLongAndBrokenNotes(t *testing.T) {
+	for name, note := range map[string]string{
+		"long":          strings.Repeat("x", 5000),
+		"cut in a rune": strings.Repeat("x", 1022) + "€€€",
+		"invalid":       "a\xff\xfeb",
+		"invalid, long": strings.Repeat("\xff", 2000),
+		"empty":         "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, eventstest.NewServer(), nil)
+				r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "%s", note)
+				settle(r)
+				e := r.one()
+				if strings.HasPrefix(name, "cut") && e.Note != strings.Repeat("x", 1022) {
+					t.Errorf("the note has %d bytes", len(e.Note))
+				}
+				r.wantBooks(0, 0)
+			})
+		})
+	}
+}
+
+func TestAnnotationsTheServerWouldRefuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, eventstest.NewServer(), nil)
+		r.rec.AnnotatedEventf(podRef("a"), nil, map[string]string{
+			"good": "1", "bad key": "2", "": "3", "example.com/huge": strings.Repeat("x", 10_000), AnnotationState: "Finished",
+		}, "Normal", "R", "A", "")
+		settle(r)
+		if e := r.one(); len(e.Annotations) != 1 || e.Annotations["good"] != "1" {
+			t.Errorf("annotations: %v", e.Annotations)
+		}
+		if n := r.Stats().AnnotationsDropped; n != 4 {
+			t.Errorf("%d were dropped", n)
+		}
+	})
+}
+
+// TestManyGoroutines: counts are exact whoever emits; for the race detector.
+func TestManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, writers := range []int{1, 3} {
+			server := eventstest.NewServer()
+			server.SetFault(slowly(time.Millisecond))
+			r := newRig(t, server, func(o *Options) { o.Writers = writers })
+			stop, err := r.StartEventWatcher(func(runtime.Object) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for g := range 8 {
+				all.Go(func() {
+					for i := range 500 {
+						r.pod(fmt.Sprint("p", (g+i)%5), 1)
+						if i%100 == 0 {
+							r.Stats()
+							r.Gauges(func(string, float64) {})
+							time.Sleep(time.Millisecond)
+						}
+					}
+				})
+			}
+			all.Wait()
+			stop()
+			pass(6*time.Minute + time.Second)
+			total := 0
+			for _, e := range server.Events() {
+				total += int(e.Series.Count)
+			}
+			if total != 8*500 {
+				t.Errorf("%d writers: %d occurrences are stored, want 4000", writers, total)
+			}
+			r.wantBooks(0, 0)
+		}
+	})
+}
+
+func TestOccurrenceWhileTheEvictionIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, func(o *Options) { o.MaxSeries = 1 })
+		r.pod("a", 3)
+		settle(r)
+		server.SetFault(slowly(time.Second))
+		r.pod("a", 1)
+		r.pod("b", 1)
+		pass(1500 * time.Millisecond) // b is stored, a's final count is under way
+		r.pod("a", 1)
+		pass(10 * time.Minute)
+		if e := server.Events()[0]; e.Series.Count != 5 {
+			t.Errorf("a says %s", told(&e))
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+func TestCountsBeyondTheAPI(t *testing.T) {
+	if got := count32(math.MaxInt32 + 5); got != math.MaxInt32 {
+		t.Errorf("got %d", got)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for want, o := range map[string]Options{
+		"Sink is nil":      {},
+		"ClusterNamespace": {ClusterNamespace: "mine"},
+		"MaxSeries is -1":  {MaxSeries: -1},
+		"FinishAfter":      {FinishAfter: -time.Second},
+		"BackoffBase 1h":   {BackoffBase: time.Hour},
+		"EarlyCounts has":  {EarlyCounts: []int{1}},
+		"Instance has 200": {Instance: strings.Repeat("x", 200)},
+	} {
+		if want != "Sink is nil" {
+			o.Sink = eventstest.NewServer().Sink()
+		}
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, got %v", want, err)
+		}
+	}
+}
+
+// sums adds up what it is told.
+type sums struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (s *sums) Add(name string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.by[name] += n
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		m := &sums{by: map[string]int{}}
+		r := newRig(t, server, func(o *Options) { o.Metrics = m })
+		r.pod("a", 10)
+		settle(r)
+		r.rec.Eventf(nil, nil, "Normal", "R", "A", "")
+		server.SetFault(during(100*time.Millisecond, refusedConnection))
+		r.pod("b", 1)
+		settle(r)
+		gauges := map[string]float64{}
+		r.Gauges(func(name string, v float64) { gauges[name] = v })
+		if gauges[GaugeSeries] != 2 || gauges[GaugeUnsent] != 1 || gauges[GaugeQueue] != 1 || gauges[GaugeGate] <= 0 || gauges[GaugeLegacy] != 0 {
+			t.Errorf("gauges: %v", gauges)
+		}
+		pass(6 * time.Minute)
+		r.Gauges(func(string, float64) {})
+		want := map[string]int{
+			MetricEmitted: 12, MetricAcknowledged: 11, MetricDropped + DropInvalid: 1, MetricCalls + "create": 3, MetricCalls + "patch": 2,
+			MetricRetries + "Transport": 1, MetricSeries + "finished": 1,
+		}
+		if d := cmp.Diff(want, m.by); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestSinkThatReturnsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := New(Options{Sink: mute{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		b.StartRecordingToSink(ctx.Done())
+		r := b.NewRecorder(nil, "c")
+		for range 3 {
+			r.Eventf(podRef("a"), nil, "Normal", "R", "A", "")
+		}
+		time.Sleep(time.Second)
+		if s := b.Stats(); s.Acknowledged != 3 {
+			t.Errorf("books: %+v", s)
+		}
+	})
+}
+
+// mute is a sink that says yes and nothing else.
+type mute struct{}
+
+func (mute) Create(context.Context, *eventsv1.Event) (*eventsv1.Event, error)        { return nil, nil }
+func (mute) Update(context.Context, *eventsv1.Event) (*eventsv1.Event, error)        { return nil, nil }
+func (mute) Patch(context.Context, *eventsv1.Event, []byte) (*eventsv1.Event, error) { return nil, nil }
