@@ -29,6 +29,7 @@ func TestRuntimeRestart(t *testing.T) {
 			first, err := w.client.List(w.Context(), 0)
 			w.check(err)
 			w.rt.Down()
+			synctest.Wait() // the client has noticed
 			start := time.Now()
 			for asked := time.Duration(0); asked < down; asked = time.Since(start) {
 				if _, err := w.client.List(w.Context(), 0); status.Code(err) != codes.Unavailable {
