@@ -200,10 +200,13 @@ func (b *bench) intake() error {
 }
 
 func (b *bench) flood(r *runtimeProcess, c *contestant, kind string, n int) error {
+	if _, err := r.do(server.Request{Op: "prepare", Kind: kind, N: n}); err != nil {
+		return err
+	}
 	if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
 		return err
 	}
-	if _, err := r.do(server.Request{Op: "flood", To: c.subscriber, Kind: kind, N: n}); err != nil {
+	if _, err := r.do(server.Request{Op: "flood", To: c.subscriber, N: n}); err != nil {
 		return err
 	}
 	reply, err := c.do(agent.Request{Op: "await", N: n})

@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -74,10 +75,10 @@ func (n *Node) Subscribers() int {
 	return len(n.events.subscribers)
 }
 
-// Flood sends events to one subscriber, as fast as it takes them, and returns when they are sent. Kind "known" tells what the lists show:
-// that a container of a pod is running, pod by pod. Kind "exit" tells of containers exiting, each once, first one of every pod and
-// then the next of every pod, with the statuses as they then are; lists must show it too ([Node.Exit]) before anybody lists again.
-func (n *Node) Flood(to int, kind string, count int) error {
+// Prepare encodes events for [Node.Flood]. Kind "known" tells what the lists show: that a container of a pod is running, pod by pod. Kind
+// "exit" tells of containers exiting, each once, first one of every pod and then the next of every pod, with the statuses as they then
+// are; lists must show it too ([Node.Exit]) before anybody lists again.
+func (n *Node) Prepare(kind string, count int) error {
 	var messages [][]byte
 	switch kind {
 	case "known":
@@ -93,6 +94,16 @@ func (n *Node) Flood(to int, kind string, count int) error {
 		}
 	default:
 		return fmt.Errorf("node: no such kind of events: %q", kind)
+	}
+	n.prepared = messages
+	return nil
+}
+
+// Flood sends the prepared events, over and over, to one subscriber, as fast as it takes them, and returns when so many are sent.
+func (n *Node) Flood(to, count int) error {
+	messages := n.prepared
+	if len(messages) == 0 {
+		return errors.New("node: no events were prepared")
 	}
 	return n.send(to, flood{count: count, message: func(i int) []byte { return messages[i%len(messages)] }})
 }

@@ -43,6 +43,7 @@ type Node struct {
 	lists      [takes][2][]byte   // the same as one message; nil if it must be made anew
 	exited     int                // containers told to exit so far
 	events     *events
+	prepared   [][]byte // of the one who controls the node
 	statusRPCs atomic.Int64
 	listRPCs   atomic.Int64
 }

@@ -81,23 +81,19 @@ func (d *Driver) Relist() error {
 	} else {
 		d.run()
 	}
-	for limit := time.After(2 * time.Minute); ; {
-		select {
-		case <-d.listed:
-		case <-limit:
+	limit := begin.Add(2 * time.Minute)
+	select {
+	case <-d.listed:
+	case <-time.After(time.Until(limit)):
+	}
+	// The global time moves once every changed pod was inspected, too.
+	for pause := 20 * time.Microsecond; !d.cache.Global().After(begin); pause = min(2*pause, time.Millisecond) {
+		if time.Now().After(limit) {
 			return errors.New("ours: the list was not applied in time")
 		}
-		// The global time moves once every changed pod was inspected, too.
-		for pause := 20 * time.Microsecond; time.Since(begin) < 2*time.Minute; pause = min(2*pause, time.Millisecond) {
-			if d.cache.Global().After(begin) {
-				return nil
-			}
-			if d.generator.Stats().OpenPods == 0 && pause == time.Millisecond {
-				break // a list that began before
-			}
-			time.Sleep(pause)
-		}
+		time.Sleep(pause)
 	}
+	return nil
 }
 
 // Ready implements [agent.Driver].

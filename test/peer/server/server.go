@@ -35,7 +35,7 @@ type Config struct {
 
 // Request is what the server is told to do.
 type Request struct {
-	// Op is "uids", "usage", "exit" (N containers), "flood" (N events of a Kind to subscriber To), "change" (N containers exit, Rate a
+	// Op is "uids", "usage", "exit" (N containers), "prepare" (N events of a Kind), "flood" (N of them to subscriber To), "change" (N containers exit, Rate a
 	// second, and subscriber To is told of each; -1 for nobody).
 	Op   string `json:"op"`
 	N    int    `json:"n,omitempty"`
@@ -122,7 +122,9 @@ func answer(n *node.Node, r Request) (reply Reply) {
 	case "exit":
 		n.Exit(r.N)
 	case "flood":
-		err = n.Flood(r.To, r.Kind, r.N)
+		err = n.Flood(r.To, r.N)
+	case "prepare":
+		err = n.Prepare(r.Kind, r.N)
 	case "change":
 		reply.Changes, err = n.Change(r.To, r.N, r.Rate)
 	default:
