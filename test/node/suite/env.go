@@ -159,6 +159,12 @@ func (e *Env) importImage(ctx context.Context) error {
 		"then run again with NODE_E2E_IMAGE=<its reference>", version.RuntimeName, kept)
 }
 
+// interrupted reports whether the run was told to end, which makes scenarios
+// fail in many ways that mean nothing.
+func (e *Env) interrupted(ctx context.Context) bool {
+	return errors.Is(context.Cause(ctx), context.Canceled)
+}
+
 // notApplicable says why a scenario cannot run here, or "".
 func (e *Env) notApplicable(s Scenario) string {
 	if e.Endpoint == "" {

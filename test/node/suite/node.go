@@ -6,7 +6,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -184,13 +183,4 @@ func (n *Node) Record() *crikit.Recorder {
 	}()
 	n.t.Cleanup(func() { cancel(); <-ended })
 	return recorder
-}
-
-// cpuTime is the user and system time that a process has used.
-func cpuTime(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	return sweep.CPUTime(string(stat))
 }

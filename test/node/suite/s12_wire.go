@@ -5,6 +5,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ var wireFaults = []struct {
 	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
 	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
 	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 200 * time.Millisecond, Jitter: 200 * time.Millisecond}}},
-	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Match: every(3), Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
+	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Match: every(9), Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
 	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Match: every(3), Do: criproxy.Truncate{}}},
 	{name: "lists cut", fault: criproxy.Fault{Method: "StreamContainers", On: criproxy.OnCall, Times: 3, Do: criproxy.Cut{}}, lossy: true},
 }
@@ -82,6 +83,12 @@ func wire(t *T) {
 		quiet := time.Now()
 		a.Converge()
 		converged := time.Since(quiet)
+		t.Eventually(settle, "the fault acts: "+w.name, func() error {
+			if injected.Hits() == 0 {
+				return errors.New("it has not yet")
+			}
+			return nil
+		})
 		hits := injected.Hits()
 		injected.Remove()
 		a.Converge()
@@ -89,9 +96,6 @@ func wire(t *T) {
 		each(n, pods[1:], func(ctx context.Context, pod *crikit.Pod) error { return n.Delete(ctx, pod.SandboxID) })
 		a.Converge()
 		after := a.MustStats().Generator
-		if hits == 0 {
-			t.Errorf("%s: the fault never acted", w.name)
-		}
 		if missed := after.Missed - before.Missed; missed > 0 && !w.lossy {
 			t.Errorf("%s: %d events counted as missed, and none was lost", w.name, missed)
 		}

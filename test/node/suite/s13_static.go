@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/report"
 )
 
@@ -53,7 +54,8 @@ func static(t *T) {
 			removal.Go(func() { failed = n.Delete(t.ctx, old.SandboxID) })
 		}
 		gone, goneContainers = append(gone, old.SandboxID), append(goneContainers, runs)
-		runs = n.Container(pod, "c", "sleep", "1h")
+		runs, err = n.CreateAndStart(t.ctx, pod, crikit.Spec{Name: "c", Attempt: uint32(round), Args: []string{"sleep", "1h"}})
+		t.Check(err)
 		newer, err = a.Newer(t.ctx, uid)
 		t.Check(err)
 		if newer.Pod.Containers[runs].State != "CONTAINER_RUNNING" {

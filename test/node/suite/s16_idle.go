@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // idle compares what the agent and the runtime spend on a node where nothing
@@ -26,6 +27,14 @@ func idle(t *T) {
 	length := time.Duration(t.Size(60, 10)) * time.Second
 	calls := map[string]int{}
 	spent := map[string]time.Duration{}
+	if n.Daemon != nil {
+		before, err := sweep.CPUTime(n.Daemon.PID())
+		t.Check(err)
+		t.Sleep(length)
+		after, err := sweep.CPUTime(n.Daemon.PID())
+		t.Check(err)
+		t.Figure("no agent", "runtime %.1fms CPU in %v", millis(after-before), length)
+	}
 	for _, mode := range []string{"evented", "generic"} {
 		flags := []string{"--truth", "", fmt.Sprintf("--generic=%v", mode == "generic")}
 		a := n.NewAgent(flags...)
@@ -42,9 +51,9 @@ func idle(t *T) {
 		for method, count := range after {
 			calls[mode] += count - before[method]
 		}
-		spent[mode] = agentAfter - agentBefore + runtimeAfter - runtimeBefore
-		t.Figure(mode, "%d RPCs, agent %dms, runtime %dms CPU in %v", calls[mode],
-			(agentAfter - agentBefore).Milliseconds(), (runtimeAfter - runtimeBefore).Milliseconds(), length)
+		spent[mode] = agentAfter - agentBefore
+		t.Figure(mode, "%d RPCs, agent %.1fms, runtime %.1fms CPU in %v", calls[mode],
+			millis(agentAfter-agentBefore), millis(runtimeAfter-runtimeBefore), length)
 		a.Kill()
 	}
 	// Polling makes at least one list of sandboxes and of containers a second.
@@ -54,18 +63,20 @@ func idle(t *T) {
 	}
 	t.Figure("pods", "%d", len(names))
 	if spent["generic"] > 0 {
-		t.Figure("CPU evented/generic", "%.2f", float64(spent["evented"])/float64(spent["generic"]))
+		t.Figure("agent CPU evented/generic", "%.2f", float64(spent["evented"])/float64(spent["generic"]))
 	}
 }
 
 // cpu is what the agent and the runtime's daemon have used so far; 0 for one that
 // is not ours.
 func (n *Node) cpu(a *Agent) (ofAgent, ofRuntime time.Duration) {
-	ofAgent, err := cpuTime(a.PID())
+	ofAgent, err := sweep.CPUTime(a.PID())
 	n.t.Check(err)
 	if n.Daemon != nil {
-		ofRuntime, err = cpuTime(n.Daemon.PID())
+		ofRuntime, err = sweep.CPUTime(n.Daemon.PID())
 		n.t.Check(err)
 	}
 	return ofAgent, ofRuntime
 }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -196,6 +196,9 @@ func run(ctx context.Context, env *Env, s Scenario) report.Result {
 		t.guard(last)
 	}
 	t.result.Took = took
+	if t.result.Outcome == report.Failed && env.interrupted(ctx) {
+		t.result.Messages = []string{"interrupted"}
+	}
 	if t.result.Outcome == report.Failed {
 		t.result.Logs = env.keep(t)
 	}

@@ -63,20 +63,36 @@ func unescape(text string) string {
 	return out.String()
 }
 
-// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on every Linux
-// that Go runs on.
-const tick = 10 * time.Millisecond
+// CPUTime returns the time that a process's threads have spent on a CPU, in
+// nanoseconds where /proc/PID/stat has hundredths of a second. Threads that have
+// ended are not in it.
+func CPUTime(pid int) (time.Duration, error) {
+	return cpuTime("/proc", pid)
+}
 
-// CPUTime returns the user and system time that a /proc/PID/stat line tells, in
-// steps of 10 ms.
-func CPUTime(stat string) (time.Duration, error) {
-	fields := strings.Fields(stat[max(0, strings.LastIndexByte(stat, ')')):])
-	if len(fields) < 14 {
-		return 0, fmt.Errorf("sweep: %q is not the stat line of a process", stat)
+func cpuTime(proc string, pid int) (time.Duration, error) {
+	tasks := filepath.Join(proc, strconv.Itoa(pid), "task")
+	entries, err := os.ReadDir(tasks)
+	if err != nil {
+		return 0, fmt.Errorf("sweep: the CPU time of process %d: %w", pid, err)
 	}
-	user, err1 := strconv.ParseInt(fields[12], 10, 64)
-	system, err2 := strconv.ParseInt(fields[13], 10, 64)
-	return time.Duration(user+system) * tick, errors.Join(err1, err2)
+	var sum time.Duration
+	for _, entry := range entries {
+		data, err := os.ReadFile(filepath.Join(tasks, entry.Name(), "schedstat"))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the thread ended meanwhile
+		}
+		if err != nil {
+			return 0, fmt.Errorf("sweep: the CPU time of process %d: %w", pid, err)
+		}
+		onCPU, _, _ := strings.Cut(strings.TrimSpace(string(data)), " ")
+		nanoseconds, err := strconv.ParseInt(onCPU, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("sweep: the CPU time of process %d: %w", pid, err)
+		}
+		sum += time.Duration(nanoseconds)
+	}
+	return sum, nil
 }
 
 // Children returns the direct children of a process, zombies left out.

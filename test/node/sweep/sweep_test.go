@@ -192,3 +192,22 @@ func write(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+func TestCPUTime(t *testing.T) {
+	proc := t.TempDir()
+	for thread, text := range map[string]string{"7": "1000 5 3\n", "8": "234 0 1\n"} {
+		mkdir(t, filepath.Join(proc, "7", "task", thread))
+		write(t, filepath.Join(proc, "7", "task", thread, "schedstat"), text)
+	}
+	got, err := cpuTime(proc, 7)
+	if err != nil || got != 1234 {
+		t.Errorf("cpuTime = %v, %v, want 1234ns", got, err)
+	}
+	if _, err := cpuTime(proc, 8); err == nil {
+		t.Error("the CPU time of a process that does not exist was told")
+	}
+	own, err := CPUTime(os.Getpid())
+	if err != nil || own <= 0 {
+		t.Errorf("this process used %v, %v", own, err)
+	}
+}

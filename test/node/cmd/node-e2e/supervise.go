@@ -57,8 +57,17 @@ func supervise(o options) int {
 		fmt.Fprintln(os.Stderr, "node-e2e: make the run's directory:", err)
 		return exitCannotRun
 	}
-	target := sweep.Target{Dir: base, Cgroup: filepath.Base(base)}
-	code := runChild(target)
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node-e2e:", err)
+		return exitCannotRun
+	}
+	return superviseCommand(sweep.Target{Dir: base, Cgroup: filepath.Base(base)}, append([]string{self}, os.Args[1:]...))
+}
+
+// superviseCommand runs a command as the suite, and cleans up after it.
+func superviseCommand(target sweep.Target, argv []string) int {
+	code := runChild(target, argv)
 	if err := cleanUp(target); err != nil {
 		fmt.Fprintln(os.Stderr, "node-e2e: left behind:", err)
 		return max(code, exitFailed)
@@ -68,19 +77,14 @@ func supervise(o options) int {
 
 // runChild starts the suite and waits for it. Every orphan below it becomes a
 // child of this process.
-func runChild(target sweep.Target) int {
+func runChild(target sweep.Target, argv []string) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, "node-e2e: become the reaper:", err)
 		return exitCannotRun
 	}
-	self, err := os.Executable()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "node-e2e:", err)
-		return exitCannotRun
-	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	pid, err := syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Env:   append(os.Environ(), envBase+"="+target.Dir, envCgroup+"="+target.Cgroup),
 		Files: []uintptr{0, 1, 2},
 		// A group of its own: a terminal's Ctrl-C reaches this process alone,

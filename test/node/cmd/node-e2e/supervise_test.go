@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+)
+
+const (
+	envTestDir    = "NODE_E2E_TEST_DIR"
+	envTestScript = "NODE_E2E_TEST_SCRIPT"
+)
+
+// TestMain makes this test binary a supervisor when asked: the real one reaps
+// every child of its process, which a test's own process must not.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envTestDir); dir != "" {
+		if err := claim(dir); err != nil {
+			panic(err)
+		}
+		os.Exit(superviseCommand(sweep.Target{Dir: dir}, []string{"/bin/sh", "-c", os.Getenv(envTestScript)}))
+	}
+	os.Exit(m.Run())
+}
+
+// orphan is a line of shell that leaves a process behind which ignores SIGTERM,
+// belongs to a session of its own and whose parent is gone.
+const orphan = `(trap '' TERM; setsid sh -c 'trap "" TERM; while :; do sleep 1; done' "$NODE_E2E_SUITE_BASE/daemon" &) ; `
+
+// TestNothingIsLeft: whatever way the suite ends, the supervisor tells by its exit code, and what the suite started is gone.
+func TestNothingIsLeft(t *testing.T) {
+	tests := []struct {
+		name, script string
+		signal       syscall.Signal // sent to the supervisor once the script says "ready"
+		want         int
+	}{
+		{name: "an orderly end", script: orphan + `exit 0`, want: 0},
+		{name: "failed scenarios", script: orphan + `exit 1`, want: exitFailed},
+		{name: "a crash", script: orphan + `kill -SEGV $$`, want: exitFailed},
+		{name: "kill -9 of the suite", script: orphan + `kill -9 $$`, want: exitFailed},
+		{
+			name: "an interrupt", signal: syscall.SIGINT, want: exitInterrupted,
+			script: orphan + `trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`,
+		},
+		{
+			name: "SIGTERM", signal: syscall.SIGTERM, want: exitInterrupted,
+			script: orphan + `trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "run")
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			supervisor := exec.Command(os.Args[0])
+			supervisor.Env = append(os.Environ(), envTestDir+"="+dir, envTestScript+"="+tt.script)
+			stdout, err := supervisor.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := supervisor.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(stdout)
+			if tt.signal != 0 {
+				for lines.Scan() && lines.Text() != "ready" {
+				}
+				if err := supervisor.Process.Signal(tt.signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for lines.Scan() {
+			}
+			_ = supervisor.Wait()
+			if got := supervisor.ProcessState.ExitCode(); got != tt.want {
+				t.Errorf("exit code %d, want %d", got, tt.want)
+			}
+			if left := (sweep.Target{Dir: dir}).Left(); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+			if _, err := os.Stat(dir); !os.IsNotExist(err) {
+				t.Errorf("the run's directory is still there: %v", err)
+			}
+		})
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Setenv("NODE_E2E_BOUNDED", "1")
+	t.Setenv("NODE_E2E_RUN", "^01")
+	t.Setenv("NODE_E2E_ENDPOINT", "unix:///run/x.sock")
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.bounded || o.run.String() != "^01" || o.endpoint != "unix:///run/x.sock" || !strings.HasSuffix(o.results, "build/node/results") {
+		t.Errorf("options %+v", o)
+	}
+	for _, args := range [][]string{{"--run", "("}, {"extra"}, {"--nonsense"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("parse(%q) was not refused", args)
+		}
+	}
+}
