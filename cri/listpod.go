@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -34,17 +35,24 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	return found.pod, nil
 }
 
-// podRead is one list call with one of the filters. Sandbox, if set, is the one to which unlabelled containers must belong.
+// maxByID bounds the sandboxes of one pod that are asked for one by one. A pod with more of them is picked out of a list of everything.
+const maxByID = 32
+
+// podRead is one list call with one of the filters. A container without the pod UID label is the pod's if its sandbox is among those.
 type podRead struct {
 	sandboxes  *runtimeapi.PodSandboxFilter
 	containers *runtimeapi.ContainerFilter
-	sandbox    string
+	among      []string
 }
 
 // sandboxReads returns the calls that find all sandboxes of a pod.
 func (c *Client) sandboxReads(uid cache.UID) []podRead {
+	ids := c.byID.sandboxes(uid)
+	if len(ids) > maxByID {
+		return []podRead{{sandboxes: new(runtimeapi.PodSandboxFilter)}}
+	}
 	reads := []podRead{{sandboxes: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
-	for _, id := range c.byID.sandboxes(uid) {
+	for _, id := range ids {
 		reads = append(reads, podRead{sandboxes: &runtimeapi.PodSandboxFilter{Id: id}})
 	}
 	return reads
@@ -52,9 +60,13 @@ func (c *Client) sandboxReads(uid cache.UID) []podRead {
 
 // containerReads returns the calls that find all containers of a pod.
 func (c *Client) containerReads(uid cache.UID) []podRead {
+	ids := c.byID.sandboxes(uid)
+	if len(ids) > maxByID {
+		return []podRead{{containers: new(runtimeapi.ContainerFilter), among: ids}}
+	}
 	reads := []podRead{{containers: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
-	for _, id := range c.byID.sandboxes(uid) {
-		reads = append(reads, podRead{containers: &runtimeapi.ContainerFilter{PodSandboxId: id}, sandbox: id})
+	for _, id := range ids {
+		reads = append(reads, podRead{containers: &runtimeapi.ContainerFilter{PodSandboxId: id}, among: []string{id}})
 	}
 	return reads
 }
@@ -84,7 +96,7 @@ func (c *Client) readPod(ctx context.Context, read podRead, found *podParts) err
 	}
 	l := lister{client: c, walker: new(segments), visit: found.sandbox}
 	if read.containers != nil {
-		l.visit = func(raw []byte) bool { return found.container(raw, read.sandbox) }
+		l.visit = func(raw []byte) bool { return found.container(raw, read.among) }
 	}
 	found.mu.Lock()
 	defer found.mu.Unlock()
@@ -103,13 +115,16 @@ func (p *podParts) sandbox(raw []byte) bool {
 	return true
 }
 
-// container takes one listed container; sandbox is the one that was asked for, if any. The caller holds mu.
-func (p *podParts) container(raw []byte, sandbox string) bool {
+// container takes one listed container; among are the sandboxes, in order, whose unlabelled containers are the pod's. The caller holds mu.
+func (p *podParts) container(raw []byte, among []string) bool {
 	var item containerItem
 	if !item.readListed(raw) {
 		return false
 	}
-	mine := string(item.labels.uid) == string(p.uid) || len(item.labels.uid) == 0 && sandbox != "" && string(item.sandbox) == sandbox
+	mine := string(item.labels.uid) == string(p.uid)
+	if len(item.labels.uid) == 0 && len(among) > 0 {
+		_, mine = slices.BinarySearch(among, string(item.sandbox))
+	}
 	if usable(item.id) && mine {
 		p.add(item.id, pleg.Container, item.phase(), item.labels.name, item.labels.namespace)
 		if p.sandboxOf != nil {

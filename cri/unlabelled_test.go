@@ -80,6 +80,28 @@ func TestListPodWithoutLabels(t *testing.T) {
 	}
 }
 
+// TestListPodOfManySandboxes: a pod with more sandboxes than are asked for one by one.
+func TestListPodOfManySandboxes(t *testing.T) {
+	s := &stub{containers: []*runtimeapi.Container{container("other", "s-other", "", running)}}
+	s.sandboxes = append(s.sandboxes, bare("s-other", "u9"))
+	want := map[string]pleg.Phase{}
+	for i := range 3 * maxByID {
+		id := fmt.Sprint(i)
+		s.sandboxes = append(s.sandboxes, bare("s"+id, "u"))
+		s.containers = append(s.containers, container("c"+id, "s"+id, "", running))
+		want["s"+id], want["c"+id] = pleg.PhaseRunning, pleg.PhaseRunning
+	}
+	c := serve(t, s, Config{})
+	mustList(t, c, 0)
+	before := c.Stats().Calls
+	if d := cmp.Diff(want, listPod(t, c, "u")); d != "" {
+		t.Error(d)
+	}
+	if after := c.Stats().Calls; after["ListPodSandbox"]-before["ListPodSandbox"] != 1 || after["ListContainers"]-before["ListContainers"] != 1 {
+		t.Errorf("calls before %v, after %v", before, after)
+	}
+}
+
 // TestListPodAfterAnEvent: a pod that crictl made after the last List is found by what an event told, until the lists know better.
 func TestListPodAfterAnEvent(t *testing.T) {
 	s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
