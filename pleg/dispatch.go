@@ -68,7 +68,7 @@ func (c *core[S]) dispatch(now instant) {
 	if c.readyQ.len() >= c.cfg.SweepAt && !c.lists.inflight && !c.lists.broken {
 		c.count.sweeps++
 		c.list(now)
-		for c.readyQ.len() > 0 {
+		for range c.readyQ.len() { // those that the list will not serve come back
 			if p := c.readyQ.pop(); p.queued == inReady {
 				p.queued = notQueued
 				if c.open[p.uid] == p {
