@@ -204,6 +204,77 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
+// BenchmarkClaim takes a captured event of a pod with two containers, without the transport: the generated decoder, and what Events does with it.
+func BenchmarkClaim(b *testing.B) {
+	raw, err := proto.Marshal(nodeEvent(1, 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("generated", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := proto.Unmarshal(raw, new(runtimeapi.ContainerEventResponse)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("ours", func(b *testing.B) {
+		b.ReportAllocs()
+		c, names := new(Client), new(interner)
+		for b.Loop() {
+			e, ok := readEvent(raw)
+			if _, made := c.claim(&e, names); !ok || !made {
+				b.Fatal("malformed")
+			}
+		}
+	})
+}
+
+// BenchmarkInspect reads the statuses of a pod with two containers: from a runtime that wants three calls, from one that wants one, and
+// with the generated client from the former.
+func BenchmarkInspect(b *testing.B) {
+	socket := startBenchServer(b, 1000)
+	e := nodeEvent(1, 1)
+	pod := pleg.Pod{UID: "00000001-1c2d-4e5f-8a9b-000000000001", Items: []pleg.Item{{ID: e.PodSandboxStatus.Id, Kind: pleg.Sandbox}}}
+	for _, c := range e.ContainersStatuses {
+		pod.Items = append(pod.Items, pleg.Item{ID: c.Id})
+	}
+	check := func(err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("generated", func(b *testing.B) {
+		client := runtimeapi.NewRuntimeServiceClient(dialBench(b, socket))
+		measure(b, func() {
+			_, err := client.PodSandboxStatus(b.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod.Items[0].ID})
+			check(err)
+			for _, item := range pod.Items[1:] {
+				_, err := client.ContainerStatus(b.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: item.ID})
+				check(err)
+			}
+		})
+	})
+	for _, name := range []string{"three-calls", "one-call"} {
+		b.Run(name, func(b *testing.B) {
+			c, err := New(Config{Endpoint: socket})
+			check(err)
+			defer c.Close()
+			ctx := b.Context()
+			if name == "one-call" {
+				ctx = grpcmetadata.AppendToOutgoingContext(ctx, filled, "1")
+			}
+			measure(b, func() {
+				in, err := c.Inspect(ctx, pod)
+				check(err)
+				if len(in.Pod.Items) != 3 {
+					b.Fatalf("inspection: %+v", in)
+				}
+			})
+		})
+	}
+}
+
 // BenchmarkDecodeStatus reads a container status of the usual size: with the generated decoder, and as PodStatus does.
 func BenchmarkDecodeStatus(b *testing.B) {
 	raw, err := proto.Marshal(nodeEvent(1, 0).ContainersStatuses[0])

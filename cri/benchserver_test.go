@@ -35,6 +35,8 @@ const (
 	benchPods   = "CRI_BENCH_PODS"
 	// changing is the header of a client that wants 1 % of the containers to change from list to list.
 	changing = "changing"
+	// filled is the header of a client whose runtime sends container statuses along with a sandbox's.
+	filled = "filled"
 )
 
 // rawCodec sends and receives bytes on the server's side.
@@ -153,6 +155,25 @@ func statusOf(c *runtimeapi.Container) *runtimeapi.ContainerStatus {
 	}
 }
 
+// encodeStatuses encodes the answers to status calls by ID, without the containers' statuses in the sandbox's, and with them.
+func encodeStatuses(pods int) (answers [2]map[string][]byte) {
+	answers[0], answers[1] = map[string][]byte{}, map[string][]byte{}
+	for i := range pods {
+		e := nodeEvent(i, 0)
+		for filled, into := range answers {
+			r := &runtimeapi.PodSandboxStatusResponse{Status: e.PodSandboxStatus}
+			if filled == 1 {
+				r.ContainersStatuses, r.Timestamp = e.ContainersStatuses, 1
+			}
+			into[r.Status.Id], _ = proto.Marshal(r)
+			for _, c := range e.ContainersStatuses {
+				into[c.Id], _ = proto.Marshal(&runtimeapi.ContainerStatusResponse{Status: c})
+			}
+		}
+	}
+	return answers
+}
+
 // benchServe is the server's process.
 func benchServe(socket string) {
 	pods, _ := strconv.Atoi(os.Getenv(benchPods))
@@ -170,6 +191,7 @@ func benchServe(socket string) {
 		}
 		events = append(events, b)
 	}
+	statuses := encodeStatuses(min(pods, 1000))
 	var calls atomic.Uint64 // of container lists
 	variant := func(ctx context.Context, list []encoded, n uint64) encoded {
 		if md, _ := grpcmetadata.FromIncomingContext(ctx); len(md[changing]) > 0 {
@@ -193,6 +215,9 @@ func benchServe(socket string) {
 			answer = variant(s.Context(), plain, calls.Add(1)).containers
 		case methodPaths[streamContainers]:
 			answer = variant(s.Context(), stream, calls.Add(1)).containers
+		case methodPaths[podSandboxStatus], methodPaths[containerStatus]:
+			md, _ := grpcmetadata.FromIncomingContext(s.Context())
+			answer = [][]byte{statuses[len(md[filled])][string(req[2:])]}
 		case methodPaths[getContainerEvents]:
 			for i := 0; ; i++ {
 				if err := s.SendMsg(events[i%len(events)]); err != nil {
