@@ -53,9 +53,11 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		if x.phase != PhaseRemoved {
 			return false
 		}
-		// What the last list showed must be remembered until a list no longer shows it: one that tells only differences will say nothing of it.
-		if !done(x.since) || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone {
-			kept = kept || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
+		// A claim that no read has confirmed may yet be overruled. And what the last list showed must be remembered until a list no
+		// longer shows it: one that tells only differences will say nothing of it.
+		needed := x.byClaim || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
+		if needed || !done(x.since) {
+			kept = kept || needed
 			return false
 		}
 		delete(c.index, x.id)
