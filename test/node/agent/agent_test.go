@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/view"
+)
+
+func TestMain(m *testing.M) {
+	// A daemon of component-base's metrics lives as long as the process.
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
+
+const patience = 30 * time.Second
+
+// start runs a fake runtime and an agent on it, and returns a client of each.
+func start(t *testing.T, change func(*Config)) (*crikit.Client, *Client) {
+	t.Helper()
+	profile, err := fakeruntime.ProfileByName("containerd-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "agent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "cri.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := rt.Serve(ctx, listener); err != nil {
+			t.Errorf("the fake runtime: %v", err)
+		}
+	})
+	endpoint := "unix://" + filepath.Join(dir, "cri.sock")
+	kit, err := crikit.Dial(crikit.Options{Endpoint: endpoint, Namespace: "test", Image: "image"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Config{Endpoint: endpoint, Truth: endpoint, Namespace: "test", Address: "127.0.0.1:0", WorkerPeriod: 20 * time.Millisecond}
+	if change != nil {
+		change(&config)
+	}
+	a, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in := io.Pipe()
+	all.Go(func() {
+		if err := a.Run(ctx, in); err != nil {
+			t.Errorf("the agent: %v", err)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	client := &Client{Address: strings.TrimSpace(strings.TrimPrefix(line, "serving ")), HTTP: &http.Client{Transport: transport}}
+	t.Cleanup(func() {
+		if violations, err := client.Violations(context.Background()); err != nil || len(violations) > 0 {
+			t.Errorf("violations %q, %v", violations, err)
+		}
+		transport.CloseIdleConnections()
+		kit.Close()
+		cancel()
+		all.Wait()
+		rt.Close()
+		os.RemoveAll(dir)
+	})
+	return kit, client
+}
+
+func eventually(t *testing.T, holds func() error) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		err := holds()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// converge waits until the agent's cache equals the runtime.
+func converge(t *testing.T, kit *crikit.Client, client *Client) {
+	t.Helper()
+	eventually(t, func() error {
+		truth, err := kit.Truth(t.Context())
+		if err != nil {
+			return err
+		}
+		held, err := client.Cache(t.Context())
+		if err != nil {
+			return err
+		}
+		if lines := view.Diff(truth, held); len(lines) > 0 {
+			return fmt.Errorf("differences: %q", lines)
+		}
+		return nil
+	})
+}
+
+func TestAgentFollowsTheRuntime(t *testing.T) {
+	for _, generic := range []bool{false, true} {
+		t.Run(fmt.Sprintf("generic=%v", generic), func(t *testing.T) {
+			kit, client := start(t, func(c *Config) { c.Generic, c.RelistBase = generic, 20*time.Millisecond })
+			ctx := t.Context()
+			pod, err := kit.RunPod(ctx, "uid", "pod", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, err := kit.CreateAndStart(ctx, pod, crikit.Spec{Name: "c", Args: []string{"sleep", "1h"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			converge(t, kit, client)
+			newer, err := client.Newer(ctx, "uid")
+			if err != nil || newer.Err != "" || newer.Pod.Containers[id].State != "CONTAINER_RUNNING" {
+				t.Errorf("newer %+v, %v", newer, err)
+			}
+			if err := kit.Stop(ctx, id, 0); err != nil {
+				t.Fatal(err)
+			}
+			converge(t, kit, client)
+			if err := kit.RemoveAll(ctx); err != nil {
+				t.Fatal(err)
+			}
+			converge(t, kit, client)
+			eventually(t, func() error {
+				events, err := client.Events(ctx, 0)
+				if err != nil {
+					return err
+				}
+				told := map[string]int{}
+				for _, e := range events {
+					if e.ID == id {
+						told[e.Type]++
+					}
+				}
+				if told["ContainerDied"] != 1 || told["ContainerRemoved"] != 1 {
+					return fmt.Errorf("told %v", told)
+				}
+				return nil
+			})
+			eventually(t, func() error {
+				stats, err := client.Stats(ctx)
+				if err == nil && (stats.Workers.Checked == 0 || stats.Workers.Workers != 0) {
+					err = fmt.Errorf("workers %+v: want some answers compared, and no worker for a pod that is gone", stats.Workers)
+				}
+				return err
+			})
+			stats, err := client.Stats(ctx)
+			if err != nil || (stats.State == pleg.StreamIdle.String()) != generic {
+				t.Errorf("state %s, %v, with generic %v", stats.State, err, generic)
+			}
+			metrics, err := client.Metrics(ctx)
+			if err != nil || (metrics["kubelet_evented_pleg_connection_latency_seconds_count"] > 0) == generic {
+				t.Errorf("metrics %v, %v", metrics, err)
+			}
+			if err := client.Health(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestKnobs: the consumer can be stopped, and the clock stepped.
+func TestKnobs(t *testing.T) {
+	kit, client := start(t, func(c *Config) { c.Truth, c.Capacity = "", 1 })
+	ctx := t.Context()
+	if err := client.StepClock(ctx, -time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Consume(ctx, false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if _, err := kit.RunPod(ctx, fmt.Sprintf("uid%d", i), fmt.Sprintf("pod%d", i), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	converge(t, kit, client)
+	eventually(t, func() error {
+		stats, err := client.Stats(ctx)
+		if err == nil && stats.Generator.OwedPods == 0 {
+			err = fmt.Errorf("nothing is owed by a Watch of size 1 that is not read, %d events read", stats.Events)
+		}
+		return err
+	})
+	if err := client.Consume(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		events, err := client.Events(ctx, 0)
+		pods := map[string]bool{}
+		for _, e := range events {
+			pods[e.Pod] = true
+		}
+		if err == nil && len(pods) != 20 {
+			err = fmt.Errorf("%d pods were told of, want 20", len(pods))
+		}
+		return err
+	})
+	for path, query := range map[string]url.Values{PathClock: {"step": {"x"}}, PathConsumer: {"read": {"x"}}} {
+		if _, err := client.do(ctx, http.MethodPost, path, query); err == nil || !strings.Contains(err.Error(), "400") {
+			t.Errorf("POST %s with %v: %v, want it refused", path, query, err)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []Config{{}, {Endpoint: "unix:///x", Truth: "unix:///x"}, {Endpoint: "unix:///x", RelistBase: -1}, {Endpoint: "tcp://x"}} {
+		if _, err := New(c); err == nil {
+			t.Errorf("New(%+v) was not refused", c)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crikit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/test/node/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 30 * time.Second
+
+// onFake returns a client of a fake runtime.
+func onFake(t *testing.T) *Client {
+	t.Helper()
+	profile, err := fakeruntime.ProfileByName("containerd-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "crikit-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "cri.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	served.Go(func() { _ = rt.Serve(ctx, listener) })
+	client, err := Dial(Options{Endpoint: "unix://" + filepath.Join(dir, "cri.sock"), Namespace: "mine", Image: "image"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		cancel()
+		served.Wait()
+		rt.Close()
+		os.RemoveAll(dir)
+	})
+	ready, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if err := client.WaitReady(ready); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestLife(t *testing.T) {
+	c := onFake(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	recorder := &Recorder{}
+	recorded := make(chan error, 1)
+	recording, stop := context.WithCancel(ctx)
+	go func() { recorded <- recorder.Run(recording, c) }()
+
+	pod, err := c.RunPod(ctx, "uid", "pod", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := c.CreateAndStart(ctx, pod, Spec{Name: "runs", Args: []string{"sleep", "1h"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.Create(ctx, pod, Spec{Name: "made", Args: []string{"pause"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth, err := c.Truth(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := view.Node{"uid": {
+		Sandboxes: map[string]string{pod.SandboxID: "SANDBOX_READY"},
+		Containers: map[string]view.Container{
+			runs: {Name: "runs", State: "CONTAINER_RUNNING"},
+			made: {Name: "made", State: "CONTAINER_CREATED"},
+		},
+	}}
+	if diff := cmp.Diff(want, truth); diff != "" {
+		t.Errorf("truth (-want +got):\n%s", diff)
+	}
+	if err := c.Stop(ctx, runs, 0); err != nil {
+		t.Fatal(err)
+	}
+	status, err := c.WaitState(ctx, runs, runtimeapi.ContainerState_CONTAINER_EXITED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth, err = c.Truth(ctx)
+	if err != nil || truth["uid"].Containers[runs].ExitCode != status.ExitCode {
+		t.Errorf("truth %v, %v, want exit code %d", truth, err, status.ExitCode)
+	}
+	if err := c.Remove(ctx, made); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RemoveAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if truth, err := c.Truth(ctx); err != nil || len(truth) != 0 {
+		t.Errorf("after RemoveAll: %v, %v", truth, err)
+	}
+	for !ends(recorder.Events(), pod.SandboxID) {
+		if ctx.Err() != nil {
+			t.Fatalf("the recorder has %d events and no DELETED of the sandbox", len(recorder.Events()))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-recorded; err == nil {
+		t.Error("Run told no reason for its end")
+	}
+}
+
+func ends(events []Event, id string) bool {
+	for _, e := range events {
+		if e.ContainerId == id && e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT {
+			return true
+		}
+	}
+	return false
+}
+
+// TestNamespaceIsAFence: what others made is neither seen nor removed.
+func TestNamespaceIsAFence(t *testing.T) {
+	c := onFake(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	other := *c
+	other.Namespace = "theirs"
+	if _, err := other.RunPod(ctx, "uid", "pod", 0); err != nil {
+		t.Fatal(err)
+	}
+	if truth, err := c.Truth(ctx); err != nil || len(truth) != 0 {
+		t.Errorf("truth %v, %v, want nothing of another namespace", truth, err)
+	}
+	if err := c.RemoveAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if truth, err := other.Truth(ctx); err != nil || len(truth) != 1 {
+		t.Errorf("truth of the other namespace %v, %v, want its pod", truth, err)
+	}
+}
+
+func TestErrorsNameTheObject(t *testing.T) {
+	c := onFake(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.WaitState(ctx, "nothing", runtimeapi.ContainerState_CONTAINER_EXITED); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("WaitState of a container that does not exist: %v", err)
+	}
+	if err := c.Start(t.Context(), "nothing"); err == nil || !Gone(err) {
+		t.Errorf("Start of a container that does not exist: %v, want it told as gone", err)
+	}
+}
