@@ -58,7 +58,9 @@ func (c *core[S]) review(p *pod, now instant) {
 	settled := p.settled()
 	if settled {
 		c.tell(p, now)
-		p.listing = nil
+		if p.force == 0 {
+			p.listing = nil // else the statuses are to be read all the same
+		}
 		if !p.disagrees {
 			p.reread = 0
 		}
