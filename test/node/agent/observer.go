@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -130,9 +129,4 @@ func phasesOf(s *cri.PodStatus) map[string]pleg.Phase {
 		phases[container.ID] = container.Phase
 	}
 	return phases
-}
-
-// statuses is the part of the cache that the agent reads.
-type statuses interface {
-	Get(cache.UID) (*cri.PodStatus, error)
 }

@@ -11,20 +11,25 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/report"
 )
 
-// latencies records two figures of the events: from the runtime's stamp to Watch,
-// and from a container's end to Watch.
+// latencies records three figures of the events: from the runtime's stamp to
+// Watch; from a container's end to Watch; and, of that, the runtime's own share,
+// until it stamps the event.
 func (t *T) latencies(events []agent.Event) {
-	var stamped, finished []time.Duration
+	var stamped, finished, runtime []time.Duration
 	for _, e := range events {
 		if !e.Stamp.IsZero() {
 			stamped = append(stamped, e.At.Sub(e.Stamp))
 		}
 		if e.Type == string(pleg.ContainerDied) && !e.FinishedAt.IsZero() {
 			finished = append(finished, e.At.Sub(e.FinishedAt))
+			if !e.Stamp.IsZero() {
+				runtime = append(runtime, e.Stamp.Sub(e.FinishedAt))
+			}
 		}
 	}
 	t.Figure("created_at→Watch", "%s", report.Quantiles(stamped))
 	t.Figure("finished_at→Watch", "%s", report.Quantiles(finished))
+	t.Figure("finished_at→created_at", "%s", report.Quantiles(runtime))
 }
 
 // types counts the events of one ID by type.
