@@ -114,6 +114,7 @@ func TestSimulatedCluster(t *testing.T) {
 						nodes[i].emit(refs[i], eventtype, reason, action, note)
 						emitted++
 					}
+					time.Sleep(time.Millisecond) // two events of one nanosecond would have one name in client-go
 					synctest.Wait()
 				}
 				backoff := 10 * time.Second

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+// overHTTP is a real client of a server.
+func overHTTP(t *testing.T, server *eventstest.Server) kubernetes.Interface {
+	t.Helper()
+	h := httptest.NewServer(server)
+	t.Cleanup(h.Close)
+	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// recordAll emits n occurrences over a client and shuts down.
+func recordAll(t *testing.T, client kubernetes.Interface, list bool, n int, o Options) *Broadcaster {
+	t.Helper()
+	o.Instance, o.Host = "node-1", "node-1"
+	b, err := NewForClient(client, list, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.NewRecorder(scheme.Scheme, controller)
+	b.StartRecordingToSink(t.Context().Done())
+	for range n {
+		r.Eventf(testPod("a"), nil, corev1.EventTypeWarning, "R", "A", "note")
+	}
+	if err := b.ShutdownWithContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestOverHTTP(t *testing.T) {
+	server := eventstest.NewServer()
+	client := overHTTP(t, server)
+	recordAll(t, client, false, 500, Options{})
+	recordAll(t, client, true, 500, Options{}) // a restart, with a list
+	recordAll(t, client, false, 500, Options{})
+	all := server.Events()
+	if len(all) != 1 || told(&all[0]) != "Unknown ×1500" {
+		t.Errorf("stored: %s", brief(all))
+	}
+	if n := server.Counts()[eventstest.List]; n != 1 {
+		t.Errorf("%d lists", n)
+	}
+}
+
+// TestClientDoesNotRetryByItself: the recorder must see each 429, or it could not hold back.
+func TestClientDoesNotRetryByItself(t *testing.T) {
+	server := eventstest.NewServer()
+	server.SetFault(during(time.Hour, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 3)))
+	client := overHTTP(t, server)
+	sink, old, probe := NewClientSink(client), NewClientLegacySink(client), ProbeClient(client)
+	event, core := &eventsv1.Event{}, &corev1.Event{}
+	event.Name, event.Namespace, core.Name, core.Namespace = "e", "ns", "e", "ns"
+	for name, call := range map[string]func() error{
+		"create":      func() error { _, err := sink.Create(t.Context(), event); return err },
+		"update":      func() error { _, err := sink.Update(t.Context(), event); return err },
+		"patch":       func() error { _, err := sink.Patch(t.Context(), event, []byte("{}")); return err },
+		"core create": func() error { _, err := old.Create(t.Context(), core); return err },
+		"core patch":  func() error { _, err := old.Patch(t.Context(), core, []byte("{}")); return err },
+		"probe":       func() error { _, err := probe(t.Context()); return err },
+	} {
+		before, _ := server.Count()
+		err := call()
+		after, _ := server.Count()
+		if v := judge(t.Context(), err); v.verdict != verdictTrouble || v.reason != "TooManyRequests" || name != "probe" && v.after != 3*time.Second {
+			t.Errorf("%s: judged %+v: %v", name, v, err)
+		}
+		if after-before != 1 {
+			t.Errorf("%s: %d requests", name, after-before)
+		}
+	}
+}
+
+func TestFallbackOverHTTP(t *testing.T) {
+	server := eventstest.NewServer()
+	server.SetGroupAbsent(true)
+	b := recordAll(t, overHTTP(t, server), false, 7, Options{})
+	if all := server.CoreEvents(); len(all) != 1 || all[0].Count != 7 || all[0].Source.Host != "node-1" {
+		t.Errorf("stored: %+v", all)
+	}
+	if s := b.Stats(); s.Acknowledged != 7 || !s.Legacy {
+		t.Errorf("books: %+v", s)
+	}
+}
+
+func TestFakeClientset(t *testing.T) {
+	client := fake.NewClientset()
+	recordAll(t, client, false, 10, Options{})
+	l, err := client.EventsV1().Events("ns").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Items) != 1 || told(&l.Items[0]) != "Unknown ×10" {
+		t.Errorf("stored: %s", brief(l.Items))
+	}
+	e := l.Items[0].DeepCopy()
+	if _, err := NewClientSink(client).Update(t.Context(), e); err != nil {
+		t.Error(err)
+	}
+	e.Namespace = ""
+	for _, err := range []error{
+		func() error { _, err := NewClientSink(client).Create(t.Context(), e); return err }(),
+		func() error { _, err := NewClientSink(client).Update(t.Context(), e); return err }(),
+		func() error { _, err := NewClientSink(client).Patch(t.Context(), e, nil); return err }(),
+	} {
+		if err == nil {
+			t.Error("an event without a namespace is accepted")
+		}
+	}
+}

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsbench
+
+import (
+	clientevents "k8s.io/client-go/tools/events"
+
+	"github.com/evented-pleg/evented-pleg/events"
+)
+
+// Package events compiles against client-go v0.36 too, which does not have this interface: hence here.
+var _ clientevents.AnnotatedEventRecorder = (*events.Recorder)(nil)
