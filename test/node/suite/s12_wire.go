@@ -70,7 +70,7 @@ func wire(t *T) {
 		t.Check(err)
 		began := time.Now()
 		var pods []*crikit.Pod
-		for p := range 3 {
+		for p := range t.Size(4, 2) {
 			pods = append(pods, n.Pod(fmt.Sprintf("w%dp%d", i, p)))
 		}
 		ids := n.Burst(pods, 4, 2, "c", "sleep", "200ms", "2")
