@@ -39,7 +39,7 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	}
 	x := c.index
 	x.begin()
-	c.byID.age()
+	c.byID.begin()
 	var walker segments
 	err := c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
 	known := len(x.strays)
@@ -57,6 +57,7 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 		return pleg.Listing{}, err
 	}
 	listing := x.commit(since, &c.byID)
+	c.byID.end()
 	c.counter.unattributed.Store(int64(len(x.strays)))
 	return listing, nil
 }

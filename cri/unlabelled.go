@@ -20,7 +20,8 @@ const maxHints = 4096
 type unlabelled struct {
 	mu     sync.Mutex
 	listed map[cache.UID][]string // by listings
-	// hinted are known from events alone. A hint lasts until the listing after the next one has begun, which shows the pod, or its end.
+	// hinted are known from events since the last listing began, older from events before that. A hint is dropped when a listing
+	// that began after it has ended, which shows the pod, or that it is gone.
 	hinted, older map[cache.UID][]string
 }
 
@@ -45,7 +46,7 @@ func (u *unlabelled) forget(uid cache.UID) { u.set(uid, nil) }
 func (u *unlabelled) hint(uid cache.UID, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if slices.Contains(u.listed[uid], id) || slices.Contains(u.hinted[uid], id) || len(u.hinted) >= maxHints {
+	if slices.Contains(u.listed[uid], id) || slices.Contains(u.hinted[uid], id) || len(u.hinted)+len(u.older) >= maxHints {
 		return
 	}
 	if u.hinted == nil {
@@ -56,11 +57,23 @@ func (u *unlabelled) hint(uid cache.UID, id string) {
 	}
 }
 
-// age says that a listing begins.
-func (u *unlabelled) age() {
+// begin says that a listing begins.
+func (u *unlabelled) begin() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.older, u.hinted = u.hinted, nil
+	if u.older == nil {
+		u.older = u.hinted
+	} else {
+		maps.Copy(u.older, u.hinted) // no listing has ended since
+	}
+	u.hinted = nil
+}
+
+// end says that the listing that began last has shown everything.
+func (u *unlabelled) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.older = nil
 }
 
 // sandboxes returns the IDs of the sandboxes by which the pod is found, none if its labels do.

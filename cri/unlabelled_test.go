@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -125,6 +127,18 @@ func TestListPodAfterAnEvent(t *testing.T) {
 	if d := cmp.Diff(want, listPod(t, c, "u1")); d != "" {
 		t.Errorf("after the event: %s", d)
 	}
+	s.set(func() {
+		s.listContainers = func() (*runtimeapi.ListContainersResponse, error) { return nil, status.Error(codes.Unknown, "no list") }
+	})
+	for range 3 {
+		if _, err := c.List(t.Context(), l.Revision); status.Code(err) != codes.Unknown {
+			t.Fatalf("List: %v", err)
+		}
+	}
+	if n := len(c.byID.older) + len(c.byID.hinted); n != 1 {
+		t.Errorf("%d hints are left after lists that failed", n)
+	}
+	s.set(func() { s.listContainers = nil })
 	for range 3 {
 		l = mustList(t, c, l.Revision)
 		if d := cmp.Diff(want, listPod(t, c, "u1")); d != "" {
