@@ -11,8 +11,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// maxHints bounds the pods that only an event, and no listing yet, showed to be without the label.
-const maxHints = 4096
+const (
+	// maxHints bounds the pods that only an event, and no listing yet, showed to be without the label.
+	maxHints = 4096
+	// maxHintsOfPod bounds the sandboxes of one of them.
+	maxHintsOfPod = 16
+)
 
 // unlabelled knows the pods that a list filtered by the kubelet's pod UID label would miss, in whole or in part, because their
 // sandboxes or containers do not carry it (crictl sets labels only if told to), and the IDs of the sandboxes that find them.
@@ -46,15 +50,23 @@ func (u *unlabelled) forget(uid cache.UID) { u.set(uid, nil) }
 func (u *unlabelled) hint(uid cache.UID, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if slices.Contains(u.listed[uid], id) || slices.Contains(u.hinted[uid], id) || len(u.hinted)+len(u.older) >= maxHints {
+	if slices.Contains(u.listed[uid], id) || slices.Contains(u.hinted[uid], id) {
 		return
+	}
+	ids, known := u.hinted[uid]
+	if !known {
+		if len(u.hinted)+len(u.older) >= maxHints {
+			return
+		}
+		ids = u.older[uid]
 	}
 	if u.hinted == nil {
 		u.hinted = make(map[cache.UID][]string)
 	}
-	if ids := u.hinted[uid]; len(ids) < 16 {
-		u.hinted[uid] = append(slices.Clip(ids), id)
+	if !slices.Contains(ids, id) && len(ids) < maxHintsOfPod {
+		ids = append(slices.Clip(ids), id)
 	}
+	u.hinted[uid] = ids
 }
 
 // begin says that a listing begins.
