@@ -16,6 +16,9 @@ type expiry struct {
 	pod *pod
 }
 
+// maxUnconfirmed bounds the removals of one pod that only claims have told of: a pod whose containers come and go for ever is read now and then.
+const maxUnconfirmed = 32
+
 // oldestRead returns the start of the oldest read whose result is still to come, or now.
 func (c *core[S]) oldestRead(now instant) instant {
 	oldest := now
@@ -48,7 +51,7 @@ func (c *core[S]) expire(now instant) {
 
 func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 	done := func(at instant) bool { return now.sub(at) > c.cfg.Grace && at < oldest }
-	kept := false
+	kept, unconfirmed := false, 0
 	p.items = slices.DeleteFunc(p.items, func(x *item) bool {
 		if x.phase != PhaseRemoved {
 			return false
@@ -58,6 +61,9 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		needed := x.byClaim || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
 		if needed || !done(x.since) {
 			kept = kept || needed
+			if x.byClaim {
+				unconfirmed++
+			}
 			return false
 		}
 		delete(c.index, x.id)
@@ -73,6 +79,10 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		c.leftover[p.uid] = p
 	} else {
 		delete(c.leftover, p.uid)
+	}
+	if unconfirmed > maxUnconfirmed && p.want == 0 {
+		p.want = now // a read confirms them, and they can go
+		c.review(p, now)
 	}
 	if c.open[p.uid] == nil {
 		c.forget(p)

@@ -408,6 +408,28 @@ func TestTrustGrowsUnderLoad(t *testing.T) {
 	})
 }
 
+// TestChurnInOnePodIsForgotten holds that what is remembered follows what lives, even in a pod that nobody reads for minutes.
+func TestChurnInOnePodIsForgotten(t *testing.T) {
+	inBubble(t, func(c *Config[status], r *toyRuntime) { r.delta = true }, func(b *bed) {
+		b.toy.set("p", Sandbox, "s", PhaseRunning)
+		time.Sleep(100 * time.Second)
+		for i := range 2000 {
+			id := fmt.Sprint("c", i)
+			b.toy.set("p", Container, id, PhaseRunning)
+			synctest.Wait()
+			b.toy.set("p", Container, id, PhaseRemoved)
+			time.Sleep(20 * time.Millisecond)
+			b.events()
+		}
+		time.Sleep(3 * time.Second)
+		b.stop()
+		if n := len(b.gen.core.index); n > 1+2*maxUnconfirmed {
+			b.t.Errorf("%d IDs remembered of one that lives", n)
+		}
+		b.stop = func() {}
+	})
+}
+
 func TestRestartOverTheSameCache(t *testing.T) {
 	inBubble(t, nil, func(b *bed) {
 		b.toy.set("p", Sandbox, "s", PhaseRunning)
