@@ -23,7 +23,7 @@ func TestWireFormat(t *testing.T) {
 		l := w.listen(w.conn)
 		pod, ctr := podConfig("a", 2), containerConfig("c", "exit", "9")
 		ctr.Metadata.Attempt = 3
-		ctr.StopSignal = runtimeapi.Signal_SIGNAL_SIGUSR1
+		ctr.StopSignal = runtimeapi.Signal(28)
 		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: pod, RuntimeHandler: "runc"}))(t).PodSandboxId
 		id := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: ctr, SandboxConfig: pod}))(t).ContainerId
 		now := begin2000().UnixNano()
