@@ -80,8 +80,11 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 // setLogger sends logs of every kind to standard error, in one form: warnings only, or more with -v.
 func setLogger(cmd *cobra.Command, s streams, verbose int) {
-	level := slog.LevelWarn - slog.Level(4*min(verbose, 1))
-	if verbose > 1 {
+	level := slog.LevelWarn
+	switch {
+	case verbose == 1:
+		level = slog.Level(-2) // V(2), as kubelets run
+	case verbose > 1:
 		level = slog.Level(-10)
 	}
 	logger := logr.FromSlogHandler(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))

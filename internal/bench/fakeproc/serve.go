@@ -36,6 +36,7 @@ func Serve(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
@@ -66,7 +67,7 @@ func Serve(ctx context.Context, config Config) error {
 	}
 	<-ctx.Done()
 	group.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := context.Cause(ctx); outer.Err() == nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil

@@ -32,8 +32,9 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	}
 	cpuBefore = r.runtimeCPU(ctx)
 	begin := bench.Now()
+	r.enter(phaseLoad)
 	r.mu.Lock()
-	r.phase, r.loadBegan = phaseLoad, time.Now()
+	r.loadBegan = time.Now()
 	r.mu.Unlock()
 
 	var interludes sync.WaitGroup

@@ -214,6 +214,7 @@ func (r *runner) every(ctx context.Context, d time.Duration, f func(context.Cont
 }
 
 func (r *runner) enter(phase string) {
+	r.options.Logger.Info("Run goes on", "phase", phase)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.phase = phase

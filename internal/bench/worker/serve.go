@@ -73,6 +73,7 @@ func (s *server) serve(ctx context.Context, in *gob.Decoder) error {
 	s.prober = newProber(subject.cache, first.Config.Seed)
 	s.stall = make(chan struct{}, 1)
 
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { cancel(subject.run(ctx)) })
@@ -96,7 +97,7 @@ func (s *server) serve(ctx context.Context, in *gob.Decoder) error {
 		}
 	}()
 	group.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := context.Cause(ctx); outer.Err() == nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
