@@ -52,3 +52,27 @@ func (t *T) waits(a *Agent) {
 		t.Errorf("%s: no answer of GetNewerThan could be compared with the runtime", a.name)
 	}
 }
+
+// The metrics by which the enhancement measures stress and loss.
+const (
+	metricLatency = "kubelet_evented_pleg_connection_latency_seconds"
+	metricMissed  = "kube_pod_missed_events"
+)
+
+// noneMissed fails the scenario if the agent counts events as missed that the
+// runtime sent. An event that comes later than the agent's grace of 2 s is
+// rightly counted, so on a machine so slow that events took a second there is a
+// figure instead.
+func (t *T) noneMissed(a *Agent, missed int, during string) {
+	if missed == 0 {
+		return
+	}
+	metrics, err := a.Metrics(t.ctx)
+	t.Check(err)
+	late := metrics[metricLatency+"_count"] - metrics[metricLatency+`_bucket{le="1"}`]
+	if late == 0 {
+		t.Errorf("%s%s: %d events counted as missed, and none was lost or late", a.name, during, missed)
+		return
+	}
+	t.Figure("missed"+during, "%d, with %.0f events later than 1 s", missed, late)
+}
