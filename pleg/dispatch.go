@@ -176,7 +176,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 			c.store(p, r.status, r.shows.Items, r.began, now)
 		}
 	}
-	c.pace(p, r.began, now)
+	if r.err == nil {
+		c.pace(p, r.began, now)
+	}
 	c.review(p, now)
 }
 
@@ -203,10 +205,9 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 }
 
-// pace decides when a pod that a read has not settled is read again: at once if something has changed since that read began, otherwise with growing delay.
+// pace decides when a pod that a read, which did not fail, has not settled is read again: at once if something has changed since that read began, otherwise with growing delay.
 func (c *core[S]) pace(p *pod, began, now instant) {
 	switch {
-	case p.failed:
 	case p.moved > began:
 		p.notYet = 0
 	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
