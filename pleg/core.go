@@ -39,9 +39,8 @@ type core[S any] struct {
 	lists    lists
 	rounds   []round
 	missing  fifo[candidate]
-	orphans  []cache.UID // pods that the cache had before the first list
-	readyQ   fifo[*pod]  // pods to be read now
-	listedQ  fifo[*pod]  // pods to be inspected now, whose listing is known from the last list
+	readyQ   fifo[*pod] // pods to be read now
+	listedQ  fifo[*pod] // pods to be inspected now, whose listing is known from the last list
 	laterQ   laterHeap
 	inflight map[*pod]instant // the inspections under way and when they began
 	pruned   instant
@@ -100,7 +99,9 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 
 // start begins: it takes over the cache and wants the stream.
 func (c *core[S]) start(now instant) {
-	c.orphans = c.cfg.Cache.UIDs()
+	for _, uid := range c.cfg.Cache.UIDs() {
+		c.ensure(uid).foreign = true // the first list reads or removes it
+	}
 	c.cfg.Cache.RenewDemand()
 	c.lists.finished = now
 	if c.cfg.Stream != nil {

@@ -87,15 +87,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	}
 	visited = c.visitSilent(visited, r, now)
 	c.lists.applied, c.lists.revision = r.began, r.listing.Revision
-	if !c.lists.done {
-		c.lists.done = true
-		for _, uid := range c.orphans {
-			if p := c.pods[uid]; p == nil || p.live() == 0 {
-				c.cfg.Cache.Delete(uid, c.clock.time(r.began))
-			}
-		}
-		c.orphans = nil
-	}
+	c.lists.done = true
 	for id, s := range c.homeless {
 		if r.began > s.at {
 			delete(c.homeless, id) // the list did not show it

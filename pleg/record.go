@@ -58,6 +58,7 @@ type pod struct {
 	disagrees bool    // the last applied read shows less than is known
 	asOf      instant // start of the latest read that the cache's status stands for, global time aside
 	hasStatus bool    // the cache has a status of it from a read
+	foreign   bool    // the cache has a status of it from before this generator
 	failed    bool    // its last inspection failed; the error is in the cache
 	failures  int     // in a row
 
@@ -103,6 +104,9 @@ func (p *pod) find(id string) *item {
 
 // settled says that the cache shows the pod as it is known: every live ID in its phase, and no other.
 func (p *pod) settled() bool {
+	if p.foreign {
+		return false
+	}
 	if !p.hasStatus {
 		return p.live() == 0
 	}

@@ -10,7 +10,7 @@ import "time"
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	if c.cfg.Merge != nil {
 		var prev *S
-		if p.hasStatus {
+		if p.hasStatus || p.foreign {
 			prev, _ = c.cfg.Cache.Get(p.uid)
 		}
 		if merged := c.cfg.Merge(prev, status); merged != nil {
@@ -33,7 +33,7 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 			}
 		}
 	}
-	p.hasStatus, p.failed, p.failures = true, false, 0
+	p.hasStatus, p.foreign, p.failed, p.failures = true, false, false, 0
 	p.answerForce(at)
 	p.asOf = max(p.asOf, at)
 }
@@ -65,7 +65,7 @@ func (c *core[S]) erase(p *pod, at, now instant) {
 	for _, x := range p.items {
 		x.cached = phaseNone
 	}
-	p.hasStatus, p.failed, p.failures = false, false, 0
+	p.hasStatus, p.foreign, p.failed, p.failures = false, false, false, 0
 	p.answerForce(at)
 	p.asOf = max(p.asOf, at)
 }
