@@ -3,7 +3,10 @@
 
 package fakeruntime
 
-import "strconv"
+import (
+	"maps"
+	"strconv"
+)
 
 // A ContainerSpec describes a container for [Runtime.AddContainer]. Every field can be left zero.
 type ContainerSpec struct {
@@ -72,9 +75,7 @@ func (c *container) kubeletAnnotations(extra map[string]string) map[string]strin
 		"io.kubernetes.container.hash":         strconv.FormatUint(hashOf(0, c.name)&0xffffffff, 16),
 		"io.kubernetes.container.restartCount": itoa(c.attempt),
 	}
-	for k, v := range extra {
-		m[k] = v
-	}
+	maps.Copy(m, extra)
 	return m
 }
 

@@ -3,6 +3,8 @@
 
 package fakeruntime
 
+import "maps"
+
 // A PodSpec describes a pod for [Runtime.AddPod]. Every field can be left zero.
 type PodSpec struct {
 	// UID names the pod; empty makes a new one. A UID that already has sandboxes gets another, with the next attempt.
@@ -54,9 +56,7 @@ func (sb *sandbox) sameName(other *sandbox) bool {
 
 func (sb *sandbox) withPodLabels(extra map[string]string) map[string]string {
 	m := map[string]string{labelPodName: sb.name, labelPodNamespace: sb.namespace, labelPodUID: sb.uid}
-	for k, v := range extra {
-		m[k] = v
-	}
+	maps.Copy(m, extra)
 	return m
 }
 

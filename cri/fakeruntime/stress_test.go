@@ -34,10 +34,10 @@ func TestEverythingAtOnce(t *testing.T) {
 		for name, faults := range map[string]Faults{"healthy": {}, "all faults": allFaults(t)} {
 			t.Run(p.Name+" "+name, func(t *testing.T) {
 				inBubble(t, Config{Profile: p, Faults: faults, Seed: 5}, func(t *testing.T, w *world) {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 					defer cancel()
 					var wg sync.WaitGroup
-					for i := range 3 {
+					for i := range 2 {
 						wg.Go(func() { drive(ctx, w, rand.New(rand.NewPCG(5, uint64(i)))) })
 						wg.Go(func() { readAll(ctx, w.cri) })
 					}
@@ -46,8 +46,8 @@ func TestEverythingAtOnce(t *testing.T) {
 						defer conn.Close()
 						wg.Go(func() { follow(ctx, runtimeapi.NewRuntimeServiceClient(conn)) })
 					}
-					for range 3 {
-						time.Sleep(1500 * time.Millisecond)
+					for range 2 {
+						time.Sleep(1200 * time.Millisecond)
 						w.rt.Restart(200*time.Millisecond, 100*time.Millisecond)
 					}
 					wg.Wait()
