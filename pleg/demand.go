@@ -61,9 +61,9 @@ func (c *core[S]) review(p *pod, now instant) {
 		if p.force == 0 && !p.failed {
 			p.listing = nil // else the statuses are to be read all the same
 		}
-		if !p.disagrees {
-			p.reread = 0
-		}
+	}
+	if !p.unsure() {
+		p.reread = 0
 	}
 	if p.want != 0 && c.asOf(p) > p.want {
 		p.want = 0
