@@ -53,8 +53,8 @@ func status(code int32, reason metav1.StatusReason, after int32) error {
 	}}
 }
 
-// refused is what a client returns when nobody listens.
-var refusedConnection = fmt.Errorf("Post \"https://server\": %w", syscall.ECONNREFUSED)
+// errAway is what a client returns when nobody listens.
+var errAway = fmt.Errorf("dial tcp: %w", syscall.ECONNREFUSED)
 
 // TestNothingIsLostInTrouble: whatever kind of trouble, of whatever length, comes between 30 objects' crash loops and the server.
 func TestNothingIsLostInTrouble(t *testing.T) {
@@ -72,10 +72,10 @@ func TestNothingIsLostInTrouble(t *testing.T) {
 		{"504", status(504, metav1.StatusReasonTimeout, 0), time.Minute},
 		{"502 of a proxy", status(502, "", 0), time.Minute},
 		{"401 while credentials rotate", status(401, metav1.StatusReasonUnauthorized, 0), time.Minute},
-		{"refused", refusedConnection, 150 * time.Second},
+		{"refused", errAway, 150 * time.Second},
 		{"reset", fmt.Errorf("read: %w", syscall.ECONNRESET), 150 * time.Second},
 		{"EOF", errors.New("unexpected EOF"), 150 * time.Second},
-		{"refused for an hour", refusedConnection, time.Hour},
+		{"refused for an hour", errAway, time.Hour},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 func TestBackoffGrowsToItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		server.SetFault(during(24*time.Hour, refusedConnection))
+		server.SetFault(during(24*time.Hour, errAway))
 		r := newRig(t, server, nil)
 		r.pod("a", 1)
 		pass(24 * time.Hour)
@@ -252,7 +252,7 @@ func TestLostAnswers(t *testing.T) {
 				server.SetAfterFault(func(c eventstest.Call) error {
 					if c.Verb == verb && lost > 0 {
 						lost--
-						return refusedConnection
+						return errAway
 					}
 					return nil
 				})

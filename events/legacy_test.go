@@ -78,7 +78,7 @@ func TestLegacyCorrelatorFiltersAndAggregates(t *testing.T) {
 func TestUnreachableIsNotAbsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		server.SetFault(during(5*time.Minute, refusedConnection))
+		server.SetFault(during(5*time.Minute, errAway))
 		r := newRig(t, server, withFallback(server))
 		r.pod("a", 3)
 		pass(20 * time.Minute)
@@ -95,7 +95,7 @@ func TestAbsentAndThenUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		server.SetGroupAbsent(true)
-		fault := during(3*time.Minute, refusedConnection)
+		fault := during(3*time.Minute, errAway)
 		server.SetFault(func(ctx context.Context, c eventstest.Call) error {
 			if c.Verb == eventstest.Probe || c.Core {
 				return fault(ctx, c)
@@ -201,7 +201,7 @@ func TestLegacyQueueIsBounded(t *testing.T) {
 		})
 		r.pod("a", 1)
 		settle(r)
-		server.SetFault(during(time.Minute, refusedConnection))
+		server.SetFault(during(time.Minute, errAway))
 		for i := range 100 {
 			r.pod(fmt.Sprint("p", i), 1)
 		}

@@ -360,7 +360,7 @@ func TestMetrics(t *testing.T) {
 		r.pod("a", 10)
 		settle(r)
 		r.rec.Eventf(nil, nil, "Normal", "R", "A", "")
-		server.SetFault(during(100*time.Millisecond, refusedConnection))
+		server.SetFault(during(100*time.Millisecond, errAway))
 		r.pod("b", 1)
 		settle(r)
 		gauges := map[string]float64{}

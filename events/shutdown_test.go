@@ -50,7 +50,7 @@ func TestShutdownHonoursTheDeadline(t *testing.T) {
 		r.pod("a", 5)
 		settle(r)
 		r.pod("a", 7)
-		server.SetFault(during(time.Hour, refusedConnection))
+		server.SetFault(during(time.Hour, errAway))
 		r.pod("b", 1)
 		pass(time.Second)
 		begin := time.Now()
@@ -62,7 +62,7 @@ func TestShutdownHonoursTheDeadline(t *testing.T) {
 		if !errors.As(err, &left) || left.Series != 2 || left.Occurrences != 8 {
 			t.Errorf("left: %+v", err)
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, refusedConnection) {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errAway) {
 			t.Errorf("the cause is %v", err)
 		}
 		if s := r.Stats(); s.Emitted != s.Acknowledged+s.Dropped[DropShutdown] {
@@ -76,7 +76,7 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		r := newRig(t, server, nil)
-		server.SetFault(during(150*time.Second, refusedConnection))
+		server.SetFault(during(150*time.Second, errAway))
 		for i := range 50 {
 			r.pod(fmt.Sprint("p", i), 3)
 			pass(3 * time.Second)
