@@ -56,6 +56,7 @@ type Event struct {
 	Kind  string    `json:"kind,omitempty"`
 	Cause string    `json:"cause,omitempty"`
 	Stamp time.Time `json:"stamp,omitzero"` // the runtime's created_at
+	Seen  time.Time `json:"seen"`           // when the generator learned of the change
 	At    time.Time `json:"at"`             // when it was read from Watch, by the machine's clock
 	// FinishedAt is the container's, as the cache had it at that moment.
 	FinishedAt time.Time `json:"finishedAt,omitzero"`

@@ -82,7 +82,7 @@ func (o *observer) delivered(e pleg.Event, status *cri.PodStatus) {
 	defer o.mu.Unlock()
 	o.events = append(o.events, Event{
 		Seq: len(o.events) + 1, Pod: string(e.Pod), Type: string(e.Type), ID: e.ID, Kind: e.Kind.String(),
-		Cause: e.Cause.String(), Stamp: e.Stamp, At: now, FinishedAt: finished,
+		Cause: e.Cause.String(), Stamp: e.Stamp, Seen: e.Seen, At: now, FinishedAt: finished,
 	})
 	told, ok := rankOf[e.Type]
 	if !ok {

@@ -4,6 +4,8 @@
 package suite
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -11,12 +13,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/report"
 )
 
-// latencies records three figures of the events: from the runtime's stamp to
-// Watch; from a container's end to Watch; and, of that, the runtime's own share,
-// until it stamps the event.
+// latencies records figures of the events: from the runtime's stamp to Watch, and
+// of that the generator's share, from its learning of the change; from a
+// container's end to Watch, and of that the runtime's share, until it stamps the
+// event.
 func (t *T) latencies(events []agent.Event) {
-	var stamped, finished, runtime []time.Duration
+	var stamped, own, finished, runtime []time.Duration
 	for _, e := range events {
+		own = append(own, e.At.Sub(e.Seen))
 		if !e.Stamp.IsZero() {
 			stamped = append(stamped, e.At.Sub(e.Stamp))
 		}
@@ -27,7 +31,16 @@ func (t *T) latencies(events []agent.Event) {
 			}
 		}
 	}
+	byKind := map[string][]time.Duration{}
+	for _, e := range events {
+		kind := e.Kind + " " + e.Type + " by a " + e.Cause
+		byKind[kind] = append(byKind[kind], e.At.Sub(e.Seen))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		t.Logf("learned→Watch, %s: %s", kind, report.Quantiles(byKind[kind]))
+	}
 	t.Figure("created_at→Watch", "%s", report.Quantiles(stamped))
+	t.Figure("learned→Watch", "%s", report.Quantiles(own))
 	t.Figure("finished_at→Watch", "%s", report.Quantiles(finished))
 	t.Figure("finished_at→created_at", "%s", report.Quantiles(runtime))
 }
