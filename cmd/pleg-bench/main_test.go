@@ -67,7 +67,8 @@ func execCommand(t *testing.T, args ...string) outcome {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}} {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}, {"events"}} {
 		o := execCommand(t, append(args, "--help")...)
 		if o.status != exitOK || !strings.Contains(o.stdout, "Examples:") || !strings.Contains(o.stdout, "pleg-bench "+strings.Join(args, " ")) || o.stderr != "" {
 			t.Errorf("%v --help: status %d, stderr %q:\n%s", args, o.status, o.stderr, o.stdout)
@@ -79,6 +80,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestBadUsage(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		args []string
 		says string
@@ -110,6 +112,12 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"stress", "--step", "1ms"}, "--step 1ms"},
 		{[]string{"watch"}, "--endpoint is missing"},
 		{[]string{"watch", "--endpoint", "/x", "-o", "xml"}, "xml"},
+		{[]string{"events", "--load", "nothing"}, "--load nothing"},
+		{[]string{"events", "--recorder", "tape"}, "--recorder tape"},
+		{[]string{"events", "--fault", "418"}, "--fault 418"},
+		{[]string{"events", "--count", "-1"}, "--count -1"},
+		{[]string{"events", "--settle", "-1s"}, "--settle -1s"},
+		{[]string{"events", "--kubeconfig", "/nowhere"}, "/nowhere"},
 		{[]string{"fake"}, "--socket is missing"},
 		{[]string{"fake", "--socket", "x", "--pods", "-1"}, "--pods"},
 		{[]string{"fake", "--socket", "x", "--profile", "docker"}, "docker"},
@@ -122,6 +130,7 @@ func TestBadUsage(t *testing.T) {
 }
 
 func TestNoRuntime(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"run", "--endpoint", "unix:///nowhere/cri.sock", "--image", "x"},
 		{"stress", "--endpoint", "unix:///nowhere/cri.sock", "--image", "x"},
@@ -148,6 +157,7 @@ func runJSON(t *testing.T, args ...string) (bench.Result, outcome) {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"evented":  nil,
 		"generic":  {"--mode", "generic"},
@@ -204,6 +214,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunText(t *testing.T) {
+	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "latency.svg")
 	o := execCommand(t, "--pods", "10", "--duration", "1s", "--plot", picture)
 	if o.status != exitOK || o.stderr != "" {
@@ -220,6 +231,7 @@ func TestRunText(t *testing.T) {
 }
 
 func TestStress(t *testing.T) {
+	t.Parallel()
 	o := execCommand(t, "stress", "-o", "json", "--start-rate", "20", "--max-rate", "30", "--step", "1s")
 	var r bench.StressResult
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
@@ -268,6 +280,7 @@ func fakeServer(t *testing.T, args ...string) string {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	socket := fakeServer(t, "--pods", "3", "--rate", "40")
 	o := execCommand(t, "watch", "--endpoint", "unix://"+socket, "--duration", "3s", "-o", "json")
 	if o.status != exitOK || !strings.Contains(o.stderr, "events printed") {
@@ -311,6 +324,7 @@ func TestWatch(t *testing.T) {
 
 // TestRealEndpoint runs against a fake that is not its child, as it would against a real runtime.
 func TestRealEndpoint(t *testing.T) {
+	t.Parallel()
 	socket := fakeServer(t, "--pods", "3")
 	r, o := runJSON(t, "--endpoint", "unix://"+socket, "--image", run.FakeImage)
 	if o.status != exitOK || !r.OK || r.Runtime.Profile != "" || r.Events.RuntimeEmitted != nil || r.Latency.Count == 0 || r.Consistency.CheckedPods != 10 {
@@ -328,6 +342,7 @@ func TestRealEndpoint(t *testing.T) {
 
 // TestInterrupt ends a run with Ctrl-C as soon as it works: it must take down its children and remove what it made.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	socket := fakeServer(t)
 	for name, args := range map[string][]string{
 		"fake child":    {"run", "--duration", "1m", "--metrics-addr", "127.0.0.1:0", "-v"},
@@ -367,7 +382,23 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	o := execCommand(t, "events", "-o", "json", "--count", "1000", "--recorder", "series", "--recorder", "client-go-legacy", "--settle", "1s")
+	var reports []struct {
+		Recorder        string
+		Emitted, Stored int64
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &reports); err != nil {
+		t.Fatalf("%v\nstdout %s\nstderr %s", err, o.stdout, o.stderr)
+	}
+	if o.status != exitOK || len(reports) != 2 || reports[0].Emitted != 1000 || reports[0].Stored != 1000 || reports[1].Recorder != "client-go-legacy" {
+		t.Errorf("status %d, reports %+v, stderr %s", o.status, reports, o.stderr)
+	}
+}
+
 func TestListFaults(t *testing.T) {
+	t.Parallel()
 	o := execCommand(t, "fake", "--list-faults")
 	if o.status != exitOK || !strings.Contains(o.stdout, "drop") || strings.Count(o.stdout, "\n") < 30 {
 		t.Errorf("status %d:\n%s", o.status, o.stdout)

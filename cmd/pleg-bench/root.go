@@ -50,7 +50,8 @@ It needs nothing else, and takes about 15 seconds.`,
   pleg-bench run --fault drop=0.1 --fault stale=0.3      # a runtime that loses and falsifies events
   pleg-bench run --endpoint unix:///run/containerd/containerd.sock --image busybox
   pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
-  pleg-bench fake --socket /tmp/cri.sock --pods 20       # a runtime for crictl, a kubelet, or "watch"`,
+  pleg-bench fake --socket /tmp/cri.sock --pods 20       # a runtime for crictl, a kubelet, or "watch"
+  pleg-bench events --recorder series --recorder client-go`,
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -66,7 +67,7 @@ It needs nothing else, and takes about 15 seconds.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newWorker(s))
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newEvents(s), newWorker(s))
 	return root
 }
 
