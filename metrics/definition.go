@@ -51,6 +51,14 @@ func (d definition) served(omitKubelet bool) string {
 	return ownPrefix + strings.TrimPrefix(rest, "pleg_")
 }
 
+// labels returns the names of its labels.
+func (d definition) labels() []string {
+	if d.label == "" {
+		return nil
+	}
+	return []string{d.label}
+}
+
 // stability is the level of every metric: names and labels may still change.
 const stability = metrics.ALPHA
 

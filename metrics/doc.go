@@ -17,6 +17,8 @@
 // Counters and histograms are pushed with [Metrics.Add] and [Metrics.Observe]. Gauges are pulled: a scrape asks the source that
 // [Metrics.SetGauges] was given, so that they are right even while a relist hangs. A gauge that the source does not yield is not served.
 //
+// [NewEvents] does the same for a recorder of Kubernetes Events (event_recorder_*).
+//
 // There is one [Metrics] a registry, nothing is registered globally, and two generators in one process need two registries.
 // All names with their meaning are in docs/metrics.md.
 //
@@ -27,6 +29,6 @@
 //
 // # Errors
 //
-// Only [New] fails: when one of the names is taken in the registry. Reports of names that are not known are ignored, as the generator's
+// Only [New] and [NewEvents] fail: when one of the names is taken in the registry. Reports of names that are not known are ignored, as the generator's
 // contract asks, because a newer generator may know more than an older set of metrics.
 package metrics

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,10 @@ const (
 
 // table renders every metric as a row of Markdown.
 func table() string {
+	return "## Of the generator\n\n" + section(reported, gauges) + "\n## Of the Event recorder\n\n" + section(eventsReported, eventsGauges)
+}
+
+func section(reported []definition, gauges []gaugeDefinition) string {
 	var b strings.Builder
 	b.WriteString("| metric | type | meaning | what it tells |\n|---|---|---|---|\n")
 	row := func(d definition) {
@@ -85,17 +90,17 @@ func served() map[string]bool {
 			}
 		}
 	}
-	for _, d := range reported {
+	for _, d := range slices.Concat(reported, eventsReported) {
 		add(d)
 	}
-	for _, g := range gauges {
+	for _, g := range slices.Concat(gauges, eventsGauges) {
 		add(g.definition)
 	}
 	return names
 }
 
 // metricName matches what looks like one of our names in prose and expressions.
-var metricName = regexp.MustCompile(`\b(?:kubelet|kube_pod|evented_pleg)_[a-z_]*[a-z]\b`)
+var metricName = regexp.MustCompile(`\b(?:kubelet|kube_pod|evented_pleg|event_recorder)_[a-z_]*[a-z]\b`)
 
 func checkNames(t *testing.T, where, text string) {
 	t.Helper()

@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"sync/atomic"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -95,21 +96,33 @@ var gauges = []gaugeDefinition{
 		}},
 }
 
-// collector serves the gauges. A registry calls it at a scrape, from any goroutine.
-type collector struct {
-	metrics.BaseStableCollector
-	owner *Metrics
-	descs []*metrics.Desc // one a gauge, in their order
+// gaugeSource is where scrapes read gauges from.
+type gaugeSource struct {
+	source atomic.Pointer[func(yield func(string, float64))]
 }
 
-func newCollector(owner *Metrics, omitKubelet bool) *collector {
-	c := &collector{owner: owner}
+// SetGauges gives the source that scrapes read the gauges from, such as a generator's Gauges method. It replaces the source before; nil
+// takes it away, and the gauges with it. The source must be safe for concurrent use and must not block.
+func (g *gaugeSource) SetGauges(source func(yield func(name string, v float64))) {
+	if source == nil {
+		g.source.Store(nil)
+		return
+	}
+	g.source.Store(&source)
+}
+
+// collector serves gauges. A registry calls it at a scrape, from any goroutine.
+type collector struct {
+	metrics.BaseStableCollector
+	from   *gaugeSource
+	gauges []gaugeDefinition
+	descs  []*metrics.Desc // one a gauge, in their order
+}
+
+func newCollector(from *gaugeSource, gauges []gaugeDefinition, omitKubelet bool) *collector {
+	c := &collector{from: from, gauges: gauges}
 	for _, g := range gauges {
-		var labels []string
-		if g.label != "" {
-			labels = []string{g.label}
-		}
-		c.descs = append(c.descs, metrics.NewDesc(g.served(omitKubelet), g.help, labels, nil, stability, ""))
+		c.descs = append(c.descs, metrics.NewDesc(g.served(omitKubelet), g.help, g.labels(), nil, stability, ""))
 	}
 	return c
 }
@@ -123,14 +136,14 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 
 // CollectWithStability sends what the source yields now.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
-	source := c.owner.gauges.Load()
+	source := c.from.source.Load()
 	if source == nil {
 		return
 	}
 	yielded := make(map[string]float64)
 	(*source)(func(name string, v float64) { yielded[name] = v })
 	now := time.Now()
-	for i, g := range gauges {
+	for i, g := range c.gauges {
 		g.series(yielded, now, func(labelValue string, v float64) {
 			if g.label == "" {
 				ch <- metrics.NewLazyConstMetric(c.descs[i], metrics.GaugeValue, v)

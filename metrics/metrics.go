@@ -5,7 +5,7 @@ package metrics
 
 import (
 	"fmt"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -27,68 +27,86 @@ type Options struct {
 
 // Metrics is one generator's set of metrics in one registry. Make it with [New].
 type Metrics struct {
-	// counters and histograms are keyed by the generator's names and never change after New.
-	counters   map[string]*metrics.Counter
-	histograms map[string]*metrics.Histogram
-	gauges     atomic.Pointer[func(yield func(string, float64))]
+	set
+	gaugeSource
 }
 
-// New makes a set of metrics and registers it. If one of the names is taken, it registers none and returns an error that names it:
-// either the registry has a set already, or it is a kubelet's own, which wants OmitKubelet.
+// New makes a set of metrics for a generator and registers it. If one of the names is taken, it registers none and returns an error that
+// names it: either the registry has a set already, or it is a kubelet's own, which wants OmitKubelet.
 func New(registry Registry, options Options) (*Metrics, error) {
-	m := &Metrics{counters: make(map[string]*metrics.Counter), histograms: make(map[string]*metrics.Histogram)}
+	m := new(Metrics)
+	err := m.register(registry, reported, newCollector(&m.gaugeSource, gauges, options.OmitKubelet), options.OmitKubelet)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w (a registry takes one set; inside a kubelet set OmitKubelet)", err)
+	}
+	return m, nil
+}
+
+// set is counters and histograms, keyed by the names that their reporter uses. It never changes after register.
+type set struct {
+	counters   map[string]*metrics.Counter
+	labelled   map[string]*metrics.CounterVec
+	histograms map[string]*metrics.Histogram
+}
+
+// register registers definitions and gauges, or nothing.
+func (s *set) register(registry Registry, definitions []definition, gauges *collector, omitKubelet bool) error {
+	s.counters, s.labelled, s.histograms = make(map[string]*metrics.Counter), make(map[string]*metrics.CounterVec), make(map[string]*metrics.Histogram)
 	var done []metrics.Collector
-	fail := func(name string, err error) (*Metrics, error) {
+	fail := func(name string, err error) error {
 		for _, c := range done {
 			registry.Unregister(c)
 		}
-		return nil, fmt.Errorf("metrics: register %s: %w (a registry takes one set; inside a kubelet set OmitKubelet)", name, err)
+		return fmt.Errorf("register %s: %w", name, err)
 	}
-	for _, d := range reported {
-		name := d.served(options.OmitKubelet)
+	for _, d := range definitions {
+		name := d.served(omitKubelet)
 		var c interface {
 			metrics.Registerable
 			metrics.Collector
 		}
-		switch d.kind {
-		case counter:
-			m.counters[d.source] = metrics.NewCounter(&metrics.CounterOpts{Name: name, Help: d.help, StabilityLevel: stability})
-			c = m.counters[d.source]
-		case histogram:
-			m.histograms[d.source] = metrics.NewHistogram(&metrics.HistogramOpts{Name: name, Help: d.help, Buckets: d.buckets, StabilityLevel: stability})
-			c = m.histograms[d.source]
+		switch {
+		case d.kind == histogram:
+			s.histograms[d.source] = metrics.NewHistogram(&metrics.HistogramOpts{Name: name, Help: d.help, Buckets: d.buckets, StabilityLevel: stability})
+			c = s.histograms[d.source]
+		case d.label != "":
+			s.labelled[d.source] = metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: d.help, StabilityLevel: stability}, d.labels())
+			c = s.labelled[d.source]
+		default:
+			s.counters[d.source] = metrics.NewCounter(&metrics.CounterOpts{Name: name, Help: d.help, StabilityLevel: stability})
+			c = s.counters[d.source]
 		}
 		if err := registry.Register(c); err != nil {
 			return fail(name, err)
 		}
 		done = append(done, c)
 	}
-	if err := registry.CustomRegister(newCollector(m, options.OmitKubelet)); err != nil {
+	if err := registry.CustomRegister(gauges); err != nil {
 		return fail("the gauges", err)
 	}
-	return m, nil
+	return nil
 }
 
-// Add adds n to the counter that the generator calls name. Names that are not known and n below zero are ignored.
-func (m *Metrics) Add(name string, n int) {
-	if c, ok := m.counters[name]; ok && n > 0 {
-		c.Add(float64(n))
-	}
-}
-
-// Observe adds a duration to the histogram that the generator calls name. Names that are not known are ignored.
-func (m *Metrics) Observe(name string, d time.Duration) {
-	if h, ok := m.histograms[name]; ok {
-		h.Observe(d.Seconds())
-	}
-}
-
-// SetGauges gives the source that scrapes read the gauges from, such as a generator's Gauges method. It replaces the source before; nil
-// takes it away, and the gauges with it. The source must be safe for concurrent use and must not block.
-func (m *Metrics) SetGauges(source func(yield func(name string, v float64))) {
-	if source == nil {
-		m.gauges.Store(nil)
+// Add adds n to the counter that its reporter calls name. Names that are not known and n below zero are ignored. What stands after the slash of
+// a name that has one is the value of the counter's label.
+func (s *set) Add(name string, n int) {
+	if n <= 0 {
 		return
 	}
-	m.gauges.Store(&source)
+	if c, ok := s.counters[name]; ok {
+		c.Add(float64(n))
+		return
+	}
+	if i := strings.IndexByte(name, '/'); i >= 0 {
+		if c, ok := s.labelled[name[:i+1]]; ok {
+			c.WithLabelValues(name[i+1:]).Add(float64(n))
+		}
+	}
+}
+
+// Observe adds a duration to the histogram that its reporter calls name. Names that are not known are ignored.
+func (s *set) Observe(name string, d time.Duration) {
+	if h, ok := s.histograms[name]; ok {
+		h.Observe(d.Seconds())
+	}
 }
