@@ -12,13 +12,20 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
-// Run does one run. It returns what was measured until the context ended, if it did, together with the context's error.
+// Run does one run. It returns what was measured until the context ended, if it did, together with the context's error. Meanwhile klog's global
+// logger is silent: client-go's recorders write a line for each event that they lose.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	logging := klog.CaptureState()
+	defer logging.Restore()
+	klog.SetLogger(logr.Discard())
 	srv, err := openServer(&o)
 	if err != nil {
 		return nil, err
