@@ -5,12 +5,14 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -33,12 +35,12 @@ func observe(t *T) {
 	n.tell(raw, "OOM kill", func() {
 		id, err := n.CreateAndStart(t.ctx, pod, crikit.Spec{Name: "oom", Args: []string{"eat", "256"}, Memory: 32 << 20})
 		t.Check(err)
-		status := n.Exited(id)
-		t.Logf("OOM kill: the status at once says %d %s", status.ExitCode, status.Reason)
+		at := n.Exited(id)
+		t.Logf("OOM kill: the status at once says %d %s", at.ExitCode, at.Reason)
 		t.Sleep(time.Second)
 		later := n.Exited(id)
 		t.Logf("OOM kill: the status a second later says %d %s", later.ExitCode, later.Reason)
-		if status.Reason != later.Reason {
+		if at.Reason != later.Reason {
 			t.Figure("OOM reason", "came late, without an event")
 		}
 	})
@@ -66,6 +68,8 @@ func observe(t *T) {
 		t.Check(n.RemovePod(t.ctx, running.SandboxID))
 	})
 
+	n.observeRefusals()
+
 	var own []time.Duration
 	wrong := 0
 	for _, e := range raw.Events() {
@@ -85,6 +89,59 @@ func observe(t *T) {
 	if n.Daemon != nil {
 		n.observeRestart()
 	}
+}
+
+// observeRefusals logs with which code the runtime answers to what it cannot do.
+func (n *Node) observeRefusals() {
+	t := n.t
+	ctx := t.ctx
+	pod := n.Pod("refusals")
+	exited := n.Container(pod, "exited", "exit", "0")
+	n.Exited(exited)
+	runs := n.Container(pod, "runs", "sleep", "1h")
+	missing := strings.Repeat("0", 64)
+	asked := []struct {
+		what string
+		ask  func() error
+	}{
+		{"create under a name in use", func() error { _, err := n.Create(ctx, pod, crikit.Spec{Name: "runs"}); return err }},
+		{"run a sandbox under a name in use", func() error { _, err := n.RunPod(ctx, pod.UID, pod.Name, 0); return err }},
+		{"create in a sandbox that does not exist", func() error {
+			gone := *pod
+			gone.SandboxID = missing
+			_, err := n.Create(ctx, &gone, crikit.Spec{Name: "new"})
+			return err
+		}},
+		{"start what has exited", func() error { return n.Start(ctx, exited) }},
+		{"start what runs", func() error { return n.Start(ctx, runs) }},
+		{"start what does not exist", func() error { return n.Start(ctx, missing) }},
+		{"stop what has exited", func() error { return n.Stop(ctx, exited, 0) }},
+		{"stop what does not exist", func() error { return n.Stop(ctx, missing, 0) }},
+		{"remove what does not exist", func() error { return n.Remove(ctx, missing) }},
+		{"status of a container that does not exist", func() error {
+			_, err := n.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: missing})
+			return err
+		}},
+		{"status of a sandbox that does not exist", func() error {
+			_, err := n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: missing})
+			return err
+		}},
+		{"create in a stopped sandbox", func() error {
+			if err := n.StopPod(ctx, pod.SandboxID); err != nil {
+				return err
+			}
+			_, err := n.Create(ctx, pod, crikit.Spec{Name: "late"})
+			return err
+		}},
+	}
+	for _, a := range asked {
+		err := a.ask()
+		for errors.Unwrap(err) != nil {
+			err = errors.Unwrap(err)
+		}
+		t.Logf("%s: %v", a.what, status.Code(err))
+	}
+	t.Check(n.Delete(ctx, pod.SandboxID))
 }
 
 // observeRestart records what a runtime tells after it was down: of what ended
@@ -110,9 +167,9 @@ func (n *Node) observeRestart() {
 	defer stop()
 	t.Check(n.WaitReady(ready))
 	t.Sleep(2 * time.Second)
-	status := n.Exited(ends)
-	t.Figure("ended while down", "told as %d %s, finished_at %+.1fs from the restart", status.ExitCode, status.Reason,
-		time.Unix(0, status.FinishedAt).Sub(spawned).Seconds())
+	told := n.Exited(ends)
+	t.Figure("ended while down", "told as %d %s, finished_at %+.1fs from the restart", told.ExitCode, told.Reason,
+		time.Unix(0, told.FinishedAt).Sub(spawned).Seconds())
 	t.Figure("events of a restart", "%s", digest(raw.Events(), map[string]string{ends: "ended", lives: "lives", pod.SandboxID: "sandbox"}))
 }
 
