@@ -100,9 +100,11 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	}
 	c.openRound(visited, r.began)
 	for _, p := range visited {
-		if p.failed || !p.settled() && !p.disagrees {
+		switch {
+		case p.failed && p.asOf > r.began: // the list says nothing of a read that began and failed after it
+		case p.failed || !p.settled() && !p.disagrees:
 			p.notYet = 0 // inspected at once: it has changed, or a list gives it another try
-		} else {
+		default:
 			c.pace(p, r.began, now)
 		}
 		c.review(p, now)
