@@ -10,14 +10,15 @@ package pleg
 // after the grace if it comes from a claim, because a runtime may tell of a change before its lists show it. An ID that the
 // read does not show, and that was known before it began, is Removed.
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool) (agrees bool) {
-	listening := c.listening(c.readAt(p))
+	last := c.readAt(p)
+	listening := c.listening(last) && began >= last // a read that later ones have overtaken may show what was, and was told, long ago
 	c.marks++
 	agrees = true
-	for _, it := range items {
+	for i, it := range items {
 		if it.ID == "" || it.Phase > PhaseExited {
 			continue // a read shows what is there
 		}
-		x := c.index[it.ID]
+		x := c.itemOf(p, i, it.ID)
 		switch {
 		case x == nil:
 			var ok bool
