@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// ledger is what crossed the boundary between one generator and its runtime: which reads began and ended when, and what was told. Safe for
+// concurrent use.
+type ledger struct {
+	truth   *Truth
+	fail    func(kind, format string, args ...any)
+	workers int
+	doubt   func() time.Duration // how long a claim and a read may contradict each other
+
+	mu         sync.Mutex
+	listing    int
+	streams    int
+	inflight   map[cache.UID]int
+	begun      map[cache.UID]time.Time // of the reads in flight
+	listBegun  time.Time
+	calls      int
+	lists      int
+	statuses   int
+	podReads   int
+	listOK     time.Time               // start of the latest list that succeeded
+	listOKEnd  time.Time               // and its end
+	listFirst  time.Time               // end of the first list that began after the last disturbance; zero if none
+	disturbed  time.Time               // the last disturbance
+	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
+	podFail    map[cache.UID]time.Time // start of the latest failed one
+	closed     bool
+	asked      map[cache.UID]*rate // reads of each pod since the last reason for one
+	all        rate                // lists of everything
+	instant    time.Time
+	perInstant int
+}
+
+func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
+	return &ledger{
+		truth: truth, fail: fail, workers: workers, inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
+		asked: make(map[cache.UID]*rate), podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time),
+	}
+}
+
+// rate counts calls since a moment at which there was reason for some.
+type rate struct {
+	since time.Time
+	calls int
+}
+
+// excess says that there have been more calls than a few at once, with growing delay, and then two a second can make.
+func (r *rate) excess() bool {
+	return r.calls > 40+2*int(time.Since(r.since)/time.Second)
+}
+
+// allow notes that there is reason to read a pod, or all of them.
+func (b *ledger) allow(uid cache.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if uid == "" {
+		b.all = rate{since: time.Now()}
+	}
+	b.asked[uid] = &rate{since: time.Now()}
+}
+
+// maxCallsPerInstant is more calls than any history here can need without time passing.
+const maxCallsPerInstant = 400
+
+func (b *ledger) enter() time.Time {
+	now := time.Now()
+	if b.closed {
+		b.fail("leak", "a read began after Run had returned")
+	}
+	b.calls++
+	if !now.Equal(b.instant) {
+		b.instant, b.perInstant = now, 0
+	}
+	if b.perInstant++; b.perInstant == maxCallsPerInstant {
+		b.fail("storm", "%d calls of the runtime without time passing", b.perInstant)
+	}
+	return now
+}
+
+// brake lets time pass in a storm, so that the history can end.
+func (b *ledger) brake(ctx context.Context) {
+	b.mu.Lock()
+	storm := b.perInstant >= maxCallsPerInstant
+	b.mu.Unlock()
+	if storm {
+		_ = sleep(ctx, time.Second)
+	}
+}
+
+// rest returns the time of the last disturbance.
+func (b *ledger) rest() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.disturbed
+}
+
+// inherit takes over what a generator before this one has read, because the cache holds it.
+func (b *ledger) inherit(before *ledger) {
+	if before == nil {
+		return
+	}
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	maps.Copy(b.podEnd, before.podEnd)
+	maps.Copy(b.podFail, before.podFail)
+	b.listOK, b.disturbed = before.listOK, before.disturbed
+}
+
+// disturb notes that the runtime, or what stands between it and the generator, is not at rest before t.
+func (b *ledger) disturb(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.After(b.disturbed) {
+		b.disturbed, b.listFirst = t, time.Time{}
+	}
+	b.all = rate{since: time.Now()}
+	clear(b.asked)
+}
+
+// boundary is a source and a stream that pass everything through and note it in the ledger.
+type boundary[S any] struct {
+	*ledger
+	source pleg.Source[S]
+	stream pleg.Stream[S]
+}
+
+func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	b.mu.Lock()
+	begun := b.enter()
+	b.listBegun = begun
+	b.lists++
+	if b.all.calls++; b.all.excess() {
+		b.fail("greedy", "%d lists in %v of rest", b.all.calls, time.Since(b.all.since))
+	}
+	if b.listing++; b.listing > 1 {
+		b.fail("greedy", "two lists of everything at once")
+	}
+	b.mu.Unlock()
+	b.brake(ctx)
+	l, err := b.source.List(ctx, since)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listing--
+	b.outlived(begun)
+	if err == nil {
+		b.listOK, b.listOKEnd = begun, time.Now()
+		if begun.After(b.disturbed) && b.listFirst.IsZero() {
+			b.listFirst = b.listOKEnd
+		}
+	}
+	return l, err
+}
+
+func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
+	begun := b.begin(uid)
+	b.brake(ctx)
+	p, err := b.source.ListPod(ctx, uid)
+	b.end(uid, begun, err)
+	return p, err
+}
+
+func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
+	begun := b.begin(pod.UID)
+	b.mu.Lock()
+	b.statuses++
+	b.mu.Unlock()
+	i, err := b.source.Inspect(ctx, pod)
+	b.end(pod.UID, begun, err)
+	return i, err
+}
+
+func (b *boundary[S]) begin(uid cache.UID) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.podReads++
+	if b.asked[uid] == nil {
+		b.asked[uid] = &rate{since: time.Now()}
+	}
+	if b.asked[uid].calls++; b.asked[uid].excess() {
+		b.fail("greedy", "%d reads of pod %s in %v of rest", b.asked[uid].calls, uid, time.Since(b.asked[uid].since))
+	}
+	if b.inflight[uid]++; b.inflight[uid] > 1 {
+		b.fail("greedy", "two reads of pod %s at once", uid)
+	}
+	if len(b.inflight) > b.workers {
+		b.fail("greedy", "%d pods being read at once, workers %d", len(b.inflight), b.workers)
+	}
+	begun := b.enter()
+	b.begun[uid] = begun
+	return begun
+}
+
+func (b *boundary[S]) end(uid cache.UID, begun time.Time, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inflight[uid]--; b.inflight[uid] == 0 {
+		delete(b.inflight, uid)
+		delete(b.begun, uid)
+	}
+	b.outlived(begun)
+	if begun.After(b.podEnd[uid]) {
+		b.podEnd[uid] = begun
+	}
+	if err != nil && begun.After(b.podFail[uid]) {
+		b.podFail[uid] = begun
+	}
+}
+
+func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {
+	return func(yield func(pleg.Claim[S], error) bool) {
+		b.mu.Lock()
+		b.enter()
+		if b.streams++; b.streams > 1 {
+			b.fail("greedy", "two streams at once")
+		}
+		b.mu.Unlock()
+		defer func() {
+			b.mu.Lock()
+			b.streams--
+			b.mu.Unlock()
+		}()
+		for c, err := range b.stream.Events(ctx) {
+			now := time.Now()
+			if err == nil {
+				b.truth.Told(c.Item.ID, c.Item.Phase)
+				for _, it := range c.Payload {
+					b.truth.Told(it.ID, it.Phase)
+				}
+				b.disturb(now.Add(b.doubt()))
+			}
+			more := yield(c, err)
+			if d := time.Since(now); d > 0 {
+				b.fail("blocking", "the stream was not read for %v", d)
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// outlived notes that a read has ended that began before the rest: it was slow because of a fault, which has ended only now.
+func (b *ledger) outlived(begun time.Time) {
+	if now := time.Now(); !begun.After(b.disturbed) && now.Sub(begun) > 100*time.Millisecond {
+		b.listFirst = time.Time{}
+		if now.After(b.disturbed) {
+			b.disturbed = now
+		}
+	}
+}
+
+// waitingFor says that a read from before the rest is still under way.
+func (b *ledger) waitingFor() bool {
+	for _, begun := range b.begun {
+		if !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond {
+			return true
+		}
+	}
+	return b.listing > 0 && !b.listBegun.After(b.disturbed)
+}
+
+// atRest checks that nothing of a generator runs any more.
+func (b *ledger) atRest() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.listing+b.streams+len(b.inflight) > 0 {
+		b.fail("leak", "after Run: %d lists, %d streams, %d pod reads under way", b.listing, b.streams, len(b.inflight))
+	}
+}
+
+// String sums it up.
+func (b *ledger) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprintf("%d lists, %d reads of pods, %d of statuses", b.lists, b.podReads-b.statuses, b.statuses)
+}

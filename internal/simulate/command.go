@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+var (
+	errUsage   = errors.New("that is not how the command is written")
+	errNotHere = errors.New("this runtime has no such command")
+	errStopped = errors.New("nothing runs: start it first")
+)
+
+// do runs one command. These are all of them; those of the runtime, its stream and its reads are in toyside.go and fakeside.go.
+//
+//	start, stop                          a generator over the cache
+//	advance 5s                           time passes
+//	calm                                 every fault ends
+//	settle                               time passes until all is at rest; the oracle then expects agreement
+//	empty                                everything is removed and comes to rest; nothing of it may be remembered
+//	wait p1 [ago=5s] [limit=2s] [wall] [as=w1]   somebody waits in GetNewerThan
+//	cancel w1                            and gives up
+//	worker p1                            a pod worker that keeps one container of the pod running
+//	relist [p1], reinspect p1            requests
+//	watch stall, watch resume            the reader of Watch
+//	expect …                             see expect.go
+//	runtime …, stream …, claim …, reads …, clock …, fault …   what happens at the runtime
+func (w *world) do(verb string, args []string) error {
+	switch verb {
+	case "start":
+		if err := w.start(); err != nil {
+			return err
+		}
+	case "stop":
+		if w.system == nil {
+			return errStopped
+		}
+		w.stopSystem()
+	case "advance":
+		d, err := one(args)
+		if err != nil {
+			return err
+		}
+		return w.advance(d)
+	case "calm":
+		w.side.calm(w)
+		if w.ledger != nil {
+			w.ledger.disturb(time.Now())
+		}
+	case "settle":
+		return w.settle()
+	case "empty":
+		return w.empty()
+	case "wait":
+		return w.doWait(args)
+	case "cancel":
+		if len(args) != 1 || w.byName[args[0]] == nil {
+			return errUsage
+		}
+		w.byName[args[0]].cancel()
+	case "worker":
+		if len(args) != 1 {
+			return errUsage
+		}
+		w.work(cache.UID(args[0]))
+	case "relist", "reinspect":
+		return w.doRequest(verb, args)
+	case "watch":
+		if w.system == nil {
+			return errStopped
+		}
+		if len(args) != 1 || args[0] != "stall" && args[0] != "resume" {
+			return errUsage
+		}
+		w.reader.stall(args[0] == "stall")
+	case "expect":
+		return w.expect(args)
+	default:
+		if err := w.side.command(w, verb, args); err != nil {
+			return err
+		}
+	}
+	w.rest()
+	return nil
+}
+
+// advance lets time pass, in steps so that the oracle looks now and then even if nothing happens.
+func (w *world) advance(d time.Duration) error {
+	if d < 0 || d > 100*time.Hour {
+		return errUsage
+	}
+	step := max(d/16, time.Second)
+	for d > 0 {
+		time.Sleep(min(d, step))
+		d -= step
+		w.rest()
+		if w.oracle.result() != nil {
+			return nil
+		}
+		if w.system != nil {
+			w.oracle.settled(!w.reader.stalled())
+		}
+	}
+	return nil
+}
+
+func (w *world) doRequest(verb string, args []string) error {
+	if w.system == nil {
+		return errStopped
+	}
+	w.ledger.allow("")
+	if len(args) == 1 {
+		w.ledger.allow(cache.UID(args[0]))
+	}
+	switch {
+	case verb == "relist" && len(args) == 0:
+		w.system.RequestRelist("")
+	case len(args) != 1:
+		return errUsage
+	case verb == "relist":
+		w.truth.Mention(cache.UID(args[0]))
+		w.system.RequestRelist(cache.UID(args[0]))
+	default:
+		w.truth.Mention(cache.UID(args[0]))
+		w.system.RequestReinspect(cache.UID(args[0]))
+	}
+	w.rest()
+	return nil
+}
+
+func (w *world) doWait(args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	var ago, limit time.Duration
+	wall, as := false, ""
+	for _, a := range args[1:] {
+		key, value, _ := strings.Cut(a, "=")
+		var err error
+		switch key {
+		case "ago":
+			ago, err = time.ParseDuration(value)
+		case "limit":
+			limit, err = time.ParseDuration(value)
+		case "wall":
+			wall = true
+		case "as":
+			as = value
+		default:
+			err = errUsage
+		}
+		if err != nil {
+			return err
+		}
+	}
+	x := w.wait(cache.UID(args[0]), ago, limit, wall)
+	if as != "" {
+		w.byName[as] = x
+	}
+	w.rest()
+	return nil
+}
+
+func one(args []string) (time.Duration, error) {
+	if len(args) != 1 {
+		return 0, errUsage
+	}
+	d, err := time.ParseDuration(args[0])
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return d, nil
+}

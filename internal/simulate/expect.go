@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// expect checks, in strict mode:
+//
+//	expect events [p1 ContainerStarted c1, …]   what Watch has told since the last expect events, in order; none without arguments
+//	expect cache p1 [s1=Running c1=Exited] [error]
+//	expect state Connected
+//	expect period 1s
+//	expect health ok, expect health bad
+//	expect waiter w1 blocked|done|cancelled|error
+//	expect stat Missed 1                        a field of Stats; NAME<N and NAME>N compare
+//	expect lists<12                             lists of everything so far; also pods and statuses
+func (w *world) expect(args []string) error {
+	w.rest()
+	if len(args) == 0 {
+		return errUsage
+	}
+	what, rest := args[0], args[1:]
+	if what == "events" {
+		return w.expectEvents(strings.Join(rest, " "))
+	}
+	if what == "cache" {
+		return w.expectCache(rest)
+	}
+	if what == "waiter" {
+		return w.expectWaiter(rest)
+	}
+	if w.system == nil {
+		return errStopped
+	}
+	switch what {
+	case "state":
+		return same("state", w.system.Stats().State.String(), strings.Join(rest, " "))
+	case "period":
+		return same("period", w.system.Stats().RelistPeriod.String(), strings.Join(rest, " "))
+	case "health":
+		got := "ok"
+		if w.system.Health() != nil {
+			got = "bad"
+		}
+		return same("health", got, strings.Join(rest, " "))
+	}
+	return w.expectNumber(args)
+}
+
+func same(name, got, want string) error {
+	if got != want {
+		return fmt.Errorf("%s is %s", name, got)
+	}
+	return nil
+}
+
+func (w *world) expectEvents(want string) error {
+	w.toldMu.Lock()
+	told := w.told
+	w.told = nil
+	w.toldMu.Unlock()
+	got := strings.Join(told, ", ")
+	w.trace = append(w.trace, "expect events "+got)
+	if got != strings.TrimSpace(want) {
+		return fmt.Errorf("Watch told: %s", got)
+	}
+	return nil
+}
+
+func (w *world) expectCache(args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	items, err := w.store.Get(cache.UID(args[0]))
+	var got []string
+	for _, it := range items {
+		got = append(got, w.side.name(it.ID)+"="+it.Phase.String())
+	}
+	slices.Sort(got)
+	if err != nil {
+		got = append(got, "error")
+	}
+	want := slices.Clone(args[1:])
+	slices.SortFunc(want, func(a, b string) int {
+		if (a == "error") != (b == "error") {
+			return map[bool]int{true: 1, false: -1}[a == "error"]
+		}
+		return strings.Compare(a, b)
+	})
+	w.trace = append(w.trace, "expect cache "+strings.Join(append([]string{args[0]}, got...), " "))
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("the cache shows %s", strings.Join(got, " "))
+	}
+	return nil
+}
+
+func (w *world) expectWaiter(args []string) error {
+	if len(args) != 2 || w.byName[args[0]] == nil {
+		return errUsage
+	}
+	x := w.byName[args[0]]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	got := "done"
+	switch {
+	case !x.done:
+		got = "blocked"
+	case x.err != nil && strings.Contains(x.err.Error(), "no newer read"):
+		got = "cancelled"
+	case x.err != nil:
+		got = "error"
+	}
+	return same("the waiter", got, args[1])
+}
+
+// expectNumber compares a number: NAME N, NAME<N or NAME>N.
+func (w *world) expectNumber(args []string) error {
+	text := strings.Join(args, " ")
+	text = strings.TrimPrefix(text, "stat ")
+	i := strings.IndexAny(text, " <>")
+	if i < 0 {
+		return errUsage
+	}
+	name, op := text[:i], text[i]
+	want, err := strconv.Atoi(strings.TrimSpace(text[i+1:]))
+	if err != nil {
+		return errUsage
+	}
+	got, ok := w.number(name)
+	if !ok {
+		return errUsage
+	}
+	if op == ' ' && got != want || op == '<' && got >= want || op == '>' && got <= want {
+		return fmt.Errorf("%s is %d", name, got)
+	}
+	return nil
+}
+
+func (w *world) number(name string) (int, bool) {
+	w.ledger.mu.Lock()
+	lists, reads, statuses := w.ledger.lists, w.ledger.podReads, w.ledger.statuses
+	w.ledger.mu.Unlock()
+	s := w.system.Stats()
+	n, ok := map[string]int{
+		"lists": lists, "pods": reads - statuses, "statuses": statuses,
+		"Relists": s.Relists, "Missed": s.Missed, "MissedCreations": s.MissedCreations, "MissedRemovals": s.MissedRemovals,
+		"Claims": s.Claims, "StaleClaims": s.StaleClaims, "ReplayedClaims": s.ReplayedClaims, "Dominated": s.Dominated,
+		"Overruled": s.Overruled, "Regressions": s.Regressions, "Events": s.Events, "Owed": s.Owed, "OwedPods": s.OwedPods,
+		"Pods": s.Pods, "Containers": s.Containers, "Sandboxes": s.Sandboxes, "RunningPods": s.RunningPods, "Waiters": s.Waiters,
+		"Running": s.ContainersBy[pleg.PhaseRunning], "Exited": s.ContainersBy[pleg.PhaseExited],
+		"Connects": s.Connects, "Reconnects": s.Reconnects, "ConnectErrors": s.ConnectErrors, "OpenPods": s.OpenPods,
+		"Inspections": s.Inspections, "InspectionErrors": s.InspectionErrors, "Discarded": s.DiscardedClaims,
+		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()),
+	}[name]
+	return n, ok
+}

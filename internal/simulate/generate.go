@@ -1,0 +1,354 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// generator makes the history of one seed. It keeps a rough picture of what exists, so that most commands make sense.
+type generator struct {
+	rng        *rand.Rand
+	lines      History
+	pods       []string
+	sandboxes  []string // live
+	ready      []string
+	containers []string // live
+	running    []string
+	created    []string
+	of         map[string]string // sandbox of a container, pod of a sandbox
+	next       int
+	running1   bool // the generator runs
+	lies       bool
+	faults     float64 // how often an event goes wrong
+	waits      int
+}
+
+// Generate makes the history of a seed for the first tier. The same seed gives the same history.
+func Generate(seed uint64) History {
+	g := &generator{rng: rand.New(rand.NewPCG(seed, 7)), of: make(map[string]string)}
+	g.config(seed)
+	for range 1 + g.rng.IntN(4) {
+		g.pods = append(g.pods, fmt.Sprintf("p%d", len(g.pods)+1))
+	}
+	g.lies = g.chance(0.15)
+	g.faults = g.pick(0, 0, 0.1, 0.3, 0.6)
+	if g.chance(0.7) {
+		g.start()
+	}
+	for _, p := range g.pods {
+		if g.chance(0.3) {
+			g.add("worker %s", p)
+		}
+	}
+	for range 8 + g.rng.IntN(40) {
+		g.step()
+	}
+	g.finish()
+	return g.lines
+}
+
+func (g *generator) chance(p float64) bool { return g.rng.Float64() < p }
+
+func (g *generator) pick(of ...float64) float64 { return of[g.rng.IntN(len(of))] }
+
+func (g *generator) word(of ...string) string { return of[g.rng.IntN(len(of))] }
+
+func (g *generator) add(format string, args ...any) {
+	g.lines = append(g.lines, fmt.Sprintf(format, args...))
+}
+
+// config writes the config lines. Most are at their defaults most of the time.
+func (g *generator) config(seed uint64) {
+	g.add("config seed %d", seed)
+	if g.chance(0.6) {
+		g.add("config profile %s", toyProfiles[g.rng.IntN(len(toyProfiles))].name)
+	}
+	g.add("config relist-max %s", g.word("1s", "4s", "8s", "30s", "300s"))
+	g.add("config latency %s", g.word("0s", "1ms", "5ms", "20ms"))
+	for _, o := range []struct {
+		p    float64
+		name string
+		of   []string
+	}{
+		{0.5, "torn", []string{"true"}},
+		{0.5, "delta", []string{"true"}},
+		{0.05, "generic", []string{"true"}},
+		{0.3, "workers", []string{"1", "2"}},
+		{0.4, "sweep-at", []string{"1", "2", "3"}},
+		{0.3, "capacity", []string{"1", "2", "4"}},
+		{0.15, "mailbox", []string{"1", "2"}},
+		{0.15, "suspects", []string{"1", "2"}},
+		{0.5, "list-timeout", []string{"1s", "5s"}},
+		{0.5, "inspect-timeout", []string{"1s", "5s"}},
+		{0.2, "grace", []string{"500ms", "5s"}},
+	} {
+		if g.chance(o.p) {
+			g.add("config %s %s", o.name, g.word(o.of...))
+		}
+	}
+}
+
+func (g *generator) start() {
+	if !g.running1 {
+		g.add("start")
+		g.running1 = true
+	}
+}
+
+// step writes one thing that happens, and now and then lets time pass.
+func (g *generator) step() {
+	switch n := g.rng.IntN(100); {
+	case n < 58:
+		g.change()
+	case n < 66:
+		g.wait()
+	case n < 70:
+		g.add("%s %s", g.word("relist", "reinspect"), g.anyPod())
+	case n < 71:
+		g.add("relist")
+	case n < 74:
+		g.add("watch %s", g.word("stall", "resume", "resume"))
+	case n < 82:
+		g.stream()
+	case n < 88:
+		g.add("reads %s %s", g.word("list", "pod", "inspect"), g.word("fail", "hang", "ok", "ok", "slow 10ms", "slow 300ms", "slow 3s"))
+	case n < 90:
+		g.add("clock %s", g.word("-1h", "-30s", "-1s", "1s", "30s", "1h"))
+	case n < 92:
+		g.add("runtime %s", g.word("down", "up", "up"))
+	case n < 94:
+		if g.running1 {
+			g.add("stop")
+			g.running1 = false
+		} else {
+			g.start()
+		}
+	case n < 95:
+		g.add("calm")
+		if g.running1 {
+			g.add("settle")
+		}
+	case n < 98 && g.lies:
+		g.lie()
+	default:
+		g.start()
+	}
+	if g.chance(0.7) {
+		g.pass()
+	}
+}
+
+// pass lets a time pass: mostly a very short one, so that what happens meets what is under way.
+func (g *generator) pass() {
+	var d time.Duration
+	switch n := g.rng.IntN(20); {
+	case n < 8:
+		d = time.Duration(g.rng.Int64N(int64(3 * time.Millisecond)))
+	case n < 14:
+		d = time.Duration(g.rng.Int64N(int64(50 * time.Millisecond)))
+	case n < 17:
+		d = time.Duration(g.rng.Int64N(int64(time.Second)))
+	case n < 19:
+		d = time.Duration(g.rng.Int64N(int64(5 * time.Second)))
+	default:
+		d = time.Duration(g.rng.Int64N(int64(100 * time.Second)))
+	}
+	g.add("advance %v", max(d.Round(10*time.Microsecond), 10*time.Microsecond))
+}
+
+func (g *generator) anyPod() string {
+	if g.chance(0.05) {
+		return "nobody"
+	}
+	return g.pods[g.rng.IntN(len(g.pods))]
+}
+
+func (g *generator) some(of []string) (string, bool) {
+	if len(of) == 0 {
+		return "", false
+	}
+	return of[g.rng.IntN(len(of))], true
+}
+
+// change writes a change of the runtime.
+func (g *generator) change() {
+	for range 3 {
+		if g.tryChange() {
+			return
+		}
+	}
+}
+
+func (g *generator) tryChange() bool {
+	switch n := g.rng.IntN(100); {
+	case n < 22:
+		if len(g.sandboxes) >= 2*len(g.pods) {
+			return false
+		}
+		g.next++
+		id := fmt.Sprintf("s%d", g.next)
+		g.add("runtime sandbox %s %s%s", g.pods[g.rng.IntN(len(g.pods))], id, g.how(false))
+		g.sandboxes, g.ready = append(g.sandboxes, id), append(g.ready, id)
+	case n < 45:
+		s, ok := g.some(g.ready)
+		if !ok || len(g.containers) > 8 {
+			return false
+		}
+		g.next++
+		id := fmt.Sprintf("c%d", g.next)
+		g.add("runtime container %s %s%s", s, id, g.how(false))
+		g.of[id] = s
+		g.containers, g.created = append(g.containers, id), append(g.created, id)
+		if g.chance(0.6) {
+			if g.chance(0.3) {
+				g.pass()
+			}
+			g.startContainer(id)
+		}
+	case n < 55:
+		c, ok := g.some(g.created)
+		if !ok {
+			return false
+		}
+		g.startContainer(c)
+	case n < 72:
+		c, ok := g.some(g.running)
+		if !ok {
+			return false
+		}
+		g.add("runtime exit %s%s", c, g.how(false))
+		g.running = drop(g.running, c)
+	case n < 84:
+		c, ok := g.some(g.containers)
+		if !ok {
+			return false
+		}
+		g.add("runtime remove %s%s", c, g.how(true))
+		g.forget(c)
+	case n < 91:
+		s, ok := g.some(g.ready)
+		if !ok {
+			return false
+		}
+		g.add("runtime unready %s%s", s, g.how(false))
+		g.ready = drop(g.ready, s)
+	case n < 98:
+		s, ok := g.some(g.sandboxes)
+		if !ok {
+			return false
+		}
+		g.add("runtime remove %s%s", s, g.how(true))
+		g.sandboxes, g.ready = drop(g.sandboxes, s), drop(g.ready, s)
+		for _, c := range slices.Clone(g.containers) {
+			if g.of[c] == s {
+				g.forget(c)
+			}
+		}
+	default:
+		if !g.lies {
+			return false
+		}
+		if s, ok := g.some(g.sandboxes); ok && g.chance(0.7) {
+			g.add("runtime recover %s%s", s, g.how(false))
+		} else if c, ok := g.some(g.containers); ok {
+			g.add("runtime lose %s", c)
+		}
+	}
+	return true
+}
+
+func (g *generator) startContainer(c string) {
+	g.add("runtime start %s%s", c, g.how(false))
+	g.created = drop(g.created, c)
+	g.running = append(g.running, c)
+}
+
+func (g *generator) forget(c string) {
+	g.containers, g.created, g.running = drop(g.containers, c), drop(g.created, c), drop(g.running, c)
+}
+
+func drop(list []string, s string) []string {
+	if i := slices.Index(list, s); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// how is what becomes of the event of a change, mostly nothing.
+func (g *generator) how(removal bool) string {
+	if removal && g.chance(0.2) {
+		return " lag=" + g.word("1ms", "20ms", "300ms", "1900ms")
+	}
+	if !g.chance(g.faults) {
+		return ""
+	}
+	return " " + g.word("drop", "drop", "twice", "stale", "stale", "nil-sandbox", "nil-statuses", "oversize",
+		"late=1ms", "late=30ms", "late=700ms", "late=4s", "stale late=10ms", "nil-sandbox late=20ms", "twice stale")
+}
+
+func (g *generator) wait() {
+	g.waits++
+	line := fmt.Sprintf("wait %s as=w%d", g.anyPod(), g.waits)
+	if g.chance(0.3) {
+		line += " ago=" + g.word("1ms", "50ms", "1s", "10s")
+	}
+	if g.chance(0.2) {
+		line += " limit=" + g.word("1ms", "100ms", "3s")
+	}
+	if g.chance(0.15) {
+		line += " wall"
+	}
+	g.add("%s", line)
+	if g.chance(0.1) {
+		g.add("cancel w%d", 1+g.rng.IntN(g.waits))
+	}
+}
+
+func (g *generator) stream() {
+	if g.chance(0.3) {
+		g.add("stream replay %d", 1+g.rng.IntN(20))
+		return
+	}
+	g.add("stream %s", g.word("cut", "cut", "eof", "stall", "refuse", "unimplemented", "empty", "ok", "ok"))
+}
+
+// lie makes up an event.
+func (g *generator) lie() {
+	pod := g.pods[g.rng.IntN(len(g.pods))]
+	id, ok := g.some(append(slices.Clone(g.containers), g.sandboxes...))
+	if !ok || g.chance(0.2) {
+		id = "c999"
+	}
+	phase := g.word("Created", "Running", "Exited", "Exited", "Removed")
+	if g.chance(0.2) {
+		pod = "-"
+	}
+	line := fmt.Sprintf("claim %s %s %s", pod, id, phase)
+	if g.chance(0.5) && phase != "Removed" {
+		line += " " + id + "=" + phase
+		if s, ok := g.some(g.sandboxes); ok && s != id {
+			line += " " + s + "=Running"
+		}
+	}
+	g.add("%s", line)
+}
+
+// finish ends every fault and lets all come to rest; now and then everything is removed after that.
+func (g *generator) finish() {
+	g.start()
+	g.add("watch resume")
+	g.add("calm")
+	g.add("settle")
+	if g.chance(0.25) {
+		g.wait()
+		g.add("advance 500ms")
+	}
+	if g.chance(0.3) {
+		g.add("empty")
+	}
+}

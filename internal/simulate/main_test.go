@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seedsFlag = flag.Int("seeds", 300, "number of histories of the first tier")
+	fakeFlag  = flag.Int("fake-seeds", 24, "number of histories of the second tier")
+	fromFlag  = flag.Uint64("from", 1, "first seed")
+	hungFlag  = flag.Duration("hung", time.Minute, "real time after which a history counts as hung")
+	forFlag   = flag.Duration("for", 0, "stop the search after this time, however many seeds are left")
+)
+
+// inBubble runs a history in a bubble of its own.
+func inBubble(t *testing.T, h History, opts Options) (r *Result) {
+	t.Helper()
+	// A goroutine that spins stops virtual time; only a clock outside of the bubble can tell.
+	watchdog := time.AfterFunc(*hungFlag, func() { panic(fmt.Sprintf("time stands still in this history:\n%s", h)) })
+	defer watchdog.Stop()
+	synctest.Test(t, func(*testing.T) { r = Run(h, opts) })
+	return r
+}
+
+// reduce shrinks a failing history and saves it where it can be replayed from.
+func reduce(t *testing.T, seed uint64, h History, opts Options, v *Violation) (History, string) {
+	t.Helper()
+	small := Shrink(h, func(h History) bool {
+		r := inBubble(t, h, opts)
+		return r.Violation != nil && r.Violation.Kind == v.Kind
+	})
+	name := filepath.Join(t.ArtifactDir(), fmt.Sprintf("seed%d.txtar", seed))
+	text := fmt.Sprintf("# seed %d: %v\n%s", seed, inBubble(t, small, opts).Violation, small)
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Error(err)
+	}
+	return small, name
+}
+
+// search runs the histories of many seeds and reports the first that fails, reduced.
+func search(t *testing.T, from uint64, n int, generate func(uint64) History, cover *Coverage) {
+	t.Helper()
+	began := time.Now()
+	for i := range n {
+		seed := from + uint64(i)
+		h := generate(seed)
+		r := inBubble(t, h, Options{})
+		cover.Add(seed, &r.Coverage)
+		if r.Violation != nil {
+			small, name := reduce(t, seed, h, Options{}, r.Violation)
+			t.Fatalf("seed %d, %v\nreduced to, and saved as %s:\n%s", seed, r.Violation, name, small)
+		}
+		if *forFlag > 0 && time.Since(began) > *forFlag {
+			break
+		}
+	}
+	d := time.Since(began)
+	t.Logf("%d histories in %v, %.0f a second", cover.Histories, d.Round(time.Millisecond), float64(cover.Histories)/d.Seconds())
+}
+
+func profileNames() []string {
+	var names []string
+	for _, p := range toyProfiles {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// TestSimulate is the search of the first tier: go test ./internal/simulate -run TestSimulate$ -v -seeds 200000.
+func TestSimulate(t *testing.T) {
+	var cover Coverage
+	search(t, *fromFlag, *seedsFlag, Generate, &cover)
+	t.Logf("\n%s", cover.Report(profileNames()))
+}

@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Violation is the first thing that went wrong in a history.
+type Violation struct {
+	Kind string        // one word, see invariant.go
+	What string        // what happened
+	At   time.Duration // since the beginning
+}
+
+func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s: %s", v.At, v.Kind, v.What) }
+
+// oracle looks at one generator and its cache and compares what it sees with the truth. Its mutex owns everything; it may be held while the
+// truth's, the ledger's and the cache's are taken, never the other way round.
+type oracle struct {
+	truth  *Truth
+	ledger *ledger
+	store  Store
+	begun  time.Time
+	limits limits
+
+	failMu    sync.Mutex
+	violation *Violation
+	failed    chan struct{} // closed at the first violation
+
+	mu      sync.Mutex
+	system  System
+	lying   bool // reads or claims may say what never was: only convergence is checked
+	moody   bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
+	honest  bool // every change was told in time, so none may count as missed
+	pods    map[cache.UID]*seen
+	global  time.Time
+	back    int                         // phases that were seen to go back
+	counted int                         // those that generators before this one have counted
+	emitted []map[cache.UID][]pleg.Item // what the cache showed as each event was emitted, until the reader gets it
+	owing   bool                        // an event was owed: emissions and events no longer match one to one
+	events  int
+	slowest time.Duration // from the last disturbance to agreement
+	agreed  time.Time     // the disturbance that has been followed by agreement
+	state   pleg.StreamState
+	moves   map[[2]pleg.StreamState]int
+	looks   int
+	lastOK  time.Time
+}
+
+// limits are the bounds that the oracle holds a generator to.
+type limits struct {
+	base, max, grace, listTimeout, threshold time.Duration
+	wait                                     time.Duration // a waiter is served within this when all is at rest
+}
+
+// seen is what readers of the cache, and of Watch, have seen of one pod.
+type seen struct {
+	asOf  time.Time
+	items map[string]pleg.Phase // by the cache
+	told  map[string]pleg.Phase // by Watch
+	owe   map[string]pleg.Phase // what the cache has shown and Watch must still tell
+	mask  map[string]uint8      // events told of each ID
+	old   map[string]bool       // what the cache shows from before this generator
+}
+
+func newOracle(truth *Truth, store Store, l limits) *oracle {
+	o := &oracle{
+		truth: truth, store: store, begun: time.Now(), limits: l, honest: true, failed: make(chan struct{}),
+		pods: make(map[cache.UID]*seen), moves: make(map[[2]pleg.StreamState]int),
+	}
+	return o
+}
+
+// fail records the first violation. It may be called with any mutex held.
+func (o *oracle) fail(kind, format string, args ...any) {
+	o.failMu.Lock()
+	defer o.failMu.Unlock()
+	if o.violation == nil {
+		o.violation = &Violation{Kind: kind, What: fmt.Sprintf(format, args...), At: time.Since(o.begun)}
+		close(o.failed)
+	}
+}
+
+func (o *oracle) result() *Violation {
+	o.failMu.Lock()
+	defer o.failMu.Unlock()
+	return o.violation
+}
+
+func (o *oracle) pod(uid cache.UID) *seen {
+	s := o.pods[uid]
+	if s == nil {
+		s = &seen{items: map[string]pleg.Phase{}, told: map[string]pleg.Phase{}, owe: map[string]pleg.Phase{}, mask: map[string]uint8{}, old: map[string]bool{}}
+		o.pods[uid] = s
+	}
+	return s
+}
+
+// started is told of a generator that is about to run over the cache.
+func (o *oracle) started(s System, l *ledger) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.system != nil {
+		o.counted += taken(o.system.Stats())
+	}
+	l.inherit(o.ledger)
+	o.system, o.ledger, o.state, o.owing, o.emitted = s, l, pleg.StreamIdle, false, nil
+	for uid, p := range o.pods {
+		clear(p.told) // a new Watch begins from nothing
+		clear(p.mask)
+		clear(p.owe)
+		clear(p.items)
+		clear(p.old) // a new generator knows what reads show, and not what the one before was told ahead of them
+		shown, _ := o.store.Get(uid)
+		for _, it := range shown {
+			p.items[it.ID], p.old[it.ID] = it.Phase, true
+		}
+	}
+}
+
+// taken counts the phases that a generator admits to have taken back.
+func taken(s pleg.Stats) int { return s.Overruled + s.Regressions }
+
+// look compares everything that can be seen with the truth. Resting says that the generator's loop waits for something to happen, so that
+// its statistics are up to date.
+func (o *oracle) look(resting bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.looks++
+	defer o.lookAgreed()
+	for _, uid := range o.truth.UIDs() {
+		o.lookAt(uid)
+	}
+	for _, uid := range o.store.UIDs() {
+		if o.pods[uid] == nil && !o.lying {
+			o.fail("invented", "the cache has pod %s, which was never there", uid)
+		}
+	}
+	g := o.store.Global()
+	if g.Before(o.global) {
+		o.fail("global", "the global time went back by %v", o.global.Sub(g))
+	}
+	o.global = g
+	if o.ledger == nil {
+		return
+	}
+	o.ledger.mu.Lock()
+	listOK, end := o.ledger.listOK, o.ledger.listOKEnd
+	o.ledger.mu.Unlock()
+	if !listOK.IsZero() && g.After(listOK) {
+		o.fail("global", "the global time is %v later than the start of the last list that succeeded", g.Sub(listOK))
+	}
+	if resting {
+		o.lookHealth(end)
+	}
+	s := o.system.Stats()
+	if s.State != o.state {
+		o.moves[[2]pleg.StreamState{o.state, s.State}]++
+		o.state = s.State
+	}
+	if !resting || o.lying {
+		return
+	}
+	if n := o.counted + taken(s); o.moody && o.back > n {
+		o.fail("regression", "%d phases went back, %d of them counted", o.back, n)
+	}
+	if o.honest && s.Missed > 0 {
+		o.fail("false-missed", "%d events are said to be missed, and every one was told", s.Missed)
+	}
+}
+
+// lookHealth checks that Health says what is, whatever Watch does.
+func (o *oracle) lookHealth(end time.Time) {
+	err := o.system.Health()
+	if errors.Is(err, pleg.ErrNotRunning) {
+		return
+	}
+	if err != nil && !end.IsZero() && time.Since(end) < o.limits.threshold {
+		o.fail("health", "unhealthy %v after a list succeeded: %v", time.Since(end), err)
+	}
+	if err == nil && !end.IsZero() && time.Since(end) > o.limits.threshold+o.limits.max+time.Second {
+		o.fail("health", "healthy %v after the last list that succeeded", time.Since(end))
+	}
+}
+
+// lookAt checks one pod: what the cache shows is what the runtime had at some moment since the time that the status stands for.
+func (o *oracle) lookAt(uid cache.UID) {
+	p := o.pod(uid)
+	at := o.store.AsOf(uid) // first: the status read after it is no older
+	items, err := o.store.Get(uid)
+	if errors.Is(err, errNil) {
+		o.fail("nil", "a reader of pod %s was handed nil", uid)
+		return
+	}
+	if at.Before(p.asOf) && (len(items) > 0 || err != nil) { // of a pod that is gone it may be forgotten
+		o.fail("freshness", "pod %s: the time that its status stands for went back by %v", uid, p.asOf.Sub(at))
+	}
+	p.asOf = at
+	since := at
+	if err != nil {
+		since = time.Time{} // an older status beside an error
+	}
+	if !o.lying {
+		if kind, what := o.truth.Check(uid, items, since); kind != "" {
+			o.fail(kind, "pod %s as of %v %s", uid, o.when(at), what)
+		}
+	}
+	o.lookFresh(uid, at, err)
+	o.compare(uid, p, items)
+}
+
+// when is a time for messages.
+func (o *oracle) when(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return "t+" + t.Sub(o.begun).String()
+}
+
+// lookFresh checks that reads alone have made the pod fresh, and that an error comes from one.
+func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
+	if o.ledger == nil || at.IsZero() {
+		return
+	}
+	o.ledger.mu.Lock()
+	latest, failed := o.ledger.podEnd[uid], o.ledger.podFail[uid]
+	if o.ledger.listOK.After(latest) {
+		latest = o.ledger.listOK
+	}
+	o.ledger.mu.Unlock()
+	if at.After(latest) {
+		o.fail("freshness", "pod %s is fresh as of %s, and no read that began after %s has ended", uid, o.when(at), o.when(latest))
+	}
+	if err != nil && failed.IsZero() {
+		o.fail("error", "pod %s has the error %q, and no read of it has failed", uid, err)
+	}
+}
+
+// compare checks that no phase goes back, and notes what Watch must tell of.
+func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
+	now := make(map[string]pleg.Phase, len(items))
+	for _, it := range items {
+		now[it.ID] = it.Phase
+		before, known := p.items[it.ID]
+		if known && it.Phase != before && p.old[it.ID] {
+			delete(p.old, it.ID)
+			continue
+		}
+		if known && it.Phase < before && it.Phase != pleg.PhaseUnknown && before != pleg.PhaseUnknown {
+			o.wentBack(uid, it.ID, before, it.Phase)
+		}
+		if it.Phase >= pleg.PhaseRunning && (!known || before != it.Phase) {
+			p.owe[it.ID] = max(p.owe[it.ID], it.Phase)
+		}
+	}
+	for id, before := range p.items {
+		if _, ok := now[id]; !ok && before != pleg.PhaseRemoved {
+			now[id] = pleg.PhaseRemoved
+			p.owe[id] = pleg.PhaseRemoved
+		} else if !ok {
+			now[id] = before
+		}
+	}
+	p.items = now
+}
+
+func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
+	o.back++
+	if o.moody || o.lying {
+		return
+	}
+	o.fail("regression", "pod %s: the cache showed %s %v and then %v", uid, id, from, to)
+}
+
+// doubt is told of a fault. Harmless says that it hides no change from the stream.
+func (o *oracle) doubt(harmless bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.honest = o.honest && harmless
+}
+
+// mood is told that phases may go back from now on.
+func (o *oracle) mood() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.moody = true
+}
+
+// doubtful returns how long a claim may be at odds with reads: not at all, if phases only move forward.
+func (o *oracle) doubtful() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.moody {
+		return o.limits.grace + 50*time.Millisecond
+	}
+	return 0
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// settings are the config lines of a history.
+type settings struct {
+	profile                                       string
+	fake                                          bool // the second tier: the fake runtime over gRPC
+	seed                                          uint64
+	latency                                       time.Duration
+	torn, delta, generic                          bool
+	base, max, grace, listTimeout, inspectTimeout time.Duration
+	workers, sweepAt, capacity, mailbox, suspects int
+}
+
+func defaultSettings() settings {
+	return settings{
+		profile: "containerd-2", seed: 1, latency: time.Millisecond,
+		base: time.Second, max: 300 * time.Second, grace: 2 * time.Second, listTimeout: 2 * time.Minute, inspectTimeout: 30 * time.Second,
+		workers: 8, sweepAt: 16, capacity: 1000, mailbox: 65536, suspects: 4096,
+	}
+}
+
+var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, relist-base, relist-max, grace, list-timeout, " +
+	"inspect-timeout, workers, sweep-at, capacity, mailbox or suspects")
+
+// set takes one config line: a name and a value.
+func (s *settings) set(name, value string) error {
+	var err error
+	switch name {
+	case "profile":
+		s.profile = value
+	case "tier":
+		s.fake = value == "fake"
+	case "seed":
+		s.seed, err = strconv.ParseUint(value, 10, 64)
+	case "torn":
+		s.torn, err = strconv.ParseBool(value)
+	case "delta":
+		s.delta, err = strconv.ParseBool(value)
+	case "generic":
+		s.generic, err = strconv.ParseBool(value)
+	case "workers", "sweep-at", "capacity", "mailbox", "suspects":
+		n := map[string]*int{"workers": &s.workers, "sweep-at": &s.sweepAt, "capacity": &s.capacity, "mailbox": &s.mailbox, "suspects": &s.suspects}[name]
+		*n, err = strconv.Atoi(value)
+	case "latency", "relist-base", "relist-max", "grace", "list-timeout", "inspect-timeout":
+		d := map[string]*time.Duration{
+			"latency": &s.latency, "relist-base": &s.base, "relist-max": &s.max, "grace": &s.grace,
+			"list-timeout": &s.listTimeout, "inspect-timeout": &s.inspectTimeout,
+		}[name]
+		*d, err = time.ParseDuration(value)
+	default:
+		err = errSetting
+	}
+	if err != nil {
+		return fmt.Errorf("config %s %s: %w", name, value, err)
+	}
+	return nil
+}
+
+// limits returns what the oracle may expect under these settings.
+func (s *settings) limits() limits {
+	return limits{
+		base: s.base, max: s.max, grace: s.grace, listTimeout: s.listTimeout, threshold: 3 * time.Minute,
+		wait: 20*s.latency + 50*time.Millisecond,
+	}
+}
+
+// configOf returns the configuration of a generator under these settings.
+func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.Metrics, wall func() time.Time) pleg.Config[S] {
+	cfg := pleg.Config[S]{
+		Source: b, Stream: b, Cache: c, Metrics: hook, WallClock: wall,
+		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace,
+		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
+		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, SuspectMax: s.suspects,
+		Jitter: -1, Seed: 1,
+	}
+	if s.generic {
+		cfg.Stream = nil
+	}
+	return cfg
+}
+
+// hook lets the oracle look from within the generator's loop, through the Metrics that the generator is given.
+type hook struct{ o *oracle }
+
+func (h hook) Add(name string, _ int) {
+	switch name {
+	case pleg.MetricEvents:
+		h.o.emitting()
+	case pleg.MetricOwed:
+		h.o.oweing()
+	default:
+		h.o.look(false)
+	}
+}
+
+func (h hook) Observe(string, time.Duration) {}

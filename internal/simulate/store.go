@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// errNil is what a reader gets in place of the nil status that it was handed.
+var errNil = errors.New("nil status")
+
+// Store is a cache as its readers see it.
+type Store interface {
+	// Get returns what the pod's status shows.
+	Get(uid cache.UID) ([]pleg.Item, error)
+	// GetNewerThan waits for a status newer than t.
+	GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) ([]pleg.Item, error)
+	// AsOf returns the time that the pod's status stands for.
+	AsOf(uid cache.UID) time.Time
+	// Global returns the global time.
+	Global() time.Time
+	// UIDs returns the pods held.
+	UIDs() []cache.UID
+	// Waiting returns the number of blocked GetNewerThan calls.
+	Waiting() int
+}
+
+// System is one run of a generator.
+type System interface {
+	Run(ctx context.Context) error
+	Watch() <-chan pleg.Event
+	RequestRelist(uid cache.UID)
+	RequestReinspect(uid cache.UID)
+	Health() error
+	Stats() pleg.Stats
+}
+
+var _ System = (*pleg.Generator[Status])(nil)
+
+// view shows a cache of any status as a Store.
+type view[S any] struct {
+	*cache.Cache[S]
+	items func(*S) []pleg.Item
+}
+
+func (v view[S]) Get(uid cache.UID) ([]pleg.Item, error) {
+	s, err := v.Cache.Get(uid)
+	return v.shown(s, err)
+}
+
+func (v view[S]) GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) ([]pleg.Item, error) {
+	s, err := v.Cache.GetNewerThan(ctx, uid, t)
+	return v.shown(s, err)
+}
+
+func (v view[S]) shown(s *S, err error) ([]pleg.Item, error) {
+	if s == nil {
+		return nil, errNil
+	}
+	return v.items(s), err
+}
+
+// Status is the pod status of the first tier: the items as they were read. It is not changed once it is made.
+type Status struct {
+	UID   cache.UID
+	Items []pleg.Item
+}
+
+// itemsOf returns what a Status shows.
+func itemsOf(s *Status) []pleg.Item { return s.Items }
+
+// NewStore returns a cache and the view of it.
+func NewStore() (*cache.Cache[Status], Store) {
+	c := cache.New(func(uid cache.UID) *Status { return &Status{UID: uid} })
+	return c, view[Status]{c, itemsOf}
+}

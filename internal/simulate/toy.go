@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// toyProfile says what a toy runtime tells, after the families of real runtimes.
+type toyProfile struct {
+	name                           string
+	sandboxCreated, sandboxDeleted bool
+	silentCascade                  bool // containers that go with their sandbox are not told
+	payloadPod                     bool // an event shows the whole pod, not its sandbox only
+	backlog                        bool // what nobody listens to is kept for the first who comes
+	events                         streamMode
+}
+
+// streamMode is what a runtime answers to a subscriber.
+type streamMode uint8
+
+const (
+	streamOn streamMode = iota
+	streamEOF
+	streamUnimplemented
+	streamRefuse
+)
+
+var toyProfiles = []toyProfile{
+	{name: "containerd-2", sandboxCreated: true, sandboxDeleted: true, backlog: true},
+	{name: "containerd-2.0", sandboxCreated: true, sandboxDeleted: true, backlog: true},
+	{name: "containerd-1.7", sandboxCreated: true, sandboxDeleted: true},
+	{name: "crio", silentCascade: true, payloadPod: true},
+	{name: "crio-disabled", silentCascade: true, payloadPod: true, events: streamEOF},
+	{name: "no-events", events: streamUnimplemented},
+}
+
+// toyItem is one sandbox or container of the toy.
+type toyItem struct {
+	id      string
+	pod     cache.UID
+	kind    pleg.Kind
+	sandbox string // of a container
+	phase   pleg.Phase
+	prev    pleg.Phase // before the last change
+	worker  bool       // made by a pod worker
+}
+
+// toy is a runtime in memory: a source, a stream, and the commands that change it. Its mutex owns everything.
+type toy struct {
+	truth *Truth
+	note  func(fault string)    // of each fault that struck
+	upset func(until time.Time) // the runtime is not at rest before that time
+
+	mu       sync.Mutex
+	profile  toyProfile
+	rng      *rand.Rand
+	latency  time.Duration // reads take up to this
+	torn     bool          // a read looks at sandboxes and containers at different moments
+	delta    bool
+	down     bool
+	mode     streamMode
+	stalled  bool
+	skew     time.Duration // of the wall clock
+	items    []*toyItem    // in the order they were made
+	byID     map[string]*toyItem
+	subs     []*subscriber
+	backlog  []delivery
+	recent   []delivery
+	list     readFault
+	pods     readFault
+	inspect  readFault
+	revision pleg.Revision
+	shown    map[cache.UID][]pleg.Item
+	cut      chan struct{}
+}
+
+// readFault is how one kind of read goes wrong.
+type readFault struct {
+	err  error
+	slow time.Duration
+	hang bool
+	free chan struct{} // closed when a hanging read is let go
+}
+
+var (
+	errDown     = errors.New("connection refused")
+	errVirtual  = errors.New("virtual failure")
+	errNoSuch   = errors.New("no such sandbox or container")
+	errExists   = errors.New("that ID is in use already")
+	errWrongWay = errors.New("it cannot go that way")
+)
+
+func newToy(truth *Truth, seed uint64) *toy {
+	return &toy{
+		truth: truth, rng: rand.New(rand.NewPCG(seed, 1)), profile: toyProfiles[0], latency: time.Millisecond,
+		byID: make(map[string]*toyItem), cut: make(chan struct{}), note: func(string) {}, upset: func(time.Time) {},
+	}
+}
+
+func (r *toy) setProfile(name string) error {
+	for _, p := range toyProfiles {
+		if p.name == name {
+			r.profile, r.mode = p, p.events
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown profile %q", name)
+}
+
+// wall is the runtime's wall clock.
+func (r *toy) wall() time.Time { return time.Now().Add(r.skew) }
+
+// add makes a sandbox or a container.
+func (r *toy) add(it *toyItem, phase pleg.Phase, how telling) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID[it.id] != nil {
+		return errExists
+	}
+	if it.kind == pleg.Container {
+		s := r.byID[it.sandbox]
+		if s == nil || s.kind != pleg.Sandbox || s.phase == pleg.PhaseRemoved {
+			return errNoSuch
+		}
+		it.pod = s.pod
+	}
+	r.byID[it.id] = it
+	r.items = append(r.items, it)
+	r.move(it, phase, how)
+	return nil
+}
+
+// set moves an ID to a phase: forward only, except for a sandbox that recovers.
+func (r *toy) set(id string, phase pleg.Phase, how telling) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	it := r.byID[id]
+	if it == nil || it.phase == pleg.PhaseRemoved {
+		return errNoSuch
+	}
+	recovers := it.kind == pleg.Sandbox && it.phase == pleg.PhaseExited && phase == pleg.PhaseRunning
+	if phase <= it.phase && !recovers {
+		return errWrongWay
+	}
+	if phase == pleg.PhaseRunning && it.kind == pleg.Container {
+		if s := r.byID[it.sandbox]; s.phase != pleg.PhaseRunning {
+			return errWrongWay
+		}
+	}
+	r.cascade(it, phase, how)
+	return nil
+}
+
+// cascade moves an ID and what depends on it: a sandbox that stops ends its containers, one that goes takes them along; what runs dies before it goes.
+func (r *toy) cascade(it *toyItem, phase pleg.Phase, how telling) {
+	if it.kind == pleg.Sandbox && phase >= pleg.PhaseExited {
+		for _, c := range r.items {
+			if c.kind != pleg.Container || c.sandbox != it.id || c.phase >= phase {
+				continue
+			}
+			quiet := how
+			if phase == pleg.PhaseRemoved && r.profile.silentCascade {
+				quiet.no = true
+			}
+			if c.phase < pleg.PhaseExited && (phase == pleg.PhaseRemoved || c.phase == pleg.PhaseRunning) {
+				r.move(c, pleg.PhaseExited, how)
+			}
+			if phase == pleg.PhaseRemoved {
+				r.move(c, pleg.PhaseRemoved, quiet)
+			}
+		}
+	}
+	if phase == pleg.PhaseRemoved && it.phase < pleg.PhaseExited {
+		r.move(it, pleg.PhaseExited, how)
+	}
+	r.move(it, phase, how)
+}
+
+// move changes one phase and tells of it.
+func (r *toy) move(it *toyItem, phase pleg.Phase, how telling) {
+	it.prev, it.phase = it.phase, phase
+	now := time.Now()
+	r.truth.Record(now, it.pod, it.id, it.kind, phase)
+	r.upset(now)
+	r.tell(it, phase, how)
+}
+
+// podItems returns what the runtime has of a pod, or of one of its sandboxes. Stale shows the others of the pod as they were before.
+func (r *toy) podItems(pod cache.UID, sandbox, own string, stale bool) []pleg.Item {
+	var items []pleg.Item
+	for _, x := range r.items {
+		if x.pod != pod || sandbox != "" && x.id != sandbox && x.sandbox != sandbox {
+			continue
+		}
+		phase := x.phase
+		if stale && x.id != own && x.prev != pleg.PhaseUnknown {
+			phase = x.prev
+		}
+		if phase != pleg.PhaseRemoved {
+			items = append(items, pleg.Item{ID: x.id, Kind: x.kind, Phase: phase})
+		}
+	}
+	return items
+}
+
+// lose makes the runtime lose track of a container: it still shows it, and no longer knows how it is.
+func (r *toy) lose(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	it := r.byID[id]
+	if it == nil || it.kind != pleg.Container || it.phase == pleg.PhaseRemoved {
+		return errNoSuch
+	}
+	it.prev, it.phase = it.phase, pleg.PhaseUnknown
+	r.truth.Record(time.Now(), it.pod, id, it.kind, pleg.PhaseUnknown)
+	r.upset(time.Now())
+	return nil
+}
+
+// announce tells that an ID is removed while it is still there.
+func (r *toy) announce(id string, how telling) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	it := r.byID[id]
+	if it == nil || it.phase == pleg.PhaseRemoved {
+		return errNoSuch
+	}
+	how.gone = true
+	r.tell(it, pleg.PhaseRemoved, how)
+	r.upset(time.Now().Add(how.lag))
+	return nil
+}
+
+func (r *toy) find(id string) *toyItem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
+}
+
+// calm ends every fault.
+func (r *toy) calm() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range []*readFault{&r.list, &r.pods, &r.inspect} {
+		f.release()
+		*f = readFault{}
+	}
+	r.down, r.stalled = false, false
+	r.mode = r.profile.events
+}
+
+func (f *readFault) release() {
+	if f.free != nil {
+		close(f.free)
+		f.free = nil
+	}
+}
+
+// live returns the IDs of a pod that match.
+func (r *toy) live(pod cache.UID, match func(*toyItem) bool) []*toyItem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.items), func(x *toyItem) bool { return x.pod != pod || x.phase == pleg.PhaseRemoved || !match(x) })
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+var (
+	_ pleg.Source[Status] = (*toy)(nil)
+	_ pleg.Stream[Status] = (*toy)(nil)
+)
+
+// pause lets a random part of the latency pass, and never none: time moves on in any real read.
+func (r *toy) pause(ctx context.Context) error {
+	r.mu.Lock()
+	d := time.Microsecond
+	if r.latency > 0 {
+		d += time.Duration(r.rng.Int64N(int64(r.latency)))
+	}
+	r.mu.Unlock()
+	return sleep(ctx, d)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// suffer is what a read goes through before it looks.
+func (r *toy) suffer(ctx context.Context, f *readFault, name string) error {
+	r.mu.Lock()
+	var free chan struct{}
+	if f.hang {
+		if f.free == nil {
+			f.free = make(chan struct{})
+		}
+		free = f.free
+		r.note("hang-" + name)
+	}
+	slow := f.slow
+	if slow > 0 {
+		r.note("slow-" + name)
+	}
+	r.mu.Unlock()
+	if free != nil {
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if slow > 0 {
+		if err := sleep(ctx, slow); err != nil {
+			return err
+		}
+	}
+	if err := r.pause(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.down:
+		return errDown
+	case f.err != nil:
+		r.note("fail-" + name)
+		return f.err
+	}
+	return nil
+}
+
+// List implements [pleg.Source]. Containers and sandboxes are looked at one after the other if the toy is torn.
+func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	if err := r.suffer(ctx, &r.list, "list"); err != nil {
+		return pleg.Listing{}, err
+	}
+	found := make(map[cache.UID][]pleg.Item)
+	if err := r.look(ctx, "", found); err != nil {
+		return pleg.Listing{}, err
+	}
+	if err := r.pause(ctx); err != nil {
+		return pleg.Listing{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := pleg.Listing{Total: len(found)}
+	if r.delta {
+		l.Delta = since != 0 && since == r.revision
+		r.revision++
+		l.Revision = r.revision
+	}
+	for uid, items := range found {
+		if !l.Delta || !slices.Equal(items, r.shown[uid]) {
+			l.Pods = append(l.Pods, pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: items})
+		}
+	}
+	slices.SortFunc(l.Pods, func(a, b pleg.Pod) int {
+		if a.UID < b.UID {
+			return -1
+		}
+		return 1
+	})
+	if l.Delta {
+		for uid := range r.shown {
+			if _, ok := found[uid]; !ok {
+				l.Gone = append(l.Gone, uid)
+			}
+		}
+		slices.Sort(l.Gone)
+	}
+	if r.delta {
+		r.shown = found
+	}
+	return l, nil
+}
+
+// look adds what there is of every pod, or of one.
+func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pleg.Item) error {
+	for i, kind := range []pleg.Kind{pleg.Sandbox, pleg.Container} {
+		if i > 0 && r.torn {
+			if err := r.pause(ctx); err != nil {
+				return err
+			}
+		}
+		r.mu.Lock()
+		for _, x := range r.items {
+			if x.kind == kind && x.phase != pleg.PhaseRemoved && (only == "" || x.pod == only) {
+				found[x.pod] = append(found[x.pod], pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase})
+			}
+		}
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// ListPod implements [pleg.Source].
+func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
+	if err := r.suffer(ctx, &r.pods, "pod"); err != nil {
+		return pleg.Pod{}, err
+	}
+	found := make(map[cache.UID][]pleg.Item)
+	if err := r.look(ctx, uid, found); err != nil {
+		return pleg.Pod{}, err
+	}
+	if err := r.pause(ctx); err != nil {
+		return pleg.Pod{}, err
+	}
+	return pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: found[uid]}, nil
+}
+
+// Inspect implements [pleg.Source]. Each ID is looked at on its own.
+func (r *toy) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Status], error) {
+	if err := r.suffer(ctx, &r.inspect, "inspect"); err != nil {
+		return pleg.Inspection[Status]{}, err
+	}
+	var items []pleg.Item
+	for i, want := range pod.Items {
+		if i > 0 && r.torn {
+			if err := r.pause(ctx); err != nil {
+				return pleg.Inspection[Status]{}, err
+			}
+		}
+		r.mu.Lock()
+		if x := r.byID[want.ID]; x != nil && x.phase != pleg.PhaseRemoved {
+			items = append(items, pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase})
+		}
+		r.mu.Unlock()
+	}
+	if err := r.pause(ctx); err != nil {
+		return pleg.Inspection[Status]{}, err
+	}
+	return pleg.Inspection[Status]{
+		Status: &Status{UID: pod.UID, Items: items},
+		Pod:    pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Items: items},
+	}, nil
+}

@@ -1,0 +1,396 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/internal/published"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// toySide is the runtime's side of the first tier.
+type toySide struct {
+	toy   *toy
+	w     *world
+	cache *cache.Cache[Status]
+	old   *published.Cache[Status] // in place of cache, for the published algorithm
+}
+
+func newToySide(w *world) (side, error) {
+	s := &w.settings
+	r := newToy(w.truth, s.seed)
+	if err := r.setProfile(s.profile); err != nil {
+		return nil, err
+	}
+	r.latency, r.torn, r.delta = s.latency, s.torn, s.delta
+	r.note = func(fault string) { w.cover.fault(fault, s.profile) }
+	t := &toySide{toy: r, w: w}
+	if w.opts.Published {
+		t.old = published.NewCache(func(uid cache.UID) *Status { return &Status{UID: uid} })
+		w.store = publishedStore{t.old}
+	} else {
+		t.cache, w.store = NewStore()
+	}
+	w.oracle = newOracle(w.truth, w.store, s.limits())
+	r.upset = func(until time.Time) {
+		w.toldMu.Lock()
+		defer w.toldMu.Unlock()
+		if until.After(w.until) {
+			w.until = until
+		}
+		if w.ledger != nil {
+			w.ledger.disturb(until)
+		}
+	}
+	w.oracle.honest = r.profile.events == streamOn && !s.generic && r.profile.sandboxDeleted
+	return t, nil
+}
+
+func (t *toySide) system(w *world) (System, *ledger, error) {
+	s := &w.settings
+	l := newLedger(w.truth, s.workers, w.oracle.fail)
+	l.doubt = w.oracle.doubtful
+	b := &boundary[Status]{ledger: l, source: t.toy, stream: t.toy}
+	if t.old != nil {
+		return published.New(b, b, t.old, s.base, s.capacity), l, nil
+	}
+	wall := func() time.Time {
+		t.toy.mu.Lock()
+		defer t.toy.mu.Unlock()
+		return t.toy.wall()
+	}
+	sys, err := pleg.New(configOf(s, t.cache, b, hook{w.oracle}, wall))
+	return sys, l, err
+}
+
+func (t *toySide) restless() bool {
+	r := t.toy
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range []*readFault{&r.list, &r.pods, &r.inspect} {
+		if f.err != nil || f.slow > 0 || f.hang {
+			return true
+		}
+	}
+	return r.down
+}
+
+func (t *toySide) calm(*world)           { t.toy.calm() }
+func (t *toySide) name(id string) string { return id }
+func (t *toySide) id(name string) string { return name }
+
+func (t *toySide) empty(w *world) {
+	t.toy.mu.Lock()
+	items := slices.Clone(t.toy.items)
+	t.toy.mu.Unlock()
+	for _, it := range items {
+		if it.kind == pleg.Sandbox {
+			_ = t.toy.set(it.id, pleg.PhaseRemoved, telling{})
+		}
+	}
+}
+
+func (t *toySide) close() {
+	t.toy.calm() // lets go of hanging reads
+}
+
+// command runs:
+//
+//	runtime sandbox p1 s1 [how…]      a ready sandbox
+//	runtime container s1 c1 [how…]    a created container
+//	runtime start c1, exit c1, remove c1, unready s1, recover s1 [how…], lose c1
+//	runtime down, up                  the process
+//	stream cut, eof, stall, refuse, unimplemented, empty, ok, replay N
+//	claim p1 c1 Exited [c1=Exited s1=Running …]    a made-up event, with a payload if given
+//	reads list|pod|inspect fail|hang|ok, or slow D
+//	clock D                           the wall clock steps
+//
+// How is what becomes of the event: drop late=D twice stale nil-sandbox nil-statuses oversize lag=D.
+func (t *toySide) command(w *world, verb string, args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	switch verb {
+	case "runtime":
+		return t.runtime(w, args[0], args[1:])
+	case "stream":
+		return t.stream(w, args)
+	case "claim":
+		return t.claim(w, args)
+	case "reads":
+		return t.reads(args)
+	case "clock":
+		d, err := one(args)
+		if err != nil {
+			return err
+		}
+		t.toy.mu.Lock()
+		t.toy.skew += d
+		t.toy.note("clock-step")
+		t.toy.mu.Unlock()
+		return nil
+	}
+	return errNotHere
+}
+
+func (t *toySide) runtime(w *world, what string, args []string) error {
+	r, o := t.toy, w.oracle
+	var names []string
+	var how telling
+	for _, a := range args {
+		ok, err := how.parse(a)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			names = append(names, a)
+		}
+	}
+	if how != (telling{}) {
+		o.doubt(!how.no && !how.noPod && !how.oversize && how.late == 0 && how.lag == 0) // the others lose nothing
+	}
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	id := names[len(names)-1]
+	switch what {
+	case "sandbox", "container":
+		if len(names) != 2 {
+			return errUsage
+		}
+		if what == "sandbox" {
+			w.truth.Mention(cache.UID(names[0]))
+			return r.add(&toyItem{id: id, pod: cache.UID(names[0]), kind: pleg.Sandbox}, pleg.PhaseRunning, how)
+		}
+		return r.add(&toyItem{id: id, sandbox: names[0], kind: pleg.Container}, pleg.PhaseCreated, how)
+	case "start":
+		return r.set(id, pleg.PhaseRunning, how)
+	case "recover":
+		o.mood()
+		return r.set(id, pleg.PhaseRunning, how)
+	case "exit", "unready":
+		return r.set(id, pleg.PhaseExited, how)
+	case "remove":
+		return t.remove(w, id, how)
+	case "lose":
+		o.doubt(false)
+		o.mood()
+		return r.lose(id)
+	case "down", "up":
+		o.doubt(false)
+		r.mu.Lock()
+		r.down = what == "down"
+		if r.down {
+			r.note("restart")
+			r.backlog = nil
+			r.breakStreams(fmt.Errorf("unavailable: %w", errDown))
+		}
+		r.mu.Unlock()
+		r.upset(time.Now())
+		return nil
+	}
+	return errUsage
+}
+
+// remove removes an ID now, or tells so now and does it later.
+func (t *toySide) remove(w *world, id string, how telling) error {
+	if how.lag == 0 {
+		return t.toy.set(id, pleg.PhaseRemoved, how)
+	}
+	t.toy.note("lag")
+	w.truth.Told(id, pleg.PhaseRemoved)
+	if err := t.toy.announce(id, how); err != nil {
+		return err
+	}
+	if how.lag > w.settings.grace-50*time.Millisecond {
+		w.oracle.mood() // a read may overrule it
+	}
+	w.children.Go(func() {
+		_ = sleep(w.ctx, how.lag)
+		_ = t.toy.set(id, pleg.PhaseRemoved, telling{no: true})
+	})
+	return nil
+}
+
+// parse takes a word that says what becomes of an event. It reports whether it is one.
+func (h *telling) parse(word string) (ok bool, err error) {
+	key, value, valued := strings.Cut(word, "=")
+	switch key {
+	case "drop":
+		h.no = true
+	case "twice":
+		h.twice = true
+	case "stale":
+		h.stale = true
+	case "nil-sandbox":
+		h.noPod = true
+	case "nil-statuses":
+		h.noLoad = true
+	case "oversize":
+		h.oversize = true
+	case "late":
+		h.late, err = time.ParseDuration(value)
+	case "lag":
+		h.lag, err = time.ParseDuration(value)
+	default:
+		if valued {
+			err = errUsage
+		}
+		return false, err
+	}
+	return true, err
+}
+
+func (t *toySide) stream(w *world, args []string) error {
+	r := t.toy
+	w.oracle.doubt(args[0] == "replay")
+	r.note(args[0])
+	switch args[0] {
+	case "cut":
+		r.cutStreams(errVirtual)
+	case "eof":
+		r.cutStreams(io.EOF)
+	case "stall":
+		r.mu.Lock()
+		r.stalled = true
+		r.mu.Unlock()
+	case "ok":
+		r.mu.Lock()
+		r.mode, r.stalled = r.profile.events, false
+		r.mu.Unlock()
+	case "refuse", "unimplemented", "empty":
+		r.mu.Lock()
+		r.mode = map[string]streamMode{"refuse": streamRefuse, "unimplemented": streamUnimplemented, "empty": streamEOF}[args[0]]
+		end := map[string]error{"refuse": errVirtual, "unimplemented": fmt.Errorf("unknown method: %w", pleg.ErrNoEvents), "empty": io.EOF}[args[0]]
+		r.breakStreams(end)
+		r.mu.Unlock()
+	case "replay":
+		n := 8
+		if len(args) > 1 {
+			n, _ = strconv.Atoi(args[1])
+		}
+		r.replay(n)
+	default:
+		return errUsage
+	}
+	return nil
+}
+
+var phases = map[string]pleg.Phase{
+	"Unknown": pleg.PhaseUnknown, "Created": pleg.PhaseCreated, "Running": pleg.PhaseRunning, "Exited": pleg.PhaseExited, "Removed": pleg.PhaseRemoved,
+}
+
+func (t *toySide) claim(w *world, args []string) error {
+	if len(args) < 3 {
+		return errUsage
+	}
+	phase, ok := phases[args[2]]
+	if !ok {
+		return errUsage
+	}
+	c := pleg.Claim[Status]{Pod: cache.UID(args[0]), Item: pleg.Item{ID: args[1], Kind: t.kind(args[1]), Phase: phase}}
+	for _, a := range args[3:] {
+		id, name, _ := strings.Cut(a, "=")
+		p, ok := phases[name]
+		if !ok {
+			return errUsage
+		}
+		c.Payload = append(c.Payload, pleg.Item{ID: id, Kind: t.kind(id), Phase: p})
+	}
+	if c.Pod == "-" {
+		c.Pod = ""
+	}
+	if items := c.Payload; len(items) > 0 {
+		c.Status = func() (*Status, error) { return &Status{UID: c.Pod, Items: items}, nil }
+	}
+	w.oracle.doubt(false)
+	w.oracle.mood()
+	t.toy.note("lie")
+	t.toy.say(c)
+	t.toy.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond))
+	return nil
+}
+
+func (t *toySide) kind(id string) pleg.Kind {
+	if strings.HasPrefix(id, "s") {
+		return pleg.Sandbox
+	}
+	return pleg.Container
+}
+
+func (t *toySide) reads(args []string) error {
+	r := t.toy
+	if len(args) < 2 {
+		return errUsage
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := map[string]*readFault{"list": &r.list, "pod": &r.pods, "inspect": &r.inspect}[args[0]]
+	if f == nil {
+		return errUsage
+	}
+	f.release()
+	*f = readFault{}
+	switch args[1] {
+	case "ok":
+	case "fail":
+		f.err = errVirtual
+	case "hang":
+		f.hang = true
+	case "slow":
+		d, err := one(args[2:])
+		if err != nil {
+			return err
+		}
+		f.slow = d
+	default:
+		return errUsage
+	}
+	t.toy.upset(time.Now())
+	return nil
+}
+
+// keepRunning implements containerMaker.
+func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
+	own := t.toy.live(pod, func(x *toyItem) bool { return x.worker && x.phase <= pleg.PhaseRunning && x.phase != pleg.PhaseUnknown })
+	if len(own) > 0 {
+		return own[0].id
+	}
+	ready := t.toy.live(pod, func(x *toyItem) bool { return x.kind == pleg.Sandbox && x.phase == pleg.PhaseRunning })
+	if len(ready) == 0 {
+		return ""
+	}
+	id := fmt.Sprintf("w-%s-%d", pod, cycle)
+	if t.toy.add(&toyItem{id: id, sandbox: ready[len(ready)-1].id, kind: pleg.Container, worker: true}, pleg.PhaseCreated, telling{}) == nil {
+		_ = t.toy.set(id, pleg.PhaseRunning, telling{})
+	}
+	return ""
+}
+
+// publishedStore shows the published cache as a Store.
+type publishedStore struct{ *published.Cache[Status] }
+
+func (p publishedStore) Get(uid cache.UID) ([]pleg.Item, error) {
+	s, err := p.Cache.Get(uid)
+	if s == nil {
+		return nil, errNil
+	}
+	return s.Items, err
+}
+
+func (p publishedStore) GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) ([]pleg.Item, error) {
+	s, err := p.Cache.GetNewerThan(ctx, uid, t)
+	if s == nil {
+		return nil, errNil
+	}
+	return s.Items, err
+}

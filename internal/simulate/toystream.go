@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// telling is what becomes of the event of a change.
+type telling struct {
+	no       bool          // it is never sent
+	late     time.Duration // it is sent that much later, as it was
+	twice    bool
+	stale    bool          // its payload shows the others as they were before, under the newest stamp
+	noPod    bool          // it has no sandbox status
+	noLoad   bool          // it has no payload
+	oversize bool          // it breaks the stream
+	lag      time.Duration // a removal is told that much before it is done
+	gone     bool          // the payload does not show the ID
+}
+
+// delivery is a claim on its way.
+type delivery struct {
+	due   time.Time
+	claim pleg.Claim[Status]
+	bad   bool
+}
+
+// subscriber is one stream. The toy's mutex owns it; wake has capacity 1.
+type subscriber struct {
+	wake  chan struct{}
+	queue []delivery
+	end   error
+}
+
+func (s *subscriber) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tells says whether the profile has an event for such a change.
+func (r *toy) tells(it *toyItem, phase pleg.Phase) bool {
+	switch {
+	case it.kind == pleg.Sandbox && phase == pleg.PhaseRemoved:
+		return r.profile.sandboxDeleted
+	case phase == pleg.PhaseUnknown:
+		return false
+	}
+	return true
+}
+
+// tell sends the event of a change, or what the fault makes of it. The caller holds the mutex.
+func (r *toy) tell(it *toyItem, phase pleg.Phase, how telling) {
+	if r.down || r.mode != streamOn || !r.tells(it, phase) {
+		return
+	}
+	if how.no {
+		r.note("drop")
+		return
+	}
+	d := delivery{due: time.Now().Add(how.late), claim: r.claim(it, phase, how), bad: how.oversize}
+	for name, struck := range map[string]bool{
+		"late": how.late > 0, "twice": how.twice, "stale": how.stale, "nil-sandbox": how.noPod, "nil-statuses": how.noLoad, "oversize": how.oversize,
+	} {
+		if struck {
+			r.note(name)
+		}
+	}
+	if how.late > 0 {
+		r.upset(d.due)
+	}
+	r.send(d)
+	if how.twice {
+		d.due = d.due.Add(time.Duration(r.rng.Int64N(int64(20 * time.Millisecond))))
+		r.send(d)
+	}
+	if it.kind == pleg.Sandbox && phase == pleg.PhaseRunning && r.profile.sandboxCreated {
+		r.send(d) // CREATED and STARTED both carry READY
+	}
+}
+
+// claim builds the event of a change.
+func (r *toy) claim(it *toyItem, phase pleg.Phase, how telling) pleg.Claim[Status] {
+	c := pleg.Claim[Status]{Pod: it.pod, Item: pleg.Item{ID: it.id, Kind: it.kind, Phase: phase}, CreatedAt: r.wall()}
+	if how.noPod {
+		c.Pod = ""
+	}
+	if how.noLoad {
+		return c
+	}
+	sandbox := it.sandbox
+	if it.kind == pleg.Sandbox {
+		sandbox = it.id
+	}
+	if r.profile.payloadPod {
+		sandbox = ""
+	}
+	c.Payload = r.podItems(it.pod, sandbox, it.id, how.stale)
+	if how.gone {
+		c.Payload = slices.DeleteFunc(c.Payload, func(x pleg.Item) bool { return x.ID == it.id })
+	}
+	pod, items := it.pod, c.Payload
+	c.Status = func() (*Status, error) { return &Status{UID: pod, Items: items}, nil }
+	return c
+}
+
+// send puts a claim on its way to whoever listens.
+func (r *toy) send(d delivery) {
+	r.recent = append(r.recent, d)
+	if len(r.recent) > 32 {
+		r.recent = r.recent[1:]
+	}
+	switch {
+	case r.stalled:
+		r.note("stall")
+	case len(r.subs) > 0:
+		for _, s := range r.subs {
+			s.put(d)
+		}
+	case r.profile.backlog && len(r.backlog) < 100:
+		r.backlog = append(r.backlog, d)
+	}
+}
+
+func (s *subscriber) put(d delivery) {
+	i, _ := slices.BinarySearchFunc(s.queue, d, func(a, b delivery) int {
+		if a.due.After(b.due) {
+			return 1
+		}
+		return -1
+	})
+	s.queue = slices.Insert(s.queue, i, d)
+	s.poke()
+}
+
+// replay sends the last n claims again.
+func (r *toy) replay(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := slices.Clone(r.recent[max(0, len(r.recent)-n):])
+	for _, d := range old {
+		d.due = time.Now()
+		for _, s := range r.subs {
+			s.put(d)
+		}
+	}
+}
+
+// say sends a claim that a script made up.
+func (r *toy) say(c pleg.Claim[Status]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.CreatedAt = r.wall()
+	for _, s := range r.subs {
+		s.put(delivery{due: time.Now(), claim: c})
+	}
+}
+
+// cutStreams ends every stream.
+func (r *toy) cutStreams(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.breakStreams(err)
+}
+
+func (r *toy) breakStreams(err error) {
+	for _, s := range r.subs {
+		s.end = err
+		s.poke()
+	}
+	r.subs = nil
+}
+
+// Events implements [pleg.Stream].
+func (r *toy) Events(ctx context.Context) iter.Seq2[pleg.Claim[Status], error] {
+	return func(yield func(pleg.Claim[Status], error) bool) {
+		s, err := r.subscribe()
+		if err != nil {
+			yield(pleg.Claim[Status]{}, err)
+			return
+		}
+		defer r.leave(s)
+		timer := time.NewTimer(time.Hour)
+		defer timer.Stop()
+		for {
+			d, ok, wait, err := r.next(s)
+			switch {
+			case err != nil:
+				yield(pleg.Claim[Status]{}, err)
+				return
+			case ok:
+				if !yield(d.claim, nil) {
+					return
+				}
+				continue
+			}
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-s.wake:
+			case <-ctx.Done():
+				yield(pleg.Claim[Status]{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (r *toy) subscribe() (*subscriber, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.down:
+		return nil, errDown
+	case r.mode == streamEOF:
+		return nil, io.EOF
+	case r.mode == streamUnimplemented:
+		return nil, fmt.Errorf("unknown method GetContainerEvents: %w", pleg.ErrNoEvents)
+	case r.mode == streamRefuse:
+		return nil, errVirtual
+	}
+	s := &subscriber{wake: make(chan struct{}, 1)}
+	if len(r.subs) == 0 && len(r.backlog) > 0 {
+		r.note("backlog")
+		for _, d := range r.backlog {
+			s.put(d)
+		}
+		r.backlog = nil
+	}
+	r.subs = append(r.subs, s)
+	return s, nil
+}
+
+func (r *toy) leave(s *subscriber) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.subs, s); i >= 0 {
+		r.subs = slices.Delete(r.subs, i, i+1)
+	}
+}
+
+// next returns the claim that is due, or how long to wait for one.
+func (r *toy) next(s *subscriber) (d delivery, ok bool, wait time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.end != nil {
+		return d, false, 0, s.end
+	}
+	if len(s.queue) == 0 {
+		return d, false, time.Hour, nil
+	}
+	d = s.queue[0]
+	if wait := time.Until(d.due); wait > 0 {
+		return d, false, wait, nil
+	}
+	s.queue = s.queue[1:]
+	if d.bad {
+		return d, false, 0, fmt.Errorf("received message larger than max: %w", errVirtual)
+	}
+	return d, true, 0, nil
+}

@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// step is one entry of the history of one ID.
+type step struct {
+	at    time.Time
+	phase pleg.Phase
+}
+
+// life is the authoritative history of one ID.
+type life struct {
+	id    string
+	pod   cache.UID
+	kind  pleg.Kind
+	steps []step // in the order of time
+	told  uint8  // bit set of the phases that a claim told
+}
+
+// Truth is the authoritative history of a runtime: every change of every ID, and what was told of it. Safe for concurrent use.
+type Truth struct {
+	mu    sync.Mutex
+	lives map[string]*life
+	pods  map[cache.UID][]*life
+	uids  []cache.UID
+	last  time.Time // of the last change
+	pull  func()    // fetches changes from a runtime that keeps its own history; nil if changes are pushed
+}
+
+// NewTruth returns an empty history.
+func NewTruth() *Truth {
+	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life)}
+}
+
+// Record adds a change.
+func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, phase pleg.Phase) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = at
+	l := t.lives[id]
+	if l == nil {
+		l = &life{id: id, pod: pod, kind: kind}
+		t.lives[id] = l
+		t.addPod(pod)
+		t.pods[pod] = append(t.pods[pod], l)
+	}
+	l.steps = append(l.steps, step{at, phase})
+}
+
+func (t *Truth) addPod(pod cache.UID) {
+	if _, ok := t.pods[pod]; !ok {
+		t.pods[pod] = nil
+		t.uids = append(t.uids, pod)
+		slices.Sort(t.uids)
+	}
+}
+
+// Mention makes the oracle look at a pod that may never exist.
+func (t *Truth) Mention(pod cache.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addPod(pod)
+}
+
+// Told notes that a claim showed an ID in a phase.
+func (t *Truth) Told(id string, phase pleg.Phase) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil && phase <= pleg.PhaseRemoved {
+		l.told |= 1 << phase
+	}
+}
+
+// UIDs returns every pod ever mentioned, sorted.
+func (t *Truth) UIDs() []cache.UID {
+	t.refresh()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.uids)
+}
+
+// Last returns the time of the last change.
+func (t *Truth) Last() time.Time {
+	t.refresh()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+func (t *Truth) refresh() {
+	if t.pull != nil {
+		t.pull()
+	}
+}
+
+// absent is the bit of "the runtime does not have it yet", beside the bits of the phases.
+const absent = 7
+
+// phases returns, as a set of bits, every phase that the ID had at some moment from just before since until now.
+func (l *life) phases(since time.Time) uint8 {
+	set := uint8(1 << absent)
+	before := uint8(absent)
+	for _, s := range l.steps {
+		if s.at.Before(since) {
+			set = 1 << s.phase
+			before = uint8(s.phase)
+			continue
+		}
+		set |= 1 << s.phase
+	}
+	// A claim may run ahead of the truth, never behind it.
+	for p := range uint8(pleg.PhaseRemoved) + 1 {
+		if l.told&(1<<p) != 0 && (before == absent || p > before) {
+			set |= 1 << p
+		}
+	}
+	return set
+}
+
+// now returns the present phase.
+func (l *life) now() pleg.Phase { return l.steps[len(l.steps)-1].phase }
+
+// has says whether the set of bits holds the phase.
+func has(set uint8, p pleg.Phase) bool { return set&(1<<p) != 0 }
+
+// Check compares what a status shows with what the runtime had at some moment from just before since until now, and returns what is wrong.
+func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, what string) {
+	t.refresh()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, it := range shown {
+		l := t.lives[it.ID]
+		if l == nil || l.pod != pod {
+			return "invented", "shows " + it.ID + ", which was never there"
+		}
+		for _, other := range shown[:i] {
+			if other.ID == it.ID {
+				return "invented", "shows " + it.ID + " twice"
+			}
+		}
+		set := l.phases(since)
+		if has(set, it.Phase) || has(set, pleg.PhaseUnknown) {
+			continue
+		}
+		if set == 1<<pleg.PhaseRemoved {
+			return "resurrected", "shows " + it.ID + " " + it.Phase.String() + ", which had been removed"
+		}
+		if set>>(it.Phase+1) != 0 && set&(1<<absent) == 0 {
+			return "stale", "shows " + it.ID + " " + it.Phase.String() + ", which was further already"
+		}
+		return "invented", "shows " + it.ID + " " + it.Phase.String() + ", which it was not yet"
+	}
+	for _, l := range t.pods[pod] {
+		if slices.ContainsFunc(shown, func(it pleg.Item) bool { return it.ID == l.id }) {
+			continue
+		}
+		if set := l.phases(since); set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
+			return "stale", "does not show " + l.id + ", which was there"
+		}
+	}
+	return "", ""
+}
+
+// Live returns what the runtime has of a pod now.
+func (t *Truth) Live(pod cache.UID) []pleg.Item {
+	t.refresh()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var items []pleg.Item
+	for _, l := range t.pods[pod] {
+		if p := l.now(); p != pleg.PhaseRemoved {
+			items = append(items, pleg.Item{ID: l.id, Kind: l.kind, Phase: p})
+		}
+	}
+	return items
+}
+
+// Differs says how a status differs from what the runtime has of a pod now, empty if it does not. A phase that the runtime does not know is
+// like any other.
+func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
+	live := t.Live(pod)
+	for _, it := range live {
+		i := slices.IndexFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID })
+		switch {
+		case i < 0:
+			return it.ID + " is " + it.Phase.String() + " and not shown"
+		case shown[i].Phase != it.Phase && it.Phase != pleg.PhaseUnknown:
+			return it.ID + " is " + it.Phase.String() + " and shown " + shown[i].Phase.String()
+		}
+	}
+	for _, s := range shown {
+		if !slices.ContainsFunc(live, func(it pleg.Item) bool { return s.ID == it.ID }) {
+			return s.ID + " is gone and shown " + s.Phase.String()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// waiter is one call of GetNewerThan.
+type waiter struct {
+	w      *world
+	pod    cache.UID
+	t      time.Time // it asked for a status newer than this
+	begun  time.Time
+	quick  bool // all was at rest when it began
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	done  bool
+	items []pleg.Item
+	err   error
+}
+
+// wait starts a waiter. Wall strips the monotonic reading from the time that it asks for.
+func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall bool) *waiter {
+	ctx, cancel := context.WithCancel(w.ctx)
+	if limit > 0 {
+		ctx, cancel = context.WithTimeout(w.ctx, limit)
+	}
+	x := &waiter{w: w, pod: pod, begun: time.Now(), cancel: cancel}
+	x.t = x.begun.Add(-ago)
+	x.quick = w.system != nil && w.oracle.settled(false)
+	w.waiters = append(w.waiters, x)
+	if w.ledger != nil {
+		w.ledger.allow(pod)
+		w.ledger.allow("") // many waiters are served by a list
+	}
+	w.truth.Mention(pod)
+	w.children.Go(func() {
+		defer cancel()
+		asked := x.t
+		if wall {
+			asked = asked.Round(0)
+		}
+		items, err := w.store.GetNewerThan(ctx, pod, asked)
+		x.returned(ctx, items, err)
+	})
+	return x
+}
+
+// returned checks what the call returned.
+func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
+	o := x.w.oracle
+	x.mu.Lock()
+	x.done, x.items, x.err = true, items, err
+	x.mu.Unlock()
+	switch {
+	case errors.Is(err, errNil):
+		o.fail("nil", "a waiter for pod %s was handed nil", x.pod)
+		return
+	case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return // it gave up, and says so
+	}
+	since := x.t
+	if err != nil {
+		o.failedSince(x.pod, x.t, err)
+		since = time.Time{}
+	}
+	o.mu.Lock()
+	lying := o.lying
+	o.mu.Unlock()
+	if lying {
+		return
+	}
+	if kind, what := x.w.truth.Check(x.pod, items, since); kind != "" {
+		o.fail(kind+"-read", "pod %s: GetNewerThan of %s returned at %s a status that %s", x.pod, o.when(x.t), o.when(time.Now()), what)
+	}
+}
+
+// failedSince checks that the error that a waiter got is of a read that began after t.
+func (o *oracle) failedSince(pod cache.UID, t time.Time, err error) {
+	o.mu.Lock()
+	l := o.ledger
+	o.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	failed := l.podFail[pod]
+	l.mu.Unlock()
+	if !failed.After(t) {
+		o.fail("error", "pod %s: GetNewerThan of %s returned the error %q, and no read that began after has failed", pod, o.when(t), err)
+	}
+}
+
+func (x *waiter) ended() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.done
+}
+
+// checkWaiters checks that those who began to wait while all was at rest are served at once, unless the rest has ended.
+func (w *world) checkWaiters() {
+	kept := w.waiters[:0]
+	for _, x := range w.waiters {
+		if x.ended() {
+			continue
+		}
+		kept = append(kept, x)
+		if !x.quick || w.ledger == nil || w.system == nil {
+			x.quick = false
+			continue
+		}
+		w.ledger.mu.Lock()
+		disturbed := w.ledger.disturbed.After(x.begun)
+		w.ledger.mu.Unlock()
+		if disturbed {
+			x.quick = false
+		} else if d := time.Since(x.begun); d > w.oracle.limits.wait {
+			w.oracle.fail("slow-waiter", "a waiter for pod %s still waits after %v of rest", x.pod, d)
+		}
+	}
+	clear(w.waiters[len(kept):])
+	w.waiters = kept
+}
+
+// stuckWaiters checks that nobody waits any more when all has been at rest for long.
+func (w *world) stuckWaiters() {
+	w.ledger.mu.Lock()
+	first := w.ledger.listFirst
+	w.ledger.mu.Unlock()
+	for _, x := range w.waiters {
+		if !x.ended() && x.begun.Before(first.Add(-w.settings.base)) {
+			w.oracle.fail("stuck-waiter", "a waiter for pod %s still waits, since %s", x.pod, w.oracle.when(x.begun))
+		}
+	}
+}
+
+// podWorker is what a kubelet's pod worker is to the cache: it syncs again and again, each time with a status newer than the end of the last sync, and
+// starts the pod's container when there is none.
+type podWorker struct {
+	wake  chan struct{}
+	stop  context.CancelFunc
+	done  chan struct{}
+	cycle int
+}
+
+func (p *podWorker) kick() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// containerMaker is a runtime's side that pod workers can start containers on.
+type containerMaker interface {
+	// keepRunning makes the pod's container if there is a ready sandbox. Doubled says that one was running already.
+	keepRunning(pod cache.UID, cycle int) (doubled string)
+}
+
+// work starts a pod worker.
+func (w *world) work(pod cache.UID) {
+	maker, ok := w.side.(containerMaker)
+	if !ok || w.workers[pod] != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(w.ctx)
+	p := &podWorker{wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	w.toldMu.Lock()
+	w.workers[pod] = p
+	w.toldMu.Unlock()
+	w.truth.Mention(pod)
+	w.children.Go(func() {
+		defer close(p.done)
+		synced := time.Now()
+		for ctx.Err() == nil {
+			w.toldMu.Lock()
+			if w.ledger != nil {
+				w.ledger.allow(pod)
+				w.ledger.allow("")
+			}
+			w.toldMu.Unlock()
+			items, err := w.store.GetNewerThan(ctx, pod, synced)
+			if err == nil {
+				w.sync(maker, p, pod, items)
+			}
+			synced = time.Now()
+			select {
+			case <-p.wake:
+			case <-time.After(10 * time.Second):
+			case <-ctx.Done():
+			}
+		}
+	})
+}
+
+// stopWorkers ends the pod workers.
+func (w *world) stopWorkers() {
+	for _, p := range w.workers {
+		p.stop()
+		<-p.done
+	}
+}
+
+func (w *world) sync(maker containerMaker, p *podWorker, pod cache.UID, items []pleg.Item) {
+	ready, alive := false, false
+	for _, it := range items {
+		ready = ready || it.Kind == pleg.Sandbox && it.Phase == pleg.PhaseRunning
+		alive = alive || it.Kind == pleg.Container && it.Phase <= pleg.PhaseRunning && strings.HasPrefix(w.side.name(it.ID), "w-")
+	}
+	if !ready || alive || p.cycle > 20 {
+		return
+	}
+	p.cycle++
+	if doubled := maker.keepRunning(pod, p.cycle); doubled != "" {
+		w.oracle.fail("double-start", "pod %s: its worker starts a container while %s is alive", pod, doubled)
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// emitting is told, from within the generator's loop, of an event that is about to be handed to Watch: it keeps what the cache shows now.
+func (o *oracle) emitting() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.owing {
+		return
+	}
+	shown := make(map[cache.UID][]pleg.Item)
+	for _, uid := range o.truth.UIDs() {
+		shown[uid], _ = o.store.Get(uid)
+	}
+	o.emitted = append(o.emitted, shown)
+}
+
+// oweing is told of an event that found Watch full.
+func (o *oracle) oweing() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.owing, o.emitted = true, nil
+}
+
+const (
+	toldStarted uint8 = 1 << iota
+	toldDied
+	toldRemoved
+)
+
+// event is told of an event that the reader of Watch has got.
+func (o *oracle) event(e pleg.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.events++
+	p := o.pod(e.Pod)
+	shown, _ := o.store.Get(e.Pod)
+	if len(o.emitted) > 0 && !o.owing {
+		shown = o.emitted[0][e.Pod]
+		o.emitted = o.emitted[1:]
+	}
+	if e.Type == pleg.PodSync {
+		now, _ := o.store.Get(e.Pod)
+		clear(p.told)
+		clear(p.owe)
+		for _, it := range now {
+			p.told[it.ID] = it.Phase
+		}
+		return
+	}
+	if e.ID == "" {
+		o.fail("event", "pod %s: %s without an ID", e.Pod, e.Type)
+		return
+	}
+	phase, present := pleg.PhaseRemoved, false
+	for _, it := range shown {
+		if it.ID == e.ID {
+			phase, present = it.Phase, true
+		}
+	}
+	bit, atLeast := uint8(0), pleg.PhaseRunning
+	switch e.Type {
+	case pleg.ContainerStarted:
+		bit = toldStarted
+	case pleg.ContainerDied:
+		bit, atLeast = toldDied, pleg.PhaseExited
+	case pleg.ContainerRemoved:
+		bit, atLeast = toldRemoved, pleg.PhaseRemoved
+	default:
+		o.fail("event", "pod %s: unknown type %q", e.Pod, e.Type)
+	}
+	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.lying {
+		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
+	}
+	before := p.mask[e.ID]
+	if before >= bit {
+		o.fail("repeated", "pod %s: Watch tells %s of %s again, or after what comes later", e.Pod, e.Type, e.ID)
+	}
+	p.mask[e.ID] |= bit
+	p.told[e.ID] = atLeast
+	if p.owe[e.ID] <= atLeast {
+		delete(p.owe, e.ID)
+	}
+}
+
+// settled checks what must be so one base period after a list that began when all was at rest: the cache equals the runtime, and a consumer that
+// went by Watch alone knows all of it. It returns false while that time has not come.
+func (o *oracle) settled(reading bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ledger == nil {
+		return false
+	}
+	o.ledger.mu.Lock()
+	first := o.ledger.listFirst
+	if o.ledger.waitingFor() {
+		first = time.Time{}
+	}
+	o.ledger.mu.Unlock()
+	now := time.Now()
+	if first.IsZero() || now.Sub(first) <= o.limits.base {
+		return false
+	}
+	uids := o.truth.UIDs()
+	if differs := o.differs(uids); differs != "" {
+		o.fail("diverged", "%v after a list that began when all was at rest, %s", now.Sub(first), differs)
+		return true
+	}
+	if reading {
+		for _, uid := range uids {
+			o.consumer(uid)
+		}
+	}
+	return true
+}
+
+// differs says how the cache differs from the runtime, empty if it does not.
+func (o *oracle) differs(uids []cache.UID) string {
+	for _, uid := range uids {
+		items, err := o.store.Get(uid)
+		differs := o.truth.Differs(uid, items)
+		if differs == "" && err != nil {
+			differs = "the error " + err.Error() + " stays"
+		}
+		if differs != "" {
+			return "pod " + string(uid) + ": " + differs
+		}
+	}
+	return ""
+}
+
+// lookAgreed notes when the cache has caught up with the runtime after a disturbance.
+func (o *oracle) lookAgreed() {
+	if o.ledger == nil {
+		return
+	}
+	o.ledger.mu.Lock()
+	disturbed := o.ledger.disturbed
+	o.ledger.mu.Unlock()
+	now := time.Now()
+	if !o.agreed.Equal(disturbed) && now.After(disturbed) && o.differs(o.truth.UIDs()) == "" {
+		o.agreed = disturbed
+		o.slowest = max(o.slowest, now.Sub(disturbed))
+	}
+}
+
+// consumer checks that Watch has told of everything there is to know of a pod.
+func (o *oracle) consumer(uid cache.UID) {
+	p := o.pod(uid)
+	live := o.truth.Live(uid)
+	present := make(map[string]bool, len(live))
+	for _, it := range live {
+		present[it.ID] = true
+		if told := p.told[it.ID]; it.Phase >= pleg.PhaseRunning && told != it.Phase {
+			o.fail("lost-event", "pod %s: %s is %v, and Watch has told %v", uid, it.ID, it.Phase, told)
+		}
+	}
+	for id, told := range p.told {
+		if !present[id] && told != pleg.PhaseRemoved {
+			o.fail("lost-event", "pod %s: %s is gone, and Watch has told %v", uid, id, told)
+		}
+	}
+	for id, phase := range p.owe {
+		if told := p.told[id]; told < phase && (told != 0 || phase != pleg.PhaseRemoved) {
+			o.fail("lost-event", "pod %s: the cache has shown %s %v, and Watch has told %v", uid, id, phase, told)
+		}
+	}
+}

@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// History is a list of lines, each one command. Empty lines and those that begin with # are comments.
+type History []string
+
+func (h History) String() string { return strings.Join(h, "\n") + "\n" }
+
+// Options say how a history is run.
+type Options struct {
+	// Strict makes commands that make no sense errors.
+	Strict bool
+	// Published runs the algorithm of the enhancement in place of the generator.
+	Published bool
+	// Trace records what Watch told and what was expected.
+	Trace bool
+}
+
+// Result is what became of a history.
+type Result struct {
+	Violation *Violation
+	Err       error // of a command, in strict mode
+	Trace     []string
+	Coverage  Coverage
+}
+
+// Failed says that something is wrong.
+func (r *Result) Failed() bool { return r.Violation != nil || r.Err != nil }
+
+// side is the runtime's side of a world.
+type side interface {
+	// command runs one command of the runtime, its stream or its reads.
+	command(w *world, verb string, args []string) error
+	// system makes a generator over the runtime.
+	system(w *world) (System, *ledger, error)
+	// restless says that reads go wrong at present.
+	restless() bool
+	// empty removes everything.
+	empty(w *world)
+	// calm ends every fault.
+	calm(w *world)
+	// name returns what scripts call the ID, and id the reverse.
+	name(id string) string
+	id(name string) string
+	close()
+}
+
+// world is one run of one history.
+type world struct {
+	opts     Options
+	settings settings
+	truth    *Truth
+	oracle   *oracle
+	store    Store
+	side     side
+	cover    *Coverage
+	ctx      context.Context
+	cancel   context.CancelFunc
+	begun    time.Time
+
+	system   System // nil while stopped
+	ledger   *ledger
+	stop     func()
+	reader   *reader
+	waiters  []*waiter
+	byName   map[string]*waiter
+	children sync.WaitGroup
+	workers  map[cache.UID]*podWorker
+	trace    []string
+	told     []string  // by Watch since the last expect events
+	until    time.Time // the runtime is not at rest before that
+	toldMu   sync.Mutex
+}
+
+// Run runs a history. It must be called in a bubble, and returns when everything that it started has ended.
+func Run(h History, opts Options) *Result {
+	w := &world{
+		opts: opts, settings: defaultSettings(), truth: NewTruth(), begun: time.Now(),
+		byName: make(map[string]*waiter), workers: make(map[cache.UID]*podWorker),
+	}
+	r := &Result{}
+	w.cover = &r.Coverage
+	w.ctx, w.cancel = context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	r.Err = w.run(h)
+	if w.side != nil {
+		r.Violation = w.oracle.result()
+		w.oracle.harvest(w.cover)
+	}
+	r.Trace = w.trace
+	return r
+}
+
+func (w *world) run(h History) error {
+	defer w.end()
+	for n, line := range h {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		fields := strings.Fields(line)
+		if fields[0] == "config" {
+			if w.side != nil || len(fields) != 3 {
+				return fmt.Errorf("line %d: %s: write config NAME VALUE, before anything else", n+1, line)
+			}
+			if err := w.settings.set(fields[1], fields[2]); err != nil {
+				return fmt.Errorf("line %d: %w", n+1, err)
+			}
+			continue
+		}
+		if w.side == nil {
+			if err := w.begin(); err != nil {
+				return err
+			}
+		}
+		if err := w.do(fields[0], fields[1:]); err != nil && w.opts.Strict {
+			return fmt.Errorf("line %d: %s: %w", n+1, line, err)
+		}
+		if w.oracle.result() != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// begin makes the runtime's side, once the settings are known.
+func (w *world) begin() error {
+	var err error
+	if w.settings.fake {
+		w.side, err = newFakeSide(w)
+	} else {
+		w.side, err = newToySide(w)
+	}
+	return err
+}
+
+// end stops whatever still runs.
+func (w *world) end() {
+	w.stopSystem()
+	w.cancel()
+	w.children.Wait()
+	if w.side != nil {
+		w.side.close()
+	}
+}
+
+// rest lets everything happen that happens without time passing, and looks.
+func (w *world) rest() {
+	synctest.Wait()
+	if w.ledger != nil && w.side.restless() {
+		w.ledger.disturb(time.Now())
+	}
+	w.oracle.look(true)
+	w.checkWaiters()
+}
+
+// start runs a generator over the cache.
+func (w *world) start() error {
+	if w.system != nil {
+		return fmt.Errorf("it runs already")
+	}
+	sys, l, err := w.side.system(w)
+	if err != nil {
+		return err
+	}
+	w.oracle.started(sys, l)
+	l.disturb(time.Now())
+	w.toldMu.Lock()
+	w.system, w.ledger = sys, l
+	l.disturb(w.until)
+	w.toldMu.Unlock()
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan error, 1)
+	go func() { done <- sys.Run(ctx) }()
+	w.reader = newReader(w, sys.Watch())
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.oracle.fail("run", "Run returned %v", err)
+		}
+		l.atRest()
+		w.reader.finish()
+	}
+	return nil
+}
+
+func (w *world) stopSystem() {
+	if w.system == nil {
+		return
+	}
+	w.stop()
+	w.system = nil
+}
+
+// settle lets time pass until all must be at rest and well.
+func (w *world) settle() error {
+	if w.system == nil {
+		return fmt.Errorf("nothing runs")
+	}
+	bound := w.settings.max + w.settings.listTimeout + w.settings.inspectTimeout + 3*w.settings.base + 2*time.Minute
+	step := 10 * time.Millisecond
+	for passed := time.Duration(0); passed < bound; passed += step {
+		time.Sleep(step)
+		w.rest()
+		if w.oracle.settled(!w.reader.stalled()) || w.oracle.result() != nil {
+			w.stuckWaiters()
+			return nil
+		}
+		step = min(2*step, w.settings.base/2)
+	}
+	w.oracle.fail("idle", "no list has begun and ended well in %v of rest", bound)
+	return nil
+}
+
+// empty removes everything from the runtime, lets all come to rest, and checks that nothing is remembered.
+func (w *world) empty() error {
+	if w.system == nil {
+		return fmt.Errorf("nothing runs")
+	}
+	w.stopWorkers()
+	w.side.empty(w)
+	w.rest()
+	if err := w.settle(); err != nil || w.oracle.result() != nil {
+		return err
+	}
+	for quiet, tries := 0, 0; quiet < 3 && tries < 30; tries++ { // the lists that see it gone, the grace, and the next look
+		before := w.ledger.rest()
+		time.Sleep(w.settings.grace + 2*w.settings.base)
+		w.system.RequestRelist("")
+		w.rest()
+		time.Sleep(w.settings.base)
+		w.rest()
+		if quiet++; w.ledger.rest() != before {
+			quiet = 0
+		}
+	}
+	s := w.system.Stats()
+	if s.Pods+s.OpenPods+s.Containers+s.Sandboxes+s.Inspecting+s.OwedPods > 0 {
+		w.oracle.fail("memory", "the runtime is empty, and the generator remembers %d pods, %d of them open, %d containers, %d sandboxes, %d owed",
+			s.Pods, s.OpenPods, s.Containers, s.Sandboxes, s.OwedPods)
+	}
+	if uids := w.store.UIDs(); len(uids) > 0 {
+		w.oracle.fail("memory", "the runtime is empty, and the cache holds %v", uids)
+	}
+	if n := w.store.Waiting(); n > len(w.waiters) {
+		w.oracle.fail("memory", "%d wait in GetNewerThan, and the cache counts %d", len(w.waiters), n)
+	}
+	return nil
+}
+
+// reader reads Watch.
+type reader struct {
+	w    *world
+	done chan struct{}
+	mu   sync.Mutex
+	gate chan struct{} // non-nil while it does not read
+	poke chan struct{}
+}
+
+func newReader(w *world, ch <-chan pleg.Event) *reader {
+	r := &reader{w: w, done: make(chan struct{}), poke: make(chan struct{}, 1)}
+	go r.run(ch)
+	return r
+}
+
+func (r *reader) run(ch <-chan pleg.Event) {
+	defer close(r.done)
+	for {
+		r.mu.Lock()
+		gate := r.gate
+		r.mu.Unlock()
+		if gate != nil {
+			<-gate
+			continue
+		}
+		select {
+		case e, ok := <-ch:
+			if !ok {
+				return
+			}
+			r.w.heard(e)
+		case <-r.poke:
+		}
+	}
+}
+
+func (r *reader) stalled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gate != nil
+}
+
+// stall makes the reader stop reading, or go on.
+func (r *reader) stall(yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case yes && r.gate == nil:
+		r.gate = make(chan struct{})
+	case !yes && r.gate != nil:
+		close(r.gate)
+		r.gate = nil
+	}
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (r *reader) finish() {
+	r.stall(false)
+	<-r.done
+}
+
+// heard takes an event from Watch.
+func (w *world) heard(e pleg.Event) {
+	w.oracle.event(e)
+	w.toldMu.Lock()
+	if w.opts.Trace {
+		line := fmt.Sprintf("%s %s", e.Pod, e.Type)
+		if e.ID != "" {
+			line += " " + w.side.name(e.ID)
+		}
+		w.told = append(w.told, line)
+	}
+	worker := w.workers[e.Pod]
+	w.toldMu.Unlock()
+	if worker != nil {
+		worker.kick()
+	}
+}
