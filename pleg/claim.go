@@ -43,11 +43,11 @@ func (c *core[S]) onLetter(l *letter[S], now instant) int {
 			fresh++
 		}
 	}
-	for _, it := range l.payload {
+	for i, it := range l.payload {
 		if it.ID == "" || it.Phase == PhaseUnknown || it.Phase == PhaseRemoved {
 			continue
 		}
-		if x := c.index[it.ID]; x == nil || x.phase < it.Phase {
+		if x := c.itemOf(p, i, it.ID); x == nil || x.phase < it.Phase {
 			c.onTold(p, told{item: it}, now)
 		}
 	}
@@ -145,8 +145,8 @@ func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
 	}
 	c.marks++
 	shown := 0
-	for _, it := range l.payload {
-		x := c.index[it.ID]
+	for i, it := range l.payload {
+		x := c.itemOf(p, i, it.ID)
 		if x == nil || x.pod != p || x.phase == PhaseRemoved || it.Phase != x.phase || x.mark == c.marks {
 			return
 		}
