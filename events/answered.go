@@ -9,6 +9,7 @@ import (
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -27,6 +28,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	if v.verdict == verdictMissing && j.op.kind == opCreate {
 		v = b.createMissing(s, v, err)
 	}
+	v = b.doubted(v, now)
 	if v.verdict == verdictFault && b.hopeless(s) {
 		v.verdict = verdictRefused
 	}
@@ -107,7 +109,22 @@ func (b *Broadcaster) hopeless(s *series) bool {
 	return s.attempts+1 >= maxFaults && b.okWrites > s.okBefore
 }
 
+// authGrace is how long after trouble a 403 is not believed: a kube-apiserver that has just started refuses everybody until its roles are
+// loaded, for a second or so. The first call that is not refused ends it.
+const authGrace = 30 * time.Second
+
+// doubted takes a 403 within the grace for trouble.
+func (b *Broadcaster) doubted(v judged, now time.Time) judged {
+	if v.verdict == verdictRefused && v.reason == string(metav1.StatusReasonForbidden) && now.Before(b.doubt) {
+		v.verdict = verdictTrouble
+	}
+	return v
+}
+
 func (b *Broadcaster) shutGate(ctx context.Context, v judged, err error, now time.Time) {
+	if v.reason != string(metav1.StatusReasonForbidden) {
+		b.doubt = now.Add(authGrace)
+	}
 	first := !b.gate.probing()
 	b.gate = b.gate.fail(now, v.after, rand.Float64())
 	if logger := klog.FromContext(ctx); first {
@@ -122,5 +139,6 @@ func (b *Broadcaster) openGate(ctx context.Context) {
 		klog.FromContext(ctx).Info("Event recording resumed", "failures", b.gate.failures)
 	}
 	b.gate = b.gate.succeed()
+	b.doubt = time.Time{}
 	b.lastErr = nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +41,8 @@ type Broadcaster struct {
 	okWrites int64
 	askGroup bool // a create was answered as if the server did not know Events
 	asking   bool
-	lastErr  error // of the last call that failed, nil after one that did not
+	lastErr  error     // of the last call that failed, nil after one that did not
+	doubt    time.Time // until then a 403 may be that of a server that has not loaded its roles yet
 
 	running   bool          // a Run goes on
 	everRan   bool          // there was one

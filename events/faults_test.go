@@ -208,6 +208,42 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
+// TestRolesNotLoadedYet: a kube-apiserver that comes back refuses everybody for a moment. That is no verdict on the events.
+func TestRolesNotLoadedYet(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		for_ time.Duration
+		lost int64
+	}{{"a moment", 5 * time.Second, 0}, {"for good", time.Hour, 40}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				r := newRig(t, server, nil)
+				r.pod("before", 2)
+				pass(time.Second)
+				down := time.Now().Add(20 * time.Second)
+				server.SetFault(func(context.Context, eventstest.Call) error {
+					switch now := time.Now(); {
+					case now.Before(down):
+						return errAway
+					case now.Before(down.Add(tc.for_)):
+						return apierrors.NewForbidden(resource, "x", errors.New("no relationship found"))
+					}
+					return nil
+				})
+				for i := range 20 {
+					r.pod(fmt.Sprint("p", i), 2)
+				}
+				pass(5 * time.Minute)
+				r.wantBooks(tc.lost, 0)
+				if _, failed := server.Count(); failed > 15+tc.lost {
+					t.Errorf("%d calls failed", failed)
+				}
+			})
+		})
+	}
+}
+
 func TestSlowServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()

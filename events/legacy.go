@@ -109,6 +109,7 @@ func (b *Broadcaster) performLegacy(ctx, call context.Context, item *legacyItem)
 	}
 	b.inflight--
 	b.old.busy = false
+	v = b.doubted(v, now)
 	if v.verdict == verdictExists && !item.tried { // somebody else's: another name
 		item.result.Event.Name += "x"
 		return

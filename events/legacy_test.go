@@ -135,22 +135,40 @@ func TestGroupAppears(t *testing.T) {
 	})
 }
 
-// TestGroupDisappears: what the server was not told of goes the old way.
+// TestGroupDisappears: what the server was not told of goes the old way, also if several calls are under way at that moment.
 func TestGroupDisappears(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, withFallback(server))
-		r.pod("a", 5)
-		pass(time.Second)
-		r.pod("a", 10)
-		server.SetGroupAbsent(true)
-		r.pod("b", 1)
-		pass(time.Second)
-		if all := server.CoreEvents(); len(all) != 2 {
-			t.Errorf("legacy events: %+v", all)
-		}
-		r.wantBooks(0, 0)
-	})
+	for _, writers := range []int{1, 4} {
+		t.Run(fmt.Sprint(writers, " writers"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				server.SetFault(slowly(time.Second))
+				r := newRig(t, server, func(o *Options) {
+					withFallback(server)(o)
+					o.Writers = writers
+				})
+				for i := range 8 {
+					r.pod(fmt.Sprint("a", i), 5)
+				}
+				pass(time.Minute)
+				server.SetGroupAbsent(true)
+				for i := range 8 {
+					r.pod(fmt.Sprint("a", i), 10)
+					r.pod(fmt.Sprint("b", i), 1)
+				}
+				pass(time.Minute)
+				if all := server.CoreEvents(); len(all) != 16 {
+					t.Errorf("%d legacy events", len(all))
+				}
+				if err := r.shutdown(time.Minute); err != nil {
+					t.Error(err)
+				}
+				r.wantBooks(0, 0)
+				if r.tab.all != 0 {
+					t.Errorf("%d series are left", r.tab.all)
+				}
+			})
+		})
+	}
 }
 
 func TestLegacyTrouble(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // Metrics takes what the recorder counts. Names are the Metric constants of this package; where one ends in a slash, a reason follows, such as
 // "events_dropped/queue_full": what stands after the slash is made to be a label, and is one of a few dozen words.
-// Add is called without locks, from the goroutine that runs the broadcaster and from callers of Gauges, never from Eventf.
+// Add is called without locks, from the goroutine that runs the broadcaster and from callers of Gauges, never from Eventf. It must not block.
 type Metrics interface {
 	Add(name string, n int)
 }

@@ -121,6 +121,9 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	}
 	switch {
 	case b.askGroup && !b.asking:
+		if b.inflight > 0 { // the answer may empty the table: nothing of it may be under way
+			return j, wait
+		}
 		b.asking = true
 		b.inflight++
 		j.probe = true
