@@ -112,7 +112,7 @@ func (c *core[S]) nextQueued() (*pod, bool) {
 // inspect starts the read of one pod.
 func (c *core[S]) inspect(p *pod, now instant) {
 	a := action{kind: actInspect, pod: p, began: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
-	a.force = p.force != 0 || p.failed || !p.hasStatus
+	a.force = p.force != 0 || p.failed || !p.hasStatus || p.blank()
 	if p.listing != nil && p.listingBegan > p.want && p.listingBegan > p.force && p.listingBegan >= p.moved {
 		a.listed, a.ref.Items, a.began, a.force = true, p.listing, p.listingBegan, true
 	} else if !a.force {

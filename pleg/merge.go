@@ -30,7 +30,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			continue
 		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
 			continue
-		case it.Phase == PhaseUnknown || it.Phase == x.phase:
+		case it.Phase == PhaseUnknown && x.phase != PhaseRemoved || it.Phase == x.phase:
 			if it.Phase == x.phase {
 				x.byClaim = false
 			}

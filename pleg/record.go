@@ -23,6 +23,7 @@ type item struct {
 	listed  Phase // what the last applied list of everything showed; phaseNone if it did not show the ID
 	claimed Phase // the latest phase that the stream told, for the count of missed events
 	kind    Kind
+	blank   bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
 	byClaim bool  // the phase comes from a claim that no read has confirmed
 	cause   Cause // of the phase, for its event
 	mask    uint8 // events told, one bit each; no event is told twice of one ID
@@ -133,7 +134,19 @@ func (p *pod) suspected() bool {
 }
 
 // unsure says that the pod must be read to know how it is.
-func (p *pod) unsure() bool { return !p.settled() || p.disagrees || p.failed || p.suspected() }
+func (p *pod) unsure() bool {
+	return !p.settled() || p.disagrees || p.failed || p.suspected() || p.blank()
+}
+
+// blank says that the pod's status does not know the state of an ID that the last list knew.
+func (p *pod) blank() bool {
+	for _, x := range p.items {
+		if x.blank && x.phase != PhaseRemoved && x.listed != phaseNone && x.listed != PhaseUnknown {
+			return true
+		}
+	}
+	return false
+}
 
 // going says that the pod has a sandbox that is not ready: its end may never be told.
 func (p *pod) going() bool {

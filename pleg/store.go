@@ -18,24 +18,33 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		}
 	}
 	if !c.cfg.Cache.Set(p.uid, status, nil, c.clock.time(at)) {
-		c.count.refused++
-		p.want = max(p.want, now)
+		c.refusedBy(p, now)
 		return
 	}
+	blank := p.blank()
 	for _, x := range p.items {
-		x.cached = phaseNone
+		x.cached, x.blank = phaseNone, false
 	}
-	for _, it := range shows {
-		if x := c.index[it.ID]; x != nil && x.pod == p {
+	for i, it := range shows {
+		if x := c.itemOf(p, i, it.ID); x != nil && x.pod == p {
 			x.cached = it.Phase
 			if it.Phase == PhaseUnknown {
-				x.cached = x.phase // it says nothing, and asking again would not help
+				x.cached, x.blank = x.phase, true // it says nothing, and asking again helps only if a list knows more
 			}
 		}
 	}
 	p.hasStatus, p.foreign, p.failed, p.failures = true, false, false, 0
 	p.answerForce(at)
+	p.answer = p.answer || blank && !p.blank()
 	p.asOf = max(p.asOf, at)
+}
+
+// refusedBy is told of a write that the cache refused: the pod is read again, at once unless it is a failed read that is newer.
+func (c *core[S]) refusedBy(p *pod, now instant) {
+	c.count.refused++
+	if !p.failed {
+		p.want = max(p.want, now)
+	}
 }
 
 // answerForce notes that statuses were read by a read begun at the given time.
@@ -58,8 +67,7 @@ func (c *core[S]) storeError(p *pod, err error, at, now instant) {
 // erase deletes a pod of which a read begun at the given time showed nothing.
 func (c *core[S]) erase(p *pod, at, now instant) {
 	if !c.cfg.Cache.Delete(p.uid, c.clock.time(at)) {
-		c.count.refused++
-		p.want = max(p.want, now)
+		c.refusedBy(p, now)
 		return
 	}
 	for _, x := range p.items {
@@ -84,8 +92,8 @@ func (c *core[S]) confirm(p *pod, at, now instant) {
 // takesBack says that a status which shows the given items would take back what the cache shows of a pod, without a read having overruled it.
 func (c *core[S]) takesBack(p *pod, shows []Item) bool {
 	c.marks++
-	for _, it := range shows {
-		x := c.index[it.ID]
+	for i, it := range shows {
+		x := c.itemOf(p, i, it.ID)
 		if x == nil || x.pod != p {
 			continue
 		}
