@@ -38,7 +38,7 @@ func validateCreate(e *eventsv1.Event) field.ErrorList {
 	if len(e.Note) > 1024 {
 		bad("note", "", "can have at most 1024 characters")
 	}
-	if ns := e.Regarding.Namespace; ns == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem || ns != "" && ns != e.Namespace {
+	if ns := e.Regarding.Namespace; ns == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem {
 		bad("regarding.namespace", ns, "does not match event.namespace")
 	}
 	if e.DeprecatedCount != 0 || e.DeprecatedSource != (corev1.EventSource{}) || !e.DeprecatedFirstTimestamp.IsZero() || !e.DeprecatedLastTimestamp.IsZero() {

@@ -1,0 +1,9 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apiserver tests the Event recorder against a real kube-apiserver over a real etcd.
+//
+// The binaries are built from the module registry (module components in here; script build) and are kept outside of version control. Each test starts
+// its own pair on loopback ports and in its own directory, may kill and restart them, and ends them. Without the binaries the tests
+// fail and say how to build them: they are not skipped, because a run that tests nothing must not look like one that does.
+package apiserver

@@ -1,0 +1,414 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	clientevents "k8s.io/client-go/tools/events"
+
+	"github.com/evented-pleg/evented-pleg/events"
+)
+
+const controller = "evented-pleg.dev/test"
+
+// agent is a process that records events about pods of one namespace.
+type agent struct {
+	*events.Broadcaster
+	clientevents.EventRecorderLogger
+	t         *testing.T
+	namespace string
+	stop      context.CancelFunc
+}
+
+// quick is a schedule that fits into a test: the six minutes are three seconds, the half hour is ten.
+func quick() events.Options {
+	return events.Options{
+		Instance: nodeName, FinishAfter: 3 * time.Second, Heartbeat: 10 * time.Second, BackoffBase: 100 * time.Millisecond, BackoffMax: time.Second,
+	}
+}
+
+func newAgent(t *testing.T, client kubernetes.Interface, namespace string, list bool, o events.Options) *agent {
+	t.Helper()
+	b, err := events.NewForClient(client, list, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &agent{Broadcaster: b, EventRecorderLogger: b.NewRecorder(scheme.Scheme, controller), t: t, namespace: namespace, stop: cancel}
+	if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *agent) emit(pod string, n int) {
+	obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: pod, UID: types.UID("uid-" + pod)}}
+	for i := range n {
+		a.Eventf(obj, nil, corev1.EventTypeWarning, "BackOff", "Restarting", "attempt %d", i)
+	}
+}
+
+// end shuts down and wants nothing left.
+func (a *agent) end() {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := a.ShutdownWithContext(ctx); err != nil {
+		a.t.Error(err)
+	}
+	a.stop()
+	s := a.Stats()
+	if s.Emitted != s.Acknowledged {
+		a.t.Errorf("the books: %+v", s)
+	}
+}
+
+// stored lists a namespace as the administrator, who may.
+func stored(t *testing.T, admin kubernetes.Interface, namespace string) map[string]*eventsv1.Event {
+	t.Helper()
+	l, err := admin.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*eventsv1.Event{}
+	for i := range l.Items {
+		e := &l.Items[i]
+		if out[e.Regarding.Name] != nil {
+			t.Errorf("two events about %s", e.Regarding.Name)
+		}
+		out[e.Regarding.Name] = e
+	}
+	return out
+}
+
+func told(e *eventsv1.Event) string {
+	switch {
+	case e == nil:
+		return "nothing"
+	case e.Series == nil:
+		return "single"
+	}
+	return fmt.Sprintf("%s ×%d", e.Annotations[events.AnnotationState], e.Series.Count)
+}
+
+// wantTold waits until the event about a pod says so.
+func wantTold(t *testing.T, admin kubernetes.Interface, namespace, pod, want string) {
+	t.Helper()
+	eventually(t, pod+" should say "+want, func(ctx context.Context) (bool, string) {
+		l, err := admin.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "regarding.name=" + pod})
+		if err != nil {
+			return false, err.Error()
+		}
+		var all []string
+		for i := range l.Items {
+			all = append(all, told(&l.Items[i]))
+		}
+		return len(all) == 1 && all[0] == want, strings.Join(all, ", ")
+	})
+}
+
+func makeNamespace(t *testing.T, admin kubernetes.Interface, name string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bindNode gives the node the role that kube-apiserver itself makes for nodes.
+func bindNode(t *testing.T, admin kubernetes.Interface) {
+	t.Helper()
+	eventually(t, "the role system:node should be there", func(ctx context.Context) (bool, string) {
+		_, err := admin.RbacV1().ClusterRoles().Get(ctx, "system:node", metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "bench-nodes"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "bench:nodes"}},
+	}
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRecorder(t *testing.T) {
+	c := newCluster(t)
+	admin, node := c.client(adminToken), c.client(nodeToken)
+	bindNode(t, admin)
+	eventually(t, "the binding should be in force", func(ctx context.Context) (bool, string) {
+		_, err := node.CoreV1().Services("").List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil, fmt.Sprint(err)
+	})
+
+	t.Run("a node may not list events", func(t *testing.T) {
+		_, err := node.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if !apierrors.IsForbidden(err) {
+			t.Fatalf("listing says %v: the tests below would prove nothing", err)
+		}
+	})
+
+	t.Run("life of a series", func(t *testing.T) {
+		makeNamespace(t, admin, "life")
+		o := quick()
+		o.Heartbeat = 2 * time.Second
+		a := newAgent(t, node, "life", false, o)
+		a.emit("a", 1)
+		wantTold(t, admin, "life", "a", "single")
+		a.emit("a", 1)
+		wantTold(t, admin, "life", "a", "Ongoing ×2")
+		a.emit("a", 998)
+		wantTold(t, admin, "life", "a", "Ongoing ×1000") // the heartbeat
+		last := time.Now()
+		a.emit("a", 1)
+		wantTold(t, admin, "life", "a", "Finished ×1001")
+		if d := time.Since(last); d < o.FinishAfter {
+			t.Errorf("finished after %v", d)
+		}
+		calls := a.Stats().Calls
+		if calls["create"] != 1 || calls["patch"] < 3 || calls["patch"] > 4 || calls["read"]+calls["point"] > 0 {
+			t.Errorf("calls: %v", calls)
+		}
+		e := stored(t, admin, "life")["a"]
+		if e.Note != "attempt 0" || e.ReportingController != controller || e.ReportingInstance != nodeName || e.Series.LastObservedTime.Time.Before(last.Add(-time.Second)) {
+			t.Errorf("stored: %+v", e)
+		}
+		a.emit("a", 1) // another series, another object
+		eventually(t, "there should be two events", func(ctx context.Context) (bool, string) {
+			l, err := admin.EventsV1().Events("life").List(ctx, metav1.ListOptions{})
+			return err == nil && len(l.Items) == 2, fmt.Sprint(err)
+		})
+		a.end()
+	})
+
+	t.Run("ten restarts with the node's role", func(t *testing.T) {
+		makeNamespace(t, admin, "restarts")
+		for range 11 {
+			o := quick()
+			o.FinishAfter = time.Minute
+			a := newAgent(t, node, "restarts", false, o)
+			a.emit("a", 100)
+			a.emit("b", 1)
+			a.end()
+		}
+		all := stored(t, admin, "restarts")
+		if len(all) != 2 || told(all["a"]) != "Unknown ×1100" || told(all["b"]) != "Unknown ×11" {
+			t.Errorf("a says %s, b says %s", told(all["a"]), told(all["b"]))
+		}
+	})
+
+	t.Run("a restart that may list", func(t *testing.T) {
+		makeNamespace(t, admin, "listed")
+		o := quick()
+		o.FinishAfter = 20 * time.Second
+		a := newAgent(t, admin, "listed", false, o)
+		a.emit("a", 5)
+		a.emit("b", 5)
+		a.end()
+		o.FinishAfter = 8 * time.Second
+		next := newAgent(t, admin, "listed", true, o)
+		next.emit("a", 5)
+		wantTold(t, admin, "listed", "a", "Finished ×10")
+		wantTold(t, admin, "listed", "b", "Finished ×5")
+		if s := next.Stats(); s.Calls["list"] == 0 || s.Calls["create"] != 0 {
+			t.Errorf("calls: %v", s.Calls)
+		}
+		next.end()
+	})
+
+	t.Run("field selectors", func(t *testing.T) {
+		makeNamespace(t, admin, "select")
+		a := newAgent(t, node, "select", false, quick())
+		a.emit("wanted", 2)
+		a.emit("other", 2)
+		wantTold(t, admin, "select", "wanted", "Ongoing ×2")
+		for _, selector := range []string{
+			"regarding.name=wanted", "regarding.uid=uid-wanted", "regarding.kind=Pod,regarding.name=wanted", "regarding.apiVersion=v1,regarding.name=wanted",
+			"regarding.namespace=select,regarding.name=wanted", "reason=BackOff,regarding.name=wanted", "type=Warning,regarding.name=wanted",
+			"reportingController=" + controller + ",regarding.name=wanted",
+		} {
+			l, err := admin.EventsV1().Events("select").List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			if err != nil || len(l.Items) != 1 {
+				t.Errorf("%s selects %d: %v", selector, len(l.Items), err)
+			}
+		}
+		a.end()
+	})
+
+	t.Run("what no client should send", func(t *testing.T) {
+		makeNamespace(t, admin, "odd")
+		a := newAgent(t, node, "odd", false, quick())
+		long := strings.Repeat("€", 2000)
+		a.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "odd", Name: "UPPER_case:x", UID: "1"}, nil, "Normal", strings.Repeat("r", 300), "", "%s", long)
+		a.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "odd", Name: strings.Repeat("n", 253), UID: "2"}, nil, "Normal", "", strings.Repeat("é", 100), "\xff\xfe%s", "x")
+		a.Eventf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "3"}}, nil, "Normal", "R", "A", "")
+		a.end()
+		if n := len(stored(t, admin, "odd")); n != 2 {
+			t.Errorf("%d events", n)
+		}
+		if n := len(stored(t, admin, "kube-system")); n != 1 {
+			t.Errorf("%d events in kube-system", n)
+		}
+	})
+
+	t.Run("a namespace that is going away", func(t *testing.T) {
+		makeNamespace(t, admin, "going") // nobody finalizes it here: it stays Terminating
+		if err := admin.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		a := newAgent(t, node, "going", false, quick())
+		a.emit("a", 100)
+		eventually(t, "it should be refused", func(context.Context) (bool, string) {
+			s := a.Stats()
+			return s.Rejected["NamespaceTerminating"] == 1 && s.Dropped[events.DropRejected] == 100, fmt.Sprintf("%+v", s)
+		})
+		a.namespace = "never-made"
+		a.emit("a", 1)
+		eventually(t, "it should be refused", func(context.Context) (bool, string) {
+			s := a.Stats()
+			return s.Rejected["NamespaceNotFound"] == 1, fmt.Sprintf("%+v", s)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := a.ShutdownWithContext(ctx); err != nil {
+			t.Error(err)
+		}
+		a.stop()
+	})
+
+	t.Run("ten thousand distinct", func(t *testing.T) {
+		makeNamespace(t, admin, "storm")
+		fast := c.config(nodeToken)
+		fast.QPS = -1
+		client, err := kubernetes.NewForConfig(fast)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := quick()
+		o.FinishAfter = time.Hour
+		a := newAgent(t, client, "storm", false, o)
+		const n = 10_000
+		for i := range n {
+			a.emit(fmt.Sprint("p", i), 1)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if err := a.ShutdownWithContext(ctx); err != nil {
+			t.Error(err)
+		}
+		a.stop()
+		if got := len(stored(t, admin, "storm")); got != n {
+			t.Errorf("%d events are stored", got)
+		}
+	})
+
+	t.Run("outage", func(t *testing.T) {
+		makeNamespace(t, admin, "outage")
+		o := quick()
+		o.FinishAfter = time.Hour
+		a := newAgent(t, node, "outage", false, o)
+		a.emit("before", 2)
+		wantTold(t, admin, "outage", "before", "Ongoing ×2")
+		c.api.end(syscall.SIGTERM)
+		const pods, rounds = 50, 15
+		for range rounds {
+			for i := range pods {
+				a.emit(fmt.Sprint("p", i), 2)
+			}
+			a.emit("before", 1)
+			time.Sleep(time.Second)
+		}
+		c.startAPI()
+		a.end()
+		all := stored(t, admin, "outage")
+		if len(all) != pods+1 || told(all["before"]) != fmt.Sprintf("Unknown ×%d", 2+rounds) {
+			t.Errorf("%d events; the one from before says %s", len(all), told(all["before"]))
+		}
+		for i := range pods {
+			if got := told(all[fmt.Sprint("p", i)]); got != fmt.Sprintf("Unknown ×%d", 2*rounds) {
+				t.Errorf("p%d says %s", i, got)
+			}
+		}
+	})
+
+	t.Run("kill -9 in the middle of writes", func(t *testing.T) {
+		makeNamespace(t, admin, "kill")
+		o := quick()
+		o.FinishAfter = time.Hour
+		o.EarlyCounts = []int{3, 5, 8, 13, 21, 34} // so that there is always something being written
+		a := newAgent(t, node, "kill", false, o)
+		const pods = 40
+		rounds := 0
+		for range 3 {
+			for range 12 {
+				for i := range pods {
+					a.emit(fmt.Sprint("p", i), 1)
+				}
+				rounds++
+				time.Sleep(20 * time.Millisecond)
+			}
+			c.api.end(syscall.SIGKILL)
+			c.startAPI()
+		}
+		a.end()
+		all := stored(t, admin, "kill")
+		if len(all) != pods {
+			t.Errorf("%d events", len(all))
+		}
+		for i := range pods {
+			if got := told(all[fmt.Sprint("p", i)]); got != fmt.Sprintf("Unknown ×%d", rounds) {
+				t.Errorf("p%d says %s, want ×%d", i, got, rounds)
+			}
+		}
+	})
+}
+
+// TestTTL: events live for 20 s here. A series with heartbeats stays; one whose object expires comes back with the whole count.
+func TestTTL(t *testing.T) {
+	c := newCluster(t, "--event-ttl=20s")
+	admin := c.client(adminToken)
+	makeNamespace(t, admin, "ttl")
+	beating := quick()
+	beating.FinishAfter, beating.Heartbeat, beating.Instance = time.Minute, 5*time.Second, "beating"
+	silent := quick()
+	silent.FinishAfter, silent.Instance = time.Minute, "silent"
+	silent.Heartbeat = time.Hour
+	a, b := newAgent(t, admin, "ttl", false, beating), newAgent(t, admin, "ttl", false, silent)
+	a.emit("beating", 10)
+	b.emit("silent", 10)
+	wantTold(t, admin, "ttl", "silent", "Ongoing ×10")
+	for end := time.Now().Add(35 * time.Second); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+		a.emit("beating", 1)
+		b.emit("silent", 1)
+		if all := stored(t, admin, "ttl"); all["beating"] == nil {
+			t.Fatal("the one with a heartbeat has expired")
+		}
+	}
+	if all := stored(t, admin, "ttl"); all["silent"] != nil {
+		t.Fatalf("the silent one has not expired: %s", told(all["silent"]))
+	}
+	emitted := b.Stats().Emitted
+	b.end()
+	wantTold(t, admin, "ttl", "silent", fmt.Sprintf("Unknown ×%d", emitted))
+	emitted = a.Stats().Emitted
+	a.end()
+	wantTold(t, admin, "ttl", "beating", fmt.Sprintf("Unknown ×%d", emitted))
+	if n := b.Stats().Transitions["renewed"]; n != 1 {
+		t.Errorf("renewed %d times", n)
+	}
+}
