@@ -251,6 +251,7 @@ func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stam
 	c.countIn(x)
 	c.touched[x.pod.uid] = x.pod
 	if phase == PhaseRemoved {
+		x.gone = now
 		c.expiring.push(expiry{at: now, pod: x.pod})
 	}
 }

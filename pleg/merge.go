@@ -57,7 +57,10 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			x.listed = phaseNone
 		}
 		if x.phase == PhaseRemoved {
-			x.byClaim = false
+			if x.byClaim {
+				x.byClaim, x.gone = false, now // reads that began before may have looked before it went
+				c.expiring.push(expiry{at: now, pod: p})
+			}
 			continue
 		}
 		if began <= x.first {

@@ -31,6 +31,7 @@ type item struct {
 	mark  uint64  // the merge that showed it last
 	first instant // when a read first showed the ID
 	since instant // when the report was applied that set the phase
+	gone  instant // when it was Removed for sure, or claimed to be
 	stamp int64   // the runtime's stamp of that claim, Unix nanoseconds; 0 if none
 }
 

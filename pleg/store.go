@@ -21,21 +21,24 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		c.refusedBy(p, now)
 		return
 	}
-	blank := p.blank()
 	for _, x := range p.items {
-		x.cached, x.blank = phaseNone, false
+		x.cached = phaseNone
 	}
 	for i, it := range shows {
-		if x := c.itemOf(p, i, it.ID); x != nil && x.pod == p {
-			x.cached = it.Phase
-			if it.Phase == PhaseUnknown {
-				x.cached, x.blank = x.phase, true // it says nothing, and asking again helps only if a list knows more
-			}
+		x := c.itemOf(p, i, it.ID)
+		if x == nil || x.pod != p {
+			continue
 		}
+		x.cached = it.Phase
+		blank := it.Phase == PhaseUnknown
+		if blank {
+			x.cached = x.phase // it says nothing, and asking again helps only if a list knows more
+		}
+		p.answer = p.answer || x.blank && !blank // nothing else tells of that
+		x.blank = blank
 	}
 	p.hasStatus, p.foreign, p.failed, p.failures = true, false, false, 0
 	p.answerForce(at)
-	p.answer = p.answer || blank && !p.blank()
 	p.asOf = max(p.asOf, at)
 }
 
