@@ -341,15 +341,14 @@ func (b *bench) memory() error {
 		}
 		containers := 2 * s.pods
 		err := b.on(server.Config{Pods: s.pods, Containers: 2, Streams: s.name == oursName}, "manual", []string{s.name}, func(_ *runtimeProcess, all []*contestant) error {
-			empty, err := all[0].do(agent.Request{Op: "mark"})
-			if err != nil {
-				return err
-			}
-			_ = empty
 			if _, err := all[0].do(agent.Request{Op: "relist", N: 3}); err != nil {
 				return err
 			}
-			reply, err := all[0].do(agent.Request{Op: "heap"})
+			profile := ""
+			if b.profiles != "" {
+				profile = filepath.Join(b.profiles, fmt.Sprintf("heap-%d-%s.pprof", containers, s.name))
+			}
+			reply, err := all[0].do(agent.Request{Op: "heap", Mode: profile})
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ type Driver interface {
 // Request is what a driver is told to do.
 type Request struct {
 	// Op is "start", "relist" (N times), "mark", "await" (until N events were handled since mark), "idle" (for Millis), "newer" (N times, over
-	// UIDs, Millis apart), "watch" (returns what Watch told since the last time), "heap", "profile" (CPU, into Mode until the next one).
+	// UIDs, Millis apart), "watch" (returns what Watch told since the last time), "heap" (with a profile into Mode), "profile" (of CPU, into Mode until the next one).
 	Op     string   `json:"op"`
 	Socket string   `json:"socket,omitempty"`
 	Mode   string   `json:"mode,omitempty"`
@@ -182,6 +182,11 @@ func (s *server) do(r *Request, reply *Reply) (err error) {
 		s.mu.Unlock()
 	case "heap":
 		reply.Heap = live()
+		if r.Mode != "" {
+			if err := heapProfile(r.Mode); err != nil {
+				return err
+			}
+		}
 		reply.Statuses, err = s.driver.Footprint()
 		return err
 	case "profile":
@@ -221,6 +226,15 @@ func (s *server) toggle(name string) error {
 	return pprof.StartCPUProfile(f)
 }
 
+// heapProfile writes what the live heap is made of.
+func heapProfile(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+}
+
 // wait looks every few milliseconds, which costs every driver the same.
 func wait(what string, done func() bool) error {
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
@@ -231,8 +245,10 @@ func wait(what string, done func() bool) error {
 	return nil
 }
 
-// live returns the bytes of the live heap.
+// live returns the bytes of the live heap. What pools keep outlives one collection, so there are several.
 func live() int64 {
+	runtime.GC()
+	runtime.GC()
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,7 @@ func (k *kubelet) Footprint() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	defer runtime.KeepAlive(pods)
 	return agent.Growth(func() (any, error) {
 		var all []*kubecontainer.PodStatus
 		for p := range slices.Values(pods) {

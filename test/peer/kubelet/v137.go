@@ -28,8 +28,8 @@ import (
 // newManager returns the runtime manager with what listing and inspecting need; the rest of it is for running pods.
 func newManager(ctx context.Context, service internalapi.RuntimeService, root string) (kuberuntime.KubeGenericRuntime, error) {
 	m, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx, record.NewFakeRecorder(1), nil, nil, nil, root, root, &cadvisorapi.MachineInfo{}, nil, 110,
-		kubecontainer.RealOS{}, nil, nil, nil, flowcontrol.NewBackOff(time.Second, time.Minute), true, nil, 5, 10, string(kubeletconfig.NeverVerify), nil, "", "",
-		nil, true, metav1.Duration{Duration: 100 * time.Millisecond}, service, nil, cm.NewStubContainerManager(), nil, nil, false, "", nil, nil, "", nil,
+		kubecontainer.RealOS{}, nil, nil, flowcontrol.NewBackOff(time.Second, time.Minute), true, nil, 5, 10, string(kubeletconfig.NeverVerify), nil, "", "",
+		nil, true, metav1.Duration{Duration: 100 * time.Millisecond}, nil, service, nil, cm.NewStubContainerManager(), nil, nil, false, "", nil, nil, "", nil,
 		noop.NewTracerProvider(), nil, nil, nil)
 	return m, err
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	kubemetrics "k8s.io/component-base/metrics"
@@ -131,6 +132,7 @@ func (d *Driver) Footprint() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	defer runtime.KeepAlive(&listing)
 	return agent.Growth(func() (any, error) {
 		all := make([]*cri.PodStatus, 0, len(listing.Pods))
 		for _, p := range listing.Pods {
