@@ -3,6 +3,305 @@
 
 package simulate
 
-import "errors"
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"time"
 
-func newFakeSide(w *world) (side, error) { return nil, errors.New("not yet") }
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// fakeSide is the runtime's side of the second tier: the fake runtime, served over a connection in memory, and the real client.
+type fakeSide struct {
+	w      *world
+	rt     *fakeruntime.Runtime
+	client *cri.Client
+	cache  *cache.Cache[cri.PodStatus]
+	quiet  fakeruntime.Faults // the faults of a runtime that is well: its calls take a little time
+	stop   context.CancelFunc
+	served sync.WaitGroup
+
+	mu    sync.Mutex // owns what follows
+	names map[string]string
+	ids   map[string]string
+	next  uint64 // change of the runtime's history not yet taken over
+	down  bool
+}
+
+func newFakeSide(w *world) (side, error) {
+	s := &w.settings
+	profile, err := fakeruntime.ProfileByName(s.profile)
+	if err != nil {
+		return nil, err
+	}
+	f := &fakeSide{w: w, names: make(map[string]string), ids: make(map[string]string)}
+	f.quiet = fakeruntime.Faults{SlowList: s.latency, SlowStatus: s.latency / 4}
+	f.rt, err = fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: s.seed, Faults: f.quiet, HistoryLimit: -1})
+	if err != nil {
+		return nil, err
+	}
+	lis := bufconn.Listen(1 << 16)
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	f.served.Go(func() { _ = f.rt.Serve(ctx, lis) })
+	f.client, err = cri.New(cri.Config{Dialer: func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	f.cache = cache.New(cri.EmptyStatus)
+	w.store = view[cri.PodStatus]{f.cache, itemsOfStatus}
+	w.oracle = newOracle(w.truth, w.store, s.limits())
+	w.oracle.honest = false // the profiles leave out events of their own accord
+	w.truth.pull = f.pull
+	return f, nil
+}
+
+// itemsOfStatus returns what a status of the real client shows.
+func itemsOfStatus(s *cri.PodStatus) []pleg.Item {
+	var items []pleg.Item
+	for _, x := range s.Sandboxes() {
+		items = append(items, pleg.Item{ID: x.ID, Kind: pleg.Sandbox, Phase: x.Phase})
+	}
+	for _, x := range s.Containers() {
+		items = append(items, pleg.Item{ID: x.ID, Kind: pleg.Container, Phase: x.Phase})
+	}
+	return items
+}
+
+// pull takes the runtime's history over into the truth.
+func (f *fakeSide) pull() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changes, next := f.rt.History(f.next)
+	f.next = next
+	for _, c := range changes {
+		id, kind := c.SandboxID, pleg.Sandbox
+		if c.ContainerID != "" {
+			id, kind = c.ContainerID, pleg.Container
+		}
+		f.w.truth.Record(c.Time, cache.UID(c.PodUID), id, kind, phaseOf(c.New))
+	}
+}
+
+func phaseOf(s fakeruntime.State) pleg.Phase {
+	switch s {
+	case fakeruntime.StateCreated:
+		return pleg.PhaseCreated
+	case fakeruntime.StateRunning, fakeruntime.StateReady:
+		return pleg.PhaseRunning
+	case fakeruntime.StateExited, fakeruntime.StateNotReady:
+		return pleg.PhaseExited
+	case fakeruntime.StateRemoved:
+		return pleg.PhaseRemoved
+	}
+	return pleg.PhaseUnknown
+}
+
+func (f *fakeSide) system(w *world) (System, *ledger, error) {
+	l := newLedger(w.truth, w.settings.workers, w.oracle.fail)
+	l.doubt = w.oracle.doubtful
+	b := &boundary[cri.PodStatus]{ledger: l, source: f.client, stream: f.client}
+	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle}, time.Now)
+	cfg.Merge = cri.KeepIPs
+	sys, err := pleg.New(cfg)
+	return sys, l, err
+}
+
+func (f *fakeSide) restless() bool {
+	now, well := f.rt.Faults(), f.quiet
+	f.mu.Lock()
+	down := f.down
+	f.mu.Unlock()
+	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
+		now.FailList+now.FailStatus+now.HangList+now.HangStatus+
+			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
+}
+
+func (f *fakeSide) calm(*world) {
+	_ = f.rt.SetFaults(f.quiet)
+	f.rt.Up(0)
+	f.mu.Lock()
+	f.down = false
+	f.mu.Unlock()
+}
+
+func (f *fakeSide) name(id string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if name, ok := f.names[id]; ok {
+		return name
+	}
+	return id
+}
+
+func (f *fakeSide) id(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ids[name]
+}
+
+func (f *fakeSide) called(name, id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.names[id], f.ids[name] = name, id
+}
+
+func (f *fakeSide) empty(*world) {
+	for _, p := range f.rt.Truth().Pods {
+		for _, s := range p.Sandboxes {
+			_ = f.rt.RemoveSandbox(s.ID)
+		}
+	}
+	f.w.upset(time.Now().Add(f.rt.Profile().DeleteLag))
+}
+
+func (f *fakeSide) close() {
+	_ = f.client.Close()
+	f.stop()
+	f.served.Wait()
+	f.rt.Close()
+}
+
+// command runs the same commands as the first tier as far as the fake runtime has them, and
+//
+//	fault drop=0.3 stale=0.5 …     the faults in force, by the names of fakeruntime.FaultList; none without arguments
+//	runtime restart 400ms 100ms    down for that long, and not ready for that long after
+func (f *fakeSide) command(w *world, verb string, args []string) error {
+	if verb != "fault" && len(args) == 0 {
+		return errUsage
+	}
+	defer func() { w.upset(time.Now()) }()
+	switch verb {
+	case "runtime":
+		return f.runtime(w, args[0], args[1:])
+	case "stream":
+		w.cover.fault("stream-"+args[0], w.settings.profile)
+		switch args[0] {
+		case "cut":
+			f.rt.CutStreams(fakeruntime.Code(codes.Unavailable))
+		case "eof":
+			f.rt.CutStreams(0)
+		case "stall":
+			f.rt.StallStreams()
+		default:
+			return errNotHere
+		}
+		return nil
+	case "fault":
+		return f.fault(w, args)
+	}
+	return errNotHere
+}
+
+// lies are the faults that make reads, or events, say what never was.
+var lies = []string{"invalid-event", "nil-fields", "unknown-enum", "invalid-utf8", "duplicate-id", "orphan-container"}
+
+func (f *fakeSide) fault(w *world, args []string) error {
+	faults, err := fakeruntime.ParseFaults(args...)
+	if err != nil {
+		return err
+	}
+	faults.SlowList = max(faults.SlowList, f.quiet.SlowList)
+	faults.SlowStatus = max(faults.SlowStatus, f.quiet.SlowStatus)
+	for _, a := range args {
+		name, _, _ := strings.Cut(a, "=")
+		w.cover.fault(name, w.settings.profile)
+		for _, l := range lies {
+			if name == l {
+				w.oracle.lie()
+			}
+		}
+	}
+	return f.rt.SetFaults(faults)
+}
+
+func (f *fakeSide) runtime(w *world, what string, args []string) error {
+	id := ""
+	if len(args) > 0 {
+		id = f.id(args[len(args)-1])
+	}
+	switch what {
+	case "sandbox":
+		if len(args) != 2 || id != "" {
+			return errUsage
+		}
+		w.truth.Mention(cache.UID(args[0]))
+		id, err := f.rt.AddPod(fakeruntime.PodSpec{UID: args[0]})
+		if err == nil {
+			f.called(args[1], id)
+		}
+		return err
+	case "container":
+		if len(args) != 2 || id != "" {
+			return errUsage
+		}
+		id, err := f.rt.AddContainer(f.id(args[0]), fakeruntime.ContainerSpec{})
+		if err == nil {
+			f.called(args[1], id)
+		}
+		return err
+	case "start":
+		return f.rt.Start(id)
+	case "exit":
+		return f.rt.Exit(id, 1)
+	case "remove":
+		if strings.HasPrefix(args[len(args)-1], "s") {
+			w.upset(time.Now().Add(f.rt.Profile().DeleteLag))
+			return f.rt.RemoveSandbox(id)
+		}
+		return f.rt.Remove(id)
+	case "unready":
+		return f.rt.StopSandbox(id)
+	case "kill":
+		w.cover.fault("shim-killed", w.settings.profile)
+		return f.rt.KillShim(id)
+	case "recover":
+		w.oracle.mood()
+		return f.rt.RecoverSandbox(id)
+	case "lose":
+		w.oracle.mood()
+		return f.rt.LoseTrack(id)
+	}
+	return f.process(w, what, args)
+}
+
+// process stops and starts the runtime's process.
+func (f *fakeSide) process(w *world, what string, args []string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.cover.fault("process-"+what, w.settings.profile)
+	switch what {
+	case "down":
+		f.down = true
+		f.rt.Down()
+	case "up":
+		f.down = false
+		f.rt.Up(0)
+	case "restart":
+		if len(args) != 2 {
+			return errUsage
+		}
+		down, err := one(args[:1])
+		if err != nil {
+			return err
+		}
+		starting, err := one(args[1:])
+		if err != nil {
+			return err
+		}
+		f.rt.Restart(down, starting)
+		w.upset(time.Now().Add(down + starting))
+	default:
+		return errNotHere
+	}
+	return nil
+}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
 var (
@@ -80,4 +82,11 @@ func TestSimulate(t *testing.T) {
 	var cover Coverage
 	search(t, *fromFlag, *seedsFlag, Generate, &cover)
 	t.Logf("\n%s", cover.Report(profileNames()))
+}
+
+// TestSimulateFake is the search of the second tier, through gRPC, the real client and the fake runtime.
+func TestSimulateFake(t *testing.T) {
+	var cover Coverage
+	search(t, *fromFlag, *fakeFlag, GenerateFake, &cover)
+	t.Logf("\n%s", cover.Report(fakeruntime.ProfileNames()))
 }

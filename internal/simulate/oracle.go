@@ -303,3 +303,10 @@ func (o *oracle) doubtful() time.Duration {
 	}
 	return 0
 }
+
+// lie is told that reads or claims may say what never was, from now on.
+func (o *oracle) lie() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lying, o.moody, o.honest = true, true, false
+}

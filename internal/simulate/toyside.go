@@ -41,16 +41,7 @@ func newToySide(w *world) (side, error) {
 		t.cache, w.store = NewStore()
 	}
 	w.oracle = newOracle(w.truth, w.store, s.limits())
-	r.upset = func(until time.Time) {
-		w.toldMu.Lock()
-		defer w.toldMu.Unlock()
-		if until.After(w.until) {
-			w.until = until
-		}
-		if w.ledger != nil {
-			w.ledger.disturb(until)
-		}
-	}
+	r.upset = w.upset
 	w.oracle.honest = r.profile.events == streamOn && !s.generic && r.profile.sandboxDeleted
 	return t, nil
 }
@@ -312,6 +303,7 @@ func (t *toySide) claim(w *world, args []string) error {
 	if items := c.Payload; len(items) > 0 {
 		c.Status = func() (*Status, error) { return &Status{UID: c.Pod, Items: items}, nil }
 	}
+	w.truth.Mention(c.Pod)
 	w.oracle.doubt(false)
 	w.oracle.mood()
 	t.toy.note("lie")

@@ -82,10 +82,15 @@ func (o *oracle) event(e pleg.Event) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
 	}
 	before := p.mask[e.ID]
-	if before >= bit {
+	if before >= bit && !o.lying {
 		o.fail("repeated", "pod %s: Watch tells %s of %s again, or after what comes later", e.Pod, e.Type, e.ID)
 	}
 	p.mask[e.ID] |= bit
+	for _, it := range shown { // whoever hears of a pod looks at it: a state that was unknown may be known now
+		if told, ok := p.told[it.ID]; ok && told == pleg.PhaseUnknown {
+			p.told[it.ID] = it.Phase
+		}
+	}
 	p.told[e.ID] = atLeast
 	if p.owe[e.ID] <= atLeast {
 		delete(p.owe, e.ID)

@@ -160,6 +160,18 @@ func (w *world) end() {
 	}
 }
 
+// upset notes that the runtime is not at rest before a time.
+func (w *world) upset(until time.Time) {
+	w.toldMu.Lock()
+	defer w.toldMu.Unlock()
+	if until.After(w.until) {
+		w.until = until
+	}
+	if w.ledger != nil {
+		w.ledger.disturb(until)
+	}
+}
+
 // rest lets everything happen that happens without time passing, and looks.
 func (w *world) rest() {
 	synctest.Wait()

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+)
+
+// GenerateFake makes the history of a seed for the second tier. Seeds go through every pair of fault and profile in turn, and add faults at random.
+func GenerateFake(seed uint64) History {
+	g := &generator{rng: rand.New(rand.NewPCG(seed, 11)), of: make(map[string]string)}
+	names := fakeruntime.ProfileNames()
+	faults := slices.DeleteFunc(fakeruntime.FaultList(), func(f fakeruntime.Fault) bool { return f.Example == "" })
+	profile := names[int(seed)%len(names)]
+	main := faults[int(seed)/len(names)%len(faults)]
+	g.add("config tier fake")
+	g.add("config seed %d", seed)
+	g.add("config profile %s", profile)
+	g.add("config relist-max %s", g.word("1s", "8s", "60s"))
+	g.add("config latency %s", g.word("400µs", "2ms"))
+	g.add("config list-timeout 5s")
+	g.add("config inspect-timeout %s", g.word("1s", "5s"))
+	if g.chance(0.3) {
+		g.add("config sweep-at 2")
+	}
+	if g.chance(0.2) {
+		g.add("config capacity 2")
+	}
+	for i := range 1 + g.rng.IntN(4) {
+		g.pods = append(g.pods, "p"+string(rune('1'+i)))
+	}
+	g.lies = g.chance(0.1)
+	if g.chance(0.8) {
+		g.start()
+	}
+	g.fault(main)
+	for range 6 + g.rng.IntN(24) {
+		g.stepFake(faults)
+	}
+	g.finish()
+	return slices.DeleteFunc(g.lines, func(line string) bool { return strings.HasPrefix(line, "worker") })
+}
+
+// fault puts a fault in force, often enough to strike.
+func (g *generator) fault(f fakeruntime.Fault) {
+	value := f.Example
+	if f.Kind == "probability" {
+		value = g.word("0.1", "0.5", "1")
+	}
+	line := "fault " + f.Name + "=" + value
+	switch f.Name {
+	case "oversize":
+		line += " oversize-bytes=300000"
+	case "delay":
+		line += " delay-by=" + g.word("20ms", "700ms", "4s")
+	case "slow-list", "slow-status":
+		line = "fault " + f.Name + "=" + g.word(value, "300ms", "3s")
+	}
+	g.add("%s", line)
+}
+
+func (g *generator) stepFake(faults []fakeruntime.Fault) {
+	switch n := g.rng.IntN(100); {
+	case n < 66:
+		g.change()
+	case n < 74:
+		g.wait()
+	case n < 78:
+		g.add("%s %s", g.word("relist", "reinspect"), g.anyPod())
+	case n < 80:
+		g.add("watch %s", g.word("stall", "resume", "resume"))
+	case n < 86:
+		g.add("stream %s", g.word("cut", "cut", "eof", "stall"))
+	case n < 92:
+		g.fault(faults[g.rng.IntN(len(faults))])
+	case n < 94:
+		g.add("fault")
+	case n < 96:
+		g.add("runtime restart %s %s", g.word("10ms", "400ms", "5s"), g.word("10ms", "1s"))
+	case n < 97:
+		g.add("runtime %s", g.word("down", "up"))
+	case n < 98:
+		if g.running1 {
+			g.add("stop")
+			g.running1 = false
+		}
+	default:
+		g.start()
+	}
+	if g.chance(0.7) {
+		g.pass()
+	}
+}
