@@ -26,6 +26,7 @@ type core[S any] struct {
 	suspects int                // in all pods
 	homeless map[string]suspect // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
 	deaf     instant            // when claims were last discarded for want of room
+	heard    instant            // since when the runtime is known to have events: its first connection; 0 if it has none
 	open     map[cache.UID]*pod
 	touched  map[cache.UID]*pod // pods that may differ from what the last applied list showed
 	marks    uint64             // merges so far
@@ -159,6 +160,9 @@ func (c *core[S]) step(in connInput, now instant) {
 		if !c.beganAt(now) {
 			c.conn.connected = now - 1 // a read that begins now begins after
 		}
+		if c.heard == 0 {
+			c.heard = c.conn.connected
+		}
 		c.count.connects++
 		c.cfg.Metrics.Add(MetricConnects, 1)
 		c.sched.distrust(now)
@@ -173,10 +177,13 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.count.connectErrors++
 	}
 	if eff&effFellBack != 0 {
-		c.missing.clear()
+		c.withdraw()
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
 		c.report(ReasonStreamLost, "FallBack", true, "the runtime's container event stream was lost; polling until it is back")
+	}
+	if c.conn.state == StreamUnsupported {
+		c.heard = 0
 	}
 	if eff&effUnsupported != 0 {
 		c.report(ReasonStreamUnsupported, "Poll", false, "the runtime offers no container events; polling")
@@ -199,10 +206,10 @@ func (c *core[S]) beganAt(now instant) bool {
 // connected says that the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
 
-// listening says that the stream was up already when a read began that covers the pod, and no claim was discarded since: what has changed
-// since, the stream should have told.
+// listening says that the runtime had events already when a read began that covers the pod, and that no claim was discarded since: what has
+// changed since, it should have told. That the stream was down meanwhile is no excuse.
 func (c *core[S]) listening(read instant) bool {
-	return c.connected() && read > max(c.conn.connected, c.deaf)
+	return c.heard != 0 && read > max(c.heard, c.deaf)
 }
 
 // readAt returns the start of the latest applied read that covers the pod.

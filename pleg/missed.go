@@ -22,7 +22,18 @@ func (c *core[S]) vouch(now instant) {
 	c.missing.push(candidate{deadline: now.add(c.cfg.Grace)})
 }
 
-// maybeMissed notes a change that a read found while the stream was up.
+// withdraw takes back what lists vouched for a stream that is lost. The changes that it has not confirmed still count as missed.
+func (c *core[S]) withdraw() {
+	changes := fifo[candidate]{}
+	for c.missing.len() > 0 {
+		if e := c.missing.pop(); e.item != nil {
+			changes.push(e)
+		}
+	}
+	c.missing = changes
+}
+
+// maybeMissed notes a change that a read found and that the runtime should have told.
 func (c *core[S]) maybeMissed(x *item, phase Phase, now instant) {
 	if x.claimed >= phase {
 		return
@@ -65,6 +76,9 @@ func (c *core[S]) settleMissing(now instant) {
 	}
 	c.count.missed += missed
 	c.cfg.Metrics.Add(MetricMissedEvents, missed)
+	if !c.connected() {
+		return // the loss of the stream was reported, and is why
+	}
 	c.sched.distrust(now)
 	c.report(ReasonEventsMissed, "Relist", true, fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v", missed, c.sched.period))
 }
