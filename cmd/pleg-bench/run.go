@@ -111,9 +111,10 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 			}
 			result, err := run.Run(cmd.Context(), o)
 			display.clear()
-			if err != nil {
+			if result == nil {
 				return err
 			}
+			left := err // what was made and could not be removed
 			if plot != "" {
 				if err := writePlot(plot, result); err != nil {
 					return err
@@ -129,10 +130,10 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 			if err != nil {
 				return fmt.Errorf("write the result: %w", err)
 			}
-			if !result.OK {
+			if left == nil && !result.OK {
 				return errBad
 			}
-			return nil
+			return left
 		},
 	}
 	flags := cmd.Flags()
@@ -144,6 +145,7 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 	flags.IntVar(&o.Containers, "containers", 2, "number of long-lived containers in each pod")
 	flags.Float64Var(&o.Rate, "rate", 100, "state changes a second; 0 changes nothing")
 	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long pods are changed; starting, settling and comparing take about 5s more")
+	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16)")
 	flags.DurationVar(&o.JobLife, "job-life", 200*time.Millisecond, "about how long short-lived containers live")
 	fake.add(flags)
 	flags.Float64Var(&o.ProbeRate, "probe-rate", 20, "reads a second that simulated pod workers make, each for a status newer than now")

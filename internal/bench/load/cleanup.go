@@ -14,6 +14,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// removeTimeout bounds the removal of one pod. A runtime that was just put under stress takes its time to kill hundreds of containers.
+const removeTimeout = 90 * time.Second
+
 // RemoveRun stops and removes every pod that carries the label of the run, and touches nothing else. It tries again while some are left and ctx
 // lasts, and returns why the last ones could not be removed.
 func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
@@ -62,7 +65,7 @@ func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, run
 }
 
 func removeSandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, defaultCallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	if _, err := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil && !gone(err) {
 		return fmt.Errorf("load: stop sandbox %s: %w", id, err)

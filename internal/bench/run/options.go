@@ -35,6 +35,8 @@ type Options struct {
 	Duration         time.Duration
 	Seed             uint64
 	JobLife          time.Duration
+	// Parallel bounds the load's calls in flight; zero means its default.
+	Parallel int
 	// Image and Args are those of the containers. An empty Image is right for the fake runtime only.
 	Image string
 	Args  []string
@@ -97,6 +99,9 @@ func (o Options) Validate() error {
 		if (d.flag == "restart-runtime-at" || d.flag == "kill-runtime-at") && d.v >= o.Duration {
 			bad("--%s %v: the load ends at %v", d.flag, d.v, o.Duration)
 		}
+	}
+	if o.Parallel < 0 || o.Parallel > 1000 {
+		bad("--parallel %d: use 1 to 1000 calls at once", o.Parallel)
 	}
 	if o.Capacity < 0 {
 		bad("--watch-capacity %d: it must not be negative", o.Capacity)

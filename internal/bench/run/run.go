@@ -32,7 +32,7 @@ const (
 	// graceFor is a little longer than the generator waits for a claim before it counts a change as missed.
 	graceFor = 2300 * time.Millisecond
 	// cleanupFor bounds the removal of what the load made on a real runtime.
-	cleanupFor = 2 * time.Minute
+	cleanupFor = 5 * time.Minute
 	// fakeReadTimeout and fakeCallTimeout bound calls to a runtime that hangs on purpose.
 	fakeReadTimeout = 2 * time.Second
 	fakeCallTimeout = 2 * time.Second
@@ -63,7 +63,7 @@ type runner struct {
 	stall     *stall
 }
 
-// Run performs a run.
+// Run performs a run. When a finished run cannot remove what it made, it returns the result and an error.
 func Run(ctx context.Context, o Options) (*bench.Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -74,10 +74,7 @@ func Run(ctx context.Context, o Options) (*bench.Result, error) {
 		result, err = r.measure(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return result, nil
+	return result, err
 }
 
 // perform starts the processes, makes the pods, calls the body, and takes everything down again.
@@ -141,10 +138,7 @@ func (r *runner) openRuntime(ctx context.Context) error {
 	o := &r.options
 	config := load.Config{
 		RunID: r.runID, Pods: o.Pods, Containers: o.Containers, Rate: o.Rate, Seed: o.Seed, JobLife: o.JobLife, Image: o.Image, Args: o.Args,
-		OnFact: r.onFact, Logger: o.Logger, JobsOnly: r.jobsOnly,
-	}
-	if r.jobsOnly {
-		config.Parallel = stressParallel
+		OnFact: r.onFact, Logger: o.Logger, JobsOnly: r.jobsOnly, Parallel: o.Parallel,
 	}
 	if o.Endpoint == "" {
 		faults, err := fakeruntime.ParseFaults(o.Faults...)
@@ -159,6 +153,9 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		r.fake = newFake(dir, *o, r.fail)
 		r.socket = r.fake.socket
 		config.CallTimeout = fakeCallTimeout
+		if r.jobsOnly && config.Parallel == 0 {
+			config.Parallel = stressParallel
+		}
 		if config.Image == "" {
 			config.Image = FakeImage
 		}
@@ -203,7 +200,10 @@ func (r *runner) cleanup(ctx context.Context) error {
 	r.tellStatus(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
 	defer cancel()
-	return r.driver.Cleanup(ctx)
+	if err := r.driver.Cleanup(ctx); err != nil {
+		return fmt.Errorf("pods with the label %s=%s were left on the runtime: %w", load.RunLabel, r.runID, err)
+	}
+	return nil
 }
 
 // every calls f again and again until ctx ends.
