@@ -97,7 +97,7 @@ func TestCRIErrors(t *testing.T) {
 		code := func(_ any, err error) codes.Code { return status.Code(err) }
 		for name, pair := range map[string][2]codes.Code{
 			"sandbox without config":    {codes.InvalidArgument, code(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{}))},
-			"sandbox with a used name":  {codes.Unknown, code(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))},
+			"sandbox with a used name":  {codes.FailedPrecondition, code(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))},
 			"sandbox status":            {codes.NotFound, code(w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: "none"}))},
 			"sandbox status of no ID":   {codes.NotFound, code(w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{}))},
 			"sandbox stats":             {codes.NotFound, code(w.cri.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: "none"}))},
@@ -106,7 +106,7 @@ func TestCRIErrors(t *testing.T) {
 			"start":                     {codes.NotFound, code(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: "none"}))},
 			"create in no sandbox":      {codes.NotFound, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: "none", Config: containerConfig("x")}))},
 			"create in a dead sandbox":  {codes.Unknown, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: dead, Config: containerConfig("x")}))},
-			"create with a used name":   {codes.Unknown, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c")}))},
+			"create with a used name":   {codes.FailedPrecondition, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c")}))},
 			"create without config":     {codes.InvalidArgument, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb}))},
 			"create without image":      {codes.InvalidArgument, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: noImage}))},
 			"create without name":       {codes.InvalidArgument, code(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: noName}))},

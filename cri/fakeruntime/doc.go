@@ -38,7 +38,7 @@
 // # Errors
 //
 // The direct methods return [ErrNotFound], [ErrState], [ErrExists], [ErrStart] or [ErrDown], wrapped with the ID. The CRI calls answer with the
-// codes that containerd uses: NotFound for a missing ID in a read, nothing for stopping or removing what is not there, Unknown for a name in use
-// or a wrong state, and InvalidArgument for a request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
+// codes that containerd uses: NotFound for a missing ID in a read, nothing for stopping or removing what is not there, FailedPrecondition for a name
+// in use, Unknown for a wrong state, and InvalidArgument for a request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
 // because there is no process to talk to. An image that was never pulled can be used all the same.
 package fakeruntime

@@ -42,7 +42,9 @@ func toStatus(err error) error {
 		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, errDown):
 		return status.Error(codes.Unavailable, notInitialized)
-	case errors.Is(err, errState), errors.Is(err, errExists), errors.Is(err, errStart):
+	case errors.Is(err, errExists):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, errState), errors.Is(err, errStart):
 		return status.Error(codes.Unknown, err.Error())
 	}
 	if _, ok := status.FromError(err); ok {
