@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 	"github.com/evented-pleg/evented-pleg/test/peer/server"
@@ -66,7 +67,9 @@ func (p *process) end() {
 // runtimeProcess is the runtime.
 type runtimeProcess struct {
 	*process
-	socket string
+	socket      string
+	fake        bool
+	subscribers int // that are known to have come
 }
 
 // runtime starts a runtime.
@@ -77,7 +80,7 @@ func (b *bench) runtime(c server.Config) (*runtimeProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runtimeProcess{p, c.Socket}
+	r := &runtimeProcess{process: p, socket: c.Socket, fake: c.Fake}
 	_, err = r.do(c)
 	if err != nil {
 		p.end()
@@ -118,9 +121,27 @@ func (b *bench) contestant(name, mode string, r *runtimeProcess) (*contestant, e
 		c.end()
 		return nil, err
 	}
-	usage, err := r.do(server.Request{Op: "usage"})
-	c.subscriber = usage.Subscribers - 1
+	if mode == "manual" || mode == "generic" || r.fake {
+		return c, nil
+	}
+	c.subscriber, err = r.subscribed()
 	return c, err
+}
+
+// subscribed waits for one more subscriber and returns its number.
+func (r *runtimeProcess) subscribed() (int, error) {
+	for range 1000 {
+		usage, err := r.do(server.Request{Op: "usage"})
+		if err != nil {
+			return 0, err
+		}
+		if usage.Subscribers > r.subscribers {
+			r.subscribers++
+			return r.subscribers - 1, nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return 0, errors.New("nobody subscribed to the runtime's events")
 }
 
 func (c *contestant) do(request agent.Request) (agent.Reply, error) {

@@ -85,8 +85,15 @@ func (r *result) median(unit string) float64 {
 }
 
 // write prints the tables, and what else is wanted.
-func (b *bench) write(benchFile, jsonFile, plotFile string) error {
-	b.table(os.Stdout)
+func (b *bench) write(benchFile, jsonFile, plotFile, markdownFile string) error {
+	if benchFile != "-" {
+		b.table(os.Stdout)
+	}
+	if markdownFile != "" {
+		if err := to(markdownFile, b.markdown); err != nil {
+			return err
+		}
+	}
 	if benchFile != "" {
 		if err := to(benchFile, b.lines); err != nil {
 			return err

@@ -166,7 +166,10 @@ func (b *bench) changed() error {
 // with them ("exit").
 func (b *bench) intake() error {
 	names := b.among(floorName, generated, oursName, kubelet136)
-	const many = 40_000
+	many := 40_000
+	if b.profiles != "" {
+		many *= 10 // a profile needs seconds
+	}
 	err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
 		for range b.rounds {
 			for _, c := range all {
@@ -342,6 +345,9 @@ func (b *bench) memory() error {
 		containers := 2 * s.pods
 		err := b.on(server.Config{Pods: s.pods, Containers: 2, Streams: s.name == oursName}, "manual", []string{s.name}, func(_ *runtimeProcess, all []*contestant) error {
 			if _, err := all[0].do(agent.Request{Op: "relist", N: 3}); err != nil {
+				return err
+			}
+			if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil { // what Watch told is no longer kept
 				return err
 			}
 			profile := ""
