@@ -135,9 +135,9 @@ func (s Set) buildRuntime(ctx context.Context, log io.Writer) error {
 	if s.current(path, want) {
 		return nil
 	}
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
+	cc := "gcc"
+	if words := strings.Fields(os.Getenv("CC")); len(words) > 0 {
+		cc = words[0] // the rest are its flags
 	}
 	if _, err := exec.LookPath(cc); err != nil {
 		return fmt.Errorf("components: runc needs a C compiler, and %q is not on PATH; install gcc or set CC", cc)

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command node-e2e runs the node e2e tests: the PLEG against a real container
 // runtime that is stopped, killed and lied about.
 //
