@@ -75,8 +75,12 @@ func noEvent(t *T) {
 	held := a.MustCache()[pod.UID].Containers[silent]
 	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
 	a.WaitConnected()
-	t.Sleep(5 * time.Second) // longer than the grace in which a claim may still confirm it
-	t.Figure("counted as missed", "%d", a.MustStats().Generator.Missed-before.Missed)
+	t.Eventually(settle, "the exit while the runtime was down is counted as missed", func() error {
+		if now := a.MustStats().Generator; now.Missed != before.Missed+1 {
+			return fmt.Errorf("missed %d, before %d", now.Missed, before.Missed)
+		}
+		return nil
+	})
 }
 
 // waitPeriod waits until quiet has earned the agent a relist period of at least d.
