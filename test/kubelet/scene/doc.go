@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scene plays scenarios on a standalone kubelet and the fake runtime, and measures kubelets beside each other.
+//
+// # Model
+//
+// A [World] is a fake runtime in its own process, a node, a kubelet, and two witnesses: the runtime's history says what truly happened, a
+// [Tracker] on the kubelet's pods API says what the kubelet came to know, and when. A scenario does something and then waits for what must be true in the end;
+// after each, [World.Check] compares the two witnesses: no pod's status is wrong, no container was started twice, nobody waits.
+//
+// # Concurrency
+//
+// A World belongs to one goroutine. Its tracker has one of its own, which ends with Close.
+//
+// # Errors
+//
+// Scenarios return errors that say what was expected and what was seen. Nothing is retried for luck; every wait has a deadline.
+package scene

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// Figures are what is measured of one kubelet.
+type Figures struct {
+	Variant string
+	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end to the status that shows it, and from the manifest's removal
+	// to the pod's.
+	Start, Exit, Deletion []time.Duration
+	// The rest is of the idle node: how long it was watched, and per second of that.
+	Idle                    time.Duration
+	KubeletCPU, RuntimeCPU  float64 // in seconds of CPU time
+	Relists, PodReads       float64
+	Calls                   map[string]float64
+	Goroutines, MissedEvent int
+}
+
+// Measure plays the comparison on a fresh world: a node of that many pods starts, settles, idles, containers end, pods are removed.
+func Measure(ctx context.Context, w *World, pods int, settle, idle time.Duration) (*Figures, error) {
+	f := &Figures{Variant: w.Variant.Name}
+	all := w.batch("one-node", pods)
+	put := make(map[string]int64, len(all))
+	for _, name := range all {
+		put[name] = bench.Now()
+		if err := w.put(pod(name)); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.await(ctx, ready, all...); err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	for _, name := range all {
+		at, _ := w.tracker.at(w.tracker.ready, name)
+		f.Start = append(f.Start, time.Duration(at-put[name]))
+	}
+	if err := sleep(ctx, settle); err != nil {
+		return nil, err
+	}
+	if err := f.idle(ctx, w, idle); err != nil {
+		return nil, err
+	}
+	if err := f.exits(ctx, w, 40); err != nil {
+		return nil, fmt.Errorf("exits: %w", err)
+	}
+	gone := all[:min(len(all), 40)]
+	removed := bench.Now()
+	if err := w.remove(ctx, gone...); err != nil {
+		return nil, fmt.Errorf("deletion: %w", err)
+	}
+	if err := eventually(ctx, patience, func() error {
+		f.Deletion = f.Deletion[:0]
+		for _, name := range gone {
+			at, ok := w.tracker.at(w.tracker.deleted, name)
+			if !ok {
+				return fmt.Errorf("%s is not finished", name)
+			}
+			f.Deletion = append(f.Deletion, time.Duration(at-removed))
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("deletion: %w", err)
+	}
+	m, err := w.Kubelet.Metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.Goroutines, f.MissedEvent = int(m["go_goroutines"]), int(m["kube_pod_missed_events"])
+	return f, w.Check(ctx)
+}
+
+// sample is what counters say at one moment.
+type sample struct {
+	at                  time.Time
+	kubelet, runtime    float64
+	relists, podRelists float64
+	calls               map[string]uint64
+}
+
+func (w *World) sample(ctx context.Context) (s sample, err error) {
+	m, err := w.Kubelet.Metrics(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.relists, s.podRelists = m["kubelet_pleg_relist_duration_seconds_count"], m["kubelet_pleg_pod_relist_duration_seconds_count"]
+	r, err := w.Control.Report(ctx, 1<<62)
+	if err != nil {
+		return s, err
+	}
+	s.runtime, s.calls = r.CPUSeconds, r.Stats.RPCs
+	s.kubelet, err = w.Kubelet.CPUSeconds()
+	s.at = time.Now()
+	return s, err
+}
+
+func (f *Figures) idle(ctx context.Context, w *World, d time.Duration) error {
+	before, err := w.sample(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, d); err != nil {
+		return err
+	}
+	after, err := w.sample(ctx)
+	if err != nil {
+		return err
+	}
+	f.Idle = after.at.Sub(before.at)
+	seconds := f.Idle.Seconds()
+	f.KubeletCPU, f.RuntimeCPU = (after.kubelet-before.kubelet)/seconds, (after.runtime-before.runtime)/seconds
+	f.Relists, f.PodReads = (after.relists-before.relists)/seconds, (after.podRelists-before.podRelists)/seconds
+	f.Calls = make(map[string]float64)
+	for name, n := range after.calls {
+		if d := n - before.calls[name]; d > 0 {
+			f.Calls[name] = float64(d) / seconds
+		}
+	}
+	return nil
+}
+
+// exits times the way of a container's end to the kubelet's status.
+func (f *Figures) exits(ctx context.Context, w *World, n int) error {
+	all := w.batch("one-exit", n)
+	for i, name := range all {
+		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.2f", 5+0.33*float64(i))))); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
+		return err
+	}
+	changes, err := w.history(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if c.Sandbox || c.State != bench.Exited || !slices.Contains(all, c.Pod) {
+			continue
+		}
+		if at, ok := w.tracker.at(w.tracker.ended, c.ID); ok {
+			f.Exit = append(f.Exit, time.Duration(at-c.At))
+		}
+	}
+	if len(f.Exit) != n {
+		return fmt.Errorf("%d exits timed, want %d", len(f.Exit), n)
+	}
+	return w.remove(ctx, all...)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Quantile returns the q-quantile of durations, zero of none.
+func Quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// CallNames returns the methods that any of the figures has, sorted.
+func CallNames(all []*Figures) []string {
+	set := make(map[string]bool)
+	for _, f := range all {
+		for name := range f.Calls {
+			set[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}

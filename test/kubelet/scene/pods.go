@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scene
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Image is the one image of all pods.
+const Image = "example.local/tool:1"
+
+// pod returns a static pod of containers that run until they are stopped, unless change says otherwise. Its UID is its name, so that it stays the same when the
+// manifest is removed and put again.
+func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
+		Spec: corev1.PodSpec{
+			HostNetwork: true, RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64(2)),
+			Containers: []corev1.Container{container("main", "pause")},
+		},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func container(name string, args ...string) corev1.Container {
+	return corev1.Container{
+		Name: name, Image: Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: append([]string{"/tool"}, args...),
+		TerminationMessagePath: "/dev/termination-log",
+	}
+}
+
+// runs gives the pod's main container a command.
+func runs(args ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[0].Command = append([]string{"/tool"}, args...) }
+}
+
+// once has no container of the pod restarted.
+func once(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
+
+// sidecar gives the pod a restartable init container.
+func sidecar(p *corev1.Pod) {
+	c := container("sidecar", "pause")
+	c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+}
+
+// initialized gives the pod an init container that takes a moment.
+func initialized(p *corev1.Pod) {
+	p.Spec.InitContainers = append(p.Spec.InitContainers, container("init", "sleep", "0.5"))
+}
+
+// probed gives the main container probes and hooks that succeed.
+func probed(p *corev1.Pod) {
+	exec := func(argv ...string) corev1.ProbeHandler {
+		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: argv}}
+	}
+	c := &p.Spec.Containers[0]
+	c.StartupProbe = &corev1.Probe{ProbeHandler: exec("/tool", "exit", "0"), PeriodSeconds: 1}
+	c.ReadinessProbe = &corev1.Probe{ProbeHandler: exec("/tool", "exit", "0"), PeriodSeconds: 1}
+	c.LivenessProbe = &corev1.Probe{ProbeHandler: exec("/tool", "exit", "0"), PeriodSeconds: 1}
+	c.Lifecycle = &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "0"}}},
+		PreStop:   &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "0"}}},
+	}
+}
+
+// unlively gives the main container a liveness probe that fails, so that it is killed and restarted.
+func unlively(p *corev1.Pod) {
+	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "1"}}},
+		PeriodSeconds: 1, FailureThreshold: 1, InitialDelaySeconds: 1,
+	}
+}

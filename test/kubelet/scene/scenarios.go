@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+)
+
+// Scenario does something to a world and waits for what must come of it.
+type Scenario struct {
+	Name string
+	Play func(context.Context, *World) error
+}
+
+// Scenarios returns all scenarios, in the order to play them in. Pods is the number of pods of a full node.
+func Scenarios(pods int) []Scenario {
+	return []Scenario{
+		{"pods-start", func(ctx context.Context, w *World) error { return w.startPods(ctx, pods) }},
+		{"complete", complete},
+		{"crash-loop", crashLoop},
+		{"probes-and-hooks", probes},
+		{"sidecars", sidecars},
+		{"graceful-termination", graceful},
+		{"same-uid-recreated", func(ctx context.Context, w *World) error { return recreate(ctx, w, 50) }},
+		{"runtime-restarted", runtimeRestarted},
+		{"kubelet-restarted", kubeletRestarted},
+		{"stream-cut", streamCut},
+		{"pods-stop", func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
+	}
+}
+
+// put makes static pods.
+func (w *World) put(pods ...*corev1.Pod) error {
+	for _, p := range pods {
+		w.tracker.forget(string(p.UID))
+		if err := w.node.Put(p); err != nil {
+			return err
+		}
+		w.there[p.Name] = true
+	}
+	return nil
+}
+
+// remove removes static pods and waits until nothing of them runs.
+func (w *World) remove(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		w.tracker.forget(name)
+		if err := w.node.Remove(name); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		delete(w.there, name)
+	}
+	return eventually(ctx, patience, func() error {
+		changes, err := w.history(ctx)
+		if err != nil {
+			return err
+		}
+		return stopped(changes, names)
+	})
+}
+
+// await waits until the kubelet says of each pod what it should.
+func (w *World) await(ctx context.Context, want func(corev1.PodStatus) error, names ...string) error {
+	return eventually(ctx, patience, func() error {
+		pods, err := w.Kubelet.Pods(ctx)
+		if err != nil {
+			return err
+		}
+		status := make(map[string]corev1.PodStatus, len(pods))
+		for _, p := range pods {
+			status[string(p.UID)] = p.Status
+		}
+		for _, name := range names {
+			s, ok := status[name]
+			if !ok {
+				return fmt.Errorf("%s: no status", name)
+			}
+			if err := want(s); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+func ready(s corev1.PodStatus) error {
+	for _, c := range s.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("not ready: %s %s", s.Phase, s.Reason)
+}
+
+func phase(want corev1.PodPhase) func(corev1.PodStatus) error {
+	return func(s corev1.PodStatus) error {
+		if s.Phase != want {
+			return fmt.Errorf("is %s, want %s", s.Phase, want)
+		}
+		return nil
+	}
+}
+
+// batch returns names that no pod has had.
+func (w *World) batch(prefix string, n int) []string {
+	w.serial++
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%s-%d-%03d", prefix, w.serial, i)
+	}
+	return list
+}
+
+func (w *World) startPods(ctx context.Context, n int) error {
+	w.full = w.batch("one-node", n)
+	for _, name := range w.full {
+		if err := w.put(pod(name)); err != nil {
+			return err
+		}
+	}
+	return w.await(ctx, ready, w.full...)
+}
+
+func (w *World) stopPods(ctx context.Context) error { return w.remove(ctx, w.full...) }
+
+// complete has pods end by themselves, well and badly, with and without init containers.
+func complete(ctx context.Context, w *World) error {
+	good, bad := w.batch("one-good", 10), w.batch("one-bad", 10)
+	for i, name := range good {
+		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1f", 0.2*float64(i))))); err != nil {
+			return err
+		}
+	}
+	for _, name := range bad {
+		if err := w.put(pod(name, once, runs("sleep", "0.5", "3"))); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx, phase(corev1.PodSucceeded), good...); err != nil {
+		return err
+	}
+	if err := w.await(ctx, func(s corev1.PodStatus) error {
+		if t := s.ContainerStatuses[0].State.Terminated; t == nil || t.ExitCode != 3 {
+			return fmt.Errorf("terminated: %v, want exit code 3", t)
+		}
+		return phase(corev1.PodFailed)(s)
+	}, bad...); err != nil {
+		return err
+	}
+	changes, err := w.history(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range append(good, bad...) {
+		if n := starts(changes, name); n != 1 {
+			return fmt.Errorf("%s: %d containers ran of a pod that is never restarted", name, n)
+		}
+	}
+	return w.remove(ctx, append(good, bad...)...)
+}
+
+// crashLoop has containers end again and again.
+func crashLoop(ctx context.Context, w *World) error {
+	all := w.batch("one-crash", 10)
+	for _, name := range all {
+		if err := w.put(pod(name, runs("exit", "1"))); err != nil {
+			return err
+		}
+	}
+	err := w.await(ctx, func(s corev1.PodStatus) error {
+		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].RestartCount < 2 {
+			return fmt.Errorf("fewer than 2 restarts")
+		}
+		return nil
+	}, all...)
+	if err != nil {
+		return err
+	}
+	return w.remove(ctx, all...)
+}
+
+func probes(ctx context.Context, w *World) error {
+	fine, ill := w.batch("one-probed", 5), w.batch("one-unlively", 3)
+	for _, name := range fine {
+		if err := w.put(pod(name, probed)); err != nil {
+			return err
+		}
+	}
+	for _, name := range ill {
+		if err := w.put(pod(name, unlively)); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx, ready, fine...); err != nil {
+		return err
+	}
+	if err := w.await(ctx, func(s corev1.PodStatus) error {
+		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].RestartCount < 1 {
+			return fmt.Errorf("not restarted by its liveness probe")
+		}
+		return nil
+	}, ill...); err != nil {
+		return err
+	}
+	return w.remove(ctx, append(fine, ill...)...)
+}
+
+// sidecars has pods with init containers and restartable ones; those that end take their sidecar with them.
+func sidecars(ctx context.Context, w *World) error {
+	run, end := w.batch("side-run", 5), w.batch("side-end", 5)
+	for _, name := range run {
+		if err := w.put(pod(name, initialized, sidecar)); err != nil {
+			return err
+		}
+	}
+	for _, name := range end {
+		if err := w.put(pod(name, once, initialized, sidecar, runs("sleep", "1"))); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx, ready, run...); err != nil {
+		return err
+	}
+	if err := w.await(ctx, phase(corev1.PodSucceeded), end...); err != nil {
+		return err
+	}
+	changes, err := w.history(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range append(run, end...) {
+		if n := starts(changes, name); n != 3 {
+			return fmt.Errorf("%s: %d containers ran, want one each of init, sidecar and main", name, n)
+		}
+	}
+	return w.remove(ctx, append(run, end...)...)
+}
+
+// graceful removes pods while they start, run and end.
+func graceful(ctx context.Context, w *World) error {
+	all := w.batch("one-short", 20)
+	for i, name := range all {
+		if err := w.put(pod(name, probed, runs("sleep", fmt.Sprint(1+i%3)))); err != nil {
+			return err
+		}
+		if i%4 == 3 {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	return w.remove(ctx, all...)
+}
+
+// recreate removes and makes a static pod of one UID again and again, without waiting in between for long.
+func recreate(ctx context.Context, w *World, times int) error {
+	name := w.batch("one-again", 1)[0]
+	for i := range times {
+		if err := w.put(pod(name)); err != nil {
+			return err
+		}
+		if i%10 == 0 { // most of them are taken away while they start
+			if err := w.await(ctx, ready, name); err != nil {
+				return fmt.Errorf("time %d: %w", i, err)
+			}
+		} else {
+			time.Sleep(time.Duration(i%10) * 50 * time.Millisecond)
+		}
+		w.tracker.forget(name)
+		if err := w.node.Remove(name); err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(i%7) * 50 * time.Millisecond)
+	}
+	if err := w.put(pod(name)); err != nil {
+		return err
+	}
+	if err := w.await(ctx, ready, name); err != nil {
+		return fmt.Errorf("the last time: %w", err)
+	}
+	if err := w.Check(ctx); err != nil {
+		return err
+	}
+	return w.remove(ctx, name)
+}
+
+// exitUnseen is the exit code that a runtime gives to containers that ended while it was down.
+const exitUnseen = 255
+
+// dying puts pods that end by themselves during the next seconds.
+func (w *World) dying(prefix string, n int) ([]string, error) {
+	all := w.batch(prefix, n)
+	for i, name := range all {
+		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1f", 4+0.5*float64(i%20))))); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// ranOnce waits until all have ended, and checks that each has had one container.
+func (w *World) ranOnce(ctx context.Context, all []string) error {
+	if err := w.await(ctx, func(s corev1.PodStatus) error {
+		if s.Phase == corev1.PodFailed && len(s.ContainerStatuses) > 0 {
+			if t := s.ContainerStatuses[0].State.Terminated; t != nil && t.ExitCode == exitUnseen {
+				return nil
+			}
+		}
+		return phase(corev1.PodSucceeded)(s)
+	}, all...); err != nil {
+		return err
+	}
+	changes, err := w.history(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range all {
+		if n := starts(changes, name); n != 1 {
+			return fmt.Errorf("%s: %d containers ran of a pod that is never restarted", name, n)
+		}
+	}
+	return w.remove(ctx, all...)
+}
+
+// running waits until the pods' containers run.
+func (w *World) running(ctx context.Context, all []string) error {
+	return w.await(ctx, func(s corev1.PodStatus) error {
+		if s.Phase == corev1.PodPending || s.Phase == "" {
+			return fmt.Errorf("is %s", s.Phase)
+		}
+		return nil
+	}, all...)
+}
+
+// runtimeRestarted takes the runtime away while containers end.
+func runtimeRestarted(ctx context.Context, w *World) error {
+	all, err := w.dying("one-rt", 20)
+	if err != nil {
+		return err
+	}
+	if err := w.running(ctx, all); err != nil {
+		return err
+	}
+	for range 3 {
+		if err := w.Control.Restart(ctx, time.Second, 500*time.Millisecond); err != nil {
+			return err
+		}
+		time.Sleep(3 * time.Second)
+	}
+	return w.ranOnce(ctx, all)
+}
+
+// kubeletRestarted kills the kubelet while containers end, and starts it again.
+func kubeletRestarted(ctx context.Context, w *World) error {
+	all, err := w.dying("one-kl", 20)
+	if err != nil {
+		return err
+	}
+	if err := w.running(ctx, all); err != nil {
+		return err
+	}
+	if err := w.Kubelet.Kill(); err != nil {
+		return err
+	}
+	time.Sleep(3 * time.Second)
+	if err := w.StartKubelet(ctx); err != nil {
+		return err
+	}
+	return w.ranOnce(ctx, all)
+}
+
+// streamCut lets no event through any more.
+func streamCut(ctx context.Context, w *World) error {
+	if err := w.Control.SetFaults(ctx, fakeruntime.Faults{Cut: 1}); err != nil {
+		return err
+	}
+	all, err := w.dying("one-cut", 20)
+	if err != nil {
+		return err
+	}
+	if err := w.ranOnce(ctx, all); err != nil {
+		return err
+	}
+	return w.Control.SetFaults(ctx, fakeruntime.Faults{})
+}

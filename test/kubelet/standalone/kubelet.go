@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package standalone
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Inside is the first argument with which the calling program's binary must call [RunInside].
+const Inside = "run-kubelet-inside"
+
+// Kubelet is a running kubelet.
+type Kubelet struct {
+	node *Node
+	cmd  *exec.Cmd
+	url  string
+	log  string
+	done chan error // capacity 1
+}
+
+// Start starts a kubelet of that binary and waits until it is healthy.
+func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) (*Kubelet, error) {
+	config, port, err := n.configure(gates)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	k := &Kubelet{node: n, url: "http://127.0.0.1:" + strconv.Itoa(port), log: filepath.Join(n.cfg.Dir, "kubelet.log"), done: make(chan error, 1)}
+	logFile, err := os.OpenFile(k.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	k.cmd = exec.Command(self, Inside, n.cfg.Dir, binary, "--config="+config, "--root-dir="+n.root(), "--cert-dir="+filepath.Join(n.cfg.Dir, "pki"),
+		"--hostname-override=node", "--v=2")
+	k.cmd.Stdout, k.cmd.Stderr = logFile, logFile
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that forked ends
+		defer runtime.UnlockOSThread()
+		err := k.cmd.Start()
+		started <- err
+		if err == nil {
+			k.done <- k.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	if err := k.awaitHealthy(ctx); err != nil {
+		_ = k.Kill()
+		return nil, fmt.Errorf("%s: %w\n%w", filepath.Base(binary), err, tail(k.log))
+	}
+	return k, nil
+}
+
+func (k *Kubelet) awaitHealthy(ctx context.Context) error {
+	for end := time.Now().Add(healthyWithin); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		select {
+		case err := <-k.done:
+			k.done <- err
+			return fmt.Errorf("ended: %w", errors.Join(err, errors.New("see its log")))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		default:
+		}
+		if body, err := k.get(ctx, "/healthz"); err == nil && string(body) == "ok" {
+			return nil
+		}
+	}
+	return errDeadline
+}
+
+// Kill kills the kubelet, as a crash would.
+func (k *Kubelet) Kill() error {
+	err := k.cmd.Process.Kill()
+	k.done <- <-k.done
+	return err
+}
+
+// Stop ends the kubelet in order.
+func (k *Kubelet) Stop() error {
+	_ = k.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-k.done:
+		k.done <- err
+	case <-time.After(20 * time.Second):
+		return errors.Join(errors.New("the kubelet did not end by itself within 20s"), k.Kill())
+	}
+	return nil
+}
+
+// Alive says whether the kubelet still runs.
+func (k *Kubelet) Alive() bool {
+	select {
+	case err := <-k.done:
+		k.done <- err
+		return false
+	default:
+		return true
+	}
+}
+
+// CPUSeconds is what the kubelet has used so far.
+func (k *Kubelet) CPUSeconds() (float64, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(k.cmd.Process.Pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields", k.cmd.Process.Pid, len(fields))
+	}
+	user, err1 := strconv.ParseFloat(fields[11], 64)
+	system, err2 := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100, errors.Join(err1, err2) // in USER_HZ, which is 100 on every Linux that Go runs on
+}
+
+// Pods returns the static pods with the status that the kubelet reports.
+func (k *Kubelet) Pods(ctx context.Context) ([]corev1.Pod, error) {
+	body, err := k.get(ctx, "/pods")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("/pods: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Metrics returns the kubelet's metrics by the name and labels that they have in the text format.
+func (k *Kubelet) Metrics(ctx context.Context) (map[string]float64, error) {
+	body, err := k.get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]float64)
+	for lines := bufio.NewScanner(strings.NewReader(string(body))); lines.Scan(); {
+		name, value, ok := strings.Cut(lines.Text(), "} ")
+		if ok {
+			name += "}"
+		} else {
+			name, value, ok = strings.Cut(lines.Text(), " ")
+		}
+		if v, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			values[name] = v
+		}
+	}
+	return values, nil
+}
+
+// Goroutines returns how many the kubelet has.
+func (k *Kubelet) Goroutines(ctx context.Context) (int, error) {
+	m, err := k.Metrics(ctx)
+	return int(m["go_goroutines"]), err
+}
+
+func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+	}
+	return body, err
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Config is what a node is made from.
+type Config struct {
+	// Dir is an empty folder with a short name, because sockets are made in it.
+	Dir string
+	// RuntimeEndpoint is the unix socket of the runtime.
+	RuntimeEndpoint string
+	// CgroupRoot is a cgroup that is there in all hierarchies; pods get cgroups under it. Empty: pods get none.
+	CgroupRoot string
+	// MaxPods bounds the pods of the node. Default 250.
+	MaxPods int
+}
+
+// Node is a node without a kubelet yet.
+type Node struct{ cfg Config }
+
+// NewNode makes the folders of a node.
+func NewNode(cfg Config) (*Node, error) {
+	if cfg.MaxPods == 0 {
+		cfg.MaxPods = 250
+	}
+	n := &Node{cfg}
+	for _, d := range []string{n.manifests(), n.root(), filepath.Join(cfg.Dir, "logs"), filepath.Join(cfg.Dir, "tmp")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+func (n *Node) manifests() string { return filepath.Join(n.cfg.Dir, "static") }
+func (n *Node) root() string      { return filepath.Join(n.cfg.Dir, "root") }
+
+// PodsSocket is where the kubelet serves its pods API.
+func (n *Node) PodsSocket() string { return filepath.Join(n.root(), "pods-api", "pods-api.sock") }
+
+// Put makes a static pod, or replaces the one of that name.
+func (n *Node) Put(pod *corev1.Pod) error {
+	data, err := yaml.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(n.cfg.Dir, "tmp", pod.Name) // so that the kubelet never sees half a manifest
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(n.manifests(), pod.Name+".yaml"))
+}
+
+// Remove removes a static pod.
+func (n *Node) Remove(name string) error {
+	return os.Remove(filepath.Join(n.manifests(), name+".yaml"))
+}
+
+// configure writes the kubelet's configuration.
+func (n *Node) configure(gates map[string]bool) (file string, port int, err error) {
+	ports, err := freePorts(3)
+	if err != nil {
+		return "", 0, err
+	}
+	c := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"address": "127.0.0.1", "port": ports[0], "readOnlyPort": ports[1], "healthzPort": ports[2], "healthzBindAddress": "127.0.0.1",
+		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":            map[string]any{"mode": "AlwaysAllow"},
+		"containerRuntimeEndpoint": "unix://" + n.cfg.RuntimeEndpoint,
+		"staticPodPath":            n.manifests(), "podLogsDir": filepath.Join(n.cfg.Dir, "logs"), "resolvConf": "",
+		"maxPods": n.cfg.MaxPods, "registerNode": false, "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
+		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
+		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
+		"serializeImagePulls": false, "featureGates": gates,
+		// A static pod that is taken away and put back under its UID counts as a crash; the wait after that says nothing of a PLEG.
+		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
+		"evictionHard":     map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+	}
+	if n.cfg.CgroupRoot != "" {
+		c["cgroupRoot"] = n.cfg.CgroupRoot
+	}
+	data, err := yaml.Marshal(c)
+	if err != nil {
+		return "", 0, err
+	}
+	file = filepath.Join(n.cfg.Dir, "kubelet.yaml")
+	return file, ports[1], os.WriteFile(file, data, 0o644)
+}
+
+// freePorts finds ports that nobody listens on. Another process may take one before the kubelet does; then the kubelet's log says so.
+func freePorts(count int) ([]int, error) {
+	var ports []int
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
+	for range count {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, l)
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// tail returns the last lines of the kubelet's log that tell of errors.
+func tail(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return errors.New(strings.Join(lines[max(0, len(lines)-15):], "\n"))
+}
+
+var errDeadline = fmt.Errorf("not healthy within %v", healthyWithin)
+
+const healthyWithin = 2 * time.Minute
