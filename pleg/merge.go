@@ -3,6 +3,8 @@
 
 package pleg
 
+import "slices"
+
 // merge applies what a read, begun at the given time, shows of a pod: items is all that the runtime has of it. It reports whether the read agrees with
 // what is known, that is, whether nothing is known to be further than the read shows.
 //
@@ -19,6 +21,10 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			continue // a read shows what is there
 		}
 		x := c.itemOf(p, i, it.ID)
+		if x != nil && x.pod != p && began > x.pod.read {
+			c.disown(x, now)
+			x = nil
+		}
 		switch {
 		case x == nil:
 			var ok bool
@@ -26,7 +32,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 				agrees = false
 			}
 		case x.pod != p:
-			c.count.conflicts++ // two pods claim one ID: it stays with the first
+			c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
 			continue
 		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
 			continue
@@ -81,6 +87,18 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 	p.read = max(p.read, began)
 	p.disagrees = !agrees
 	return agrees
+}
+
+// disown takes an item from its pod, because a later read shows it of another one: the runtime had lost track of whose it is. What the pod's status
+// shows is read again.
+func (c *core[S]) disown(x *item, now instant) {
+	c.count.conflicts++
+	c.uncount(x)
+	old := x.pod
+	old.items = slices.DeleteFunc(old.items, func(y *item) bool { return y == x })
+	delete(c.index, x.id)
+	old.force = max(old.force, now)
+	c.review(old, now)
 }
 
 // discover adds an item that a read shows for the first time. It reports whether the read agrees with what the stream told of it.

@@ -6,6 +6,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type oracle struct {
 	store  Store
 	begun  time.Time
 	limits limits
+	only   []string // kinds of violation that count; nil: all
 
 	failMu    sync.Mutex
 	violation *Violation
@@ -83,7 +85,7 @@ func newOracle(truth *Truth, store Store, l limits) *oracle {
 func (o *oracle) fail(kind, format string, args ...any) {
 	o.failMu.Lock()
 	defer o.failMu.Unlock()
-	if o.violation == nil {
+	if o.violation == nil && (o.only == nil || slices.Contains(o.only, kind)) {
 		o.violation = &Violation{Kind: kind, What: fmt.Sprintf(format, args...), At: time.Since(o.begun)}
 		close(o.failed)
 	}

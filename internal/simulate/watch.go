@@ -120,7 +120,7 @@ func (o *oracle) settled(reading bool) bool {
 		o.fail("diverged", "%v after a list that began when all was at rest, %s", now.Sub(first), differs)
 		return true
 	}
-	if reading {
+	if reading && !o.lying {
 		for _, uid := range uids {
 			o.consumer(uid)
 		}

@@ -29,6 +29,8 @@ type Options struct {
 	Strict bool
 	// Published runs the algorithm of the enhancement in place of the generator.
 	Published bool
+	// Only, if not nil, are the kinds of violation that count.
+	Only []string
 	// Trace records what Watch told and what was expected.
 	Trace bool
 }
@@ -146,6 +148,9 @@ func (w *world) begin() error {
 		w.side, err = newFakeSide(w)
 	} else {
 		w.side, err = newToySide(w)
+	}
+	if err == nil {
+		w.oracle.only = w.opts.Only
 	}
 	return err
 }
