@@ -17,18 +17,40 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// connected returns a node whose generator has earned full trust, so that it relists every five minutes only.
+// connected returns a node whose generator has earned full trust, so that it relists as rarely as it can.
 func connected(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t, newFakeEvents())
 	n.runtime.show(pod("p", container("c", running)))
 	n.started().expect("p c Started")
-	time.Sleep(30 * time.Minute)
-	synctest.Wait()
-	if s := n.pleg.core.Stats(); s.RelistPeriod < 5*time.Minute {
-		t.Fatalf("relist period %v, want the longest: %+v", s.RelistPeriod, s)
+	time.Sleep(10 * time.Minute)
+	for n.pleg.core.Stats().LastRelist.Before(time.Now().Add(-time.Second)) {
+		time.Sleep(time.Second) // so that none comes between
+		synctest.Wait()
+	}
+	if s := n.pleg.core.Stats(); s.RelistPeriod != 45*time.Second {
+		t.Fatalf("relist period %v, want the longest of a kubelet that syncs once a minute: %+v", s.RelistPeriod, s)
 	}
 	return n
+}
+
+// The periodic sync of a pod that has not changed waits for nothing: a relist has come since the sync before, however rare they are.
+func TestPeriodicSyncsAreServedByRelists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := connected(t)
+		reads := n.pleg.core.Stats().Inspections
+		last := time.Now()
+		for range 20 {
+			time.Sleep(time.Minute)
+			if at := n.cache.statuses.AsOf("p"); !at.After(last) { // not GetNewerThan: times in a bubble lack the monotonic reading that it wants
+				t.Errorf("a sync a minute after the last one has to wait: the pod is as of %v before that", last.Sub(at))
+			}
+			last = time.Now()
+		}
+		if got := n.pleg.core.Stats().Inspections - reads; got != 0 {
+			t.Errorf("%d reads of one pod", got)
+		}
+	})
 }
 
 // A pod worker's wait is served by one read of its pod, not by the next relist, and with no request from anybody.

@@ -40,6 +40,9 @@ type Config struct {
 	RelistPeriod time.Duration
 	// RelistThreshold is how late a due relist may be for the kubelet to stay healthy. Default 3m.
 	RelistThreshold time.Duration
+	// SyncFrequency is the kubelet's: every pod is synced anew that long after its last sync, or up to half as long again, and its worker waits for a read
+	// begun since. The relist period never grows beyond three quarters of it, so that one relist serves them all. Default 1m.
+	SyncFrequency time.Duration
 }
 
 // Generator is the kubelet's PLEG.
@@ -92,6 +95,7 @@ func New(c Config) (*Generator, error) {
 		Recorder:        embed.Recorder(c.Recorder, c.Node),
 		Metrics:         meter{extra},
 		RelistBase:      c.RelistPeriod,
+		RelistMax:       relistMax(c),
 		RelistThreshold: c.RelistThreshold,
 		InspectTimeout:  inspectTimeout,
 	})
@@ -100,6 +104,15 @@ func New(c Config) (*Generator, error) {
 	}
 	extra.SetGauges(core.Gauges)
 	return &Generator{log: c.Logger, core: core, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
+}
+
+// relistMax is the longest relist period that a stream can earn, never more than KEP-3386's 300 s.
+func relistMax(c Config) time.Duration {
+	frequency := c.SyncFrequency
+	if frequency == 0 {
+		frequency = time.Minute
+	}
+	return max(c.RelistPeriod, time.Second, min(frequency*3/4, 300*time.Second))
 }
 
 // Start starts the generator and returns. Only the first call does anything.
