@@ -18,7 +18,7 @@ type point struct{ x, y float64 }
 const (
 	width, height                    = 860, 520
 	left, right, top, bottom         = 80, 190, 56, 60
-	minX, maxX, minY, maxY   float64 = 100, 100_000, 1e5, 1e9
+	minX, maxX, minY, maxY   float64 = 100, 100_000, 1e4, 1e9
 )
 
 // colours of the contestants, chosen so that they differ for the colour-blind too.
@@ -74,16 +74,19 @@ func (b *bench) plot(w io.Writer) error {
 				x(at.x), y(at.y), colours[name], name, at.x, time.Duration(at.y).Round(10*time.Microsecond))
 		}
 		end := line[len(line)-1]
+		label := fmt.Sprintf("%s: %v", name, time.Duration(end.y).Round(100*time.Microsecond))
+		if end.x < maxX { // above the last point, away from the other lines
+			p(`<text x="%.1f" y="%.1f" text-anchor="end" fill="%s">%s at %.0f</text>`, x(end.x), y(end.y)-12, colours[name], label, end.x)
+			continue
+		}
 		at := y(end.y) + 4
 		for _, other := range labels {
-			if end.x == maxX && math.Abs(at-other) < 16 {
+			if math.Abs(at-other) < 16 {
 				at = other + 16
 			}
 		}
-		if end.x == maxX {
-			labels = append(labels, at)
-		}
-		p(`<text x="%.1f" y="%.1f" fill="%s">%s: %v</text>`, x(end.x)+10, at, colours[name], name, time.Duration(end.y).Round(100*time.Microsecond))
+		labels = append(labels, at)
+		p(`<text x="%.1f" y="%.1f" fill="%s">%s</text>`, x(end.x)+10, at, colours[name], label)
 	}
 	p(`</svg>`)
 	return nil
