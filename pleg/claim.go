@@ -162,5 +162,5 @@ func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
 		return
 	}
 	c.count.dominated++
-	c.store(p, status, l.payload, c.readAt(p), now)
+	c.store(p, status, l.payload, c.asOf(p), now) // not readAt: the latest read may have disagreed
 }
