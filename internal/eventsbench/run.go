@@ -66,12 +66,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 
 	begin := time.Now()
+	run := strconv.FormatInt(begin.UnixNano(), 36)
 	stopSampling := make(chan struct{})
 	var sampler sync.WaitGroup
 	sampler.Go(func() { m.sample(stopSampling, begin, o.Progress) })
 
 	runtime.ReadMemStats(&before)
-	spent := emitLoad(ctx, &o, m, strconv.FormatInt(begin.UnixNano()%1e9, 36), targets)
+	spent := emitLoad(ctx, &o, m, run, targets)
 	runtime.ReadMemStats(&after)
 	m.look()
 	loaded := time.Since(begin)
@@ -86,7 +87,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	close(stopSampling)
 	sampler.Wait()
 
-	objects, occurrences, err := srv.stored(context.WithoutCancel(ctx))
+	objects, occurrences, err := srv.stored(context.WithoutCancel(ctx), run)
 	r := &Report{
 		Load: o.Load, Recorder: o.Recorder, Fault: o.Fault, FaultSeconds: o.FaultFor.Seconds(), Nodes: n,
 		Emitted: m.emitted.Load(), Stored: occurrences, Objects: objects, Unsent: unsent,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -25,8 +26,8 @@ import (
 type server struct {
 	config *rest.Config
 	close  func()
-	// stored returns what the server holds of the controller: objects, and the occurrences that they tell of.
-	stored func(ctx context.Context) (objects int, occurrences int64, err error)
+	// stored returns what the server holds of a run: objects, and the occurrences that they tell of.
+	stored func(ctx context.Context, run string) (objects int, occurrences int64, err error)
 }
 
 // embedded starts an API server for Events on a loopback port.
@@ -68,7 +69,7 @@ func embedded(o *Options) (*server, error) {
 			_ = h.Close()
 			<-done
 		},
-		stored: func(context.Context) (objects int, occurrences int64, err error) {
+		stored: func(context.Context, string) (objects int, occurrences int64, err error) {
 			for _, e := range api.Events() {
 				objects++
 				occurrences += occurrencesOf(&e)
@@ -109,7 +110,7 @@ func occurrencesOf(e *eventsv1.Event) int64 {
 	return 1
 }
 
-// remote is a real API server. Events of this run are told by their controller.
+// remote is a real API server. Events of a run are told by their controller and the UIDs that they are about.
 func remote(kubeconfig string) (*server, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -124,7 +125,7 @@ func remote(kubeconfig string) (*server, error) {
 	return &server{
 		config: config,
 		close:  func() {},
-		stored: func(ctx context.Context) (objects int, occurrences int64, err error) {
+		stored: func(ctx context.Context, run string) (objects int, occurrences int64, err error) {
 			token := ""
 			for {
 				l, err := client.EventsV1().Events(benchNamespace).List(ctx, metav1.ListOptions{
@@ -134,8 +135,10 @@ func remote(kubeconfig string) (*server, error) {
 					return 0, 0, fmt.Errorf("listing what is stored: %w", err)
 				}
 				for i := range l.Items {
-					objects++
-					occurrences += occurrencesOf(&l.Items[i])
+					if strings.HasPrefix(string(l.Items[i].Regarding.UID), run+"-") { // others are of earlier runs
+						objects++
+						occurrences += occurrencesOf(&l.Items[i])
+					}
 				}
 				if token = l.Continue; token == "" {
 					return objects, occurrences, nil
