@@ -179,7 +179,7 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 func (c *core[S]) openRound(visited []*pod, began instant) {
 	n := round{began: began, pending: make(map[*pod]struct{})}
 	for _, p := range visited {
-		if p.asOf < began && (!p.settled() || p.disagrees || p.failed || p.force != 0) {
+		if p.asOf < began && (!p.settled() || p.disagrees || p.blank() || p.failed || p.force != 0) {
 			n.pending[p] = struct{}{}
 		}
 	}

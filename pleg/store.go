@@ -86,7 +86,7 @@ func (c *core[S]) confirm(p *pod, at, now instant) {
 	switch {
 	case p.live() == 0:
 		c.erase(p, at, now)
-	case p.settled() && !p.failed && p.force == 0:
+	case p.settled() && !p.blank() && !p.failed && p.force == 0:
 		c.cfg.Cache.Observe(p.uid, c.clock.time(at))
 		p.asOf = max(p.asOf, at)
 	}
