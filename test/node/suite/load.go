@@ -46,7 +46,8 @@ func (n *Node) StartLoad(workers, containers int, life time.Duration) *load {
 	return l
 }
 
-// Stop ends the load; pods may be left.
+// Stop ends the load once the calls under way have ended; pods may be left. To
+// give a call up would leave the runtime at work on it.
 func (l *load) Stop() {
 	l.cancel()
 	l.all.Wait()
@@ -103,7 +104,7 @@ func (l *load) life(ctx context.Context, name string, containers int, life time.
 func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int) error) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		l.pause.RLock()
-		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+		limited, cancel := context.WithTimeout(l.n.t.ctx, 20*time.Second)
 		err := f(limited, attempt)
 		cancel()
 		l.pause.RUnlock()

@@ -49,7 +49,7 @@ func clients(t *T) {
 	for _, a := range agents {
 		a.Converge()
 	}
-	t.Check(n.RemoveAll(t.ctx))
+	t.Eventually(settle, "every pod can be removed", func() error { return n.RemoveAll(t.ctx) })
 	var finals []map[string]string
 	for _, a := range agents {
 		a.Converge()
