@@ -71,7 +71,7 @@ func (w *world) expectEvents(want string) error {
 	w.toldMu.Unlock()
 	got := strings.Join(told, ", ")
 	w.trace = append(w.trace, "expect events "+got)
-	if got != strings.TrimSpace(want) {
+	if got != strings.TrimSpace(want) && !w.opts.Update {
 		return fmt.Errorf("Watch told: %s", got)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (w *world) expectCache(args []string) error {
 		return strings.Compare(a, b)
 	})
 	w.trace = append(w.trace, "expect cache "+strings.Join(append([]string{args[0]}, got...), " "))
-	if !slices.Equal(got, want) {
+	if !slices.Equal(got, want) && !w.opts.Update {
 		return fmt.Errorf("the cache shows %s", strings.Join(got, " "))
 	}
 	return nil

@@ -37,7 +37,10 @@ func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall
 	}
 	x := &waiter{w: w, pod: pod, begun: time.Now(), cancel: cancel}
 	x.t = x.begun.Add(-ago)
-	x.quick = w.system != nil && w.oracle.settled(false)
+	if wall && ago < 0 {
+		x.t = x.begun // such a time is taken for the time of the call
+	}
+	x.quick = ago >= 0 && w.system != nil && w.oracle.settled(false)
 	w.waiters = append(w.waiters, x)
 	if w.ledger != nil {
 		w.ledger.allow(pod)
@@ -47,14 +50,21 @@ func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall
 	w.children.Go(func() {
 		defer cancel()
 		asked := x.t
-		if wall {
-			asked = asked.Round(0)
+		if !wall {
+			asked = monotonic(asked)
 		}
 		items, err := w.store.GetNewerThan(ctx, pod, asked)
 		x.returned(ctx, items, err)
 	})
 	return x
 }
+
+// outside is a time with a monotonic reading, which times within a bubble do not have.
+var outside = time.Now()
+
+// monotonic returns the same time with a monotonic reading, as times outside of bubbles have it: without one GetNewerThan would take it for the time
+// of the call. Compared with times of the bubble, its wall clock counts, and in a bubble that is as good.
+func monotonic(t time.Time) time.Time { return outside.Add(t.Sub(outside.Round(0))) }
 
 // returned checks what the call returned.
 func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
@@ -138,7 +148,7 @@ func (w *world) stuckWaiters() {
 	first := w.ledger.listFirst
 	w.ledger.mu.Unlock()
 	for _, x := range w.waiters {
-		if !x.ended() && x.begun.Before(first.Add(-w.settings.base)) {
+		if !x.ended() && x.begun.Before(first.Add(-w.settings.base)) && x.t.Before(first.Add(-w.settings.base)) {
 			w.oracle.fail("stuck-waiter", "a waiter for pod %s still waits, since %s", x.pod, w.oracle.when(x.begun))
 		}
 	}
@@ -188,7 +198,7 @@ func (w *world) work(pod cache.UID) {
 				w.ledger.allow("")
 			}
 			w.toldMu.Unlock()
-			items, err := w.store.GetNewerThan(ctx, pod, synced)
+			items, err := w.store.GetNewerThan(ctx, pod, monotonic(synced))
 			if err == nil {
 				w.sync(maker, p, pod, items)
 			}

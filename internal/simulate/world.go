@@ -29,6 +29,8 @@ type Options struct {
 	Strict bool
 	// Published runs the algorithm of the enhancement in place of the generator.
 	Published bool
+	// Update makes expect events and expect cache record what happened and not compare it.
+	Update bool
 	// Only, if not nil, are the kinds of violation that count.
 	Only []string
 	// Trace records what Watch told and what was expected.

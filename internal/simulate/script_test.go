@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+var updateFlag = flag.Bool("update", false, "rewrite the expect events and expect cache lines of the scripts with what happened; read the diff before you commit it")
+
+// TestScripts runs testdata/*.txtar: prose, a file "history" that must run without a violation and as it expects, and for some a file "published"
+// that names the kinds of violation of which the published algorithm is guilty in the same history; "expect" stands for an expectation that fails.
+func TestScripts(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(names) < 20 {
+		t.Fatalf("%d scripts, %v", len(names), err)
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) { runScript(t, name) })
+	}
+}
+
+func runScript(t *testing.T, name string) {
+	a, err := txtar.ParseFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var history History
+	published := ""
+	for _, f := range a.Files {
+		switch f.Name {
+		case "history":
+			history = strings.Split(strings.TrimRight(string(f.Data), "\n"), "\n")
+		case "published":
+			published = strings.TrimSpace(string(f.Data))
+		}
+	}
+	if len(history) == 0 {
+		t.Fatal("it has no file called history")
+	}
+	if *updateFlag {
+		update(t, name, a, history)
+		return
+	}
+	r := inBubble(t, history, Options{Strict: true, Trace: true})
+	if r.Violation != nil {
+		t.Errorf("violation %v", r.Violation)
+	}
+	if r.Err != nil {
+		t.Error(r.Err)
+	}
+	if published == "" {
+		return
+	}
+	kinds := strings.Fields(published)
+	r = inBubble(t, history, Options{Strict: true, Trace: true, Published: true, Only: kinds})
+	if r.Violation == nil && (r.Err == nil || !slices.Contains(kinds, "expect")) {
+		t.Errorf("the published algorithm gets away with it, want %s (error %v)", published, r.Err)
+	}
+}
+
+// update writes what was told and what the cache showed into the script.
+func update(t *testing.T, name string, a *txtar.Archive, history History) {
+	r := inBubble(t, history, Options{Strict: true, Trace: true, Update: true})
+	if r.Failed() {
+		t.Errorf("violation %v, error %v", r.Violation, r.Err)
+	}
+	told := r.Trace
+	for i, line := range history {
+		if strings.HasPrefix(line, "expect events") || strings.HasPrefix(line, "expect cache") {
+			if len(told) == 0 {
+				t.Fatalf("line %d was not reached", i+1)
+			}
+			history[i], told = strings.TrimSpace(told[0]), told[1:]
+		}
+	}
+	for i := range a.Files {
+		if a.Files[i].Name == "history" {
+			a.Files[i].Data = []byte(history.String())
+		}
+	}
+	if err := os.WriteFile(name, txtar.Format(a), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
