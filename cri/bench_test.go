@@ -221,11 +221,16 @@ func BenchmarkClaim(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		b.ReportAllocs()
 		c, names := new(Client), new(interner)
+		data := mem.BufferSlice{mem.SliceBuffer(raw)}
 		for b.Loop() {
-			e, ok := readEvent(raw)
-			if _, made := c.claim(&e, names); !ok || !made {
+			p := newParcel()
+			p.fill(data)
+			e, ok := readEvent(p.message())
+			claim, made := c.claim(&e, names, p)
+			if !ok || !made {
 				b.Fatal("malformed")
 			}
+			claim.Release()
 		}
 	})
 }

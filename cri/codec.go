@@ -43,6 +43,8 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *borrowed:
 		data.Ref()
 		m.data = data
+	case *parcel:
+		m.fill(data)
 	default:
 		return fmt.Errorf("cri: cannot receive a %T", v)
 	}

@@ -29,16 +29,20 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 		var names interner
 		stream, err := c.open(ctx, getContainerEvents, nil)
 		for err == nil {
-			var message owned
-			if err = stream.RecvMsg(&message); err != nil {
+			p := newParcel()
+			if err = stream.RecvMsg(p); err != nil {
+				p.release()
 				break
 			}
-			e, ok := readEvent(message.data)
+			e, ok := readEvent(p.message())
 			if !ok {
-				yield(pleg.Claim[PodStatus]{}, fmt.Errorf("cri: %s on %s: %w of %d bytes", getContainerEvents, c.endpoint, ErrMalformed, len(message.data)))
+				yield(pleg.Claim[PodStatus]{}, fmt.Errorf("cri: %s on %s: %w of %d bytes", getContainerEvents, c.endpoint, ErrMalformed, len(p.message())))
 				return
 			}
-			claim, ok := c.claim(&e, &names)
+			claim, ok := c.claim(&e, &names, p)
+			if claim.Release == nil {
+				p.release() // the claim does not refer to it
+			}
 			if ok && !yield(claim, nil) {
 				return
 			}
@@ -98,8 +102,8 @@ func (e *event) containerStatuses(yield func([]byte) bool) {
 	}
 }
 
-// claim returns what an event claims. It reports false if the event is to be skipped.
-func (c *Client) claim(e *event, names *interner) (pleg.Claim[PodStatus], bool) {
+// claim returns what an event, whose message lies in p, claims. It reports false if the event is to be skipped. A claim with a payload owns p.
+func (c *Client) claim(e *event, names *interner, p *parcel) (pleg.Claim[PodStatus], bool) {
 	var claim pleg.Claim[PodStatus]
 	if !usable(e.id) {
 		c.counter.malformed.Add(1)
@@ -111,16 +115,17 @@ func (c *Client) claim(e *event, names *interner) (pleg.Claim[PodStatus], bool) 
 	}
 	claim.Item.ID = names.get(e.id)
 	claim.CreatedAt = stamp(e.createdAt)
-	if n := e.containers + 1; n <= 64 {
-		claim.Payload = make([]pleg.Item, 0, n)
+	if n := e.containers + 1; cap(p.payload) < n && n <= maxKeptPayload {
+		p.payload = make([]pleg.Item, 0, n)
 	}
+	payload := p.payload[:0]
 	var uid []byte
 	if s := &e.sandbox; e.sandboxRaw != nil {
 		uid = s.uid()
 		switch {
 		case usable(s.id):
 			id := names.get(s.id)
-			claim.Payload = append(claim.Payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
+			payload = append(payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
 			if id == claim.Item.ID {
 				claim.Item.Kind = pleg.Sandbox
 			}
@@ -137,7 +142,7 @@ func (c *Client) claim(e *event, names *interner) (pleg.Claim[PodStatus], bool) 
 			c.counter.malformed.Add(1)
 			continue
 		}
-		claim.Payload = append(claim.Payload, pleg.Item{ID: names.get(item.id), Kind: pleg.Container, Phase: item.phase()})
+		payload = append(payload, pleg.Item{ID: names.get(item.id), Kind: pleg.Container, Phase: item.phase()})
 		if len(uid) == 0 {
 			uid = item.labels.uid
 		}
@@ -146,9 +151,9 @@ func (c *Client) claim(e *event, names *interner) (pleg.Claim[PodStatus], bool) 
 		claim.Pod = names.uid(uid)
 	}
 	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)
-	if len(claim.Payload) > 0 {
-		raw, pod := e.raw, claim.Pod
-		claim.Status = func() (*PodStatus, error) { return statusOfEvent(raw, pod) }
+	p.payload, p.pod = payload, claim.Pod
+	if len(payload) > 0 {
+		claim.Payload, claim.Status, claim.Release = payload, p.boundStatus, p.boundRelease
 	}
 	return claim, true
 }

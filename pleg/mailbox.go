@@ -24,6 +24,15 @@ type letter[S any] struct {
 	claims  int
 	payload []Item
 	status  func() (*S, error)
+	release func() // of the payload and the status, nil if there is nothing to release
+}
+
+// drop releases the payload.
+func (l *letter[S]) drop() {
+	if l.release != nil {
+		l.release()
+	}
+	l.payload, l.status, l.release = nil, nil, nil
 }
 
 // mailbox takes claims from the stream's receive loop and hands them to the generator's loop, merged by pod. Putting never blocks, because a client that
@@ -62,6 +71,12 @@ func (m *mailbox[S]) put(c Claim[S], opened time.Time) {
 
 func (m *mailbox[S]) merge(c Claim[S], opened time.Time) {
 	m.claims++
+	kept := false
+	defer func() {
+		if !kept && c.Release != nil {
+			c.Release()
+		}
+	}()
 	if !c.CreatedAt.IsZero() && c.CreatedAt.Before(opened) {
 		m.replayed++
 	}
@@ -86,7 +101,8 @@ func (m *mailbox[S]) merge(c Claim[S], opened time.Time) {
 	}
 	l.claims++
 	if c.Status != nil || len(c.Payload) > 0 {
-		l.payload, l.status = c.Payload, c.Status
+		l.drop()
+		l.payload, l.status, l.release, kept = c.Payload, c.Status, c.Release, true
 	}
 }
 
@@ -155,6 +171,7 @@ func (m *mailbox[S]) recycle(b *batch[S]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, l := range b.letters {
+		l.drop()
 		if len(m.free) < maxFree && cap(l.told) <= manyTold {
 			clear(l.told)
 			*l = letter[S]{told: l.told[:0]}

@@ -60,3 +60,35 @@ func TestMailboxIsBounded(t *testing.T) {
 		t.Errorf("%d IDs kept, %d claims dropped; want 10, 990", ids, b.dropped)
 	}
 }
+
+// Every claim's memory is given back exactly once: when a later payload takes its place, when the mailbox is full, or when the loop is done with it.
+func TestMailboxReleasesEveryClaimOnce(t *testing.T) {
+	const claims = 3000
+	m := newMailbox[status](maxFree + 100)
+	released := make([]int, claims)
+	var b batch[status]
+	for i := range claims {
+		c := Claim[status]{Pod: cache.UID(fmt.Sprint(i % 500)), Item: Item{ID: fmt.Sprint(i % 700), Phase: PhaseRunning}, Release: func() { released[i]++ }}
+		if i%3 > 0 {
+			c.Payload = []Item{c.Item}
+		}
+		m.put(c, time.Time{})
+		if i%3 > 0 && i < 300 && released[i] > 0 {
+			t.Fatalf("claim %d was released while its letter waits", i)
+		}
+		if i%1000 == 999 {
+			m.take(&b)
+			for _, l := range b.letters {
+				if l.payload != nil && l.release == nil {
+					t.Fatalf("a letter with the payload %v has nothing to release", l.payload)
+				}
+			}
+			m.recycle(&b)
+		}
+	}
+	for i, n := range released {
+		if n != 1 {
+			t.Errorf("claim %d was released %d times", i, n)
+		}
+	}
+}

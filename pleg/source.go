@@ -77,6 +77,10 @@ type Claim[S any] struct {
 	// Status builds the pod's status from the payload. Nil when the payload has none. It is called at most once, only
 	// when the payload dominates what is known, from the generator's loop; it must be quick and must not block.
 	Status func() (*S, error)
+	// Release, when set, gives back the memory that Payload, and Status before it was called, lie in, for the next claim. It is called at
+	// most once, from any goroutine, when neither will be used any more, and must not block. A consumer that does not call it leaves
+	// them to the garbage collector.
+	Release func()
 	// CreatedAt is the runtime's wall-clock stamp (CRI created_at), zero if absent. It serves the latency metric and nothing else.
 	CreatedAt time.Time
 }
