@@ -17,15 +17,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Run does one run. It returns what was measured until the context ended, if it did, together with the context's error. Meanwhile klog's global
-// logger is silent: client-go's recorders write a line for each event that they lose.
+// Run does one run. It returns what was measured until the context ended, if it did, together with the context's error. The recorders
+// do not log: client-go's write a line for each event that they lose.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	logging := klog.CaptureState()
-	defer logging.Restore()
-	klog.SetLogger(logr.Discard())
 	srv, err := openServer(&o)
 	if err != nil {
 		return nil, err
@@ -52,7 +49,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	runtime.ReadMemStats(&before)
 	goroutines := runtime.NumGoroutine()
 
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of the recorders: they outlive an interrupt, to shut down in order
+	life, end := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard())) // of the recorders: they outlive an interrupt, to shut down in order
 	defer end()
 	n := 1
 	if o.Load == LoadNodes {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -53,7 +54,7 @@ func newTarget(ctx context.Context, o *Options, config *rest.Config, node string
 			cancel()
 			return nil, err
 		}
-		r := b.NewRecorder(scheme.Scheme, controller)
+		r := b.NewRecorder(scheme.Scheme, controller).WithLogger(logr.Discard())
 		return &target{
 			emit: func(obj runtime.Object, eventtype, reason, action, note string, args ...any) {
 				r.Eventf(obj, nil, eventtype, reason, action, note, args...)
@@ -67,7 +68,7 @@ func newTarget(ctx context.Context, o *Options, config *rest.Config, node string
 	case RecorderClientGoLegacy:
 		b := record.NewBroadcaster(record.WithContext(ctx))
 		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-		r := b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: controller, Host: node})
+		r := b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: controller, Host: node}).WithLogger(logr.Discard())
 		return &target{
 			emit: func(obj runtime.Object, eventtype, reason, _, note string, args ...any) {
 				r.Eventf(obj, eventtype, reason, note, args...)
