@@ -62,9 +62,9 @@ type Options struct {
 	FaultFor time.Duration
 	// QPS limits the client of each node, as a kubelet's does (50 there). Default 0: no limit.
 	QPS float32
-	// Settle is how long to wait, after the load, for a recorder that still makes calls. It ends when there was none for two seconds and no fault
-	// is left. Default 30 s, and FaultFor on top.
-	Settle time.Duration
+	// Settle is how long to wait, after the load, for a recorder that still makes calls. It ends when there was none for Quiet (default 2 s) and no
+	// fault is left. Default 30 s, and FaultFor on top.
+	Settle, Quiet time.Duration
 	// Shutdown is how long the recorder may take to shut down. Default 30 s.
 	Shutdown time.Duration
 	// Progress, if set, is told once a second what has happened so far. It must not block.
@@ -100,6 +100,7 @@ func (o *Options) complete() error {
 	orDefault(&o.Duration, 15*time.Second)
 	orDefault(&o.FaultFor, 10*time.Second)
 	orDefault(&o.Shutdown, 30*time.Second)
+	orDefault(&o.Quiet, 2*time.Second)
 	if o.Settle == 0 {
 		o.Settle = 30 * time.Second
 		if o.Fault != FaultNone {
@@ -121,7 +122,7 @@ func (o *Options) complete() error {
 	if o.Count < 0 || o.Nodes < 0 || o.Pods < 0 || o.QPS < 0 {
 		errs = append(errs, fmt.Errorf("count %d, nodes %d, pods %d, qps %g: none may be negative", o.Count, o.Nodes, o.Pods, o.QPS))
 	}
-	if o.Period < 0 || o.Duration < 0 || o.FaultFor < 0 || o.Settle < 0 || o.Shutdown < 0 {
+	if o.Period < 0 || o.Duration < 0 || o.FaultFor < 0 || o.Settle < 0 || o.Quiet < 0 || o.Shutdown < 0 {
 		errs = append(errs, errors.New("a time is negative"))
 	}
 	if o.Fault != FaultNone && o.Kubeconfig != "" {

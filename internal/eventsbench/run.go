@@ -113,17 +113,14 @@ func openServer(o *Options) (*server, error) {
 	return embedded(o)
 }
 
-// quiet is how long there must be no call before a recorder counts as done.
-const quiet = 2 * time.Second
-
-// waitForQuiet waits until the recorder has said what it has to say: no call for two seconds, the fault over, and, in case it holds back after a fault,
+// waitForQuiet waits until the recorder has said what it has to say: no call for a while, the fault over, and, in case it holds back after a fault,
 // as long as the fault was once more.
 func waitForQuiet(ctx context.Context, m *meter, o *Options, begin time.Time) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	calm := quiet
+	calm := o.Quiet
 	if o.Fault != FaultNone {
-		calm = max(quiet, o.FaultFor)
+		calm = max(o.Quiet, o.FaultFor)
 	}
 	for deadline := time.Now().Add(o.Settle); time.Now().Before(deadline); {
 		last := time.Unix(0, m.last.Load())

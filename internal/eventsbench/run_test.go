@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 
 func run(t *testing.T, o Options) *Report {
 	t.Helper()
+	if o.Recorder == "" {
+		o.Quiet = 100 * time.Millisecond // ours sends what is left in its shutdown
+	}
 	r, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
