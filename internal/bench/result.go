@@ -138,6 +138,9 @@ type CostResult struct {
 	RuntimeCPUSeconds *float64       `json:"runtime_cpu_seconds"`
 	PLEGMaxRSSBytes   int64          `json:"pleg_max_rss_bytes"`
 	RPCs              map[string]int `json:"rpcs"`
+	// Relists and Inspections are those of the measured part alone.
+	Relists     int `json:"relists"`
+	Inspections int `json:"inspections"`
 }
 
 // OutageResult tells of a restart of the runtime in the middle of the run. Times count from its begin.

@@ -32,7 +32,7 @@ type StressResult struct {
 	// Events is the number of container events in all (evented_pleg_connection_latency_seconds_count), Late of those that took a second or more.
 	Events uint64 `json:"events"`
 	Late   uint64 `json:"late"`
-	// KneeRate is what the last step achieved, in containers a second, KneeP99Seconds the latency there.
+	// KneeRate is the most that a step achieved, in containers a second, KneeP99Seconds the latency there.
 	KneeRate       float64 `json:"knee_rate"`
 	KneeP99Seconds float64 `json:"knee_p99_seconds"`
 	// Mismatches is the number of pods that differ between cache and runtime in the end.
@@ -72,7 +72,7 @@ func (r *StressResult) WriteText(w io.Writer) error {
 		EndMaxRate: "the largest rate was reached without events of a second or more",
 		EndRuntime: "the runtime makes containers no faster: its events never were the limit",
 	}[r.End]
-	fmt.Fprintf(&b, "\n%s: %s, at %.0f containers/s, with a p99 of %s\n", r.End, why, r.KneeRate, Short(seconds(r.KneeP99Seconds)))
+	fmt.Fprintf(&b, "\n%s: %s; at most %.0f containers/s, with a p99 of %s there\n", r.End, why, r.KneeRate, Short(seconds(r.KneeP99Seconds)))
 	fmt.Fprintf(&b, "%d container events, %d late; missed %d, owed %d, delivered twice %d, out of order %d; %d pods differ in the end; memory at most %s\n",
 		r.Events, r.Late, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
 	_, err := io.WriteString(w, b.String())

@@ -19,6 +19,7 @@ const phaseLoad = "changing pods"
 
 // measure changes pods, lets them settle, and judges.
 func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
+	r.catchUp(ctx)
 	before := r.driver.Stats()
 	var cpuBefore *float64
 	err := r.eachSide(func(s *side) (err error) {
@@ -112,6 +113,17 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	result.Stall = r.stall.result(begin, r.sides[0], after.Calls)
 	result.Judge(readsLie(r.faults))
 	return result, nil
+}
+
+// catchUp waits until the generators have seen the pods of the setup, so that what is measured is the load alone; not for long, because a
+// faulty runtime may not let them.
+func (r *runner) catchUp(ctx context.Context) {
+	r.enter("letting the PLEGs see them")
+	made := bench.Now()
+	_ = r.eachSide(func(s *side) error {
+		s.await(ctx, catchUpFor, func(p worker.Progress) bool { return p.GlobalTime > made && p.Dirty+p.Inspecting == 0 })
+		return nil
+	})
 }
 
 // eachSide calls f for every side at once and joins the errors.

@@ -26,6 +26,8 @@ const (
 	factsEvery   = 5 * time.Millisecond
 	historyEvery = 250 * time.Millisecond
 	statusEvery  = 200 * time.Millisecond
+	// catchUpFor is how long the generators may take to see the pods of the setup.
+	catchUpFor = 3 * time.Second
 	// settleFor is how long the cache may take to equal the runtime after the load without a relist, and convergeFor after one.
 	settleFor   = 2 * time.Second
 	convergeFor = 3 * time.Second

@@ -184,6 +184,7 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 		Consistency: c,
 		Cost: bench.CostResult{
 			PLEGCPUSeconds: s.end.Usage.CPUSeconds - s.begin.Usage.CPUSeconds, PLEGMaxRSSBytes: s.final.Usage.MaxRSS, RPCs: make(map[string]int),
+			Relists: s.end.Counts.Relists - s.begin.Counts.Relists, Inspections: s.end.Counts.Inspections - s.begin.Counts.Inspections,
 		},
 	}
 	r.LatencyBy = make(map[string]bench.LatencyResult)

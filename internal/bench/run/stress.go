@@ -103,7 +103,9 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 			return nil, err
 		}
 		result.Steps = append(result.Steps, step)
-		result.KneeRate, result.KneeP99Seconds = step.Achieved, step.Latency.P99
+		if step.Achieved > result.KneeRate {
+			result.KneeRate, result.KneeP99Seconds = step.Achieved, step.Latency.P99
+		}
 		if o.OnStep != nil {
 			o.OnStep(step)
 		}
@@ -148,6 +150,9 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	}
 	v := s.judge(func(int64) bool { return false })
 	result.Events, result.Late = p.LatencyCount, p.LatencyLate
+	if result.Late > 0 {
+		result.End = bench.EndKnee // the last ones came late after the last step was measured
+	}
 	result.Mismatches, result.Duplicates, result.OutOfOrder = consistency[0].Mismatches, v.Duplicates, v.OutOfOrder
 	result.Missed, result.Owed = s.final.Counts.Missed, s.final.Counts.Owed
 	result.PLEGMaxRSSBytes = s.final.Usage.MaxRSS

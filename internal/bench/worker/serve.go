@@ -18,8 +18,8 @@ import (
 
 const (
 	// flushEvery is how often deliveries are sent, and progressEvery how often the worker tells of itself.
-	flushEvery    = 50 * time.Millisecond
-	progressEvery = 200 * time.Millisecond
+	flushEvery    = 100 * time.Millisecond
+	progressEvery = 300 * time.Millisecond
 	// quiet is how long Watch must have delivered nothing for a Snapshot to be taken, at most drain after it was asked for.
 	quiet = 20 * time.Millisecond
 	drain = time.Second
