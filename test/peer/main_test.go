@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+	"github.com/evented-pleg/evented-pleg/test/peer/server"
+)
+
+// The processes of a run are this binary once more.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "agent") {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "peer-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return &bench{self: self, dir: dir, agents: []string{floorName, generated, oursName}, rounds: 2}
+}
+
+// small is a node that takes no time.
+var small = server.Config{Pods: 20, Containers: 2}
+
+func TestRelistsAreMeasured(t *testing.T) {
+	b := newBench(t)
+	for _, streams := range []bool{false, true} {
+		c := small
+		c.Streams = streams
+		names := []string{floorName, generated, oursName}
+		if streams {
+			names = []string{floorName + streaming, oursName}
+		}
+		if err := b.relistOf("relist", c, "small", names, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{floorName, floorName + streaming, generated, oursName} {
+		r := b.of("relist", "small", name)
+		if r.median(unitCPU) <= 0 || r.median(unitObjects) <= 0 || len(r.Values[unitWall]) < 2 {
+			t.Errorf("%s: %v", name, r.Values)
+		}
+	}
+	if floor, all := b.of("relist", "small", floorName).median(unitBytes), b.of("relist", "small", generated).median(unitBytes); floor >= all {
+		t.Errorf("receiving alone allocates %v bytes, receiving and decoding %v", floor, all)
+	}
+}
+
+func TestChangesAreInspectedAndTold(t *testing.T) {
+	b := newBench(t)
+	err := b.on(small, "manual", []string{oursName}, func(r *runtimeProcess, all []*contestant) error {
+		if _, err := all[0].do(agent.Request{Op: "relist", N: 2}); err != nil {
+			return err
+		}
+		before, err := r.do(server.Request{Op: "usage"})
+		if err != nil {
+			return err
+		}
+		if _, err := r.do(server.Request{Op: "exit", N: 3}); err != nil {
+			return err
+		}
+		if _, err := all[0].do(agent.Request{Op: "relist", N: 1}); err != nil {
+			return err
+		}
+		after, err := r.do(server.Request{Op: "usage"})
+		if err != nil {
+			return err
+		}
+		if n := after.Statuses - before.Statuses; n != 9 {
+			t.Errorf("3 changed pods with 2 containers took %d status calls, want 9", n)
+		}
+		told, err := all[0].do(agent.Request{Op: "watch"})
+		died := slices.DeleteFunc(told.Told, func(e agent.Told) bool { return e.Kind != "ContainerDied" })
+		if len(died) != 3 {
+			t.Errorf("Watch told of %d deaths, want 3", len(died))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEventsAreTakenAndTold(t *testing.T) {
+	b := newBench(t)
+	err := b.on(small, "intake", b.agents, func(r *runtimeProcess, all []*contestant) error {
+		for _, c := range all {
+			if err := b.flood(r, c, "known", 500); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"evented", "generic"} {
+		if err := b.latencyOf(oursName, mode, small, 1000, 40); err != nil {
+			t.Fatal(err)
+		}
+		if lost := b.of("latency", mode+"/changes/s=1000", oursName).median("lost"); lost != 0 {
+			t.Errorf("%s: %v changes of 40 were told by nobody", mode, lost)
+		}
+	}
+}
+
+func TestIdleNodesAndWorkersAreMeasured(t *testing.T) {
+	b := newBench(t)
+	b.idle = 50 * time.Millisecond
+	if err := b.idleNode(); err != nil {
+		t.Fatal(err)
+	}
+	err := b.on(small, "evented", []string{oursName}, func(r *runtimeProcess, all []*contestant) error {
+		uids, err := r.do(server.Request{Op: "uids"})
+		if err != nil {
+			return err
+		}
+		reply, err := all[0].do(agent.Request{Op: "newer", N: 30, UIDs: uids.UIDs})
+		if len(reply.Latencies) != 30 {
+			t.Errorf("%d calls of 30 were answered", len(reply.Latencies))
+		}
+		heap, herr := all[0].do(agent.Request{Op: "heap"})
+		if heap.Heap <= 0 || heap.Statuses <= 0 || herr != nil {
+			t.Errorf("heap: %+v, %v", heap, herr)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := b.lines(&out); err != nil || !strings.HasPrefix(out.String(), "BenchmarkPeer/idle/from-start/") {
+		t.Errorf("lines for benchstat: %q, %v", out.String(), err)
+	}
+}
+
+func TestAnErrorNamesWhoFailed(t *testing.T) {
+	b := newBench(t)
+	err := b.on(small, "no-such-mode", []string{oursName}, nil)
+	if err == nil || !strings.Contains(err.Error(), `ours: start: ours: no such mode: "no-such-mode"`) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestPlotShowsEveryContestant(t *testing.T) {
+	b := newBench(t)
+	for i, name := range []string{floorName, oursName, kubelet136} {
+		for _, what := range []string{"containers=100", "containers=1000"} {
+			b.of("growth", what, name).add(unitCPU, 1e6*float64(i+1))
+		}
+	}
+	var out strings.Builder
+	if err := b.plot(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<svg ", ">floor: 1ms at 1000<", ">ours: 2ms at 1000<", ">kubelet-v1.36.3: 3ms at 1000<", "</svg>"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the plot lacks %q", want)
+		}
+	}
+}
