@@ -26,8 +26,7 @@ const (
 
 const createdAt = 1_790_000_000e9
 
-// newPod returns pod number i, ready, all its containers running. It carries the labels and annotations that the kubelet sets, and some that people set:
-// about 1.5 KB a container and 1.2 KB a sandbox when encoded.
+// newPod returns pod number i, ready, all its containers running. It carries the labels and annotations that the kubelet sets, and some that people set.
 func newPod(i, containers int) Pod {
 	uid := fmt.Sprintf("%08x-7f3a-4c1d-9e2b-%012x", i, i*7919)
 	name := fmt.Sprintf("storefront-api-6c9d7f5b8d-%05x", i)
@@ -45,6 +44,7 @@ func newPod(i, containers int) Pod {
 			"kubernetes.io/config.seen": "2026-11-20T08:14:03.271828182+01:00", "kubernetes.io/config.source": "api",
 			"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": "9102",
 			"checksum/config":                   strings.Repeat("9f86d081884c7d65", 4),
+			"k8s.v1.cni.cncf.io/network-status": `[{"name":"fabric","interface":"eth0","ips":["10.42.7.19","fd42::7:19"],"mac":"0a:58:0a:2a:07:13","default":true,"dns":{}}]`,
 			"kubectl.kubernetes.io/restartedAt": "2026-11-18T21:40:55Z",
 		},
 	}}
@@ -63,8 +63,9 @@ func newPod(i, containers int) Pod {
 				"io.kubernetes.container.terminationMessagePolicy": "File",
 				"io.kubernetes.pod.terminationGracePeriod":         "30",
 				"io.kubernetes.container.ports": `[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"admin","containerPort":8081,"protocol":"TCP"},` +
-					`{"name":"metrics","containerPort":9102,"protocol":"TCP"}]`,
-				"io.kubernetes.container.preStopHandler": `{"httpGet":{"path":"/internal/drain?wait=25s","port":8081,"scheme":"HTTP"}}`,
+					`{"name":"metrics","containerPort":9102,"protocol":"TCP"},{"name":"debug","containerPort":6060,"protocol":"TCP"}]`,
+				"io.kubernetes.container.preStopHandler": `{"exec":{"command":["/bin/sh","-c","wget -qO- http://127.0.0.1:8081/internal/drain?wait=25s && ` +
+					`while wget -qO- http://127.0.0.1:8081/internal/connections | grep -qv '^0$'; do sleep 1; done"]}}`,
 			},
 		})
 	}
