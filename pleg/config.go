@@ -51,7 +51,7 @@ type Config[S any] struct {
 	RetryBase time.Duration
 	RetryMax  time.Duration
 	// RereadBase is the first delay after which a pod that is going away, or that disagrees with a claim, is read again; it doubles
-	// up to RelistMax. Default 5ms.
+	// up to RelistMax. Default 1ms: about as long as containerd still lists a sandbox of which it has told DELETED.
 	RereadBase time.Duration
 	// SweepAt is the number of pods wanting a read at which one list of everything is made instead. Default 16.
 	SweepAt int
@@ -89,7 +89,7 @@ const (
 	defaultInspectTimeout  = 30 * time.Second
 	defaultRetryBase       = time.Second
 	defaultRetryMax        = 32 * time.Second
-	defaultRereadBase      = 5 * time.Millisecond
+	defaultRereadBase      = time.Millisecond
 	defaultSweepAt         = 16
 	defaultCapacity        = 1000
 	defaultOwedMax         = 65536

@@ -73,7 +73,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	if !going {
 		p.goingAt = 0
 	} else if p.goingAt == 0 {
-		p.goingAt = c.cfg.RelistBase
+		p.goingAt = c.firstLook()
 		p.notYet = now.add(p.goingAt)
 	}
 	if !p.unsure() && !going && p.want == 0 && p.force == 0 {
@@ -85,6 +85,10 @@ func (c *core[S]) review(p *pod, now instant) {
 	c.open[p.uid] = p
 	c.enqueue(p, now)
 }
+
+// firstLook returns how long after a sandbox was found not ready it is first looked at again: some runtimes never tell of its end, and who
+// stops a pod mostly removes it soon.
+func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1) }
 
 // forget drops the record of a pod of which nothing is known and nothing wanted.
 func (c *core[S]) forget(p *pod) {

@@ -214,7 +214,7 @@ func (c *core[S]) pace(p *pod, began, now instant) {
 		p.reread = grow(p.reread, c.cfg.RereadBase, c.cfg.RelistMax)
 		p.notYet = now.add(p.reread)
 	case p.goingAt != 0:
-		p.goingAt = grow(p.goingAt, c.cfg.RelistBase, c.cfg.RelistMax)
+		p.goingAt = grow(p.goingAt, c.firstLook(), c.cfg.RelistMax)
 		p.notYet = now.add(p.goingAt)
 	}
 }
