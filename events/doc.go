@@ -47,6 +47,6 @@
 // # Errors
 //
 // Recorders return nothing: what they cannot take is logged and counted. New names every option that makes no sense. Run and the Start methods return
-// [ErrRunning] and [ErrShutdown]; ShutdownWithContext returns an [*UnsentError] that says what was left. [Broadcaster.Stats] always adds up: what was
+// [ErrRunning], [ErrShutdown] and [ErrNoSink]; ShutdownWithContext returns an [*UnsentError] that says what was left. [Broadcaster.Stats] always adds up: what was
 // emitted is what was acknowledged, dropped by a reason, or is still unsent.
 package events

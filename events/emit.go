@@ -129,6 +129,9 @@ func (b *Broadcaster) take(e *emission, built *eventsv1.Event, now time.Time) (w
 	case b.stopped:
 		b.count.drop(DropShutdown, 1)
 		return false, false
+	case b.opts.Sink == nil:
+		b.count.drop(DropNoSink, 1)
+		return false, false
 	case b.old.active:
 		return b.takeLegacy(e, built, now)
 	}

@@ -11,6 +11,8 @@ import (
 var (
 	// ErrRunning is returned when recording is started a second time while it goes on.
 	ErrRunning = errors.New("events: already recording to the sink")
+	// ErrNoSink is returned when recording is started without Options.Sink.
+	ErrNoSink = errors.New("events: there is no sink to record to: set Options.Sink")
 	// ErrShutdown is returned by what is started after a shutdown.
 	ErrShutdown = errors.New("events: the broadcaster was shut down")
 )

@@ -22,7 +22,7 @@ const (
 	MetricEmitted = "events_emitted"
 	// MetricAcknowledged counts occurrences that the server was told of, as an object or in the count of one.
 	MetricAcknowledged = "events_acknowledged"
-	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited, object_cap, rejected, spam_filter, shutdown.
+	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited, object_cap, rejected, spam_filter, shutdown, no_sink.
 	MetricDropped = "events_dropped/"
 	// MetricCalls counts API calls by kind: create, read, point, patch, legacy, probe, list.
 	MetricCalls = "event_calls/"
@@ -61,6 +61,7 @@ const (
 	DropRejected    = "rejected"
 	DropSpamFilter  = "spam_filter"
 	DropShutdown    = "shutdown"
+	DropNoSink      = "no_sink"
 )
 
 type noMetrics struct{}

@@ -42,9 +42,10 @@ type LegacySink interface {
 // ListFunc returns one page of the stored events of a controller, in all namespaces, and the token of the next page, "" for none.
 type ListFunc func(ctx context.Context, controller, token string) (page []eventsv1.Event, next string, err error)
 
-// Options configure a [Broadcaster]. The zero value of every field but Sink is usable and means the default.
+// Options configure a [Broadcaster]. The zero value of every field is usable and means the default.
 type Options struct {
-	// Sink stores events.k8s.io/v1 Events. Required. It must honour the context and must not retry by itself: see [ClientSink].
+	// Sink stores events.k8s.io/v1 Events. It must honour the context and must not retry by itself: see [ClientSink]. Nil: there are watchers only, as in a
+	// node agent without an API server; nothing is kept, and recording cannot be started.
 	Sink clientevents.EventSink
 	// Legacy takes over while the server does not serve events.k8s.io/v1. Nil: such events wait in the table instead.
 	Legacy LegacySink
@@ -136,7 +137,6 @@ func (o *Options) complete() error {
 			errs = append(errs, fmt.Errorf("events: "+format, args...))
 		}
 	}
-	bad(o.Sink != nil, "Sink is nil: say where events are to be stored")
 	bad(o.ClusterNamespace == metav1.NamespaceSystem || o.ClusterNamespace == metav1.NamespaceDefault,
 		"ClusterNamespace %q: the API server takes events about cluster-scoped objects in %q or %q only", o.ClusterNamespace, metav1.NamespaceSystem, metav1.NamespaceDefault)
 	bad(len(o.Instance) <= maxWord, "Instance has %d bytes: at most %d are accepted", len(o.Instance), maxWord)

@@ -16,7 +16,7 @@ const forever = time.Duration(1<<63 - 1)
 
 // Run writes events to the sink until the context ends or the broadcaster is shut down, and returns when nothing that it started runs any more.
 // The goroutine that calls it owns the writes; with Options.Writers above one it starts that many others instead. What is unsent when the
-// context ends stays in the table: a shutdown sends it, or the next Run. It returns ErrRunning or ErrShutdown if it cannot start, nil otherwise.
+// context ends stays in the table: a shutdown sends it, or the next Run. It returns ErrRunning, ErrShutdown or ErrNoSink if it cannot start, nil otherwise.
 func (b *Broadcaster) Run(ctx context.Context) error {
 	ctx, err := b.start(ctx)
 	if err != nil {
@@ -31,6 +31,8 @@ func (b *Broadcaster) start(ctx context.Context) (context.Context, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case b.opts.Sink == nil:
+		return nil, ErrNoSink
 	case b.stopped:
 		return nil, ErrShutdown
 	case b.running:

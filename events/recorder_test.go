@@ -5,6 +5,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -323,7 +324,6 @@ func TestCountsBeyondTheAPI(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for want, o := range map[string]Options{
-		"Sink is nil":      {},
 		"ClusterNamespace": {ClusterNamespace: "mine"},
 		"MaxSeries is -1":  {MaxSeries: -1},
 		"FinishAfter":      {FinishAfter: -time.Second},
@@ -331,13 +331,38 @@ func TestOptions(t *testing.T) {
 		"EarlyCounts has":  {EarlyCounts: []int{1}},
 		"Instance has 200": {Instance: strings.Repeat("x", 200)},
 	} {
-		if want != "Sink is nil" {
-			o.Sink = eventstest.NewServer().Sink()
-		}
+		o.Sink = eventstest.NewServer().Sink()
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
 	}
+}
+
+// TestNoSink: a node agent without an API server has watchers only, and nothing piles up.
+func TestNoSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.StartRecordingToSinkWithContext(t.Context()); !errors.Is(err, ErrNoSink) {
+			t.Errorf("recording: %v", err)
+		}
+		seen := 0
+		if _, err := b.StartEventWatcher(func(runtime.Object) { seen++ }); err != nil {
+			t.Fatal(err)
+		}
+		r := b.NewRecorder(nil, "c")
+		for i := range 100 {
+			r.Eventf(podRef(fmt.Sprint(i)), nil, "Normal", "R", "A", "")
+		}
+		if err := b.ShutdownWithContext(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if s := b.Stats(); seen != 100 || s.Dropped[DropNoSink] != 100 || s.Series != 0 {
+			t.Errorf("seen %d, %+v", seen, s)
+		}
+	})
 }
 
 // sums adds up what it is told.
