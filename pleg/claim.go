@@ -140,7 +140,7 @@ func (c *core[S]) pendingListing(p *pod) bool { return p.listing != nil }
 // offer stores a claim's payload as the pod's status if it dominates what is known: if it shows exactly the live IDs, none at an earlier
 // phase. It is stored under the time of the read that it builds on: it makes nothing fresh, and any later read replaces it.
 func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
-	if l.status == nil || !p.hasStatus || p.failed || p.force != 0 || p.suspected() || p.settled() {
+	if l.status == nil || !p.hasStatus || p.failed || p.disagrees || p.force != 0 || p.suspected() || p.settled() {
 		return
 	}
 	c.marks++
