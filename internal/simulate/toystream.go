@@ -156,6 +156,31 @@ func (r *toy) replay(n int) {
 	}
 }
 
+// lend returns a copy of the claim whose memory is worth nothing any more once it is released, or released twice.
+func (r *toy) lend(c pleg.Claim[Status]) pleg.Claim[Status] {
+	items := slices.Clone(c.Payload)
+	released := false
+	c.Payload = items
+	if status := c.Status; status != nil {
+		c.Status = func() (*Status, error) {
+			if released {
+				return &Status{Items: []pleg.Item{{ID: "released"}}}, nil
+			}
+			return status()
+		}
+	}
+	c.Release = func() {
+		for i := range items {
+			items[i] = pleg.Item{ID: "released", Phase: pleg.PhaseRunning}
+		}
+		if released {
+			panic("a claim is released twice")
+		}
+		released = true
+	}
+	return c
+}
+
 // say sends a claim that a script made up.
 func (r *toy) say(c pleg.Claim[Status]) {
 	r.mu.Lock()
@@ -264,6 +289,7 @@ func (r *toy) next(s *subscriber) (d delivery, ok bool, wait time.Duration, err 
 		return d, false, wait, nil
 	}
 	s.queue = s.queue[1:]
+	d.claim = r.lend(d.claim)
 	if d.bad {
 		return d, false, 0, fmt.Errorf("received message larger than max: %w", errVirtual)
 	}

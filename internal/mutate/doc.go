@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mutate checks the checks: it breaks packages pleg and cache on purpose, one way at a time, and reports whether the simulation and the
+// packages' own tests notice.
+//
+//	go run ./internal/mutate [-seeds N] [-run NAME]
+//
+// A mutation is a piece of source that is replaced by another. It must occur exactly once, or the command fails, so that mutations follow the code.
+// The mutated file takes the place of the real one by the -overlay flag of the go command; no file of the module is touched. A mutation that does not
+// compile is an error, not a success. The exit code is 1 if one survives.
+package main

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	seeds := flag.Int("seeds", 6000, "histories of the first tier for each mutation")
+	run := flag.String("run", "", "only the mutations whose name contains this")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	survived, err := mutate(ctx, *seeds, *run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(2)
+	}
+	if survived > 0 {
+		os.Exit(1)
+	}
+}
+
+// mutate applies the mutations one by one and returns how many survived.
+func mutate(ctx context.Context, seeds int, run string) (survived int, err error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	var chosen []mutation
+	var stale []error
+	for _, m := range mutations {
+		if !strings.Contains(m.name, run) {
+			continue
+		}
+		if _, err := m.apply(root); err != nil {
+			stale = append(stale, err)
+		}
+		chosen = append(chosen, m)
+	}
+	if err := errors.Join(stale...); err != nil {
+		return 0, err
+	}
+	for _, m := range chosen {
+		began := time.Now()
+		by, err := try(ctx, root, dir, m, seeds)
+		if err != nil {
+			return survived, fmt.Errorf("%s: %w", m.name, err)
+		}
+		verdict := "caught by " + by
+		if by == "" {
+			verdict = "SURVIVED"
+			survived++
+		}
+		fmt.Printf("%-46s %-34s %v\n", m.name, verdict, time.Since(began).Round(time.Second))
+	}
+	fmt.Printf("%d mutations, %d caught, %d survived\n", len(chosen), len(chosen)-survived, survived)
+	return survived, nil
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("run it within the module: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// apply returns the mutated text of the file.
+func (m mutation) apply(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		return "", fmt.Errorf("mutation %q: its text occurs %d times in %s, want once: adapt it to the code", m.name, n, m.file)
+	}
+	return strings.Replace(string(text), m.old, m.new, 1), nil
+}
+
+// stages are what may notice a mutation, the simulation first.
+func stages(seeds int) [][]string {
+	return [][]string{
+		{"the simulation", "./internal/simulate", "-run=^TestSimulate$", "-args", "-hung=20s", "-seeds=" + strconv.Itoa(seeds)},
+		{"a script", "./internal/simulate", "-run=^TestScripts$", "-args", "-hung=20s"},
+		{"the package tests", "./pleg", "./cache"},
+	}
+}
+
+// try runs the stages with the mutation in place and returns the first that notices.
+func try(ctx context.Context, root, dir string, m mutation, seeds int) (by string, err error) {
+	text, err := m.apply(root)
+	if err != nil {
+		return "", err
+	}
+	mutated, overlay := filepath.Join(dir, "mutated.go"), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(mutated, []byte(text), 0o644); err != nil {
+		return "", err
+	}
+	spec, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.file): mutated}})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(overlay, spec, 0o644); err != nil {
+		return "", err
+	}
+	if out, err := command(ctx, root, "build", "-overlay="+overlay, "./pleg", "./cache"); err != nil {
+		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
+	}
+	for _, stage := range stages(seeds) {
+		args := append([]string{"test", "-overlay=" + overlay, "-count=1", "-failfast", "-timeout=5m"}, stage[1:]...)
+		out, err := command(ctx, root, args...)
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if strings.Contains(out, "[build failed]") {
+			return "", fmt.Errorf("the tests do not build:\n%s", out)
+		}
+		if err != nil {
+			return stage[0] + reason(out), nil
+		}
+	}
+	return "", nil
+}
+
+// reason is the kind of violation in the output of the simulation.
+func reason(out string) string {
+	for line := range strings.Lines(out) {
+		if _, rest, ok := strings.Cut(line, ": seed "); ok {
+			if parts := strings.SplitN(rest, ": ", 3); len(parts) == 3 {
+				seed, _, _ := strings.Cut(parts[0], ",")
+				return fmt.Sprintf(" (%s, seed %s)", parts[1], seed)
+			}
+		}
+		if strings.Contains(line, "time stands still") {
+			return " (hang)"
+		}
+	}
+	return ""
+}
+
+func command(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}

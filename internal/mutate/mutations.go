@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// mutation is one deliberate fault.
+type mutation struct{ name, file, old, new string }
+
+var mutations = []mutation{
+	{
+		"the dominance rule is dropped", "pleg/claim.go",
+		"if shown == 0 || shown != p.live() {", "if shown == 0 {",
+	},
+	{
+		"a payload counts as fresh", "pleg/claim.go",
+		"c.store(p, status, l.payload, c.asOf(p), now)", "c.store(p, status, l.payload, now, now)",
+	},
+	{
+		"a payload is stored under a read that disagreed", "pleg/claim.go",
+		"c.store(p, status, l.payload, c.asOf(p), now)", "c.store(p, status, l.payload, c.readAt(p), now)",
+	},
+	{
+		"a claim may take a phase back", "pleg/claim.go",
+		"if t.item.Phase <= x.phase {", "if t.item.Phase == x.phase {",
+	},
+	{
+		"a claim of an unknown ID is not confirmed", "pleg/record.go",
+		"if s.phase != PhaseRemoved {\n\t\t\treturn true", "if s.phase != PhaseRemoved {\n\t\t\treturn false",
+	},
+	{
+		"tombstones are forgotten", "cache/cache.go",
+		"if at.After(c.global) {\n\t\tc.gone[uid] = at", "if false {\n\t\tc.gone[uid] = at",
+	},
+	{
+		"an older write wins", "cache/cache.go",
+		"if c.newer(uid, at) {\n\t\treturn true", "if false {\n\t\treturn true",
+	},
+	{
+		"a failed read takes the status away", "cache/cache.go",
+		"if err == nil {\n\t\te.status = status\n\t}", "e.status = status",
+	},
+	{
+		"a deleted pod stays in the cache", "cache/cache.go",
+		"\tdelete(c.pods, uid)\n", "",
+	},
+	{
+		"any read wakes every waiter of the pod", "cache/waiter.go",
+		"if !at.After(w.t) {\n\t\t\tcontinue", "if at.IsZero() {\n\t\t\tcontinue",
+	},
+	{
+		"the global time moves before the inspections", "pleg/list.go",
+		"n.pending[p] = struct{}{}", "_ = p",
+	},
+	{
+		"the global time moves to the end of the list", "pleg/list.go",
+		"max(c.lists.global, c.rounds[i].began)", "max(c.lists.global, c.lists.finished)",
+	},
+	{
+		"what a delta list does not name is gone", "pleg/list.go",
+		"items = listingOf(p)", "items = nil",
+	},
+	{
+		"no relist after the stream is connected", "pleg/core.go",
+		"c.sched.distrust(now)\n\t\tc.sched.ask(now, true)\n\t\tif old.ever {", "if old.ever {",
+	},
+	{
+		"a lost stream does not fall back to polling", "pleg/core.go",
+		"c.withdraw()\n\t\tc.sched.distrust(now)\n\t\tc.sched.ask(now, true)", "c.withdraw()",
+	},
+	{
+		"the stream is given up after five attempts", "pleg/conn.go",
+		"c.attempts++\n\treturn c", "if c.attempts++; c.attempts > 5 {\n\t\tc.deadline = never\n\t}\n\treturn c",
+	},
+	{
+		"a missed event costs no trust", "pleg/missed.go",
+		"c.sched.distrust(now)\n", "",
+	},
+	{
+		"Watch is told before the cache", "pleg/demand.go",
+		"settled := p.settled()\n\tif settled {", "settled := p.settled()\n\tif true {",
+	},
+	{
+		"an event that finds Watch full is lost", "pleg/outbox.go",
+		"o.owed[e.Pod] = Event{Pod: e.Pod, Type: PodSync, Cause: e.Cause, Stamp: e.Stamp, Seen: e.Seen}\n\to.fifo = append(o.fifo, e.Pod)\n", "",
+	},
+	{
+		"events are told again", "pleg/store.go",
+		"if x.mask&unless != 0 {", "if false {",
+	},
+	{
+		"a failed pod loses its dirty mark", "pleg/record.go",
+		"return !p.settled() || p.disagrees || p.failed ||", "return !p.failed && !p.settled() || p.disagrees ||",
+	},
+	{
+		"a change during an inspection loses the mark", "pleg/dispatch.go",
+		"\tp.inflight = false\n\tdelete(c.inflight, p)\n", "\tp.inflight = false\n\tdelete(c.inflight, p)\n\tdefer func() { delete(c.open, p.uid) }()\n",
+	},
+	{
+		"two inspections of a pod at once", "pleg/dispatch.go",
+		"if p.inflight {\n\t\treturn\n\t}\n\tat := c.nextRead(p)", "at := c.nextRead(p)",
+	},
+	{
+		"a read overrules a claim at once", "pleg/merge.go",
+		"limit = limit.add(c.cfg.Grace)", "limit = 0",
+	},
+	{
+		"no read overrules a claim", "pleg/merge.go",
+		"if began <= limit {", "if x.byClaim || began <= limit {",
+	},
+	{
+		"a read removes what came after it began", "pleg/merge.go",
+		"if began <= x.first {", "if false {",
+	},
+	{
+		"a status may take back what the cache shows", "pleg/dispatch.go",
+		"case !agrees && c.takesBack(p, r.shows.Items):", "case false:",
+	},
+	{
+		"removed IDs are forgotten at once", "pleg/expire.go",
+		"done := func(at instant) bool { return now.sub(at) > c.cfg.Grace && at < oldest }", "done := func(at instant) bool { return true }",
+	},
+	{
+		"waiters do not cause a read", "pleg/demand.go",
+		"c.wantRead(uid, c.clock.instant(demand[uid]), now)", "_ = uid",
+	},
+	{
+		"a restart does not know what the cache holds", "pleg/core.go",
+		"c.ensure(uid).foreign = true", "_ = uid",
+	},
+	{
+		"a list storm while a reinspection is wanted", "pleg/demand.go",
+		"if p.force == 0 && !p.failed {", "if true {",
+	},
+	{
+		"a pod that is going away is not looked at again", "pleg/record.go",
+		"if x.kind == Sandbox && x.phase == PhaseExited {", "if false {",
+	},
+	{
+		"an event without a pod is dropped", "pleg/claim.go",
+		"return c.onHomeless(l, now)", "return 0",
+	},
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// smallOp is one observation, or one thing that happens. Run reports whether it meant anything.
+type smallOp struct {
+	name string
+	run  func(s *small) bool
+}
+
+var smallOps = makeSmallOps()
+
+func makeSmallOps() []smallOp {
+	var ops []smallOp
+	add := func(name string, run func(s *small) bool) {
+		ops = append(ops, smallOp{name, func(s *small) bool {
+			s.now++
+			if !run(s) {
+				return false
+			}
+			s.turn()
+			return true
+		}})
+	}
+	for i := range 4 {
+		add(fmt.Sprintf("c%d moves on", i), func(s *small) bool { return s.move(i) })
+		add(fmt.Sprintf("a claim of c%d", i), func(s *small) bool { return s.claim(i, false) })
+	}
+	add("a stale claim of c0", func(s *small) bool { return s.claim(0, true) })
+	add("the list, as it began", func(s *small) bool { return s.listed(true) })
+	add("the list, as it ended", func(s *small) bool { return s.listed(false) })
+	add("an inspection, as it began", func(s *small) bool { return s.inspected(true) })
+	add("an inspection, as it ended", func(s *small) bool { return s.inspected(false) })
+	add("a waiter for pod a", func(s *small) bool {
+		s.core.onDemand(map[cache.UID]time.Time{"a": s.clock.time(s.now)}, s.now)
+		return true
+	})
+	add("the grace passes", func(s *small) bool {
+		s.now = s.now.add(defaultGrace + time.Millisecond)
+		return true
+	})
+	return ops
+}
+
+// move is a change of the runtime.
+func (s *small) move(i int) bool {
+	d := s.ids[i]
+	next := PhaseCreated
+	switch d.now() {
+	case phaseNone:
+	case PhaseRemoved:
+		return false
+	default:
+		next = d.now() + 1
+	}
+	d.steps = append(d.steps, smallStep{s.now, next})
+	return true
+}
+
+// claim tells of an ID as it is, or as it was before its last change, with the pod as the payload.
+func (s *small) claim(i int, stale bool) bool {
+	d := s.ids[i]
+	phase, payload := d.now(), s.pod(d.pod)
+	if stale {
+		if len(d.steps) < 3 {
+			return false
+		}
+		phase = d.steps[len(d.steps)-2].phase
+		for j := range payload.Items {
+			if payload.Items[j].ID == d.id {
+				payload.Items[j].Phase = phase
+			}
+		}
+		if d.now() == PhaseRemoved {
+			payload.Items = append(payload.Items, Item{ID: d.id, Kind: Container, Phase: phase})
+		}
+	}
+	if phase == phaseNone {
+		return false
+	}
+	l := &letter[status]{
+		pod: d.pod, claims: 1, told: []told{{item: Item{ID: d.id, Kind: Container, Phase: phase}}}, payload: payload.Items,
+		status: func() (*status, error) { return &status{UID: d.pod, Items: payload.Items}, nil },
+	}
+	s.core.onClaims(&batch[status]{letters: []*letter[status]{l}, claims: 1}, s.now)
+	return true
+}
+
+// listed ends the list under way.
+func (s *small) listed(early bool) bool {
+	if s.list == nil {
+		return false
+	}
+	l := s.early
+	if !early {
+		l = s.listing()
+	}
+	began := s.list.began
+	s.list = nil
+	s.core.onListed(&listedAll{began: began, listing: l}, s.now)
+	return true
+}
+
+// inspected ends the oldest inspection under way, as the loop's child would: list the pod, and read its statuses if it has changed.
+func (s *small) inspected(early bool) bool {
+	if len(s.inspect) == 0 {
+		return false
+	}
+	in := s.inspect[0]
+	s.inspect = s.inspect[1:]
+	r := &inspected[status]{pod: in.a.pod, began: in.a.began}
+	items := in.a.ref.Items
+	if !in.a.listed {
+		p := in.early
+		if !early {
+			p = s.pod(in.a.pod.uid)
+		}
+		r.listing, items = &p, p.Items
+	}
+	if len(items) > 0 && (in.a.force || !sameItems(items, in.a.have)) {
+		seen := in.early
+		if !early {
+			seen = s.pod(in.a.pod.uid)
+		}
+		shows := Pod{UID: in.a.pod.uid}
+		for _, it := range items {
+			for _, now := range seen.Items {
+				if now.ID == it.ID {
+					shows.Items = append(shows.Items, now)
+				}
+			}
+		}
+		r.status, r.shows = &status{UID: in.a.pod.uid, Items: shows.Items}, shows
+	} else if r.listing == nil {
+		r.listing = &Pod{UID: in.a.pod.uid}
+	}
+	s.core.onInspected(r, s.now)
+	return true
+}
