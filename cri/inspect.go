@@ -97,7 +97,7 @@ func (in *inspection) covered() map[string]struct{} {
 	for _, statuses := range in.brought {
 		for _, raw := range statuses {
 			var item containerItem
-			if item.readStatus(raw) && usable(item.id) {
+			if item.readStatus(raw) && usable(item.id) && complete(raw) {
 				if ids == nil {
 					ids = make(map[string]struct{})
 				}
@@ -148,7 +148,27 @@ func (in *inspection) status(ctx context.Context, m method, id string, idOf func
 	if string(got) != id {
 		return nil, nil, fmt.Errorf("cri: %s of %s on %s: the answer is about %q", m, id, c.endpoint, got)
 	}
+	if !complete(raw) {
+		return nil, nil, fmt.Errorf("cri: %s of %s on %s: %w: no metadata or no creation time", m, id, c.endpoint, ErrMalformed)
+	}
 	return raw, containers, nil
+}
+
+// complete says that an encoded PodSandboxStatus or ContainerStatus has what every runtime fills in, metadata (2) and created_at (4); the fields
+// have the same numbers in both. One that lacks them is not stored: its phase may be right, so that nothing would ever read it again.
+// The kubelet's client refuses it too.
+func complete(raw []byte) bool {
+	metadata, created := false, false
+	f := fields{rest: raw}
+	for f.next() {
+		switch {
+		case f.isBytes(2):
+			metadata = metadata || len(f.data) > 0
+		case f.isVarint(4):
+			created = f.varint != 0
+		}
+	}
+	return metadata && created && !f.bad
 }
 
 func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
@@ -195,7 +215,7 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 	at := make(map[string]int, len(in.containers))
 	add := func(raw []byte, id string) {
 		var item containerItem
-		if !item.readStatus(raw) || !usable(item.id) {
+		if !item.readStatus(raw) || !usable(item.id) || !complete(raw) {
 			in.client.counter.malformed.Add(1)
 			return
 		}

@@ -26,14 +26,18 @@ import (
 // sandbox's.
 func statuses(timestamp int64, brought []string, containers map[string]runtimeapi.ContainerState) *stub {
 	one := func(id string) *runtimeapi.ContainerStatus {
-		return &runtimeapi.ContainerStatus{Id: id, State: containers[id], Labels: podLabelsOf("u")}
+		return &runtimeapi.ContainerStatus{
+			Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: id}, CreatedAt: 1, State: containers[id], Labels: podLabelsOf("u"),
+		}
 	}
 	return &stub{
 		podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
 			if !strings.HasPrefix(id, "s") {
 				return nil, status.Errorf(codes.NotFound, "no sandbox %s", id)
 			}
-			r := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id}, Timestamp: timestamp}
+			r := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
+				Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Uid: "u"}, CreatedAt: 1,
+			}, Timestamp: timestamp}
 			for _, id := range brought {
 				r.ContainersStatuses = append(r.ContainersStatuses, one(id))
 			}
@@ -145,6 +149,43 @@ func TestInspectErrors(t *testing.T) {
 	cancel(errors.New("enough"))
 	if _, err := c.Inspect(ctx, pod); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("Inspect when cancelled: %v", err)
+	}
+}
+
+// TestInspectIncomplete: a status without what every runtime fills in is an error, not a status that nothing would ever read again; one that was
+// only brought along is asked for by itself.
+func TestInspectIncomplete(t *testing.T) {
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c1"}}}
+	has := map[string]runtimeapi.ContainerState{"c1": running}
+	for name, spoil := range map[string]func(*runtimeapi.ContainerStatus){
+		"no metadata":      func(c *runtimeapi.ContainerStatus) { c.Metadata = nil },
+		"no creation time": func(c *runtimeapi.ContainerStatus) { c.CreatedAt = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := statuses(0, nil, has)
+			good := s.containerStatus
+			s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+				r, err := good(id)
+				spoil(r.Status)
+				return r, err
+			}
+			c := serve(t, s, Config{})
+			if _, err := c.Inspect(t.Context(), pod); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "ContainerStatus of c1") {
+				t.Errorf("Inspect: %v", err)
+			}
+
+			s = statuses(5, []string{"c1"}, has)
+			brought := s.podSandboxStatus
+			s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+				r, err := brought(id)
+				spoil(r.ContainersStatuses[0])
+				return r, err
+			}
+			c = serve(t, s, Config{})
+			if in, err := c.Inspect(t.Context(), pod); err != nil || len(in.Status.Containers()) != 1 || in.Status.Containers()[0].CreatedAt.IsZero() {
+				t.Errorf("Inspect: %v, %v", in.Status, err)
+			}
+		})
 	}
 }
 
