@@ -16,8 +16,8 @@ var mutations = []mutation{
 		"c.store(p, status, l.payload, c.asOf(p), now)", "c.store(p, status, l.payload, now, now)",
 	},
 	{
-		"a payload is stored under a read that disagreed", "pleg/claim.go",
-		"c.store(p, status, l.payload, c.asOf(p), now)", "c.store(p, status, l.payload, c.readAt(p), now)",
+		"a payload is believed while a read disagrees", "pleg/claim.go",
+		"p.failed || p.disagrees || p.force != 0", "p.failed || p.force != 0",
 	},
 	{
 		"a claim may take a phase back", "pleg/claim.go",

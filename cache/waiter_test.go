@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestNewerThan(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		write func(c *Cache[word])
+		t     int
+		wakes bool
+	}{
+		{"a newer status", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(10)) }, 9, true},
+		{"a status of that very time", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(9)) }, 9, false},
+		{"a newer error", func(c *Cache[word]) { c.Set("p", nil, errRead, moment(10)) }, 9, true},
+		{"a pod that is gone", func(c *Cache[word]) { c.Delete("p", moment(10)) }, 9, true},
+		{"a list of everything", func(c *Cache[word]) { c.Advance(moment(10)) }, 9, true},
+		{"an older list", func(c *Cache[word]) { c.Advance(moment(9)) }, 9, false},
+		{"another pod", func(c *Cache[word]) { c.Set("q", &word{1}, nil, moment(10)) }, 9, false},
+		{"an observation of nothing", func(c *Cache[word]) { c.Observe("p", moment(10)) }, 9, false},
+		{"an observation", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(5)); c.Observe("p", moment(10)) }, 9, true},
+		{"neither status nor error", func(c *Cache[word]) { c.Set("p", nil, nil, moment(10)) }, 9, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, before := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) {
+					c := New[word](nil)
+					if before {
+						tc.write(c)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					woken := make(chan error, 1)
+					go func() {
+						s, err := c.GetNewerThan(ctx, "p", moment(tc.t))
+						if s == nil {
+							t.Error("handed nil")
+						}
+						woken <- err
+					}()
+					synctest.Wait()
+					if !before {
+						tc.write(c)
+						synctest.Wait()
+					}
+					select {
+					case <-woken:
+						if !tc.wakes {
+							t.Errorf("written before %t: it returned", before)
+						}
+					default:
+						if tc.wakes {
+							t.Errorf("written before %t: it still waits", before)
+						}
+						cancel()
+						if err := <-woken; !errors.Is(err, context.Canceled) {
+							t.Errorf("cancelled: %v", err)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestWallTimeIsTheTimeOfTheCall: a time without a monotonic reading cannot be compared across a step of the clock, so the answer is newer than the call.
+func TestWallTimeIsTheTimeOfTheCall(t *testing.T) {
+	c := New[word](nil)
+	c.Set("p", &word{1}, nil, time.Now())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.GetNewerThan(ctx, "p", time.Now().Add(-time.Hour).Round(0)); !errors.Is(err, context.Canceled) {
+		t.Errorf("an hour ago by the wall clock: %v, want a wait", err)
+	}
+	if _, err := c.GetNewerThan(ctx, "p", time.Time{}); err != nil {
+		t.Errorf("any read: %v", err)
+	}
+}
+
+// TestTenThousandWaiters waits for 10,000 pods at once: half give up, half are served, and nothing of them is left.
+func TestTenThousandWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10000
+		c := New[word](nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				own := t.Context()
+				if i%2 == 0 {
+					own = ctx
+				}
+				s, err := c.GetNewerThan(own, UID(fmt.Sprint(i)), moment(5))
+				if s == nil || (err != nil) != (i%2 == 0) {
+					t.Errorf("waiter %d: %v, %v", i, s, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if c.Waiting() != n || len(c.Wanted()) != n || len(c.TakeDemand()) != n {
+			t.Errorf("%d waiting, %d wanted", c.Waiting(), len(c.Wanted()))
+		}
+		c.RenewDemand()
+		cancel()
+		synctest.Wait()
+		if c.Waiting() != n/2 || len(c.waiters) != n/2 || len(c.demand) != n/2 {
+			t.Errorf("half gave up: %d waiting, %d pods with waiters, %d in demand", c.Waiting(), len(c.waiters), len(c.demand))
+		}
+		c.Advance(moment(6))
+		all.Wait()
+		c.TakeDemand()
+		if c.Waiting()+len(c.waiters)+len(c.demand)+c.Len()+c.Tombstones() != 0 {
+			t.Errorf("left: %d waiting, %d pods with waiters, %d in demand, %d pods, %d tombstones", c.Waiting(), len(c.waiters), len(c.demand), c.Len(), c.Tombstones())
+		}
+	})
+}
+
+// TestCancelledWaiterAmongOthers takes waiters of one pod out in every order.
+func TestCancelledWaiterAmongOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 5
+		for first := range n {
+			c := New[word](nil)
+			var all sync.WaitGroup
+			cancels := make([]context.CancelFunc, n)
+			got := make([]error, n)
+			for i := range n {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancels[i] = cancel
+				all.Go(func() { _, got[i] = c.GetNewerThan(ctx, "p", moment(i)) })
+				synctest.Wait()
+			}
+			cancels[first]()
+			synctest.Wait()
+			c.Set("p", &word{1}, nil, moment(3)) // serves those who asked for 0, 1, 2
+			synctest.Wait()
+			for i := range n {
+				wants := i < 3 && i != first
+				if served := got[i] == nil && c.AsOf("p").After(moment(i)); served != wants {
+					t.Errorf("cancelled %d: waiter %d served %t, want %t (%v)", first, i, served, wants, got[i])
+				}
+				cancels[i]()
+			}
+			all.Wait()
+			if c.Waiting() != 0 || len(c.waiters) != 0 {
+				t.Errorf("cancelled %d: %d waiters left", first, c.Waiting())
+			}
+		}
+	})
+}
