@@ -74,13 +74,17 @@ func (m *model) observe(p, at int) {
 }
 
 func (m *model) advance(at int) {
-	m.global = max(m.global, at)
-	m.forget()
+	if at > m.global {
+		m.global = at
+		m.forget()
+	}
 }
 
 func (m *model) prune(at int) {
-	m.floor = max(m.floor, at)
-	m.forget()
+	if at > m.floor {
+		m.floor = at
+		m.forget()
+	}
 }
 
 // forget drops the tombstones that the global time or the floor has made useless.
