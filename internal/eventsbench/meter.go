@@ -14,7 +14,8 @@ import (
 // meter counts requests as they leave the process, and samples its size.
 type meter struct {
 	calls, failed, emitted atomic.Int64
-	last                   atomic.Int64 // time of the last request, UnixNano
+	underway               atomic.Int64 // requests without an answer yet
+	last                   atomic.Int64 // time of the last request or answer, UnixNano
 	phase                  atomic.Pointer[string]
 
 	mu        sync.Mutex // guards what follows
@@ -48,7 +49,10 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.m.methods[r.Method]++
 	c.m.perSecond[now.Unix()]++
 	c.m.mu.Unlock()
+	c.m.underway.Add(1)
 	resp, err := c.next.RoundTrip(r)
+	c.m.underway.Add(-1)
+	c.m.last.Store(time.Now().UnixNano())
 	if err != nil || resp.StatusCode >= 400 {
 		c.m.failed.Add(1)
 	}

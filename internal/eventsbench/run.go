@@ -113,7 +113,7 @@ func openServer(o *Options) (*server, error) {
 	return embedded(o)
 }
 
-// waitForQuiet waits until the recorder has said what it has to say: no call for a while, the fault over, and, in case it holds back after a fault,
+// waitForQuiet waits until the recorder has said what it has to say: no call under way and none for a while, the fault over, and, in case it holds back after a fault,
 // as long as the fault was once more.
 func waitForQuiet(ctx context.Context, m *meter, o *Options, begin time.Time) {
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -124,7 +124,7 @@ func waitForQuiet(ctx context.Context, m *meter, o *Options, begin time.Time) {
 	}
 	for deadline := time.Now().Add(o.Settle); time.Now().Before(deadline); {
 		last := time.Unix(0, m.last.Load())
-		if since := max(begin.UnixNano(), last.UnixNano()); time.Since(time.Unix(0, since)) >= calm && (o.Fault == FaultNone || time.Since(begin) >= o.FaultFor) {
+		if since := max(begin.UnixNano(), last.UnixNano()); m.underway.Load() == 0 && time.Since(time.Unix(0, since)) >= calm && (o.Fault == FaultNone || time.Since(begin) >= o.FaultFor) {
 			return
 		}
 		select {
