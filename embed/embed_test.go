@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +27,22 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestGuideShowsThePatches(t *testing.T) {
+	guide, err := os.ReadFile("../docs/embed.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range []string{"kubelet136", "kubelet137"} {
+		patch, err := os.ReadFile(filepath.Join(module, "kubelet.patch"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(guide), "```diff\n"+string(patch)+"```") {
+			t.Errorf("docs/embed.md does not show embed/%s/kubelet.patch as it is", module)
+		}
+	}
+}
 
 // client is a CRI client that sends some events and then ends, or waits for its context if it has nothing to end with.
 type client struct {

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
 // patience bounds the wait for something that a kubelet does at once when it is not starved of CPU.
@@ -28,7 +29,7 @@ func (w *World) Check(ctx context.Context) error {
 	if err := eventually(ctx, patience, func() error { return w.agree(ctx) }); err != nil {
 		return fmt.Errorf("statuses: %w", err)
 	}
-	changes, err := w.history(ctx)
+	changes, err := w.runtime.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (w *World) Check(ctx context.Context) error {
 
 // agree compares what the kubelet says of each container with what the runtime has.
 func (w *World) agree(ctx context.Context) error {
-	changes, err := w.history(ctx)
+	changes, err := w.runtime.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (w *World) agree(ctx context.Context) error {
 	var wrong []string
 	seen := make(map[string]bool)
 	for _, p := range pods {
-		name := strings.TrimSuffix(p.Name, "-node")
+		name := strings.TrimSuffix(p.Name, "-"+standalone.NodeName)
 		seen[name] = true
 		if !w.there[name] {
 			wrong = append(wrong, fmt.Sprintf("%s: still there", p.Name))

@@ -98,11 +98,9 @@ func (w *World) sample(ctx context.Context) (s sample, err error) {
 		return s, err
 	}
 	s.relists, s.podRelists = m["kubelet_pleg_relist_duration_seconds_count"], m["kubelet_pleg_pod_relist_duration_seconds_count"]
-	r, err := w.Control.Report(ctx, 1<<62)
-	if err != nil {
+	if s.runtime, s.calls, err = w.runtime.usage(ctx); err != nil {
 		return s, err
 	}
-	s.runtime, s.calls = r.CPUSeconds, r.Stats.RPCs
 	s.kubelet, err = w.Kubelet.CPUSeconds()
 	s.at = time.Now()
 	return s, err
@@ -137,14 +135,14 @@ func (f *Figures) idle(ctx context.Context, w *World, d time.Duration) error {
 func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	all := w.batch("one-exit", n)
 	for i, name := range all {
-		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.2f", 5+0.33*float64(i))))); err != nil {
+		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.2fs", 5+0.33*float64(i))))); err != nil {
 			return err
 		}
 	}
 	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
+	changes, err := w.runtime.history(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ func container(name string, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: append([]string{"/tool"}, args...),
 		TerminationMessagePath: "/dev/termination-log",
+		// A runc without seccomp can run sandboxes of pods with a privileged container only: a kubelet asks for the runtime's profile otherwise.
+		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 	}
 }
 
@@ -53,7 +55,7 @@ func sidecar(p *corev1.Pod) {
 
 // initialized gives the pod an init container that takes a moment.
 func initialized(p *corev1.Pod) {
-	p.Spec.InitContainers = append(p.Spec.InitContainers, container("init", "sleep", "0.5"))
+	p.Spec.InitContainers = append(p.Spec.InitContainers, container("init", "sleep", "500ms"))
 }
 
 // probed gives the main container probes and hooks that succeed.

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
 // Scenario does something to a world and waits for what must come of it.
@@ -61,7 +59,7 @@ func (w *World) remove(ctx context.Context, names ...string) error {
 		delete(w.there, name)
 	}
 	return eventually(ctx, patience, func() error {
-		changes, err := w.history(ctx)
+		changes, err := w.runtime.history(ctx)
 		if err != nil {
 			return err
 		}
@@ -137,12 +135,12 @@ func (w *World) stopPods(ctx context.Context) error { return w.remove(ctx, w.ful
 func complete(ctx context.Context, w *World) error {
 	good, bad := w.batch("one-good", 10), w.batch("one-bad", 10)
 	for i, name := range good {
-		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1f", 0.2*float64(i))))); err != nil {
+		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1fs", 0.2*float64(i))))); err != nil {
 			return err
 		}
 	}
 	for _, name := range bad {
-		if err := w.put(pod(name, once, runs("sleep", "0.5", "3"))); err != nil {
+		if err := w.put(pod(name, once, runs("sleep", "500ms", "3"))); err != nil {
 			return err
 		}
 	}
@@ -157,7 +155,7 @@ func complete(ctx context.Context, w *World) error {
 	}, bad...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
+	changes, err := w.runtime.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -224,7 +222,7 @@ func sidecars(ctx context.Context, w *World) error {
 		}
 	}
 	for _, name := range end {
-		if err := w.put(pod(name, once, initialized, sidecar, runs("sleep", "1"))); err != nil {
+		if err := w.put(pod(name, once, initialized, sidecar, runs("sleep", "1s"))); err != nil {
 			return err
 		}
 	}
@@ -234,7 +232,7 @@ func sidecars(ctx context.Context, w *World) error {
 	if err := w.await(ctx, phase(corev1.PodSucceeded), end...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
+	changes, err := w.runtime.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -250,7 +248,7 @@ func sidecars(ctx context.Context, w *World) error {
 func graceful(ctx context.Context, w *World) error {
 	all := w.batch("one-short", 20)
 	for i, name := range all {
-		if err := w.put(pod(name, probed, runs("sleep", fmt.Sprint(1+i%3)))); err != nil {
+		if err := w.put(pod(name, probed, runs("sleep", fmt.Sprintf("%ds", 1+i%3)))); err != nil {
 			return err
 		}
 		if i%4 == 3 {
@@ -299,7 +297,7 @@ const exitUnseen = 255
 func (w *World) dying(prefix string, n int) ([]string, error) {
 	all := w.batch(prefix, n)
 	for i, name := range all {
-		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1f", 4+0.5*float64(i%20))))); err != nil {
+		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1fs", 4+0.5*float64(i%20))))); err != nil {
 			return nil, err
 		}
 	}
@@ -318,7 +316,7 @@ func (w *World) ranOnce(ctx context.Context, all []string) error {
 	}, all...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
+	changes, err := w.runtime.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -350,7 +348,7 @@ func runtimeRestarted(ctx context.Context, w *World) error {
 		return err
 	}
 	for range 3 {
-		if err := w.Control.Restart(ctx, time.Second, 500*time.Millisecond); err != nil {
+		if err := w.runtime.restart(ctx); err != nil {
 			return err
 		}
 		time.Sleep(3 * time.Second)
@@ -379,7 +377,7 @@ func kubeletRestarted(ctx context.Context, w *World) error {
 
 // streamCut lets no event through any more.
 func streamCut(ctx context.Context, w *World) error {
-	if err := w.Control.SetFaults(ctx, fakeruntime.Faults{Cut: 1}); err != nil {
+	if err := w.runtime.cutStream(ctx, true); err != nil {
 		return err
 	}
 	all, err := w.dying("one-cut", 20)
@@ -389,5 +387,5 @@ func streamCut(ctx context.Context, w *World) error {
 	if err := w.ranOnce(ctx, all); err != nil {
 		return err
 	}
-	return w.Control.SetFaults(ctx, fakeruntime.Faults{})
+	return w.runtime.cutStream(ctx, false)
 }

@@ -6,24 +6,30 @@
 package scene
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/internal/bench/child"
-	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
-// FakeRuntime is the first argument with which the calling program's binary must call [ServeFake].
-const FakeRuntime = "fake-runtime"
+// runtime is what the world's containers are on.
+type runtime interface {
+	socket() string
+	// history returns all that has happened, in order.
+	history(context.Context) ([]bench.Change, error)
+	// restart takes the runtime away for a moment, as a crash would; containers live on.
+	restart(context.Context) error
+	// cutStream lets no more events through, or lets them through again.
+	cutStream(ctx context.Context, cut bool) error
+	// usage returns the CPU time of the runtime in seconds, and its calls by method if it counts them.
+	usage(context.Context) (float64, map[string]uint64, error)
+	close() error
+}
 
 // Variant is one kubelet to play with.
 type Variant struct {
@@ -31,17 +37,18 @@ type Variant struct {
 	Gates        map[string]bool
 	// Ours says that the evented PLEG is in it and on.
 	Ours bool
+	// Containerd says that it runs on a containerd of its own instead of the fake runtime.
+	Containerd bool
 }
 
 // World is a node with its runtime.
 type World struct {
 	Variant Variant
 	Kubelet *standalone.Kubelet
-	Control *fakeproc.Control
+	runtime runtime
 	node    *standalone.Node
 	tracker *Tracker
 	dir     string
-	fake    *child.Child
 	there   map[string]bool // pods whose manifests are there
 	full    []string        // the pods of a full node
 	serial  int             // of the next batch of names
@@ -59,15 +66,19 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 			err = errors.Join(err, w.Close())
 		}
 	}()
-	socket, control := filepath.Join(dir, "cri"), filepath.Join(dir, "control")
-	if w.fake, err = child.Start("the fake runtime", []string{FakeRuntime, socket, control}, os.Stderr); err != nil {
+	node := standalone.Config{Dir: dir}
+	if v.Containerd {
+		node.CgroupRoot = "kubelet-e2e-" + filepath.Base(dir)
+		w.runtime, err = startContainerd(ctx, dir, node.CgroupRoot)
+	} else {
+		w.runtime, err = startFake(dir)
+	}
+	if err != nil {
+		w.runtime = nil // not a nil pointer in an interface
 		return w, err
 	}
-	if line, err := bufio.NewReader(w.fake.Stdout()).ReadString('\n'); err != nil {
-		return w, fmt.Errorf("the fake runtime did not start: %q, %w", line, err)
-	}
-	w.Control = fakeproc.NewControl(control)
-	if w.node, err = standalone.NewNode(standalone.Config{Dir: dir, RuntimeEndpoint: socket}); err != nil {
+	node.RuntimeEndpoint = w.runtime.socket()
+	if w.node, err = standalone.NewNode(node); err != nil {
 		return w, err
 	}
 	if err = w.StartKubelet(ctx); err != nil {
@@ -75,26 +86,6 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	}
 	w.tracker = newTracker(w.node.PodsSocket())
 	return w, nil
-}
-
-// ServeFake is what a program does that was called with [FakeRuntime] as its first argument. Args are what comes after that.
-func ServeFake(ctx context.Context, args []string) error {
-	if len(args) != 2 {
-		return errors.New("scene: two sockets are wanted")
-	}
-	rt, err := fakeruntime.New(fakeruntime.Config{HistoryLimit: 1_000_000})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	return fakeproc.Serve(ctx, fakeproc.Config{Socket: args[0], Control: args[1], Runtime: rt, Ready: func() {
-		fmt.Println("ready")
-		go func() { // ends with the parent
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			cancel()
-		}()
-	}})
 }
 
 // StartKubelet starts the kubelet, at first or after it was killed.
@@ -116,25 +107,13 @@ func (w *World) Close() error {
 	if w.Kubelet != nil && w.Kubelet.Alive() {
 		errs = append(errs, w.Kubelet.Stop())
 	}
-	if w.Control != nil {
-		w.Control.Close()
-	}
-	if w.fake != nil {
-		errs = append(errs, w.fake.Stop(5*time.Second))
+	if w.runtime != nil {
+		errs = append(errs, w.runtime.close())
 	}
 	if keep := os.Getenv("KUBELET_E2E_KEEP"); keep != "" {
 		errs = append(errs, os.Rename(filepath.Join(w.dir, "kubelet.log"), filepath.Join(keep, filepath.Base(w.dir)+".log")))
 	}
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
-}
-
-// history returns all that has happened.
-func (w *World) history(ctx context.Context) ([]bench.Change, error) {
-	r, err := w.Control.Report(ctx, 0)
-	if err == nil && r.Dropped > 0 {
-		err = fmt.Errorf("the history has lost its first %d changes", r.Dropped)
-	}
-	return r.Changes, err
 }
 
 // eventually waits until what returns nil, or returns what it returned last.

@@ -22,11 +22,15 @@ type Config struct {
 	Dir string
 	// RuntimeEndpoint is the unix socket of the runtime.
 	RuntimeEndpoint string
-	// CgroupRoot is a cgroup that is there in all hierarchies; pods get cgroups under it. Empty: pods get none.
+	// CgroupRoot is the name of the cgroup that the runtime puts all containers into. The kubelet itself makes none.
 	CgroupRoot string
 	// MaxPods bounds the pods of the node. Default 250.
 	MaxPods int
 }
+
+// NodeName is the name of every node. It is an address, for documentation only, because a kubelet asks the DNS for any other name again and again, and its sync
+// loop waits for the answer.
+const NodeName = "192.0.2.1"
 
 // Node is a node without a kubelet yet.
 type Node struct{ cfg Config }
@@ -83,15 +87,16 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 		"containerRuntimeEndpoint": "unix://" + n.cfg.RuntimeEndpoint,
 		"staticPodPath":            n.manifests(), "podLogsDir": filepath.Join(n.cfg.Dir, "logs"), "resolvConf": "",
 		"maxPods": n.cfg.MaxPods, "registerNode": false, "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
-		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
+		"cgroupsPerQOS": false, "enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
 		"serializeImagePulls": false, "featureGates": gates,
+		"containerLogMonitorInterval": "1h", // the fake runtime writes no logs, and the kubelet asks for them again and again
 		// A static pod that is taken away and put back under its UID counts as a crash; the wait after that says nothing of a PLEG.
 		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
 		"evictionHard":     map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
 	}
 	if n.cfg.CgroupRoot != "" {
-		c["cgroupRoot"] = n.cfg.CgroupRoot
+		c["cgroupRoot"] = "/" + n.cfg.CgroupRoot
 	}
 	data, err := yaml.Marshal(c)
 	if err != nil {

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet137
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/embed"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Config is what a kubelet gives. Every field without a default is required.
+type Config struct {
+	// Runtime is the kubelet's runtime manager, Events its CRI client.
+	Runtime Runtime
+	Events  embed.Events
+	// Cache is what [NewCache] returned, with the gate on.
+	Cache kubecontainer.Cache
+	// Recorder and Node are the kubelet's recorder and the reference of its node.
+	Recorder record.EventRecorder
+	Node     *v1.ObjectReference
+	// RelistPeriod is the time between relists while the runtime's events have not earned trust. Default 1s.
+	RelistPeriod time.Duration
+	// RelistThreshold is how late a due relist may be for the kubelet to stay healthy. Default 3m.
+	RelistThreshold time.Duration
+	// SyncFrequency is the kubelet's: every pod is synced anew that long after its last sync, or up to half as long again, and its worker waits for a read
+	// begun since. The relist period never grows beyond three quarters of it, so that one relist serves them all. Default 1m.
+	SyncFrequency time.Duration
+}
+
+// Generator is the kubelet's PLEG.
+type Generator struct {
+	core  *pleg.Generator[kubecontainer.PodStatus]
+	watch chan *kubepleg.PodLifecycleEvent // unbuffered: what the kubelet has not taken is with the core, which merges it
+
+	mu     sync.Mutex // owns what follows
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+var _ kubepleg.PodLifecycleEventGenerator = (*Generator)(nil)
+
+// inspectTimeout is the kubelet's default runtimeRequestTimeout.
+const inspectTimeout = 2 * time.Minute
+
+// New returns a generator that Start starts.
+func New(c Config) (*Generator, error) {
+	var errs []error
+	missing := func(is bool, name, what string) {
+		if is {
+			errs = append(errs, fmt.Errorf("kubelet137: Config.%s is nil: pass the kubelet's %s", name, what))
+		}
+	}
+	missing(c.Runtime == nil, "Runtime", "runtime manager")
+	missing(c.Events == nil, "Events", "CRI runtime service")
+	missing(c.Recorder == nil, "Recorder", "event recorder")
+	missing(c.Node == nil, "Node", "node reference")
+	own, ok := c.Cache.(*Cache)
+	if !ok {
+		errs = append(errs, fmt.Errorf("kubelet137: Config.Cache is a %T: pass what NewCache returned with the feature gate %s on", c.Cache, EventDrivenPLEG))
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.EventedPLEG) {
+		errs = append(errs, fmt.Errorf("kubelet137: the feature gate %s is on beside %s: turn it off, it makes the runtime manager take statuses from the runtime's snapshots", features.EventedPLEG, EventDrivenPLEG))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	extra, err := embed.Metrics()
+	if err != nil {
+		return nil, fmt.Errorf("kubelet137: %w", err)
+	}
+	core, err := pleg.New(pleg.Config[kubecontainer.PodStatus]{
+		Source:          &source{runtime: c.Runtime},
+		Stream:          embed.Stream[kubecontainer.PodStatus](c.Events),
+		Cache:           own.statuses,
+		Merge:           keepIPs,
+		Recorder:        embed.Recorder(c.Recorder, c.Node),
+		Metrics:         meter{extra},
+		RelistBase:      c.RelistPeriod,
+		RelistMax:       relistMax(c),
+		RelistThreshold: c.RelistThreshold,
+		InspectTimeout:  inspectTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("kubelet137: %w", err)
+	}
+	extra.SetGauges(core.Gauges)
+	return &Generator{core: core, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
+}
+
+// relistMax is the longest relist period that a stream can earn, never more than KEP-3386's 300 s.
+func relistMax(c Config) time.Duration {
+	frequency := c.SyncFrequency
+	if frequency == 0 {
+		frequency = time.Minute
+	}
+	return max(c.RelistPeriod, time.Second, min(frequency*3/4, 300*time.Second))
+}
+
+// Start starts the generator and returns. It works until ctx ends, and logs to ctx's logger. Only the first call does anything.
+func (g *Generator) Start(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cancel != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	g.cancel = cancel
+	g.done.Go(func() { _ = g.core.Run(ctx) }) // it returns nil: it is run once
+	g.done.Go(func() { g.pump(ctx) })
+}
+
+// Stop ends what Start started and waits for it. A kubelet never calls it; embedders and tests do. A stopped generator stays stopped.
+func (g *Generator) Stop() {
+	g.mu.Lock()
+	cancel := g.cancel
+	g.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		g.done.Wait()
+	}
+}
+
+// pump hands the core's events to the kubelet.
+func (g *Generator) pump(ctx context.Context) {
+	for e := range g.core.Watch() {
+		event := &kubepleg.PodLifecycleEvent{ID: types.UID(e.Pod), Type: kubepleg.PodLifeCycleEventType(e.Type)}
+		if e.ID != "" {
+			event.Data = e.ID
+		}
+		select {
+		case g.watch <- event:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Watch returns the channel of events. It is never closed.
+func (g *Generator) Watch() chan *kubepleg.PodLifecycleEvent { return g.watch }
+
+// Healthy reports false and why before the first list of the runtime has succeeded, and when one is overdue by RelistThreshold. The
+// kubelet asks at every turn of its sync loop; its gauges are set on the way.
+func (g *Generator) Healthy() (bool, error) {
+	stats, err := g.core.Stats(), g.core.Health()
+	if err == nil && stats.LastRelist.IsZero() {
+		err = errors.New("pleg: no list of the container runtime has succeeded yet")
+	}
+	publish(stats, err == nil)
+	return err == nil, err
+}
+
+// RequestReinspect has the pod's statuses read even if no phase has changed, and an event of it sent after that.
+func (g *Generator) RequestReinspect(podUID types.UID) {
+	g.core.RequestReinspect(cache.UID(podUID))
+}
+
+// RequestRelist has the pod read now.
+func (g *Generator) RequestRelist(_ klog.Logger, podUID types.UID) {
+	if podUID != "" { // which would mean all
+		g.core.RequestRelist(cache.UID(podUID))
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet137
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/embed"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Runtime is the part of the kubelet's runtime manager that reads.
+type Runtime interface {
+	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
+	GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error)
+	GetPodStatus(ctx context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error)
+}
+
+// source reads through the runtime manager.
+type source struct {
+	runtime Runtime
+
+	mu    sync.Mutex // owns shown
+	shown map[types.UID]*kubecontainer.Pod
+}
+
+var _ pleg.Source[kubecontainer.PodStatus] = (*source)(nil)
+
+// List lists everything, in full.
+func (s *source) List(ctx context.Context, _ pleg.Revision) (pleg.Listing, error) {
+	pods, err := s.runtime.GetPods(ctx, true)
+	if err != nil {
+		return pleg.Listing{}, err
+	}
+	listing := pleg.Listing{Pods: make([]pleg.Pod, 0, len(pods)), Total: len(pods)}
+	shown := make(map[types.UID]*kubecontainer.Pod, len(pods))
+	for _, p := range pods {
+		listing.Pods = append(listing.Pods, convert(p))
+		shown[p.ID] = p
+	}
+	s.mu.Lock()
+	s.shown = shown
+	s.mu.Unlock()
+	return listing, nil
+}
+
+// ListPod lists one pod.
+func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
+	p, err := s.runtime.GetPod(ctx, types.UID(uid))
+	if errors.Is(err, kubecontainer.ErrPodNotFound) {
+		p, err = nil, nil
+	}
+	if err != nil {
+		return pleg.Pod{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p == nil {
+		delete(s.shown, types.UID(uid))
+		return pleg.Pod{UID: uid}, nil
+	}
+	if s.shown == nil {
+		s.shown = make(map[types.UID]*kubecontainer.Pod)
+	}
+	s.shown[p.ID] = p
+	return convert(p), nil
+}
+
+// Inspect reads the statuses of the IDs that a listing showed. The runtime manager wants that listing back in its own form, in its order and with each
+// container's sandbox, so it is remembered; when another listing has come between, the pod is listed again.
+func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
+	uid := types.UID(pod.UID)
+	s.mu.Lock()
+	p := s.shown[uid]
+	s.mu.Unlock()
+	if p == nil || !sameIDs(p, pod.Items) {
+		var err error
+		p, err = s.runtime.GetPod(ctx, uid)
+		if errors.Is(err, kubecontainer.ErrPodNotFound) {
+			p, err = &kubecontainer.Pod{ID: uid, Name: pod.Name, Namespace: pod.Namespace}, nil
+		}
+		if err != nil {
+			return pleg.Inspection[kubecontainer.PodStatus]{}, err
+		}
+	}
+	status, err := s.runtime.GetPodStatus(ctx, p)
+	if err == nil && status == nil {
+		err = errors.New("the runtime manager returned neither a status nor an error")
+	}
+	if err != nil {
+		return pleg.Inspection[kubecontainer.PodStatus]{}, err
+	}
+	shows := pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
+	for _, sb := range status.SandboxStatuses {
+		shows.Items = append(shows.Items, pleg.Item{ID: sb.GetId(), Kind: pleg.Sandbox, Phase: embed.SandboxPhase(sb.GetState())})
+	}
+	for _, c := range status.ContainerStatuses {
+		shows.Items = append(shows.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State)})
+	}
+	return pleg.Inspection[kubecontainer.PodStatus]{Status: status, Pod: shows}, nil
+}
+
+func convert(p *kubecontainer.Pod) pleg.Pod {
+	pod := pleg.Pod{
+		UID: cache.UID(p.ID), Name: p.Name, Namespace: p.Namespace,
+		Items: make([]pleg.Item, 0, len(p.Sandboxes)+len(p.Containers)),
+	}
+	for _, c := range p.Sandboxes {
+		pod.Items = append(pod.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Sandbox, Phase: phase(c.State)})
+	}
+	for _, c := range p.Containers {
+		pod.Items = append(pod.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State)})
+	}
+	return pod
+}
+
+// sameIDs says that the remembered listing has the IDs that were asked for, in their order, which is the order that it was told in.
+func sameIDs(p *kubecontainer.Pod, items []pleg.Item) bool {
+	if len(p.Sandboxes)+len(p.Containers) != len(items) {
+		return false
+	}
+	for i, c := range p.Sandboxes {
+		if items[i].ID != c.ID.ID {
+			return false
+		}
+	}
+	for i, c := range p.Containers {
+		if items[len(p.Sandboxes)+i].ID != c.ID.ID {
+			return false
+		}
+	}
+	return true
+}
+
+// phase returns the phase that a state of the runtime manager means. It shows sandboxes in the states of containers.
+func phase(s kubecontainer.State) pleg.Phase {
+	switch s {
+	case kubecontainer.ContainerStateCreated:
+		return pleg.PhaseCreated
+	case kubecontainer.ContainerStateRunning:
+		return pleg.PhaseRunning
+	case kubecontainer.ContainerStateExited:
+		return pleg.PhaseExited
+	}
+	return pleg.PhaseUnknown
+}
+
+// keepIPs is the generator's Merge: a pod whose network has been torn down keeps the addresses that it had.
+func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
+	if len(next.IPs) != 0 || prev == nil || len(prev.IPs) == 0 {
+		return next
+	}
+	for _, sb := range next.SandboxStatuses {
+		if sb.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+			return next
+		}
+	}
+	kept := *next
+	kept.IPs = prev.IPs
+	return &kept
+}

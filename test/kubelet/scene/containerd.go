@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/ctrd"
+	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+)
+
+// real is a private containerd. Its history is what its events told, and what lists show beyond that.
+type real struct {
+	target sweep.Target
+	daemon *ctrd.Daemon
+	conn   *grpc.ClientConn
+	client runtimeapi.RuntimeServiceClient
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu      sync.Mutex // owns what follows
+	changes []bench.Change
+	state   map[string]bench.Change // the last change of each ID
+}
+
+// startContainerd starts a containerd in that folder, with its containers under a cgroup of that name.
+func startContainerd(ctx context.Context, dir, cgroup string) (*real, error) {
+	root, err := components.FindRoot(".")
+	if err != nil {
+		return nil, err
+	}
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: true, Own: true, Log: io.Discard})
+	if err != nil {
+		return nil, err
+	}
+	archive := filepath.Join(dir, "image.tar")
+	if err := image.PackFile(archive, set.Workload(), image.DefaultRef); err != nil {
+		return nil, err
+	}
+	base := filepath.Join(dir, "c")
+	if err := os.Mkdir(base, 0o755); err != nil {
+		return nil, err
+	}
+	r := &real{target: sweep.Target{Dir: base, Cgroup: cgroup}, state: make(map[string]bench.Change)}
+	if r.daemon, err = ctrd.New(ctrd.Config{Base: base, Components: set, Archive: archive, Image: image.DefaultRef}); err != nil {
+		return nil, err
+	}
+	if err := r.daemon.Start(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	if r.conn, err = grpc.NewClient(r.daemon.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	r.client = runtimeapi.NewRuntimeServiceClient(r.conn)
+	listen, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	r.done.Go(func() {
+		for listen.Err() == nil {
+			r.listen(listen)
+			select {
+			case <-listen.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	return r, nil
+}
+
+var eventStates = map[runtimeapi.ContainerEventType]bench.State{
+	runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT: bench.Created,
+	runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: bench.Running,
+	runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT: bench.Exited,
+	runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: bench.Removed,
+}
+
+// listen notes events until the stream ends.
+func (r *real) listen(ctx context.Context) {
+	stream, err := r.client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	for err == nil {
+		var e *runtimeapi.ContainerEventResponse
+		if e, err = stream.Recv(); err == nil {
+			sb := e.GetPodSandboxStatus()
+			r.note(bench.Change{
+				Pod: sb.GetMetadata().GetUid(), ID: e.ContainerId, Sandbox: sb.GetId() == e.ContainerId,
+				State: eventStates[e.ContainerEventType], At: e.CreatedAt, Told: true,
+			})
+		}
+	}
+}
+
+// note appends a change unless something later is known of the ID.
+func (r *real) note(c bench.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, known := r.state[c.ID]
+	if known && c.State.Rank() <= last.State.Rank() {
+		return
+	}
+	if known && c.Pod == "" {
+		c.Pod, c.Sandbox = last.Pod, last.Sandbox
+	}
+	r.state[c.ID] = c
+	r.changes = append(r.changes, c)
+}
+
+func (r *real) socket() string { return r.daemon.Endpoint()[len("unix://"):] }
+
+// history lists, to learn what no event has told.
+func (r *real) history(ctx context.Context) ([]bench.Change, error) {
+	r.mu.Lock()
+	before := maps.Clone(r.state)
+	r.mu.Unlock()
+	sandboxes, err := r.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, err
+	}
+	containers, err := r.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	shown := make(map[string]bool)
+	for _, s := range sandboxes.Items {
+		shown[s.Id] = true
+		state := bench.Running
+		if s.State != runtimeapi.PodSandboxState_SANDBOX_READY {
+			state = bench.Exited
+		}
+		r.note(bench.Change{Pod: s.GetMetadata().GetUid(), ID: s.Id, Sandbox: true, State: state, At: bench.Now(), Inexact: true})
+	}
+	for _, c := range containers.Containers {
+		shown[c.Id] = true
+		state := map[runtimeapi.ContainerState]bench.State{
+			runtimeapi.ContainerState_CONTAINER_CREATED: bench.Created, runtimeapi.ContainerState_CONTAINER_RUNNING: bench.Running,
+			runtimeapi.ContainerState_CONTAINER_EXITED: bench.Exited,
+		}[c.State]
+		r.note(bench.Change{Pod: c.Labels["io.kubernetes.pod.uid"], ID: c.Id, State: state, At: bench.Now(), Inexact: true})
+	}
+	for id, c := range before {
+		if !shown[id] {
+			r.note(bench.Change{Pod: c.Pod, ID: id, Sandbox: c.Sandbox, State: bench.Removed, At: bench.Now(), Inexact: true})
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.changes), nil
+}
+
+// restart kills containerd, as a crash would, and starts it again a second later.
+func (r *real) restart(ctx context.Context) error {
+	if err := r.daemon.Stop(ctx, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	return r.daemon.Start(ctx)
+}
+
+func (r *real) cutStream(context.Context, bool) error {
+	return fmt.Errorf("containerd's stream cannot be cut: %w", errors.ErrUnsupported)
+}
+
+func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
+	cpu, err := sweep.CPUTime(r.daemon.PID())
+	return cpu.Seconds(), nil, err
+}
+
+func (r *real) close() error {
+	if r.cancel != nil {
+		r.cancel()
+		r.done.Wait()
+	}
+	if r.conn != nil {
+		_ = r.conn.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var err error
+	if r.daemon != nil && r.daemon.Alive() {
+		err = r.daemon.Stop(ctx, syscall.SIGTERM)
+	}
+	return errors.Join(err, r.target.Sweep(ctx))
+}

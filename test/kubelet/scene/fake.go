@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+)
+
+// FakeRuntime is the first argument with which the calling program's binary must call [ServeFake].
+const FakeRuntime = "fake-runtime"
+
+// fake is the fake runtime in a process of its own.
+type fake struct {
+	path    string
+	control *fakeproc.Control
+	child   *child.Child
+}
+
+// startFake serves the fake runtime in that folder.
+func startFake(dir string) (*fake, error) {
+	f := &fake{path: filepath.Join(dir, "cri")}
+	control := filepath.Join(dir, "control")
+	var err error
+	if f.child, err = child.Start("the fake runtime", []string{FakeRuntime, f.path, control}, os.Stderr); err != nil {
+		return nil, err
+	}
+	f.control = fakeproc.NewControl(control)
+	if line, err := bufio.NewReader(f.child.Stdout()).ReadString('\n'); err != nil {
+		return nil, errors.Join(fmt.Errorf("the fake runtime did not start: %q, %w", line, err), f.close())
+	}
+	return f, nil
+}
+
+// ServeFake is what a program does that was called with [FakeRuntime] as its first argument. Args are what comes after that.
+func ServeFake(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("scene: two sockets are wanted")
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{HistoryLimit: 1_000_000})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return fakeproc.Serve(ctx, fakeproc.Config{Socket: args[0], Control: args[1], Runtime: rt, Ready: func() {
+		fmt.Println("ready")
+		go func() { // ends with the parent
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			cancel()
+		}()
+	}})
+}
+
+func (f *fake) socket() string { return f.path }
+
+func (f *fake) history(ctx context.Context) ([]bench.Change, error) {
+	r, err := f.control.Report(ctx, 0)
+	if err == nil && r.Dropped > 0 {
+		err = fmt.Errorf("the history has lost its first %d changes", r.Dropped)
+	}
+	return r.Changes, err
+}
+
+func (f *fake) restart(ctx context.Context) error {
+	return f.control.Restart(ctx, time.Second, 500*time.Millisecond)
+}
+
+func (f *fake) cutStream(ctx context.Context, cut bool) error {
+	var faults fakeruntime.Faults
+	if cut {
+		faults.Cut = 1
+	}
+	return f.control.SetFaults(ctx, faults)
+}
+
+func (f *fake) usage(ctx context.Context) (float64, map[string]uint64, error) {
+	r, err := f.control.Report(ctx, 1<<62)
+	return r.CPUSeconds, r.Stats.RPCs, err
+}
+
+func (f *fake) close() error {
+	f.control.Close()
+	return f.child.Stop(5 * time.Second)
+}
