@@ -13,7 +13,8 @@ import "slices"
 // read does not show, and that was known before it began, is Removed.
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool) (agrees bool) {
 	last := c.readAt(p)
-	listening := c.listening(last) && began >= last // a read that later ones have overtaken may show what was, and was told, long ago
+	overtaken := began < last // what it alone shows may have been and gone
+	listening := c.listening(last) && !overtaken
 	c.marks++
 	agrees = true
 	for i, it := range items {
@@ -28,7 +29,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		switch {
 		case x == nil:
 			var ok bool
-			if x, ok = c.discover(p, it, listening, now); !ok {
+			if x, ok = c.discover(p, it, listening, now); !ok || overtaken {
 				agrees = false
 			}
 		case x.pod != p:
@@ -85,7 +86,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		}
 	}
 	p.read = max(p.read, began)
-	p.disagrees = !agrees
+	p.disagrees = !agrees || overtaken && p.disagrees
 	return agrees
 }
 
