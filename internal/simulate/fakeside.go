@@ -155,6 +155,13 @@ func (f *fakeSide) called(name, id string) {
 	f.names[id], f.ids[name] = name, id
 }
 
+func (f *fakeSide) offersEvents() bool {
+	now := f.rt.Faults()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rt.Profile().Events == fakeruntime.EventsOn && !f.down && now.Cut+now.EOF+now.EOFAtOnce+now.Unimplemented+now.Oversize+now.InvalidEvent == 0
+}
+
 func (f *fakeSide) empty(*world) {
 	for _, p := range f.rt.Truth().Pods {
 		for _, s := range p.Sandboxes {

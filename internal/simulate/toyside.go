@@ -79,6 +79,12 @@ func (t *toySide) calm(*world)           { t.toy.calm() }
 func (t *toySide) name(id string) string { return id }
 func (t *toySide) id(name string) string { return name }
 
+func (t *toySide) offersEvents() bool {
+	t.toy.mu.Lock()
+	defer t.toy.mu.Unlock()
+	return t.toy.mode == streamOn && !t.toy.down
+}
+
 func (t *toySide) empty(w *world) {
 	t.toy.mu.Lock()
 	items := slices.Clone(t.toy.items)

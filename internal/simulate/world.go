@@ -56,6 +56,8 @@ type side interface {
 	system(w *world) (System, *ledger, error)
 	// restless says that reads go wrong at present.
 	restless() bool
+	// offersEvents says that the runtime takes subscribers now.
+	offersEvents() bool
 	// empty removes everything.
 	empty(w *world)
 	// calm ends every fault.
@@ -239,12 +241,28 @@ func (w *world) settle() error {
 		w.rest()
 		if w.oracle.settled(!w.reader.stalled()) || w.oracle.result() != nil {
 			w.stuckWaiters()
+			w.reconnected()
 			return nil
 		}
 		step = min(2*step, w.settings.base/2)
 	}
 	w.oracle.fail("idle", "no list has begun and ended well in %v of rest", bound)
 	return nil
+}
+
+// reconnected checks that the stream is up again soon after the runtime offers it.
+func (w *world) reconnected() {
+	if w.settings.generic || w.opts.Published || !w.side.offersEvents() {
+		return
+	}
+	for range 70 { // the steady delay, and the time to settle
+		if w.oracle.result() != nil || w.system.Stats().State == pleg.StreamConnected {
+			return
+		}
+		time.Sleep(time.Second)
+		w.rest()
+	}
+	w.oracle.fail("deaf", "the runtime has offered events for 70 s, and the stream is %v", w.system.Stats().State)
 }
 
 // empty removes everything from the runtime, lets all come to rest, and checks that nothing is remembered.
