@@ -21,10 +21,11 @@ import (
 func main() {
 	seeds := flag.Int("seeds", 6000, "histories of the first tier for each mutation")
 	run := flag.String("run", "", "only the mutations whose name contains this")
+	skip := flag.Int("skip", 0, "leave out that many, to go on where a run ended")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survived, err := mutate(ctx, *seeds, *run)
+	survived, err := mutate(ctx, *seeds, *skip, *run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(2)
@@ -35,7 +36,7 @@ func main() {
 }
 
 // mutate applies the mutations one by one and returns how many survived.
-func mutate(ctx context.Context, seeds int, run string) (survived int, err error) {
+func mutate(ctx context.Context, seeds, skip int, run string) (survived int, err error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return 0, err
@@ -59,6 +60,7 @@ func mutate(ctx context.Context, seeds int, run string) (survived int, err error
 	if err := errors.Join(stale...); err != nil {
 		return 0, err
 	}
+	chosen = chosen[min(skip, len(chosen)):]
 	for _, m := range chosen {
 		began := time.Now()
 		by, err := try(ctx, root, dir, m, seeds)

@@ -77,7 +77,7 @@ var mutations = []mutation{
 	},
 	{
 		"Watch is told before the cache", "pleg/demand.go",
-		"settled := p.settled()\n\tif settled {", "settled := p.settled()\n\tif true {",
+		"settled := p.settled()\n\tif settled {", "settled := p.settled()\n\tif settled || true {",
 	},
 	{
 		"an event that finds Watch full is lost", "pleg/outbox.go",
