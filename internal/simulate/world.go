@@ -255,14 +255,14 @@ func (w *world) reconnected() {
 	if w.settings.generic || w.opts.Published || !w.side.offersEvents() {
 		return
 	}
-	for range 70 { // the steady delay, and the time to settle
+	for range 210 { // three steady delays: a stream may have told something before that breaks it again
 		if w.oracle.result() != nil || w.system.Stats().State == pleg.StreamConnected {
 			return
 		}
 		time.Sleep(time.Second)
 		w.rest()
 	}
-	w.oracle.fail("deaf", "the runtime has offered events for 70 s, and the stream is %v", w.system.Stats().State)
+	w.oracle.fail("deaf", "the runtime has offered events for 210 s, and the stream is %v", w.system.Stats().State)
 }
 
 // empty removes everything from the runtime, lets all come to rest, and checks that nothing is remembered.
