@@ -56,6 +56,7 @@ type options struct {
 }
 
 func main() {
+	surviveBrokenPipes()
 	o, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -74,6 +75,13 @@ func main() {
 		os.Exit(runSuite(o, base, os.Getenv(envCgroup)))
 	}
 	os.Exit(supervise(o))
+}
+
+// surviveBrokenPipes keeps a reader of our output that has gone from ending us
+// before we have cleaned up. The signal is caught, not ignored: an ignored one
+// would be ignored by every program that we start.
+func surviveBrokenPipes() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
 func parse(args []string) (options, error) {

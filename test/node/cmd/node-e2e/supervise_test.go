@@ -26,6 +26,7 @@ const (
 // every child of its process, which a test's own process must not.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(envTestDir); dir != "" {
+		surviveBrokenPipes()
 		if err := claim(dir); err != nil {
 			panic(err)
 		}
@@ -95,6 +96,41 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Errorf("the run's directory is still there: %v", err)
 			}
 		})
+	}
+}
+
+// TestNobodyReads: a supervisor whose output nobody reads any more, as in a
+// pipeline that was ended, cleans up all the same.
+func TestNobodyReads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor := exec.Command(os.Args[0])
+	supervisor.Env = append(os.Environ(), envTestDir+"="+dir,
+		envTestScript+"="+orphan+`trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`)
+	supervisor.Stdout, supervisor.Stderr = in, in
+	if err := supervisor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if err := supervisor.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = supervisor.Wait()
+	if got := supervisor.ProcessState.ExitCode(); got != exitInterrupted {
+		t.Errorf("%v, want exit code %d", supervisor.ProcessState, exitInterrupted)
+	}
+	if left := (sweep.Target{Dir: dir}).Left(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
 	}
 }
 
