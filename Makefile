@@ -39,3 +39,31 @@ fuzz: ## every fuzz target for FUZZTIME each (default 10s)
 .PHONY: k8s-previous
 k8s-previous: ## compile everything against the previous Kubernetes minor
 	.ci/k8s-previous
+
+.PHONY: simulate
+simulate: ## search SEEDS random histories (default 20000) for one in which the PLEG is wrong
+	$(GO) test ./internal/simulate -count=1 -timeout=0 -v -run '^TestSimulate' -args -seeds=$(SEEDS) -fake-seeds=$$(( $(SEEDS) / 50 ))
+
+.PHONY: mutate
+mutate: ## apply deliberate faults to pleg and cache one by one; each must be caught
+	$(GO) run ./internal/mutate
+
+#: real components, as root on Linux; built once from the module registry into build/
+.PHONY: test-node
+test-node: ## disruption tests against containerd and runc (NODE_E2E_BOUNDED=1: the short form)
+	$(GO) build -o $(BUILD)/node/node-e2e ./test/node/cmd/node-e2e
+	$(BUILD)/node/node-e2e
+
+.PHONY: containerd
+containerd: ## a private containerd with our workload image, for pleg-bench --endpoint; Ctrl-C ends it
+	$(GO) run ./test/node/cmd/containerd
+
+.PHONY: test-apiserver
+test-apiserver: ## the Event recorder against etcd and kube-apiserver
+	test/apiserver/build
+	cd test/apiserver && $(GO) test -count=1 -timeout=20m ./...
+
+.PHONY: test-embed
+test-embed: ## the kubelet adapters against the kubelets' own types
+	cd embed/kubelet136 && $(GO) test -race -count=1 ./...
+	cd embed/kubelet137 && $(GO) test -race -count=1 ./...
