@@ -5,7 +5,7 @@
 //
 // # Model
 //
-// A history is a list of lines, each one command (see script.go): what the runtime does, what its stream makes of it, how reads go wrong, who
+// A history is a list of lines, each one command (see command.go): what the runtime does, what its stream makes of it, how reads go wrong, who
 // waits, and how time passes. [Generate] makes one from a seed; a file under testdata is one written by hand. Both run the same way
 // ([Run]), in a testing/synctest bubble, so that hours pass in milliseconds.
 //

@@ -72,7 +72,7 @@ func (w *world) expectEvents(want string) error {
 	got := strings.Join(told, ", ")
 	w.trace = append(w.trace, "expect events "+got)
 	if got != strings.TrimSpace(want) && !w.opts.Update {
-		return fmt.Errorf("Watch told: %s", got)
+		return fmt.Errorf("it told: %s", got)
 	}
 	return nil
 }

@@ -6,9 +6,7 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -245,116 +243,6 @@ func (h *telling) parse(word string) (ok bool, err error) {
 		return false, err
 	}
 	return true, err
-}
-
-func (t *toySide) stream(w *world, args []string) error {
-	r := t.toy
-	w.oracle.doubt(args[0] == "replay")
-	r.note(args[0])
-	switch args[0] {
-	case "cut":
-		r.cutStreams(errVirtual)
-	case "eof":
-		r.cutStreams(io.EOF)
-	case "stall":
-		r.mu.Lock()
-		r.stalled = true
-		r.mu.Unlock()
-	case "ok":
-		r.mu.Lock()
-		r.mode, r.stalled = r.profile.events, false
-		r.mu.Unlock()
-	case "refuse", "unimplemented", "empty":
-		r.mu.Lock()
-		r.mode = map[string]streamMode{"refuse": streamRefuse, "unimplemented": streamUnimplemented, "empty": streamEOF}[args[0]]
-		end := map[string]error{"refuse": errVirtual, "unimplemented": fmt.Errorf("unknown method: %w", pleg.ErrNoEvents), "empty": io.EOF}[args[0]]
-		r.breakStreams(end)
-		r.mu.Unlock()
-	case "replay":
-		n := 8
-		if len(args) > 1 {
-			n, _ = strconv.Atoi(args[1])
-		}
-		r.replay(n)
-	default:
-		return errUsage
-	}
-	return nil
-}
-
-var phases = map[string]pleg.Phase{
-	"Unknown": pleg.PhaseUnknown, "Created": pleg.PhaseCreated, "Running": pleg.PhaseRunning, "Exited": pleg.PhaseExited, "Removed": pleg.PhaseRemoved,
-}
-
-func (t *toySide) claim(w *world, args []string) error {
-	if len(args) < 3 {
-		return errUsage
-	}
-	phase, ok := phases[args[2]]
-	if !ok {
-		return errUsage
-	}
-	c := pleg.Claim[Status]{Pod: cache.UID(args[0]), Item: pleg.Item{ID: args[1], Kind: t.kind(args[1]), Phase: phase}}
-	for _, a := range args[3:] {
-		id, name, _ := strings.Cut(a, "=")
-		p, ok := phases[name]
-		if !ok {
-			return errUsage
-		}
-		c.Payload = append(c.Payload, pleg.Item{ID: id, Kind: t.kind(id), Phase: p})
-	}
-	if c.Pod == "-" {
-		c.Pod = ""
-	}
-	if items := c.Payload; len(items) > 0 {
-		c.Status = func() (*Status, error) { return &Status{UID: c.Pod, Items: items}, nil }
-	}
-	w.truth.Mention(c.Pod)
-	w.oracle.doubt(false)
-	w.oracle.mood()
-	t.toy.note("lie")
-	t.toy.say(c)
-	t.toy.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond))
-	return nil
-}
-
-func (t *toySide) kind(id string) pleg.Kind {
-	if strings.HasPrefix(id, "s") {
-		return pleg.Sandbox
-	}
-	return pleg.Container
-}
-
-func (t *toySide) reads(args []string) error {
-	r := t.toy
-	if len(args) < 2 {
-		return errUsage
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f := map[string]*readFault{"list": &r.list, "pod": &r.pods, "inspect": &r.inspect}[args[0]]
-	if f == nil {
-		return errUsage
-	}
-	f.release()
-	*f = readFault{}
-	switch args[1] {
-	case "ok":
-	case "fail":
-		f.err = errVirtual
-	case "hang":
-		f.hang = true
-	case "slow":
-		d, err := one(args[2:])
-		if err != nil {
-			return err
-		}
-		f.slow = d
-	default:
-		return errUsage
-	}
-	t.toy.upset(time.Now())
-	return nil
 }
 
 // keepRunning implements containerMaker.

@@ -6,6 +6,8 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,18 +71,22 @@ func TestDefect17InstancesDoNotKnowOfEachOther(t *testing.T) {
 					}
 				}
 			}
+			rng := rand.New(rand.NewPCG(seed, 5))
 			change := func(n int) {
 				for i := range 20 {
 					pod, id := cache.UID(fmt.Sprintf("p%d", i%3)), fmt.Sprintf("%d-%d", n, i)
 					_ = r.add(&toyItem{id: "s" + id, pod: pod, kind: pleg.Sandbox}, pleg.PhaseRunning, telling{})
 					_ = r.add(&toyItem{id: "c" + id, sandbox: "s" + id, kind: pleg.Container}, pleg.PhaseCreated, telling{})
-					time.Sleep(time.Duration(r.rng.Int64N(int64(100 * time.Millisecond))))
-					for _, x := range r.items {
-						switch r.rng.IntN(4) {
+					time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond))))
+					r.mu.Lock()
+					items := slices.Clone(r.items)
+					r.mu.Unlock()
+					for _, x := range items {
+						switch rng.IntN(4) {
 						case 0:
 							_ = r.set(x.id, x.phase+1, telling{})
 						case 1:
-							if r.rng.IntN(3) == 0 {
+							if rng.IntN(3) == 0 {
 								_ = r.set(x.id, pleg.PhaseRemoved, telling{})
 							}
 						}

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+// Where each invariant of the design is checked, and the kinds of violation that tell of it:
+//
+//  1. A phase never goes back unless that is counted, and per ID the events are Started, Died, Removed, each once at most: oracle.compare and
+//     oracle.event (regression, repeated, event), resurrected IDs in Truth.Check.
+//  2. The cache shows a change before Watch tells of it: oracle.emitting keeps what the cache shows at the moment of emission,
+//     oracle.event compares (order).
+//  3. What GetNewerThan(t) returns was confirmed by a read begun after t, and nobody is handed nil: waiter.returned and oracle.lookAt
+//     (stale, stale-read, resurrected-read, invented-read, nil, error), and the pod workers (double-start).
+//  4. The global time moves only to the start of a finished list whose changed pods were inspected: oracle.look, oracle.lookFresh and, through
+//     AsOf, oracle.lookAt (global, freshness, stale).
+//  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event).
+//  6. One base period after the first list that begins at rest the cache equals the runtime: oracle.settled (diverged, idle); waiters are
+//     served (slow-waiter, stuck-waiter); the stream comes back (deaf).
+//  7. Relists and the stream end in the same cache: TestDefect17InstancesDoNotKnowOfEachOther, and 6 for every history, whether it listens or not.
+//  8. Memory is that of what lives, and after Run nothing runs: world.empty (memory), ledger.atRest (leak), and the bubble, which does not end
+//     while a goroutine is left.
+//  9. The runtime is not blocked and not asked more than it must be: boundary (blocking, greedy, storm), and a watchdog outside of the bubble.
+//  10. Steps of the wall clock change nothing: clock commands in every search, under all the other checks.
