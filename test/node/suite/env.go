@@ -128,26 +128,41 @@ func (e *Env) prepare(ctx context.Context) error {
 		}
 		e.Image = image.DefaultRef
 	}
+	if private {
+		return nil
+	}
+	version, err := e.version(ctx)
+	if err != nil {
+		return err
+	}
 	if importer {
-		return e.importImage(ctx)
+		return e.importImage(ctx, version.RuntimeName)
 	}
 	return nil
 }
 
-// importImage loads the workload image into the runtime that is already there.
-func (e *Env) importImage(ctx context.Context) error {
+// version asks the runtime that is already there who it is.
+func (e *Env) version(ctx context.Context) (*runtimeapi.VersionResponse, error) {
 	client, err := crikit.Dial(crikit.Options{Endpoint: e.Endpoint})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	version, err := client.RuntimeServiceClient.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
-		return fmt.Errorf("suite: no CRI runtime answers at %s: %w", e.Endpoint, err)
+		return nil, fmt.Errorf("suite: no CRI runtime answers at %s: %w", e.Endpoint, err)
 	}
-	if version.RuntimeName == "containerd" {
+	e.Version = version.RuntimeName + " " + version.RuntimeVersion
+	return version, nil
+}
+
+// importImage loads the workload image into the runtime that is already there.
+func (e *Env) importImage(ctx context.Context, runtimeName string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if runtimeName == "containerd" {
 		if out, err := ctrd.Import(ctx, e.Set, e.Endpoint, e.Archive); err != nil {
 			return fmt.Errorf("suite: import the workload image: %w: %s", err, out)
 		}
@@ -158,7 +173,7 @@ func (e *Env) importImage(ctx context.Context) error {
 		return err
 	}
 	return fmt.Errorf("suite: do not know how to load an image into %s: load the docker archive %s with its own tool, "+
-		"then run again with NODE_E2E_IMAGE=<its reference>", version.RuntimeName, kept)
+		"then run again with NODE_E2E_IMAGE=<its reference>", runtimeName, kept)
 }
 
 // interrupted reports whether the run was told to end, which makes scenarios
@@ -177,8 +192,15 @@ func (e *Env) notApplicable(s Scenario) string {
 		return "it restarts the runtime, and this runtime is not ours to restart"
 	case s.Private:
 		return s.Why
+	case s.Subscribers && sharesStream(e.Version):
+		return "it subscribes more than once, and " + e.Version + " gives each event to one subscriber only"
 	}
 	return ""
+}
+
+// sharesStream reports whether a runtime's subscribers compete for its events.
+func sharesStream(version string) bool {
+	return strings.HasPrefix(strings.Replace(version, " v", " ", 1), "containerd 1.")
 }
 
 // keep copies a scenario's logs to the results and returns where they are.

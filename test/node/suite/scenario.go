@@ -48,6 +48,9 @@ type Scenario struct {
 	// Private: it needs a runtime to itself for another reason, told in Why.
 	Private bool
 	Why     string
+	// Subscribers: it reads the event stream more than once, which a runtime that
+	// gives each event to one subscriber only would share out.
+	Subscribers bool
 	// Run does it.
 	Run func(*T)
 }
