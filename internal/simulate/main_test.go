@@ -88,5 +88,27 @@ func TestSimulate(t *testing.T) {
 func TestSimulateFake(t *testing.T) {
 	var cover Coverage
 	search(t, *fromFlag, *fakeFlag, GenerateFake, &cover)
+	checkPairs(t, &cover)
 	t.Logf("\n%s", cover.Report(fakeruntime.ProfileNames()))
+}
+
+// checkPairs checks that a search of enough histories has had every fault in force under every profile.
+func checkPairs(t *testing.T, cover *Coverage) {
+	t.Helper()
+	pairs, missing := 0, 0
+	for _, f := range fakeruntime.FaultList() {
+		for _, p := range fakeruntime.ProfileNames() {
+			if f.Example == "" {
+				continue // it tunes another
+			}
+			pairs++
+			if cover.Pairs[[2]string{f.Name, p}] == 0 {
+				missing++
+			}
+		}
+	}
+	if cover.Histories >= pairs && missing > 0 {
+		t.Errorf("%d of %d pairs of fault and profile were not visited", missing, pairs)
+	}
+	t.Logf("%d of %d pairs of fault and profile visited", pairs-missing, pairs)
 }

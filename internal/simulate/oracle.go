@@ -54,7 +54,6 @@ type oracle struct {
 	state   pleg.StreamState
 	moves   map[[2]pleg.StreamState]int
 	looks   int
-	lastOK  time.Time
 }
 
 // limits are the bounds that the oracle holds a generator to.

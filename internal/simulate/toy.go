@@ -241,12 +241,6 @@ func (r *toy) announce(id string, how telling) error {
 	return nil
 }
 
-func (r *toy) find(id string) *toyItem {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.byID[id]
-}
-
 // calm ends every fault.
 func (r *toy) calm() {
 	r.mu.Lock()
