@@ -6,6 +6,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,19 +105,19 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// calls is how many calls came in since the last time it was asked, as "create patch …".
+// verbs is the calls that came in, as "create patch patch!"; the mark is for those that failed.
 func (r *rig) verbs() string {
-	out := ""
+	var out strings.Builder
 	for i, c := range r.server.Calls() {
 		if i > 0 {
-			out += " "
+			out.WriteString(" ")
 		}
-		out += string(c.Verb)
+		out.WriteString(string(c.Verb))
 		if c.Err != nil {
-			out += "!"
+			out.WriteString("!")
 		}
 	}
-	return out
+	return out.String()
 }
 
 // one is the only event stored.

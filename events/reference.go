@@ -87,8 +87,8 @@ func (k *kinds) lookup(obj runtime.Object) (*schema.GroupVersionKind, error) {
 
 // splitVersion is schema.ParseGroupVersion for input that may be anything.
 func splitVersion(apiVersion string) (group, version string) {
-	if i := strings.IndexByte(apiVersion, '/'); i >= 0 {
-		return apiVersion[:i], apiVersion[i+1:]
+	if before, after, ok := strings.Cut(apiVersion, "/"); ok {
+		return before, after
 	}
 	return "", apiVersion
 }

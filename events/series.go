@@ -4,6 +4,7 @@
 package events
 
 import (
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -62,9 +63,7 @@ func (s *series) event(o op) *eventsv1.Event {
 	e.Annotations = nil
 	if len(s.template.Annotations) > 0 || o.state != "" {
 		e.Annotations = make(map[string]string, len(s.template.Annotations)+1)
-		for k, v := range s.template.Annotations {
-			e.Annotations[k] = v
-		}
+		maps.Copy(e.Annotations, s.template.Annotations)
 		if o.state != "" {
 			e.Annotations[AnnotationState] = o.state
 		}
