@@ -6,29 +6,42 @@ package embed
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Recorder returns a recorder that tells a generator's reports as Events of the node, or of the pod that a report names, through the kubelet's recorder.
-func Recorder(events record.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
-	return recorder{events, node}
+// Recorder returns a recorder that tells a generator's reports as Events of the node, or of the pod that a report names, through the kubelet's recorder,
+// which must not block.
+func Recorder(recorder record.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
+	return reporter(func(report *pleg.Report) {
+		about, kind := subject(report, node)
+		recorder.Event(about, kind, string(report.Reason), report.Note)
+	})
 }
 
-// recorder tells the generator's reports through the kubelet's recorder, which does not block.
-type recorder struct {
-	events record.EventRecorder
-	node   *v1.ObjectReference
+// SeriesRecorder does what [Recorder] does through a recorder for events.k8s.io/v1, such as the one of package events: with an action, and
+// as one series for what goes on for long.
+func SeriesRecorder(recorder clientevents.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
+	return reporter(func(report *pleg.Report) {
+		about, kind := subject(report, node)
+		recorder.Eventf(about, nil, kind, string(report.Reason), report.Action, "%s", report.Note)
+	})
 }
 
-func (r recorder) Record(report pleg.Report) {
-	about, kind := r.node, v1.EventTypeNormal
+type reporter func(*pleg.Report)
+
+func (r reporter) Record(report pleg.Report) { r(&report) }
+
+// subject returns what a report is about, and its event type.
+func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectReference, kind string) {
+	about, kind = node, v1.EventTypeNormal
 	if p := report.Pod; p != nil {
 		about = &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
 	}
 	if report.Warning {
 		kind = v1.EventTypeWarning
 	}
-	r.events.Event(about, kind, string(report.Reason), report.Note)
+	return about, kind
 }
