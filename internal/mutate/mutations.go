@@ -113,11 +113,11 @@ var mutations = []mutation{
 	},
 	{
 		"a status may take back what the cache shows", "pleg/dispatch.go",
-		"case !agrees && c.takesBack(p, r.shows.Items):", "case false:",
+		"case !agrees && c.takesBack(p, r.shows.Items):", "case !agrees && false:",
 	},
 	{
-		"removed IDs are forgotten at once", "pleg/expire.go",
-		"done := func(at instant) bool { return now.sub(at) > c.cfg.Grace && at < oldest }", "done := func(at instant) bool { return true }",
+		"removed IDs are forgotten while a read is on", "pleg/expire.go",
+		"\treturn oldest\n", "\treturn now\n",
 	},
 	{
 		"waiters do not cause a read", "pleg/demand.go",
@@ -133,7 +133,7 @@ var mutations = []mutation{
 	},
 	{
 		"a pod that is going away is not looked at again", "pleg/record.go",
-		"if x.kind == Sandbox && x.phase == PhaseExited {", "if false {",
+		"if x.kind == Sandbox && x.phase == PhaseExited {", "if x == nil {",
 	},
 	{
 		"an event without a pod is dropped", "pleg/claim.go",
