@@ -43,7 +43,7 @@ type real struct {
 	state   map[string]bench.Change // the last change of each ID
 }
 
-// startContainerd starts a containerd in that folder, with its containers under a cgroup of that name.
+// startContainerd starts a containerd in that folder. It takes over the cgroup of that name, to remove it in the end with all that is in it.
 func startContainerd(ctx context.Context, dir, cgroup string) (*real, error) {
 	root, err := components.FindRoot(".")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -69,6 +70,9 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	node := standalone.Config{Dir: dir}
 	if v.Containerd {
 		node.CgroupRoot = "kubelet-e2e-" + filepath.Base(dir)
+		if err = standalone.MakeCgroup(node.CgroupRoot); err != nil {
+			return w, err
+		}
 		w.runtime, err = startContainerd(ctx, dir, node.CgroupRoot)
 	} else {
 		w.runtime, err = startFake(dir)
@@ -91,9 +95,7 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 // StartKubelet starts the kubelet, at first or after it was killed.
 func (w *World) StartKubelet(ctx context.Context) (err error) {
 	gates := map[string]bool{"PodsAPI": true}
-	for name, on := range w.Variant.Gates {
-		gates[name] = on
-	}
+	maps.Copy(gates, w.Variant.Gates)
 	w.Kubelet, err = w.node.Start(ctx, w.Variant.Binary, gates)
 	return err
 }

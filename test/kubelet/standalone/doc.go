@@ -7,7 +7,7 @@
 //
 // A [Node] is a folder with everything that kubelets of one node share: manifests, root directory, logs, configuration. [Node.Start] starts a kubelet
 // on it, as often as needed, of any version. The kubelet lives in a mount namespace of its own, in which the kernel settings that it insists on read as it
-// wants them and /var/lib is empty: it changes nothing of the machine, and makes no cgroups.
+// wants them and /var/lib is empty: it changes nothing of the machine, and makes no cgroups but under the one that Config.CgroupRoot names.
 //
 // # Concurrency
 //

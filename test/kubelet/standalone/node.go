@@ -22,7 +22,8 @@ type Config struct {
 	Dir string
 	// RuntimeEndpoint is the unix socket of the runtime.
 	RuntimeEndpoint string
-	// CgroupRoot is the name of the cgroup that the runtime puts all containers into. The kubelet itself makes none.
+	// CgroupRoot is the name of a cgroup that is there in all hierarchies ([MakeCgroup] makes it): the kubelet makes one for each pod under it. Empty: the kubelet
+	// makes none.
 	CgroupRoot string
 	// MaxPods bounds the pods of the node. Default 250.
 	MaxPods int
@@ -87,7 +88,7 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 		"containerRuntimeEndpoint": "unix://" + n.cfg.RuntimeEndpoint,
 		"staticPodPath":            n.manifests(), "podLogsDir": filepath.Join(n.cfg.Dir, "logs"), "resolvConf": "",
 		"maxPods": n.cfg.MaxPods, "registerNode": false, "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
-		"cgroupsPerQOS": false, "enforceNodeAllocatable": []string{},
+		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
 		"serializeImagePulls": false, "featureGates": gates,
 		"containerLogMonitorInterval": "1h", // the fake runtime writes no logs, and the kubelet asks for them again and again
