@@ -42,8 +42,8 @@ func away(t *T) {
 	if held := a.MustCache()[pod.UID]; len(held.Containers) != 1 {
 		t.Errorf("while the runtime was away the last status was lost: %v", held)
 	}
-	n.StartRuntime()
 	back := time.Now()
+	n.StartRuntime()
 	died := a.WaitEvent(pleg.ContainerDied, id)
 	a.Converge()
 	converged := time.Since(back)

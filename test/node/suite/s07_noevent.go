@@ -61,11 +61,11 @@ func noEvent(t *T) {
 	before = a.MustStats().Generator
 	n.StopRuntime(syscall.SIGKILL)
 	t.Sleep(2 * time.Second)
-	n.StartRuntime()
 	back := time.Now()
+	n.StartRuntime()
 	died = a.WaitEvent(pleg.ContainerDied, silent)
 	a.Converge()
-	t.Figure("exit while down→Watch", "%dms after ready, by a %s", died.At.Sub(back).Milliseconds(), died.Cause)
+	t.Figure("exit while down→Watch", "%dms after its start, by a %s", died.At.Sub(back).Milliseconds(), died.Cause)
 	held := a.MustCache()[pod.UID].Containers[silent]
 	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
 	a.WaitConnected()
