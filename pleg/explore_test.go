@@ -75,7 +75,6 @@ type smallID struct {
 	pod   cache.UID
 	id    string
 	steps []smallStep
-	told  Phase // the latest phase of which a claim was told
 }
 
 type smallStep struct {

@@ -37,8 +37,6 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
-func (q *fifo[T]) clear() { *q = fifo[T]{} }
-
 // laterEntry is a pod that is looked at again at a time. An entry whose pod has been rescheduled is stale and ignored.
 type laterEntry struct {
 	at  instant

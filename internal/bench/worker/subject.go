@@ -13,6 +13,7 @@ import (
 	rtmetrics "runtime/metrics"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	kubemetrics "k8s.io/component-base/metrics"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -81,7 +82,7 @@ func newSubject(ctx context.Context, config Config) (*subject, error) {
 func (s *subject) run(ctx context.Context) error {
 	if s.listener != nil {
 		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", kubemetrics.HandlerFor(s.registry, kubemetrics.HandlerOpts{}))
+		mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 		server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 		served := make(chan struct{})
 		go func() { // ends with Close
