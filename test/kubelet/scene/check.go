@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
 // patience bounds the wait for something that a kubelet does at once when it is not starved of CPU.
@@ -29,7 +28,7 @@ func (w *World) Check(ctx context.Context) error {
 	if err := eventually(ctx, patience, func() error { return w.agree(ctx) }); err != nil {
 		return fmt.Errorf("statuses: %w", err)
 	}
-	changes, err := w.runtime.history(ctx)
+	changes, err := w.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func (w *World) Check(ctx context.Context) error {
 
 // agree compares what the kubelet says of each container with what the runtime has.
 func (w *World) agree(ctx context.Context) error {
-	changes, err := w.runtime.history(ctx)
+	changes, err := w.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,27 +63,24 @@ func (w *World) agree(ctx context.Context) error {
 		}
 		state[c.ID] = c.State
 	}
-	pods, err := w.Kubelet.Pods(ctx)
+	pods, err := w.pods(ctx)
 	if err != nil {
 		return err
 	}
 	var wrong []string
-	seen := make(map[string]bool)
-	for _, p := range pods {
-		name := strings.TrimSuffix(p.Name, "-"+standalone.NodeName)
-		seen[name] = true
+	for name, status := range pods {
 		if !w.there[name] {
-			wrong = append(wrong, fmt.Sprintf("%s: still there", p.Name))
+			wrong = append(wrong, name+": still there")
 			continue
 		}
-		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
 			if s := contradiction(c, state); s != "" {
-				wrong = append(wrong, fmt.Sprintf("%s: %s: %s", p.Name, c.Name, s))
+				wrong = append(wrong, fmt.Sprintf("%s: %s: %s", name, c.Name, s))
 			}
 		}
 	}
 	for name := range w.there {
-		if !seen[name] {
+		if _, seen := pods[name]; !seen {
 			wrong = append(wrong, name+": missing")
 		}
 	}

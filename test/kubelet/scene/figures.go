@@ -142,7 +142,7 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
 		return err
 	}
-	changes, err := w.runtime.history(ctx)
+	changes, err := w.history(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package scene
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -70,6 +71,14 @@ func probed(p *corev1.Pod) {
 	c.Lifecycle = &corev1.Lifecycle{
 		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "0"}}},
 		PreStop:   &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "0"}}},
+	}
+}
+
+// cpu gives the main container that much CPU, as request and limit.
+func cpu(q string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(q)}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
 	}
 }
 

@@ -37,11 +37,15 @@ func Scenarios(pods int) []Scenario {
 	}
 }
 
-// put makes static pods.
+// put makes pods.
 func (w *World) put(pods ...*corev1.Pod) error {
 	for _, p := range pods {
 		w.tracker.forget(string(p.UID))
-		if err := w.node.Put(p); err != nil {
+		if w.api != nil {
+			if err := w.create(context.Background(), p); err != nil {
+				return err
+			}
+		} else if err := w.node.Put(p); err != nil {
 			return err
 		}
 		w.there[p.Name] = true
@@ -49,17 +53,24 @@ func (w *World) put(pods ...*corev1.Pod) error {
 	return nil
 }
 
-// remove removes static pods and waits until nothing of them runs.
+// remove removes pods and waits until nothing of them runs.
 func (w *World) remove(ctx context.Context, names ...string) error {
+	if w.api != nil {
+		if err := w.erase(ctx, names...); err != nil {
+			return err
+		}
+	}
 	for _, name := range names {
 		w.tracker.forget(name)
-		if err := w.node.Remove(name); err != nil && !os.IsNotExist(err) {
-			return err
+		if w.api == nil {
+			if err := w.node.Remove(name); err != nil && !os.IsNotExist(err) {
+				return err
+			}
 		}
 		delete(w.there, name)
 	}
 	return eventually(ctx, patience, func() error {
-		changes, err := w.runtime.history(ctx)
+		changes, err := w.history(ctx)
 		if err != nil {
 			return err
 		}
@@ -70,13 +81,9 @@ func (w *World) remove(ctx context.Context, names ...string) error {
 // await waits until the kubelet says of each pod what it should.
 func (w *World) await(ctx context.Context, want func(corev1.PodStatus) error, names ...string) error {
 	return eventually(ctx, patience, func() error {
-		pods, err := w.Kubelet.Pods(ctx)
+		status, err := w.pods(ctx)
 		if err != nil {
 			return err
-		}
-		status := make(map[string]corev1.PodStatus, len(pods))
-		for _, p := range pods {
-			status[string(p.UID)] = p.Status
 		}
 		for _, name := range names {
 			s, ok := status[name]
@@ -155,7 +162,7 @@ func complete(ctx context.Context, w *World) error {
 	}, bad...); err != nil {
 		return err
 	}
-	changes, err := w.runtime.history(ctx)
+	changes, err := w.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -232,7 +239,7 @@ func sidecars(ctx context.Context, w *World) error {
 	if err := w.await(ctx, phase(corev1.PodSucceeded), end...); err != nil {
 		return err
 	}
-	changes, err := w.runtime.history(ctx)
+	changes, err := w.history(ctx)
 	if err != nil {
 		return err
 	}
@@ -316,7 +323,7 @@ func (w *World) ranOnce(ctx context.Context, all []string) error {
 	}, all...); err != nil {
 		return err
 	}
-	changes, err := w.runtime.history(ctx)
+	changes, err := w.history(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
@@ -40,6 +44,8 @@ type Variant struct {
 	Ours bool
 	// Containerd says that it runs on a containerd of its own instead of the fake runtime.
 	Containerd bool
+	// API is the folder with etcd and kube-apiserver. With it, pods are bound to the node by an API server; without, they are static.
+	API string
 }
 
 // World is a node with its runtime.
@@ -50,9 +56,13 @@ type World struct {
 	node    *standalone.Node
 	tracker *Tracker
 	dir     string
-	there   map[string]bool // pods whose manifests are there
-	full    []string        // the pods of a full node
-	serial  int             // of the next batch of names
+
+	api      *api              // nil without an API server
+	nodeName string            // of the node's object
+	uids     map[string]string // pod UIDs to names, with an API server
+	there    map[string]bool   // pods whose manifests are there
+	full     []string          // the pods of a full node
+	serial   int               // of the next batch of names
 }
 
 // NewWorld starts the runtime and the kubelet. The folder, in the system's temporary one because its sockets need short names, goes with Close.
@@ -61,7 +71,7 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w = &World{Variant: v, dir: dir, there: make(map[string]bool)}
+	w = &World{Variant: v, dir: dir, there: make(map[string]bool), uids: make(map[string]string), nodeName: standalone.NodeName}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
@@ -82,6 +92,13 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 		return w, err
 	}
 	node.RuntimeEndpoint = w.runtime.socket()
+	if v.API != "" {
+		if w.api, err = startAPI(ctx, v.API, dir); err != nil {
+			w.api = nil
+			return w, err
+		}
+		node.Kubeconfig = w.api.kubeconfig
+	}
 	if w.node, err = standalone.NewNode(node); err != nil {
 		return w, err
 	}
@@ -109,6 +126,9 @@ func (w *World) Close() error {
 	if w.Kubelet != nil && w.Kubelet.Alive() {
 		errs = append(errs, w.Kubelet.Stop())
 	}
+	if w.api != nil {
+		errs = append(errs, w.api.close())
+	}
 	if w.runtime != nil {
 		errs = append(errs, w.runtime.close())
 	}
@@ -116,6 +136,37 @@ func (w *World) Close() error {
 		errs = append(errs, os.Rename(filepath.Join(w.dir, "kubelet.log"), filepath.Join(keep, filepath.Base(w.dir)+".log")))
 	}
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
+}
+
+// history is the runtime's, with pods by name.
+func (w *World) history(ctx context.Context) ([]bench.Change, error) {
+	changes, err := w.runtime.history(ctx)
+	for i := range changes {
+		if name, ok := w.uids[changes[i].Pod]; ok {
+			changes[i].Pod = name
+		}
+	}
+	return changes, err
+}
+
+// pods returns the pods with the status that the kubelet reports, by name: to the API server, or to those who ask it.
+func (w *World) pods(ctx context.Context) (map[string]corev1.PodStatus, error) {
+	byName := make(map[string]corev1.PodStatus)
+	if w.api != nil {
+		list, err := w.api.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list.Items {
+			byName[p.Name] = p.Status
+		}
+		return byName, nil
+	}
+	list, err := w.Kubelet.Pods(ctx)
+	for _, p := range list {
+		byName[strings.TrimSuffix(p.Name, "-"+standalone.NodeName)] = p.Status
+	}
+	return byName, err
 }
 
 // eventually waits until what returns nil, or returns what it returned last.

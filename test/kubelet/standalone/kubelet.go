@@ -55,6 +55,9 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 	defer logFile.Close()
 	k.cmd = exec.Command(self, Inside, n.cfg.Dir, binary, "--config="+config, "--root-dir="+n.root(), "--cert-dir="+filepath.Join(n.cfg.Dir, "pki"),
 		"--hostname-override="+NodeName, "--v=2")
+	if n.cfg.Kubeconfig != "" {
+		k.cmd.Args = append(k.cmd.Args, "--kubeconfig="+n.cfg.Kubeconfig)
+	}
 	k.cmd.Stdout, k.cmd.Stderr = logFile, logFile
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)

@@ -25,6 +25,8 @@ type Config struct {
 	// CgroupRoot is the name of a cgroup that is there in all hierarchies ([MakeCgroup] makes it): the kubelet makes one for each pod under it. Empty: the kubelet
 	// makes none.
 	CgroupRoot string
+	// Kubeconfig is how to reach an API server, which the kubelet registers with. Empty: the kubelet stands alone, with static pods only.
+	Kubeconfig string
 	// MaxPods bounds the pods of the node. Default 250.
 	MaxPods int
 }
@@ -87,7 +89,7 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 		"authorization":            map[string]any{"mode": "AlwaysAllow"},
 		"containerRuntimeEndpoint": "unix://" + n.cfg.RuntimeEndpoint,
 		"staticPodPath":            n.manifests(), "podLogsDir": filepath.Join(n.cfg.Dir, "logs"), "resolvConf": "",
-		"maxPods": n.cfg.MaxPods, "registerNode": false, "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
+		"maxPods": n.cfg.MaxPods, "registerNode": n.cfg.Kubeconfig != "", "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
 		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
 		"serializeImagePulls": false, "featureGates": gates,

@@ -6,7 +6,7 @@
 // Command kubelet-e2e runs real kubelets, stock and with the evented PLEG in them, on a node of static pods without an API server. It must be run
 // as root, in the repository's root, after kubelet-build.
 //
-//	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-containerd] [-only NAME] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-containerd] [-api DIR] [-only NAME] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [VARIANT...]
 //
 // Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and evented-1.37.1.
@@ -92,6 +92,7 @@ func scenarios(ctx context.Context, args []string) error {
 	pods := flags.Int("pods", 200, "pods of a full node")
 	only := flags.String("only", "", "play this scenario only")
 	containerd := flags.Bool("containerd", false, "play on a containerd of its own instead of the fake runtime")
+	api := flags.String("api", "", "folder with etcd and kube-apiserver, to have pods bound to the node by an API server")
 	hours := flags.Duration("for", 0, "play all again and again for that long")
 	_ = flags.Parse(args)
 	names := flags.Args()
@@ -104,8 +105,12 @@ func scenarios(ctx context.Context, args []string) error {
 	}
 	failed := 0
 	for _, v := range list {
-		v.Containerd = *containerd
-		n, err := playAll(ctx, v, scene.Scenarios(*pods), *only, *hours)
+		v.Containerd, v.API = *containerd, *api
+		list := scene.Scenarios(*pods)
+		if v.API != "" {
+			list = scene.APIScenarios(*pods)
+		}
+		n, err := playAll(ctx, v, list, *only, *hours)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// token is that of the one user of the API server, who may do all.
+const token = "all"
+
+// api is an API server with its etcd.
+type api struct {
+	*kubernetes.Clientset
+	kubeconfig string
+	processes  []*process
+}
+
+// startAPI starts the binaries of that folder, with their data in dir.
+func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
+	a = &api{kubeconfig: filepath.Join(dir, "kubeconfig")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.close())
+		}
+	}()
+	var ports [3]int
+	for i := range ports {
+		if ports[i], err = freePort(); err != nil {
+			return a, err
+		}
+	}
+	etcd := fmt.Sprintf("http://127.0.0.1:%d", ports[0])
+	if err := a.spawn(dir, filepath.Join(binaries, "etcd"), "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
+		fmt.Sprintf("--listen-peer-urls=http://127.0.0.1:%d", ports[1]), "--unsafe-no-fsync", "--log-level=error"); err != nil {
+		return a, err
+	}
+	key := filepath.Join(dir, "sa.key")
+	if err := writeKey(key); err != nil {
+		return a, err
+	}
+	tokens := filepath.Join(dir, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(token+",admin,1,system:masters\n"), 0o600); err != nil {
+		return a, err
+	}
+	if err := a.spawn(dir, filepath.Join(binaries, "kube-apiserver"), "--etcd-servers="+etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[2]),
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--cert-dir="+filepath.Join(dir, "api-certs"), "--token-auth-file="+tokens,
+		"--authorization-mode=AlwaysAllow", "--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
+		"--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount", "--allow-privileged"); err != nil {
+		return a, err
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d", ports[2])
+	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+		"clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: {token: %q}}]\n", url, token)
+	if err := os.WriteFile(a.kubeconfig, []byte(config), 0o600); err != nil {
+		return a, err
+	}
+	if a.Clientset, err = kubernetes.NewForConfig(&rest.Config{Host: url, BearerToken: token, QPS: 500, Burst: 500, Timeout: 20 * time.Second,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}); err != nil { // it signs its own certificate, on loopback
+		return a, err
+	}
+	return a, eventually(ctx, patience, func() error {
+		_, err := a.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+}
+
+// process is a child that dies with us.
+type process struct {
+	cmd  *exec.Cmd
+	done chan error // capacity 1
+}
+
+func (a *api) spawn(dir, binary string, args ...string) error {
+	log, err := os.Create(filepath.Join(dir, filepath.Base(binary)+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p := &process{cmd: exec.Command(binary, args...), done: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error, 1)
+	go func() {
+		goruntime.LockOSThread() // the kernel sends Pdeathsig when the thread that forked ends
+		defer goruntime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.done <- p.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("%w (the build script in test/apiserver makes it)", err)
+	}
+	a.processes = append(a.processes, p)
+	return nil
+}
+
+func (a *api) close() error {
+	for i := len(a.processes) - 1; i >= 0; i-- {
+		p := a.processes[i]
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.done:
+		case <-time.After(15 * time.Second):
+			_ = p.cmd.Process.Kill()
+			<-p.done
+		}
+	}
+	return nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func writeKey(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// create binds a pod to the node.
+func (w *World) create(ctx context.Context, p *corev1.Pod) error {
+	p = p.DeepCopy()
+	p.UID, p.Spec.NodeName, p.Spec.AutomountServiceAccountToken = "", w.nodeName, new(false)
+	made, err := w.api.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
+	if err == nil {
+		w.uids[string(made.UID)] = p.Name
+	}
+	return err
+}
+
+// erase deletes a pod and waits until it is gone.
+func (w *World) erase(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if err := w.api.CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return eventually(ctx, patience, func() error {
+		list, err := w.api.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, p := range list.Items {
+			for _, name := range names {
+				if p.Name == name {
+					return fmt.Errorf("%s is still there", name)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// APIScenarios returns those that need an API server beside those that can do with one.
+func APIScenarios(pods int) []Scenario {
+	return []Scenario{
+		{"pods-start", func(ctx context.Context, w *World) error { return w.startPods(ctx, pods) }},
+		{"complete", complete},
+		{"crash-loop", crashLoop},
+		{"probes-and-hooks", probes},
+		{"sidecars", sidecars},
+		{"in-place-resize", resize},
+		{"same-name-recreated", sameName},
+		{"runtime-restarted", runtimeRestarted},
+		{"stream-events", streamEvents},
+		{"kubelet-restarted", kubeletRestarted},
+		{"pods-stop", func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
+	}
+}
+
+// resize changes the CPU of running containers twice; nothing may restart, and the status must tell the new resources.
+func resize(ctx context.Context, w *World) error {
+	all := w.batch("one-resized", 5)
+	for _, name := range all {
+		if err := w.put(pod(name, cpu("100m"))); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx, ready, all...); err != nil {
+		return err
+	}
+	for _, want := range []string{"200m", "50m"} {
+		patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%[1]q},"limits":{"cpu":%[1]q}}}]}}`, want)
+		for _, name := range all {
+			if _, err := w.api.CoreV1().Pods("default").Patch(ctx, name, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		start := time.Now()
+		if err := w.await(ctx, func(s corev1.PodStatus) error {
+			c := s.ContainerStatuses[0]
+			if c.RestartCount != 0 {
+				return fmt.Errorf("restarted %d times", c.RestartCount)
+			}
+			if c.Resources == nil || c.Resources.Limits.Cpu().String() != want {
+				return fmt.Errorf("resources %v, want %s", c.Resources, want)
+			}
+			for _, condition := range s.Conditions {
+				if strings.HasPrefix(string(condition.Type), "PodResize") {
+					return fmt.Errorf("%s: %s %s", condition.Type, condition.Reason, condition.Message)
+				}
+			}
+			return nil
+		}, all...); err != nil {
+			return fmt.Errorf("to %s: %w", want, err)
+		}
+		if took := time.Since(start); took > time.Minute {
+			return fmt.Errorf("to %s: took %v: it waited for a periodic sync", want, took.Round(time.Second))
+		}
+	}
+	return w.remove(ctx, all...)
+}
+
+// sameName deletes a pod and makes one of its name as soon as it is gone.
+func sameName(ctx context.Context, w *World) error {
+	name := w.batch("one-again", 1)[0]
+	for i := range 15 {
+		if err := w.put(pod(name)); err != nil {
+			return err
+		}
+		if i%3 == 0 {
+			if err := w.await(ctx, ready, name); err != nil {
+				return fmt.Errorf("time %d: %w", i, err)
+			}
+		} else {
+			time.Sleep(time.Duration(i) * 30 * time.Millisecond)
+		}
+		if err := w.remove(ctx, name); err != nil {
+			return fmt.Errorf("time %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// streamEvents looks for the Events that the restarts of the runtime must have caused. Stock kubelets tell nothing.
+func streamEvents(ctx context.Context, w *World) error {
+	if !w.Variant.Ours {
+		return nil
+	}
+	return eventually(ctx, patience, func() error {
+		list, err := w.api.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		missing := map[string]bool{"ContainerEventStreamLost": true, "ContainerEventStreamRestored": true}
+		for _, e := range list.Items {
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == w.nodeName {
+				delete(missing, e.Reason)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("no Events on the node with the reasons %v", missing)
+		}
+		return nil
+	})
+}
