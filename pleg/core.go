@@ -254,11 +254,10 @@ func (c *core[S]) report(reason Reason, action string, warning bool, note string
 // setPhase moves an item and keeps the running counts.
 func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
 	c.uncount(x)
-	x.phase, x.cause, x.byClaim, x.stamp, x.since = phase, cause, byClaim, stamp, now
+	x.phase, x.cause, x.byClaim, x.stamp, x.since, x.sure = phase, cause, byClaim, stamp, now, now
 	c.countIn(x)
 	c.touched[x.pod.uid] = x.pod
 	if phase == PhaseRemoved {
-		x.gone = now
 		c.expiring.push(expiry{at: now, pod: x.pod})
 	}
 }

@@ -59,7 +59,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		// A claim that no read has confirmed may yet be overruled. And what the last list showed must be remembered until a list no
 		// longer shows it: one that tells only differences will say nothing of it.
 		needed := x.byClaim || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
-		if needed || !done(x.gone) {
+		if needed || !done(x.sure) {
 			kept = kept || needed
 			if x.byClaim {
 				unconfirmed++

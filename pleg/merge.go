@@ -38,8 +38,8 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
 			continue
 		case it.Phase == PhaseUnknown && x.phase != PhaseRemoved || it.Phase == x.phase:
-			if it.Phase == x.phase {
-				x.byClaim = false
+			if it.Phase == x.phase && x.byClaim {
+				x.byClaim, x.sure = false, now
 			}
 		case it.Phase > x.phase:
 			if listening {
@@ -65,7 +65,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		}
 		if x.phase == PhaseRemoved {
 			if x.byClaim {
-				x.byClaim, x.gone = false, now // reads that began before may have looked before it went
+				x.byClaim, x.sure = false, now // reads that began before may have looked before it went
 				c.expiring.push(expiry{at: now, pod: p})
 			}
 			continue
@@ -132,13 +132,13 @@ func (c *core[S]) discover(p *pod, it Item, listening bool, now instant) (*item,
 	phase := x.phase
 	c.countIn(x)
 	c.setPhase(x, phase, cause, byClaim, stamp, now)
-	x.since = since
+	x.since, x.sure = since, since
 	return x, agrees
 }
 
 // overrule takes an item back to the phase that a read shows, if the read is to be believed. It reports whether it is.
 func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
-	limit := x.since
+	limit := x.sure
 	if x.byClaim {
 		limit = limit.add(c.cfg.Grace)
 	}

@@ -31,7 +31,7 @@ type item struct {
 	mark  uint64  // the merge that showed it last
 	first instant // when a read first showed the ID
 	since instant // when the report was applied that set the phase
-	gone  instant // when it was Removed for sure, or claimed to be
+	sure  instant // when a read confirmed that phase, if a claim had set it, and else since: an older read may have looked before
 	stamp int64   // the runtime's stamp of that claim, Unix nanoseconds; 0 if none
 }
 
