@@ -58,7 +58,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	settled := p.settled()
 	if settled {
 		c.tell(p, now)
-		if p.force == 0 && !p.failed {
+		if p.force == 0 && !p.failed && !p.blank() {
 			p.listing = nil // else the statuses are to be read all the same
 		}
 	}

@@ -129,7 +129,7 @@ var mutations = []mutation{
 	},
 	{
 		"a list storm while a reinspection is wanted", "pleg/demand.go",
-		"if p.force == 0 && !p.failed {", "if true {",
+		"if p.force == 0 && !p.failed && !p.blank() {", "if true {",
 	},
 	{
 		"a pod that is going away is not looked at again", "pleg/record.go",
