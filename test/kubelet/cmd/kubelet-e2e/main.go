@@ -7,7 +7,7 @@
 // as root, in the repository's root, after kubelet-build.
 //
 //	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-containerd] [-api DIR] [-only NAME] [VARIANT...]
-//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-together] [VARIANT...]
 //
 // Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and evented-1.37.1.
 package main
@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -167,25 +168,35 @@ func compare(ctx context.Context, args []string) error {
 	pods := flags.Int("pods", 200, "pods of the node")
 	settle := flags.Duration("settle", 2*time.Minute, "time for a started node to come to rest")
 	idle := flags.Duration("idle", 5*time.Minute, "time to watch the idle node")
+	together := flags.Bool("together", false, "all at once, so that whatever else the machine does is the same for all")
 	_ = flags.Parse(args)
 	list, err := variants(*dir, flags.Args())
 	if err != nil {
 		return err
 	}
-	var all []*scene.Figures
-	for _, v := range list {
-		f, err := measure(ctx, v, *pods, *settle, *idle)
-		if err != nil {
-			return fmt.Errorf("%s: %w", v.Name, err)
+	all := make([]*scene.Figures, len(list))
+	errs := make([]error, len(list))
+	var done sync.WaitGroup
+	for i, v := range list {
+		done.Go(func() { all[i], errs[i] = measure(ctx, v, *pods, *settle, *idle) })
+		if !*together {
+			done.Wait()
 		}
-		fmt.Fprintf(os.Stderr, "%s: %d starts, %d exits, %d deletions timed, idle for %v\n", v.Name, len(f.Start), len(f.Exit), len(f.Deletion), f.Idle.Round(time.Second))
-		all = append(all, f)
+	}
+	done.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	table(os.Stdout, all)
 	return nil
 }
 
 func measure(ctx context.Context, v scene.Variant, pods int, settle, idle time.Duration) (f *scene.Figures, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", v.Name, err)
+		}
+	}()
 	w, err := scene.NewWorld(ctx, v)
 	if err != nil {
 		return nil, err
