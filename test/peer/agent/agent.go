@@ -101,7 +101,6 @@ func Serve(d Driver) {
 
 type server struct {
 	driver  Driver
-	started time.Time
 	marked  reading
 	handled int64
 
