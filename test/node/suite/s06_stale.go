@@ -23,7 +23,7 @@ func stale(t *T) {
 	rounds, most := t.Size(10, 3), t.Size(40, 6)
 	containers := 0
 	ran := 0
-	for round := 0; round < most; round++ {
+	for round := range most {
 		var pods []*crikit.Pod
 		for p := range 8 {
 			pods = append(pods, n.Pod(fmt.Sprintf("r%dp%d", round, p)))
