@@ -67,3 +67,21 @@ test-apiserver: ## the Event recorder against etcd and kube-apiserver
 test-embed: ## the kubelet adapters against the kubelets' own types
 	cd embed/kubelet136 && $(GO) test -race -count=1 ./...
 	cd embed/kubelet137 && $(GO) test -race -count=1 ./...
+
+.PHONY: kubelet
+kubelet: ## build the stock and the patched kubelets of both versions (minutes)
+	$(GO) run ./test/kubelet/cmd/kubelet-build -out $(BUILD)/kubelet
+
+.PHONY: test-kubelet
+test-kubelet: ## real kubelets with this PLEG in them, on static pods (needs make kubelet)
+	$(GO) run ./test/kubelet/cmd/kubelet-e2e scenarios
+
+#: performance
+.PHONY: bench
+bench: ## package benchmarks, and ours beside the floor: lines for benchstat
+	@$(GO) test -run '^$$' -bench . -benchmem ./pleg ./cache ./cri ./events
+	@cd test/peer && $(GO) run . -rows relist,intake -agents ours,floor,generated -bench /dev/stdout
+
+.PHONY: bench-peer
+bench-peer: ## this PLEG beside the kubelet's own, both versions (minutes)
+	cd test/peer && $(GO) run .
