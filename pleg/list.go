@@ -102,7 +102,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	for _, p := range visited {
 		switch {
 		case p.failed && p.asOf > r.began: // the list says nothing of a read that began and failed after it
-		case p.failed || p.blank() || !p.settled() && !p.disagrees:
+		case p.failed || p.blank() || p.force != 0 && r.began > p.force || !p.settled() && !p.disagrees:
 			p.notYet = 0 // inspected at once: it has changed, or a list gives it another try
 		default:
 			c.pace(p, r.began, now)

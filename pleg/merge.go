@@ -34,6 +34,9 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			}
 		case x.pod != p:
 			c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
+			if fromList {
+				p.want = max(p.want, now) // for a list that tells only differences will not say it again
+			}
 			continue
 		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
 			continue
