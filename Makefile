@@ -79,9 +79,10 @@ test-kubelet: ## real kubelets with this PLEG in them, on static pods (needs mak
 #: performance
 .PHONY: bench
 bench: ## package benchmarks, and ours beside the floor: lines for benchstat
-	@$(GO) test -run '^$$' -bench . -benchmem ./pleg ./cache ./cri ./events
-	@cd test/peer && $(GO) run . -rows relist,intake -agents ours,floor,generated -bench /dev/stdout
+	$(GO) test -run '^$$' -bench . -benchtime 300ms ./pleg ./cache ./cri
+	cd test/peer && $(GO) run . -agents floor,generated,ours -rows relist,streaming,changed,intake,first,newer,latency,memory -bench -
 
 .PHONY: bench-peer
-bench-peer: ## this PLEG beside the kubelet's own, both versions (minutes)
-	cd test/peer && $(GO) run .
+bench-peer: ## this PLEG beside the kubelet's own, both versions; builds them first (minutes)
+	mkdir -p $(BUILD)
+	cd test/peer && $(GO) run . -kubelets $(BUILD) -bench $(BUILD)/peer.bench -markdown $(BUILD)/peer.md
