@@ -27,7 +27,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			x = nil
 		}
 		if x != nil && x.blank && it.Phase != PhaseUnknown {
-			x.cached = phaseNone // the read knows what the status does not: it must be read again
+			x.cached = PhaseUnknown // the read knows what the status does not: it must be read again
 		}
 		switch {
 		case x == nil:
