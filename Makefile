@@ -73,8 +73,9 @@ kubelet: ## build the stock and the patched kubelets of both versions (minutes)
 	$(GO) run ./test/kubelet/cmd/kubelet-build -out $(BUILD)/kubelet
 
 .PHONY: test-kubelet
-test-kubelet: ## real kubelets with this PLEG in them, on static pods (needs make kubelet)
+test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime and on containerd (needs make kubelet)
 	$(GO) run ./test/kubelet/cmd/kubelet-e2e scenarios
+	$(GO) run ./test/kubelet/cmd/kubelet-e2e scenarios -containerd -pods 20
 
 #: performance
 .PHONY: bench
