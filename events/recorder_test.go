@@ -390,7 +390,9 @@ func TestMetrics(t *testing.T) {
 		settle(r)
 		gauges := map[string]float64{}
 		r.Gauges(func(name string, v float64) { gauges[name] = v })
-		if gauges[GaugeSeries] != 2 || gauges[GaugeUnsent] != 1 || gauges[GaugeQueue] != 1 || gauges[GaugeGate] <= 0 || gauges[GaugeLegacy] != 0 {
+		// The write that starts the series carries the count of its moment, which may be short of the ten.
+		unsent := 1 + 10 - float64(server.Events()[0].Series.Count)
+		if gauges[GaugeSeries] != 2 || gauges[GaugeUnsent] != unsent || gauges[GaugeQueue] != 1 || gauges[GaugeGate] <= 0 || gauges[GaugeLegacy] != 0 {
 			t.Errorf("gauges: %v", gauges)
 		}
 		pass(6 * time.Minute)
