@@ -109,6 +109,7 @@ func phaseOf(s fakeruntime.State) pleg.Phase {
 func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	l := newLedger(w.truth, w.settings.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
+	l.lying = w.oracle.liars
 	b := &boundary[cri.PodStatus]{ledger: l, source: f.client, stream: f.client}
 	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle}, time.Now)
 	cfg.Merge = cri.KeepIPs
@@ -222,6 +223,9 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
 		w.cover.fault(name, w.settings.profile)
+		if name == "nil-fields" {
+			w.oracle.forgive()
+		}
 		for _, l := range lies {
 			if name == l {
 				w.oracle.lie()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -33,27 +34,30 @@ type oracle struct {
 	limits limits
 	only   []string // kinds of violation that count; nil: all
 
+	lied atomic.Bool // lying, for those who hold other mutexes
+
 	failMu    sync.Mutex
 	violation *Violation
 	failed    chan struct{} // closed at the first violation
 
-	mu      sync.Mutex
-	system  System
-	lying   bool // reads or claims may say what never was: only convergence is checked
-	moody   bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
-	honest  bool // every change was told in time, so none may count as missed
-	pods    map[cache.UID]*seen
-	global  time.Time
-	back    int                         // phases that were seen to go back
-	counted int                         // those that generators before this one have counted
-	emitted []map[cache.UID][]pleg.Item // what the cache showed as each event was emitted, until the reader gets it
-	owing   bool                        // an event was owed: emissions and events no longer match one to one
-	events  int
-	slowest time.Duration // from the last disturbance to agreement
-	agreed  time.Time     // the disturbance that has been followed by agreement
-	state   pleg.StreamState
-	moves   map[[2]pleg.StreamState]int
-	looks   int
+	mu        sync.Mutex
+	system    System
+	lying     bool // reads or claims may say what never was: only convergence is checked
+	moody     bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
+	forgiving bool // agreement with the runtime is not asked for
+	honest    bool // every change was told in time, so none may count as missed
+	pods      map[cache.UID]*seen
+	global    time.Time
+	back      int                         // phases that were seen to go back
+	counted   int                         // those that generators before this one have counted
+	emitted   []map[cache.UID][]pleg.Item // what the cache showed as each event was emitted, until the reader gets it
+	owing     bool                        // an event was owed: emissions and events no longer match one to one
+	events    int
+	slowest   time.Duration // from the last disturbance to agreement
+	agreed    time.Time     // the disturbance that has been followed by agreement
+	state     pleg.StreamState
+	moves     map[[2]pleg.StreamState]int
+	looks     int
 }
 
 // limits are the bounds that the oracle holds a generator to.
@@ -305,9 +309,21 @@ func (o *oracle) doubtful() time.Duration {
 	return 0
 }
 
+// liars says that reads or claims may say what never was.
+func (o *oracle) liars() bool { return o.lied.Load() }
+
+// forgive is told that reads may show an ID without its pod: an ID that has moved between pods in this way may be missing until the next change of
+// its pod, which is a known limit (docs/proof.md), so that agreement is not asked for.
+func (o *oracle) forgive() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.forgiving = true
+}
+
 // lie is told that reads or claims may say what never was, from now on.
 func (o *oracle) lie() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lying, o.moody, o.honest = true, true, false
+	o.lied.Store(true)
 }
