@@ -156,6 +156,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	if rt.phase != phaseUp {
 		v.exitCode, v.reason = exitUnknown, "Unknown"
 		c.set(v)
+		rt.unseen = append(rt.unseen, c)
 		rt.record(c.sb, c, old, StateExited, NoEvent, nil)
 		return
 	}

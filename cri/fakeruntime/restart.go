@@ -61,16 +61,26 @@ func (rt *Runtime) up(initializing time.Duration) {
 		return
 	}
 	if initializing <= 0 {
-		rt.phase = phaseUp
+		rt.ready()
 		return
 	}
 	rt.phase = phaseStarting
 	life := rt.incarnation
 	rt.sched.after(initializing, func() {
 		if rt.incarnation == life && rt.phase == phaseStarting {
-			rt.phase = phaseUp
+			rt.ready()
 		}
 	})
+}
+
+// ready answers calls from now on. What ended while nobody was looking is found now, and now is when it is said to have ended, as containerd does.
+func (rt *Runtime) ready() {
+	rt.phase = phaseUp
+	now := rt.stamp()
+	for _, c := range rt.unseen {
+		c.view.finishedAt = max(now, c.startedAt)
+	}
+	rt.unseen = nil
 }
 
 // Restart is Down, and Up after that time. It returns at once.

@@ -190,3 +190,38 @@ func TestChangesWithoutEvents(t *testing.T) {
 		}
 	})
 }
+
+// TestUnseenExitEndsAtTheRestart: what ended while the runtime was down is said to have ended when it came back, as seen with containerd 2.4.2.
+func TestUnseenExitEndsAtTheRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close()
+		sandbox, err := rt.AddPod(PodSpec{Name: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := rt.AddContainer(sandbox, ContainerSpec{Name: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Start(id); err != nil {
+			t.Fatal(err)
+		}
+		rt.Down()
+		if err := rt.Exit(id, 3); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		rt.Up(time.Second)
+		time.Sleep(2 * time.Second)
+		rt.mu.Lock()
+		defer rt.mu.Unlock()
+		c := rt.store.containers[id]
+		if ago := time.Since(time.Unix(0, c.finishedAt)); c.exitCode != exitUnknown || ago != time.Second {
+			t.Errorf("exit code %d, finished %v ago; want %d, when the runtime was ready, 1s ago", c.exitCode, ago, exitUnknown)
+		}
+	})
+}

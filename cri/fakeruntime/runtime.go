@@ -107,6 +107,7 @@ type Runtime struct {
 	begun   time.Time
 
 	restarts int
+	unseen   []*container // those that ended while the runtime was down
 
 	// phase and incarnation: see restart.go.
 	phase       phase
