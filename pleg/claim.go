@@ -114,7 +114,7 @@ func (c *core[S]) onStranger(p *pod, t told, now instant) bool {
 		return false
 	}
 	if !known {
-		if t.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight && !c.pendingListing(p) {
+		if t.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight && p.listing == nil {
 			return false // it came and went between two reads, and no read under way can show it
 		}
 		if c.suspects >= c.cfg.SuspectMax {
@@ -127,15 +127,13 @@ func (c *core[S]) onStranger(p *pod, t told, now instant) bool {
 		}
 		c.suspects++
 	}
-	p.suspects[t.item.ID] = suspect{phase: t.item.Phase, kind: t.item.Kind, at: now, stamp: t.stamp}
+	p.suspects[t.item.ID] = suspect{phase: t.item.Phase, at: now, stamp: t.stamp}
 	p.moved, p.notYet, p.reread = now, 0, 0
 	if t.item.Phase == PhaseRemoved {
 		c.expiring.push(expiry{at: now, pod: p})
 	}
 	return true
 }
-
-func (c *core[S]) pendingListing(p *pod) bool { return p.listing != nil }
 
 // offer stores a claim's payload as the pod's status if it dominates what is known: if it shows exactly the live IDs, none at an earlier
 // phase. It is stored under the time of the read that it builds on: it makes nothing fresh, and any later read replaces it.

@@ -26,7 +26,7 @@ func (c *core[S]) enqueue(p *pod, now instant) {
 	if at == never {
 		return
 	}
-	if c.lists.inflight && c.lists.began > p.want && c.lists.began > p.force && c.lists.began >= p.moved {
+	if c.lists.inflight && p.servedBy(c.lists.began) {
 		at = max(at, c.lists.began.add(sweepPatience*c.cfg.RelistBase)) // the list under way serves it
 	}
 	if at > now {
@@ -37,7 +37,7 @@ func (c *core[S]) enqueue(p *pod, now instant) {
 		return
 	}
 	switch {
-	case p.listing != nil && p.listingBegan > p.want && p.listingBegan > p.force && p.listingBegan >= p.moved:
+	case p.listing != nil && p.servedBy(p.listingBegan):
 		if p.queued == notQueued {
 			p.queued = inListed
 			c.listedQ.push(p)
@@ -88,22 +88,22 @@ func (c *core[S]) dispatch(now instant) {
 
 // nextQueued takes the next pod that is still to be read out of the queues.
 func (c *core[S]) nextQueued() (*pod, bool) {
-	for c.readyQ.len() > 0 {
-		p := c.readyQ.pop()
-		if p.queued == inReady {
-			p.queued = notQueued
-			if c.open[p.uid] == p && !p.inflight {
-				return p, true
-			}
-		}
+	if p, ok := c.take(&c.readyQ, inReady); ok {
+		return p, true
 	}
-	for c.listedQ.len() > 0 {
-		p := c.listedQ.pop()
-		if p.queued == inListed {
-			p.queued = notQueued
-			if c.open[p.uid] == p && !p.inflight {
-				return p, true
-			}
+	return c.take(&c.listedQ, inListed)
+}
+
+// take takes the first pod out of a queue that still waits in it.
+func (c *core[S]) take(q *fifo[*pod], kind queueKind) (*pod, bool) {
+	for q.len() > 0 {
+		p := q.pop()
+		if p.queued != kind {
+			continue
+		}
+		p.queued = notQueued
+		if c.open[p.uid] == p && !p.inflight {
+			return p, true
 		}
 	}
 	return nil, false
@@ -113,7 +113,7 @@ func (c *core[S]) nextQueued() (*pod, bool) {
 func (c *core[S]) inspect(p *pod, now instant) {
 	a := action{kind: actInspect, pod: p, began: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
 	a.force = p.force != 0 || p.failed || !p.hasStatus || p.blank()
-	if p.listing != nil && p.listingBegan > p.want && p.listingBegan > p.force && p.listingBegan >= p.moved {
+	if p.listing != nil && p.servedBy(p.listingBegan) {
 		a.listed, a.ref.Items, a.began, a.force = true, p.listing, p.listingBegan, true
 	} else if !a.force {
 		a.have = cachedItems(p)

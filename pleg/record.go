@@ -44,8 +44,7 @@ const (
 // suspect is an ID that the stream told of and no read has shown yet.
 type suspect struct {
 	phase Phase
-	kind  Kind
-	at    instant // when the stream first told of it
+	at    instant // when the stream told of that phase
 	stamp int64
 }
 
@@ -81,6 +80,11 @@ type pod struct {
 	listingBegan instant
 	seenIn       uint64 // the list that showed it last, to detect pods shown twice and pods gone
 	ready        int    // running sandboxes
+}
+
+// servedBy says that a read begun at the given time is late enough for all that is wanted of the pod, and for all that claims have told of it.
+func (p *pod) servedBy(began instant) bool {
+	return began > p.want && began > p.force && began >= p.moved
 }
 
 // live returns the number of items that the runtime is believed to have.
