@@ -96,8 +96,8 @@ func (m *model) forget() {
 	}
 }
 
-// started is a time with a monotonic reading.
-var started = time.Now()
+// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins in the year 2000.
+var started = time.Now().Add(-50 * 365 * 24 * time.Hour)
 
 // moment turns the model's times into real ones.
 func moment(n int) time.Time { return started.Add(time.Duration(n) * time.Millisecond) }

@@ -22,13 +22,20 @@ type waiter[S any] struct {
 // applied. Waiting is a demand for such a read. When ctx ends first it returns the last known status and an error that wraps the
 // cause; nothing of the call is left behind.
 //
-// T must come from time.Now of this process. The zero time asks for any read. Any other time without a monotonic reading is taken as the time
+// T must come from time.Now of this process. Until a time in the future has come nothing is demanded, and nobody else's wait is longer for it. The zero time asks for any read. Any other time without a monotonic reading is taken as the time
 // of the call: the answer may be newer than asked for, but never older, whatever the wall clock did.
 func (c *Cache[S]) GetNewerThan(ctx context.Context, uid UID, t time.Time) (*S, error) {
 	if t == t.Round(0) && !t.IsZero() {
 		t = time.Now() // no monotonic reading: it cannot be compared across a step of the wall clock
 	}
 	c.mu.Lock()
+	if !c.newer(uid, t) {
+		if ahead := t.Sub(time.Now()); ahead > 0 {
+			c.mu.Unlock()
+			await(ctx, ahead)
+			c.mu.Lock()
+		}
+	}
 	if c.newer(uid, t) {
 		defer c.mu.Unlock()
 		return c.get(uid)
@@ -58,6 +65,16 @@ func (c *Cache[S]) GetNewerThan(ctx context.Context, uid UID, t time.Time) (*S, 
 		delete(c.demand, uid)
 	}
 	return c.tooOld(ctx, uid)
+}
+
+// await returns after a time, or when ctx ends.
+func await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func (c *Cache[S]) tooOld(ctx context.Context, uid UID) (*S, error) {

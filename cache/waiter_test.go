@@ -87,6 +87,46 @@ func TestWallTimeIsTheTimeOfTheCall(t *testing.T) {
 	}
 }
 
+// TestTimesInTheFuture: who asks for a time to come asks for nothing before it has come, and keeps nobody waiting who asks for less.
+func TestTimesInTheFuture(t *testing.T) {
+	// A bubble's times have no monotonic reading, and one is needed; its wall clock is what counts against times of the bubble.
+	reading := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		c, now := New[word](nil), time.Now()
+		in := func(d time.Duration) time.Time { return reading.Add(now.Add(d).Sub(reading.Round(0))) }
+		woken := make(chan time.Duration, 2)
+		for _, ahead := range []time.Duration{0, time.Minute} {
+			go func() {
+				if _, err := c.GetNewerThan(t.Context(), "p", in(ahead)); err != nil {
+					t.Error(err)
+				}
+				woken <- ahead
+			}()
+		}
+		synctest.Wait()
+		if got, want := c.TakeDemand(), in(0); len(got) != 1 || !got["p"].Equal(want) || c.Waiting() != 1 {
+			t.Errorf("demanded %v by %d, want %v by 1", got, c.Waiting(), want)
+		}
+		c.Set("p", &word{1}, nil, in(time.Second))
+		if ahead := <-woken; ahead != 0 {
+			t.Errorf("the waiter for %v was served first", ahead)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got, want := c.TakeDemand(), in(time.Minute); len(got) != 1 || !got["p"].Equal(want) {
+			t.Errorf("a minute later demanded %v, want %v", got, want)
+		}
+		c.Set("p", &word{2}, nil, in(time.Minute+1))
+		<-woken
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if s, err := c.GetNewerThan(ctx, "p", in(time.Hour)); s == nil || !errors.Is(err, context.DeadlineExceeded) || c.Waiting() != 0 {
+			t.Errorf("gave up after a second: %v, %v, %d waiting", s, err, c.Waiting())
+		}
+	})
+}
+
 // TestTenThousandWaiters waits for 10,000 pods at once: half give up, half are served, and nothing of them is left.
 func TestTenThousandWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

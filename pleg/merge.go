@@ -3,7 +3,10 @@
 
 package pleg
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // merge applies what a read, begun at the given time, shows of a pod: items is all that the runtime has of it. It reports whether the read agrees with
 // what is known, that is, whether nothing is known to be further than the read shows.
@@ -17,6 +20,9 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 	listening := c.listening(last) && !overtaken
 	c.marks++
 	agrees = true
+	if fromList {
+		clear(p.contested)
+	}
 	for i, it := range items {
 		if it.ID == "" || it.Phase > PhaseExited {
 			continue // a read shows what is there
@@ -38,7 +44,8 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		case x.pod != p:
 			c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
 			if fromList {
-				p.want = max(p.want, now) // for a list that tells only differences will not say it again
+				p.contest(it)
+				p.want = max(p.want, now) // rather than wait for the next list
 			}
 			continue
 		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
@@ -103,6 +110,10 @@ func (c *core[S]) disown(x *item, now instant) {
 	c.uncount(x)
 	old := x.pod
 	old.items = slices.DeleteFunc(old.items, func(y *item) bool { return y == x })
+	if x.listed != phaseNone {
+		old.contest(Item{ID: x.id, Kind: x.kind, Phase: x.listed})
+		c.touched[old.uid] = old
+	}
 	delete(c.index, x.id)
 	old.force = max(old.force, now)
 	c.review(old, now)
@@ -114,6 +125,10 @@ func (c *core[S]) discover(p *pod, it Item, listening bool, now instant) (*item,
 		id: it.ID, pod: p, kind: it.Kind,
 		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone,
 		first: now, since: now,
+	}
+	if l, ok := p.contested[it.ID]; ok {
+		x.listed = l.Phase
+		delete(p.contested, it.ID)
 	}
 	c.index[it.ID] = x
 	p.items = append(p.items, x)
@@ -171,12 +186,18 @@ func listingOf(p *pod) []Item {
 			items = append(items, Item{ID: x.id, Kind: x.kind, Phase: x.listed})
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(p.contested)) { // so that a history replays the same way
+		items = append(items, p.contested[id])
+	}
 	return items
 }
 
 // differs says that the ledger does not hold what the last applied list showed, so that a list that tells only differences says nothing
 // about the pod by its silence.
 func differs(p *pod) bool {
+	if len(p.contested) > 0 {
+		return true
+	}
 	for _, x := range p.items {
 		if x.listed != x.phase && (x.phase != PhaseRemoved || x.listed != phaseNone) {
 			return true

@@ -76,6 +76,8 @@ type pod struct {
 	reread   time.Duration // the present delay of rereading
 	goingAt  time.Duration // the present delay of looking whether it has gone
 
+	contested map[string]Item // what the last list showed of it that is believed to be another pod's: a later list may say so by saying nothing
+
 	listing      []Item // what the last list showed of it, until an inspection has used it; nil if used
 	listingBegan instant
 	seenIn       uint64 // the list that showed it last, to detect pods shown twice and pods gone
@@ -85,6 +87,14 @@ type pod struct {
 // servedBy says that a read begun at the given time is late enough for all that is wanted of the pod, and for all that claims have told of it.
 func (p *pod) servedBy(began instant) bool {
 	return began > p.want && began > p.force && began >= p.moved
+}
+
+// contest notes that the last list showed an ID of the pod that is believed to be another's.
+func (p *pod) contest(it Item) {
+	if p.contested == nil {
+		p.contested = make(map[string]Item)
+	}
+	p.contested[it.ID] = it
 }
 
 // live returns the number of items that the runtime is believed to have.

@@ -223,9 +223,6 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
 		w.cover.fault(name, w.settings.profile)
-		if name == "nil-fields" {
-			w.oracle.forgive()
-		}
 		for _, l := range lies {
 			if name == l {
 				w.oracle.lie()
@@ -276,13 +273,19 @@ func (f *fakeSide) runtime(w *world, what string, args []string) error {
 		w.cover.fault("shim-killed", w.settings.profile)
 		return f.rt.KillShim(id)
 	case "recover":
-		w.oracle.mood()
+		w.takesBack()
 		return f.rt.RecoverSandbox(id)
 	case "lose":
-		w.oracle.mood()
+		w.takesBack()
 		return f.rt.LoseTrack(id)
 	}
 	return f.process(w, what, args)
+}
+
+// takesBack notes that the runtime is about to take back what it may have told a moment ago: a read overrules that after the grace.
+func (w *world) takesBack() {
+	w.oracle.mood()
+	w.upset(time.Now().Add(w.oracle.doubtful()))
 }
 
 // process stops and starts the runtime's process.

@@ -295,7 +295,7 @@ func (g *generator) wait() {
 	g.waits++
 	line := fmt.Sprintf("wait %s as=w%d", g.anyPod(), g.waits)
 	if g.chance(0.3) {
-		line += " ago=" + g.word("1ms", "50ms", "1s", "10s")
+		line += " ago=" + g.word("1ms", "50ms", "1s", "10s", "-20ms", "-3s")
 	}
 	if g.chance(0.2) {
 		line += " limit=" + g.word("1ms", "100ms", "3s")

@@ -120,7 +120,7 @@ func (o *oracle) settled(reading bool) bool {
 		return false
 	}
 	uids := o.truth.UIDs()
-	if differs := o.differs(uids); differs != "" && !o.forgiving {
+	if differs := o.differs(uids); differs != "" {
 		o.fail("diverged", "%v after a list that began when all was at rest, %s", now.Sub(first), differs)
 		return true
 	}
