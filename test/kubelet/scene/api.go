@@ -191,24 +191,26 @@ func (w *World) erase(ctx context.Context, names ...string) error {
 }
 
 // APIScenarios returns those that need an API server beside those that can do with one.
-func APIScenarios(pods int) []Scenario {
-	return []Scenario{
-		{"pods-start", func(ctx context.Context, w *World) error { return w.startPods(ctx, pods) }},
-		{"complete", complete},
-		{"crash-loop", crashLoop},
-		{"probes-and-hooks", probes},
-		{"sidecars", sidecars},
-		{"in-place-resize", resize},
-		{"same-name-recreated", sameName},
-		{"runtime-restarted", runtimeRestarted},
-		{"stream-events", streamEvents},
-		{"kubelet-restarted", kubeletRestarted},
-		{"pods-stop", func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
+func APIScenarios(size Size) []Scenario {
+	var list []Scenario
+	for _, s := range Scenarios(size) {
+		switch s.Name {
+		case "same-uid-recreated": // an API server gives each pod a UID of its own
+			list = append(list, Scenario{Name: "in-place-resize", Play: resize}, Scenario{Name: "same-name-recreated", Play: sameName})
+		case KubeletRestarted:
+			list = append(list, Scenario{Name: "stream-events", Play: streamEvents}, s)
+		default:
+			list = append(list, s)
+		}
 	}
+	return list
 }
 
 // resize changes the CPU of running containers twice; nothing may restart, and the status must tell the new resources.
 func resize(ctx context.Context, w *World) error {
+	if !w.Variant.Containerd {
+		return fmt.Errorf("a kubelet that makes no cgroups does not resize: %w", errors.ErrUnsupported)
+	}
 	all := w.batch("one-resized", 5)
 	for _, name := range all {
 		if err := w.put(pod(name, cpu("100m"))); err != nil {
@@ -261,8 +263,8 @@ func sameName(ctx context.Context, w *World) error {
 			if err := w.await(ctx, ready, name); err != nil {
 				return fmt.Errorf("time %d: %w", i, err)
 			}
-		} else {
-			time.Sleep(time.Duration(i) * 30 * time.Millisecond)
+		} else if err := sleep(ctx, time.Duration(i)*30*time.Millisecond); err != nil {
+			return err
 		}
 		if err := w.remove(ctx, name); err != nil {
 			return fmt.Errorf("time %d: %w", i, err)
@@ -276,20 +278,5 @@ func streamEvents(ctx context.Context, w *World) error {
 	if !w.Variant.Ours {
 		return nil
 	}
-	return eventually(ctx, patience, func() error {
-		list, err := w.api.CoreV1().Events("").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		missing := map[string]bool{"ContainerEventStreamLost": true, "ContainerEventStreamRestored": true}
-		for _, e := range list.Items {
-			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == w.nodeName {
-				delete(missing, e.Reason)
-			}
-		}
-		if len(missing) > 0 {
-			return fmt.Errorf("no Events on the node with the reasons %v", missing)
-		}
-		return nil
-	})
+	return w.nodeEvents(ctx, "ContainerEventStreamLost", "ContainerEventStreamRestored")
 }

@@ -7,6 +7,7 @@ package scene
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,20 +21,26 @@ import (
 // patience bounds the wait for something that a kubelet does at once when it is not starved of CPU.
 const patience = 90 * time.Second
 
-// Check waits until the kubelet's statuses say what is true of the pods that are there, and then looks whether a container was started twice.
+// What is wrong when a scenario fails, beside that something did not happen in time.
+var (
+	errWrongStatus = errors.New("statuses")
+	errTwice       = errors.New("started twice")
+)
+
+// Check waits until the kubelet's statuses say what is true of the pods that are there, and then looks whether a container was started twice, whether
+// anybody waits, and whether the generator hears the runtime.
 func (w *World) Check(ctx context.Context) error {
 	if !w.Kubelet.Alive() {
-		return fmt.Errorf("the kubelet has ended")
+		return errors.New("the kubelet has ended")
 	}
 	if err := eventually(ctx, patience, func() error { return w.agree(ctx) }); err != nil {
-		return fmt.Errorf("statuses: %w", err)
+		return fmt.Errorf("%w: %w", errWrongStatus, err)
 	}
-	changes, err := w.history(ctx)
-	if err != nil {
+	if err := w.look(ctx); err != nil {
 		return err
 	}
-	if twice := overlaps(changes); len(twice) > 0 {
-		return fmt.Errorf("started twice: %s", strings.Join(twice, "; "))
+	if twice := w.book.takeTwice(); len(twice) > 0 {
+		return fmt.Errorf("%w: %s", errTwice, strings.Join(twice, "; "))
 	}
 	if !w.Variant.Ours {
 		return nil
@@ -46,22 +53,17 @@ func (w *World) Check(ctx context.Context) error {
 		if n, ok := m["evented_pleg_waiters"]; !ok || n != 0 {
 			return fmt.Errorf("evented_pleg_waiters is %v (served: %v), want 0", n, ok)
 		}
+		if m[`evented_pleg_stream_state{state="Connected"}`] != 1 {
+			return errors.New("the event stream is not connected")
+		}
 		return nil
 	})
 }
 
 // agree compares what the kubelet says of each container with what the runtime has.
 func (w *World) agree(ctx context.Context) error {
-	changes, err := w.history(ctx)
-	if err != nil {
+	if err := w.look(ctx); err != nil {
 		return err
-	}
-	state := make(map[string]bench.State)
-	for _, c := range changes {
-		if c.Sandbox {
-			continue
-		}
-		state[c.ID] = c.State
 	}
 	pods, err := w.pods(ctx)
 	if err != nil {
@@ -74,7 +76,7 @@ func (w *World) agree(ctx context.Context) error {
 			continue
 		}
 		for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
-			if s := contradiction(c, state); s != "" {
+			if s := contradiction(c, w.book.state); s != "" {
 				wrong = append(wrong, fmt.Sprintf("%s: %s: %s", name, c.Name, s))
 			}
 		}
@@ -87,6 +89,19 @@ func (w *World) agree(ctx context.Context) error {
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
 		return fmt.Errorf("%d wrong: %s", len(wrong), strings.Join(wrong[:min(5, len(wrong))], "; "))
+	}
+	return nil
+}
+
+// ranOnly checks that each of the pods, which are never restarted, has run that many containers.
+func (w *World) ranOnly(ctx context.Context, want int, pods ...string) error {
+	if err := w.look(ctx); err != nil {
+		return err
+	}
+	for _, name := range pods {
+		if n := w.book.ran[name]; n != want {
+			return fmt.Errorf("%w: %s: %d containers ran, want %d", errTwice, name, n, want)
+		}
 	}
 	return nil
 }
@@ -105,60 +120,4 @@ func contradiction(c corev1.ContainerStatus, state map[string]bench.State) strin
 		return fmt.Sprintf("is said to be waiting (%s) and is running", c.State.Waiting.Reason)
 	}
 	return ""
-}
-
-// overlaps finds pods that had more containers, or sandboxes, running at once than their manifest has: of pods with one container, which the scenarios name
-// with the prefix "one-".
-func overlaps(changes []bench.Change) []string {
-	type key struct {
-		pod     string
-		sandbox bool
-	}
-	running := make(map[key]map[string]bool)
-	var twice []string
-	for _, c := range changes {
-		k := key{c.Pod, c.Sandbox}
-		if !strings.HasPrefix(c.Pod, "one-") {
-			continue
-		}
-		if running[k] == nil {
-			running[k] = make(map[string]bool)
-		}
-		if c.State == bench.Running {
-			running[k][c.ID] = true
-			if len(running[k]) > 1 {
-				twice = append(twice, fmt.Sprintf("%s (sandbox: %v)", c.Pod, c.Sandbox))
-			}
-		} else {
-			delete(running[k], c.ID)
-		}
-	}
-	return twice
-}
-
-// stopped says that nothing of the pods runs any more.
-func stopped(changes []bench.Change, pods []string) error {
-	running := make(map[string]string)
-	for _, c := range changes {
-		if c.State == bench.Running && slices.Contains(pods, c.Pod) {
-			running[c.ID] = c.Pod
-		} else {
-			delete(running, c.ID)
-		}
-	}
-	for _, pod := range running {
-		return fmt.Errorf("%s is still running", pod)
-	}
-	return nil
-}
-
-// starts counts the containers of the pod that ran.
-func starts(changes []bench.Change, uid string) int {
-	n := 0
-	for _, c := range changes {
-		if c.Pod == uid && !c.Sandbox && c.State == bench.Running {
-			n++
-		}
-	}
-	return n
 }

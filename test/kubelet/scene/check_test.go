@@ -19,25 +19,39 @@ func change(pod, id string, s bench.State) bench.Change {
 }
 
 func TestDoubleStartsAreFound(t *testing.T) {
-	inOrder := []bench.Change{
+	b := newBook()
+	b.enter([]bench.Change{
 		change("one-a", "1", bench.Running), change("one-a", "1", bench.Exited), change("one-a", "2", bench.Running),
 		change("many", "3", bench.Running), change("many", "4", bench.Running),
 		{Pod: "one-a", ID: "s", State: bench.Running, Sandbox: true},
-	}
-	if twice := overlaps(inOrder); len(twice) != 0 {
+	})
+	if twice := b.takeTwice(); len(twice) != 0 {
 		t.Errorf("found %q in a history without a double start", twice)
 	}
-	if twice := overlaps(append(inOrder, change("one-a", "5", bench.Running))); len(twice) != 1 {
-		t.Errorf("found %q, want the double start", twice)
+	if n := b.ran["one-a"]; n != 2 {
+		t.Errorf("%d containers ran, want 2", n)
 	}
-	if n := starts(inOrder, "one-a"); n != 2 {
-		t.Errorf("%d starts, want 2", n)
+	b.enter([]bench.Change{change("one-a", "5", bench.Running)})
+	if twice := b.takeTwice(); len(twice) != 1 || len(b.takeTwice()) != 0 {
+		t.Errorf("found %q, want the double start, once", twice)
 	}
-	if err := stopped(inOrder[:2], []string{"one-a"}); err != nil {
+}
+
+func TestTheBookKnowsWhatRuns(t *testing.T) {
+	b := newBook()
+	b.enter([]bench.Change{change("a", "1", bench.Running), change("a", "1", bench.Exited), change("b", "2", bench.Running)})
+	if err := b.stopped([]string{"a"}); err != nil {
 		t.Error(err)
 	}
-	if err := stopped(inOrder, []string{"one-a"}); err == nil {
+	if b.stopped([]string{"a", "b"}) == nil {
 		t.Error("a running container was overlooked")
+	}
+	b.enter([]bench.Change{change("b", "2", bench.Removed), change("a", "1", bench.Removed)})
+	if err := b.stopped([]string{"a", "b"}); err != nil {
+		t.Error(err)
+	}
+	if b.total.starts != 2 || b.total.exits != 2 || b.total.removals != 2 {
+		t.Errorf("counted %+v, want 2 of each", b.total)
 	}
 }
 
@@ -67,5 +81,41 @@ func TestQuantiles(t *testing.T) {
 	all := []time.Duration{4, 1, 3, 2}
 	if a, b, c := Quantile(all, 0.5), Quantile(all, 0.99), Quantile(nil, 0.5); a != 3 || b != 4 || c != 0 {
 		t.Errorf("got %v, %v and %v", a, b, c)
+	}
+}
+
+// TestLeaksAreFound holds that a level that grows from round to round is found, and one that goes up and down is not.
+func TestLeaksAreFound(t *testing.T) {
+	level := func(all, ours int) Level {
+		return Level{Goroutines: all, Ours: ours, By: map[string]int{"k8s.io/kubernetes/x.run": all - ours, "github.com/evented-pleg/evented-pleg/pleg.run": ours}}
+	}
+	var steady, leaking, leakingOurs leak
+	for i := range 40 {
+		if err := steady.after(level(100+i%2*leakSlack, 5+i%2)); err != nil {
+			t.Errorf("round %d: %v", i, err)
+		}
+	}
+	find := func(name string, l *leak, of func(int) Level) {
+		for i := range 40 {
+			if l.after(of(i)) != nil {
+				return
+			}
+		}
+		t.Errorf("%s: not found", name)
+	}
+	find("one goroutine a round", &leaking, func(i int) Level { return level(100+i, 5) })
+	find("one of ours a round", &leakingOurs, func(i int) Level { return level(100, 5+i) })
+}
+
+// TestSoakSumsUp holds that a failure of any kind makes the summary one of failure.
+func TestSummaryTellsFailures(t *testing.T) {
+	var s Summary
+	if s.Err() != nil {
+		t.Error("nothing failed")
+	}
+	for _, bad := range []Summary{{Failed: 1}, {WrongStatuses: 1}, {DoubleStarts: 1}, {Leaks: 1}} {
+		if bad.Err() == nil {
+			t.Errorf("%+v was taken for a success", bad)
+		}
 	}
 }

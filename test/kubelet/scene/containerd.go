@@ -13,7 +13,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -38,8 +37,8 @@ type real struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	mu      sync.Mutex // owns what follows
-	changes []bench.Change
+	mu      sync.Mutex              // owns what follows
+	changes []bench.Change          // that nobody has asked for yet
 	state   map[string]bench.Change // the last change of each ID
 }
 
@@ -125,8 +124,8 @@ func (r *real) note(c bench.Change) {
 
 func (r *real) socket() string { return r.daemon.Endpoint()[len("unix://"):] }
 
-// history lists, to learn what no event has told.
-func (r *real) history(ctx context.Context) ([]bench.Change, error) {
+// news lists, to learn what no event has told.
+func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 	r.mu.Lock()
 	before := maps.Clone(r.state)
 	r.mu.Unlock()
@@ -162,7 +161,8 @@ func (r *real) history(ctx context.Context) ([]bench.Change, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.changes), nil
+	defer func() { r.changes = nil }()
+	return r.changes, nil
 }
 
 // restart kills containerd, as a crash would, and starts it again a second later.
@@ -176,8 +176,11 @@ func (r *real) restart(ctx context.Context) error {
 	return r.daemon.Start(ctx)
 }
 
-func (r *real) cutStream(context.Context, bool) error {
-	return fmt.Errorf("containerd's stream cannot be cut: %w", errors.ErrUnsupported)
+func (r *real) disturb(_ context.Context, how disturbance) error {
+	if how == undisturbed {
+		return nil
+	}
+	return fmt.Errorf("containerd's stream cannot be made %s: %w", how, errors.ErrUnsupported)
 }
 
 func (r *real) usage(context.Context) (float64, map[string]uint64, error) {

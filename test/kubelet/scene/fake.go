@@ -29,6 +29,7 @@ type fake struct {
 	path    string
 	control *fakeproc.Control
 	child   *child.Child
+	next    uint64 // change to ask for
 }
 
 // startFake serves the fake runtime in that folder.
@@ -68,24 +69,26 @@ func ServeFake(ctx context.Context, args []string) error {
 
 func (f *fake) socket() string { return f.path }
 
-func (f *fake) history(ctx context.Context) ([]bench.Change, error) {
-	r, err := f.control.Report(ctx, 0)
-	if err == nil && r.Dropped > 0 {
-		err = fmt.Errorf("the history has lost its first %d changes", r.Dropped)
+func (f *fake) news(ctx context.Context) ([]bench.Change, error) {
+	r, err := f.control.Report(ctx, f.next)
+	if err != nil {
+		return nil, err
 	}
-	return r.Changes, err
+	if r.Dropped > 0 {
+		return nil, fmt.Errorf("the history has lost %d changes", r.Dropped)
+	}
+	f.next = r.Next
+	return r.Changes, nil
 }
 
 func (f *fake) restart(ctx context.Context) error {
 	return f.control.Restart(ctx, time.Second, 500*time.Millisecond)
 }
 
-func (f *fake) cutStream(ctx context.Context, cut bool) error {
-	var faults fakeruntime.Faults
-	if cut {
-		faults.Cut = 1
-	}
-	return f.control.SetFaults(ctx, faults)
+func (f *fake) disturb(ctx context.Context, how disturbance) error {
+	return f.control.SetFaults(ctx, map[disturbance]fakeruntime.Faults{
+		cut: {Cut: 1}, deaf: {Stall: 1}, silent: {Drop: 1},
+	}[how])
 }
 
 func (f *fake) usage(ctx context.Context) (float64, map[string]uint64, error) {

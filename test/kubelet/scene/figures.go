@@ -142,15 +142,14 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
-	if err != nil {
+	if err := w.look(ctx); err != nil {
 		return err
 	}
-	for _, c := range changes {
-		if c.Sandbox || c.State != bench.Exited || !slices.Contains(all, c.Pod) {
+	for id, c := range w.book.exits {
+		if !slices.Contains(all, c.Pod) {
 			continue
 		}
-		if at, ok := w.tracker.at(w.tracker.ended, c.ID); ok {
+		if at, ok := w.tracker.shown(id, c.At); ok {
 			f.Exit = append(f.Exit, time.Duration(at-c.At))
 		}
 	}

@@ -4,11 +4,16 @@
 package scene
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// grace is the grace period of all pods.
+const grace = 2 * time.Second
 
 // Image is the one image of all pods.
 const Image = "example.local/tool:1"
@@ -20,7 +25,7 @@ func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
 		Spec: corev1.PodSpec{
-			HostNetwork: true, RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64(2)),
+			HostNetwork: true, RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64(grace.Seconds())),
 			Containers: []corev1.Container{container("main", "pause")},
 		},
 	}
@@ -48,10 +53,12 @@ func runs(args ...string) func(*corev1.Pod) {
 func once(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 
 // sidecar gives the pod a restartable init container.
-func sidecar(p *corev1.Pod) {
-	c := container("sidecar", "pause")
-	c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-	p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+func sidecar(args ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		c := container("sidecar", args...)
+		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
 }
 
 // initialized gives the pod an init container that takes a moment.

@@ -9,33 +9,51 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // Scenario does something to a world and waits for what must come of it.
 type Scenario struct {
 	Name string
 	Play func(context.Context, *World) error
+	// Disturbs says that the runtime, the kubelet or the event stream is taken away meanwhile.
+	Disturbs bool
 }
 
-// Scenarios returns all scenarios, in the order to play them in. Pods is the number of pods of a full node.
-func Scenarios(pods int) []Scenario {
+// Size is how much is played.
+type Size struct {
+	// Pods is the number of pods of a full node, which are there while all else happens.
+	Pods int
+	// Again is how often a static pod is removed and put back under its UID.
+	Again int
+}
+
+// Scenarios returns those of static pods, in the order to play them in.
+func Scenarios(size Size) []Scenario {
 	return []Scenario{
-		{"pods-start", func(ctx context.Context, w *World) error { return w.startPods(ctx, pods) }},
-		{"complete", complete},
-		{"crash-loop", crashLoop},
-		{"probes-and-hooks", probes},
-		{"sidecars", sidecars},
-		{"graceful-termination", graceful},
-		{"same-uid-recreated", func(ctx context.Context, w *World) error { return recreate(ctx, w, 50) }},
-		{"runtime-restarted", runtimeRestarted},
-		{"kubelet-restarted", kubeletRestarted},
-		{"stream-cut", streamCut},
-		{"pods-stop", func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
+		{Name: "pods-start", Play: func(ctx context.Context, w *World) error { return w.startPods(ctx, size.Pods) }},
+		{Name: "complete", Play: complete},
+		{Name: "crash-loop", Play: crashLoop},
+		{Name: "probes-and-hooks", Play: probes},
+		{Name: "sidecars", Play: sidecars},
+		{Name: "graceful-termination", Play: graceful},
+		{Name: "same-uid-recreated", Play: func(ctx context.Context, w *World) error { return recreate(ctx, w, size.Again) }},
+		{Name: "events-dropped", Play: eventsDropped, Disturbs: true},
+		{Name: "stream-deaf", Play: streamDeaf, Disturbs: true},
+		{Name: "runtime-restarted", Play: runtimeRestarted, Disturbs: true},
+		{Name: KubeletRestarted, Play: kubeletRestarted, Disturbs: true},
+		{Name: "stream-cut", Play: streamCut, Disturbs: true},
+		{Name: "pods-stop", Play: func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
 	}
 }
+
+// KubeletRestarted is the name of the scenario after which another kubelet is there.
+const KubeletRestarted = "kubelet-restarted"
 
 // put makes pods.
 func (w *World) put(pods ...*corev1.Pod) error {
@@ -49,12 +67,17 @@ func (w *World) put(pods ...*corev1.Pod) error {
 			return err
 		}
 		w.there[p.Name] = true
+		delete(w.removed, p.Name)
 	}
 	return nil
 }
 
 // remove removes pods and waits until nothing of them runs.
 func (w *World) remove(ctx context.Context, names ...string) error {
+	now := bench.Now()
+	for _, name := range names {
+		w.removed[name] = now
+	}
 	if w.api != nil {
 		if err := w.erase(ctx, names...); err != nil {
 			return err
@@ -70,11 +93,10 @@ func (w *World) remove(ctx context.Context, names ...string) error {
 		delete(w.there, name)
 	}
 	return eventually(ctx, patience, func() error {
-		changes, err := w.history(ctx)
-		if err != nil {
+		if err := w.look(ctx); err != nil {
 			return err
 		}
-		return stopped(changes, names)
+		return w.book.stopped(names)
 	})
 }
 
@@ -162,14 +184,8 @@ func complete(ctx context.Context, w *World) error {
 	}, bad...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
-	if err != nil {
+	if err := w.ranOnly(ctx, 1, append(good, bad...)...); err != nil {
 		return err
-	}
-	for _, name := range append(good, bad...) {
-		if n := starts(changes, name); n != 1 {
-			return fmt.Errorf("%s: %d containers ran of a pod that is never restarted", name, n)
-		}
 	}
 	return w.remove(ctx, append(good, bad...)...)
 }
@@ -191,10 +207,37 @@ func crashLoop(ctx context.Context, w *World) error {
 	if err != nil {
 		return err
 	}
+	if err := eventually(ctx, patience, func() error { return w.restartsAgree(ctx, all) }); err != nil {
+		return err
+	}
 	return w.remove(ctx, all...)
 }
 
+// restartsAgree compares the restarts that the kubelet reports with the containers that ran.
+func (w *World) restartsAgree(ctx context.Context, all []string) error {
+	if err := w.look(ctx); err != nil {
+		return err
+	}
+	status, err := w.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range all {
+		for _, c := range status[name].ContainerStatuses {
+			if ran := w.book.ran[name]; ran != int(c.RestartCount)+1 {
+				return fmt.Errorf("%s: %d restarts are reported, and %d containers ran", name, c.RestartCount, ran)
+			}
+		}
+	}
+	return nil
+}
+
+// probes has pods whose probes and hooks succeed, and some whose liveness probe does not.
 func probes(ctx context.Context, w *World) error {
+	_, before, err := w.runtime.usage(ctx)
+	if err != nil {
+		return err
+	}
 	fine, ill := w.batch("one-probed", 5), w.batch("one-unlively", 3)
 	for _, name := range fine {
 		if err := w.put(pod(name, probed)); err != nil {
@@ -217,19 +260,35 @@ func probes(ctx context.Context, w *World) error {
 	}, ill...); err != nil {
 		return err
 	}
-	return w.remove(ctx, append(fine, ill...)...)
+	if err := w.remove(ctx, append(fine, ill...)...); err != nil {
+		return err
+	}
+	_, after, err := w.runtime.usage(ctx)
+	if err != nil || after == nil {
+		return err
+	}
+	// Two hooks, the startup and the readiness probe in those that are well, a probe in those that are not.
+	if n, want := after["ExecSync"]-before["ExecSync"], uint64(4*len(fine)+len(ill)); n < want {
+		return fmt.Errorf("%d probes and hooks were run, want %d", n, want)
+	}
+	return nil
 }
 
-// sidecars has pods with init containers and restartable ones; those that end take their sidecar with them.
+// sidecars has pods with init containers and restartable ones; those that end take their sidecar with them, and a sidecar that ends is started again.
 func sidecars(ctx context.Context, w *World) error {
-	run, end := w.batch("side-run", 5), w.batch("side-end", 5)
+	run, end, ill := w.batch("side-run", 5), w.batch("side-end", 5), w.batch("side-ill", 3)
+	for _, name := range ill {
+		if err := w.put(pod(name, sidecar("sleep", "500ms", "1"))); err != nil {
+			return err
+		}
+	}
 	for _, name := range run {
-		if err := w.put(pod(name, initialized, sidecar)); err != nil {
+		if err := w.put(pod(name, initialized, sidecar("pause"))); err != nil {
 			return err
 		}
 	}
 	for _, name := range end {
-		if err := w.put(pod(name, once, initialized, sidecar, runs("sleep", "1s"))); err != nil {
+		if err := w.put(pod(name, once, initialized, sidecar("pause"), runs("sleep", "1s"))); err != nil {
 			return err
 		}
 	}
@@ -239,16 +298,21 @@ func sidecars(ctx context.Context, w *World) error {
 	if err := w.await(ctx, phase(corev1.PodSucceeded), end...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
-	if err != nil {
+	if err := w.await(ctx, func(s corev1.PodStatus) error {
+		if len(s.InitContainerStatuses) == 0 || s.InitContainerStatuses[0].RestartCount < 2 {
+			return fmt.Errorf("the sidecar was not restarted twice")
+		}
+		if main := s.ContainerStatuses[0]; main.RestartCount != 0 || main.State.Running == nil {
+			return fmt.Errorf("the main container does not run on beside it: %v, %d restarts", main.State, main.RestartCount)
+		}
+		return nil
+	}, ill...); err != nil {
 		return err
 	}
-	for _, name := range append(run, end...) {
-		if n := starts(changes, name); n != 3 {
-			return fmt.Errorf("%s: %d containers ran, want one each of init, sidecar and main", name, n)
-		}
+	if err := w.ranOnly(ctx, 3, append(run, end...)...); err != nil { // init, sidecar and main
+		return err
 	}
-	return w.remove(ctx, append(run, end...)...)
+	return w.remove(ctx, slices.Concat(run, end, ill)...)
 }
 
 // graceful removes pods while they start, run and end.
@@ -259,10 +323,39 @@ func graceful(ctx context.Context, w *World) error {
 			return err
 		}
 		if i%4 == 3 {
-			time.Sleep(200 * time.Millisecond)
+			if err := sleep(ctx, 200*time.Millisecond); err != nil {
+				return err
+			}
 		}
 	}
-	return w.remove(ctx, all...)
+	if err := w.remove(ctx, all...); err != nil {
+		return err
+	}
+	return w.stubborn(ctx)
+}
+
+// stubborn removes pods that ignore SIGTERM: they must be left their grace period and then killed. The fake runtime's containers end at once.
+func (w *World) stubborn(ctx context.Context) error {
+	if !w.Variant.Containerd {
+		return nil
+	}
+	all := w.batch("one-stubborn", 3)
+	for _, name := range all {
+		if err := w.put(pod(name, runs("stubborn"))); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx, ready, all...); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := w.remove(ctx, all...); err != nil {
+		return err
+	}
+	if took := time.Since(start); took < grace {
+		return fmt.Errorf("killed after %v, want no sooner than their grace period, %v", took, grace)
+	}
+	return nil
 }
 
 // recreate removes and makes a static pod of one UID again and again, without waiting in between for long.
@@ -276,14 +369,16 @@ func recreate(ctx context.Context, w *World, times int) error {
 			if err := w.await(ctx, ready, name); err != nil {
 				return fmt.Errorf("time %d: %w", i, err)
 			}
-		} else {
-			time.Sleep(time.Duration(i%10) * 50 * time.Millisecond)
+		} else if err := sleep(ctx, time.Duration(i%10)*50*time.Millisecond); err != nil {
+			return err
 		}
 		w.tracker.forget(name)
 		if err := w.node.Remove(name); err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(i%7) * 50 * time.Millisecond)
+		if err := sleep(ctx, time.Duration(i%7)*50*time.Millisecond); err != nil {
+			return err
+		}
 	}
 	if err := w.put(pod(name)); err != nil {
 		return err
@@ -323,14 +418,8 @@ func (w *World) ranOnce(ctx context.Context, all []string) error {
 	}, all...); err != nil {
 		return err
 	}
-	changes, err := w.history(ctx)
-	if err != nil {
+	if err := w.ranOnly(ctx, 1, all...); err != nil {
 		return err
-	}
-	for _, name := range all {
-		if n := starts(changes, name); n != 1 {
-			return fmt.Errorf("%s: %d containers ran of a pod that is never restarted", name, n)
-		}
 	}
 	return w.remove(ctx, all...)
 }
@@ -345,7 +434,7 @@ func (w *World) running(ctx context.Context, all []string) error {
 	}, all...)
 }
 
-// runtimeRestarted takes the runtime away while containers end.
+// runtimeRestarted kills the runtime while containers end and new pods come.
 func runtimeRestarted(ctx context.Context, w *World) error {
 	all, err := w.dying("one-rt", 20)
 	if err != nil {
@@ -354,16 +443,32 @@ func runtimeRestarted(ctx context.Context, w *World) error {
 	if err := w.running(ctx, all); err != nil {
 		return err
 	}
+	var more []string
 	for range 3 {
-		if err := w.runtime.restart(ctx); err != nil {
+		come := w.batch("one-come", 5)
+		for _, name := range come {
+			if err := w.put(pod(name)); err != nil {
+				return err
+			}
+		}
+		more = append(more, come...)
+		if err := w.restartRuntime(ctx); err != nil {
 			return err
 		}
-		time.Sleep(3 * time.Second)
+		if err := sleep(ctx, 3*time.Second); err != nil {
+			return err
+		}
 	}
-	return w.ranOnce(ctx, all)
+	if err := w.await(ctx, ready, more...); err != nil {
+		return err
+	}
+	if err := w.ranOnce(ctx, all); err != nil {
+		return err
+	}
+	return w.remove(ctx, more...)
 }
 
-// kubeletRestarted kills the kubelet while containers end, and starts it again.
+// kubeletRestarted kills the kubelet while containers end, starts it again three seconds later, and kills that one while it has just begun.
 func kubeletRestarted(ctx context.Context, w *World) error {
 	all, err := w.dying("one-kl", 20)
 	if err != nil {
@@ -372,19 +477,23 @@ func kubeletRestarted(ctx context.Context, w *World) error {
 	if err := w.running(ctx, all); err != nil {
 		return err
 	}
-	if err := w.Kubelet.Kill(); err != nil {
-		return err
-	}
-	time.Sleep(3 * time.Second)
-	if err := w.StartKubelet(ctx); err != nil {
-		return err
+	for _, down := range []time.Duration{3 * time.Second, time.Second} {
+		if err := w.killKubelet(ctx); err != nil {
+			return err
+		}
+		if err := sleep(ctx, down); err != nil {
+			return err
+		}
+		if err := w.StartKubelet(ctx); err != nil {
+			return err
+		}
 	}
 	return w.ranOnce(ctx, all)
 }
 
 // streamCut lets no event through any more.
 func streamCut(ctx context.Context, w *World) error {
-	if err := w.runtime.cutStream(ctx, true); err != nil {
+	if err := w.runtime.disturb(ctx, cut); err != nil {
 		return err
 	}
 	all, err := w.dying("one-cut", 20)
@@ -394,5 +503,5 @@ func streamCut(ctx context.Context, w *World) error {
 	if err := w.ranOnce(ctx, all); err != nil {
 		return err
 	}
-	return w.runtime.cutStream(ctx, false)
+	return w.runtime.disturb(ctx, undisturbed)
 }

@@ -25,21 +25,33 @@ import (
 // runtime is what the world's containers are on.
 type runtime interface {
 	socket() string
-	// history returns all that has happened, in order.
-	history(context.Context) ([]bench.Change, error)
+	// news returns what has happened since the last call, in order.
+	news(context.Context) ([]bench.Change, error)
 	// restart takes the runtime away for a moment, as a crash would; containers live on.
 	restart(context.Context) error
-	// cutStream lets no more events through, or lets them through again.
-	cutStream(ctx context.Context, cut bool) error
+	// disturb does that to the event stream until it is told otherwise.
+	disturb(context.Context, disturbance) error
 	// usage returns the CPU time of the runtime in seconds, and its calls by method if it counts them.
 	usage(context.Context) (float64, map[string]uint64, error)
 	close() error
 }
 
+// disturbance is what is wrong with an event stream.
+type disturbance string
+
+const (
+	undisturbed disturbance = ""
+	cut         disturbance = "cut"    // it ends after each event, for ever
+	deaf        disturbance = "deaf"   // it stays open and carries nothing any more
+	silent      disturbance = "silent" // events are left out
+)
+
 // Variant is one kubelet to play with.
 type Variant struct {
 	Name, Binary string
-	Gates        map[string]bool
+	// Version is that of Kubernetes, without the v.
+	Version string
+	Gates   map[string]bool
 	// Ours says that the evented PLEG is in it and on.
 	Ours bool
 	// Containerd says that it runs on a containerd of its own instead of the fake runtime.
@@ -55,14 +67,21 @@ type World struct {
 	runtime runtime
 	node    *standalone.Node
 	tracker *Tracker
+	book    *book
 	dir     string
 
 	api      *api              // nil without an API server
 	nodeName string            // of the node's object
 	uids     map[string]string // pod UIDs to names, with an API server
 	there    map[string]bool   // pods whose manifests are there
+	removed  map[string]int64  // when the manifests of the others were removed, until what they ran is timed
 	full     []string          // the pods of a full node
 	serial   int               // of the next batch of names
+
+	// Summary is what has happened so far.
+	Summary Summary
+	leak    leak     // of the present kubelet
+	lives   counters // of the kubelets before it
 }
 
 // NewWorld starts the runtime and the kubelet. The folder, in the system's temporary one because its sockets need short names, goes with Close.
@@ -71,7 +90,8 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w = &World{Variant: v, dir: dir, there: make(map[string]bool), uids: make(map[string]string), nodeName: standalone.NodeName}
+	w = &World{Variant: v, dir: dir, book: newBook(), there: make(map[string]bool), removed: make(map[string]int64), uids: make(map[string]string), nodeName: standalone.NodeName,
+		Summary: Summary{Variant: v.Name}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
@@ -113,8 +133,28 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 func (w *World) StartKubelet(ctx context.Context) (err error) {
 	gates := map[string]bool{"PodsAPI": true}
 	maps.Copy(gates, w.Variant.Gates)
+	w.leak = leak{}
 	w.Kubelet, err = w.node.Start(ctx, w.Variant.Binary, gates)
 	return err
+}
+
+// killKubelet kills the kubelet, as a crash would.
+func (w *World) killKubelet(ctx context.Context) error {
+	if w.Variant.Ours {
+		c, err := w.counters(ctx)
+		if err != nil {
+			return err
+		}
+		w.lives = c // the next one counts from zero
+	}
+	w.Summary.KubeletKills++
+	return w.Kubelet.Kill()
+}
+
+// restartRuntime takes the runtime away for a moment.
+func (w *World) restartRuntime(ctx context.Context) error {
+	w.Summary.RuntimeKills++
+	return w.runtime.restart(ctx)
 }
 
 // Close ends everything and removes the folder.
@@ -138,15 +178,19 @@ func (w *World) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
 }
 
-// history is the runtime's, with pods by name.
-func (w *World) history(ctx context.Context) ([]bench.Change, error) {
-	changes, err := w.runtime.history(ctx)
+// look enters what has happened meanwhile into the book, with pods by name.
+func (w *World) look(ctx context.Context) error {
+	changes, err := w.runtime.news(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range changes {
 		if name, ok := w.uids[changes[i].Pod]; ok {
 			changes[i].Pod = name
 		}
 	}
-	return changes, err
+	w.book.enter(changes)
+	return nil
 }
 
 // pods returns the pods with the status that the kubelet reports, by name: to the API server, or to those who ask it.

@@ -8,6 +8,7 @@ package standalone
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,14 +33,15 @@ const Inside = "run-kubelet-inside"
 type Kubelet struct {
 	node *Node
 	cmd  *exec.Cmd
-	url  string
-	log  string
-	done chan error // capacity 1
+	// url is that of the read-only server, secure that of the one with the debugging handlers, which takes anybody.
+	url, secure string
+	log         string
+	done        chan error // capacity 1
 }
 
 // Start starts a kubelet of that binary and waits until it is healthy.
 func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) (*Kubelet, error) {
-	config, port, err := n.configure(gates)
+	config, port, readOnly, err := n.configure(gates)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +49,10 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 	if err != nil {
 		return nil, err
 	}
-	k := &Kubelet{node: n, url: "http://127.0.0.1:" + strconv.Itoa(port), log: filepath.Join(n.cfg.Dir, "kubelet.log"), done: make(chan error, 1)}
+	k := &Kubelet{
+		node: n, url: "http://127.0.0.1:" + strconv.Itoa(readOnly), secure: "https://127.0.0.1:" + strconv.Itoa(port),
+		log: filepath.Join(n.cfg.Dir, "kubelet.log"), done: make(chan error, 1),
+	}
 	logFile, err := os.OpenFile(k.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -176,27 +181,28 @@ func (k *Kubelet) Metrics(ctx context.Context) (map[string]float64, error) {
 	return values, nil
 }
 
-// Goroutines returns how many the kubelet has.
-func (k *Kubelet) Goroutines(ctx context.Context) (int, error) {
-	m, err := k.Metrics(ctx)
-	return int(m["go_goroutines"]), err
+func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
+	return k.fetch(ctx, k.url+path)
 }
 
-func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
+// client makes a connection for each request, so that no idle one counts among the kubelet's goroutines. The kubelet signs its own certificate, on loopback.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+
+func (k *Kubelet) fetch(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+		err = fmt.Errorf("%s: %s: %s", url, resp.Status, body)
 	}
 	return body, err
 }

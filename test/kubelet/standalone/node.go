@@ -76,11 +76,11 @@ func (n *Node) Remove(name string) error {
 	return os.Remove(filepath.Join(n.manifests(), name+".yaml"))
 }
 
-// configure writes the kubelet's configuration.
-func (n *Node) configure(gates map[string]bool) (file string, port int, err error) {
+// configure writes the kubelet's configuration, and returns the ports of its two servers.
+func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int, err error) {
 	ports, err := freePorts(3)
 	if err != nil {
-		return "", 0, err
+		return "", 0, 0, err
 	}
 	c := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
@@ -103,10 +103,10 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 	}
 	data, err := yaml.Marshal(c)
 	if err != nil {
-		return "", 0, err
+		return "", 0, 0, err
 	}
 	file = filepath.Join(n.cfg.Dir, "kubelet.yaml")
-	return file, ports[1], os.WriteFile(file, data, 0o644)
+	return file, ports[0], ports[1], os.WriteFile(file, data, 0o644)
 }
 
 // freePorts finds ports that nobody listens on. Another process may take one before the kubelet does; then the kubelet's log says so.

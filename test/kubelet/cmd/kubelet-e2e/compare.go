@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
+)
+
+func compare(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("compare", flag.ExitOnError)
+	dir := flags.String("kubelets", "build/kubelet", "where the kubelets are")
+	pods := flags.Int("pods", 200, "pods of the node")
+	settle := flags.Duration("settle", 2*time.Minute, "time for a started node to come to rest")
+	idle := flags.Duration("idle", 5*time.Minute, "time to watch the idle node")
+	together := flags.Bool("together", false, "all at once, so that whatever else the machine does is the same for all")
+	_ = flags.Parse(args)
+	list, err := variants(*dir, flags.Args())
+	if err != nil {
+		return err
+	}
+	all := make([]*scene.Figures, len(list))
+	errs := make([]error, len(list))
+	var done sync.WaitGroup
+	for i, v := range list {
+		done.Go(func() { all[i], errs[i] = measure(ctx, v, *pods, *settle, *idle) })
+		if !*together {
+			done.Wait()
+		}
+	}
+	done.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	table(os.Stdout, all)
+	return nil
+}
+
+func measure(ctx context.Context, v scene.Variant, pods int, settle, idle time.Duration) (f *scene.Figures, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", v.Name, err)
+		}
+	}()
+	w, err := scene.NewWorld(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	return scene.Measure(ctx, w, pods, settle, idle)
+}
+
+// table writes the figures as Markdown, a column a kubelet.
+func table(out io.Writer, all []*scene.Figures) {
+	row := func(name string, cell func(*scene.Figures) string) {
+		fmt.Fprintf(out, "| %s |", name)
+		for _, f := range all {
+			fmt.Fprintf(out, " %s |", cell(f))
+		}
+		fmt.Fprintln(out)
+	}
+	row("", func(f *scene.Figures) string { return f.Variant })
+	row("---", func(*scene.Figures) string { return "---:" })
+	times := func(name string, of func(*scene.Figures) []time.Duration) {
+		row(name+", p50 / p99 ms", func(f *scene.Figures) string {
+			return fmt.Sprintf("%.0f / %.0f", scene.Quantile(of(f), 0.5).Seconds()*1e3, scene.Quantile(of(f), 0.99).Seconds()*1e3)
+		})
+	}
+	times("container exit to kubelet status", func(f *scene.Figures) []time.Duration { return f.Exit })
+	times("manifest to ready, all at once", func(f *scene.Figures) []time.Duration { return f.Start })
+	times("manifest removed to pod gone, 40 at once", func(f *scene.Figures) []time.Duration { return f.Deletion })
+	row("idle: relists / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Relists*60) })
+	row("idle: reads of one pod / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.PodReads*60) })
+	row("idle: kubelet CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.KubeletCPU*1e3) })
+	row("idle: runtime CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.RuntimeCPU*1e3) })
+	for _, name := range scene.CallNames(all) {
+		row("idle: "+name+" / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Calls[name]*60) })
+	}
+	row("goroutines of the kubelet", func(f *scene.Figures) string { return fmt.Sprint(f.Goroutines) })
+	row("missed events", func(f *scene.Figures) string { return fmt.Sprint(f.MissedEvent) })
+}

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
+)
+
+func scenarios(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("scenarios", flag.ExitOnError)
+	dir := flags.String("kubelets", "build/kubelet", "where the kubelets are")
+	pods := flags.Int("pods", 200, "pods of a full node")
+	again := flags.Int("again", 50, "how often a static pod is put back under its UID")
+	only := flags.String("only", "", "play these scenarios only, separated by commas")
+	containerd := flags.Bool("containerd", false, "play on a containerd of its own instead of the fake runtime")
+	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
+	long := flags.Duration("for", 0, "play all again and again for that long")
+	together := flags.Bool("together", false, "all kubelets at once, each with its own runtime")
+	_ = flags.Parse(args)
+	names := flags.Args()
+	if len(names) == 0 {
+		names = []string{"evented-1.36.3", "evented-1.37.1"}
+	}
+	kubelets, err := variants(*dir, names)
+	if err != nil {
+		return err
+	}
+	size := scene.Size{Pods: *pods, Again: *again}
+	list := scene.Scenarios(size)
+	if *api != "" {
+		list = scene.APIScenarios(size)
+	}
+	if list, err = choose(list, *only); err != nil {
+		return err
+	}
+	sums := make([]*scene.Summary, len(kubelets))
+	errs := make([]error, len(kubelets))
+	var done sync.WaitGroup
+	for i, v := range kubelets {
+		v.Containerd = *containerd
+		if *api != "" {
+			v.API = fmt.Sprintf("%s/v%s", *api, v.Version)
+		}
+		done.Go(func() { sums[i], errs[i] = playAll(ctx, v, list, *long) })
+		if !*together {
+			done.Wait()
+		}
+	}
+	done.Wait()
+	summaries(os.Stdout, sums)
+	for _, s := range sums {
+		if s != nil {
+			errs = append(errs, s.Err())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// choose returns those of the scenarios that are asked for, all if none is.
+func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
+	if only == "" {
+		return list, nil
+	}
+	names := strings.Split(only, ",")
+	for _, name := range names {
+		if !slices.ContainsFunc(list, func(s scene.Scenario) bool { return s.Name == name }) {
+			return nil, fmt.Errorf("no scenario is called %q", name)
+		}
+	}
+	return slices.DeleteFunc(list, func(s scene.Scenario) bool { return !slices.Contains(names, s.Name) }), nil
+}
+
+// playAll plays the scenarios, once or for that long, on a node of their own. What fails is in the summary; the error is of what could not be played.
+func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long time.Duration) (sum *scene.Summary, err error) {
+	w, err := scene.NewWorld(ctx, v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v.Name, err)
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	say := func(what string, took time.Duration, verdict string) {
+		fmt.Printf("%s %-16s %-22s %6.1fs  %s\n", time.Now().UTC().Format(time.TimeOnly), v.Name, what, took.Seconds(), verdict)
+	}
+	for end, round := time.Now().Add(long), 1; ; round++ {
+		began := time.Now()
+		for _, s := range list {
+			// A kubelet that is to show a leak must live long: it is killed in the rounds 1, 2, 4, 8, ...
+			if s.Name == scene.KubeletRestarted && bits.OnesCount(uint(round)) != 1 {
+				continue
+			}
+			start := time.Now()
+			err := w.Play(ctx, s)
+			switch {
+			case ctx.Err() != nil:
+				return &w.Summary, context.Cause(ctx)
+			case errors.Is(err, errors.ErrUnsupported):
+				say(s.Name, 0, "not here: "+err.Error())
+			case err != nil:
+				say(s.Name, time.Since(start), "FAILED: "+err.Error())
+			default:
+				say(s.Name, time.Since(start), "ok")
+			}
+		}
+		level, err := w.EndRound(ctx)
+		verdict := fmt.Sprintf("%d goroutines, %d of ours; RSS %.0f MiB, heap %.0f MiB", level.Goroutines, level.Ours, mib(level.RSS), mib(level.Heap))
+		if err != nil {
+			verdict = "FAILED: " + err.Error()
+		}
+		say(fmt.Sprintf("round %d", round), time.Since(began), verdict)
+		if ctx.Err() != nil {
+			return &w.Summary, context.Cause(ctx)
+		}
+		if time.Now().After(end) {
+			return &w.Summary, nil
+		}
+	}
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// summaries writes the summaries as Markdown, a column a kubelet.
+func summaries(out io.Writer, all []*scene.Summary) {
+	all = slices.DeleteFunc(slices.Clone(all), func(s *scene.Summary) bool { return s == nil })
+	row := func(name string, cell func(*scene.Summary) string) {
+		fmt.Fprintf(out, "| %s |", name)
+		for _, s := range all {
+			fmt.Fprintf(out, " %s |", cell(s))
+		}
+		fmt.Fprintln(out)
+	}
+	number := func(name string, of func(*scene.Summary) int) {
+		row(name, func(s *scene.Summary) string { return fmt.Sprint(of(s)) })
+	}
+	times := func(name string, of func(*scene.Summary) []time.Duration) {
+		row(name, func(s *scene.Summary) string {
+			d := of(s)
+			ms := func(q float64) float64 { return scene.Quantile(d, q).Seconds() * 1e3 }
+			return fmt.Sprintf("%d: %.0f / %.0f / %.0f", len(d), ms(0.5), ms(0.99), ms(1))
+		})
+	}
+	fmt.Fprintln(out)
+	row("", func(s *scene.Summary) string { return s.Variant })
+	row("---", func(*scene.Summary) string { return "---:" })
+	number("rounds", func(s *scene.Summary) int { return s.Rounds })
+	number("scenarios", func(s *scene.Summary) int { return s.Scenarios })
+	number("failed", func(s *scene.Summary) int { return s.Failed })
+	number("of these, wrong statuses", func(s *scene.Summary) int { return s.WrongStatuses })
+	number("of these, double starts", func(s *scene.Summary) int { return s.DoubleStarts })
+	number("container starts", func(s *scene.Summary) int { return s.Starts })
+	number("container exits", func(s *scene.Summary) int { return s.Exits })
+	number("container removals", func(s *scene.Summary) int { return s.Removals })
+	number("runtime kills", func(s *scene.Summary) int { return s.RuntimeKills })
+	number("kubelet kills", func(s *scene.Summary) int { return s.KubeletKills })
+	number("events received", func(s *scene.Summary) int { return s.Events })
+	number("missed while something was taken away", func(s *scene.Summary) int { return s.Missed - s.MissedUndisturbed })
+	number("missed otherwise", func(s *scene.Summary) int { return s.MissedUndisturbed })
+	times("exits to status: number, p50 / p99 / worst ms", func(s *scene.Summary) []time.Duration { return s.Undisturbed })
+	times("the same while something was taken away", func(s *scene.Summary) []time.Duration { return s.Disturbed })
+	number("rounds that leaked goroutines", func(s *scene.Summary) int { return s.Leaks })
+	row("goroutines after the first / last / worst round", func(s *scene.Summary) string {
+		return fmt.Sprintf("%d / %d / %d", s.First.Goroutines, s.Last.Goroutines, s.Peak.Goroutines)
+	})
+	row("RSS, MiB, likewise", func(s *scene.Summary) string {
+		return fmt.Sprintf("%.0f / %.0f / %.0f", mib(s.First.RSS), mib(s.Last.RSS), mib(s.Peak.RSS))
+	})
+	row("heap in use, MiB, likewise", func(s *scene.Summary) string {
+		return fmt.Sprintf("%.0f / %.0f / %.0f", mib(s.First.Heap), mib(s.Last.Heap), mib(s.Peak.Heap))
+	})
+}

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scene
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// book is what has truly happened: the runtime's history, taken piece by piece. It belongs to its world's goroutine.
+type book struct {
+	state   map[string]bench.State                // of containers, by ID
+	running map[group]map[string]bool             // IDs that run now
+	ran     map[string]int                        // containers that have run, by pod
+	exits   map[string]bench.Change               // of containers, by ID, until they are timed
+	twice   []string                              // double starts that nobody has asked for yet
+	total   struct{ starts, exits, removals int } // of containers
+}
+
+// group is the sandboxes or the containers of one pod.
+type group struct {
+	pod     string
+	sandbox bool
+}
+
+func newBook() *book {
+	return &book{
+		state: make(map[string]bench.State), running: make(map[group]map[string]bool), ran: make(map[string]int), exits: make(map[string]bench.Change),
+	}
+}
+
+// enter takes the next changes.
+func (b *book) enter(changes []bench.Change) {
+	for _, c := range changes {
+		k := group{c.Pod, c.Sandbox}
+		if c.State == bench.Running {
+			if b.running[k] == nil {
+				b.running[k] = make(map[string]bool)
+			}
+			b.running[k][c.ID] = true
+			b.overlap(k)
+		} else if delete(b.running[k], c.ID); len(b.running[k]) == 0 {
+			delete(b.running, k)
+		}
+		if c.Sandbox {
+			continue
+		}
+		before := b.state[c.ID]
+		b.state[c.ID] = c.State
+		switch c.State {
+		case bench.Running:
+			b.ran[c.Pod]++
+			b.total.starts++
+		case bench.Exited:
+			b.total.exits++
+			if !c.Inexact {
+				b.exits[c.ID] = c
+			}
+		case bench.Removed:
+			b.total.removals++
+			if before == bench.Running {
+				b.total.exits++ // nobody told of its end
+			}
+		}
+	}
+}
+
+// overlap notes a pod that has more running than its manifest has: of pods with one container, which the scenarios name with the prefix "one-".
+func (b *book) overlap(k group) {
+	if strings.HasPrefix(k.pod, "one-") && len(b.running[k]) > 1 {
+		b.twice = append(b.twice, fmt.Sprintf("%s (sandbox: %v): %s", k.pod, k.sandbox, strings.Join(slices.Sorted(maps.Keys(b.running[k])), " and ")))
+	}
+}
+
+// takeTwice returns the double starts since the last call.
+func (b *book) takeTwice() []string {
+	defer func() { b.twice = nil }()
+	return b.twice
+}
+
+// stopped says that nothing of the pods runs any more.
+func (b *book) stopped(pods []string) error {
+	for _, pod := range pods {
+		if len(b.running[group{pod, false}])+len(b.running[group{pod, true}]) > 0 {
+			return fmt.Errorf("%s is still running", pod)
+		}
+	}
+	return nil
+}

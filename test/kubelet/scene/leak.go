@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Level is what a kubelet holds at one moment.
+type Level struct {
+	// Goroutines are all but those of cadvisor, which has one for each cgroup of the machine, whoever made it. Ours are those of the evented PLEG.
+	Goroutines, Ours int
+	// By is their number by the function that they began in.
+	By map[string]int
+	// RSS and Heap (in use) are in bytes.
+	RSS, Heap int64
+}
+
+const (
+	cadvisor = "github.com/google/cadvisor/"
+	ourPath  = "github.com/evented-pleg/"
+)
+
+// leakSlack is how many goroutines more than after its first rounds a kubelet may have after a later one. At rest a kubelet still has housekeeping that
+// comes and goes: a garbage collection that removes containers, a connection to the runtime or to a watcher of its pods that is being made again, a
+// volume's or an event's worker. All of that was 0 to 5 in many rounds; what leaks once a round, or once a pod, passes 6 within an hour.
+const leakSlack = 6
+
+// ourSlack is the same for our own goroutines, which are always the same at rest but for a stream that is just being opened.
+const ourSlack = 2
+
+// leak remembers the level after a kubelet's first rounds.
+type leak struct {
+	rounds int
+	base   Level // the higher of the first two, since a kubelet starts some of its parts at their first use
+}
+
+// after takes the level after a round and says if it has grown.
+func (l *leak) after(now Level) error {
+	if l.rounds++; l.rounds <= 2 {
+		if now.Goroutines > l.base.Goroutines {
+			l.base.Goroutines, l.base.By = now.Goroutines, now.By
+		}
+		l.base.Ours = max(l.base.Ours, now.Ours)
+		return nil
+	}
+	if now.Goroutines <= l.base.Goroutines+leakSlack && now.Ours <= l.base.Ours+ourSlack {
+		return nil
+	}
+	return fmt.Errorf("%d goroutines, %d of ours, in the kubelet's round %d; it had %d and %d in its first two. More of: %s",
+		now.Goroutines, now.Ours, l.rounds, l.base.Goroutines, l.base.Ours, grown(l.base.By, now.By))
+}
+
+// grown tells of which there are more now, the most first.
+func grown(before, now map[string]int) string {
+	type growth struct {
+		name string
+		by   int
+	}
+	var all []growth
+	for name, n := range now {
+		if d := n - before[name]; d > 0 {
+			all = append(all, growth{name, d})
+		}
+	}
+	slices.SortFunc(all, func(a, b growth) int {
+		if a.by != b.by {
+			return b.by - a.by
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	var text []string
+	for _, g := range all[:min(len(all), 8)] {
+		text = append(text, fmt.Sprintf("%s (+%d)", g.name, g.by))
+	}
+	return strings.Join(text, ", ")
+}
+
+// level returns what the kubelet holds now.
+func (w *World) level(ctx context.Context) (l Level, err error) {
+	if l.By, err = w.Kubelet.Goroutines(ctx); err != nil {
+		return l, err
+	}
+	for name, n := range l.By {
+		if strings.HasPrefix(name, cadvisor) {
+			continue
+		}
+		l.Goroutines += n
+		if strings.HasPrefix(name, ourPath) {
+			l.Ours += n
+		}
+	}
+	m, err := w.Kubelet.Metrics(ctx)
+	if err != nil {
+		return l, err
+	}
+	l.Heap = int64(m["go_memstats_heap_inuse_bytes"])
+	l.RSS, err = w.Kubelet.RSS()
+	return l, err
+}
+
+// rest returns the lowest of several levels, because what ends needs a moment for it: more of them as long as they are higher than they may be.
+func (w *World) rest(ctx context.Context) (Level, error) {
+	var lowest Level
+	for i := range 30 {
+		l, err := w.level(ctx)
+		if err != nil {
+			return lowest, err
+		}
+		if i == 0 || l.Goroutines < lowest.Goroutines {
+			lowest = l
+		}
+		probe := w.leak
+		if i >= 4 && probe.after(lowest) == nil {
+			break
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return lowest, err
+		}
+	}
+	return lowest, nil
+}

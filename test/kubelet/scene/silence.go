@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// trustedPeriod is the relist period from which on the generator is taken to trust the stream.
+const trustedPeriod = 4 * time.Second
+
+// promptly is the time beyond the relist period within which a status must show what the stream has not told: a relist, reads of 20 pods and a sync of
+// each, on a machine that does other things too.
+const promptly = 5 * time.Second
+
+// eventsDropped has the runtime change containers without a word, on a stream that is well otherwise.
+func eventsDropped(ctx context.Context, w *World) error { return w.unheard(ctx, silent) }
+
+// streamDeaf has the stream stay open and carry nothing any more.
+func streamDeaf(ctx context.Context, w *World) error { return w.unheard(ctx, deaf) }
+
+// unheard has containers end that nothing tells of. They must be found by the next relist, counted as missed, and cost the stream its trust; when it tells again,
+// it must earn it back.
+func (w *World) unheard(ctx context.Context, how disturbance) error {
+	all, err := w.dying("one-unheard", 20)
+	if err != nil {
+		return err
+	}
+	if err := w.running(ctx, all); err != nil {
+		return err
+	}
+	within, missed := patience, 0
+	if w.Variant.Ours {
+		period, err := w.trusted(ctx)
+		if err != nil {
+			return err
+		}
+		c, err := w.counters(ctx)
+		if err != nil {
+			return err
+		}
+		within, missed = period+promptly, c.missed
+	}
+	if err := w.runtime.disturb(ctx, how); err != nil {
+		return errors.Join(err, w.remove(ctx, all...))
+	}
+	since := bench.Now()
+	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
+		return err
+	}
+	if err := w.look(ctx); err != nil {
+		return err
+	}
+	unheard := 0
+	for id, c := range w.book.exits {
+		if at, ok := w.tracker.shown(id, c.At); ok && c.At > since {
+			unheard++
+			if took := time.Duration(at - c.At); took > within {
+				return fmt.Errorf("%s: its end was shown after %v, want %v: the relist period and a little", c.Pod, took.Round(time.Millisecond), within)
+			}
+		}
+	}
+	if unheard < 2 {
+		return fmt.Errorf("%d containers ended unheard, want 2 at least", unheard)
+	}
+	if w.Variant.Ours { // a stream that goes deaf does so after an event
+		if err := w.noticed(ctx, missed+unheard-1); err != nil {
+			return err
+		}
+	}
+	if err := w.runtime.disturb(ctx, undisturbed); err != nil {
+		return err
+	}
+	if err := w.ranOnce(ctx, all); err != nil {
+		return err
+	}
+	if !w.Variant.Ours {
+		return nil
+	}
+	_, err = w.trusted(ctx)
+	return err
+}
+
+// trusted waits until the generator trusts the stream, and returns its relist period.
+func (w *World) trusted(ctx context.Context) (period time.Duration, err error) {
+	err = eventually(ctx, patience, func() error {
+		m, err := w.Kubelet.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		period = time.Duration(m["evented_pleg_relist_period_seconds"] * float64(time.Second))
+		if period < trustedPeriod {
+			return fmt.Errorf("the relist period is %v, want %v", period, trustedPeriod)
+		}
+		return nil
+	})
+	return period, err
+}
+
+// noticed waits until that many missed events are counted, and told on the node if there is an API server.
+func (w *World) noticed(ctx context.Context, missed int) error {
+	if err := eventually(ctx, patience, func() error {
+		c, err := w.counters(ctx)
+		if err == nil && c.missed < missed {
+			err = fmt.Errorf("%d missed events are counted, want %d", c.missed, missed)
+		}
+		return err
+	}); err != nil || w.api == nil {
+		return err
+	}
+	return w.nodeEvents(ctx, "ContainerEventsMissed")
+}
+
+// nodeEvents waits until Events with these reasons are on the node.
+func (w *World) nodeEvents(ctx context.Context, reasons ...string) error {
+	return eventually(ctx, patience, func() error {
+		list, err := w.api.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		missing := make(map[string]bool)
+		for _, r := range reasons {
+			missing[r] = true
+		}
+		for _, e := range list.Items {
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == w.nodeName {
+				delete(missing, e.Reason)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("no Events on the node with the reasons %v", missing)
+		}
+		return nil
+	})
+}
