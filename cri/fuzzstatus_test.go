@@ -79,7 +79,7 @@ func checkSandboxStatus(t *testing.T, raw []byte) {
 	if d := gocmp.Diff(wantSandbox(&m), got, cmpopts.EquateEmpty()); d != "" {
 		t.Fatal(d)
 	}
-	b := body{sandboxes: [][]byte{raw}}
+	b := body{messages: messages{sandboxes: [][]byte{raw}}}
 	if want := got.Ready() || len(got.IPs) > 0; b.addressed() != want {
 		t.Fatalf("addressed is %v, want %v", !want, want)
 	}

@@ -24,14 +24,16 @@ import (
 //
 // IDs that the runtime does not have any more are left out. Any other failure fails the inspection; the error names the call and the ID.
 func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[PodStatus], error) {
+	return c.Update(ctx, pod, nil)
+}
+
+// Update implements [pleg.Updater]: it takes over from prev what that says of the sandboxes and containers that pod shows in the same phase, and reads
+// the others: one call for a container that has exited, however many there are beside it. Where PodSandboxStatus answers bring the
+// statuses of containers along, several containers that differ are read with one call a sandbox. What changes without a change of phase (resources, annotations)
+// is read by Inspect only, which is what a generator's RequestReinspect comes to.
+func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
 	in := inspection{client: c, pod: pod}
-	for _, item := range pod.Items {
-		if item.Kind == pleg.Sandbox {
-			in.sandboxes = append(in.sandboxes, item.ID)
-		} else {
-			in.containers = append(in.containers, item.ID)
-		}
-	}
+	in.plan(prev)
 	if err := in.run(ctx); err != nil {
 		return pleg.Inspection[PodStatus]{}, err
 	}
@@ -40,14 +42,47 @@ func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Pod
 
 // inspection is one read of one pod's statuses.
 type inspection struct {
-	client                *Client
-	pod                   pleg.Pod
-	sandboxes, containers []string // IDs
+	client *Client
+	pod    pleg.Pod
+	// sandboxes and containers are the IDs to read; of the others, taken holds what an earlier status says.
+	sandboxes, containers []string
+	taken                 messages
+	severalSandboxes      bool
 	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil if the runtime has none.
 	sandboxStatuses, containerStatuses [][]byte
 	// brought holds the container statuses that came with each sandbox's.
 	brought   [][][]byte
 	sandboxOf map[string]string
+}
+
+// plan divides the pod's IDs into those to read and those to take over from prev, which may be nil.
+func (in *inspection) plan(prev *PodStatus) {
+	old := prev.parts()
+	var sandboxes []string // all
+	for _, item := range in.pod.Items {
+		raw, ok := old[item]
+		if item.Kind == pleg.Sandbox {
+			sandboxes = append(sandboxes, item.ID)
+			if ok {
+				in.taken.sandboxes = append(in.taken.sandboxes, raw)
+			} else {
+				in.sandboxes = append(in.sandboxes, item.ID)
+			}
+			continue
+		}
+		if ok {
+			in.taken.containers = append(in.taken.containers, raw)
+		} else {
+			in.containers = append(in.containers, item.ID)
+		}
+	}
+	in.severalSandboxes = len(sandboxes) > 1
+	if len(in.containers) > len(sandboxes) && !in.client.traits.Load().fillsStatuses.no() {
+		in.sandboxes, in.taken.sandboxes = sandboxes, nil // they may bring them all along
+	}
+	if len(in.sandboxes)+len(in.containers) < len(in.pod.Items) {
+		in.taken.sandboxOf = prev.body.sandboxOf
+	}
 }
 
 func (in *inspection) run(ctx context.Context) error {
@@ -56,11 +91,11 @@ func (in *inspection) run(ctx context.Context) error {
 	in.sandboxStatuses, in.brought = make([][]byte, len(in.sandboxes)), make([][][]byte, len(in.sandboxes))
 	in.containerStatuses = make([][]byte, len(in.containers))
 	sandboxes, containers := len(in.sandboxes), 0
-	if known.fillsStatuses.no() {
+	if known.fillsStatuses.no() || sandboxes == 0 {
 		containers = len(in.containers) // nothing to wait for
 	}
 	extra := 0
-	if sandboxes > 1 && len(in.containers) > 0 {
+	if in.severalSandboxes && in.homeless() {
 		extra = 1 // a ContainerStatus does not tell its sandbox
 	}
 	err := c.each(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {
@@ -201,15 +236,28 @@ func (in *inspection) readMembership(ctx context.Context) error {
 	return nil
 }
 
-// result puts the status together from what was read.
+// homeless says that the sandbox of one of the pod's containers is not known from an earlier status.
+func (in *inspection) homeless() bool {
+	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
+		return item.Kind == pleg.Container && in.taken.sandboxOf[item.ID] == ""
+	})
+}
+
+// result puts the status together from what was read and what was taken over.
 func (in *inspection) result() pleg.Inspection[PodStatus] {
-	body := &body{sandboxOf: in.sandboxOf}
+	body := &body{messages: messages{sandboxOf: in.sandboxOf}}
+	if body.sandboxOf == nil && in.severalSandboxes {
+		body.sandboxOf = in.taken.sandboxOf
+	}
+	for _, statuses := range in.brought {
+		body.shared = body.shared || len(statuses) > 0
+	}
 	pod := pleg.Pod{UID: in.pod.UID, Name: in.pod.Name, Namespace: in.pod.Namespace, Items: make([]pleg.Item, 0, len(in.pod.Items))}
-	for i, raw := range in.sandboxStatuses {
+	for _, raw := range slices.Concat(in.taken.sandboxes, in.sandboxStatuses) {
 		var item sandboxItem
 		if raw != nil && item.read(raw, labelsOfPodSandboxStatus) {
 			body.sandboxes = append(body.sandboxes, raw)
-			pod.Items = append(pod.Items, pleg.Item{ID: in.sandboxes[i], Kind: pleg.Sandbox, Phase: item.phase()})
+			pod.Items = append(pod.Items, pleg.Item{ID: string(item.id), Kind: pleg.Sandbox, Phase: item.phase()})
 		}
 	}
 	at := make(map[string]int, len(in.containers))
@@ -235,6 +283,9 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		at[id] = len(body.containers)
 		body.containers = append(body.containers, raw)
 		pod.Items = append(pod.Items, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
+	}
+	for _, raw := range in.taken.containers {
+		add(raw, "")
 	}
 	for i, raw := range in.containerStatuses {
 		if raw != nil {

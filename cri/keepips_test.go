@@ -131,7 +131,7 @@ func TestMalformedStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := append(good, 0x62, 0x03, 0x0a, 0x7f, 0x00) // a label that is longer than its message
-	s := &PodStatus{uid: "u", body: &body{containers: [][]byte{bad}}}
+	s := &PodStatus{uid: "u", body: &body{messages: messages{containers: [][]byte{bad}}}}
 	if c := s.Containers(); len(c) != 1 || c[0].ID != "c" || c[0].ExitCode != 4 {
 		t.Errorf("containers: %+v", c)
 	}

@@ -46,7 +46,7 @@ type core[S any] struct {
 	inflight map[*pod]instant // the inspections under way and when they began
 	pruned   instant
 
-	todo    []action
+	todo    []action[S]
 	reports []Report
 	count   counters
 	phases  [2][PhaseRemoved]int // live items by kind and phase
@@ -63,16 +63,16 @@ const (
 )
 
 // action is one thing that the loop has to do for the core.
-type action struct {
+type action[S any] struct {
 	kind  actionKind
 	began instant
 	since Revision // actList
 
 	pod    *pod   // actInspect; the worker must not look into it
 	ref    Pod    // what to read; Items is the listing if it is known
-	listed bool   // ref.Items is the listing: no ListPod needed
-	have   []Item // what the cache shows, so that an unchanged pod needs no statuses
-	force  bool   // read the statuses even so
+	listed bool   // ref.Items is the listing: no ListPod needed, and the statuses are wanted
+	prev   *S     // the status in the cache if it may be built upon; nil: all statuses must be read
+	have   []Item // what prev shows, so that an unchanged pod needs no statuses
 }
 
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
@@ -153,7 +153,7 @@ func (c *core[S]) step(in connInput, now instant) {
 	c.conn = next
 	if eff&effOpen != 0 {
 		c.conn = c.conn.opened(&c.connCfg, now)
-		c.todo = append(c.todo, action{kind: actOpen, began: now})
+		c.todo = append(c.todo, action[S]{kind: actOpen, began: now})
 		c.count.opens++
 	}
 	if eff&effConnected != 0 {

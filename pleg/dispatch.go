@@ -111,12 +111,13 @@ func (c *core[S]) take(q *fifo[*pod], kind queueKind) (*pod, bool) {
 
 // inspect starts the read of one pod.
 func (c *core[S]) inspect(p *pod, now instant) {
-	a := action{kind: actInspect, pod: p, began: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
-	a.force = p.force != 0 || p.failed || !p.hasStatus || p.blank()
-	if p.listing != nil && p.servedBy(p.listingBegan) {
-		a.listed, a.ref.Items, a.began, a.force = true, p.listing, p.listingBegan, true
-	} else if !a.force {
+	a := action[S]{kind: actInspect, pod: p, began: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
+	if p.hasStatus && !p.failed && !p.blank() && p.force == 0 {
+		a.prev, _ = c.cfg.Cache.Get(p.uid)
 		a.have = cachedItems(p)
+	}
+	if p.listing != nil && p.servedBy(p.listingBegan) {
+		a.listed, a.ref.Items, a.began = true, p.listing, p.listingBegan
 	}
 	p.listing = nil
 	p.inflight = true

@@ -125,7 +125,7 @@ func (s *small) inspected(early bool) bool {
 		}
 		r.listing, items = &p, p.Items
 	}
-	if len(items) > 0 && (in.a.force || !sameItems(items, in.a.have)) {
+	if len(items) > 0 && (in.a.listed || in.a.prev == nil || !sameItems(items, in.a.have)) {
 		seen := in.early
 		if !early {
 			seen = s.pod(in.a.pod.uid)

@@ -91,15 +91,15 @@ type small struct {
 	clock   clock
 	now     instant
 	ids     []*smallID
-	list    *action // the list under way
-	early   Listing // what it saw when it began
+	list    *action[status] // the list under way
+	early   Listing         // what it saw when it began
 	inspect []smallInspect
 	told    map[string]EventType
 	wrong   []string
 }
 
 type smallInspect struct {
-	a     action
+	a     action[status]
 	early Pod
 }
 

@@ -38,7 +38,7 @@ func (c *core[S]) list(now instant) {
 	}
 	c.lists.inflight, c.lists.began = true, now
 	c.sched.began()
-	c.todo = append(c.todo, action{kind: actList, began: now, since: c.lists.revision})
+	c.todo = append(c.todo, action[S]{kind: actList, began: now, since: c.lists.revision})
 }
 
 // listedAll is the result of a list of everything.

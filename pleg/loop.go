@@ -121,7 +121,7 @@ func (l *loop[S]) act() {
 	c := l.core
 	for i := range c.todo {
 		a := c.todo[i]
-		c.todo[i] = action{}
+		c.todo[i] = action[S]{}
 		switch a.kind {
 		case actOpen:
 			l.children.Go(l.stream)
@@ -161,7 +161,7 @@ func (l *loop[S]) stream() {
 }
 
 // list is the child that lists everything.
-func (l *loop[S]) list(a action) {
+func (l *loop[S]) list(a action[S]) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.RelistTimeout)
 	defer cancel()
 	listing, err := l.g.cfg.Source.List(ctx, a.since)
@@ -169,7 +169,7 @@ func (l *loop[S]) list(a action) {
 }
 
 // inspect is a child that reads one pod: its listing unless it is known, and its statuses if the listing is not what the cache shows.
-func (l *loop[S]) inspect(a action) {
+func (l *loop[S]) inspect(a action[S]) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
 	defer cancel()
 	start := time.Now()
@@ -185,9 +185,9 @@ func (l *loop[S]) inspect(a action) {
 			}
 		}
 	}
-	if r.err == nil && len(pod.Items) > 0 && (a.force || !sameItems(pod.Items, a.have)) {
+	if r.err == nil && len(pod.Items) > 0 && (a.listed || a.prev == nil || !sameItems(pod.Items, a.have)) {
 		var got Inspection[S]
-		if got, r.err = l.g.cfg.Source.Inspect(ctx, pod); r.err == nil {
+		if got, r.err = l.statuses(ctx, pod, a.prev); r.err == nil {
 			r.status, r.shows = got.Status, got.Pod
 			if got.Status == nil {
 				r.err = errNilStatus
@@ -198,6 +198,14 @@ func (l *loop[S]) inspect(a action) {
 	}
 	l.g.cfg.Metrics.Observe(MetricInspectionDuration, time.Since(start))
 	l.inspected <- r
+}
+
+// statuses reads a pod's statuses, those that differ from prev's at least.
+func (l *loop[S]) statuses(ctx context.Context, pod Pod, prev *S) (Inspection[S], error) {
+	if u, ok := l.g.cfg.Source.(Updater[S]); ok && prev != nil {
+		return u.Update(ctx, pod, prev)
+	}
+	return l.g.cfg.Source.Inspect(ctx, pod)
 }
 
 var errNilStatus = errors.New("pleg: the source returned neither a status nor an error")

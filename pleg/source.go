@@ -64,6 +64,16 @@ type Source[S any] interface {
 	Inspect(ctx context.Context, pod Pod) (Inspection[S], error)
 }
 
+// Updater is a [Source] that can bring a status up to date for less than a new one costs. In a pod of many containers, reading all of them for each
+// one that starts is what makes a busy runtime busier.
+type Updater[S any] interface {
+	Source[S]
+	// Update is Inspect for a pod whose last good status is prev: what prev says of an ID that pod shows in the very phase in which prev has it may be
+	// taken over, all else is read. It is not called when statuses are to be read whatever the phases are (RequestReinspect), nor after
+	// a failure. Prev must not be changed.
+	Update(ctx context.Context, pod Pod, prev *S) (Inspection[S], error)
+}
+
 // Claim is one event of the runtime's stream (CRI ContainerEventResponse): partial, perhaps old, perhaps false about anything but its
 // own ID. It advances phases and never makes anything fresh.
 type Claim[S any] struct {

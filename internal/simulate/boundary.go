@@ -185,6 +185,20 @@ func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspectio
 	return i, err
 }
 
+func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.Inspection[S], error) {
+	u, ok := b.source.(pleg.Updater[S])
+	if !ok {
+		return b.Inspect(ctx, pod)
+	}
+	begun := b.begin(pod.UID)
+	b.mu.Lock()
+	b.statuses++
+	b.mu.Unlock()
+	i, err := u.Update(ctx, pod, prev)
+	b.end(pod.UID, begun, err)
+	return i, err
+}
+
 func (b *boundary[S]) begin(uid cache.UID) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -166,11 +166,20 @@ func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 
 // Inspect implements [pleg.Source]. Each ID is looked at on its own.
 func (r *toy) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Status], error) {
+	return r.Update(ctx, pod, &Status{})
+}
+
+// Update implements [pleg.Updater].
+func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Inspection[Status], error) {
 	if err := r.suffer(ctx, &r.inspect, "inspect"); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
 	var items []pleg.Item
 	for i, want := range pod.Items {
+		if want.Phase != pleg.PhaseUnknown && slices.Contains(prev.Items, want) {
+			items = append(items, want)
+			continue
+		}
 		if i > 0 && r.torn {
 			if err := r.pause(ctx); err != nil {
 				return pleg.Inspection[Status]{}, err
