@@ -81,6 +81,13 @@ func probed(p *corev1.Pod) {
 	}
 }
 
+// slowEnd gives the main container a hook before its end that takes longer than the pod's grace period.
+func slowEnd(p *corev1.Pod) {
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+		Exec: &corev1.ExecAction{Command: []string{"/tool", "sleep", "30s"}},
+	}}
+}
+
 // cpu gives the main container that much CPU, as request and limit.
 func cpu(q string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {

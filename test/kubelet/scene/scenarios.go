@@ -331,17 +331,14 @@ func graceful(ctx context.Context, w *World) error {
 	if err := w.remove(ctx, all...); err != nil {
 		return err
 	}
-	return w.stubborn(ctx)
+	return w.patient(ctx)
 }
 
-// stubborn removes pods that ignore SIGTERM: they must be left their grace period and then killed. The fake runtime's containers end at once.
-func (w *World) stubborn(ctx context.Context) error {
-	if !w.Variant.Containerd {
-		return nil
-	}
-	all := w.batch("one-stubborn", 3)
+// patient removes pods with a hook that takes longer than their grace period: they must be left that, and then be killed.
+func (w *World) patient(ctx context.Context) error {
+	all := w.batch("one-patient", 3)
 	for _, name := range all {
-		if err := w.put(pod(name, runs("stubborn"))); err != nil {
+		if err := w.put(pod(name, slowEnd)); err != nil {
 			return err
 		}
 	}
