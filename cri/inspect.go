@@ -27,19 +27,6 @@ func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Pod
 	return c.Update(ctx, pod, nil)
 }
 
-// Update implements [pleg.Updater]: it takes over from prev what that says of the sandboxes and containers that pod shows in the same phase, and reads
-// the others: one call for a container that has exited, however many there are beside it. Where PodSandboxStatus answers bring the
-// statuses of containers along, several containers that differ are read with one call a sandbox. What changes without a change of phase (resources, annotations)
-// is read by Inspect only, which is what a generator's RequestReinspect comes to.
-func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
-	in := inspection{client: c, pod: pod}
-	in.plan(prev)
-	if err := in.run(ctx); err != nil {
-		return pleg.Inspection[PodStatus]{}, err
-	}
-	return in.result(), nil
-}
-
 // inspection is one read of one pod's statuses.
 type inspection struct {
 	client *Client
@@ -53,36 +40,6 @@ type inspection struct {
 	// brought holds the container statuses that came with each sandbox's.
 	brought   [][][]byte
 	sandboxOf map[string]string
-}
-
-// plan divides the pod's IDs into those to read and those to take over from prev, which may be nil.
-func (in *inspection) plan(prev *PodStatus) {
-	old := prev.parts()
-	var sandboxes []string // all
-	for _, item := range in.pod.Items {
-		raw, ok := old[item]
-		if item.Kind == pleg.Sandbox {
-			sandboxes = append(sandboxes, item.ID)
-			if ok {
-				in.taken.sandboxes = append(in.taken.sandboxes, raw)
-			} else {
-				in.sandboxes = append(in.sandboxes, item.ID)
-			}
-			continue
-		}
-		if ok {
-			in.taken.containers = append(in.taken.containers, raw)
-		} else {
-			in.containers = append(in.containers, item.ID)
-		}
-	}
-	in.severalSandboxes = len(sandboxes) > 1
-	if len(in.containers) > len(sandboxes) && !in.client.traits.Load().fillsStatuses.no() {
-		in.sandboxes, in.taken.sandboxes = sandboxes, nil // they may bring them all along
-	}
-	if len(in.sandboxes)+len(in.containers) < len(in.pod.Items) {
-		in.taken.sandboxOf = prev.body.sandboxOf
-	}
 }
 
 func (in *inspection) run(ctx context.Context) error {
@@ -234,13 +191,6 @@ func (in *inspection) readMembership(ctx context.Context) error {
 	}
 	in.sandboxOf = found.sandboxOf
 	return nil
-}
-
-// homeless says that the sandbox of one of the pod's containers is not known from an earlier status.
-func (in *inspection) homeless() bool {
-	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
-		return item.Kind == pleg.Container && in.taken.sandboxOf[item.ID] == ""
-	})
 }
 
 // result puts the status together from what was read and what was taken over.

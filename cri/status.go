@@ -14,7 +14,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
-	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // PodStatus is what the runtime said of one pod. It is immutable and safe for use by several goroutines at once; what its methods
@@ -191,38 +190,6 @@ func (s *PodStatus) Messages() ([]*runtimeapi.PodSandboxStatus, []*runtimeapi.Co
 		}
 	}
 	return sandboxes, containers, nil
-}
-
-// parts returns the statuses that can be taken over into another one, each in memory of its own: one that shared the message that brought it would
-// keep all of that alive.
-func (s *PodStatus) parts() map[pleg.Item][]byte {
-	if s == nil || s.body == nil {
-		return nil
-	}
-	b := s.body
-	found := make(map[pleg.Item][]byte, len(b.sandboxes)+len(b.containers))
-	put := func(id []byte, kind pleg.Kind, phase pleg.Phase, raw []byte) {
-		if phase == pleg.PhaseUnknown || !complete(raw) {
-			return
-		}
-		if b.shared {
-			raw = slices.Clone(raw)
-		}
-		found[pleg.Item{ID: string(id), Kind: kind, Phase: phase}] = raw
-	}
-	for _, raw := range b.sandboxes {
-		var item sandboxItem
-		if item.read(raw, labelsOfPodSandboxStatus) {
-			put(item.id, pleg.Sandbox, item.phase(), raw)
-		}
-	}
-	for _, raw := range b.containers {
-		var item containerItem
-		if item.readStatus(raw) {
-			put(item.id, pleg.Container, item.phase(), raw)
-		}
-	}
-	return found
 }
 
 // String returns the status in one line, for logs.
