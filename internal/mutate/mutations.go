@@ -139,4 +139,24 @@ var mutations = []mutation{
 		"an event without a pod is dropped", "pleg/claim.go",
 		"return c.onHomeless(l, now)", "return 0",
 	},
+	{
+		"what a list showed of another pod is forgotten", "pleg/merge.go",
+		"\t\t\t\tp.contest(it)\n", "",
+	},
+	{
+		"what moves to another pod is not remembered", "pleg/merge.go",
+		"old.contest(Item{ID: x.id, Kind: x.kind, Phase: x.listed})", "_ = old",
+	},
+	{
+		"a status is built upon after a failure", "pleg/dispatch.go",
+		"if p.hasStatus && !p.failed && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.blank() && p.force == 0 {",
+	},
+	{
+		"a reinspection builds upon the old status", "pleg/dispatch.go",
+		"if p.hasStatus && !p.failed && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.blank() {",
+	},
+	{
+		"a wait for a time to come is a demand now", "cache/waiter.go",
+		"if ahead := t.Sub(now); ahead > 0 {", "if ahead := t.Sub(now); ahead > 0 && t.IsZero() {",
+	},
 }

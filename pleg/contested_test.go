@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// TestContested: an ID that moves between pods, as it does when lists lack metadata for a while, is found by lists that tell only differences as it
+// would be by lists that tell everything. The case decides what the reads say; then a list says nothing new, twice.
+func TestContested(t *testing.T) {
+	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
+	for name, tc := range map[string]struct {
+		reads func(w *moving)
+		want  map[cache.UID][]Item
+	}{
+		"a list shows it where it belongs while another pod holds it": {
+			func(w *moving) {
+				w.list(Pod{UID: "p", Items: []Item{s}}, Pod{UID: "q", Items: []Item{c}})
+				w.readBegins("q")
+				w.listOf(0, Pod{UID: "p", Items: []Item{s, c}}, Pod{UID: "q"}) // began at the same instant
+				w.read("p", s, c)
+			},
+			map[cache.UID][]Item{"p": {s, c}},
+		},
+		"a read of one pod takes it from the pod that lists show it in": {
+			func(w *moving) {
+				w.list(Pod{UID: "p", Items: []Item{s, c}})
+				w.read("q", c)
+			},
+			map[cache.UID][]Item{"p": {s, c}}, // the later list, which says so by its silence
+		},
+		"it does not move": {
+			func(w *moving) { w.list(Pod{UID: "p", Items: []Item{s, c}}) },
+			map[cache.UID][]Item{"p": {s, c}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMoving()
+			tc.reads(w)
+			for range 2 {
+				w.list()
+			}
+			for _, uid := range []cache.UID{"p", "q"} {
+				var live []Item
+				if p := w.core.pods[uid]; p != nil {
+					for _, x := range p.items {
+						if x.phase != PhaseRemoved {
+							live = append(live, Item{ID: x.id, Kind: x.kind, Phase: x.phase})
+						}
+					}
+				}
+				if !slices.Equal(live, tc.want[uid]) {
+					t.Errorf("pod %s is known as %v, want %v", uid, live, tc.want[uid])
+				}
+			}
+			w.list(Pod{UID: "p"}, Pod{UID: "q"})
+			for range 5 {
+				w.now += instant(time.Hour)
+				w.core.tick(w.now)
+				w.list()
+			}
+			for uid, p := range w.core.pods {
+				if len(p.contested) > 0 {
+					t.Errorf("pod %s is gone, and remembers %v", uid, p.contested)
+				}
+			}
+		})
+	}
+}
+
+// moving is a core whose reads a test makes up.
+type moving struct {
+	core     *core[status]
+	now      instant
+	revision Revision
+}
+
+func newMoving() *moving {
+	toy := newToy()
+	cfg := Config[status]{Source: toy, Stream: toy, Cache: cache.New(func(uid cache.UID) *status { return &status{UID: uid} }), Jitter: -1}.withDefaults()
+	w := &moving{core: newCore(&cfg, clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, 1), now: 1}
+	w.core.start(w.now)
+	return w
+}
+
+// list applies a list that tells of these pods, those without items being gone.
+func (w *moving) list(pods ...Pod) { w.listOf(instant(time.Millisecond), pods...) }
+
+func (w *moving) listOf(later instant, pods ...Pod) {
+	w.now += later
+	began := w.now
+	l := Listing{Revision: w.revision + 1, Delta: w.revision != 0}
+	w.revision++
+	for _, p := range pods {
+		if len(p.Items) == 0 {
+			l.Gone = append(l.Gone, p.UID)
+		} else {
+			l.Pods = append(l.Pods, p)
+		}
+	}
+	w.now += instant(time.Millisecond)
+	w.core.onListed(&listedAll{began: began, listing: l}, w.now)
+}
+
+// readBegins notes that a read of the pod, which found it unchanged, began at this instant.
+func (w *moving) readBegins(uid cache.UID) {
+	w.now += instant(time.Millisecond)
+	p := w.core.ensure(uid)
+	w.core.merge(p, listingOf(p), w.now, w.now, false)
+}
+
+// read applies a read of one pod.
+func (w *moving) read(uid cache.UID, items ...Item) {
+	w.now += instant(time.Millisecond)
+	shown := Pod{UID: uid, Items: items}
+	w.core.onInspected(&inspected[status]{
+		pod: w.core.ensure(uid), began: w.now, listing: &shown, status: &status{UID: uid, Items: items}, shows: shown,
+	}, w.now+1)
+}
