@@ -115,10 +115,10 @@ func (c *core[S]) tick(now instant) {
 	c.step(inTick, now)
 	c.settleMissing(now)
 	c.expire(now)
-	c.takeLater(now)
 	if !c.lists.inflight && now >= c.sched.due() {
-		c.list(now)
+		c.list(now) // before the pods that it will serve are queued
 	}
+	c.takeLater(now)
 	c.dispatch(now)
 	c.housekeep(now)
 }

@@ -27,7 +27,7 @@ func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 	p := c.ensure(uid)
 	p.want = max(p.want, t)
 	if p.failed {
-		p.notYet = 0
+		p.notYet = min(p.notYet, t+1)
 	}
 	c.review(p, now)
 }
@@ -115,9 +115,9 @@ func (c *core[S]) nextRead(p *pod) instant {
 	return at
 }
 
-// notBefore returns when a read that must begin after t may begin: right after t, unless one that did has already failed to settle the pod.
+// notBefore returns when a read that must begin after t may begin: right after t, unless one that did has already failed, or failed to settle the pod.
 func (c *core[S]) notBefore(p *pod, t instant) instant {
-	if p.read > t {
+	if max(p.read, p.asOf) > t {
 		return max(t+1, p.notYet)
 	}
 	return t + 1

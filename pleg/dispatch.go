@@ -37,7 +37,7 @@ func (c *core[S]) enqueue(p *pod, now instant) {
 		return
 	}
 	switch {
-	case p.listing != nil && p.servedBy(p.listingBegan):
+	case p.listingServes():
 		if p.queued == notQueued {
 			p.queued = inListed
 			c.listedQ.push(p)
@@ -66,19 +66,15 @@ func (c *core[S]) takeLater(now instant) {
 // a list found changed. When many want to be listed, one list of everything does it.
 func (c *core[S]) dispatch(now instant) {
 	if c.readyQ.len() >= c.cfg.SweepAt && !c.lists.inflight && !c.lists.broken {
-		c.count.sweeps++
-		c.list(now)
-		for range c.readyQ.len() { // those that the list will not serve come back
-			if p := c.readyQ.pop(); p.queued == inReady {
-				p.queued = notQueued
-				if c.open[p.uid] == p {
-					c.enqueue(p, now)
-				}
-			}
+		c.requeue(now) // some may have been served since
+		if c.readyQ.len() >= c.cfg.SweepAt {
+			c.count.sweeps++
+			c.list(now)
+			c.requeue(now) // those that the list will not serve come back
 		}
 	}
 	for len(c.inflight) < c.cfg.InspectWorkers {
-		p, ok := c.nextQueued()
+		p, ok := c.nextQueued(now)
 		if !ok {
 			return
 		}
@@ -86,23 +82,39 @@ func (c *core[S]) dispatch(now instant) {
 	}
 }
 
-// nextQueued takes the next pod that is still to be read out of the queues.
-func (c *core[S]) nextQueued() (*pod, bool) {
-	if p, ok := c.take(&c.readyQ, inReady); ok {
-		return p, true
+// requeue puts the pods that wait to be listed where they belong now.
+func (c *core[S]) requeue(now instant) {
+	for range c.readyQ.len() {
+		if p := c.readyQ.pop(); p.queued == inReady {
+			p.queued = notQueued
+			if c.open[p.uid] == p {
+				c.enqueue(p, now)
+			}
+		}
 	}
-	return c.take(&c.listedQ, inListed)
 }
 
-// take takes the first pod out of a queue that still waits in it.
-func (c *core[S]) take(q *fifo[*pod], kind queueKind) (*pod, bool) {
+// nextQueued takes the next pod that is still to be read out of the queues.
+func (c *core[S]) nextQueued(now instant) (*pod, bool) {
+	if p, ok := c.take(&c.readyQ, inReady, now); ok {
+		return p, true
+	}
+	return c.take(&c.listedQ, inListed, now)
+}
+
+// take takes the first pod out of a queue that still waits in it, and still is to be read now.
+func (c *core[S]) take(q *fifo[*pod], kind queueKind, now instant) (*pod, bool) {
 	for q.len() > 0 {
 		p := q.pop()
 		if p.queued != kind {
 			continue
 		}
 		p.queued = notQueued
-		if c.open[p.uid] == p && !p.inflight {
+		switch {
+		case c.open[p.uid] != p || p.inflight:
+		case c.nextRead(p) > now:
+			c.enqueue(p, now) // it has been served since
+		default:
 			return p, true
 		}
 	}
@@ -116,7 +128,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 		a.prev, _ = c.cfg.Cache.Get(p.uid)
 		a.have = cachedItems(p)
 	}
-	if p.listing != nil && p.servedBy(p.listingBegan) {
+	if p.listingServes() {
 		a.listed, a.ref.Items, a.began = true, p.listing, p.listingBegan
 	}
 	p.listing = nil
@@ -212,6 +224,7 @@ func (c *core[S]) pace(p *pod, began, now instant) {
 	case p.moved > began:
 		p.notYet = 0
 	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
+		p.listing = nil // it is too old by then to tell more than this read did
 		p.reread = grow(p.reread, c.cfg.RereadBase, c.cfg.RelistMax)
 		p.notYet = now.add(p.reread)
 	case p.goingAt != 0:

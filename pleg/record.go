@@ -97,6 +97,11 @@ func (p *pod) contest(it Item) {
 	p.contested[it.ID] = it
 }
 
+// listingServes says that what the last list showed of the pod is all that an inspection needs, and no older than what is stored.
+func (p *pod) listingServes() bool {
+	return p.listing != nil && p.servedBy(p.listingBegan) && p.listingBegan >= p.asOf
+}
+
 // live returns the number of items that the runtime is believed to have.
 func (p *pod) live() int {
 	n := 0

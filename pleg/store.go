@@ -42,10 +42,11 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	p.asOf = max(p.asOf, at)
 }
 
-// refusedBy is told of a write that the cache refused: the pod is read again, at once unless it is a failed read that is newer.
+// refusedBy is told of a write that the cache refused, because something newer is there: the pod is read again at once if that is not how it is known to
+// be, and no failure of a newer read.
 func (c *core[S]) refusedBy(p *pod, now instant) {
 	c.count.refused++
-	if !p.failed {
+	if !p.failed && !p.settled() {
 		p.want = max(p.want, now)
 	}
 }
