@@ -45,7 +45,9 @@ func run(args []string) error {
 		os.Exit(code)
 	case verb == "stubborn" && len(rest) == 0:
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
-		select {}
+		for { // an empty select would count as a deadlock, as there is no other goroutine left
+			time.Sleep(time.Hour)
+		}
 	case verb == "eat" && len(rest) == 1:
 		return eat(rest[0])
 	default:
