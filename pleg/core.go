@@ -40,6 +40,7 @@ type core[S any] struct {
 	lists    lists
 	rounds   []round
 	missing  fifo[candidate]
+	deafness deafness
 	readyQ   fifo[*pod] // pods to be read now
 	listedQ  fifo[*pod] // pods to be inspected now, whose listing is known from the last list
 	laterQ   laterHeap
@@ -58,6 +59,7 @@ type actionKind uint8
 
 const (
 	actOpen    actionKind = iota // open the stream
+	actCut                       // end the stream
 	actList                      // list everything
 	actInspect                   // read one pod
 )
@@ -154,6 +156,7 @@ func (c *core[S]) step(in connInput, now instant) {
 	if eff&effOpen != 0 {
 		c.conn = c.conn.opened(&c.connCfg, now)
 		c.todo = append(c.todo, action[S]{kind: actOpen, began: now})
+		c.deafness = deafness{}
 		c.count.opens++
 	}
 	if eff&effConnected != 0 {
@@ -180,7 +183,11 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.withdraw()
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
-		c.report(ReasonStreamLost, "FallBack", true, "the runtime's container event stream was lost; polling until it is back")
+		note := "the runtime's container event stream was lost; polling until it is back"
+		if c.deafness.cut {
+			note = "the runtime's container event stream has gone silent while containers changed; opening it again"
+		}
+		c.report(ReasonStreamLost, "FallBack", true, note)
 	}
 	if c.conn.state == StreamUnsupported {
 		c.heard = 0

@@ -19,7 +19,8 @@
 //
 // The stream earns trust. While it is up, the relist period doubles, from RelistBase to RelistMax, with every relist that found nothing which
 // the stream had not told. A change that only a read told of is a missed event: it is counted, and the period falls back to the base. So it does
-// when the stream is lost, which is then opened again for ever: see [StreamState].
+// when the stream is lost, which is then opened again for ever: see [StreamState]. A stream that has told nothing between two missed events hangs: it
+// is ended and opened anew.
 //
 // A pod worker that waits in the cache's GetNewerThan wants a read of its pod, and gets it at once, or together with many others from one list of
 // everything (Config.SweepAt).

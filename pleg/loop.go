@@ -26,6 +26,7 @@ type loop[S any] struct {
 	listed    chan *listedAll    // capacity 1: one list at a time, so sending never blocks
 	inspected chan *inspected[S] // capacity InspectWorkers, likewise
 	ended     chan error         // capacity 1: one stream at a time
+	cut       context.CancelFunc // ends the stream; nil before the first
 	batch     batch[S]
 	state     StreamState // last logged
 }
@@ -104,6 +105,7 @@ func (l *loop[S]) drain(r *inspected[S]) {
 
 // streamEnded applies what the stream told last, and then its end.
 func (l *loop[S]) streamEnded(err error) {
+	l.cut()
 	l.claims()
 	in := inLost
 	switch {
@@ -124,7 +126,11 @@ func (l *loop[S]) act() {
 		c.todo[i] = action[S]{}
 		switch a.kind {
 		case actOpen:
-			l.children.Go(l.stream)
+			var ctx context.Context
+			ctx, l.cut = context.WithCancel(l.ctx)
+			l.children.Go(func() { l.stream(ctx) })
+		case actCut:
+			l.cut()
 		case actList:
 			l.children.Go(func() { l.list(a) })
 		case actInspect:
@@ -144,10 +150,10 @@ func (l *loop[S]) act() {
 }
 
 // stream is the child that receives the runtime's events. It does nothing but put them into the mailbox.
-func (l *loop[S]) stream() {
+func (l *loop[S]) stream(ctx context.Context) {
 	err := error(io.EOF)
 	cfg, opened := &l.g.cfg, l.g.cfg.WallClock()
-	for claim, e := range cfg.Stream.Events(l.ctx) {
+	for claim, e := range cfg.Stream.Events(ctx) {
 		if e != nil {
 			err = e
 			break

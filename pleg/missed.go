@@ -9,7 +9,29 @@ import "fmt"
 type candidate struct {
 	item     *item // nil: not a change, but a list whose changes are all in front of it
 	phase    Phase
+	found    instant
 	deadline instant
+}
+
+// deafness is what is remembered to tell a stream that loses events from one that hangs open and carries none.
+type deafness struct {
+	missed instant // when events were last found missing on the present stream; 0 if never
+	claims int     // received by then
+	cut    bool    // the stream is being ended for it
+}
+
+// suspectDeaf is told that changes, the first of which a read found at the given time, were missed. If events had been missed before that, and the stream
+// has told nothing since, it is ended, to be opened again like one that was lost: a runtime that has forgotten its subscriber shows nothing else.
+func (c *core[S]) suspectDeaf(found, now instant) {
+	d := &c.deafness
+	switch {
+	case d.cut:
+	case d.missed != 0 && found > d.missed && c.count.claims == d.claims:
+		d.cut = true
+		c.todo = append(c.todo, action[S]{kind: actCut})
+	default:
+		d.missed, d.claims = now, c.count.claims
+	}
 }
 
 // vouch raises the relist period for a list that has just been applied: now if it found nothing, or else once all that was found has been
@@ -38,13 +60,13 @@ func (c *core[S]) maybeMissed(x *item, phase Phase, now instant) {
 	if x.claimed >= phase {
 		return
 	}
-	c.missing.push(candidate{item: x, phase: phase, deadline: now.add(c.cfg.Grace)})
+	c.missing.push(candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)})
 }
 
 // settleMissing counts the changes whose grace has passed. A missed change to Running or Exited costs the stream its trust; creations and removals
 // are counted apart, because runtimes differ in what they send for them (KEP-3386: kube_pod_missed_events).
 func (c *core[S]) settleMissing(now instant) {
-	missed := 0
+	missed, found := 0, never
 	for {
 		e, ok := c.missing.front()
 		if !ok || e.deadline > now {
@@ -63,6 +85,7 @@ func (c *core[S]) settleMissing(now instant) {
 		switch e.phase {
 		case PhaseRunning, PhaseExited:
 			missed++
+			found = min(found, e.found)
 		case PhaseRemoved:
 			c.count.missedRemovals++
 			c.cfg.Metrics.Add(MetricMissedRemovals, 1)
@@ -80,5 +103,6 @@ func (c *core[S]) settleMissing(now instant) {
 		return // the loss of the stream was reported, and is why
 	}
 	c.sched.distrust(now)
+	c.suspectDeaf(found, now)
 	c.report(ReasonEventsMissed, "Relist", true, fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v", missed, c.sched.period))
 }

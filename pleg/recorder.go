@@ -32,7 +32,7 @@ type PodRef struct {
 type Reason string
 
 const (
-	// ReasonStreamLost: a connected stream ended; the generator polls at the base period.
+	// ReasonStreamLost: a connected stream ended, or hung and was ended; the generator polls at the base period.
 	ReasonStreamLost Reason = "ContainerEventStreamLost"
 	// ReasonStreamRestored: the stream is connected again.
 	ReasonStreamRestored Reason = "ContainerEventStreamRestored"

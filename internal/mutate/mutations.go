@@ -159,4 +159,12 @@ var mutations = []mutation{
 		"a wait for a time to come is a demand now", "cache/waiter.go",
 		"if ahead := t.Sub(now); ahead > 0 {", "if ahead := t.Sub(now); ahead > 0 && t.IsZero() {",
 	},
+	{
+		"a stream that hangs open is believed for ever", "pleg/missed.go",
+		"c.todo = append(c.todo, action[S]{kind: actCut})", "",
+	},
+	{
+		"a stream that told of others counts as deaf", "pleg/missed.go",
+		"found > d.missed && c.count.claims == d.claims:", "found > d.missed:",
+	},
 }
