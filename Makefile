@@ -69,13 +69,16 @@ test-embed: ## the kubelet adapters against the kubelets' own types
 	cd embed/kubelet137 && $(GO) test -race -count=1 ./...
 
 .PHONY: kubelet
-kubelet: ## build the stock and the patched kubelets of both versions (minutes)
-	$(GO) run ./test/kubelet/cmd/kubelet-build -out $(BUILD)/kubelet
+kubelet: ## build the stock and the patched kubelets of both versions (minutes; KUBELET_BUILD=-evented: the patched ones only)
+	$(GO) run ./test/kubelet/cmd/kubelet-build -out $(BUILD)/kubelet $(KUBELET_BUILD)
 
 .PHONY: test-kubelet
-test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime and on containerd (needs make kubelet)
-	$(GO) run ./test/kubelet/cmd/kubelet-e2e scenarios
-	$(GO) run ./test/kubelet/cmd/kubelet-e2e scenarios -containerd -pods 20
+test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on containerd, with an API server (needs make kubelet; KUBELET_E2E_BOUNDED=1: the short form)
+	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
+	$(BUILD)/kubelet/kubelet-e2e scenarios
+	$(BUILD)/kubelet/kubelet-e2e scenarios -containerd -pods 20 evented-1.37.1
+	test/apiserver/build
+	$(BUILD)/kubelet/kubelet-e2e scenarios -containerd -pods 20 -api $(BUILD)/apiserver evented-1.36.3
 
 #: performance
 .PHONY: bench

@@ -176,11 +176,8 @@ func (r *real) restart(ctx context.Context) error {
 	return r.daemon.Start(ctx)
 }
 
-func (r *real) disturb(_ context.Context, how disturbance) error {
-	if how == undisturbed {
-		return nil
-	}
-	return fmt.Errorf("containerd's stream cannot be made %s: %w", how, errors.ErrUnsupported)
+func (r *real) disturb(context.Context, disturbance) error {
+	return fmt.Errorf("containerd's event stream does what it does: %w", errors.ErrUnsupported)
 }
 
 func (r *real) usage(context.Context) (float64, map[string]uint64, error) {

@@ -23,6 +23,8 @@ type Figures struct {
 	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end to the status that shows it, and from the manifest's removal
 	// to the pod's.
 	Start, Exit, Deletion []time.Duration
+	// ExitReads are the runtime's answers (lists and statuses) to the kubelet while containers ended, for each container that did.
+	ExitReads float64
 	// The rest is of the idle node: how long it was watched, and per second of that.
 	Idle                    time.Duration
 	KubeletCPU, RuntimeCPU  float64 // in seconds of CPU time
@@ -139,9 +141,21 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 			return err
 		}
 	}
+	if err := w.running(ctx, all); err != nil {
+		return err
+	}
+	before, err := w.reads(ctx)
+	if err != nil {
+		return err
+	}
 	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
 		return err
 	}
+	after, err := w.reads(ctx)
+	if err != nil {
+		return err
+	}
+	f.ExitReads = float64(after-before) / float64(n)
 	if err := w.look(ctx); err != nil {
 		return err
 	}
@@ -157,6 +171,15 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 		return fmt.Errorf("%d exits timed, want %d", len(f.Exit), n)
 	}
 	return w.remove(ctx, all...)
+}
+
+// reads counts the calls that read pods.
+func (w *World) reads(ctx context.Context) (n uint64, err error) {
+	_, calls, err := w.runtime.usage(ctx)
+	for _, name := range []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"} {
+		n += calls[name]
+	}
+	return n, err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -7,7 +7,6 @@ package scene
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -33,6 +32,9 @@ func streamDeaf(ctx context.Context, w *World) error { return w.unheard(ctx, dea
 // unheard has containers end that nothing tells of. They must be found by the next relist, counted as missed, and cost the stream its trust; when it tells again,
 // it must earn it back.
 func (w *World) unheard(ctx context.Context, how disturbance) error {
+	if err := w.runtime.disturb(ctx, undisturbed); err != nil {
+		return err
+	}
 	all, err := w.dying("one-unheard", 20)
 	if err != nil {
 		return err
@@ -53,7 +55,7 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 		within, missed = period+promptly, c.missed
 	}
 	if err := w.runtime.disturb(ctx, how); err != nil {
-		return errors.Join(err, w.remove(ctx, all...))
+		return err
 	}
 	since := bench.Now()
 	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {

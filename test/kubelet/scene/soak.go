@@ -106,7 +106,10 @@ func (w *World) time(disturbed bool) {
 
 // tidy brings the world back to where the next scenario can begin, after one that failed on the way.
 func (w *World) tidy(ctx context.Context) error {
-	errs := []error{w.runtime.disturb(ctx, undisturbed)}
+	var errs []error
+	if err := w.runtime.disturb(ctx, undisturbed); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		errs = append(errs, err)
+	}
 	if !w.Kubelet.Alive() {
 		errs = append(errs, w.StartKubelet(ctx))
 	}

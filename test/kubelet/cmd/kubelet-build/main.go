@@ -4,7 +4,7 @@
 // Command kubelet-build builds kubelets from the module registry: for each nested module under embed/ the stock one of its Kubernetes version, and the
 // same with the module's kubelet.patch applied. It must be run in the repository's root.
 //
-//	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [kubelet136] [kubelet137]
+//	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [kubelet136] [kubelet137]
 //
 // The patched one is built from a copy of the Kubernetes module, since the module cache cannot be written to.
 package main
@@ -28,6 +28,7 @@ const kubernetes = "k8s.io/kubernetes"
 
 func main() {
 	out := flag.String("out", "build/kubelet", "where binaries and copies go")
+	evented := flag.Bool("evented", false, "only those with the patch")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -35,13 +36,13 @@ func main() {
 	if len(names) == 0 {
 		names = []string{"kubelet136", "kubelet137"}
 	}
-	if err := run(ctx, *out, names); err != nil {
+	if err := run(ctx, *out, *evented, names); err != nil {
 		fmt.Fprintln(os.Stderr, "kubelet-build:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out string, names []string) error {
+func run(ctx context.Context, out string, evented bool, names []string) error {
 	root, err := filepath.Abs(".")
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func run(ctx context.Context, out string, names []string) error {
 	}
 	for _, name := range names {
 		m := module{name: name, dir: filepath.Join(root, "embed", name), out: out}
-		if err := m.build(ctx); err != nil {
+		if err := m.build(ctx, evented); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -67,12 +68,14 @@ type module struct {
 	version, src   string // of k8s.io/kubernetes, and where the module cache has it
 }
 
-func (m *module) build(ctx context.Context) error {
+func (m *module) build(ctx context.Context, evented bool) error {
 	if err := m.find(ctx); err != nil {
 		return err
 	}
-	if err := m.link(ctx, "stock"); err != nil {
-		return err
+	if !evented {
+		if err := m.link(ctx, "stock"); err != nil {
+			return err
+		}
 	}
 	patched, err := m.patch(ctx)
 	if err != nil {
@@ -107,7 +110,8 @@ func (m *module) find(ctx context.Context) error {
 	return nil
 }
 
-// link builds cmd/kubelet under the version's own number, as releases do, because the kubelet reports it and derives its gates from it.
+// link builds cmd/kubelet under the version's own number, as releases do, because the kubelet reports it and derives its gates from it. It builds with the
+// same flags as the module's tests do, so that they share what the build cache holds.
 func (m *module) link(ctx context.Context, kind string, flags ...string) error {
 	parts := strings.SplitN(strings.TrimPrefix(m.version, "v"), ".", 3)
 	if len(parts) != 3 {

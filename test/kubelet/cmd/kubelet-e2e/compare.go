@@ -78,6 +78,7 @@ func table(out io.Writer, all []*scene.Figures) {
 		})
 	}
 	times("container exit to kubelet status", func(f *scene.Figures) []time.Duration { return f.Exit })
+	row("lists and statuses read, per exit", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.ExitReads) })
 	times("manifest to ready, all at once", func(f *scene.Figures) []time.Duration { return f.Start })
 	times("manifest removed to pod gone, 40 at once", func(f *scene.Figures) []time.Duration { return f.Deletion })
 	row("idle: relists / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Relists*60) })

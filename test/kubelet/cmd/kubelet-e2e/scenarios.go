@@ -31,7 +31,11 @@ func scenarios(ctx context.Context, args []string) error {
 	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
 	long := flags.Duration("for", 0, "play all again and again for that long")
 	together := flags.Bool("together", false, "all kubelets at once, each with its own runtime")
+	bounded := flags.Bool("bounded", os.Getenv("KUBELET_E2E_BOUNDED") != "", "the short form, as in CI: 20 pods, a static pod put back 10 times, all kubelets at once (or set KUBELET_E2E_BOUNDED)")
 	_ = flags.Parse(args)
+	if *bounded {
+		*pods, *again, *together = min(*pods, 20), min(*again, 10), true
+	}
 	names := flags.Args()
 	if len(names) == 0 {
 		names = []string{"evented-1.36.3", "evented-1.37.1"}
