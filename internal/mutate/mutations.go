@@ -167,4 +167,44 @@ var mutations = []mutation{
 		"a stream that told of others counts as deaf", "pleg/missed.go",
 		"found > d.missed && c.count.claims == d.claims:", "found > d.missed:",
 	},
+	{
+		"the relist period never grows", "pleg/schedule.go",
+		"s.period, s.raised = min(2*s.period, s.max), now", "s.raised = now",
+	},
+	{
+		"a waiter causes a list of everything", "pleg/demand.go",
+		"\tp := c.ensure(uid)\n\tp.want = max(p.want, t)\n", "\tp := c.ensure(uid)\n\tp.want = max(p.want, t)\n\tc.sched.ask(now, true)\n",
+	},
+	{
+		"a relist twice in a row", "pleg/list.go",
+		"\tc.sched.finished(now)\n\tif trusted {", "\tc.sched.finished(now)\n\tif c.count.relists%2 == 1 {\n\t\tc.sched.ask(now, true)\n\t}\n\tif trusted {",
+	},
+	{
+		"a failed list is tried again at once", "pleg/list.go",
+		"c.sched.ask(now, false)", "c.sched.ask(now, true)",
+	},
+	{
+		"a claim causes a list of everything", "pleg/claim.go",
+		"\tstale := 0\n", "\tc.sched.ask(now, false)\n\tstale := 0\n",
+	},
+	{
+		"every list has every pod read", "pleg/list.go",
+		"p.listing, p.listingBegan = items, r.began", "p.listing, p.listingBegan, p.want = items, r.began, max(p.want, now)",
+	},
+	{
+		"a failed read is tried again without patience", "pleg/dispatch.go",
+		"\tp.failures++\n", "\tp.failures = 1\n",
+	},
+	{
+		"an unsettled pod is read again without patience", "pleg/dispatch.go",
+		"p.reread = grow(p.reread, c.cfg.RereadBase, c.cfg.RelistMax)", "p.reread = c.cfg.RereadBase",
+	},
+	{
+		"looks at a pod that is going without patience", "pleg/dispatch.go",
+		"p.goingAt = grow(p.goingAt, c.firstLook(), c.cfg.RelistMax)", "p.goingAt = c.firstLook()",
+	},
+	{
+		"a pod is read twice for one waiter", "pleg/demand.go",
+		"p.want != 0 && c.asOf(p) > p.want {", "p.want != 0 && c.asOf(p) > p.want+1e7 {",
+	},
 }

@@ -34,6 +34,7 @@ type ledger struct {
 	lists      int
 	statuses   int
 	podReads   int
+	phantoms   int                     // reads of pods that only a lie has told of
 	listOK     time.Time               // start of the latest list that succeeded
 	listOKEnd  time.Time               // and its end
 	listFirst  time.Time               // end of the first list that began after the last disturbance; zero if none
@@ -41,8 +42,7 @@ type ledger struct {
 	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
 	podFail    map[cache.UID]time.Time // start of the latest failed one
 	closed     bool
-	asked      map[cache.UID]*rate // reads of each pod since the last reason for one
-	all        rate                // lists of everything
+	pace       pace
 	instant    time.Time
 	perInstant int
 }
@@ -50,29 +50,8 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		asked: make(map[cache.UID]*rate), podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time),
+		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time),
 	}
-}
-
-// rate counts calls since a moment at which there was reason for some.
-type rate struct {
-	since time.Time
-	calls int
-}
-
-// excess says that there have been more calls than a few at once, with growing delay, and then two a second can make.
-func (r *rate) excess() bool {
-	return r.calls > 40+2*int(time.Since(r.since)/time.Second)
-}
-
-// allow notes that there is reason to read a pod, or all of them.
-func (b *ledger) allow(uid cache.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if uid == "" {
-		b.all = rate{since: time.Now()}
-	}
-	b.asked[uid] = &rate{since: time.Now()}
 }
 
 // maxCallsPerInstant is more calls than any history here can need without time passing.
@@ -129,8 +108,6 @@ func (b *ledger) disturb(t time.Time) {
 	if t.After(b.disturbed) {
 		b.disturbed, b.listFirst = t, time.Time{}
 	}
-	b.all = rate{since: time.Now()}
-	clear(b.asked)
 }
 
 // boundary is a source and a stream that pass everything through and note it in the ledger.
@@ -141,13 +118,12 @@ type boundary[S any] struct {
 }
 
 func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	b.truth.refresh()
 	b.mu.Lock()
 	begun := b.enter()
 	b.listBegun = begun
 	b.lists++
-	if b.all.calls++; b.all.excess() {
-		b.fail("greedy", "%d lists in %v of rest", b.all.calls, time.Since(b.all.since))
-	}
+	b.listBegins(begun)
 	if b.listing++; b.listing > 1 {
 		b.fail("greedy", "two lists of everything at once")
 	}
@@ -158,6 +134,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	defer b.mu.Unlock()
 	b.listing--
 	b.outlived(begun)
+	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
 		b.listOK, b.listOKEnd = begun, time.Now()
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
@@ -168,20 +145,17 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 }
 
 func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
-	begun := b.begin(uid)
+	begun := b.begin(uid, false)
 	b.brake(ctx)
 	p, err := b.source.ListPod(ctx, uid)
-	b.end(uid, begun, err)
+	b.end(uid, false, p.Items, begun, err)
 	return p, err
 }
 
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
-	begun := b.begin(pod.UID)
-	b.mu.Lock()
-	b.statuses++
-	b.mu.Unlock()
+	begun := b.begin(pod.UID, true)
 	i, err := b.source.Inspect(ctx, pod)
-	b.end(pod.UID, begun, err)
+	b.end(pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
 }
 
@@ -190,25 +164,21 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	if !ok {
 		return b.Inspect(ctx, pod)
 	}
-	begun := b.begin(pod.UID)
-	b.mu.Lock()
-	b.statuses++
-	b.mu.Unlock()
+	begun := b.begin(pod.UID, true)
 	i, err := u.Update(ctx, pod, prev)
-	b.end(pod.UID, begun, err)
+	b.end(pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
 }
 
-func (b *boundary[S]) begin(uid cache.UID) time.Time {
+func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {
+	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.podReads++
-	if b.asked[uid] == nil {
-		b.asked[uid] = &rate{since: time.Now()}
+	if statuses {
+		b.statuses++
 	}
-	if b.asked[uid].calls++; b.asked[uid].excess() && (b.lying == nil || !b.lying()) {
-		b.fail("greedy", "%d reads of pod %s in %v of rest", b.asked[uid].calls, uid, time.Since(b.asked[uid].since))
-	}
+	b.readBegins(uid, statuses, time.Now())
 	if b.inflight[uid]++; b.inflight[uid] > 1 {
 		b.fail("greedy", "two reads of pod %s at once", uid)
 	}
@@ -220,9 +190,11 @@ func (b *boundary[S]) begin(uid cache.UID) time.Time {
 	return begun
 }
 
-func (b *boundary[S]) end(uid cache.UID, begun time.Time, err error) {
+func (b *boundary[S]) end(uid cache.UID, statuses bool, items []pleg.Item, begun time.Time, err error) {
+	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.readEnds(uid, statuses, items, time.Now(), err)
 	if b.inflight[uid]--; b.inflight[uid] == 0 {
 		delete(b.inflight, uid)
 		delete(b.begun, uid)
@@ -243,9 +215,11 @@ func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error
 		if b.streams++; b.streams > 1 {
 			b.fail("greedy", "two streams at once")
 		}
+		b.pace.opening(time.Now())
 		b.mu.Unlock()
 		defer func() {
 			b.mu.Lock()
+			b.pace.ending(time.Now())
 			b.streams--
 			b.mu.Unlock()
 		}()
@@ -256,6 +230,7 @@ func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error
 				for _, it := range c.Payload {
 					b.truth.Told(it.ID, it.Phase)
 				}
+				b.told(c.Pod, c.Item, c.Payload, now)
 				b.disturb(now.Add(b.doubt()))
 			}
 			more := yield(c, err)
@@ -266,6 +241,22 @@ func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error
 				return
 			}
 		}
+	}
+}
+
+// told notes a claim for the pace.
+func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
+	b.truth.refresh()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	owner, gone := b.truth.podOf(it.ID)
+	b.pace.heard(pod, it.ID, gone || b.inflight[owner] > 0, now) // what a read has shown is known when all of it has ended
+	b.claimed(pod, now)
+	b.claimed(owner, now)
+	for _, x := range payload {
+		owner, gone := b.truth.podOf(x.ID)
+		b.pace.heard(pod, x.ID, gone || b.inflight[owner] > 0, now)
+		b.claimed(owner, now)
 	}
 }
 

@@ -115,9 +115,10 @@ func (w *world) doRequest(verb string, args []string) error {
 	if w.system == nil {
 		return errStopped
 	}
-	w.ledger.allow("")
 	if len(args) == 1 {
-		w.ledger.allow(cache.UID(args[0]))
+		w.ledger.wanted(cache.UID(args[0]), time.Now())
+	} else if verb == "relist" {
+		w.ledger.relist()
 	}
 	switch {
 	case verb == "relist" && len(args) == 0:

@@ -19,5 +19,7 @@ package simulate
 //  7. Relists and the stream end in the same cache: TestDefect17InstancesDoNotKnowOfEachOther, and 6 for every history, whether it listens or not.
 //  8. Memory is that of what lives, and after Run nothing runs: world.empty (memory), ledger.atRest (leak), and the bubble, which does not end
 //     while a goroutine is left.
-//  9. The runtime is not blocked and not asked more than it must be: boundary (blocking, greedy, storm), and a watchdog outside of the bubble.
+//  9. The runtime is not blocked and not asked more than it must be: boundary (blocking, storm), a watchdog outside of the bubble, and a model of why
+//     anything may be read: every list of everything needs one of the reasons at pace, the relist period must double after a list at
+//     rest, and every read of a pod needs one of the reasons at podPace (greedy, trust, late).
 //  10. Steps of the wall clock change nothing: clock commands in every search, under all the other checks.

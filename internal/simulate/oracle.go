@@ -166,6 +166,9 @@ func (o *oracle) look(resting bool) {
 		o.lookHealth(end)
 	}
 	s := o.system.Stats()
+	if resting {
+		o.ledger.sample(s)
+	}
 	if s.State != o.state {
 		o.moves[[2]pleg.StreamState{o.state, s.State}]++
 		o.state = s.State

@@ -84,6 +84,7 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace,
 		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
 		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, SuspectMax: s.suspects,
+		RereadBase: rereadBase, RetryBase: retryBase, RetryMax: retryMax, Settle: streamSettle,
 		Jitter: -1, Seed: 1,
 	}
 	if s.generic {

@@ -33,13 +33,14 @@ type Truth struct {
 	lives map[string]*life
 	pods  map[cache.UID][]*life
 	uids  []cache.UID
-	last  time.Time // of the last change
-	pull  func()    // fetches changes from a runtime that keeps its own history; nil if changes are pushed
+	moves map[cache.UID]time.Time // the last change of each pod
+	last  time.Time               // of the last change
+	pull  func()                  // fetches changes from a runtime that keeps its own history; nil if changes are pushed
 }
 
 // NewTruth returns an empty history.
 func NewTruth() *Truth {
-	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life)}
+	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time)}
 }
 
 // Record adds a change.
@@ -47,6 +48,7 @@ func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, p
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = at
+	t.moves[pod] = at
 	l := t.lives[id]
 	if l == nil {
 		l = &life{id: id, pod: pod, kind: kind}
@@ -87,6 +89,76 @@ func (t *Truth) UIDs() []cache.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.uids)
+}
+
+// known is UIDs as of the last refresh.
+func (t *Truth) known() []cache.UID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.uids)
+}
+
+// mentions says that a pod is, was, or was asked for, as of the last refresh.
+func (t *Truth) mentions(pod cache.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.pods[pod]
+	return ok
+}
+
+// moved returns the time of the last change of a pod, as of the last refresh.
+func (t *Truth) moved(pod cache.UID) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.moves[pod]
+}
+
+// going says that a pod has, or was told to have, a sandbox that is not ready, as of the last refresh.
+func (t *Truth) going(pod cache.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.pods[pod] {
+		if now := l.now(); l.kind == pleg.Sandbox && now != pleg.PhaseRemoved && (now == pleg.PhaseExited || l.told&(1<<pleg.PhaseExited) != 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// restless says that a pod may have to be looked at again and again: it is going, or the runtime does not know the state of one of its containers.
+func (t *Truth) restless(pod cache.UID) bool {
+	if t.going(pod) {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.pods[pod], func(l *life) bool { return l.now() == pleg.PhaseUnknown })
+}
+
+// empty says that the runtime had nothing of a pod at a time, as of the last refresh.
+func (t *Truth) empty(pod cache.UID, at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !slices.ContainsFunc(t.pods[pod], func(l *life) bool {
+		phase := pleg.PhaseRemoved
+		for _, s := range l.steps {
+			if !s.at.After(at) {
+				phase = s.phase
+			}
+		}
+		return phase != pleg.PhaseRemoved
+	})
+}
+
+// podOf returns whose an ID is, as of the last refresh, and whether it is gone.
+func (t *Truth) podOf(id string) (pod cache.UID, gone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	if l == nil {
+		return "", true
+	}
+	return l.pod, l.now() == pleg.PhaseRemoved
 }
 
 // Last returns the time of the last change.

@@ -43,8 +43,7 @@ func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall
 	x.quick = ago >= 0 && w.system != nil && w.oracle.settled(false)
 	w.waiters = append(w.waiters, x)
 	if w.ledger != nil {
-		w.ledger.allow(pod)
-		w.ledger.allow("") // many waiters are served by a list
+		w.ledger.wanted(pod, x.t)
 	}
 	w.truth.Mention(pod)
 	w.children.Go(func() {
@@ -194,8 +193,7 @@ func (w *world) work(pod cache.UID) {
 		for ctx.Err() == nil {
 			w.toldMu.Lock()
 			if w.ledger != nil {
-				w.ledger.allow(pod)
-				w.ledger.allow("")
+				w.ledger.wanted(pod, synced)
 			}
 			w.toldMu.Unlock()
 			items, err := w.store.GetNewerThan(ctx, pod, monotonic(synced))

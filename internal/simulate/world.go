@@ -200,6 +200,15 @@ func (w *world) start() error {
 	if err != nil {
 		return err
 	}
+	if !w.opts.Published {
+		l.watch(&w.settings, sys.Stats)
+		for _, uid := range w.truth.UIDs() {
+			l.wanted(uid, time.Now()) // the cache may have waiters, or hold what is no longer so
+		}
+		for _, x := range w.waiters {
+			l.wanted(x.pod, x.t)
+		}
+	}
 	w.oracle.started(sys, l)
 	l.disturb(time.Now())
 	w.toldMu.Lock()
@@ -279,6 +288,7 @@ func (w *world) empty() error {
 	for quiet, tries := 0, 0; quiet < 3 && tries < 30; tries++ { // the lists that see it gone, the grace, and the next look
 		before := w.ledger.rest()
 		time.Sleep(w.settings.grace + 2*w.settings.base)
+		w.ledger.relist()
 		w.system.RequestRelist("")
 		w.rest()
 		time.Sleep(w.settings.base)

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// podPace is why one pod may be read:
+//
+//   - at once, after something new: a change, a claim, a waiter, a request, a read that may have looked before that, a list that has overtaken a read;
+//   - again with the growing delays of ladders, while it is not known how it is or until it has gone, and never once it is known and not going;
+//   - after a failure with the growing delay of failures, or with the next list that succeeds.
+//
+// Nothing in here is told by the generator.
+type podPace struct {
+	caused    time.Time   // by the last thing new
+	changed   time.Time   // the runtime's last change of it that was taken into account
+	later     []time.Time // what somebody will want
+	wants     bool        // neither a read nor a list has begun since
+	credit    bool        // a read may begin at once
+	begun     time.Time   // of the last read
+	ended     time.Time
+	listed    bool      // it was a ListPod
+	overtaken time.Time // start of the first read since the last thing new that a list has overtaken; zero if none
+
+	fails  int  // reads in a row that failed
+	maybe  bool // one has failed that a list has overtaken, so that its error may matter to nobody
+	failed bool // an error may be in the cache, so that a list that succeeds gives it another try
+
+	shown []pleg.Item // by the last read, of a runtime that lies
+	ladders
+}
+
+func (b *ledger) podPace(uid cache.UID) *podPace {
+	x := b.pace.pods[uid]
+	if x == nil {
+		x = &podPace{}
+		if b.pace.on {
+			b.pace.pods[uid] = x
+		}
+	}
+	return x
+}
+
+// cause notes that there is reason to read a pod.
+func (x *podPace) cause(at time.Time) {
+	if at.After(x.caused) {
+		x.caused = at
+	}
+	x.wants, x.credit, x.overtaken, x.ladders = true, true, time.Time{}, ladders{}
+}
+
+// succeed notes the end of a row of failures, after which looks after what is going start again.
+func (x *podPace) succeed() {
+	if x.fails > 0 || x.maybe {
+		x.fails, x.maybe, x.ladders = 0, false, ladders{}
+	}
+}
+
+// wanted notes that somebody wants a read of a pod that begins after a time, which may lie ahead.
+func (b *ledger) wanted(uid cache.UID, after time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x, now := b.podPace(uid), time.Now()
+	if after.After(now) {
+		x.later = append(x.later, after)
+		return
+	}
+	b.pace.sweeps = ladders{}
+	x.cause(now)
+}
+
+// foldCauses takes into account what has come up by now.
+func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
+	if at := b.truth.moved(uid); at.After(x.changed) {
+		x.changed = at
+		x.cause(at)
+		b.pace.sweeps = ladders{}
+	}
+	kept := x.later[:0]
+	for _, at := range x.later {
+		if at.After(now) {
+			kept = append(kept, at)
+			continue
+		}
+		x.cause(at)
+		b.pace.sweeps = ladders{}
+	}
+	x.later = kept
+}
+
+// claimed notes a claim about a pod.
+func (b *ledger) claimed(uid cache.UID, now time.Time) {
+	if b.pace.on && uid != "" {
+		b.podPace(uid).cause(now)
+		b.pace.sweeps = ladders{}
+	}
+}
+
+// readBegins checks that a read of a pod has a reason. The statuses that follow a listing of the pod are part of its read.
+func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
+	if !b.pace.on {
+		return
+	}
+	x, s := b.podPace(uid), b.pace.settings
+	b.foldCauses(uid, x, now)
+	if statuses && x.listed && x.ended.Equal(now) {
+		x.listed = false
+		return
+	}
+	gap := now.Sub(x.ended)
+	switch {
+	case b.lied() && !b.truth.mentions(uid):
+		if b.phantoms++; b.phantoms > 4*(b.lists+b.podReads-b.phantoms)+20 {
+			b.fail("greedy", "%d reads of pods that never were, and %d others", b.phantoms, b.lists+b.podReads-b.phantoms)
+		}
+	case x.credit:
+	case !b.lied() && !x.failed && x.begun.After(x.caused.Add(s.grace)) && !b.truth.restless(uid):
+		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, gap)
+	case x.fails > 0:
+		if delay := grown(retryBase, x.fails-1, retryMax); gap < delay && !(x.maybe && x.climb(gap, s)) {
+			b.fail("greedy", "pod %s is read again %v after %d reads in a row have failed, want %v", uid, gap, x.fails, delay)
+		}
+	case x.climb(gap, s), x.maybe && gap >= retryBase:
+	default:
+		b.fail("greedy", "pod %s is read without a reason, %v after the last time, the %d. time since it changed, was told of or wanted", uid, gap, x.rereads+x.looks+1)
+	}
+	x.listed, x.credit = false, !x.caused.Before(now) // what comes up in this very instant may come after the read begins
+	x.wants = x.credit
+	x.begun = now
+}
+
+// readEnds notes the end of a read, or of its first half.
+func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now time.Time, err error) {
+	if !b.pace.on {
+		return
+	}
+	x := b.podPace(uid)
+	b.foldCauses(uid, x, now)
+	if b.pace.applied.After(x.begun) && (x.overtaken.IsZero() || x.overtaken.Equal(x.begun)) {
+		x.cause(now) // what it says is refused, because a list knew better
+		x.overtaken = x.begun
+	}
+	x.ended, x.listed = now, !statuses && err == nil
+	if err == nil {
+		b.showed(uid, x, items, now)
+	}
+	x.failed = x.failed || err != nil
+	if err != nil && b.pace.applied.After(x.begun) {
+		x.maybe = true
+	} else if err != nil {
+		x.fails++
+	} else if err == nil && (statuses || len(items) == 0) {
+		x.succeed()
+		x.failed = x.failed && !x.begun.After(x.caused.Add(b.pace.settings.grace)) // it may contradict a claim, and the error stays
+	}
+	if !x.caused.Before(x.begun) {
+		x.credit = true // it may have looked before that
+	}
+}
+
+// showed notes what a read shows of a pod: of a runtime that lies it may be something else each time, and then it has to be looked at again.
+func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.Time) (differs bool) {
+	for _, it := range items {
+		old, known := b.pace.shown[it.ID]
+		b.pace.shown[it.ID] = uid
+		if known && old != uid { // it was shown of another pod before
+			y := b.podPace(old)
+			y.cause(now)
+			y.succeed() // nothing may be left of it
+			x.cause(now)
+			x.succeed()
+		}
+	}
+	if !b.lied() {
+		return false
+	}
+	items = slices.Clone(items)
+	slices.SortFunc(items, func(a, b pleg.Item) int { return cmp.Or(strings.Compare(a.ID, b.ID), int(a.Phase)-int(b.Phase)) })
+	if slices.Equal(items, x.shown) {
+		return false
+	}
+	x.shown, x.ladders = items, ladders{}
+	return true
+}
+
+// podsListed notes the end of a list: it gives another try to what has failed, and may have looked before a change.
+func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
+	if err != nil {
+		return
+	}
+	shown := make(map[cache.UID][]pleg.Item, len(l.Pods))
+	for _, p := range l.Pods {
+		shown[p.UID] = p.Items
+		b.podPace(p.UID)
+	}
+	for uid, x := range b.pace.pods {
+		if b.showed(uid, x, shown[uid], now) {
+			x.cause(now)
+			x.succeed()
+		}
+		if x.failed {
+			x.credit = true
+		}
+		if b.truth.empty(uid, begun) || b.truth.empty(uid, now) {
+			x.succeed() // the list is the read that did not fail
+		}
+		if !x.caused.Before(begun) || x.begun.After(begun) {
+			x.cause(now) // what it tells is old already
+		}
+	}
+}
