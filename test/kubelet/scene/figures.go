@@ -23,8 +23,8 @@ type Figures struct {
 	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end to the status that shows it, and from the manifest's removal
 	// to the pod's.
 	Start, Exit, Deletion []time.Duration
-	// ExitReads are the runtime's answers (lists and statuses) to the kubelet while containers ended, for each container that did.
-	ExitReads float64
+	// ExitCalls are the kubelet's calls by method while containers ended, for each container that did.
+	ExitCalls map[string]float64
 	// The rest is of the idle node: how long it was watched, and per second of that.
 	Idle                    time.Duration
 	KubeletCPU, RuntimeCPU  float64 // in seconds of CPU time
@@ -124,12 +124,7 @@ func (f *Figures) idle(ctx context.Context, w *World, d time.Duration) error {
 	seconds := f.Idle.Seconds()
 	f.KubeletCPU, f.RuntimeCPU = (after.kubelet-before.kubelet)/seconds, (after.runtime-before.runtime)/seconds
 	f.Relists, f.PodReads = (after.relists-before.relists)/seconds, (after.podRelists-before.podRelists)/seconds
-	f.Calls = make(map[string]float64)
-	for name, n := range after.calls {
-		if d := n - before.calls[name]; d > 0 {
-			f.Calls[name] = float64(d) / seconds
-		}
-	}
+	f.Calls = rates(before.calls, after.calls, seconds)
 	return nil
 }
 
@@ -144,18 +139,18 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	if err := w.running(ctx, all); err != nil {
 		return err
 	}
-	before, err := w.reads(ctx)
+	_, before, err := w.runtime.usage(ctx)
 	if err != nil {
 		return err
 	}
 	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
 		return err
 	}
-	after, err := w.reads(ctx)
+	_, after, err := w.runtime.usage(ctx)
 	if err != nil {
 		return err
 	}
-	f.ExitReads = float64(after-before) / float64(n)
+	f.ExitCalls = rates(before, after, float64(n))
 	if err := w.look(ctx); err != nil {
 		return err
 	}
@@ -173,13 +168,15 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	return w.remove(ctx, all...)
 }
 
-// reads counts the calls that read pods.
-func (w *World) reads(ctx context.Context) (n uint64, err error) {
-	_, calls, err := w.runtime.usage(ctx)
-	for _, name := range []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"} {
-		n += calls[name]
+// rates returns by how much counters have grown, divided by that.
+func rates(before, after map[string]uint64, by float64) map[string]float64 {
+	grown := make(map[string]float64)
+	for name, n := range after {
+		if d := n - before[name]; d > 0 {
+			grown[name] = float64(d) / by
+		}
 	}
-	return n, err
+	return grown
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -200,11 +197,11 @@ func Quantile(all []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// CallNames returns the methods that any of the figures has, sorted.
-func CallNames(all []*Figures) []string {
+// CallNames returns the methods that any of the figures has, sorted. Of says where.
+func CallNames(all []*Figures, of func(*Figures) map[string]float64) []string {
 	set := make(map[string]bool)
 	for _, f := range all {
-		for name := range f.Calls {
+		for name := range of(f) {
 			set[name] = true
 		}
 	}

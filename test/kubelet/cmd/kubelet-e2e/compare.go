@@ -78,14 +78,16 @@ func table(out io.Writer, all []*scene.Figures) {
 		})
 	}
 	times("container exit to kubelet status", func(f *scene.Figures) []time.Duration { return f.Exit })
-	row("lists and statuses read, per exit", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.ExitReads) })
+	for _, name := range scene.CallNames(all, func(f *scene.Figures) map[string]float64 { return f.ExitCalls }) {
+		row("per exit: "+name, func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.ExitCalls[name]) })
+	}
 	times("manifest to ready, all at once", func(f *scene.Figures) []time.Duration { return f.Start })
 	times("manifest removed to pod gone, 40 at once", func(f *scene.Figures) []time.Duration { return f.Deletion })
 	row("idle: relists / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Relists*60) })
 	row("idle: reads of one pod / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.PodReads*60) })
 	row("idle: kubelet CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.KubeletCPU*1e3) })
 	row("idle: runtime CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.RuntimeCPU*1e3) })
-	for _, name := range scene.CallNames(all) {
+	for _, name := range scene.CallNames(all, func(f *scene.Figures) map[string]float64 { return f.Calls }) {
 		row("idle: "+name+" / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Calls[name]*60) })
 	}
 	row("goroutines of the kubelet", func(f *scene.Figures) string { return fmt.Sprint(f.Goroutines) })
