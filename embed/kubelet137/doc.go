@@ -7,8 +7,8 @@
 // # Model
 //
 // Nothing is converted: the generator's type parameter is the kubelet's own PodStatus. Reads go through the kubelet's runtime manager (GetPods, GetPod,
-// GetPodStatus), claims come from its CRI client (GetContainerEvents). A claim's payload tells phases only and never becomes a status: the runtime
-// manager fills ActiveContainerStatuses from reads alone, and a pod worker asks for a read anyway.
+// GetPodStatus), claims come from its CRI client (GetContainerEvents). A claim's payload tells phases only and never becomes a status: making one
+// out of it reads files of the pod, which may block the generator, and a pod worker asks for a read anyway (docs/adr/0023).
 //
 // The feature gate [EventDrivenPLEG], off by default, decides. Off, [NewCache] is the stock cache and New is not called: the kubelet is the stock one.
 // Upstream's own gate EventedPLEG must stay off, because it makes the runtime manager take statuses from the runtime's unordered snapshots.
