@@ -107,7 +107,10 @@ func newSmall() *small {
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &small{clock: clock{epoch}, now: 1, told: map[string]EventType{}}
 	s.cache = cache.New(func(uid cache.UID) *status { return &status{UID: uid} })
-	cfg := Config[status]{Source: newToy(), Stream: newToy(), Cache: s.cache, Jitter: -1, Capacity: 64}.withDefaults()
+	cfg := Config[status]{
+		Source: newToy(), Stream: newToy(), Cache: s.cache, Jitter: -1, Capacity: 64,
+		RelistMax: 30 * time.Second, // so that a minute of rest has a relist, which finds what no claim told
+	}.withDefaults()
 	s.core = newCore(&cfg, s.clock, 1)
 	for i, pod := range []cache.UID{"a", "a", "b", "b"} {
 		s.ids = append(s.ids, &smallID{pod: pod, id: fmt.Sprintf("c%d", i), steps: []smallStep{{0, phaseNone}}})
