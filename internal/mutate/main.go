@@ -72,7 +72,7 @@ func mutate(ctx context.Context, seeds, skip int, run string) (survived int, err
 			verdict = "SURVIVED"
 			survived++
 		}
-		fmt.Printf("%-46s %-34s %v\n", m.name, verdict, time.Since(began).Round(time.Second))
+		fmt.Printf("%-56s %-34s %v\n", m.name, verdict, time.Since(began).Round(time.Second))
 	}
 	fmt.Printf("%d mutations, %d caught, %d survived\n", len(chosen), len(chosen)-survived, survived)
 	return survived, nil
@@ -102,6 +102,7 @@ func (m mutation) apply(root string) (string, error) {
 func stages(seeds int) [][]string {
 	return [][]string{
 		{"the simulation", "./internal/simulate", "-run=^TestSimulate$", "-args", "-hung=20s", "-seeds=" + strconv.Itoa(seeds)},
+		{"the wall clock's test", "./internal/simulate", "-run=^TestClockStepsChangeNothing$", "-args", "-hung=20s"},
 		{"a script", "./internal/simulate", "-run=^TestScripts$", "-args", "-hung=20s"},
 		{"the package tests", "./pleg", "./cache"},
 	}

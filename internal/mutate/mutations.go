@@ -207,4 +207,20 @@ var mutations = []mutation{
 		"a pod is read twice for one waiter", "pleg/demand.go",
 		"p.want != 0 && c.asOf(p) > p.want {", "p.want != 0 && c.asOf(p) > p.want+1e7 {",
 	},
+	{
+		"a claim stamped before the stream was opened is ignored", "pleg/mailbox.go",
+		"m.replayed++\n", "m.replayed++\n\t\treturn\n",
+	},
+	{
+		"a claim with an older stamp is ignored", "pleg/claim.go",
+		"if t.item.Phase <= x.phase {", "if t.item.Phase <= x.phase || t.stamp < x.stamp {",
+	},
+	{
+		"lists are applied by the wall clock", "pleg/loop.go",
+		"c.onListed(r, l.g.clock.now())", "c.onListed(r, l.g.clock.instant(l.g.cfg.WallClock()))",
+	},
+	{
+		"claims are applied by the wall clock", "pleg/loop.go",
+		"l.core.onClaims(&l.batch, l.g.clock.now())", "l.core.onClaims(&l.batch, l.g.clock.instant(l.g.cfg.WallClock()))",
+	},
 }

@@ -43,6 +43,7 @@ type ledger struct {
 	podFail    map[cache.UID]time.Time // start of the latest failed one
 	closed     bool
 	pace       pace
+	outcome    *Outcome // nil if it is not recorded
 	instant    time.Time
 	perInstant int
 }
@@ -123,6 +124,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	begun := b.enter()
 	b.listBegun = begun
 	b.lists++
+	b.outcome.read("list", "")
 	b.listBegins(begun)
 	if b.listing++; b.listing > 1 {
 		b.fail("greedy", "two lists of everything at once")
@@ -177,6 +179,9 @@ func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {
 	b.podReads++
 	if statuses {
 		b.statuses++
+		b.outcome.read("statuses", uid)
+	} else {
+		b.outcome.read("pod", uid)
 	}
 	b.readBegins(uid, statuses, time.Now())
 	if b.inflight[uid]++; b.inflight[uid] > 1 {

@@ -77,6 +77,7 @@ func (r *reader) finish() {
 // heard takes an event from Watch.
 func (w *world) heard(e pleg.Event) {
 	w.oracle.event(e)
+	w.outcome.heard(e)
 	w.toldMu.Lock()
 	if w.opts.Trace {
 		line := fmt.Sprintf("%s %s", e.Pod, e.Type)

@@ -35,6 +35,8 @@ type Options struct {
 	Only []string
 	// Trace records what Watch told and what was expected.
 	Trace bool
+	// Record records the outcome.
+	Record bool
 }
 
 // Result is what became of a history.
@@ -43,6 +45,7 @@ type Result struct {
 	Err       error // of a command, in strict mode
 	Trace     []string
 	Coverage  Coverage
+	Outcome   *Outcome // if it was to be recorded
 }
 
 // Failed says that something is wrong.
@@ -90,7 +93,8 @@ type world struct {
 	children sync.WaitGroup
 	workers  map[cache.UID]*podWorker
 	trace    []string
-	told     []string  // by Watch since the last expect events
+	told     []string // by Watch since the last expect events
+	outcome  *Outcome
 	until    time.Time // the runtime is not at rest before that
 	toldMu   sync.Mutex
 }
@@ -103,6 +107,10 @@ func Run(h History, opts Options) *Result {
 	}
 	r := &Result{}
 	w.cover = &r.Coverage
+	if opts.Record {
+		w.outcome = newOutcome()
+		r.Outcome = w.outcome
+	}
 	w.ctx, w.cancel = context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	r.Err = w.run(h)
 	if w.side != nil {
@@ -115,6 +123,7 @@ func Run(h History, opts Options) *Result {
 
 func (w *world) run(h History) error {
 	defer w.end()
+	defer w.outcome.finish(w)
 	for n, line := range h {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
@@ -210,6 +219,7 @@ func (w *world) start() error {
 		}
 	}
 	w.oracle.started(sys, l)
+	l.outcome = w.outcome
 	l.disturb(time.Now())
 	w.toldMu.Lock()
 	w.system, w.ledger = sys, l
