@@ -3,7 +3,7 @@
 
 // Package embed holds what is the same for every kubelet that the evented PLEG is put into: claims from the kubelet's CRI client, reports through its
 // recorder, metrics in its registry. The nested modules beside it, kubelet136 and kubelet137, are the adapters for one Kubernetes version each: they
-// need that version of k8s.io/kubernetes, this package does not.
+// need that version of k8s.io/kubernetes, this package does not. What they have in common is written in kubelet136 and mirrored by go generate.
 //
 // # Model
 //
@@ -18,3 +18,5 @@
 //
 // A stream ends with io.EOF, with an error that matches pleg.ErrNoEvents, or with the CRI client's error.
 package embed
+
+//go:generate go run ./internal/mirror

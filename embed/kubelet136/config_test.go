@@ -48,13 +48,13 @@ func TestStartAndStop(t *testing.T) {
 		n := newNode(t, newFakeEvents())
 		n.pleg.Stop()
 		n.runtime.show(pod("p", container("c", running)))
-		n.pleg.Start()
+		start(n.pleg)
 		n.started().expect("p c Started")
 		if s := n.pleg.core.Stats(); s.Relists != 1 {
 			t.Errorf("%d relists after two calls of Start, want 1", s.Relists)
 		}
 		n.runtime.show()
-		n.pleg.RequestRelist("p")
+		relist(n.pleg, "p")
 		atOnce() // the pump now holds an event that nobody takes
 		n.pleg.Stop()
 		n.pleg.Stop()

@@ -8,10 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/kubernetes/pkg/features"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -74,23 +71,6 @@ func TestWaiterIsServedAtOnce(t *testing.T) {
 			t.Errorf("%d inspections of a pod that has not changed", got)
 		}
 	})
-}
-
-func TestRequestRelistFindsAChangeAtOnce(t *testing.T) {
-	for _, on := range []bool{true, false} {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.PLEGOnDemandRelist, on)
-		synctest.Test(t, func(t *testing.T) {
-			n := connected(t)
-			n.runtime.show(pod("p", container("c", exited)))
-			n.pleg.RequestRelist("p")
-			n.pleg.RequestRelist("")
-			if on {
-				n.expect("p c Died")
-			} else {
-				n.expect()
-			}
-		})
-	}
 }
 
 func TestRequestReinspectEndsInAnEvent(t *testing.T) {

@@ -206,7 +206,7 @@ func atOnce() {
 
 // started starts the generator and waits for what it does at once.
 func (n *node) started() *node {
-	n.pleg.Start()
+	start(n.pleg)
 	atOnce()
 	return n
 }

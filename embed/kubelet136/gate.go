@@ -16,7 +16,7 @@ const EventDrivenPLEG featuregate.Feature = "EventDrivenPLEG"
 
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
-		EventDrivenPLEG: {{Version: version.MustParse("1.36"), Default: false, PreRelease: featuregate.Alpha}},
+		EventDrivenPLEG: {{Version: version.MustParse(minor), Default: false, PreRelease: featuregate.Alpha}},
 	}))
 }
 

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
@@ -26,8 +25,6 @@ import (
 
 // Config is what a kubelet gives. Every field without a default is required.
 type Config struct {
-	// Logger is the kubelet's.
-	Logger klog.Logger
 	// Runtime is the kubelet's runtime manager, Events its CRI client.
 	Runtime Runtime
 	Events  embed.Events
@@ -47,7 +44,6 @@ type Config struct {
 
 // Generator is the kubelet's PLEG.
 type Generator struct {
-	log   klog.Logger
 	core  *pleg.Generator[kubecontainer.PodStatus]
 	watch chan *kubepleg.PodLifecycleEvent // unbuffered: what the kubelet has not taken is with the core, which merges it
 
@@ -103,7 +99,7 @@ func New(c Config) (*Generator, error) {
 		return nil, fmt.Errorf("kubelet136: %w", err)
 	}
 	extra.SetGauges(core.Gauges)
-	return &Generator{log: c.Logger, core: core, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
+	return &Generator{core: core, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
 }
 
 // relistMax is the longest relist period that a stream can earn, never more than KEP-3386's 300 s.
@@ -115,14 +111,14 @@ func relistMax(c Config) time.Duration {
 	return max(c.RelistPeriod, time.Second, min(frequency*3/4, 300*time.Second))
 }
 
-// Start starts the generator and returns. Only the first call does anything.
-func (g *Generator) Start() {
+// start starts the generator, which works until ctx ends, and returns. Only the first call does anything.
+func (g *Generator) start(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cancel != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), g.log))
+	ctx, cancel := context.WithCancel(ctx)
 	g.cancel = cancel
 	g.done.Go(func() { _ = g.core.Run(ctx) }) // it returns nil: it is run once
 	g.done.Go(func() { g.pump(ctx) })
@@ -171,11 +167,4 @@ func (g *Generator) Healthy() (bool, error) {
 // RequestReinspect has the pod's statuses read even if no phase has changed, and an event of it sent after that.
 func (g *Generator) RequestReinspect(podUID types.UID) {
 	g.core.RequestReinspect(cache.UID(podUID))
-}
-
-// RequestRelist has the pod read now, if the feature gate PLEGOnDemandRelist is on.
-func (g *Generator) RequestRelist(podUID types.UID) {
-	if podUID != "" && utilfeature.DefaultFeatureGate.Enabled(features.PLEGOnDemandRelist) {
-		g.core.RequestRelist(cache.UID(podUID))
-	}
 }

@@ -7,7 +7,25 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 )
+
+func start(g *Generator) { g.Start(context.Background()) }
+
+func relist(g *Generator, uid types.UID) { g.RequestRelist(klog.Background(), uid) }
+
+func TestRequestRelistFindsAChangeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := connected(t)
+		n.runtime.show(pod("p", container("c", exited)))
+		n.pleg.RequestRelist(klog.Background(), "")
+		n.expect()
+		n.pleg.RequestRelist(klog.Background(), "p")
+		n.expect("p c Died")
+	})
+}
 
 func TestGeneratorEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a goroutine left behind fails it

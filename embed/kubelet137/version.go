@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet137
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// This file is what the kubelets of two minor versions want differently.
+
+// minor is the version of Kubernetes.
+const minor = "1.37"
+
+// Start starts the generator and returns. It works until ctx ends, and logs to ctx's logger. Only the first call does anything.
+func (g *Generator) Start(ctx context.Context) { g.start(ctx) }
+
+// RequestRelist has the pod read now.
+func (g *Generator) RequestRelist(_ klog.Logger, podUID types.UID) {
+	if podUID != "" { // which would mean all
+		g.core.RequestRelist(cache.UID(podUID))
+	}
+}
