@@ -53,55 +53,60 @@ func (w *World) counters(ctx context.Context) (counters, error) {
 	}, err
 }
 
-// Play plays a scenario, checks what came of it, and sums it up. An error that matches errors.ErrUnsupported says that the runtime cannot do it.
-func (w *World) Play(ctx context.Context, s Scenario) error {
+// Play plays a scenario, checks what came of it, and sums it up. It returns the longest time from a container's end to its status. An error that matches errors.ErrUnsupported says that the runtime cannot do it.
+func (w *World) Play(ctx context.Context, s Scenario) (worst time.Duration, err error) {
 	before, err := w.counters(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.Play(ctx, w)
 	}
-	if err = s.Play(ctx, w); err == nil {
+	if err == nil {
 		err = w.Check(ctx)
 	}
 	if errors.Is(err, errors.ErrUnsupported) || ctx.Err() != nil {
-		return err
+		return 0, err
 	}
+	if err != nil {
+		err = errors.Join(err, w.tidy(ctx))
+	}
+	after, err2 := w.counters(ctx)
+	err = errors.Join(err, err2)
 	sum := &w.Summary
 	sum.Scenarios++
 	if err != nil {
 		sum.Failed++
-		if errors.Is(err, errWrongStatus) {
-			sum.WrongStatuses++
-		}
-		if errors.Is(err, errTwice) {
-			sum.DoubleStarts++
-		}
-		err = errors.Join(err, w.tidy(ctx))
 	}
-	after, err2 := w.counters(ctx)
+	if errors.Is(err, errWrongStatus) {
+		sum.WrongStatuses++
+	}
+	if errors.Is(err, errTwice) {
+		sum.DoubleStarts++
+	}
 	sum.Events, sum.Missed = after.events, after.missed
 	if !s.Disturbs {
 		sum.MissedUndisturbed += after.missed - before.missed
 	}
 	sum.Starts, sum.Exits, sum.Removals = w.book.total.starts, w.book.total.exits, w.book.total.removals
-	w.time(s.Disturbs)
-	return errors.Join(err, err2)
+	return w.time(s.Disturbs), err
 }
 
 // time sums up how long it took until statuses showed the exits since the last call.
-func (w *World) time(disturbed bool) {
+func (w *World) time(disturbed bool) (worst time.Duration) {
 	for id, c := range w.book.exits {
 		at, ok := w.tracker.shown(id, c.At)
-		removed := w.removed[c.Pod]
-		switch {
-		case !ok || removed != 0 && removed < c.At: // of a pod that is stopped, the kubelet tells when all of it has ended
-		case disturbed:
-			w.Summary.Disturbed = append(w.Summary.Disturbed, time.Duration(at-c.At))
-		default:
-			w.Summary.Undisturbed = append(w.Summary.Undisturbed, time.Duration(at-c.At))
+		if removed := w.removed[c.Pod]; !ok || removed != 0 && removed < c.At { // of a pod that is stopped, the kubelet tells when all of it has ended
+			continue
+		}
+		took := time.Duration(at - c.At)
+		worst = max(worst, took)
+		if disturbed {
+			w.Summary.Disturbed = append(w.Summary.Disturbed, took)
+		} else {
+			w.Summary.Undisturbed = append(w.Summary.Undisturbed, took)
 		}
 	}
 	clear(w.book.exits)
 	clear(w.removed)
+	return worst
 }
 
 // tidy brings the world back to where the next scenario can begin, after one that failed on the way.

@@ -107,7 +107,7 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 				continue
 			}
 			start := time.Now()
-			err := w.Play(ctx, s)
+			worst, err := w.Play(ctx, s)
 			switch {
 			case ctx.Err() != nil:
 				return &w.Summary, context.Cause(ctx)
@@ -116,7 +116,7 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 			case err != nil:
 				say(s.Name, time.Since(start), "FAILED: "+err.Error())
 			default:
-				say(s.Name, time.Since(start), "ok")
+				say(s.Name, time.Since(start), fmt.Sprintf("ok, exits to status at most %d ms", worst.Milliseconds()))
 			}
 		}
 		level, err := w.EndRound(ctx)
