@@ -90,8 +90,41 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 	if !w.Variant.Ours {
 		return nil
 	}
+	if err := w.hears(ctx); err != nil {
+		return err
+	}
 	_, err = w.trusted(ctx)
 	return err
+}
+
+// hears has pods come and end until the generator is told of it: a deaf stream must have been given up for a new one.
+func (w *World) hears(ctx context.Context) error {
+	return eventually(ctx, patience, func() error {
+		before, err := w.counters(ctx)
+		if err != nil {
+			return err
+		}
+		all := w.batch("one-heard", 2)
+		for _, name := range all {
+			if err := w.put(pod(name, once, runs("sleep", "200ms"))); err != nil {
+				return err
+			}
+		}
+		if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
+			return err
+		}
+		after, err := w.counters(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.remove(ctx, all...); err != nil {
+			return err
+		}
+		if n := after.events - before.events; n < 3*len(all) { // created, started, stopped
+			return fmt.Errorf("%d events were heard of %d pods that came and ended", n, len(all))
+		}
+		return nil
+	})
 }
 
 // trusted waits until the generator trusts the stream, and returns its relist period.
