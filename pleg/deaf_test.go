@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -62,6 +63,21 @@ func TestDeafStreamIsOpenedAnew(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDeafStreamOnABusyNode: missed events that follow each other faster than the grace give a deaf stream away too.
+func TestDeafStreamOnABusyNode(t *testing.T) {
+	inBubble(t, func(_ *Config[status], toy *toyRuntime) { toy.silent = true }, func(b *bed) {
+		time.Sleep(5 * time.Second)
+		for i := range 20 {
+			b.toy.set("p", Container, fmt.Sprint(i), PhaseRunning)
+			time.Sleep(500 * time.Millisecond)
+		}
+		if s := b.gen.Stats(); s.Reconnects == 0 {
+			t.Errorf("nothing was heard of 20 starts in 10 s: %+v", s)
+		}
+		b.events()
+	})
 }
 
 // notes counts reports. The loop is its only writer; reading it is for when the loop rests.

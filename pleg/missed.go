@@ -15,7 +15,7 @@ type candidate struct {
 
 // deafness is what is remembered to tell a stream that loses events from one that hangs open and carries none.
 type deafness struct {
-	missed instant // when events were last found missing on the present stream; 0 if never
+	missed instant // since when events are missing and nothing is heard, on the present stream; 0 if not
 	claims int     // received by then
 	cut    bool    // the stream is being ended for it
 }
@@ -26,11 +26,11 @@ func (c *core[S]) suspectDeaf(found, now instant) {
 	d := &c.deafness
 	switch {
 	case d.cut:
-	case d.missed != 0 && found > d.missed && c.count.claims == d.claims:
+	case d.missed == 0 || c.count.claims != d.claims:
+		d.missed, d.claims = now, c.count.claims
+	case found > d.missed:
 		d.cut = true
 		c.todo = append(c.todo, action[S]{kind: actCut})
-	default:
-		d.missed, d.claims = now, c.count.claims
 	}
 }
 

@@ -165,7 +165,7 @@ var mutations = []mutation{
 	},
 	{
 		"a stream that told of others counts as deaf", "pleg/missed.go",
-		"found > d.missed && c.count.claims == d.claims:", "found > d.missed:",
+		"d.missed == 0 || c.count.claims != d.claims:", "d.missed == 0:",
 	},
 	{
 		"the relist period never grows", "pleg/schedule.go",
