@@ -223,4 +223,20 @@ var mutations = []mutation{
 		"claims are applied by the wall clock", "pleg/loop.go",
 		"l.core.onClaims(&l.batch, l.g.clock.now())", "l.core.onClaims(&l.batch, l.g.clock.instant(l.g.cfg.WallClock()))",
 	},
+	{
+		"events are held back until the next relist", "pleg/demand.go",
+		"\tif settled {\n\t\tc.tell(p, now)", "\tif settled && c.lists.finished == now {\n\t\tc.tell(p, now)",
+	},
+	{
+		"a claim has its pod read a base period later", "pleg/claim.go",
+		"CauseClaim, true, t.stamp, now)\n\tp.moved, p.notYet, p.reread = now, 0, 0", "CauseClaim, true, t.stamp, now)\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
+	},
+	{
+		"a claim of an unknown ID has it read a base period later", "pleg/claim.go",
+		"at: now, stamp: t.stamp}\n\tp.moved, p.notYet, p.reread = now, 0, 0", "at: now, stamp: t.stamp}\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
+	},
+	{
+		"no payload is believed", "pleg/claim.go",
+		"if shown == 0 || shown != p.live() {", "if shown >= 0 {",
+	},
 }

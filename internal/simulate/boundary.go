@@ -43,7 +43,9 @@ type ledger struct {
 	podFail    map[cache.UID]time.Time // start of the latest failed one
 	closed     bool
 	pace       pace
-	outcome    *Outcome // nil if it is not recorded
+	prompt     prompt
+	shows      func(cache.UID) []pleg.Item // by the cache
+	outcome    *Outcome                    // nil if it is not recorded
 	instant    time.Time
 	perInstant int
 }
@@ -136,6 +138,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	defer b.mu.Unlock()
 	b.listing--
 	b.outlived(begun)
+	b.trouble(begun, time.Now(), 0, err)
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
 		b.listOK, b.listOKEnd = begun, time.Now()
@@ -192,6 +195,9 @@ func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {
 	}
 	begun := b.enter()
 	b.begun[uid] = begun
+	if len(b.inflight) == b.workers {
+		b.prompt.troubled = begun
+	}
 	return begun
 }
 
@@ -200,11 +206,19 @@ func (b *boundary[S]) end(uid cache.UID, statuses bool, items []pleg.Item, begun
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readEnds(uid, statuses, items, time.Now(), err)
+	b.trouble(begun, time.Now(), len(items), err)
+	if len(b.inflight) == b.workers {
+		b.prompt.troubled = time.Now()
+	}
 	if b.inflight[uid]--; b.inflight[uid] == 0 {
 		delete(b.inflight, uid)
 		delete(b.begun, uid)
 	}
-	b.outlived(begun)
+	if x := b.podPace(uid); b.pace.on && x.started.Before(begun) {
+		b.outlived(x.started) // its first half may have been slow
+	} else {
+		b.outlived(begun)
+	}
 	if begun.After(b.podEnd[uid]) {
 		b.podEnd[uid] = begun
 	}
@@ -254,6 +268,7 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.promised(pod, it, payload, now)
 	owner, gone := b.truth.podOf(it.ID)
 	b.pace.heard(pod, it.ID, gone || b.inflight[owner] > 0, now) // what a read has shown is known when all of it has ended
 	b.claimed(pod, now)

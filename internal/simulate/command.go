@@ -115,21 +115,19 @@ func (w *world) doRequest(verb string, args []string) error {
 	if w.system == nil {
 		return errStopped
 	}
-	if len(args) == 1 {
-		w.ledger.wanted(cache.UID(args[0]), time.Now())
-	} else if verb == "relist" {
-		w.ledger.relist()
-	}
 	switch {
 	case verb == "relist" && len(args) == 0:
+		w.ledger.relist()
 		w.system.RequestRelist("")
 	case len(args) != 1:
 		return errUsage
 	case verb == "relist":
 		w.truth.Mention(cache.UID(args[0]))
+		w.ledger.wanted(cache.UID(args[0]), time.Now())
 		w.system.RequestRelist(cache.UID(args[0]))
 	default:
 		w.truth.Mention(cache.UID(args[0]))
+		w.ledger.reinspected(cache.UID(args[0]))
 		w.system.RequestReinspect(cache.UID(args[0]))
 	}
 	w.rest()

@@ -25,6 +25,8 @@ type Coverage struct {
 	Moves     map[[2]pleg.StreamState]int // of the stream machine, as Stats shows it
 	Slowest   time.Duration               // from the last disturbance of a history to agreement
 	SlowestOf uint64                      // its seed
+	Prompt    promptness                  // of the claims of true changes
+	PromptOf  uint64                      // the seed of the slowest
 }
 
 // fault notes that a fault has struck under a profile.
@@ -42,6 +44,7 @@ func (o *oracle) harvest(c *Coverage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.Histories, c.Looks, c.Events, c.Moves, c.Slowest, c.Virtual = 1, o.looks, o.events, o.moves, o.slowest, time.Since(o.begun)
+	c.Prompt = o.promptest
 }
 
 // Add adds what another one has.
@@ -64,6 +67,11 @@ func (c *Coverage) Add(seed uint64, d *Coverage) {
 	for k, n := range d.Moves {
 		c.Moves[k] += n
 	}
+	c.Prompt.kept += d.Prompt.kept
+	c.Prompt.instants += d.Prompt.instants
+	if d.Prompt.slowest > c.Prompt.slowest {
+		c.Prompt.slowest, c.PromptOf = d.Prompt.slowest, seed
+	}
 	if d.Slowest > c.Slowest {
 		c.Slowest, c.SlowestOf = d.Slowest, seed
 	}
@@ -76,6 +84,8 @@ func (c *Coverage) Report(profiles []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d histories, %v of virtual time, %d looks of the oracle, %d events\n", c.Histories, c.Virtual.Round(time.Second), c.Looks, c.Events)
 	fmt.Fprintf(&b, "slowest agreement after the last disturbance: %v (seed %d)\n", c.Slowest, c.SlowestOf)
+	fmt.Fprintf(&b, "claims that had to be shown soon: %d, the slowest after %v (seed %d); payloads that had to be believed at once: %d\n",
+		c.Prompt.kept, c.Prompt.slowest, c.PromptOf, c.Prompt.instants)
 	b.WriteString("moves of the stream machine:")
 	moves := slices.SortedFunc(maps.Keys(c.Moves), func(a, b [2]pleg.StreamState) int {
 		return int(a[0])*16 + int(a[1]) - int(b[0])*16 - int(b[1])

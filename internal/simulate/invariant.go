@@ -13,7 +13,9 @@ package simulate
 //     (stale, stale-read, resurrected-read, invented-read, nil, error), and the pod workers (double-start).
 //  4. The global time moves only to the start of a finished list whose changed pods were inspected: oracle.look, oracle.lookFresh and, through
 //     AsOf, oracle.lookAt (global, freshness, stale).
-//  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event).
+//  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event). And soon: a claim of a true change is shown and told within the
+//     bound of settings.soon, and in the same instant if its payload dominates what the cache shows of a pod at rest: oracle.lookPrompt,
+//     lookShown and lookInstant (late).
 //  6. One base period after the first list that begins at rest the cache equals the runtime: oracle.settled (diverged, idle); waiters are
 //     served (slow-waiter, stuck-waiter); the stream comes back (deaf).
 //  7. Relists and the stream end in the same cache: TestDefect17InstancesDoNotKnowOfEachOther, and 6 for every history, whether it listens or not.

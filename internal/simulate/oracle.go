@@ -40,23 +40,24 @@ type oracle struct {
 	violation *Violation
 	failed    chan struct{} // closed at the first violation
 
-	mu      sync.Mutex
-	system  System
-	lying   bool // reads or claims may say what never was: only convergence is checked
-	moody   bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
-	honest  bool // every change was told in time, so none may count as missed
-	pods    map[cache.UID]*seen
-	global  time.Time
-	back    int                         // phases that were seen to go back
-	counted int                         // those that generators before this one have counted
-	emitted []map[cache.UID][]pleg.Item // what the cache showed as each event was emitted, until the reader gets it
-	owing   bool                        // an event was owed: emissions and events no longer match one to one
-	events  int
-	slowest time.Duration // from the last disturbance to agreement
-	agreed  time.Time     // the disturbance that has been followed by agreement
-	state   pleg.StreamState
-	moves   map[[2]pleg.StreamState]int
-	looks   int
+	mu        sync.Mutex
+	system    System
+	lying     bool // reads or claims may say what never was: only convergence is checked
+	moody     bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
+	honest    bool // every change was told in time, so none may count as missed
+	pods      map[cache.UID]*seen
+	global    time.Time
+	back      int        // phases that were seen to go back
+	counted   int        // those that generators before this one have counted
+	emitted   []emission // what the cache showed as each event was emitted, until the reader gets it
+	owing     bool       // an event was owed: emissions and events no longer match one to one
+	events    int
+	slowest   time.Duration // from the last disturbance to agreement
+	agreed    time.Time     // the disturbance that has been followed by agreement
+	state     pleg.StreamState
+	moves     map[[2]pleg.StreamState]int
+	looks     int
+	promptest promptness
 }
 
 // limits are the bounds that the oracle holds a generator to.

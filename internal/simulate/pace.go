@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -35,7 +36,6 @@ type pace struct {
 	must    time.Time            // the last of now that leaves no choice; zero if none
 	unclear *unclear             // a list that only its period can justify
 	shown   map[string]cache.UID // of which pod a read has shown an ID last
-	sweeps  ladders
 
 	opened    time.Time // of the stream under way; zero if none
 	connected time.Time // zero while it is not
@@ -46,6 +46,7 @@ type pace struct {
 	discarded int
 	doubled   time.Time // a list ended then after which the period must be doubled; zero if none
 	calm      time.Time // end of the last list at which doubling could not be put off
+	found     time.Time // end of the last read of a pod that may have found something that the first list at rest had not
 	vouching  time.Time // until then lists may have vouched that are not believed yet
 
 	pods map[cache.UID]*podPace
@@ -67,9 +68,11 @@ const (
 )
 
 // watch makes every list and every read need a reason.
-func (b *ledger) watch(s *settings, stats func() pleg.Stats) {
+func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.prompt = prompt{troubled: time.Now(), began: time.Now()}
+	b.shows = func(uid cache.UID) []pleg.Item { items, _ := store.Get(uid); return items }
 	b.pace = pace{on: true, settings: s, stats: stats, period: s.base, raised: time.Now(), shown: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
 }
 
@@ -109,7 +112,6 @@ func (p *pace) turn(at time.Time) {
 	for _, x := range p.pods {
 		x.looks = 0
 	}
-	p.sweeps = ladders{}
 }
 
 // heard notes a claim.
@@ -169,7 +171,7 @@ func (b *ledger) listBegins(now time.Time) {
 	case !p.first:
 	case p.asked(gap):
 	case len(p.soon) > 0 && gap >= p.settings.base:
-	case b.sweeping(now, gap):
+	case b.sweeping(now):
 	case gap >= p.settings.max:
 	default:
 		p.unclear = &unclear{at: now, gap: gap, period: p.stats().RelistPeriod}
@@ -199,7 +201,7 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	p.settle(now)
 	p.before, p.applied = p.applied, begun
 	trusted := !p.connected.IsZero() && p.before.After(p.connected)
-	quiet := !b.listFirst.IsZero() && now.Sub(b.listFirst) > p.settings.grace && !b.lied()
+	quiet := !b.listFirst.IsZero() && now.Sub(latest(b.listFirst, p.found)) > p.settings.grace && !b.lied()
 	if !trusted || !quiet || !now.After(p.vouching) {
 		p.vouching = now.Add(p.settings.grace)
 		return
@@ -246,16 +248,16 @@ func (b *ledger) sampled(s pleg.Stats, now time.Time) {
 		}
 	}
 	if s.RelistPeriod != p.period {
-		p.period, p.raised = s.RelistPeriod, now
-		if p.calm.Equal(p.ended) {
+		grew := s.RelistPeriod > p.period
+		if p.period, p.raised = s.RelistPeriod, now; grew && p.calm.Equal(p.ended) {
 			p.raised = p.ended // nothing was left to wait for
 		}
 	}
 }
 
 // ladders count the delays that have grown since the last reason: of rereads from rereadBase, of looks after what is going from a tenth of the base
-// period; doubled each time up to the longest relist period.
-type ladders struct{ rereads, looks int }
+// period, and of such looks once more, because an uncertainty in between starts them anew; doubled each time up to the longest relist period.
+type ladders struct{ rereads, looks, again int }
 
 // climb uses up the step that a gap allows, and reports whether there is one.
 func (l *ladders) climb(gap time.Duration, s *settings) bool {
@@ -264,6 +266,8 @@ func (l *ladders) climb(gap time.Duration, s *settings) bool {
 		l.rereads++
 	case gap >= grown(s.base/10, l.looks, s.max):
 		l.looks++
+	case gap >= grown(s.base/10, l.again, s.max):
+		l.again++
 	default:
 		return false
 	}
@@ -278,24 +282,31 @@ func grown(d time.Duration, n int, most time.Duration) time.Duration {
 	return min(d, most)
 }
 
-// sweeping says that a list may take the place of single reads: enough pods want one.
-func (b *ledger) sweeping(now time.Time, gap time.Duration) bool {
+// sweeping says that a list may take the place of single reads: enough pods want one, for something new or because their delay has passed.
+func (b *ledger) sweeping(now time.Time) bool {
 	p := &b.pace
-	fresh, open := 0, 0
+	fresh := 0
+	var open []*podPace
 	for uid, x := range p.pods {
 		switch {
 		case x.wants:
 			fresh++
-		case x.fails > 0 || b.truth.going(uid) || now.Sub(x.caused) <= 2*p.settings.grace+time.Second:
-			open++
+		case x.open || b.truth.restless(uid) || now.Sub(x.caused) <= 2*p.settings.grace+time.Second:
+			open = append(open, x)
 		}
 	}
-	switch {
-	case fresh >= p.settings.sweepAt:
-		p.sweeps = ladders{}
-		return true
-	case fresh+open >= p.settings.sweepAt:
-		return p.sweeps.climb(gap, p.settings)
+	if fresh+len(open) < p.settings.sweepAt {
+		return false
 	}
-	return false
+	need := p.settings.sweepAt - fresh
+	able := slices.DeleteFunc(open, func(x *podPace) bool {
+		l := x.ladders
+		return !l.climb(now.Sub(latest(x.ended, p.ended)), p.settings)
+	})
+	if need > 0 && len(able) == need { // else there is no saying whose delay it was
+		for _, x := range able {
+			x.climb(now.Sub(latest(x.ended, p.ended)), p.settings)
+		}
+	}
+	return len(able) >= need
 }

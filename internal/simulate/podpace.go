@@ -24,16 +24,21 @@ type podPace struct {
 	caused    time.Time   // by the last thing new
 	changed   time.Time   // the runtime's last change of it that was taken into account
 	later     []time.Time // what somebody will want
+	doubts    []time.Time // when claims told of it, until the grace has passed
 	wants     bool        // neither a read nor a list has begun since
 	credit    bool        // a read may begin at once
-	begun     time.Time   // of the last read
+	started   time.Time   // of the last read
+	begun     time.Time   // likewise, or of the list on which it builds
 	ended     time.Time
 	listed    bool      // it was a ListPod
+	clear     bool      // it began later than what was read before was known
+	eager     bool      // it had something new to look for
 	overtaken time.Time // start of the first read since the last thing new that a list has overtaken; zero if none
 
-	fails  int  // reads in a row that failed
-	maybe  bool // one has failed that a list has overtaken, so that its error may matter to nobody
-	failed bool // an error may be in the cache, so that a list that succeeds gives it another try
+	fails  int       // reads in a row that failed
+	maybe  bool      // one has failed that a list has overtaken, so that its error may matter to nobody
+	open   bool      // an error may be in the cache, or a reinspection unanswered, so that a list that succeeds gives it another try
+	closed time.Time // when that ended
 
 	shown []pleg.Item // by the last read, of a runtime that lies
 	ladders
@@ -74,8 +79,15 @@ func (b *ledger) wanted(uid cache.UID, after time.Time) {
 		x.later = append(x.later, after)
 		return
 	}
-	b.pace.sweeps = ladders{}
 	x.cause(now)
+}
+
+// reinspected notes that somebody wants the statuses of a pod.
+func (b *ledger) reinspected(uid cache.UID) {
+	b.wanted(uid, time.Now())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.podPace(uid).open = true
 }
 
 // foldCauses takes into account what has come up by now.
@@ -83,7 +95,6 @@ func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
 	if at := b.truth.moved(uid); at.After(x.changed) {
 		x.changed = at
 		x.cause(at)
-		b.pace.sweeps = ladders{}
 	}
 	kept := x.later[:0]
 	for _, at := range x.later {
@@ -92,7 +103,6 @@ func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
 			continue
 		}
 		x.cause(at)
-		b.pace.sweeps = ladders{}
 	}
 	x.later = kept
 }
@@ -100,8 +110,19 @@ func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
 // claimed notes a claim about a pod.
 func (b *ledger) claimed(uid cache.UID, now time.Time) {
 	if b.pace.on && uid != "" {
-		b.podPace(uid).cause(now)
-		b.pace.sweeps = ladders{}
+		x := b.podPace(uid)
+		x.cause(now)
+		if n := len(x.doubts); n == 0 || x.doubts[n-1].Before(now) {
+			x.doubts = append(x.doubts, now)
+		}
+	}
+}
+
+// resolve notes that a read has begun: what claims have told that reads do not bear out is given up with the first that begins after the grace, and
+// then it starts anew what there is to know of the pod.
+func (x *podPace) resolve(begun time.Time, grace time.Duration) {
+	for len(x.doubts) > 0 && begun.After(x.doubts[0].Add(grace)) {
+		x.doubts, x.ladders = x.doubts[1:], ladders{}
 	}
 }
 
@@ -123,7 +144,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 			b.fail("greedy", "%d reads of pods that never were, and %d others", b.phantoms, b.lists+b.podReads-b.phantoms)
 		}
 	case x.credit:
-	case !b.lied() && !x.failed && x.begun.After(x.caused.Add(s.grace)) && !b.truth.restless(uid):
+	case !b.lied() && !x.open && x.clear && x.begun.After(x.caused.Add(s.grace)) && !b.truth.restless(uid):
 		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, gap)
 	case x.fails > 0:
 		if delay := grown(retryBase, x.fails-1, retryMax); gap < delay && !(x.maybe && x.climb(gap, s)) {
@@ -133,9 +154,15 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	default:
 		b.fail("greedy", "pod %s is read without a reason, %v after the last time, the %d. time since it changed, was told of or wanted", uid, gap, x.rereads+x.looks+1)
 	}
+	x.eager = x.credit
 	x.listed, x.credit = false, !x.caused.Before(now) // what comes up in this very instant may come after the read begins
 	x.wants = x.credit
-	x.begun = now
+	x.resolve(now, s.grace)
+	x.clear = now.After(x.ended) && now.After(b.pace.ended) // what was first seen in this very instant may have come after
+	x.started = now
+	if x.begun = now; statuses {
+		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
+	}
 }
 
 // readEnds notes the end of a read, or of its first half.
@@ -153,14 +180,19 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
-	x.failed = x.failed || err != nil
+	if x.eager || !x.begun.After(b.listFirst) {
+		b.pace.found = now
+	}
+	x.open = x.open || err != nil
 	if err != nil && b.pace.applied.After(x.begun) {
 		x.maybe = true
 	} else if err != nil {
 		x.fails++
 	} else if err == nil && (statuses || len(items) == 0) {
 		x.succeed()
-		x.failed = x.failed && !x.begun.After(x.caused.Add(b.pace.settings.grace)) // it may contradict a claim, and the error stays
+		if x.open && x.begun.After(x.caused.Add(b.pace.settings.grace)) { // else it may contradict a claim, and the error stays
+			x.open, x.closed = false, now
+		}
 	}
 	if !x.caused.Before(x.begun) {
 		x.credit = true // it may have looked before that
@@ -207,12 +239,13 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 			x.cause(now)
 			x.succeed()
 		}
-		if x.failed {
+		if x.open {
 			x.credit = true
 		}
 		if b.truth.empty(uid, begun) || b.truth.empty(uid, now) {
 			x.succeed() // the list is the read that did not fail
 		}
+		x.resolve(begun, b.pace.settings.grace)
 		if !x.caused.Before(begun) || x.begun.After(begun) {
 			x.cause(now) // what it tells is old already
 		}

@@ -150,6 +150,28 @@ func (t *Truth) empty(pod cache.UID, at time.Time) bool {
 	})
 }
 
+// phaseOf returns whose an ID is, and its phase, as of the last refresh; Unknown if there is none.
+func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil {
+		return l.pod, l.now()
+	}
+	return "", pleg.PhaseUnknown
+}
+
+// size returns the number of IDs that the runtime has of a pod, as of the last refresh.
+func (t *Truth) size(pod cache.UID) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.pods[pod] {
+		if l.now() != pleg.PhaseRemoved {
+			n++
+		}
+	}
+	return n
+}
+
 // podOf returns whose an ID is, as of the last refresh, and whether it is gone.
 func (t *Truth) podOf(id string) (pod cache.UID, gone bool) {
 	t.mu.Lock()

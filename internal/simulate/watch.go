@@ -21,7 +21,13 @@ func (o *oracle) emitting() {
 	for _, uid := range o.truth.UIDs() {
 		shown[uid], _ = o.store.Get(uid)
 	}
-	o.emitted = append(o.emitted, shown)
+	o.emitted = append(o.emitted, emission{shown, time.Now()})
+}
+
+// emission is what the cache showed as an event was handed to Watch.
+type emission struct {
+	shown map[cache.UID][]pleg.Item
+	at    time.Time
 }
 
 // oweing is told of an event that found Watch full.
@@ -48,8 +54,9 @@ func (o *oracle) event(e pleg.Event) {
 	p := o.pod(e.Pod)
 	shown, _ := o.store.Get(e.Pod)
 	late := o.owing // what the cache showed when it was emitted is not known
+	at := time.Time{}
 	if len(o.emitted) > 0 {
-		shown, late = o.emitted[0][e.Pod], false
+		shown, late, at = o.emitted[0].shown[e.Pod], false, o.emitted[0].at
 		o.emitted = o.emitted[1:]
 	}
 	if e.Type == pleg.PodSync {
@@ -84,6 +91,9 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.lying && !(late && o.moody) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
+	}
+	if !at.IsZero() {
+		o.lookTold(e.ID, atLeast, at)
 	}
 	before := p.mask[e.ID]
 	if before >= bit && !o.lying {

@@ -197,6 +197,9 @@ func (w *world) rest() {
 		w.ledger.disturb(time.Now())
 	}
 	w.oracle.look(true)
+	if w.system != nil {
+		w.oracle.lookPrompt(!w.reader.stalled())
+	}
 	w.checkWaiters()
 }
 
@@ -210,7 +213,7 @@ func (w *world) start() error {
 		return err
 	}
 	if !w.opts.Published {
-		l.watch(&w.settings, sys.Stats)
+		l.watch(&w.settings, sys.Stats, w.store)
 		for _, uid := range w.truth.UIDs() {
 			l.wanted(uid, time.Now()) // the cache may have waiters, or hold what is no longer so
 		}
