@@ -10,23 +10,24 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Coverage is what the histories of a search have visited. The zero value is ready.
 type Coverage struct {
-	mu        sync.Mutex
-	Histories int
-	Looks     int                         // of the oracle
-	Events    int                         // told by Watch
-	Virtual   time.Duration               // time that has passed
-	Pairs     map[[2]string]int           // fault × profile
-	Moves     map[[2]pleg.StreamState]int // of the stream machine, as Stats shows it
-	Slowest   time.Duration               // from the last disturbance of a history to agreement
-	SlowestOf uint64                      // its seed
-	Prompt    promptness                  // of the claims of true changes
-	PromptOf  uint64                      // the seed of the slowest
+	mu          sync.Mutex
+	standing    []string             // faults in force at present
+	struck      map[string]time.Time // when a fault struck last
+	Histories   int
+	Looks       int                // of the oracle
+	Events      int                // told by Watch
+	Virtual     time.Duration      // time that has passed
+	Pairs       map[[2]string]int  // fault × profile
+	Moves       map[move]int       // of the stream machine, as Stats shows it
+	Slowest     time.Duration      // from the last disturbance of a history to agreement
+	SlowestOf   uint64             // its seed
+	Prompt      promptness         // of the claims of true changes
+	Transitions map[transition]int // moves by the faults in force
+	PromptOf    uint64             // the seed of the slowest
 }
 
 // fault notes that a fault has struck under a profile.
@@ -37,6 +38,10 @@ func (c *Coverage) fault(name, profile string) {
 		c.Pairs = make(map[[2]string]int)
 	}
 	c.Pairs[[2]string{name, profile}]++
+	if c.struck == nil {
+		c.struck = make(map[string]time.Time)
+	}
+	c.struck[name] = time.Now()
 }
 
 // harvest takes what the oracle has seen.
@@ -59,10 +64,16 @@ func (c *Coverage) Add(seed uint64, d *Coverage) {
 		c.Pairs = make(map[[2]string]int)
 	}
 	if c.Moves == nil {
-		c.Moves = make(map[[2]pleg.StreamState]int)
+		c.Moves = make(map[move]int)
 	}
 	for k, n := range d.Pairs {
 		c.Pairs[k] += n
+	}
+	if c.Transitions == nil {
+		c.Transitions = make(map[transition]int)
+	}
+	for k, n := range d.Transitions {
+		c.Transitions[k] += n
 	}
 	for k, n := range d.Moves {
 		c.Moves[k] += n
@@ -87,11 +98,11 @@ func (c *Coverage) Report(profiles []string) string {
 	fmt.Fprintf(&b, "claims that had to be shown soon: %d, the slowest after %v (seed %d); payloads that had to be believed at once: %d\n",
 		c.Prompt.kept, c.Prompt.slowest, c.PromptOf, c.Prompt.instants)
 	b.WriteString("moves of the stream machine:")
-	moves := slices.SortedFunc(maps.Keys(c.Moves), func(a, b [2]pleg.StreamState) int {
+	moves := slices.SortedFunc(maps.Keys(c.Moves), func(a, b move) int {
 		return int(a[0])*16 + int(a[1]) - int(b[0])*16 - int(b[1])
 	})
 	for _, m := range moves {
-		fmt.Fprintf(&b, " %v→%v %d", m[0], m[1], c.Moves[m])
+		fmt.Fprintf(&b, " %v %d", m, c.Moves[m])
 	}
 	b.WriteString("\n")
 	faults := map[string]bool{}
@@ -110,5 +121,6 @@ func (c *Coverage) Report(profiles []string) string {
 		}
 		b.WriteString("\n")
 	}
+	c.reportTransitions(&b, profiles)
 	return b.String()
 }

@@ -127,7 +127,8 @@ func (f *fakeSide) restless() bool {
 			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
 }
 
-func (f *fakeSide) calm(*world) {
+func (f *fakeSide) calm(w *world) {
+	w.cover.inForce(nil)
 	_ = f.rt.SetFaults(f.quiet)
 	f.rt.Up(0)
 	f.mu.Lock()
@@ -220,8 +221,10 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	}
 	faults.SlowList = max(faults.SlowList, f.quiet.SlowList)
 	faults.SlowStatus = max(faults.SlowStatus, f.quiet.SlowStatus)
+	var names []string
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
+		names = append(names, name)
 		w.cover.fault(name, w.settings.profile)
 		for _, l := range lies {
 			if name == l {
@@ -229,6 +232,7 @@ func (f *fakeSide) fault(w *world, args []string) error {
 			}
 		}
 	}
+	w.cover.inForce(names)
 	return f.rt.SetFaults(faults)
 }
 

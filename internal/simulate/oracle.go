@@ -55,7 +55,8 @@ type oracle struct {
 	slowest   time.Duration // from the last disturbance to agreement
 	agreed    time.Time     // the disturbance that has been followed by agreement
 	state     pleg.StreamState
-	moves     map[[2]pleg.StreamState]int
+	moves     map[move]int
+	moved     func(move) // told of each
 	looks     int
 	promptest promptness
 }
@@ -79,7 +80,7 @@ type seen struct {
 func newOracle(truth *Truth, store Store, l limits) *oracle {
 	o := &oracle{
 		truth: truth, store: store, begun: time.Now(), limits: l, honest: true, failed: make(chan struct{}),
-		pods: make(map[cache.UID]*seen), moves: make(map[[2]pleg.StreamState]int),
+		pods: make(map[cache.UID]*seen), moves: make(map[move]int),
 	}
 	return o
 }
@@ -171,7 +172,10 @@ func (o *oracle) look(resting bool) {
 		o.ledger.sample(s)
 	}
 	if s.State != o.state {
-		o.moves[[2]pleg.StreamState{o.state, s.State}]++
+		m := move{o.state, s.State}
+		if o.moves[m]++; o.moved != nil {
+			o.moved(m)
+		}
 		o.state = s.State
 	}
 	if !resting || o.lying {

@@ -73,7 +73,11 @@ func (t *toySide) restless() bool {
 	return r.down
 }
 
-func (t *toySide) calm(*world)           { t.toy.calm() }
+func (t *toySide) calm(w *world) {
+	t.toy.calm()
+	w.cover.inForce(nil)
+}
+
 func (t *toySide) name(id string) string { return id }
 func (t *toySide) id(name string) string { return name }
 
@@ -114,6 +118,7 @@ func (t *toySide) command(w *world, verb string, args []string) error {
 	if len(args) == 0 {
 		return errUsage
 	}
+	defer func() { w.cover.inForce(t.toy.standing()) }()
 	switch verb {
 	case "runtime":
 		return t.runtime(w, args[0], args[1:])
