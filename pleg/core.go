@@ -262,6 +262,7 @@ func (c *core[S]) report(reason Reason, action string, warning bool, note string
 func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
 	c.uncount(x)
 	x.phase, x.cause, x.byClaim, x.stamp, x.since, x.sure = phase, cause, byClaim, stamp, now, now
+	x.back = false
 	c.countIn(x)
 	c.touched[x.pod.uid] = x.pod
 	if phase == PhaseRemoved {

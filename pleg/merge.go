@@ -54,6 +54,8 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			if it.Phase == x.phase && x.byClaim {
 				x.byClaim, x.sure = false, now
 			}
+		case it.Phase > x.phase && x.overtook(began):
+			agrees = false
 		case it.Phase > x.phase:
 			if listening {
 				c.maybeMissed(x, it.Phase, now)
@@ -83,7 +85,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			}
 			continue
 		}
-		if began <= x.first {
+		if began <= x.first || x.overtook(began) {
 			agrees = false // it may have come after the read looked
 			continue
 		}
@@ -175,8 +177,13 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	}
 	x.claimed = min(x.claimed, phase)
 	c.setPhase(x, phase, CauseRead, false, 0, now)
+	x.back = true
 	return true
 }
+
+// overtook says that the ID has been taken back to its phase since a read began that shows it further, or gone: what that read looked at may be
+// what has been overruled.
+func (x *item) overtook(began instant) bool { return x.back && began <= x.sure }
 
 // listingOf returns what the last applied list showed of the pod.
 func listingOf(p *pod) []Item {

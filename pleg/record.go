@@ -24,6 +24,7 @@ type item struct {
 	claimed Phase // the latest phase that the stream told, for the count of missed events
 	kind    Kind
 	blank   bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
+	back    bool  // the phase is earlier than the one before: a read overruled that
 	byClaim bool  // the phase comes from a claim that no read has confirmed
 	cause   Cause // of the phase, for its event
 	mask    uint8 // events told, one bit each; no event is told twice of one ID

@@ -239,4 +239,8 @@ var mutations = []mutation{
 		"no payload is believed", "pleg/claim.go",
 		"if shown == 0 || shown != p.live() {", "if shown >= 0 {",
 	},
+	{
+		"an old read brings back what was overruled", "pleg/merge.go",
+		"\tx.back = true\n", "",
+	},
 }
