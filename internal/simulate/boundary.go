@@ -134,9 +134,11 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.mu.Unlock()
 	b.brake(ctx)
 	l, err := b.source.List(ctx, since)
+	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.listing--
+	b.compareList(begun, &l, err)
 	b.outlived(begun)
 	b.trouble(begun, time.Now(), 0, err)
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
@@ -153,6 +155,7 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 	begun := b.begin(uid, false)
 	b.brake(ctx)
 	p, err := b.source.ListPod(ctx, uid)
+	b.compare(uid, p.Items, nil, begun, err)
 	b.end(uid, false, p.Items, begun, err)
 	return p, err
 }
@@ -160,6 +163,7 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
 	begun := b.begin(pod.UID, true)
 	i, err := b.source.Inspect(ctx, pod)
+	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
 	b.end(pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
 }
@@ -171,8 +175,37 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	}
 	begun := b.begin(pod.UID, true)
 	i, err := u.Update(ctx, pod, prev)
+	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
 	b.end(pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
+}
+
+// compare notes of which IDs a read of a pod has lied.
+func (b *ledger) compare(uid cache.UID, shown, asked []pleg.Item, begun time.Time, err error) {
+	if b.lied() && err == nil {
+		b.truth.refresh()
+		b.truth.Compare(uid, shown, asked, begun)
+	}
+}
+
+// compareList does so for a list of everything.
+func (b *ledger) compareList(begun time.Time, l *pleg.Listing, err error) {
+	if !b.lied() || err != nil {
+		return
+	}
+	named := make(map[cache.UID]bool, len(l.Pods))
+	for _, p := range l.Pods {
+		named[p.UID] = true
+		b.truth.Compare(p.UID, p.Items, nil, begun)
+	}
+	if l.Delta {
+		return
+	}
+	for _, uid := range b.truth.known() {
+		if !named[uid] {
+			b.truth.Compare(uid, nil, nil, begun)
+		}
+	}
 }
 
 func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {

@@ -19,6 +19,7 @@ type Coverage struct {
 	struck      map[string]time.Time // when a fault struck last
 	Histories   int
 	Looks       int                // of the oracle
+	Believed    int                // times that reads were believed again after they had lied
 	Events      int                // told by Watch
 	Virtual     time.Duration      // time that has passed
 	Pairs       map[[2]string]int  // fault × profile
@@ -49,7 +50,7 @@ func (o *oracle) harvest(c *Coverage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.Histories, c.Looks, c.Events, c.Moves, c.Slowest, c.Virtual = 1, o.looks, o.events, o.moves, o.slowest, time.Since(o.begun)
-	c.Prompt = o.promptest
+	c.Prompt, c.Believed = o.promptest, o.believed
 }
 
 // Add adds what another one has.
@@ -59,6 +60,7 @@ func (c *Coverage) Add(seed uint64, d *Coverage) {
 	c.Histories += d.Histories
 	c.Looks += d.Looks
 	c.Events += d.Events
+	c.Believed += d.Believed
 	c.Virtual += d.Virtual
 	if c.Pairs == nil {
 		c.Pairs = make(map[[2]string]int)
@@ -97,6 +99,9 @@ func (c *Coverage) Report(profiles []string) string {
 	fmt.Fprintf(&b, "slowest agreement after the last disturbance: %v (seed %d)\n", c.Slowest, c.SlowestOf)
 	fmt.Fprintf(&b, "claims that had to be shown soon: %d, the slowest after %v (seed %d); payloads that had to be believed at once: %d\n",
 		c.Prompt.kept, c.Prompt.slowest, c.PromptOf, c.Prompt.instants)
+	if c.Believed > 0 {
+		fmt.Fprintf(&b, "reads that lied were believed again %d times\n", c.Believed)
+	}
 	b.WriteString("moves of the stream machine:")
 	moves := slices.SortedFunc(maps.Keys(c.Moves), func(a, b move) int {
 		return int(a[0])*16 + int(a[1]) - int(b[0])*16 - int(b[1])

@@ -129,6 +129,7 @@ func (f *fakeSide) restless() bool {
 
 func (f *fakeSide) calm(w *world) {
 	w.cover.inForce(nil)
+	defer w.oracle.lieEnds()
 	_ = f.rt.SetFaults(f.quiet)
 	f.rt.Up(0)
 	f.mu.Lock()
@@ -211,8 +212,8 @@ func (f *fakeSide) command(w *world, verb string, args []string) error {
 	return errNotHere
 }
 
-// lies are the faults that make reads, or events, say what never was.
-var lies = []string{"invalid-event", "nil-fields", "unknown-enum", "invalid-utf8", "duplicate-id", "orphan-container"}
+// lies are the faults that make reads say what never was.
+var lies = []string{"nil-fields", "unknown-enum", "duplicate-id", "orphan-container"}
 
 func (f *fakeSide) fault(w *world, args []string) error {
 	faults, err := fakeruntime.ParseFaults(args...)
@@ -221,19 +222,25 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	}
 	faults.SlowList = max(faults.SlowList, f.quiet.SlowList)
 	faults.SlowStatus = max(faults.SlowStatus, f.quiet.SlowStatus)
+	lying := false
 	var names []string
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
 		names = append(names, name)
 		w.cover.fault(name, w.settings.profile)
 		for _, l := range lies {
-			if name == l {
-				w.oracle.lie()
-			}
+			lying = lying || name == l
 		}
 	}
 	w.cover.inForce(names)
-	return f.rt.SetFaults(faults)
+	if lying {
+		w.oracle.lie()
+	}
+	err = f.rt.SetFaults(faults)
+	if !lying {
+		w.oracle.lieEnds()
+	}
+	return err
 }
 
 func (f *fakeSide) runtime(w *world, what string, args []string) error {

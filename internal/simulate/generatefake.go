@@ -42,8 +42,28 @@ func GenerateFake(seed uint64) History {
 	for range 6 + g.rng.IntN(24) {
 		g.stepFake(faults)
 	}
+	if g.chance(0.5) {
+		g.secondAct()
+	}
 	g.finish()
 	return slices.DeleteFunc(g.lines, func(line string) bool { return strings.HasPrefix(line, "worker") })
+}
+
+// secondAct lets all come to rest and goes on without any fault: what the faults were must not matter any more.
+func (g *generator) secondAct() {
+	g.start()
+	g.add("watch resume")
+	g.add("calm")
+	g.add("settle")
+	g.add("advance 5s")
+	for range 3 + g.rng.IntN(10) {
+		if g.chance(0.8) {
+			g.change()
+		} else {
+			g.wait()
+		}
+		g.pass()
+	}
 }
 
 // fault puts a fault in force, often enough to strike.

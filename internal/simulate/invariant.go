@@ -26,3 +26,7 @@ package simulate
 //     rest, and every read of a pod needs one of the reasons at podPace (greedy, trust, late).
 //  10. Steps of the wall clock change nothing: clock commands in every search, under all the other checks, and TestClockStepsChangeNothing, which runs
 //     histories with and without them and compares every event, every read and its time, the cache and the statistics.
+//
+// While reads lie (the second tier's nil-fields, unknown-enum, duplicate-id, orphan-container) Truth.Compare notes of which IDs they have lied, at the
+// boundary, and the checks of single IDs go on for all others; how often may be read is bounded as ever, by what reads show. When the lies
+// have ended and the cache and a reader of Watch agree with the runtime again, every check applies again to every ID (oracle.believe).

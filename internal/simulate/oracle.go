@@ -40,25 +40,28 @@ type oracle struct {
 	violation *Violation
 	failed    chan struct{} // closed at the first violation
 
-	mu        sync.Mutex
-	system    System
-	lying     bool // reads or claims may say what never was: only convergence is checked
-	moody     bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
-	honest    bool // every change was told in time, so none may count as missed
-	pods      map[cache.UID]*seen
-	global    time.Time
-	back      int        // phases that were seen to go back
-	counted   int        // those that generators before this one have counted
-	emitted   []emission // what the cache showed as each event was emitted, until the reader gets it
-	owing     bool       // an event was owed: emissions and events no longer match one to one
-	events    int
-	slowest   time.Duration // from the last disturbance to agreement
-	agreed    time.Time     // the disturbance that has been followed by agreement
-	state     pleg.StreamState
-	moves     map[move]int
-	moved     func(move) // told of each
-	looks     int
-	promptest promptness
+	mu         sync.Mutex
+	system     System
+	lying      bool // reads or claims may say what never was: only convergence is checked
+	lieInForce bool // a fault that lies is in force
+	onlyLies   bool // moody for lies alone
+	believed   int  // times that lying has ended
+	moody      bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
+	honest     bool // every change was told in time, so none may count as missed
+	pods       map[cache.UID]*seen
+	global     time.Time
+	back       int        // phases that were seen to go back
+	counted    int        // those that generators before this one have counted
+	emitted    []emission // what the cache showed as each event was emitted, until the reader gets it
+	owing      bool       // an event was owed: emissions and events no longer match one to one
+	events     int
+	slowest    time.Duration // from the last disturbance to agreement
+	agreed     time.Time     // the disturbance that has been followed by agreement
+	state      pleg.StreamState
+	moves      map[move]int
+	moved      func(move) // told of each
+	looks      int
+	promptest  promptness
 }
 
 // limits are the bounds that the oracle holds a generator to.
@@ -220,10 +223,8 @@ func (o *oracle) lookAt(uid cache.UID) {
 	if err != nil {
 		since = time.Time{} // an older status beside an error
 	}
-	if !o.lying {
-		if kind, what := o.truth.Check(uid, items, since); kind != "" {
-			o.fail(kind, "pod %s as of %v %s", uid, o.when(at), what)
-		}
+	if kind, what := o.truth.Check(uid, items, since); kind != "" {
+		o.fail(kind, "pod %s as of %v %s", uid, o.when(at), what)
 	}
 	o.lookFresh(uid, at, err)
 	o.compare(uid, p, items)
@@ -286,7 +287,7 @@ func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 
 func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
 	o.back++
-	if o.moody || o.lying {
+	if o.moody && !o.onlyLies || o.truth.LiedOf(id) {
 		return
 	}
 	o.fail("regression", "pod %s: the cache showed %s %v and then %v", uid, id, from, to)
@@ -303,7 +304,7 @@ func (o *oracle) doubt(harmless bool) {
 func (o *oracle) mood() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.moody = true
+	o.moody, o.onlyLies = true, false
 }
 
 // doubtful returns how long a claim may be at odds with reads: not at all, if phases only move forward.
@@ -319,10 +320,51 @@ func (o *oracle) doubtful() time.Duration {
 // liars says that reads or claims may say what never was.
 func (o *oracle) liars() bool { return o.lied.Load() }
 
-// lie is told that reads or claims may say what never was, from now on.
+// lie is told that reads may say what never was, from now on.
 func (o *oracle) lie() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.lying, o.moody, o.honest = true, true, false
+	if o.onlyLies = !o.moody || o.onlyLies; !o.lying {
+		o.lying, o.moody, o.honest = true, true, false
+	}
+	o.lieInForce = true
 	o.lied.Store(true)
+}
+
+// lieEnds is told that reads say nothing any more that never was.
+func (o *oracle) lieEnds() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lieInForce = false
+}
+
+// believe ends the allowances that were made for lies, if none is in force and nothing is left of them: the cache agrees with the runtime, and a reader of
+// Watch knows of everything. What readers have seen until then counts for nothing.
+func (o *oracle) believe(uids []cache.UID) {
+	if !o.lying || o.lieInForce {
+		return
+	}
+	for _, uid := range o.store.UIDs() {
+		if !slices.Contains(uids, uid) {
+			return // an invented pod
+		}
+	}
+	o.ledger.mu.Lock()
+	for _, begun := range o.ledger.begun {
+		if !begun.After(o.ledger.disturbed) {
+			o.ledger.mu.Unlock()
+			return // it may have been told a lie
+		}
+	}
+	o.ledger.mu.Unlock()
+	o.lying, o.moody = false, o.moody && !o.onlyLies
+	o.lied.Store(false)
+	o.truth.Trust()
+	o.believed++
+	for _, p := range o.pods {
+		clear(p.items)
+		clear(p.mask)
+		clear(p.owe)
+		clear(p.old)
+	}
 }

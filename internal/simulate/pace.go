@@ -249,6 +249,7 @@ func (b *ledger) sampled(s pleg.Stats, now time.Time) {
 	}
 	if s.RelistPeriod != p.period {
 		grew := s.RelistPeriod > p.period
+		p.doubled = time.Time{}
 		if p.period, p.raised = s.RelistPeriod, now; grew && p.calm.Equal(p.ended) {
 			p.raised = p.ended // nothing was left to wait for
 		}

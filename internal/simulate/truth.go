@@ -34,13 +34,14 @@ type Truth struct {
 	pods  map[cache.UID][]*life
 	uids  []cache.UID
 	moves map[cache.UID]time.Time // the last change of each pod
+	lied  map[string]bool         // IDs of which a read has lied
 	last  time.Time               // of the last change
 	pull  func()                  // fetches changes from a runtime that keeps its own history; nil if changes are pushed
 }
 
 // NewTruth returns an empty history.
 func NewTruth() *Truth {
-	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time)}
+	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool)}
 }
 
 // Record adds a change.
@@ -233,6 +234,9 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, it := range shown {
+		if t.lied[it.ID] {
+			continue
+		}
 		l := t.lives[it.ID]
 		if l == nil || l.pod != pod {
 			return "invented", "shows " + it.ID + ", which was never there"
@@ -255,7 +259,7 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 		return "invented", "shows " + it.ID + " " + it.Phase.String() + ", which it was not yet"
 	}
 	for _, l := range t.pods[pod] {
-		if slices.ContainsFunc(shown, func(it pleg.Item) bool { return it.ID == l.id }) {
+		if t.lied[l.id] || slices.ContainsFunc(shown, func(it pleg.Item) bool { return it.ID == l.id }) {
 			continue
 		}
 		if set := l.phases(since); set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
@@ -263,6 +267,43 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 		}
 	}
 	return "", ""
+}
+
+// Compare notes of which IDs a read has lied: those that it shows as they were at no moment since it began, or of another pod, and those that it does not
+// show although they were there all the time. Asked is what it was asked for; nil means everything of the pod. Check then says nothing of them.
+func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	shows := make(map[string]bool, len(shown))
+	for _, it := range shown {
+		l := t.lives[it.ID]
+		if l == nil || l.pod != pod || shows[it.ID] {
+			t.lied[it.ID] = true
+		} else if set := l.phases(begun); !has(set, it.Phase) && !has(set, pleg.PhaseUnknown) {
+			t.lied[it.ID] = true
+		}
+		shows[it.ID] = true
+	}
+	for _, l := range t.pods[pod] {
+		wanted := asked == nil || slices.ContainsFunc(asked, func(it pleg.Item) bool { return it.ID == l.id })
+		if set := l.phases(begun); wanted && !shows[l.id] && set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
+			t.lied[l.id] = true
+		}
+	}
+}
+
+// Trust forgets the lies.
+func (t *Truth) Trust() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.lied)
+}
+
+// LiedOf says that a read has lied of an ID.
+func (t *Truth) LiedOf(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lied[id]
 }
 
 // Live returns what the runtime has of a pod now.

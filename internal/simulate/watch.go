@@ -89,14 +89,14 @@ func (o *oracle) event(e pleg.Event) {
 	default:
 		o.fail("event", "pod %s: unknown type %q", e.Pod, e.Type)
 	}
-	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.lying && !(late && o.moody) {
+	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) && !(late && o.moody) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
 	}
 	if !at.IsZero() {
 		o.lookTold(e.ID, atLeast, at)
 	}
 	before := p.mask[e.ID]
-	if before >= bit && !o.lying {
+	if before >= bit && !o.truth.LiedOf(e.ID) {
 		o.fail("repeated", "pod %s: Watch tells %s of %s again, or after what comes later", e.Pod, e.Type, e.ID)
 	}
 	p.mask[e.ID] |= bit
@@ -134,10 +134,11 @@ func (o *oracle) settled(reading bool) bool {
 		o.fail("diverged", "%v after a list that began when all was at rest, %s", now.Sub(first), differs)
 		return true
 	}
-	if reading && !o.lying {
+	if reading {
 		for _, uid := range uids {
 			o.consumer(uid)
 		}
+		o.believe(uids)
 	}
 	return true
 }
