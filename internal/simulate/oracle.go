@@ -359,6 +359,7 @@ func (o *oracle) believe(uids []cache.UID) {
 	o.ledger.mu.Unlock()
 	o.lying, o.moody = false, o.moody && !o.onlyLies
 	o.lied.Store(false)
+	o.back = o.counted + taken(o.system.Stats())
 	o.truth.Trust()
 	o.believed++
 	for _, p := range o.pods {
