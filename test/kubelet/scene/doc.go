@@ -9,6 +9,8 @@
 // [Tracker] on the kubelet's pods API says what the kubelet came to know, and when. A scenario does something and then waits for what must be true in the end;
 // after each, [World.Check] compares the two witnesses: no pod's status is wrong, no container was started twice, nobody waits.
 //
+// A soak plays all of them round after round with [World.Play] and [World.EndRound], which also looks whether the kubelet's goroutines grow, and keeps a [Summary].
+//
 // # Concurrency
 //
 // A World belongs to one goroutine. Its tracker has one of its own, which ends with Close.

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// exitUnseen is the exit code that a runtime gives to containers that ended while it was down.
+const exitUnseen = 255
+
+// dying puts pods that end by themselves during the next seconds.
+func (w *World) dying(prefix string, n int) ([]string, error) {
+	all := w.batch(prefix, n)
+	for i, name := range all {
+		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1fs", 4+0.5*float64(i%20))))); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// ranOnce waits until all have ended, and checks that each has had one container.
+func (w *World) ranOnce(ctx context.Context, all []string) error {
+	if err := w.await(ctx, func(s corev1.PodStatus) error {
+		if s.Phase == corev1.PodFailed && len(s.ContainerStatuses) > 0 {
+			if t := s.ContainerStatuses[0].State.Terminated; t != nil && t.ExitCode == exitUnseen {
+				return nil
+			}
+		}
+		return phase(corev1.PodSucceeded)(s)
+	}, all...); err != nil {
+		return err
+	}
+	if err := w.ranOnly(ctx, 1, all...); err != nil {
+		return err
+	}
+	return w.remove(ctx, all...)
+}
+
+// running waits until the pods' containers run.
+func (w *World) running(ctx context.Context, all []string) error {
+	return w.await(ctx, func(s corev1.PodStatus) error {
+		if s.Phase == corev1.PodPending || s.Phase == "" {
+			return fmt.Errorf("is %s", s.Phase)
+		}
+		return nil
+	}, all...)
+}
+
+// runtimeRestarted kills the runtime while containers end and new pods come.
+func runtimeRestarted(ctx context.Context, w *World) error {
+	all, err := w.dying("one-rt", 20)
+	if err != nil {
+		return err
+	}
+	if err := w.running(ctx, all); err != nil {
+		return err
+	}
+	var more []string
+	for range 3 {
+		come := w.batch("one-come", 5)
+		for _, name := range come {
+			if err := w.put(pod(name)); err != nil {
+				return err
+			}
+		}
+		more = append(more, come...)
+		if err := w.restartRuntime(ctx); err != nil {
+			return err
+		}
+		if err := sleep(ctx, 3*time.Second); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx, ready, more...); err != nil {
+		return err
+	}
+	if err := w.ranOnce(ctx, all); err != nil {
+		return err
+	}
+	return w.remove(ctx, more...)
+}
+
+// kubeletRestarted kills the kubelet while containers end, starts it again three seconds later, and kills that one while it has just begun.
+func kubeletRestarted(ctx context.Context, w *World) error {
+	all, err := w.dying("one-kl", 20)
+	if err != nil {
+		return err
+	}
+	if err := w.running(ctx, all); err != nil {
+		return err
+	}
+	for _, down := range []time.Duration{3 * time.Second, time.Second} {
+		if err := w.killKubelet(ctx); err != nil {
+			return err
+		}
+		if err := sleep(ctx, down); err != nil {
+			return err
+		}
+		if err := w.StartKubelet(ctx); err != nil {
+			return err
+		}
+	}
+	return w.ranOnce(ctx, all)
+}
+
+// streamCut lets no event through any more.
+func streamCut(ctx context.Context, w *World) error {
+	if err := w.runtime.disturb(ctx, cut); err != nil {
+		return err
+	}
+	all, err := w.dying("one-cut", 20)
+	if err != nil {
+		return err
+	}
+	if err := w.ranOnce(ctx, all); err != nil {
+		return err
+	}
+	return w.runtime.disturb(ctx, undisturbed)
+}
