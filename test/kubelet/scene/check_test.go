@@ -107,7 +107,7 @@ func TestLeaksAreFound(t *testing.T) {
 	find("one of ours a round", &leakingOurs, func(i int) Level { return level(100, 5+i) })
 }
 
-// TestSoakSumsUp holds that a failure of any kind makes the summary one of failure.
+// TestSummaryTellsFailures holds that a failure of any kind makes the summary one of failure.
 func TestSummaryTellsFailures(t *testing.T) {
 	var s Summary
 	if s.Err() != nil {
