@@ -243,4 +243,24 @@ var mutations = []mutation{
 		"an old read brings back what was overruled", "pleg/merge.go",
 		"\tx.back = true\n", "",
 	},
+	{
+		"a refused read of a settled pod is made again", "pleg/store.go",
+		"if !p.failed && !p.settled() {", "if !p.failed {",
+	},
+	{
+		"a reinspection that fails has no patience", "pleg/demand.go",
+		"if max(p.read, p.asOf) > t {", "if p.read > t {",
+	},
+	{
+		"a delayed reread uses an old listing", "pleg/dispatch.go",
+		"\t\tp.listing = nil // it is too old by then to tell more than this read did\n", "",
+	},
+	{
+		"an inspection of an old listing after a failure", "pleg/record.go",
+		" && p.listingBegan >= p.asOf", "",
+	},
+	{
+		"a failed pod is read before the waiter's time", "pleg/demand.go",
+		"p.notYet = min(p.notYet, t+1)", "p.notYet = 0",
+	},
 }

@@ -71,7 +71,7 @@ const (
 func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.prompt = prompt{troubled: time.Now(), began: time.Now()}
+	b.prompt = prompt{troubled: time.Now()}
 	b.shows = func(uid cache.UID) []pleg.Item { items, _ := store.Get(uid); return items }
 	b.pace = pace{on: true, settings: s, stats: stats, period: s.base, raised: time.Now(), shown: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
 }

@@ -23,9 +23,10 @@ type promise struct {
 type prompt struct {
 	promises  map[string]promise                 // by ID
 	instant   map[cache.UID]*dominant            // what must be shown in the same instant
-	began     time.Time                          // of the generator, which does not know of claims that the one before was told
+	began     time.Time                          // of a generator after another one, which does not know of claims that the one before was told
 	troubled  time.Time                          // when a read last failed, was slow, or found every worker busy
 	ahead     map[cache.UID]time.Time            // when a claim of a pod last said what was not so yet
+	believed  map[cache.UID]time.Time            // when a payload was last believed at once
 	strangers map[cache.UID]map[string]time.Time // IDs of which a claim told that the cache did not show, and when
 }
 
@@ -71,7 +72,7 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 	}
 	if p.promises == nil {
 		p.promises, p.instant, p.ahead = make(map[string]promise), make(map[cache.UID]*dominant), make(map[cache.UID]time.Time)
-		p.strangers = make(map[cache.UID]map[string]time.Time)
+		p.strangers, p.believed = make(map[cache.UID]map[string]time.Time), make(map[cache.UID]time.Time)
 	}
 	shown := b.shows(pod)
 	i := slices.IndexFunc(shown, func(x pleg.Item) bool { return x.ID == it.ID })
@@ -114,7 +115,8 @@ func (b *ledger) atEase(pod cache.UID, shown []pleg.Item) bool {
 			return false
 		}
 	}
-	return b.inflight[pod] == 0 && !x.open && !x.credit && x.begun.After(x.caused) && x.begun.After(latest(b.prompt.ahead[pod], b.prompt.began).Add(grace))
+	known := x.begun.After(x.caused) && !x.credit || !b.prompt.believed[pod].Before(x.caused)
+	return known && b.inflight[pod] == 0 && !x.open && x.begun.After(latest(b.prompt.ahead[pod], b.prompt.began).Add(grace))
 }
 
 // lookPrompt checks what was promised. It is called when the generator's loop waits for something to happen.
@@ -200,7 +202,10 @@ func (o *oracle) lookInstant(uid cache.UID, d *dominant, reading bool) {
 	told := o.pod(uid).told[d.id]
 	if len(items) != len(d.items) {
 		o.fail("late", "pod %s: the payload of the claim that %s is %v dominates, and the cache shows %v", uid, d.id, d.phase, items)
-	} else if reading && untold(told, d.phase, phaseIn(items, d.id)) {
+	} else {
+		o.ledger.prompt.believed[uid] = d.at
+	}
+	if reading && untold(told, d.phase, phaseIn(items, d.id)) {
 		o.fail("late", "pod %s: the payload of the claim that %s is %v dominates, and Watch has told %v", uid, d.id, d.phase, told)
 	}
 }

@@ -215,6 +215,9 @@ func (w *world) start() error {
 	}
 	if !w.opts.Published {
 		l.watch(&w.settings, sys.Stats, w.store)
+		if w.ledger != nil {
+			l.prompt.began = time.Now()
+		}
 		for _, uid := range w.truth.UIDs() {
 			l.wanted(uid, time.Now()) // the cache may have waiters, or hold what is no longer so
 		}
