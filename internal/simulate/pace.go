@@ -40,14 +40,13 @@ type pace struct {
 	opened    time.Time // of the stream under way; zero if none
 	connected time.Time // zero while it is not
 
-	period    time.Duration // as Stats showed it last
-	raised    time.Time     // since when, at the latest
-	missed    int
-	discarded int
-	doubled   time.Time // a list ended then after which the period must be doubled; zero if none
-	calm      time.Time // end of the last list at which doubling could not be put off
-	found     time.Time // end of the last read of a pod that may have found something that the first list at rest had not
-	vouching  time.Time // until then lists may have vouched that are not believed yet
+	period   time.Duration // as Stats showed it last
+	raised   time.Time     // since when, at the latest
+	missed   int
+	doubled  time.Time // a list ended then after which the period must be doubled; zero if none
+	calm     time.Time // end of the last list at which doubling could not be put off
+	found    time.Time // end of the last read of a pod that may have found something that the first list at rest had not
+	vouching time.Time // until then lists may have vouched that are not believed yet
 
 	pods map[cache.UID]*podPace
 }
