@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
 func change(pod, id string, s bench.State) bench.Change {
@@ -87,7 +88,9 @@ func TestQuantiles(t *testing.T) {
 // TestLeaksAreFound holds that a level that grows from round to round is found, and one that goes up and down is not.
 func TestLeaksAreFound(t *testing.T) {
 	level := func(all, ours int) Level {
-		return Level{Goroutines: all, Ours: ours, By: map[string]int{"k8s.io/kubernetes/x.run": all - ours, "github.com/evented-pleg/evented-pleg/pleg.run": ours}}
+		return Level{Goroutines: all, Ours: ours, By: map[standalone.Origin]int{
+			{Begins: "k8s.io/kubernetes/x.run", Creator: "k8s.io/kubernetes/x.Start"}: all - ours, {Begins: "github.com/evented-pleg/evented-pleg/pleg.run"}: ours,
+		}}
 	}
 	var steady, leaking, leakingOurs leak
 	for i := range 40 {

@@ -11,22 +11,27 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
 // Level is what a kubelet holds at one moment.
 type Level struct {
-	// Goroutines are all but those of cadvisor, which has one for each cgroup of the machine, whoever made it. Ours are those of the evented PLEG.
+	// Goroutines are all but those that follow something else than the kubelet's work. Ours are those of the evented PLEG.
 	Goroutines, Ours int
-	// By is their number by the function that they began in.
-	By map[string]int
+	// By is their number by origin.
+	By map[standalone.Origin]int
 	// RSS and Heap (in use) are in bytes.
 	RSS, Heap int64
 }
 
-const (
-	cadvisor = "github.com/google/cadvisor/"
-	ourPath  = "github.com/evented-pleg/"
-)
+// follows says that a goroutine follows something else: cadvisor has one for each cgroup of the machine, whoever made it, and the statistics of volumes have
+// one for each pod that there was a minute ago.
+func follows(o standalone.Origin) bool {
+	return strings.HasPrefix(o.Begins, "github.com/google/cadvisor/") || strings.Contains(o.Creator, ".(*volumeStatCalculator).")
+}
+
+const ourPath = "github.com/evented-pleg/"
 
 // leakSlack is how many goroutines more than after its first rounds a kubelet may have after a later one. At rest a kubelet still has housekeeping that
 // comes and goes: a garbage collection that removes containers, a connection to the runtime or to a watcher of its pods that is being made again, a
@@ -59,26 +64,26 @@ func (l *leak) after(now Level) error {
 }
 
 // grown tells of which there are more now, the most first.
-func grown(before, now map[string]int) string {
+func grown(before, now map[standalone.Origin]int) string {
 	type growth struct {
-		name string
-		by   int
+		of standalone.Origin
+		by int
 	}
 	var all []growth
-	for name, n := range now {
-		if d := n - before[name]; d > 0 {
-			all = append(all, growth{name, d})
+	for o, n := range now {
+		if d := n - before[o]; d > 0 && !follows(o) {
+			all = append(all, growth{o, d})
 		}
 	}
 	slices.SortFunc(all, func(a, b growth) int {
 		if a.by != b.by {
 			return b.by - a.by
 		}
-		return strings.Compare(a.name, b.name)
+		return strings.Compare(a.of.Begins, b.of.Begins)
 	})
 	var text []string
 	for _, g := range all[:min(len(all), 8)] {
-		text = append(text, fmt.Sprintf("%s (+%d)", g.name, g.by))
+		text = append(text, fmt.Sprintf("%s of %s (+%d)", g.of.Begins, g.of.Creator, g.by))
 	}
 	return strings.Join(text, ", ")
 }
@@ -88,12 +93,12 @@ func (w *World) level(ctx context.Context) (l Level, err error) {
 	if l.By, err = w.Kubelet.Goroutines(ctx); err != nil {
 		return l, err
 	}
-	for name, n := range l.By {
-		if strings.HasPrefix(name, cadvisor) {
+	for o, n := range l.By {
+		if follows(o) {
 			continue
 		}
 		l.Goroutines += n
-		if strings.HasPrefix(name, ourPath) {
+		if strings.HasPrefix(o.Begins, ourPath) {
 			l.Ours += n
 		}
 	}

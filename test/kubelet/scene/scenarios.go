@@ -45,12 +45,16 @@ func Scenarios(size Size) []Scenario {
 		{Name: "runtime-restarted", Play: runtimeRestarted, Disturbs: true},
 		{Name: KubeletRestarted, Play: kubeletRestarted, Disturbs: true},
 		{Name: "stream-cut", Play: streamCut, Disturbs: true},
-		{Name: "pods-stop", Play: func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
+		{Name: PodsStop, Play: func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
 	}
 }
 
-// KubeletRestarted is the name of the scenario after which another kubelet is there.
-const KubeletRestarted = "kubelet-restarted"
+const (
+	// KubeletRestarted is the name of the scenario after which another kubelet is there.
+	KubeletRestarted = "kubelet-restarted"
+	// PodsStop is the name of the last one, after which there are no pods.
+	PodsStop = "pods-stop"
+)
 
 func (w *World) startPods(ctx context.Context, n int) error {
 	w.full = w.batch("one-node", n)

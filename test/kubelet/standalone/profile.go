@@ -13,50 +13,44 @@ import (
 	"strings"
 )
 
-// Goroutines returns how many goroutines the kubelet has, by the function that each began in.
-func (k *Kubelet) Goroutines(ctx context.Context) (map[string]int, error) {
-	body, err := k.fetch(ctx, k.secure+"/debug/pprof/goroutine?debug=1")
+// Origin says where a goroutine comes from.
+type Origin struct {
+	// Begins is the function that it began in, Creator the one that started it.
+	Begins, Creator string
+}
+
+// Goroutines returns how many goroutines the kubelet has, by origin.
+func (k *Kubelet) Goroutines(ctx context.Context) (map[Origin]int, error) {
+	body, err := k.fetch(ctx, k.secure+"/debug/pprof/goroutine?debug=2")
 	if err != nil {
 		return nil, err
 	}
-	return entries(string(body))
+	return origins(string(body))
 }
 
-// entries reads a goroutine profile in its text form: groups of lines, each begun by "COUNT @ ADDRESSES" and ended by an empty line, with one line for each
-// function, the one that the goroutine began in last. WaitGroup.Go is none that anything begins in.
-func entries(profile string) (map[string]int, error) {
-	counts := make(map[string]int)
-	for group := range strings.SplitSeq(profile, "\n\n") {
-		number, _, ok := strings.Cut(strings.TrimSpace(dropHead(group)), " @ ")
-		if !ok {
-			continue
+// origins reads stacks in the form in which Go prints them: one after the other with an empty line between, the function that the goroutine began in last, and
+// below that who created it. WaitGroup.Go is none that anything begins in.
+func origins(stacks string) (map[Origin]int, error) {
+	counts := make(map[Origin]int)
+	for stack := range strings.SplitSeq(strings.TrimSpace(stacks), "\n\n") {
+		if !strings.HasPrefix(stack, "goroutine ") {
+			return nil, fmt.Errorf("standalone: %.40q is not the stack of a goroutine", stack)
 		}
-		n, err := strconv.Atoi(number)
-		if err != nil {
-			return nil, fmt.Errorf("standalone: goroutine profile: %q is not a number", number)
-		}
-		entry := "unknown"
-		for line := range strings.Lines(group) {
-			// #	0x1d2e3f	package.function+0x1f	file.go:12
-			fields := strings.Split(strings.TrimSpace(line), "\t")
-			if len(fields) < 3 || fields[0] != "#" {
-				continue
-			}
-			if name, _, _ := strings.Cut(strings.TrimSpace(fields[2]), "+0x"); !strings.HasPrefix(name, "sync.(*WaitGroup).Go") {
-				entry = name
+		var o Origin
+		for line := range strings.Lines(stack) {
+			line = strings.TrimRight(line, "\n")
+			creator, ok := strings.CutPrefix(line, "created by ")
+			switch {
+			case ok:
+				o.Creator, _, _ = strings.Cut(creator, " in goroutine ")
+			case strings.HasPrefix(line, "\t"), strings.HasPrefix(line, "goroutine "), strings.HasPrefix(line, "sync.(*WaitGroup).Go"):
+			default:
+				o.Begins = line[:max(0, strings.LastIndexByte(line, '('))]
 			}
 		}
-		counts[entry] += n
+		counts[o]++
 	}
 	return counts, nil
-}
-
-// dropHead drops the profile's first line, which the first group begins with.
-func dropHead(group string) string {
-	if rest, ok := strings.CutPrefix(group, "goroutine profile:"); ok {
-		_, group, _ = strings.Cut(rest, "\n")
-	}
-	return group
 }
 
 // RSS is the kubelet's resident memory in bytes.

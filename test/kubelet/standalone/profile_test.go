@@ -11,21 +11,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestGoroutinesAreCountedByTheirEntry(t *testing.T) {
-	const profile = "goroutine profile: total 7\n" +
-		"3 @ 0x1 0x2\n#\t0x1\truntime.gopark+0x1f\t\t/src/runtime/proc.go:1\n#\t0x2\texample.com/a.run+0x10\t/a/run.go:2\n\n" +
-		"2 @ 0x1 0x3 0x2\n# labels: {\"a\":\"b\"}\n#\t0x3\tsync.wait+0x1f\t/s.go:1\n#\t0x2\texample.com/a.run+0x14\t/a/run.go:3\n\n" +
-		"1 @ 0x5 0x6 0x7\n#\t0x6\texample.com/c.run+0x1\t/c.go:9\n#\t0x7\tsync.(*WaitGroup).Go.func1+0x1\t/w.go:9\n\n" +
-		"1 @ 0x5\n#\t0x5\texample.com/b.(*T).loop.func1+0x1\t/b.go:9\n\n"
-	got, err := entries(profile)
+func TestGoroutinesAreCountedByTheirOrigin(t *testing.T) {
+	const stacks = "goroutine 1 [select, 2 minutes]:\nmain.main()\n\t/m.go:1 +0x1f\n\n" +
+		"goroutine 2 [chan receive]:\nruntime.gopark(0x1, {0x2, 0x3})\n\t/p.go:1 +0x1f\nexample.com/a.(*T).run(0xc000)\n\t/a.go:2 +0x14\ncreated by example.com/a.Start in goroutine 1\n\t/a.go:1 +0x3\n\n" +
+		"goroutine 3 [running]:\nexample.com/a.(*T).run(...)\n\t/a.go:3\ncreated by example.com/a.Start in goroutine 9\n\t/a.go:1 +0x3\n\n" +
+		"goroutine 4 [running]:\nexample.com/c.run()\n\t/c.go:3\nsync.(*WaitGroup).Go.func1()\n\t/w.go:9 +0x1\ncreated by sync.(*WaitGroup).Go in goroutine 1\n\t/w.go:8 +0x3\n"
+	got, err := origins(stacks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"example.com/a.run": 5, "example.com/b.(*T).loop.func1": 1, "example.com/c.run": 1}
+	want := map[Origin]int{
+		{Begins: "main.main"}: 1,
+		{Begins: "example.com/a.(*T).run", Creator: "example.com/a.Start"}: 2,
+		{Begins: "example.com/c.run", Creator: "sync.(*WaitGroup).Go"}:     1,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := entries("x @ 0x1\n"); err == nil {
-		t.Error("a profile without numbers was taken")
+	if _, err := origins("<html>"); err == nil {
+		t.Error("what is no stack was taken for one")
 	}
 }
