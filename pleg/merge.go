@@ -38,7 +38,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		switch {
 		case x == nil:
 			var ok bool
-			if x, ok = c.discover(p, it, listening, now); !ok || overtaken {
+			if x, ok = c.discover(p, it, listening, began, now); !ok || overtaken {
 				agrees = false
 			}
 		case x.pod != p:
@@ -121,8 +121,9 @@ func (c *core[S]) disown(x *item, now instant) {
 	c.review(old, now)
 }
 
-// discover adds an item that a read shows for the first time. It reports whether the read agrees with what the stream told of it.
-func (c *core[S]) discover(p *pod, it Item, listening bool, now instant) (*item, bool) {
+// discover adds an item that a read, begun at the given time, shows for the first time. It reports whether the read agrees with what the stream told of it,
+// or overrules that.
+func (c *core[S]) discover(p *pod, it Item, listening bool, began, now instant) (*item, bool) {
 	x := &item{
 		id: it.ID, pod: p, kind: it.Kind,
 		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone,
@@ -143,11 +144,16 @@ func (c *core[S]) discover(p *pod, it Item, listening bool, now instant) (*item,
 	} else if s, ok = c.homeless[it.ID]; ok {
 		delete(c.homeless, it.ID)
 	}
-	if ok {
+	switch {
+	case !ok:
+	case s.phase <= it.Phase:
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
-		if s.phase > it.Phase {
-			x.phase, byClaim, since, agrees = s.phase, true, s.at, false
-		}
+	case began <= s.at.add(c.cfg.Grace):
+		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
+		x.phase, byClaim, since, agrees = s.phase, true, s.at, false
+	default:
+		x.claimed = it.Phase
+		c.countOverruled()
 	}
 	if listening {
 		c.maybeMissed(x, it.Phase, now)
@@ -169,8 +175,7 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 		return false
 	}
 	if x.byClaim {
-		c.count.overruled++
-		c.cfg.Metrics.Add(MetricOverruledClaims, 1)
+		c.countOverruled()
 	} else {
 		c.count.regressions++
 		c.cfg.Metrics.Add(MetricRegressions, 1)
@@ -179,6 +184,12 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	c.setPhase(x, phase, CauseRead, false, 0, now)
 	x.back = true
 	return true
+}
+
+// countOverruled counts a claim that a read has overruled.
+func (c *core[S]) countOverruled() {
+	c.count.overruled++
+	c.cfg.Metrics.Add(MetricOverruledClaims, 1)
 }
 
 // overtook says that the ID has been taken back to its phase since a read began that shows it further, or gone: what that read looked at may be

@@ -263,4 +263,8 @@ var mutations = []mutation{
 		"a failed pod is read before the waiter's time", "pleg/demand.go",
 		"p.notYet = min(p.notYet, t+1)", "p.notYet = 0",
 	},
+	{
+		"a first read never overrules a claim", "pleg/merge.go",
+		"case began <= s.at.add(c.cfg.Grace):", "case began >= 0:",
+	},
 }
