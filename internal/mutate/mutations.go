@@ -109,7 +109,7 @@ var mutations = []mutation{
 	},
 	{
 		"a read removes what came after it began", "pleg/merge.go",
-		"if began <= x.first {", "if false {",
+		"if began <= x.first || x.overtook(began) {", "if x.overtook(began) {",
 	},
 	{
 		"a status may take back what the cache shows", "pleg/dispatch.go",
