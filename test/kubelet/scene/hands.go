@@ -62,22 +62,25 @@ func (w *World) remove(ctx context.Context, names ...string) error {
 
 // await waits until the kubelet says of each pod what it should.
 func (w *World) await(ctx context.Context, want func(corev1.PodStatus) error, names ...string) error {
-	return eventually(ctx, patience, func() error {
-		status, err := w.pods(ctx)
-		if err != nil {
-			return err
+	return eventually(ctx, patience, func() error { return w.are(ctx, want, names...) })
+}
+
+// are says if the kubelet says of each pod what it should now.
+func (w *World) are(ctx context.Context, want func(corev1.PodStatus) error, names ...string) error {
+	status, err := w.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s, ok := status[name]
+		if !ok {
+			return fmt.Errorf("%s: no status", name)
 		}
-		for _, name := range names {
-			s, ok := status[name]
-			if !ok {
-				return fmt.Errorf("%s: no status", name)
-			}
-			if err := want(s); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+		if err := want(s); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func ready(s corev1.PodStatus) error {
