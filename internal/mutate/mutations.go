@@ -97,7 +97,7 @@ var mutations = []mutation{
 	},
 	{
 		"two inspections of a pod at once", "pleg/dispatch.go",
-		"if p.inflight {\n\t\treturn\n\t}\n\tat := c.nextRead(p)", "at := c.nextRead(p)",
+		"\tp.inflight = true\n", "",
 	},
 	{
 		"a read overrules a claim at once", "pleg/merge.go",
