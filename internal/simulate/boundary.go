@@ -5,113 +5,12 @@ package simulate
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
-
-// ledger is what crossed the boundary between one generator and its runtime: which reads began and ended when, and what was told. Safe for
-// concurrent use.
-type ledger struct {
-	truth   *Truth
-	fail    func(kind, format string, args ...any)
-	workers int
-	lying   func() bool          // reads may say what never was, differently each time; nil: never
-	doubt   func() time.Duration // how long a claim and a read may contradict each other
-
-	mu         sync.Mutex
-	listing    int
-	streams    int
-	inflight   map[cache.UID]int
-	begun      map[cache.UID]time.Time // of the reads in flight
-	listBegun  time.Time
-	calls      int
-	lists      int
-	statuses   int
-	podReads   int
-	phantoms   int                     // reads of pods that only a lie has told of
-	listOK     time.Time               // start of the latest list that succeeded
-	listOKEnd  time.Time               // and its end
-	listFirst  time.Time               // end of the first list that began after the last disturbance; zero if none
-	disturbed  time.Time               // the last disturbance
-	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
-	podFail    map[cache.UID]time.Time // start of the latest failed one
-	closed     bool
-	pace       pace
-	prompt     prompt
-	shows      func(cache.UID) []pleg.Item // by the cache
-	outcome    *Outcome                    // nil if it is not recorded
-	instant    time.Time
-	perInstant int
-}
-
-func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
-	return &ledger{
-		truth: truth, fail: fail, workers: workers, inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time),
-	}
-}
-
-// maxCallsPerInstant is more calls than any history here can need without time passing.
-const maxCallsPerInstant = 400
-
-func (b *ledger) enter() time.Time {
-	now := time.Now()
-	if b.closed {
-		b.fail("leak", "a read began after Run had returned")
-	}
-	b.calls++
-	if !now.Equal(b.instant) {
-		b.instant, b.perInstant = now, 0
-	}
-	if b.perInstant++; b.perInstant == maxCallsPerInstant {
-		b.fail("storm", "%d calls of the runtime without time passing", b.perInstant)
-	}
-	return now
-}
-
-// brake lets time pass in a storm, so that the history can end.
-func (b *ledger) brake(ctx context.Context) {
-	b.mu.Lock()
-	storm := b.perInstant >= maxCallsPerInstant
-	b.mu.Unlock()
-	if storm {
-		_ = sleep(ctx, time.Second)
-	}
-}
-
-// rest returns the time of the last disturbance.
-func (b *ledger) rest() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.disturbed
-}
-
-// inherit takes over what a generator before this one has read, because the cache holds it.
-func (b *ledger) inherit(before *ledger) {
-	if before == nil {
-		return
-	}
-	before.mu.Lock()
-	defer before.mu.Unlock()
-	maps.Copy(b.podEnd, before.podEnd)
-	maps.Copy(b.podFail, before.podFail)
-	b.listOK, b.disturbed = before.listOK, before.disturbed
-}
-
-// disturb notes that the runtime, or what stands between it and the generator, is not at rest before t.
-func (b *ledger) disturb(t time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t.After(b.disturbed) {
-		b.disturbed, b.listFirst = t, time.Time{}
-	}
-}
 
 // boundary is a source and a stream that pass everything through and note it in the ledger.
 type boundary[S any] struct {
@@ -178,34 +77,6 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
 	b.end(pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
-}
-
-// compare notes of which IDs a read of a pod has lied.
-func (b *ledger) compare(uid cache.UID, shown, asked []pleg.Item, begun time.Time, err error) {
-	if b.lied() && err == nil {
-		b.truth.refresh()
-		b.truth.Compare(uid, shown, asked, begun)
-	}
-}
-
-// compareList does so for a list of everything.
-func (b *ledger) compareList(begun time.Time, l *pleg.Listing, err error) {
-	if !b.lied() || err != nil {
-		return
-	}
-	named := make(map[cache.UID]bool, len(l.Pods))
-	for _, p := range l.Pods {
-		named[p.UID] = true
-		b.truth.Compare(p.UID, p.Items, nil, begun)
-	}
-	if l.Delta {
-		return
-	}
-	for _, uid := range b.truth.known() {
-		if !named[uid] {
-			b.truth.Compare(uid, nil, nil, begun)
-		}
-	}
 }
 
 func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {
@@ -294,58 +165,4 @@ func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error
 			}
 		}
 	}
-}
-
-// told notes a claim for the pace.
-func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
-	b.truth.refresh()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.promised(pod, it, payload, now)
-	owner, gone := b.truth.podOf(it.ID)
-	b.pace.heard(pod, it.ID, gone || b.inflight[owner] > 0, now) // what a read has shown is known when all of it has ended
-	b.claimed(pod, now)
-	b.claimed(owner, now)
-	for _, x := range payload {
-		owner, gone := b.truth.podOf(x.ID)
-		b.pace.heard(pod, x.ID, gone || b.inflight[owner] > 0, now)
-		b.claimed(owner, now)
-	}
-}
-
-// outlived notes that a read has ended that began before the rest: it was slow because of a fault, which has ended only now.
-func (b *ledger) outlived(begun time.Time) {
-	if now := time.Now(); !begun.After(b.disturbed) && now.Sub(begun) > 100*time.Millisecond {
-		b.listFirst = time.Time{}
-		if now.After(b.disturbed) {
-			b.disturbed = now
-		}
-	}
-}
-
-// waitingFor says that a read from before the rest is still under way.
-func (b *ledger) waitingFor() bool {
-	for _, begun := range b.begun {
-		if !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond {
-			return true
-		}
-	}
-	return b.listing > 0 && !b.listBegun.After(b.disturbed)
-}
-
-// atRest checks that nothing of a generator runs any more.
-func (b *ledger) atRest() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	if b.listing+b.streams+len(b.inflight) > 0 {
-		b.fail("leak", "after Run: %d lists, %d streams, %d pod reads under way", b.listing, b.streams, len(b.inflight))
-	}
-}
-
-// String sums it up.
-func (b *ledger) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return fmt.Sprintf("%d lists, %d reads of pods, %d of statuses", b.lists, b.podReads-b.statuses, b.statuses)
 }

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Check compares what a status shows with what the runtime had at some moment from just before since until now, and returns what is wrong.
+func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, what string) {
+	t.refresh()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, it := range shown {
+		if t.lied[it.ID] {
+			continue
+		}
+		l := t.lives[it.ID]
+		if l == nil || l.pod != pod {
+			return "invented", "shows " + it.ID + ", which was never there"
+		}
+		for _, other := range shown[:i] {
+			if other.ID == it.ID {
+				return "invented", "shows " + it.ID + " twice"
+			}
+		}
+		set := l.phases(since)
+		if has(set, it.Phase) || has(set, pleg.PhaseUnknown) {
+			continue
+		}
+		if set == 1<<pleg.PhaseRemoved {
+			return "resurrected", "shows " + it.ID + " " + it.Phase.String() + ", which had been removed"
+		}
+		if set>>(it.Phase+1) != 0 && set&(1<<absent) == 0 {
+			return "stale", "shows " + it.ID + " " + it.Phase.String() + ", which was further already"
+		}
+		return "invented", "shows " + it.ID + " " + it.Phase.String() + ", which it was not yet"
+	}
+	for _, l := range t.pods[pod] {
+		if t.lied[l.id] || slices.ContainsFunc(shown, func(it pleg.Item) bool { return it.ID == l.id }) {
+			continue
+		}
+		if set := l.phases(since); set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
+			return "stale", "does not show " + l.id + ", which was there"
+		}
+	}
+	return "", ""
+}
+
+// Compare notes of which IDs a read has lied: those that it shows as they were at no moment since it began, or of another pod, and those that it does not
+// show although they were there all the time. Asked is what it was asked for; nil means everything of the pod. Check then says nothing of them.
+func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	shows := make(map[string]bool, len(shown))
+	for _, it := range shown {
+		l := t.lives[it.ID]
+		if l == nil || l.pod != pod || shows[it.ID] {
+			t.lied[it.ID] = true
+		} else if set := l.phases(begun); !has(set, it.Phase) && !has(set, pleg.PhaseUnknown) {
+			t.lied[it.ID] = true
+		}
+		shows[it.ID] = true
+	}
+	for _, l := range t.pods[pod] {
+		wanted := asked == nil || slices.ContainsFunc(asked, func(it pleg.Item) bool { return it.ID == l.id })
+		if set := l.phases(begun); wanted && !shows[l.id] && set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
+			t.lied[l.id] = true
+		}
+	}
+}
+
+// Trust forgets the lies.
+func (t *Truth) Trust() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.lied)
+}
+
+// LiedOf says that a read has lied of an ID.
+func (t *Truth) LiedOf(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lied[id]
+}
+
+// Live returns what the runtime has of a pod now.
+func (t *Truth) Live(pod cache.UID) []pleg.Item {
+	t.refresh()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var items []pleg.Item
+	for _, l := range t.pods[pod] {
+		if p := l.now(); p != pleg.PhaseRemoved {
+			items = append(items, pleg.Item{ID: l.id, Kind: l.kind, Phase: p})
+		}
+	}
+	return items
+}
+
+// Differs says how a status differs from what the runtime has of a pod now, empty if it does not. A phase that the runtime does not know is
+// like any other.
+func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
+	live := t.Live(pod)
+	for _, it := range live {
+		i := slices.IndexFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID })
+		switch {
+		case i < 0:
+			return it.ID + " is " + it.Phase.String() + " and not shown"
+		case shown[i].Phase != it.Phase && it.Phase != pleg.PhaseUnknown:
+			return it.ID + " is " + it.Phase.String() + " and shown " + shown[i].Phase.String()
+		}
+	}
+	for _, s := range shown {
+		if !slices.ContainsFunc(live, func(it pleg.Item) bool { return s.ID == it.ID }) {
+			return s.ID + " is gone and shown " + s.Phase.String()
+		}
+	}
+	return ""
+}
