@@ -35,7 +35,7 @@ const ourPath = "github.com/evented-pleg/"
 
 // leakSlack is how many goroutines more than after its first rounds a kubelet may have after a later one. At rest a kubelet still has housekeeping that
 // comes and goes: a garbage collection that removes containers, a connection to the runtime or to a watcher of its pods that is being made again, a
-// volume's or an event's worker. All of that was 0 to 5 in many rounds; what leaks once a round, or once a pod, passes 6 within an hour.
+// volume's or an event's worker. In a hundred rounds here it made no difference; what leaks once a round, or once a pod, passes 6 within an hour.
 const leakSlack = 6
 
 // ourSlack is the same for our own goroutines, which are always the same at rest but for a stream that is just being opened.
