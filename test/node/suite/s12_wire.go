@@ -39,8 +39,8 @@ var wireFaults = []struct {
 	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
 	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
 	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 200 * time.Millisecond, Jitter: 200 * time.Millisecond}}},
-	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Match: every(9), Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
-	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Match: every(3), Do: criproxy.Truncate{}}},
+	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Match: every(4), Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
+	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Match: everySecond(), Do: criproxy.Truncate{}}}, // one call a new pod
 	{name: "lists cut", fault: criproxy.Fault{Method: "StreamContainers", On: criproxy.OnCall, Times: 3, Do: criproxy.Cut{}}, lossy: true},
 }
 
