@@ -9,7 +9,6 @@ import "fmt"
 type candidate struct {
 	item     *item // nil: not a change, but a list whose changes are all in front of it
 	phase    Phase
-	found    instant
 	deadline instant
 }
 
@@ -60,7 +59,7 @@ func (c *core[S]) maybeMissed(x *item, phase Phase, now instant) {
 	if x.claimed >= phase {
 		return
 	}
-	c.missing.push(candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)})
+	c.missing.push(candidate{item: x, phase: phase, deadline: now.add(c.cfg.Grace)})
 }
 
 // settleMissing counts the changes whose grace has passed. A missed change to Running or Exited costs the stream its trust; creations and removals
@@ -85,7 +84,7 @@ func (c *core[S]) settleMissing(now instant) {
 		switch e.phase {
 		case PhaseRunning, PhaseExited:
 			missed++
-			found = min(found, e.found)
+			found = min(found, e.deadline.add(-c.cfg.Grace))
 		case PhaseRemoved:
 			c.count.missedRemovals++
 			c.cfg.Metrics.Add(MetricMissedRemovals, 1)

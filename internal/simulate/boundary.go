@@ -60,11 +60,7 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 }
 
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
-	begun := b.begin(pod.UID, true)
-	i, err := b.source.Inspect(ctx, pod)
-	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
-	b.end(pod.UID, true, i.Pod.Items, begun, err)
-	return i, err
+	return b.inspect(pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
 }
 
 func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.Inspection[S], error) {
@@ -72,8 +68,13 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	if !ok {
 		return b.Inspect(ctx, pod)
 	}
+	return b.inspect(pod, func() (pleg.Inspection[S], error) { return u.Update(ctx, pod, prev) })
+}
+
+// inspect passes a read of statuses through.
+func (b *boundary[S]) inspect(pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
 	begun := b.begin(pod.UID, true)
-	i, err := u.Update(ctx, pod, prev)
+	i, err := read()
 	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
 	b.end(pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
