@@ -74,6 +74,45 @@ func TestContested(t *testing.T) {
 	}
 }
 
+// TestMovedIsTold: of an ID that moves between pods every event is told once, and each pod that it leaves or comes to hears of it, as a PodSync where no event is
+// left to tell, and not before the cache shows the move.
+func TestMovedIsTold(t *testing.T) {
+	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
+	dead := Item{ID: "s", Kind: Sandbox, Phase: PhaseExited}
+	w := newMoving()
+	for _, step := range []struct {
+		name string
+		do   func()
+		want []string
+	}{
+		{"they start", func() {
+			w.list(Pod{UID: "p", Items: []Item{s, c}})
+			w.read("p", s, c)
+		}, []string{"p ContainerStarted s", "p ContainerStarted c"}},
+		{"a list shows s in another pod", func() {
+			w.list(Pod{UID: "p", Items: []Item{c}}, Pod{UID: "q", Items: []Item{s}})
+		}, nil},
+		{"that one is read", func() { w.read("q", s) }, []string{"q PodSync "}},
+		{"the first one is read, and c has gone too", func() { w.read("p") }, []string{"p ContainerDied c", "p ContainerRemoved c", "p PodSync "}},
+		{"it has been told", func() { w.read("p") }, nil},
+		{"s ends", func() { w.read("q", dead) }, []string{"q ContainerDied s"}},
+		{"s is where it was", func() { w.list(Pod{UID: "p", Items: []Item{dead}}, Pod{UID: "q"}) }, nil},
+		{"the second one is read", func() { w.read("q") }, []string{"q PodSync "}},
+		{"and the first", func() { w.read("p", dead) }, []string{"p PodSync "}},
+		{"s goes", func() { w.read("p") }, []string{"p ContainerRemoved s"}},
+	} {
+		step.do()
+		var told []string
+		for len(w.core.out.ch) > 0 {
+			e := <-w.core.out.ch
+			told = append(told, string(e.Pod)+" "+string(e.Type)+" "+e.ID)
+		}
+		if !slices.Equal(told, step.want) {
+			t.Errorf("%s: Watch is told %q, want %q", step.name, told, step.want)
+		}
+	}
+}
+
 // moving is a core whose reads a test makes up.
 type moving struct {
 	core     *core[status]

@@ -28,7 +28,9 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			continue // a read shows what is there
 		}
 		x := c.itemOf(p, i, it.ID)
+		var told uint8
 		if x != nil && x.pod != p && began > x.pod.read {
+			told = x.mask
 			c.disown(x, now)
 			x = nil
 		}
@@ -41,6 +43,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			if x, ok = c.discover(p, it, listening, began, now); !ok || overtaken {
 				agrees = false
 			}
+			x.mask = told
 		case x.pod != p:
 			c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
 			if fromList {
@@ -106,7 +109,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 }
 
 // disown takes an item from its pod, because a later read shows it of another one: the runtime had lost track of whose it is. What the pod's status
-// shows is read again.
+// shows is read again, and Watch, if it was told of the ID, is owed a PodSync: no event will tell that pod's consumers that it has gone.
 func (c *core[S]) disown(x *item, now instant) {
 	c.count.conflicts++
 	c.uncount(x)
@@ -118,6 +121,7 @@ func (c *core[S]) disown(x *item, now instant) {
 	}
 	delete(c.index, x.id)
 	old.force = max(old.force, now)
+	old.lost = old.lost || x.told != phaseNone
 	c.review(old, now)
 }
 

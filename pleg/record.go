@@ -68,6 +68,7 @@ type pod struct {
 	force  instant // statuses must be read by a read begun after this, changed or not
 	forced instant // when the last such read was started
 	answer bool    // such a read was stored: Watch is told at least a PodSync
+	lost   bool    // an ID that Watch was told of turned out to be another pod's: once force is answered, Watch is told a PodSync, whatever else it is told
 	moved  instant // when a claim last changed something of it, known or suspected
 
 	inflight bool

@@ -148,13 +148,14 @@ func (c *core[S]) tell(p *pod, now instant) {
 			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved) || sync
 		}
 	}
-	if sync {
+	lost := p.lost && p.force == 0
+	switch {
+	case sync:
 		c.emit(c.event(last, PodSync))
-	}
-	if p.answer && c.count.events == events { // whoever wanted the statuses waits to hear of them
+	case lost, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
 		c.emit(Event{Pod: p.uid, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now)})
 	}
-	p.answer = false
+	p.answer, p.lost = false, p.lost && !lost
 }
 
 // tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted before.

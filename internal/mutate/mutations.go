@@ -148,6 +148,18 @@ var mutations = []mutation{
 		"old.contest(Item{ID: x.id, Kind: x.kind, Phase: x.listed})", "_ = old",
 	},
 	{
+		"a pod that loses an ID to another one is told nothing of its own", "pleg/merge.go",
+		"old.lost = old.lost || x.told != phaseNone", "_ = old",
+	},
+	{
+		"a pod that loses an ID to another one is told before the cache shows it", "pleg/store.go",
+		"lost := p.lost && p.force == 0", "lost := p.lost",
+	},
+	{
+		"what was told of an ID is told again of the pod that it moves to", "pleg/merge.go",
+		"told = x.mask", "told = 0",
+	},
+	{
 		"a status is built upon after a failure", "pleg/dispatch.go",
 		"if p.hasStatus && !p.failed && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.blank() && p.force == 0 {",
 	},
