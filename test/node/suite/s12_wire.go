@@ -39,14 +39,14 @@ var wireFaults = []struct {
 	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
 	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
 	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 200 * time.Millisecond, Jitter: 200 * time.Millisecond}}},
-	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Match: every(4), Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
+	// A number of answers, and not one of every four: a pod of four containers, all of which have changed, is read with four of them, so that it
+	// would fail for ever, each time by another one.
+	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Skip: 1, Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
 	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Match: everySecond(), Do: criproxy.Truncate{}}}, // one call a new pod
 	{name: "lists cut", fault: criproxy.Fault{Method: "StreamContainers", On: criproxy.OnCall, Times: 3, Do: criproxy.Cut{}}, lossy: true},
 }
 
-// everySecond matches each second message; every, each nth. The counts belong to
-// the proxy's calls, which are made one message at a time for one stream; for
-// unary calls an approximate share is as good.
+// everySecond matches each second message; every, each nth.
 func everySecond() func([]byte) bool { return every(2) }
 
 func every(n int) func([]byte) bool {
