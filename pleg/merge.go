@@ -120,8 +120,10 @@ func (c *core[S]) disown(x *item, now instant) {
 		c.touched[old.uid] = old
 	}
 	delete(c.index, x.id)
-	old.force = max(old.force, now)
-	old.lost = old.lost || x.told != phaseNone
+	if x.cached != phaseNone {
+		old.force = max(old.force, now)
+	}
+	old.lost = old.lost || x.told < PhaseRemoved
 	c.review(old, now)
 }
 

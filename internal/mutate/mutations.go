@@ -149,7 +149,7 @@ var mutations = []mutation{
 	},
 	{
 		"a pod that loses an ID to another one is told nothing of its own", "pleg/merge.go",
-		"old.lost = old.lost || x.told != phaseNone", "_ = old",
+		"old.lost = old.lost || x.told < PhaseRemoved", "_ = old",
 	},
 	{
 		"a pod that loses an ID to another one is told before the cache shows it", "pleg/store.go",
