@@ -36,6 +36,7 @@ type podPace struct {
 	overtaken time.Time // start of the first read since the last thing new that a list has overtaken; zero if none
 
 	fails  int       // reads in a row that failed
+	shared bool      // reads have shown an ID of it of another pod too, and none has read its statuses since: it may be taken for gone in between, which ends the row
 	maybe  bool      // one has failed that a list has overtaken, so that its error may matter to nobody
 	open   bool      // an error may be in the cache, or a reinspection unanswered, so that a list that succeeds gives it another try
 	closed time.Time // when that ended
@@ -147,7 +148,11 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	case !b.lied() && !x.open && x.clear && x.begun.After(x.caused.Add(s.grace)) && !b.truth.restless(uid):
 		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, gap)
 	case x.fails > 0:
-		if delay := grown(retryBase, x.fails-1, retryMax); gap < delay && !(x.maybe && x.climb(gap, s)) {
+		row := x.fails
+		if x.shared {
+			row = 1
+		}
+		if delay := grown(retryBase, row-1, retryMax); gap < delay && !(x.maybe && x.climb(gap, s)) {
 			b.fail("greedy", "pod %s is read again %v after %d reads in a row have failed, want %v", uid, gap, x.fails, delay)
 		}
 	case x.climb(gap, s), x.maybe && gap >= retryBase:
@@ -190,6 +195,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 		x.fails++
 	} else if err == nil && (statuses || len(items) == 0) {
 		x.succeed()
+		x.shared = false
 		if x.open && x.begun.After(x.caused.Add(b.pace.settings.grace)) { // else it may contradict a claim, and the error stays
 			x.open, x.closed = false, now
 		}
@@ -210,6 +216,7 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 			y.succeed() // nothing may be left of it
 			x.cause(now)
 			x.succeed()
+			x.shared, y.shared = true, true
 		}
 	}
 	if !b.lied() {

@@ -45,6 +45,15 @@ func (w *World) ranOnce(ctx context.Context, all []string) error {
 	return w.remove(ctx, all...)
 }
 
+// runningAndDying is dying, once all of them run.
+func (w *World) runningAndDying(ctx context.Context, prefix string, n int) ([]string, error) {
+	all, err := w.dying(prefix, n)
+	if err != nil {
+		return nil, err
+	}
+	return all, w.running(ctx, all)
+}
+
 // running waits until the pods' containers run.
 func (w *World) running(ctx context.Context, all []string) error {
 	return w.await(ctx, func(s corev1.PodStatus) error {
@@ -57,11 +66,8 @@ func (w *World) running(ctx context.Context, all []string) error {
 
 // runtimeRestarted kills the runtime while containers end and new pods come.
 func runtimeRestarted(ctx context.Context, w *World) error {
-	all, err := w.dying("one-rt", 20)
+	all, err := w.runningAndDying(ctx, "one-rt", 20)
 	if err != nil {
-		return err
-	}
-	if err := w.running(ctx, all); err != nil {
 		return err
 	}
 	var more []string
@@ -91,11 +97,8 @@ func runtimeRestarted(ctx context.Context, w *World) error {
 
 // kubeletRestarted kills the kubelet while containers end, starts it again three seconds later, and kills that one while it has just begun.
 func kubeletRestarted(ctx context.Context, w *World) error {
-	all, err := w.dying("one-kl", 20)
+	all, err := w.runningAndDying(ctx, "one-kl", 20)
 	if err != nil {
-		return err
-	}
-	if err := w.running(ctx, all); err != nil {
 		return err
 	}
 	for _, down := range []time.Duration{3 * time.Second, time.Second} {

@@ -38,11 +38,8 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 	if err := w.trusted(ctx); err != nil {
 		return err
 	}
-	all, err := w.dying("one-unheard", 20)
+	all, err := w.runningAndDying(ctx, "one-unheard", 20)
 	if err != nil {
-		return err
-	}
-	if err := w.running(ctx, all); err != nil {
 		return err
 	}
 	before, err := w.counters(ctx)

@@ -31,13 +31,21 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "kubelet-e2e:", err)
+		if errors.As(err, new(usageError)) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }
 
+// usageError is an error of who called the command: its exit status is 2, where that of a failure is 1.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to do: scenarios or compare")
+		return usagef("say what to do: scenarios or compare")
 	}
 	switch args[0] {
 	case standalone.Inside:
@@ -49,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 	case "compare":
 		return compare(ctx, args[1:])
 	}
-	return fmt.Errorf("%q is neither scenarios nor compare", args[0])
+	return usagef("%q is neither scenarios nor compare", args[0])
 }
 
 // variants returns those of the names, or all that were built.
@@ -79,7 +87,7 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no variant is called %s", strings.Join(names, " or "))
+		return nil, usagef("no variant is called %s", strings.Join(names, " or "))
 	}
 	return chosen, nil
 }

@@ -83,7 +83,7 @@ func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
 	names := strings.Split(only, ",")
 	for _, name := range names {
 		if !slices.ContainsFunc(list, func(s scene.Scenario) bool { return s.Name == name }) {
-			return nil, fmt.Errorf("no scenario is called %q", name)
+			return nil, usagef("no scenario is called %q", name)
 		}
 	}
 	return slices.DeleteFunc(list, func(s scene.Scenario) bool { return !slices.Contains(names, s.Name) }), nil
