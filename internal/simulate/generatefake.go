@@ -11,13 +11,19 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// GenerateFake makes the history of a seed for the second tier. Seeds go through every pair of fault and profile in turn, and add faults at random.
-func GenerateFake(seed uint64) History {
+// mainFaults returns the faults that are something by themselves; the others tune one of these.
+func mainFaults() []fakeruntime.Fault {
+	return slices.DeleteFunc(fakeruntime.FaultList(), func(f fakeruntime.Fault) bool { return f.Example == "" })
+}
+
+// GenerateFake makes the history of a seed for the second tier. Seeds go through every pair of first fault and profile in turn, and add faults of any kind
+// at random.
+func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 11)), of: make(map[string]string)}
 	names := fakeruntime.ProfileNames()
-	faults := slices.DeleteFunc(fakeruntime.FaultList(), func(f fakeruntime.Fault) bool { return f.Example == "" })
+	faults := mainFaults()
 	profile := names[int(seed)%len(names)]
-	main := faults[int(seed)/len(names)%len(faults)]
+	main := first[int(seed)/len(names)%len(first)]
 	g.add("config tier fake")
 	g.add("config seed %d", seed)
 	g.add("config profile %s", profile)

@@ -36,6 +36,7 @@ type pace struct {
 	must    time.Time            // the last of now that leaves no choice; zero if none
 	unclear *unclear             // a list that only its period can justify
 	shown   map[string]cache.UID // of which pod a read has shown an ID last
+	left    map[string]cache.UID // and which pod it had left by that, until another read shows it there too
 
 	opened    time.Time // of the stream under way; zero if none
 	connected time.Time // zero while it is not
@@ -72,7 +73,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	defer b.mu.Unlock()
 	b.prompt = prompt{troubled: time.Now()}
 	b.shows = func(uid cache.UID) []pleg.Item { items, _ := store.Get(uid); return items }
-	b.pace = pace{on: true, settings: s, stats: stats, period: s.base, raised: time.Now(), shown: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
+	b.pace = pace{on: true, settings: s, stats: stats, period: s.base, raised: time.Now(), shown: make(map[string]cache.UID), left: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
 }
 
 // lied says that reads may say what never was.

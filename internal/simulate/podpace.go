@@ -42,6 +42,7 @@ type podPace struct {
 	closed time.Time // when that ended
 
 	shown []pleg.Item // by the last read, of a runtime that lies
+	took  []cache.UID // the pods from which its last list has taken something, which may be believed only when its statuses have been read or have failed
 	ladders
 }
 
@@ -185,6 +186,12 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
+	if statuses {
+		for _, old := range x.took {
+			b.lose(old, now)
+		}
+		x.took = nil
+	}
 	if x.eager || !x.begun.After(b.listFirst) {
 		b.pace.found = now
 	}
@@ -211,13 +218,16 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 		old, known := b.pace.shown[it.ID]
 		b.pace.shown[it.ID] = uid
 		if known && old != uid { // it was shown of another pod before
-			y := b.podPace(old)
-			y.cause(now)
-			y.succeed() // nothing may be left of it
+			b.pace.left[it.ID] = old
 			x.cause(now)
 			x.succeed()
-			x.shared, y.shared = true, true
+		} else if old, known = b.pace.left[it.ID]; known {
+			delete(b.pace.left, it.ID) // two reads at once may have shown it of two pods: the next one decides
+		} else {
+			continue
 		}
+		b.lose(old, now)
+		x.shared, x.took = true, append(x.took, old)
 	}
 	if !b.lied() {
 		return false
@@ -229,6 +239,14 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 	}
 	x.shown, x.ladders = items, ladders{}
 	return true
+}
+
+// lose notes that a pod has lost an ID to another one.
+func (b *ledger) lose(uid cache.UID, now time.Time) {
+	x := b.podPace(uid)
+	x.cause(now)
+	x.succeed() // nothing may be left of it
+	x.shared = true
 }
 
 // podsListed notes the end of a list: it gives another try to what has failed, and may have looked before a change.
