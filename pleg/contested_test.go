@@ -113,6 +113,46 @@ func TestMovedIsTold(t *testing.T) {
 	}
 }
 
+// TestAlien: a status shows an ID that another pod's read, begun in the same instant, has shown there. It stays that one's, and so nothing is left that the pod would be read
+// or remembered for; but the cache shows it, so that it must be read again, and Watch must hear when the cache no longer does.
+func TestAlien(t *testing.T) {
+	s := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}
+	w := newMoving()
+	w.list(Pod{UID: "q", Items: []Item{s}})
+	w.read("q", s)
+	shown := Pod{UID: "p", Items: []Item{s}}
+	w.core.onInspected(&inspected[status]{
+		pod: w.core.ensure("p"), began: w.core.pods["q"].read, listing: &shown, status: &status{UID: "p", Items: shown.Items}, shows: shown,
+	}, w.now+1)
+	if shown, _ := w.core.cfg.Cache.Get("p"); len(shown.Items) != 1 {
+		t.Fatalf("the cache shows %v: this test is about something else", shown)
+	}
+	w.now += instant(100 * time.Millisecond) // no list is due yet
+	w.core.todo = nil
+	w.core.tick(w.now)
+	if !slices.ContainsFunc(w.core.todo, func(a action[status]) bool { return a.kind == actInspect && a.pod.uid == "p" }) {
+		t.Errorf("p is not read again; to do: %v", w.core.todo)
+	}
+	for len(w.core.out.ch) > 0 {
+		<-w.core.out.ch
+	}
+	w.read("p")
+	if shown, _ := w.core.cfg.Cache.Get("p"); len(shown.Items) != 0 {
+		t.Errorf("after a read that shows nothing, the cache shows %v", shown)
+	}
+	select {
+	case e := <-w.core.out.ch:
+		if e.Pod != "p" || e.Type != PodSync {
+			t.Errorf("Watch is told %v, want a PodSync of p", e)
+		}
+	default:
+		t.Error("Watch is not told that s has gone from p")
+	}
+	if w.core.pods["p"] != nil {
+		t.Error("p has gone and is remembered")
+	}
+}
+
 // moving is a core whose reads a test makes up.
 type moving struct {
 	core     *core[status]

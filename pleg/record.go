@@ -49,7 +49,7 @@ type suspect struct {
 	stamp int64
 }
 
-// pod is what is known of one pod. It belongs to the core. A pod without items exists only while somebody wants to know of it.
+// pod is what is known of one pod. It belongs to the core. A pod without items exists only while somebody wants to know of it, or the cache has a status of it.
 type pod struct {
 	uid             cache.UID
 	name, namespace string
@@ -68,7 +68,8 @@ type pod struct {
 	force  instant // statuses must be read by a read begun after this, changed or not
 	forced instant // when the last such read was started
 	answer bool    // such a read was stored: Watch is told at least a PodSync
-	lost   bool    // an ID that Watch was told of turned out to be another pod's: once force is answered, Watch is told a PodSync, whatever else it is told
+	lost   bool    // an ID that Watch or the cache has told of turned out to be another pod's: once force is answered, Watch is told a PodSync, whatever else it is told
+	alien  bool    // the pod's status in the cache shows an ID that is believed to be another pod's
 	moved  instant // when a claim last changed something of it, known or suspected
 
 	inflight bool
@@ -157,7 +158,7 @@ func (p *pod) suspected() bool {
 
 // unsure says that the pod must be read to know how it is.
 func (p *pod) unsure() bool {
-	return !p.settled() || p.disagrees || p.failed || p.suspected() || p.blank()
+	return !p.settled() || p.disagrees || p.failed || p.alien || p.suspected() || p.blank()
 }
 
 // blank says that the pod's status does not know the state of an ID that the last list knew.

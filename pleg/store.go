@@ -24,9 +24,11 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	for _, x := range p.items {
 		x.cached = phaseNone
 	}
+	p.lost, p.alien = p.lost || p.alien, false
 	for i, it := range shows {
 		x := c.itemOf(p, i, it.ID)
 		if x == nil || x.pod != p {
+			p.alien = p.alien || x != nil
 			continue
 		}
 		x.cached = it.Phase
@@ -77,6 +79,7 @@ func (c *core[S]) erase(p *pod, at, now instant) {
 	for _, x := range p.items {
 		x.cached = phaseNone
 	}
+	p.lost, p.alien = p.lost || p.alien, false
 	p.hasStatus, p.foreign, p.failed, p.failures = false, false, false, 0
 	p.answerForce(at)
 	p.asOf = max(p.asOf, at)

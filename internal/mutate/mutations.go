@@ -156,6 +156,14 @@ var mutations = []mutation{
 		"lost := p.lost && p.force == 0", "lost := p.lost",
 	},
 	{
+		"a status that shows another pod's ID is as good as any", "pleg/store.go",
+		"p.alien = p.alien || x != nil", "_ = x",
+	},
+	{
+		"a pod whose status the cache has is forgotten", "pleg/demand.go",
+		"&& !p.hasStatus", "",
+	},
+	{
 		"what was told of an ID is told again of the pod that it moves to", "pleg/merge.go",
 		"told = x.mask", "told = 0",
 	},
