@@ -102,12 +102,7 @@ func TestMovedIsTold(t *testing.T) {
 		{"s goes", func() { w.read("p") }, []string{"p ContainerRemoved s"}},
 	} {
 		step.do()
-		var told []string
-		for len(w.core.out.ch) > 0 {
-			e := <-w.core.out.ch
-			told = append(told, string(e.Pod)+" "+string(e.Type)+" "+e.ID)
-		}
-		if !slices.Equal(told, step.want) {
+		if told := w.told(); !slices.Equal(told, step.want) {
 			t.Errorf("%s: Watch is told %q, want %q", step.name, told, step.want)
 		}
 	}
@@ -133,20 +128,13 @@ func TestAlien(t *testing.T) {
 	if !slices.ContainsFunc(w.core.todo, func(a action[status]) bool { return a.kind == actInspect && a.pod.uid == "p" }) {
 		t.Errorf("p is not read again; to do: %v", w.core.todo)
 	}
-	for len(w.core.out.ch) > 0 {
-		<-w.core.out.ch
-	}
+	w.told()
 	w.read("p")
 	if shown, _ := w.core.cfg.Cache.Get("p"); len(shown.Items) != 0 {
 		t.Errorf("after a read that shows nothing, the cache shows %v", shown)
 	}
-	select {
-	case e := <-w.core.out.ch:
-		if e.Pod != "p" || e.Type != PodSync {
-			t.Errorf("Watch is told %v, want a PodSync of p", e)
-		}
-	default:
-		t.Error("Watch is not told that s has gone from p")
+	if told, want := w.told(), []string{"p PodSync "}; !slices.Equal(told, want) {
+		t.Errorf("Watch is told %q, want %q", told, want)
 	}
 	if w.core.pods["p"] != nil {
 		t.Error("p has gone and is remembered")
@@ -166,6 +154,16 @@ func newMoving() *moving {
 	w := &moving{core: newCore(&cfg, clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, 1), now: 1}
 	w.core.start(w.now)
 	return w
+}
+
+// told returns what Watch has been told since the last time.
+func (w *moving) told() []string {
+	var told []string
+	for len(w.core.out.ch) > 0 {
+		e := <-w.core.out.ch
+		told = append(told, string(e.Pod)+" "+string(e.Type)+" "+e.ID)
+	}
+	return told
 }
 
 // list applies a list that tells of these pods, those without items being gone.

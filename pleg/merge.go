@@ -28,9 +28,9 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			continue // a read shows what is there
 		}
 		x := c.itemOf(p, i, it.ID)
-		var told uint8
+		var mask uint8 // of events that were told of it while it was another pod's
 		if x != nil && x.pod != p && began > x.pod.read {
-			told = x.mask
+			mask = x.mask
 			c.disown(x, now)
 			x = nil
 		}
@@ -43,7 +43,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			if x, ok = c.discover(p, it, listening, began, now); !ok || overtaken {
 				agrees = false
 			}
-			x.mask = told
+			x.mask = mask
 		case x.pod != p:
 			c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
 			if fromList {

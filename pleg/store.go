@@ -21,10 +21,7 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		c.refusedBy(p, now)
 		return
 	}
-	for _, x := range p.items {
-		x.cached = phaseNone
-	}
-	p.lost, p.alien = p.lost || p.alien, false
+	p.replaced(true, at)
 	for i, it := range shows {
 		x := c.itemOf(p, i, it.ID)
 		if x == nil || x.pod != p {
@@ -39,9 +36,6 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		p.answer = p.answer || x.blank && !blank // nothing else tells of that
 		x.blank = blank
 	}
-	p.hasStatus, p.foreign, p.failed, p.failures = true, false, false, 0
-	p.answerForce(at)
-	p.asOf = max(p.asOf, at)
 }
 
 // refusedBy is told of a write that the cache refused, because something newer is there: the pod is read again at once if that is not how it is known to
@@ -53,11 +47,18 @@ func (c *core[S]) refusedBy(p *pod, now instant) {
 	}
 }
 
-// answerForce notes that statuses were read by a read begun at the given time.
-func (p *pod) answerForce(at instant) {
+// replaced notes that what the cache had of the pod has given way to what a read begun at the given time showed: a status, or that there is none.
+// What that status shows is still to be noted.
+func (p *pod) replaced(hasStatus bool, at instant) {
+	for _, x := range p.items {
+		x.cached = phaseNone
+	}
+	p.lost, p.alien = p.lost || p.alien, false
+	p.hasStatus, p.foreign, p.failed, p.failures = hasStatus, false, false, 0
 	if p.force != 0 && at > p.force {
 		p.force, p.answer = 0, true
 	}
+	p.asOf = max(p.asOf, at)
 }
 
 // storeError records that a read begun at the given time failed.
@@ -76,13 +77,7 @@ func (c *core[S]) erase(p *pod, at, now instant) {
 		c.refusedBy(p, now)
 		return
 	}
-	for _, x := range p.items {
-		x.cached = phaseNone
-	}
-	p.lost, p.alien = p.lost || p.alien, false
-	p.hasStatus, p.foreign, p.failed, p.failures = false, false, false, 0
-	p.answerForce(at)
-	p.asOf = max(p.asOf, at)
+	p.replaced(false, at)
 }
 
 // confirm applies a read, begun at the given time, that agrees with what is known and brought no statuses.

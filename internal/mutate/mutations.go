@@ -165,7 +165,7 @@ var mutations = []mutation{
 	},
 	{
 		"what was told of an ID is told again of the pod that it moves to", "pleg/merge.go",
-		"told = x.mask", "told = 0",
+		"mask = x.mask", "mask = 0",
 	},
 	{
 		"a status is built upon after a failure", "pleg/dispatch.go",
