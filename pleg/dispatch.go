@@ -218,19 +218,26 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 }
 
-// pace decides when a pod that a read, which did not fail, has not settled is read again: at once if something has changed since that read began, otherwise with growing delay.
+// pace decides when a pod that a read, which did not fail, has not settled is read again: at once if something has changed since that read began,
+// otherwise with growing delay. Every read and every list starts the delay anew, and only one that has waited for it makes it grow: lists and waiters come
+// when others want them, and a dozen within some milliseconds would put the next look off by minutes.
 func (c *core[S]) pace(p *pod, began, now instant) {
+	delay, first := &p.reread, c.cfg.RereadBase
 	switch {
 	case p.moved > began:
 		p.notYet = 0
+		return
 	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
 		p.listing = nil // it is too old by then to tell more than this read did
-		p.reread = grow(p.reread, c.cfg.RereadBase, c.cfg.RelistMax)
-		p.notYet = now.add(p.reread)
 	case p.goingAt != 0:
-		p.goingAt = grow(p.goingAt, c.firstLook(), c.cfg.RelistMax)
-		p.notYet = now.add(p.goingAt)
+		delay, first = &p.goingAt, c.firstLook()
+	default:
+		return
 	}
+	if *delay == 0 || began >= p.notYet {
+		*delay = grow(*delay, first, c.cfg.RelistMax)
+	}
+	p.notYet = now.add(*delay)
 }
 
 func (c *core[S]) name(p *pod, shown *Pod) {

@@ -217,11 +217,15 @@ var mutations = []mutation{
 	},
 	{
 		"an unsettled pod is read again without patience", "pleg/dispatch.go",
-		"p.reread = grow(p.reread, c.cfg.RereadBase, c.cfg.RelistMax)", "p.reread = c.cfg.RereadBase",
+		"p.listing = nil // it is too old by then to tell more than this read did", "p.listing, p.reread = nil, 0",
 	},
 	{
 		"looks at a pod that is going without patience", "pleg/dispatch.go",
-		"p.goingAt = grow(p.goingAt, c.firstLook(), c.cfg.RelistMax)", "p.goingAt = c.firstLook()",
+		"delay, first = &p.goingAt, c.firstLook()", "p.goingAt = c.firstLook()\n\t\tp.notYet = now.add(p.goingAt)\n\t\treturn",
+	},
+	{
+		"a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
+		"if *delay == 0 || began >= p.notYet {", "if true {",
 	},
 	{
 		"a pod is read twice for one waiter", "pleg/demand.go",
