@@ -201,16 +201,14 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	if r.listing != nil {
 		c.merge(p, r.listing.Items, r.began, now, false)
 	}
-	delay := c.cfg.RetryBase
-	for range p.failures {
-		if delay = min(2*delay, c.cfg.RetryMax); delay == c.cfg.RetryMax {
-			break
-		}
+	first := p.backoff == 0
+	if first || r.began >= p.retry { // else somebody wanted it sooner
+		p.backoff = grow(p.backoff, c.cfg.RetryBase, c.cfg.RetryMax)
 	}
-	p.failures++
-	p.notYet = now.add(delay)
+	p.notYet = now.add(p.backoff)
+	p.retry = p.notYet
 	c.storeError(p, r.err, r.began, now)
-	if p.failures == 1 {
+	if first {
 		c.reports = append(c.reports, Report{
 			Reason: ReasonInspectFailed, Action: "Inspect", Warning: true, Note: "the pod's status cannot be read: " + r.err.Error(),
 			Pod: &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},

@@ -62,7 +62,6 @@ type pod struct {
 	hasStatus bool    // the cache has a status of it from a read
 	foreign   bool    // the cache has a status of it from before this generator
 	failed    bool    // its last inspection failed; the error is in the cache
-	failures  int     // in a row
 
 	want   instant // a read must begin after this: somebody waits for it
 	force  instant // statuses must be read by a read begun after this, changed or not
@@ -76,6 +75,8 @@ type pod struct {
 	queued   queueKind
 	laterAt  instant       // its earliest entry in the heap of pods to look at later; 0 if none
 	notYet   instant       // no read before this: backoff, or time for the runtime to agree with itself
+	retry    instant       // end of the delay after the last failure
+	backoff  time.Duration // the present delay after failures; 0 if the last inspection did not fail
 	reread   time.Duration // the present delay of rereading
 	goingAt  time.Duration // the present delay of looking whether it has gone
 

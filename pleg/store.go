@@ -54,7 +54,7 @@ func (p *pod) replaced(hasStatus bool, at instant) {
 		x.cached = phaseNone
 	}
 	p.lost, p.alien = p.lost || p.alien, false
-	p.hasStatus, p.foreign, p.failed, p.failures = hasStatus, false, false, 0
+	p.hasStatus, p.foreign, p.failed, p.backoff = hasStatus, false, false, 0
 	if p.force != 0 && at > p.force {
 		p.force, p.answer = 0, true
 	}

@@ -213,7 +213,7 @@ var mutations = []mutation{
 	},
 	{
 		"a failed read is tried again without patience", "pleg/dispatch.go",
-		"\tp.failures++\n", "\tp.failures = 1\n",
+		"p.backoff = grow(p.backoff, c.cfg.RetryBase, c.cfg.RetryMax)", "p.backoff = c.cfg.RetryBase",
 	},
 	{
 		"an unsettled pod is read again without patience", "pleg/dispatch.go",
@@ -226,6 +226,10 @@ var mutations = []mutation{
 	{
 		"a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
 		"if *delay == 0 || began >= p.notYet {", "if true {",
+	},
+	{
+		"a failure of a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
+		"if first || r.began >= p.retry {", "if true {",
 	},
 	{
 		"a pod is read twice for one waiter", "pleg/demand.go",

@@ -35,7 +35,8 @@ type podPace struct {
 	eager     bool      // it had something new to look for
 	overtaken time.Time // start of the first read since the last thing new that a list has overtaken; zero if none
 
-	fails  int       // reads in a row that failed
+	fails  int       // reads in a row that failed, of those that had waited for the delay after the one before
+	early  bool      // the last read did not wait for it
 	shared bool      // reads have shown an ID of it of another pod too, and none has read its statuses since: it may be taken for gone in between, which ends the row
 	maybe  bool      // one has failed that a list has overtaken, so that its error may matter to nobody
 	open   bool      // an error may be in the cache, or a reinspection unanswered, so that a list that succeeds gives it another try
@@ -149,11 +150,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	case !b.lied() && !x.open && x.clear && x.begun.After(x.caused.Add(s.grace)) && !b.truth.restless(uid):
 		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, gap)
 	case x.fails > 0:
-		row := x.fails
-		if x.shared {
-			row = 1
-		}
-		if delay := grown(retryBase, row-1, retryMax); gap < delay && !(x.maybe && x.climb(gap, s)) {
+		if delay := x.patience(); gap < delay && !(x.maybe && x.climb(gap, s)) {
 			b.fail("greedy", "pod %s is read again %v after %d reads in a row have failed, want %v", uid, gap, x.fails, delay)
 		}
 	case x.climb(gap, s), x.maybe && gap >= retryBase:
@@ -169,6 +166,15 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	if x.begun = now; statuses {
 		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
 	}
+	x.early = x.fails > 0 && x.begun.Before(x.ended.Add(x.patience()))
+}
+
+// patience is the delay after the failures in a row.
+func (x *podPace) patience() time.Duration {
+	if x.shared {
+		return retryBase
+	}
+	return grown(retryBase, x.fails-1, retryMax)
 }
 
 // readEnds notes the end of a read, or of its first half.
@@ -198,7 +204,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	x.open = x.open || err != nil
 	if err != nil && b.pace.applied.After(x.begun) {
 		x.maybe = true
-	} else if err != nil {
+	} else if err != nil && !x.early {
 		x.fails++
 	} else if err == nil && (statuses || len(items) == 0) {
 		x.succeed()
