@@ -63,7 +63,7 @@ func (c *core[S]) review(p *pod, now instant) {
 		}
 	}
 	if !p.unsure() {
-		p.reread = 0
+		p.reread, p.backoff = 0, 0
 	}
 	if p.want != 0 && c.asOf(p) > p.want {
 		p.want = 0

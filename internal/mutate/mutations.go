@@ -232,6 +232,14 @@ var mutations = []mutation{
 		"if first || r.began >= p.retry {", "if true {",
 	},
 	{
+		"an inspection that a list has overtaken puts off what the list asked for", "pleg/dispatch.go",
+		"case began < p.read && p.notYet == 0:", "case false:",
+	},
+	{
+		"the delay after a failure that mattered to nobody is kept", "pleg/demand.go",
+		"p.reread, p.backoff = 0, 0", "p.reread = 0",
+	},
+	{
 		"a pod is read twice for one waiter", "pleg/demand.go",
 		"p.want != 0 && c.asOf(p) > p.want {", "p.want != 0 && c.asOf(p) > p.want+1e7 {",
 	},

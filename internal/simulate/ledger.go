@@ -44,6 +44,7 @@ type ledger struct {
 	pace       pace
 	prompt     prompt
 	shows      func(cache.UID) []pleg.Item // by the cache
+	failed     func(cache.UID) bool        // the cache has an error
 	outcome    *Outcome                    // nil if it is not recorded
 	instant    time.Time
 	perInstant int

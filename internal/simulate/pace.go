@@ -73,6 +73,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	defer b.mu.Unlock()
 	b.prompt = prompt{troubled: time.Now()}
 	b.shows = func(uid cache.UID) []pleg.Item { items, _ := store.Get(uid); return items }
+	b.failed = func(uid cache.UID) bool { _, err := store.Get(uid); return err != nil }
 	b.pace = pace{on: true, settings: s, stats: stats, period: s.base, raised: time.Now(), shown: make(map[string]cache.UID), left: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
 }
 
@@ -221,6 +222,7 @@ func (b *ledger) sample(s pleg.Stats) {
 		return
 	}
 	b.sampled(s, now)
+	b.lookOverdue(now)
 	if !p.must.IsZero() && b.listing == 0 && p.first && p.must.After(p.begun) && now.After(p.must) && now.After(p.ended) {
 		b.fail("late", "a list of everything is to begin at once, and has not since %v", now.Sub(p.must))
 	}

@@ -44,13 +44,14 @@ type podPace struct {
 
 	shown []pleg.Item // by the last read, of a runtime that lies
 	took  []cache.UID // the pods from which its last list has taken something, which may be believed only when its statuses have been read or have failed
+	last  lastHeard
 	ladders
 }
 
 func (b *ledger) podPace(uid cache.UID) *podPace {
 	x := b.pace.pods[uid]
 	if x == nil {
-		x = &podPace{}
+		x = &podPace{last: lastHeard{sure: time.Now()}}
 		if b.pace.on {
 			b.pace.pods[uid] = x
 		}
@@ -192,6 +193,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
+	x.heard(items, x.begun, now, err)
 	if statuses {
 		for _, old := range x.took {
 			b.lose(old, now)
@@ -265,7 +267,14 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		shown[p.UID] = p.Items
 		b.podPace(p.UID)
 	}
+	for _, uid := range l.Gone {
+		shown[uid] = nil
+	}
 	for uid, x := range b.pace.pods {
+		if items, ok := shown[uid]; ok || !l.Delta {
+			x.last.listed = items
+		}
+		x.heard(x.last.listed, begun, now, nil)
 		if b.showed(uid, x, shown[uid], now) {
 			x.cause(now)
 			x.succeed()
