@@ -74,7 +74,8 @@ func (c *core[S]) review(p *pod, now instant) {
 		p.goingAt = 0
 	} else if p.goingAt == 0 {
 		p.goingAt = c.firstLook()
-		p.notYet = now.add(p.goingAt)
+		p.again = now.add(p.goingAt)
+		p.notYet = p.again
 	}
 	if !p.unsure() && !going && p.want == 0 && p.force == 0 {
 		delete(c.open, p.uid)

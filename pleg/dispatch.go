@@ -202,11 +202,11 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 		c.merge(p, r.listing.Items, r.began, now, false)
 	}
 	first := p.backoff == 0
-	if first || r.began >= p.retry { // else somebody wanted it sooner
+	if first || r.began >= p.retry {
 		p.backoff = grow(p.backoff, c.cfg.RetryBase, c.cfg.RetryMax)
 	}
-	p.notYet = now.add(p.backoff)
-	p.retry = p.notYet
+	p.retry = now.add(p.backoff)
+	p.notYet = p.retry
 	c.storeError(p, r.err, r.began, now)
 	if first {
 		c.reports = append(c.reports, Report{
@@ -234,10 +234,11 @@ func (c *core[S]) pace(p *pod, began, now instant) {
 	default:
 		return
 	}
-	if *delay == 0 || began >= p.notYet {
+	if *delay == 0 || began >= p.again {
 		*delay = grow(*delay, first, c.cfg.RelistMax)
 	}
-	p.notYet = now.add(*delay)
+	p.again = now.add(*delay)
+	p.notYet = p.again
 }
 
 func (c *core[S]) name(p *pod, shown *Pod) {

@@ -73,12 +73,15 @@ type pod struct {
 
 	inflight bool
 	queued   queueKind
-	laterAt  instant       // its earliest entry in the heap of pods to look at later; 0 if none
-	notYet   instant       // no read before this: backoff, or time for the runtime to agree with itself
-	retry    instant       // end of the delay after the last failure
-	backoff  time.Duration // the present delay after failures; 0 if the last inspection did not fail
-	reread   time.Duration // the present delay of rereading
-	goingAt  time.Duration // the present delay of looking whether it has gone
+	laterAt  instant // its earliest entry in the heap of pods to look at later; 0 if none
+	notYet   instant // no read before this: backoff, or time for the runtime to agree with itself
+
+	// Delays, and when the last of each is over: a read that begins sooner, because somebody wanted it, does not make it grow.
+	reread  time.Duration // of rereading; 0 if the pod is not unsure
+	goingAt time.Duration // of looking whether it has gone; 0 if it is not going
+	again   instant       // end of either
+	backoff time.Duration // after failures; 0 if the last inspection did not fail
+	retry   instant       // its end
 
 	contested map[string]Item // what the last list showed of it that is believed to be another pod's: a later list may say so by saying nothing
 

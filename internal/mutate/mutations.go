@@ -225,7 +225,7 @@ var mutations = []mutation{
 	},
 	{
 		"a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
-		"if *delay == 0 || began >= p.notYet {", "if true {",
+		"if *delay == 0 || began >= p.again {", "if true {",
 	},
 	{
 		"a failure of a read that did not wait for the delay makes it grow", "pleg/dispatch.go",

@@ -23,6 +23,8 @@ type ledger struct {
 	lying   func() bool          // reads may say what never was, differently each time; nil: never
 	doubt   func() time.Duration // how long a claim and a read may contradict each other
 
+	opened time.Time // when the generator was made
+
 	mu         sync.Mutex
 	listing    int
 	streams    int
@@ -52,7 +54,7 @@ type ledger struct {
 
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	return &ledger{
-		truth: truth, fail: fail, workers: workers, inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
+		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
 		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time),
 	}
 }

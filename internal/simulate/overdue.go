@@ -76,6 +76,19 @@ func (b *ledger) lookOverdueAt(uid cache.UID, x *podPace, now time.Time) {
 	}
 }
 
+// lookNeglected checks that a read has begun for somebody who waits for one that begins after t: at once, unless a list is under way or every worker is busy.
+func (b *ledger) lookNeglected(uid cache.UID, t, waits time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := time.Since(latest(latest(waits, t), b.opened))
+	if !b.pace.on || b.closed || d <= 0 || b.listing > 0 || b.inflight[uid] > 0 || len(b.inflight) >= b.workers {
+		return
+	}
+	if !b.podPace(uid).started.After(t) && !b.pace.begun.After(t) {
+		b.fail("late", "somebody has been waiting for pod %s since %v, and it has not been read", uid, d)
+	}
+}
+
 // showsSame says that a status shows what a reply did; a state that is not known says nothing.
 func showsSame(shown, reply []pleg.Item) bool {
 	if len(shown) != len(reply) {

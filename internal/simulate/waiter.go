@@ -110,7 +110,8 @@ func (x *waiter) ended() bool {
 	return x.done
 }
 
-// checkWaiters checks that those who began to wait while all was at rest are served at once, unless the rest has ended.
+// checkWaiters checks that a read has been made for everybody who waits, and that those who began to wait while all was at rest are served at once, unless
+// the rest has ended.
 func (w *world) checkWaiters() {
 	kept := w.waiters[:0]
 	for _, x := range w.waiters {
@@ -118,6 +119,9 @@ func (w *world) checkWaiters() {
 			continue
 		}
 		kept = append(kept, x)
+		if w.ledger != nil && w.system != nil {
+			w.ledger.lookNeglected(x.pod, x.t, x.begun)
+		}
 		if !x.quick || w.ledger == nil || w.system == nil {
 			x.quick = false
 			continue
