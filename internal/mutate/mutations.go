@@ -233,7 +233,7 @@ var mutations = []mutation{
 	},
 	{
 		"an inspection that a list has overtaken puts off what the list asked for", "pleg/dispatch.go",
-		"case began < p.read && p.notYet == 0:", "case false:",
+		"case p.unsure() && began < p.read && p.notYet == 0:", "case false:",
 	},
 	{
 		"the delay after a failure that mattered to nobody is kept", "pleg/demand.go",

@@ -14,19 +14,19 @@ import (
 // again. A generator that knows that the cache does not show what the last reply did looks again within the time for which it has known that, because
 // its delays double; one whose read of the pod has failed, within the delay of failures.
 type lastHeard struct {
-	sure    time.Time   // when the cache last showed what a reply did, and no claim was in doubt
-	open    bool        // the cache has not been seen to show what the last reply did
+	open    bool        // the cache has not been seen to show what the last reply did, without an error
+	sure    time.Time   // when the cache last was seen to do so while no claim was in doubt
 	reply   []pleg.Item // what that showed
 	listed  []pleg.Item // what the last list showed, which one that tells only differences may leave out
 	begun   time.Time   // when the last reply began
 	replied time.Time   // and ended
 	failing bool        // the last thing heard of the pod is that a read of it has failed
 	failed  time.Time   // when the last one ended
-	fails   int         // failures that may have made the delay of failures grow since the cache showed what a reply did, without an error
+	fails   int         // failures that may have made the delay of failures grow since the cache showed what a reply did
 }
 
-// heard notes a reply, or that a read has failed. What came up since the read began, or another one that began later, makes it worthless.
-func (x *podPace) heard(items []pleg.Item, begun, now time.Time, err error) {
+// answered notes a reply, or that a read has failed. What came up since the read began, or another one that began later, makes it worthless.
+func (x *podPace) answered(items []pleg.Item, begun, now time.Time, err error) {
 	o := &x.last
 	if o.failing = err != nil; o.failing {
 		if o.fails == 0 || begun.Sub(o.failed) >= retryBase {
@@ -64,15 +64,13 @@ func (b *ledger) lookOverdueAt(uid cache.UID, x *podPace, now time.Time) {
 	case !o.open:
 	case !x.caused.Before(o.begun):
 		o.open = false // it may be known from a claim that the reply is old
-	case showsSame(b.shows(uid), o.reply):
-		if o.open = false; !b.failed(uid) {
-			o.fails = 0
-		}
-		if len(x.doubts) == 0 {
+	case showsSame(b.shows(uid), o.reply) && !b.failed(uid):
+		if o.open, o.fails = false, 0; len(x.doubts) == 0 {
 			o.sure = now
 		}
 	case now.Sub(o.replied) > o.replied.Sub(o.sure)+rereadBase:
-		b.fail("late", "pod %s has not been read again since %v; the last reply showed %v, the cache does not, and that is not known for longer than %v", uid, now.Sub(o.replied), o.reply, now.Sub(o.sure))
+		b.fail("late", "pod %s has not been read again since %v; the last reply showed %v, the cache does not, and that has not been known for longer than %v",
+			uid, now.Sub(o.replied), o.reply, now.Sub(o.sure))
 	}
 }
 

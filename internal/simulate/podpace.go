@@ -193,7 +193,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
-	x.heard(items, x.begun, now, err)
+	x.answered(items, x.begun, now, err)
 	if statuses {
 		for _, old := range x.took {
 			b.lose(old, now)
@@ -274,7 +274,7 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		if items, ok := shown[uid]; ok || !l.Delta {
 			x.last.listed = items
 		}
-		x.heard(x.last.listed, begun, now, nil)
+		x.answered(x.last.listed, begun, now, nil)
 		if b.showed(uid, x, shown[uid], now) {
 			x.cause(now)
 			x.succeed()
