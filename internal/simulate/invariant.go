@@ -23,7 +23,8 @@ package simulate
 //     while a goroutine is left.
 //  9. The runtime is not blocked and not asked more than it must be: boundary (blocking, storm), a watchdog outside of the bubble, and a model of why
 //     anything may be read: every list of everything needs one of the reasons at pace, the relist period must double after a list at
-//     rest, and every read of a pod needs one of the reasons at podPace (greedy, trust, late).
+//     rest, and every read of a pod needs one of the reasons at podPace (greedy, trust). Nor is a pod left alone that must be read:
+//     ledger.lookOverdue, lookNeglected (late).
 //  10. Steps of the wall clock change nothing: clock commands in every search, under all the other checks, and TestClockStepsChangeNothing, which runs
 //     histories with and without them and compares every event, every read and its time, the cache and the statistics.
 //
