@@ -141,6 +141,20 @@ func TestAlien(t *testing.T) {
 	}
 }
 
+// TestStatusOfNothing: a source has a status of a pod and names no ID in it. It goes with the pod all the same.
+func TestStatusOfNothing(t *testing.T) {
+	w := newMoving()
+	w.list(Pod{UID: "q", Items: []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}})
+	w.read("p", Item{Kind: Sandbox, Phase: PhaseRunning})
+	if uids := w.core.cfg.Cache.UIDs(); !slices.Contains(uids, "p") {
+		t.Fatalf("the cache has %q: this test is about something else", uids)
+	}
+	w.list(Pod{UID: "p"})
+	if uids := w.core.cfg.Cache.UIDs(); slices.Contains(uids, "p") {
+		t.Errorf("p has gone, and the cache has %q", uids)
+	}
+}
+
 // moving is a core whose reads a test makes up.
 type moving struct {
 	core     *core[status]

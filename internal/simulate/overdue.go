@@ -78,11 +78,12 @@ func (b *ledger) lookOverdueAt(uid cache.UID, x *podPace, now time.Time) {
 func (b *ledger) lookNeglected(uid cache.UID, t, waits time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d := time.Since(latest(latest(waits, t), b.opened))
+	x := b.podPace(uid)
+	d := time.Since(latest(waits, t, x.caused, b.opened)) // who came last is served by a read that begins later than that
 	if !b.pace.on || b.closed || d <= 0 || b.listing > 0 || b.inflight[uid] > 0 || len(b.inflight) >= b.workers {
 		return
 	}
-	if !b.podPace(uid).started.After(t) && !b.pace.begun.After(t) {
+	if !x.started.After(t) && !b.pace.begun.After(t) {
 		b.fail("late", "somebody has been waiting for pod %s since %v, and it has not been read", uid, d)
 	}
 }
