@@ -176,6 +176,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		return r.set(id, pleg.PhaseRunning, how)
 	case "recover":
 		o.mood()
+		r.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond)) // that it was not ready may just have been told
 		return r.set(id, pleg.PhaseRunning, how)
 	case "exit", "unready":
 		return r.set(id, pleg.PhaseExited, how)
