@@ -22,7 +22,7 @@ type lastHeard struct {
 	replied time.Time   // and ended
 	failing bool        // the last thing heard of the pod is that a read of it has failed
 	failed  time.Time   // when the last one ended
-	fails   int         // failures that may have made the delay of failures grow since the cache showed what a reply did
+	fails   int         // failures since sure that may have made the delay of failures grow
 }
 
 // answered notes a reply, or that a read has failed. What came up since the read began, or another one that began later, makes it worthless.
@@ -65,8 +65,8 @@ func (b *ledger) lookOverdueAt(uid cache.UID, x *podPace, now time.Time) {
 	case !x.caused.Before(o.begun):
 		o.open = false // it may be known from a claim that the reply is old
 	case showsSame(b.shows(uid), o.reply) && !b.failed(uid):
-		if o.open, o.fails = false, 0; len(x.doubts) == 0 {
-			o.sure = now
+		if o.open = false; len(x.doubts) == 0 {
+			o.sure, o.fails = now, 0
 		}
 	case now.Sub(o.replied) > o.replied.Sub(o.sure)+rereadBase:
 		b.fail("late", "pod %s has not been read again since %v; the last reply showed %v, the cache does not, and that has not been known for longer than %v",
