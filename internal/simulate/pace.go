@@ -202,6 +202,11 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	p.settle(now)
 	p.before, p.applied = p.applied, begun
 	trusted := !p.connected.IsZero() && p.before.After(p.connected)
+	for _, read := range b.begun {
+		if !read.After(b.listFirst) {
+			p.found = now // as yet
+		}
+	}
 	quiet := !b.listFirst.IsZero() && now.Sub(latest(b.listFirst, p.found)) > p.settings.grace && !b.lied()
 	if !trusted || !quiet || !now.After(p.vouching) {
 		p.vouching = now.Add(p.settings.grace)
