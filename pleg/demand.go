@@ -18,7 +18,11 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 	}
 	slices.Sort(uids) // so that a history replays the same way
 	for _, uid := range uids {
-		c.wantRead(uid, c.clock.instant(demand[uid]), now)
+		t := c.clock.instant(demand[uid])
+		if p := c.pods[uid]; p != nil && p.asOf > t && !p.hasStatus && !c.cfg.Cache.AsOf(uid).After(demand[uid]) {
+			t = max(p.asOf, p.read) // the cache has pruned the tombstone that would have told when the pod was found gone
+		}
+		c.wantRead(uid, t, now)
 	}
 }
 

@@ -225,7 +225,7 @@ func (c *core[S]) pace(p *pod, began, now instant) {
 	case p.moved > began:
 		p.notYet = 0
 		return
-	case p.unsure() && began < p.read && p.notYet == 0: // a list has found it changed meanwhile
+	case !p.settled() && began < p.read && p.notYet == 0: // a list has found it changed meanwhile
 		return
 	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
 		p.listing = nil // it is too old by then to tell more than this read did

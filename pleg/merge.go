@@ -16,7 +16,8 @@ import (
 // read does not show, and that was known before it began, is Removed.
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool) (agrees bool) {
 	last := c.readAt(p)
-	overtaken := began < last // what it alone shows may have been and gone
+	overtaken := began < last // what it alone shows may have been and gone; what it does not show yet says nothing
+	alone := false
 	listening := c.listening(last) && !overtaken
 	c.marks++
 	agrees = true
@@ -41,7 +42,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		case x == nil:
 			var ok bool
 			if x, ok = c.discover(p, it, listening, began, now); !ok || overtaken {
-				agrees = false
+				agrees, alone = false, true
 			}
 			x.mask = mask
 		case x.pod != p:
@@ -104,7 +105,11 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		}
 	}
 	p.read = max(p.read, began)
-	p.disagrees = !agrees || overtaken && p.disagrees
+	if !overtaken {
+		p.disagrees = !agrees
+	} else if alone {
+		p.disagrees = true
+	}
 	return agrees
 }
 

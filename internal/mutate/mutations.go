@@ -120,8 +120,20 @@ var mutations = []mutation{
 		"\treturn oldest\n", "\treturn now\n",
 	},
 	{
+		"who waits for a pod whose tombstone was pruned is taken for served", "pleg/demand.go",
+		"t = max(p.asOf, p.read)", "_ = p",
+	},
+	{
+		"an overtaken read makes a pod doubtful that later ones have settled", "pleg/merge.go",
+		"if !overtaken {\n\t\tp.disagrees = !agrees", "if true {\n\t\tp.disagrees = !agrees || overtaken && p.disagrees",
+	},
+	{
+		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
+		"} else if alone {", "} else if alone && false {",
+	},
+	{
 		"waiters do not cause a read", "pleg/demand.go",
-		"c.wantRead(uid, c.clock.instant(demand[uid]), now)", "_ = uid",
+		"\t\tc.wantRead(uid, t, now)\n", "_ = t",
 	},
 	{
 		"a restart does not know what the cache holds", "pleg/core.go",
@@ -161,7 +173,7 @@ var mutations = []mutation{
 	},
 	{
 		"a pod whose status the cache has is forgotten", "pleg/demand.go",
-		"&& !p.hasStatus", "",
+		"&& !p.foreign && !p.hasStatus", "&& !p.foreign",
 	},
 	{
 		"what was told of an ID is told again of the pod that it moves to", "pleg/merge.go",
@@ -233,7 +245,7 @@ var mutations = []mutation{
 	},
 	{
 		"an inspection that a list has overtaken puts off what the list asked for", "pleg/dispatch.go",
-		"case p.unsure() && began < p.read && p.notYet == 0:", "case false:",
+		"case !p.settled() && began < p.read && p.notYet == 0:", "case false:",
 	},
 	{
 		"the delay after a failure that mattered to nobody is kept", "pleg/demand.go",
