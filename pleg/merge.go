@@ -83,7 +83,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			x.listed = phaseNone
 		}
 		if x.phase == PhaseRemoved {
-			if x.byClaim {
+			if x.byClaim && began > x.first && !x.overtook(began) { // else the read may have looked before it came
 				x.byClaim, x.sure = false, now // reads that began before may have looked before it went
 				c.expiring.push(expiry{at: now, pod: p})
 			}

@@ -128,6 +128,10 @@ var mutations = []mutation{
 		"if !overtaken {\n\t\tp.disagrees = !agrees", "if true {\n\t\tp.disagrees = !agrees || overtaken && p.disagrees",
 	},
 	{
+		"a read from before an ID came bears out that it has gone", "pleg/merge.go",
+		"if x.byClaim && began > x.first && !x.overtook(began) {", "if x.byClaim {",
+	},
+	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
 		"} else if alone {", "} else if alone && false {",
 	},
