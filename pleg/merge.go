@@ -83,9 +83,13 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			x.listed = phaseNone
 		}
 		if x.phase == PhaseRemoved {
-			if x.byClaim && began > x.first && !x.overtook(began) { // else the read may have looked before it came
+			switch {
+			case !x.byClaim:
+			case began > x.first && !x.overtook(began):
 				x.byClaim, x.sure = false, now // reads that began before may have looked before it went
 				c.expiring.push(expiry{at: now, pod: p})
+			default: // it may have looked before it came: the next list bears it out, if only by its silence
+				c.touched[p.uid] = p
 			}
 			continue
 		}
@@ -221,13 +225,16 @@ func listingOf(p *pod) []Item {
 	return items
 }
 
-// differs says that the ledger does not hold what the last applied list showed, so that a list that tells only differences says nothing
-// about the pod by its silence.
+// differs says that the ledger does not hold what the last applied list showed, or not yet as confirmed, so that a list that tells only differences says
+// something about the pod by its silence.
 func differs(p *pod) bool {
 	if len(p.contested) > 0 {
 		return true
 	}
 	for _, x := range p.items {
+		if x.phase == PhaseRemoved && x.byClaim {
+			return true // that list did not bear it out: a later one that still does not show it will
+		}
 		if x.listed != x.phase && (x.phase != PhaseRemoved || x.listed != phaseNone) {
 			return true
 		}

@@ -129,7 +129,11 @@ var mutations = []mutation{
 	},
 	{
 		"a read from before an ID came bears out that it has gone", "pleg/merge.go",
-		"if x.byClaim && began > x.first && !x.overtook(began) {", "if x.byClaim {",
+		"case began > x.first && !x.overtook(began):\n\t\t\t\tx.byClaim", "case true:\n\t\t\t\tx.byClaim",
+	},
+	{
+		"a removal that a list could not bear out is not asked after", "pleg/merge.go",
+		"if x.phase == PhaseRemoved && x.byClaim {\n\t\t\treturn true", "if false {\n\t\t\treturn true",
 	},
 	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
