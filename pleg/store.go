@@ -43,7 +43,7 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 func (c *core[S]) refusedBy(p *pod, now instant) {
 	c.count.refused++
 	if !p.failed && !p.settled() {
-		p.want = max(p.want, now)
+		p.want = max(p.want, now-1) // one that begins in this instant will do
 	}
 }
 

@@ -136,6 +136,10 @@ var mutations = []mutation{
 		"if x.phase == PhaseRemoved && x.byClaim {\n\t\t\treturn true", "if false {\n\t\t\treturn true",
 	},
 	{
+		"a read in the instant in which one was refused does not count", "pleg/store.go",
+		"p.want = max(p.want, now-1)", "p.want = max(p.want, now)",
+	},
+	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
 		"} else if alone {", "} else if alone && false {",
 	},
