@@ -124,7 +124,7 @@ func (c *core[S]) take(q *fifo[*pod], kind queueKind, now instant) (*pod, bool) 
 // inspect starts the read of one pod.
 func (c *core[S]) inspect(p *pod, now instant) {
 	a := action[S]{kind: actInspect, pod: p, began: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
-	if p.hasStatus && !p.failed && !p.blank() && p.force == 0 {
+	if p.hasStatus && !p.failed && !p.alien && !p.blank() && p.force == 0 {
 		a.prev, _ = c.cfg.Cache.Get(p.uid)
 		a.have = cachedItems(p)
 	}

@@ -35,7 +35,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			c.disown(x, now)
 			x = nil
 		}
-		if x != nil && x.blank && it.Phase != PhaseUnknown {
+		if x != nil && x.blank && x.cached != phaseNone && it.Phase != PhaseUnknown {
 			x.cached = PhaseUnknown // the read knows what the status does not: it must be read again
 		}
 		switch {

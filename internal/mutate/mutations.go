@@ -140,6 +140,10 @@ var mutations = []mutation{
 		"p.want = max(p.want, now-1)", "p.want = max(p.want, now)",
 	},
 	{
+		"a status that did not know a state lets a lagging list take a removal back", "pleg/merge.go",
+		"x.blank && x.cached != phaseNone && it.Phase", "x.blank && it.Phase",
+	},
+	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
 		"} else if alone {", "} else if alone && false {",
 	},
@@ -193,11 +197,15 @@ var mutations = []mutation{
 	},
 	{
 		"a status is built upon after a failure", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.blank() && p.force == 0 {",
+		"if p.hasStatus && !p.failed && !p.alien && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.alien && !p.blank() && p.force == 0 {",
+	},
+	{
+		"a status that shows another pod's ID is built upon", "pleg/dispatch.go",
+		"!p.failed && !p.alien && !p.blank()", "!p.failed && !p.blank()",
 	},
 	{
 		"a reinspection builds upon the old status", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.blank() {",
+		"if p.hasStatus && !p.failed && !p.alien && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.alien && !p.blank() {",
 	},
 	{
 		"a wait for a time to come is a demand now", "cache/waiter.go",
