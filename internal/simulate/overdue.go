@@ -42,9 +42,12 @@ func (x *podPace) answered(items []pleg.Item, begun, now time.Time, err error) {
 	o.open, o.reply, o.begun, o.replied = true, items, begun, now
 }
 
+// occupied says that a list is under way, which may serve any pod, or that every worker is busy.
+func (b *ledger) occupied() bool { return b.listing > 0 || len(b.inflight) >= b.workers }
+
 // lookOverdue checks that no pod has been left alone for too long. It is called when the generator's loop waits for something to happen.
 func (b *ledger) lookOverdue(now time.Time) {
-	if b.lied() || b.listing > 0 || len(b.inflight) >= b.workers {
+	if b.lied() || b.occupied() {
 		return
 	}
 	for uid, x := range b.pace.pods {
@@ -80,7 +83,7 @@ func (b *ledger) lookNeglected(uid cache.UID, t, waits time.Time) {
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
 	d := time.Since(latest(waits, t, x.caused, b.opened)) // who came last is served by a read that begins later than that
-	if !b.pace.on || b.closed || d <= 0 || b.listing > 0 || b.inflight[uid] > 0 || len(b.inflight) >= b.workers {
+	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 || b.occupied() {
 		return
 	}
 	if !x.started.After(t) && !b.pace.begun.After(t) {

@@ -119,11 +119,12 @@ func (w *world) checkWaiters() {
 			continue
 		}
 		kept = append(kept, x)
-		if w.ledger != nil && w.system != nil {
-			w.ledger.lookNeglected(x.pod, x.t, x.begun)
-		}
-		if !x.quick || w.ledger == nil || w.system == nil {
+		if w.ledger == nil || w.system == nil {
 			x.quick = false
+			continue
+		}
+		w.ledger.lookNeglected(x.pod, x.t, x.begun)
+		if !x.quick {
 			continue
 		}
 		w.ledger.mu.Lock()
