@@ -25,8 +25,8 @@ build: ## build pleg-bench into build/
 
 #: tests
 .PHONY: test
-test: ## all tests of the main module, with the race detector
-	$(GO) test -race -shuffle=on ./...
+test: ## all tests of the workspace, with the race detector
+	$(GO) test -race -shuffle=on work
 
 .PHONY: lint
 lint: ## vet, staticcheck, gofmt, go fix, tidy and generate diffs, known vulnerabilities
@@ -36,13 +36,29 @@ lint: ## vet, staticcheck, gofmt, go fix, tidy and generate diffs, known vulnera
 fuzz: ## every fuzz target for FUZZTIME each (default 10s)
 	FUZZTIME=$(FUZZTIME) $(FUZZ)
 
-.PHONY: k8s-previous
-k8s-previous: ## compile everything against the previous Kubernetes minor
-	.ci/k8s-previous
+.PHONY: oldest
+oldest: ## test the libraries at the oldest versions of what they need
+	.ci/oldest
+
+.PHONY: consumers
+consumers: ## add our modules to pristine programs, which must keep every version that they have
+	$(GO) run ./test/consumers
+
+.PHONY: patches
+patches: ## apply the adapters' patches to the releases of Kubernetes that they are for, and to others
+	$(GO) run ./test/patches
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	.ci/tidy
 
 .PHONY: simulate
 simulate: ## search SEEDS random histories (default 20000) for one in which the PLEG is wrong
 	$(GO) test ./internal/simulate -count=1 -timeout=0 -v -run '^TestSimulate' -args -seeds=$(SEEDS) -fake-seeds=$$(( $(SEEDS) / 50 ))
+
+.PHONY: prove
+prove: ## search every state of one pod that the rules of evidence can reach (an hour and a gigabyte; SCOPES=CLWUF for some)
+	$(GO) test ./pleg/internal/evidence -count=1 -timeout=0 -v -run '^TestFixpoint$$' -args -prove -scopes=$(SCOPES)
 
 .PHONY: mutate
 mutate: ## apply deliberate faults to pleg and cache one by one; each must be caught
@@ -50,18 +66,31 @@ mutate: ## apply deliberate faults to pleg and cache one by one; each must be ca
 
 #: real components, as root on Linux; built once from the module registry into build/
 .PHONY: test-node
-test-node: ## disruption tests against containerd and runc (NODE_E2E_BOUNDED=1: the short form)
+test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or all; NODE_E2E_BOUNDED=1: the short form)
 	$(GO) build -o $(BUILD)/node/node-e2e ./test/node/cmd/node-e2e
-	$(BUILD)/node/node-e2e
+	$(BUILD)/node/node-e2e $(if $(RUNTIME),--runtime $(RUNTIME))
+
+.PHONY: runtime
+runtime: ## a private runtime with our workload image, for pleg-bench --endpoint; Ctrl-C ends it (NAME=crio or another: go run ./test/node/cmd/runtime --list)
+	$(GO) run ./test/node/cmd/runtime $(NAME)
 
 .PHONY: containerd
-containerd: ## a private containerd with our workload image, for pleg-bench --endpoint; Ctrl-C ends it
-	$(GO) run ./test/node/cmd/containerd
+containerd: ## the same as make runtime NAME=containerd-2.4
+	$(GO) run ./test/node/cmd/runtime containerd-2.4
 
 .PHONY: test-apiserver
 test-apiserver: ## the Event recorder against etcd and kube-apiserver
 	test/apiserver/build
 	cd test/apiserver && $(GO) test -count=1 -timeout=20m ./...
+
+.PHONY: show-events
+show-events: ## docs/events/shown.md: what a real API server holds of ours and of client-go's (15 min)
+	test/apiserver/build
+	cd test/apiserver && $(GO) test -count=1 -timeout=40m -run TestShow . -args -show
+
+.PHONY: test-controllerruntime
+test-controllerruntime: ## the recorder in controller-runtime's manager 0.22 to 0.25
+	test/controllerruntime/run -count=1
 
 .PHONY: test-embed
 test-embed: ## the kubelet adapters against the kubelets' own types

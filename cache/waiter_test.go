@@ -13,6 +13,16 @@ import (
 	"time"
 )
 
+// word is the status of these tests.
+type word struct{ n int }
+
+var errRead = errors.New("the read failed")
+
+// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins in the year 2000.
+var started = time.Now().Add(-50 * 365 * 24 * time.Hour)
+
+func moment(n int) time.Time { return started.Add(time.Duration(n) * time.Millisecond) }
+
 func TestNewerThan(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

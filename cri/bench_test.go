@@ -87,8 +87,8 @@ func BenchmarkRelist(b *testing.B) {
 					if name[len(name)-1] != 'g' {
 						_, err := c.Version(ctx) // so that there is a connection to know something of
 						_ = err
-						c.traits.Load().streamContainers.learn(false)
-						c.traits.Load().streamSandboxes.learn(false)
+						c.traits.Load().has[streamContainers].learn(false)
+						c.traits.Load().has[streamPodSandboxes].learn(false)
 					}
 					var revision pleg.Revision
 					pods, lists := 0, 0

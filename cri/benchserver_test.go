@@ -49,7 +49,7 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	*v.(*[]byte) = data.Materialize()
 	return nil
 }
-func (rawCodec) Name() string { return "proto" }
+func (rawCodec) Name() string { return "" }
 
 // nodePod returns a sandbox and its containers with about as many labels, annotations and mounts as the kubelet sets.
 func nodePod(pod, containers int, state runtimeapi.ContainerState) (*runtimeapi.PodSandbox, []*runtimeapi.Container) {

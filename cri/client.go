@@ -36,6 +36,7 @@ type Client struct {
 	byID unlabelled
 	// traits is what has been learned of the runtime behind the present connection; replaced at every reconnect.
 	traits  atomic.Pointer[traits]
+	link    link
 	dials   atomic.Uint64
 	counter counters
 }
@@ -48,8 +49,8 @@ var (
 // traits is what a client has learned of a runtime. It lives as long as one connection, because a runtime that comes back may have
 // been upgraded.
 type traits struct {
-	// streamSandboxes and streamContainers say whether the streaming lists exist.
-	streamSandboxes, streamContainers knowledge
+	// has says whether the runtime has a call. It is learned of the list calls.
+	has [methods]knowledge
 	// fillsStatuses says whether PodSandboxStatus brings the statuses of the containers along.
 	fillsStatuses knowledge
 }
@@ -90,6 +91,7 @@ func New(config Config) (*Client, error) {
 			return nil, err
 		}
 		c.endpoint = "unix://" + path
+		c.link.path = path
 		dial = func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, path) }
 	} else if c.endpoint == "" {
 		c.endpoint = "the given dialer"
@@ -98,11 +100,16 @@ func New(config Config) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			socket := c.link.look() // before dialing: if the socket is replaced in between, the next look sees it
 			conn, err := dial(ctx)
-			if err == nil && c.dials.Add(1) > 1 {
+			if err != nil {
+				return nil, err
+			}
+			if c.dials.Add(1) > 1 {
 				c.traits.Store(new(traits))
 			}
-			return conn, err
+			c.link.made(conn, socket)
+			return conn, nil
 		}),
 		// A local socket answers or refuses at once. The default pauses, up to 120 s, would keep a runtime that is back unseen. Calls
 		// cut these short as well (see awake).
@@ -114,8 +121,8 @@ func New(config Config) (*Client, error) {
 		// peer of a unix socket is noticed at once.
 		// A fixed window makes grpc do without the pings by which it would size one, one for every event on a quiet stream; it also bounds
 		// what waits here unread. The read buffer saves an eighth of the CPU of a large list.
-		grpc.WithStaticStreamWindowSize(windowSize),
-		grpc.WithStaticConnWindowSize(windowSize),
+		grpc.WithInitialWindowSize(windowSize),
+		grpc.WithInitialConnWindowSize(windowSize),
 		grpc.WithReadBufferSize(readBufferSize),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),

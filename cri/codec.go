@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec moves messages without decoding them. It calls itself "proto", which is what it moves.
+// codec moves messages without decoding them.
 type codec struct{}
 
 // request is an encoded message to send.
@@ -51,5 +51,6 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Name implements grpc's encoding.CodecV2.
-func (codec) Name() string { return "proto" }
+// Name implements grpc's encoding.CodecV2. The empty name makes the content type "application/grpc", which CRI-O's server wants exactly: of
+// a client that writes "application/grpc+proto" it closes the connection.
+func (codec) Name() string { return "" }

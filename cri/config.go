@@ -30,6 +30,11 @@ type Config struct {
 	// MaxStatusCalls bounds the PodSandboxStatus and ContainerStatus calls that this client has in flight at once, so that a mass
 	// inspection leaves the runtime room for the calls of others. Default [DefaultMaxStatusCalls].
 	MaxStatusCalls int
+	// OnEvent, when set, is given every message of the event stream as the runtime sent it, an encoded
+	// CRI ContainerEventResponse, before the client takes the message apart; broken ones too. It is for
+	// tools that judge a runtime. Calls come one after another for each subscription; the stream waits
+	// for them. The bytes are the client's and must not be kept or changed.
+	OnEvent func(message []byte)
 }
 
 // withDefaults returns the configuration with every zero field at its default.

@@ -16,7 +16,8 @@
 // container refers to it. A container with neither is left out and counted ([Stats].Unattributed).
 //
 // Messages are not decoded on arrival. [Client.List] finds out from the encoded items what differs from the listing before and takes
-// notice of that alone. Events and statuses keep the runtime's bytes, and [PodStatus] decodes them when it is read.
+// notice of that alone. Events and statuses keep the runtime's bytes, and [PodStatus] decodes them when it is read. A status is stored whole
+// or not at all.
 //
 // What is learned of a runtime (whether it has the streaming lists, whether PodSandboxStatus brings container statuses along) is learned by
 // trying, and forgotten when the connection is made anew, because a runtime that comes back may be another version.
@@ -32,8 +33,8 @@
 // # Errors
 //
 // Errors name the call, the endpoint and, where there is one, the ID; the grpc status is found by status.Code or errors.As. [ErrMessageSize]
-// says that an answer exceeds the configured limit, [ErrMalformed] that a message is not protobuf, pleg.ErrNoEvents that the runtime has
+// says that an answer exceeds the configured limit, [ErrMalformed] that a message is not protobuf or a status not whole, pleg.ErrNoEvents that the runtime has
 // no event stream. An ID that the runtime does not have is not an error. A list that fails halfway has no result, because what is missing from
-// it would be taken for removed. An item that is protobuf but makes no sense (no ID, an ID that is not UTF-8) is left out and counted;
+// it would be taken for removed. An item that is protobuf but makes no sense (an ID or UID that is empty, too long or not UTF-8) is left out and counted;
 // a state that is not known is pleg.PhaseUnknown.
 package cri

@@ -34,6 +34,10 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 				p.release()
 				break
 			}
+			if c.config.OnEvent != nil {
+				c.config.OnEvent(p.message())
+			}
+			c.link.heard.Add(1)
 			e, ok := readEvent(p.message())
 			if !ok {
 				yield(pleg.Claim[PodStatus]{}, fmt.Errorf("cri: %s on %s: %w of %d bytes", getContainerEvents, c.endpoint, ErrMalformed, len(p.message())))
@@ -51,7 +55,7 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 		case errors.Is(err, io.EOF) && ctx.Err() == nil:
 			err = io.EOF
 		case status.Code(err) == codes.Unimplemented:
-			err = fmt.Errorf("cri: %s on %s: %w: %w", getContainerEvents, c.endpoint, pleg.ErrNoEvents, err)
+			err = fmt.Errorf("cri: %s on %s: %w: %w", getContainerEvents, c.endpoint, pleg.ErrNoEvents, shortened(err))
 		default:
 			err = c.explain(ctx, getContainerEvents, "", err)
 		}
@@ -121,24 +125,23 @@ func (c *Client) claim(e *event, names *interner, p *parcel) (pleg.Claim[PodStat
 	payload := p.payload[:0]
 	var uid []byte
 	if s := &e.sandbox; e.sandboxRaw != nil {
-		uid = s.uid()
-		switch {
-		case usable(s.id):
+		if s.usable() {
+			uid = s.uid()
 			id := names.get(s.id)
 			payload = append(payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
 			if id == claim.Item.ID {
 				claim.Item.Kind = pleg.Sandbox
 			}
-			if !s.labelled() && usable(uid) {
+			if !s.labelled() {
 				c.byID.hint(names.uid(uid), id)
 			}
-		default:
+		} else {
 			c.counter.malformed.Add(1)
 		}
 	}
 	for raw := range e.containerStatuses {
 		var item containerItem
-		if !item.readStatus(raw) || !usable(item.id) {
+		if !item.readStatus(raw) || !item.usable() {
 			c.counter.malformed.Add(1)
 			continue
 		}
@@ -147,7 +150,7 @@ func (c *Client) claim(e *event, names *interner, p *parcel) (pleg.Claim[PodStat
 			uid = item.labels.uid
 		}
 	}
-	if usable(uid) {
+	if len(uid) > 0 {
 		claim.Pod = names.uid(uid)
 	}
 	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)

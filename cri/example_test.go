@@ -109,11 +109,11 @@ func ExampleClient_Inspect() {
 	status := inspection.Status
 	fmt.Println(status.Namespace(), status.Name(), status.IPs())
 	for _, c := range status.Containers() {
-		fmt.Println(c.Name, c.Phase, c.ExitCode, c.FinishedAt.After(c.StartedAt))
+		fmt.Println(c.Name, c.Phase, c.ExitCode, !c.FinishedAt.Before(c.StartedAt))
 	}
 	fmt.Println(client.Stats().Calls["PodSandboxStatus"], "call to read it")
 	// Output:
-	// shop web [10.0.0.1]
+	// shop web [198.18.0.1]
 	// app Exited 3 true
 	// 1 call to read it
 }
@@ -128,5 +128,5 @@ func ExampleClient_Version() {
 	}
 	defer client.Close()
 	fmt.Println(client.Version(context.Background()))
-	// Output: cri-o 1.37.0 <nil>
+	// Output: cri-o 1.36.3 <nil>
 }

@@ -53,7 +53,7 @@ func decodeList(sandboxes, containers []byte) (v view, strays []string, ok bool)
 	}
 	for _, p := range c.Containers {
 		uid := p.Labels[labelPodUID]
-		if !good(p.Id) || uid != "" && !good(uid) {
+		if _, sandbox := sandboxAt[p.Id]; sandbox || !good(p.Id) || uid != "" && !good(uid) {
 			continue
 		}
 		pod := cache.UID(uid)
@@ -187,12 +187,46 @@ func (x *index) check(t *testing.T) {
 			t.Errorf("pod %q is kept as %q with %d and %d items, dirty %v", p.uid, uid, len(p.sandboxes), len(p.containers), p.dirty)
 		}
 	}
+	checkPrints(t, &x.sandboxPrints, len(x.sandboxes)-x.hidden)
+	checkPrints(t, &x.containerPrints, len(x.containers))
 	for c := range x.strays {
 		if c.pod != nil || x.containers[c.id] != c {
 			t.Errorf("container %q is a stray and is not", c.id)
 		}
 	}
 }
+
+// checkPrints verifies that every entry is found, by its print and by its record, and that there are as many as there should be.
+func checkPrints[R interface {
+	comparable
+	put(int)
+	at() int32
+}](t *testing.T, p *prints[R], want int) {
+	live, slots := 0, 0
+	for place, e := range p.entries {
+		if !e.live {
+			continue
+		}
+		live++
+		if int(e.record.at()) != place {
+			t.Errorf("the record of the entry at %d is at %d", place, e.record.at())
+		}
+		if p.slotOf(e.print, place) < 0 {
+			t.Errorf("the entry at %d is not found", place)
+		}
+	}
+	for _, s := range p.slots {
+		if s != 0 {
+			slots++
+		}
+	}
+	if live != want || slots != want || live+p.dead != len(p.entries) {
+		t.Errorf("%d live entries and %d slots for %d records; %d dead of %d entries", live, slots, want, p.dead, len(p.entries))
+	}
+}
+
+func (s *sandboxRecord) at() int32   { return s.place }
+func (c *containerRecord) at() int32 { return c.place }
 
 // randomNode returns listings with everything that can go wrong in one.
 func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.ListContainersResponse) {

@@ -4,9 +4,12 @@
 package cri
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,7 +105,8 @@ func checkContainerStatus(t *testing.T, raw []byte) {
 // checkEvent holds a claim against what the generated decoder reads.
 func checkEvent(t *testing.T, raw []byte) {
 	var m runtimeapi.ContainerEventResponse
-	valid := proto.Unmarshal(raw, &m) == nil
+	invalid := proto.Unmarshal(raw, &m)
+	valid := invalid == nil
 	e, ok := readEvent(raw)
 	if !ok {
 		if valid {
@@ -121,14 +125,12 @@ func checkEvent(t *testing.T, raw []byte) {
 		return
 	}
 	var status *PodStatus
+	var refused error
 	if claim.Status != nil {
-		var err error
-		if status, err = claim.Status(); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = status.String(), status.Err()
-		if _, err := status.MarshalJSON(); err != nil {
-			t.Fatal(err)
+		if status, refused = claim.Status(); refused == nil {
+			checkStored(t, status, raw, invalid)
+		} else if !errors.Is(refused, ErrMalformed) {
+			t.Fatal(refused)
 		}
 	}
 	if !valid {
@@ -136,14 +138,17 @@ func checkEvent(t *testing.T, raw []byte) {
 	}
 	want := pleg.Claim[PodStatus]{Item: pleg.Item{ID: m.ContainerId}, CreatedAt: timeOf(m.CreatedAt)}
 	good := func(id string) bool { return id != "" && len(id) <= maxID }
-	uid := ""
+	uid, whole := "", true
 	if s := m.PodSandboxStatus; s != nil {
 		for _, v := range []string{s.GetMetadata().GetUid(), s.Labels[labelPodUID], s.Id} {
 			if uid == "" {
 				uid = v
 			}
 		}
-		if good(s.Id) {
+		whole = good(s.Id) && good(uid) && isWhole(s.Metadata, s.CreatedAt)
+		if !good(uid) {
+			uid = ""
+		} else if good(s.Id) {
 			want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Sandbox, Phase: wantSandbox(s).Phase})
 			if s.Id == m.ContainerId {
 				want.Item.Kind = pleg.Sandbox
@@ -151,7 +156,9 @@ func checkEvent(t *testing.T, raw []byte) {
 		}
 	}
 	for _, s := range m.ContainersStatuses {
-		if !good(s.Id) {
+		label := s.Labels[labelPodUID]
+		whole = whole && good(s.Id) && (label == "" || good(label)) && isWhole(s.Metadata, s.CreatedAt)
+		if !good(s.Id) || label != "" && !good(label) {
 			continue
 		}
 		want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Container, Phase: wantContainer(s).Phase})
@@ -169,19 +176,67 @@ func checkEvent(t *testing.T, raw []byte) {
 	if d := gocmp.Diff(want, claim, cmpopts.IgnoreFields(pleg.Claim[PodStatus]{}, "Status", "Release"), cmpopts.EquateEmpty()); d != "" {
 		t.Fatal(d)
 	}
-	if (status != nil) != (len(want.Payload) > 0) {
-		t.Fatalf("status is %v with a payload of %d", status, len(want.Payload))
+	if (claim.Status != nil) != (len(want.Payload) > 0) {
+		t.Fatalf("a status is offered: %v, with a payload of %d", claim.Status != nil, len(want.Payload))
 	}
-	if status == nil {
+	if claim.Status == nil {
 		return
 	}
+	hollow := func(m proto.Message) bool { return m.ProtoReflect().IsValid() && proto.Size(m) == 0 }
+	if hollow(m.GetPodSandboxStatus().GetMetadata()) || slices.ContainsFunc(m.ContainersStatuses, func(s *runtimeapi.ContainerStatus) bool { return hollow(s.Metadata) }) {
+		return // metadata in which nothing is: a reader may see no more than zero values, or that there is none
+	}
+	if whole != (refused == nil) {
+		t.Fatalf("the payload is whole: %v; refused: %v", whole, refused)
+	}
+	if refused != nil {
+		return
+	}
+	var containers []ContainerStatus
+	only := ""
+	if s := m.PodSandboxStatus; s != nil {
+		only = s.Id
+		if d := gocmp.Diff([]SandboxStatus{wantSandbox(s)}, status.Sandboxes(), cmpopts.EquateEmpty()); d != "" {
+			t.Fatal(d)
+		}
+	}
+	for _, s := range m.ContainersStatuses {
+		c := wantContainer(s)
+		c.SandboxID = only
+		containers = append(containers, c)
+	}
+	slices.SortStableFunc(containers, func(a, b ContainerStatus) int { return newest(a.CreatedAt, b.CreatedAt, a.ID, b.ID) })
+	if d := gocmp.Diff(containers, status.Containers(), cmpopts.EquateEmpty()); d != "" {
+		t.Fatal(d)
+	}
+}
+
+// isWhole says that a status has what every runtime fills in.
+func isWhole(metadata proto.Message, created int64) bool {
+	return metadata.ProtoReflect().IsValid() && created != 0
+}
+
+// checkStored verifies what is true of every status that may be stored, whatever message it came in; invalid is why the generated decoder refuses that.
+func checkStored(t *testing.T, status *PodStatus, message []byte, invalid error) {
+	_ = status.String()
 	if err := status.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(status.Sandboxes()) + len(status.Containers()); n != len(want.Payload) {
-		t.Fatalf("the status shows %d items, the payload %d", n, len(want.Payload))
+	if _, err := status.MarshalJSON(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := status.Messages(); err != nil && !notUTF8(err) || invalid != nil && !notUTF8(invalid) {
+		t.Fatalf("a status is stored that the generated decoder refuses: %v, in its message: %v", err, invalid)
+	}
+	for _, raw := range slices.Concat(status.body.sandboxes, status.body.containers) {
+		if len(raw) > len(message)+16 {
+			t.Fatalf("a status of %d bytes comes from a message of %d", len(raw), len(message))
+		}
 	}
 }
+
+// notUTF8 says that the generated decoder minds nothing but text that is not UTF-8, which is shown repaired.
+func notUTF8(err error) bool { return strings.Contains(err.Error(), "UTF-8") }
 
 // fullEvent sets every field that a status is made from, at random.
 func fullEvent(r *rand.Rand) *runtimeapi.ContainerEventResponse {
@@ -195,7 +250,7 @@ func fullEvent(r *rand.Rand) *runtimeapi.ContainerEventResponse {
 		l.CpuQuota, l.OomScoreAdj, l.CpusetCpus, l.CpusetMems = r.Int64(), -int64(r.IntN(1000)), "0-3", "0"
 		l.Unified, l.MemorySwapLimitInBytes = map[string]string{"memory.high": "1", "io.weight": "2"}, math.MinInt64
 		if r.IntN(4) == 0 {
-			e.ContainersStatuses[i] = &runtimeapi.ContainerStatus{Id: c.Id}
+			e.ContainersStatuses[i] = &runtimeapi.ContainerStatus{Id: c.Id, State: c.State}
 		}
 	}
 	e.PodSandboxStatus.State = runtimeapi.PodSandboxState(r.IntN(3))

@@ -16,14 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
-
-// serveRaw starts a server that answers every call with bytes.
-func serveRaw(t *testing.T, answer func(s grpc.ServerStream) error, config Config) *Client {
-	t.Helper()
-	return serve(t, nil, config, grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return answer(s) }))
-}
 
 // TestMessageLimit: the error names the limit, the call, and what to do.
 func TestMessageLimit(t *testing.T) {
@@ -113,23 +108,10 @@ func TestNilFields(t *testing.T) {
 
 // TestGarbage: bytes that are not protobuf, and streams that do not end as they should.
 func TestGarbage(t *testing.T) {
-	garbage := []byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 1}
-	var mode string
-	c := serveRaw(t, func(s grpc.ServerStream) error {
-		var req []byte
-		if err := s.RecvMsg(&req); err != nil {
-			return err
-		}
-		if mode == "endless" {
-			item := append([]byte{0x0a, 0x03, 0x0a, 0x01}, 'x')
-			for {
-				if err := s.SendMsg([]byte(strings.Repeat(string(item), 10000))); err != nil {
-					return err
-				}
-			}
-		}
-		return s.SendMsg(garbage)
-	}, Config{})
+	s, c := serveRaw(t, nil, Config{})
+	garbage := rawcri.Bytes([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 1})
+	s.On("StreamPodSandboxes", garbage)
+	s.On("GetContainerEvents", garbage)
 	if _, err := c.List(t.Context(), 0); !errors.Is(err, ErrMalformed) {
 		t.Errorf("List: %v", err)
 	}
@@ -138,7 +120,14 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("Events: %v", err)
 		}
 	}
-	mode = "endless"
+	s.On("StreamPodSandboxes", func(c *rawcri.Call) error {
+		batch := []byte(strings.Repeat("\x0a\x03\x0a\x01x", 10000))
+		for {
+			if err := c.Send(batch); err != nil {
+				return err
+			}
+		}
+	})
 	if _, err := c.List(t.Context(), 0); !errors.Is(err, ErrTooMany) {
 		t.Errorf("List without end: %v", err)
 	}

@@ -4,16 +4,15 @@
 package cri
 
 import (
-	"strings"
 	"unicode/utf8"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// index is what the last listing showed, kept so that the next one costs little where nothing changed: an item is found by its ID, and
-// found unchanged by comparing, byte by byte, the few things that a listing tells of it. Nothing is decoded, copied or hashed beyond the
-// ID. (A hash over the whole item would not do: runtimes send the entries of a label map in random order.)
+// index is what the last listing showed, kept so that the next one costs little where nothing changed: an item is found unchanged by the print of the
+// few things that a listing tells of it (see prints), which are read in one pass (see quick). Only an item whose print is not there is read with care,
+// and looked up by its ID. (A hash over the whole item would not do: runtimes send the entries of a label map in random order.)
 //
 // The holder of Client.listing owns it. A listing that fails halfway leaves it partly new. That is harmless: every pod that differs stays
 // marked until a listing hands it out.
@@ -24,10 +23,14 @@ type index struct {
 	// dirty holds the pods that may differ from the listing named by revision.
 	dirty    []*podRecord
 	revision pleg.Revision
-	// round counts listings begun, failed ones included; a record that does not carry it was not shown by the present one.
+	// round counts listings begun, failed ones included; a record whose entry does not carry it was not shown by the present one.
 	round uint32
-	// shown counts the records that carry round, hidden the sandbox records that no listing shows.
+	// shown counts the entries that carry round, hidden the sandbox records that no listing shows.
 	shownSandboxes, shownContainers, hidden int
+	// printer makes the prints; the tables hold an entry for each record that the last listing showed.
+	printer         printer
+	sandboxPrints   prints[*sandboxRecord]
+	containerPrints prints[*containerRecord]
 	// strays are the containers that could not be attributed.
 	strays map[*containerRecord]struct{}
 
@@ -42,7 +45,8 @@ type sandboxRecord struct {
 	phase   pleg.Phase
 	// listed says that the last listing showed it; labelled, that a list filtered by the pod UID label does.
 	listed, labelled bool
-	round            uint32
+	// place is that of the record's entry in index.sandboxPrints; it has one if it is listed.
+	place int32
 	// dependents are the containers that have no pod UID label and so are attributed by this sandbox. Former ones may remain.
 	dependents []*containerRecord
 }
@@ -56,8 +60,12 @@ type containerRecord struct {
 	sandbox *sandboxRecord
 	phase   pleg.Phase
 	removed bool
-	round   uint32
+	// place is that of the record's entry in index.containerPrints.
+	place int32
 }
+
+func (s *sandboxRecord) put(place int)   { s.place = int32(place) }
+func (c *containerRecord) put(place int) { c.place = int32(place) }
 
 // podRecord is a pod that the last listing showed.
 type podRecord struct {
@@ -76,6 +84,7 @@ func newIndex() *index {
 		containers: make(map[string]*containerRecord),
 		pods:       make(map[cache.UID]*podRecord),
 		strays:     make(map[*containerRecord]struct{}),
+		printer:    newPrinter(),
 	}
 }
 
@@ -84,6 +93,7 @@ func (x *index) begin() {
 	x.round++
 	x.shownSandboxes, x.shownContainers = 0, 0
 	x.malformed, x.duplicates = 0, 0
+	x.sandboxPrints.last, x.containerPrints.last = -1, -1
 }
 
 func (x *index) mark(p *podRecord) {
@@ -93,21 +103,22 @@ func (x *index) mark(p *podRecord) {
 	}
 }
 
-// pod returns the record of a pod, made if need be. It fills in the names if they are not known.
-func (x *index) pod(uid string, name, namespace []byte) *podRecord {
+// pod returns the record of a pod, made if need be. A sandbox's metadata says what the pod is called; the labels of a container do so for a pod of which
+// nothing else does.
+func (x *index) pod(uid string, name, namespace []byte, of pleg.Kind) *podRecord {
 	p := x.pods[cache.UID(uid)]
 	if p == nil {
 		p = &podRecord{uid: cache.UID(uid)}
 		x.pods[p.uid] = p
 	}
-	if p.name == "" && len(name) > 0 {
-		p.name = valid(name)
-		x.mark(p)
+	set := func(is *string, told []byte) {
+		if len(told) > 0 && (*is == "" || of == pleg.Sandbox && *is != string(told)) {
+			*is = bounded(string(told))
+			x.mark(p)
+		}
 	}
-	if p.namespace == "" && len(namespace) > 0 {
-		p.namespace = valid(namespace)
-		x.mark(p)
-	}
+	set(&p.name, name)
+	set(&p.namespace, namespace)
 	return p
 }
 
@@ -120,9 +131,6 @@ func (x *index) current(p *podRecord) *podRecord {
 	return p
 }
 
-// valid returns text as a string of valid UTF-8.
-func valid(text []byte) string { return strings.ToValidUTF8(string(text), "\uFFFD") }
-
 // maxID bounds the length of an ID or UID. Those of real runtimes have 64 bytes or fewer.
 const maxID = 1024
 
@@ -131,92 +139,132 @@ func usable(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Val
 
 // sandbox takes one item of a sandbox list. It reports false if the item is not a protobuf message.
 func (x *index) sandbox(raw []byte) bool {
-	var item sandboxItem
-	if !item.read(raw, labelsOfPodSandbox) {
-		return false
-	}
-	uid, labelled, phase := item.uid(), item.labelled(), item.phase()
-	s := x.sandboxes[string(item.id)]
-	if s != nil && s.listed && s.round != x.round && s.phase == phase && s.labelled == labelled && s.uid == string(uid) {
-		s.round = x.round
+	var q quick
+	if q.read(raw, quickSandbox) && x.sandboxPrints.show(x.printer.sandboxPrint(q.id, q.two, q.uid, int32(q.state)), x.round) {
 		x.shownSandboxes++
 		return true
 	}
-	if !usable(item.id) || !usable(uid) {
+	var item sandboxItem
+	if !item.readListed(raw) {
+		return false
+	}
+	if !item.usable() {
 		x.malformed++
 		return true
 	}
+	if x.sandboxPrints.show(x.printer.sandboxPrint(item.id, item.metaRaw, item.labels.uid, item.state), x.round) {
+		x.shownSandboxes++
+		return true
+	}
+	x.changedSandbox(&item)
+	return true
+}
+
+// changedSandbox takes a sandbox that is not as the listing before showed it, or that the present one has shown already.
+func (x *index) changedSandbox(item *sandboxItem) {
+	uid, labelled, state := item.uid(), item.labelled(), item.state
+	s := x.sandboxes[string(item.id)]
 	if s == nil {
-		s = &sandboxRecord{}
+		s = &sandboxRecord{place: -1}
 		s.id, s.uid = together(item.id, uid)
 		x.sandboxes[s.id] = s
 		x.hidden++
 	}
-	if s.round == x.round {
+	again := s.listed && x.sandboxPrints.entries[s.place].round == x.round
+	if again {
 		x.duplicates++
-		if phase = max(phase, s.phase); s.phase == phase && s.labelled == labelled && s.uid == string(uid) {
-			return true
+		if s.phase > item.phase() {
+			state = stateOf(s.phase)
 		}
-	} else {
-		s.round = x.round
-		x.shownSandboxes++
+		if s.phase >= item.phase() && s.labelled == labelled && s.uid == string(uid) {
+			return
+		}
 	}
+	p := x.printer.sandboxPrint(item.id, item.metaRaw, item.labels.uid, state)
 	if !s.listed {
 		s.listed = true
 		x.hidden--
 		if s.pod != nil {
 			s.pod.sandboxes = append(s.pod.sandboxes, s)
 		}
+		x.sandboxPrints.add(p, s, x.round)
+		x.yield(s)
+	} else {
+		x.sandboxPrints.change(int(s.place), p)
+		x.sandboxPrints.entries[s.place].round = x.round
 	}
-	s.phase, s.labelled = phase, labelled
+	if !again {
+		x.shownSandboxes++
+	}
+	s.phase, s.labelled = sandboxPhase(state), labelled
 	if s.uid != string(uid) {
 		s.uid = string(uid)
 	}
-	p := x.pod(s.uid, item.meta.name, item.meta.namespace)
-	x.mark(p)
-	if s.pod != p {
+	pod := x.pod(s.uid, item.meta.name, item.meta.namespace, pleg.Sandbox)
+	x.mark(pod)
+	if s.pod != pod {
 		x.mark(s.pod)
-		s.pod = p
-		p.sandboxes = append(p.sandboxes, s)
+		s.pod = pod
+		pod.sandboxes = append(pod.sandboxes, s)
 		for _, c := range s.dependents {
 			if c.sandbox == s {
-				x.attribute(c, p)
+				x.attribute(c, pod)
 			}
 		}
 	}
-	return true
 }
 
 // container takes one item of a container list. It reports false if the item is not a protobuf message.
 func (x *index) container(raw []byte) bool {
+	var q quick
+	if q.read(raw, quickContainer) && x.containerPrints.show(x.printer.containerPrint(q.id, q.two, q.uid, int32(q.state)), x.round) {
+		x.shownContainers++
+		return true
+	}
 	var item containerItem
 	if !item.readListed(raw) {
 		return false
 	}
-	phase := item.phase()
-	c := x.containers[string(item.id)]
-	if c != nil && c.round != x.round && c.phase == phase && c.belongs(&item) {
-		c.round = x.round
-		x.shownContainers++
-		return true
-	}
-	if !usable(item.id) || len(item.labels.uid) > 0 && !utf8.Valid(item.labels.uid) {
+	if !item.usable() {
 		x.malformed++
 		return true
 	}
+	if x.containerPrints.show(x.printer.containerPrint(item.id, item.sandbox, item.labels.uid, item.state), x.round) {
+		x.shownContainers++
+		return true
+	}
+	x.changedContainer(&item)
+	return true
+}
+
+// changedContainer takes a container that is not as the listing before showed it, or that the present one has shown already.
+func (x *index) changedContainer(item *containerItem) {
+	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxPrints.entries[s.place].round == x.round {
+		x.duplicates++ // an ID is of one thing: the sandbox stands
+		return
+	}
+	phase, state := item.phase(), item.state
+	c := x.containers[string(item.id)]
+	if c != nil && x.containerPrints.entries[c.place].round == x.round {
+		x.duplicates++
+		if c.phase > phase {
+			phase, state = c.phase, stateOfContainer(c.phase)
+		}
+		if c.phase == phase && c.belongs(item) {
+			return
+		}
+	} else {
+		x.shownContainers++
+	}
+	p := x.printer.containerPrint(item.id, item.sandbox, item.labels.uid, state)
 	if c == nil {
 		c = &containerRecord{}
 		c.id, c.label = together(item.id, item.labels.uid)
 		x.containers[c.id] = c
-	}
-	if c.round == x.round {
-		x.duplicates++
-		if phase = max(phase, c.phase); c.phase == phase && c.belongs(&item) {
-			return true
-		}
+		x.containerPrints.add(p, c, x.round)
 	} else {
-		c.round = x.round
-		x.shownContainers++
+		x.containerPrints.change(int(c.place), p)
+		x.containerPrints.entries[c.place].round = x.round
 	}
 	c.phase = phase
 	if c.label != string(item.labels.uid) {
@@ -225,30 +273,40 @@ func (x *index) container(raw []byte) bool {
 	x.mark(c.pod)
 	if len(item.labels.uid) > 0 {
 		c.sandbox = nil
-		x.attribute(c, x.pod(c.label, item.labels.name, item.labels.namespace))
-		return true
+		x.attribute(c, x.pod(c.label, item.labels.name, item.labels.namespace, pleg.Container))
+		return
 	}
-	var p *podRecord
-	if len(item.sandbox) > 0 && utf8.Valid(item.sandbox) {
-		s := x.sandboxes[string(item.sandbox)]
-		if s == nil {
-			s = &sandboxRecord{id: string(item.sandbox)}
-			x.sandboxes[s.id] = s
-			x.hidden++
-		}
-		if c.sandbox != s {
-			c.sandbox = s
-			s.dependents = append(s.dependents, c)
-		}
-		if s.pod != nil {
-			s.pod = x.current(s.pod)
-			p = s.pod
-		}
-	} else {
+	x.attribute(c, x.podBySandbox(c, item.sandbox))
+}
+
+// podBySandbox notes the sandbox of a container that has no pod UID label, and returns that sandbox's pod, nil if no listing has shown it.
+func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
+	if !usable(sandbox) {
 		c.sandbox = nil
+		return nil
 	}
-	x.attribute(c, p)
-	return true
+	s := x.sandboxes[string(sandbox)]
+	if s == nil {
+		s = &sandboxRecord{id: string(sandbox), place: -1}
+		x.sandboxes[s.id] = s
+		x.hidden++
+	}
+	if c.sandbox != s {
+		c.sandbox = s
+		s.dependents = append(s.dependents, c)
+	}
+	if s.pod == nil {
+		return nil
+	}
+	s.pod = x.current(s.pod)
+	return s.pod
+}
+
+// yield makes a container give way to a sandbox of its ID that a listing shows now: the next listing of containers reads it with care.
+func (x *index) yield(s *sandboxRecord) {
+	if c := x.containers[s.id]; c != nil {
+		x.containerPrints.change(int(c.place), print{})
+	}
 }
 
 // belongs reports whether the item is attributed as the record is.
@@ -259,7 +317,7 @@ func (c *containerRecord) belongs(item *containerItem) bool {
 	case c.label != "":
 		return true
 	case c.sandbox == nil:
-		return len(item.sandbox) == 0
+		return !usable(item.sandbox)
 	}
 	return c.sandbox.id == string(item.sandbox)
 }

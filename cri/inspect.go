@@ -89,7 +89,7 @@ func (in *inspection) covered() map[string]struct{} {
 	for _, statuses := range in.brought {
 		for _, raw := range statuses {
 			var item containerItem
-			if item.readStatus(raw) && usable(item.id) && complete(raw) {
+			if item.readStatus(raw) {
 				if ids == nil {
 					ids = make(map[string]struct{})
 				}
@@ -101,7 +101,7 @@ func (in *inspection) covered() map[string]struct{} {
 }
 
 // status makes one status call and returns the encoded status in its answer, nil if the runtime does not have the ID, and the statuses of
-// containers that came with it.
+// containers that came with it and are whole.
 func (in *inspection) status(ctx context.Context, m method, id string, idOf func(raw []byte) ([]byte, bool)) (raw []byte, containers [][]byte, err error) {
 	c := in.client
 	select {
@@ -118,32 +118,55 @@ func (in *inspection) status(ctx context.Context, m method, id string, idOf func
 		}
 		return nil, nil, c.explain(ctx, m, id, err)
 	}
-	f := fields{rest: reply.data}
+	return c.readStatus(m, id, reply.data, idOf)
+}
+
+// readStatus takes the answer to a status call: see [inspection.status].
+func (c *Client) readStatus(m method, id string, reply []byte, idOf func(raw []byte) ([]byte, bool)) (raw []byte, containers [][]byte, err error) {
+	fail := func(format string, args ...any) ([]byte, [][]byte, error) {
+		return nil, nil, fmt.Errorf("cri: %s of %s on %s: "+format, append([]any{m, id, c.endpoint}, args...)...)
+	}
+	shape := shapeOfContainerStatus()
+	if m == podSandboxStatus {
+		shape = shapeOfSandboxStatus()
+	}
+	parts := []part{{}} // first the status asked for
+	bad := false
+	f := fields{rest: reply}
 	for f.next() {
 		switch {
 		case f.isBytes(1):
 			raw = merged(raw, f.data)
 		case f.isBytes(3) && m == podSandboxStatus:
-			containers = append(containers, f.data)
+			var item containerItem
+			p, ok := examine(f.data, shapeOfContainerStatus())
+			if !ok || !item.readStatus(f.data) || !item.usable() {
+				c.counter.malformed.Add(1) // it is asked for by its ID, if it is wanted
+				continue
+			}
+			parts = append(parts, p)
+		case f.isBytes(2): // info
+			_, _, ok := mapEntry(f.data)
+			bad = bad || !ok
 		}
 	}
-	if f.bad {
-		return nil, nil, fmt.Errorf("cri: %s of %s on %s: %w of %d bytes", m, id, c.endpoint, ErrMalformed, len(reply.data))
+	if f.bad || bad {
+		return fail("%w of %d bytes", ErrMalformed, len(reply))
 	}
 	if raw == nil {
-		return nil, nil, fmt.Errorf("cri: %s of %s on %s: the answer holds no status", m, id, c.endpoint)
+		return fail("the answer holds no status")
 	}
 	got, ok := idOf(raw)
-	if !ok {
-		return nil, nil, fmt.Errorf("cri: %s of %s on %s: %w of %d bytes", m, id, c.endpoint, ErrMalformed, len(reply.data))
+	if ok && string(got) != id {
+		return fail("the answer is about %q", bounded(string(got)))
 	}
-	if string(got) != id {
-		return nil, nil, fmt.Errorf("cri: %s of %s on %s: the answer is about %q", m, id, c.endpoint, got)
+	if parts[0], ok = examine(raw, shape); !ok && !complete(raw) {
+		return fail("%w: no metadata or no creation time", ErrMalformed)
+	} else if !ok {
+		return fail("%w of %d bytes: a part of the status cannot be read", ErrMalformed, len(reply))
 	}
-	if !complete(raw) {
-		return nil, nil, fmt.Errorf("cri: %s of %s on %s: %w: no metadata or no creation time", m, id, c.endpoint, ErrMalformed)
-	}
-	return raw, containers, nil
+	kept := keep(parts, len(reply))
+	return kept[0], kept[1:], nil
 }
 
 // complete says that an encoded PodSandboxStatus or ContainerStatus has what every runtime fills in, metadata (2) and created_at (4); the fields
@@ -164,20 +187,25 @@ func complete(raw []byte) bool {
 }
 
 func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
-	in.sandboxStatuses[i], in.brought[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], func(raw []byte) ([]byte, bool) {
-		var item sandboxItem
-		ok := item.read(raw, labelsOfPodSandboxStatus)
-		return item.id, ok
-	})
+	in.sandboxStatuses[i], in.brought[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], sandboxID)
 	return err
 }
 
+// sandboxID and containerID return the ID that an encoded status is about. They report false if that is malformed.
+func sandboxID(raw []byte) ([]byte, bool) {
+	var item sandboxItem
+	ok := item.read(raw, labelsOfPodSandboxStatus)
+	return item.id, ok
+}
+
+func containerID(raw []byte) ([]byte, bool) {
+	var item containerItem
+	ok := item.readStatus(raw)
+	return item.id, ok
+}
+
 func (in *inspection) readContainer(ctx context.Context, i int) (err error) {
-	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], func(raw []byte) ([]byte, bool) {
-		var item containerItem
-		ok := item.readStatus(raw)
-		return item.id, ok
-	})
+	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], containerID)
 	return err
 }
 
@@ -213,9 +241,8 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 	at := make(map[string]int, len(in.containers))
 	add := func(raw []byte, id string) {
 		var item containerItem
-		if !item.readStatus(raw) || !usable(item.id) || !complete(raw) {
-			in.client.counter.malformed.Add(1)
-			return
+		if !item.readStatus(raw) {
+			return // no status that was kept
 		}
 		if len(item.labels.uid) > 0 && string(item.labels.uid) != string(pod.UID) {
 			return // another pod's

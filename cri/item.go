@@ -32,10 +32,12 @@ func (m *metadata) read(b []byte) bool {
 // sandboxItem is what a listing or an event payload tells of a sandbox: what is needed of a CRI PodSandbox or PodSandboxStatus, which
 // differ in the number of one field. The slices alias the message.
 type sandboxItem struct {
-	id     []byte
-	meta   metadata
-	labels podLabels
-	state  int32
+	id []byte
+	// metaRaw is the encoded metadata, meta what it says.
+	metaRaw []byte
+	meta    metadata
+	labels  podLabels
+	state   int32
 }
 
 const (
@@ -53,6 +55,7 @@ func (s *sandboxItem) read(b []byte, labels int32) bool {
 			s.id = f.data
 		case f.isBytes(2):
 			ok = s.meta.read(f.data) && ok
+			s.metaRaw = merged(s.metaRaw, f.data)
 		case f.isVarint(3):
 			s.state = int32(f.varint)
 		case int32(f.num) == labels && f.isBytes(f.num):
@@ -60,6 +63,12 @@ func (s *sandboxItem) read(b []byte, labels int32) bool {
 		}
 	}
 	return ok && !f.bad
+}
+
+// readListed takes an encoded CRI PodSandbox. It reports false if anything in that is malformed.
+func (s *sandboxItem) readListed(b []byte) bool {
+	_, ok := shapeOfSandbox().check(b)
+	return ok && s.read(b, labelsOfPodSandbox)
 }
 
 // uid returns the UID of the sandbox's pod: what the metadata says, else the kubelet's label, else, for a sandbox of something that
@@ -79,6 +88,10 @@ func (s *sandboxItem) labelled() bool {
 	return len(s.labels.uid) > 0 && string(s.labels.uid) == string(s.uid())
 }
 
+// usable reports whether the sandbox can be spoken of: it and the pod that it names have usable IDs. One that cannot is left out wherever it
+// shows up, and counted.
+func (s *sandboxItem) usable() bool { return usable(s.id) && usable(s.uid()) }
+
 func (s *sandboxItem) phase() pleg.Phase { return sandboxPhase(s.state) }
 
 // containerItem is what a listing or an event payload tells of a container: what is needed of a CRI Container or ContainerStatus.
@@ -89,10 +102,10 @@ type containerItem struct {
 	state       int32
 }
 
-// readListed takes an encoded CRI Container. It reports false if that is malformed.
+// readListed takes an encoded CRI Container. It reports false if anything in that is malformed.
 func (c *containerItem) readListed(b []byte) bool {
+	_, ok := shapeOfContainer().check(b)
 	f := fields{rest: b}
-	ok := true
 	for f.next() {
 		switch {
 		case f.isBytes(1):
@@ -123,6 +136,12 @@ func (c *containerItem) readStatus(b []byte) bool {
 		}
 	}
 	return ok && !f.bad
+}
+
+// usable reports whether the container can be spoken of: it, and the pod if it names one, have usable IDs. One that cannot is left out wherever
+// it shows up, and counted.
+func (c *containerItem) usable() bool {
+	return usable(c.id) && (len(c.labels.uid) == 0 || usable(c.labels.uid))
 }
 
 func (c *containerItem) phase() pleg.Phase { return containerPhase(c.state) }

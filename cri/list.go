@@ -70,44 +70,60 @@ type lister struct {
 	items  int
 }
 
-// listAll makes one list call, the streaming one unless the runtime is known not to have it, and visits every item of the answer.
+// listAll makes one list call of everything, the streaming one unless the runtime is known not to have it, and visits every item of the answer.
 func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, streaming, plain method) error {
 	l := lister{client: c, walker: walker, visit: visit}
-	known := c.traits.Load()
-	has := &known.streamSandboxes
-	if streaming == streamContainers {
-		has = &known.streamContainers
+	return l.either(ctx, nil, streaming, plain)
+}
+
+// either makes the first of two calls that list the same, or the second if the runtime is known not to have the first. One that turns out to be
+// unimplemented gives way to the other, whichever that is, so that what was learned of a runtime cannot keep it from being listed.
+func (l *lister) either(ctx context.Context, req request, first, second method) error {
+	known := l.client.traits.Load()
+	if known.has[first].no() && !known.has[second].no() {
+		first, second = second, first
 	}
-	if !has.no() {
-		err := l.stream(ctx, streaming)
-		if status.Code(err) != codes.Unimplemented {
-			if err == nil {
-				has.learn(true)
-			}
-			return err
+	err := l.call(ctx, req, first)
+	if status.Code(err) != codes.Unimplemented || l.items > 0 {
+		if err == nil {
+			known.has[first].learn(true)
 		}
-		has.learn(false)
-	}
-	var reply borrowed
-	if err := c.call(ctx, plain, nil, &reply); err != nil {
 		return err
 	}
-	return l.take(&reply, plain)
+	known.has[first].learn(false)
+	if err = l.call(ctx, req, second); err == nil || status.Code(err) == codes.Unimplemented {
+		known.has[second].learn(err == nil)
+	}
+	return err
+}
+
+// call makes one list call, and visits every item of its answer.
+func (l *lister) call(ctx context.Context, req request, m method) error {
+	if m == streamPodSandboxes || m == streamContainers {
+		return l.stream(ctx, req, m)
+	}
+	var reply borrowed
+	if err := l.client.call(ctx, m, req, &reply); err != nil {
+		return err
+	}
+	return l.take(&reply, m)
 }
 
 // stream makes one streaming list call and visits every item of its batches. A runtime without the call says so at the first receive.
-func (l *lister) stream(ctx context.Context, m method) error {
+func (l *lister) stream(ctx context.Context, req request, m method) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := l.client.open(ctx, m, nil)
+	stream, err := l.client.open(ctx, m, req)
 	for err == nil {
 		var batch borrowed
 		if err = stream.RecvMsg(&batch); err == nil {
+			l.client.link.heard.Add(1)
 			if err := l.take(&batch, m); err != nil {
 				return err
 			}
 		}
 	}
+	l.client.link.note(ctx, err)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

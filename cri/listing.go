@@ -59,26 +59,32 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 // sweep removes the records that the present listing did not show.
 func (x *index) sweep() {
 	if x.shownContainers < len(x.containers) {
-		for id, c := range x.containers {
-			if c.round == x.round {
+		for place, e := range x.containerPrints.entries {
+			if !e.live || e.round == x.round {
 				continue
 			}
+			c := e.record
+			x.containerPrints.remove(place)
 			c.removed = true
-			delete(x.containers, id)
+			delete(x.containers, c.id)
 			delete(x.strays, c)
 			x.mark(c.pod)
 		}
+		x.containerPrints.tidy()
 		x.release()
 	}
 	if x.shownSandboxes < len(x.sandboxes)-x.hidden {
-		for _, s := range x.sandboxes {
-			if s.round == x.round || !s.listed {
+		for place, e := range x.sandboxPrints.entries {
+			if !e.live || e.round == x.round {
 				continue
 			}
+			s := e.record
+			x.sandboxPrints.remove(place)
 			s.listed = false
 			x.hidden++
 			x.mark(s.pod)
 		}
+		x.sandboxPrints.tidy()
 		x.release()
 	}
 }

@@ -82,34 +82,31 @@ type podParts struct {
 }
 
 func (c *Client) readPod(ctx context.Context, read podRead, found *podParts) error {
-	m, message := listPodSandbox, proto.Message(&runtimeapi.ListPodSandboxRequest{Filter: read.sandboxes})
+	plain, streaming, message := listPodSandbox, streamPodSandboxes, proto.Message(&runtimeapi.ListPodSandboxRequest{Filter: read.sandboxes})
+	visit := found.sandbox
 	if read.containers != nil {
-		m, message = listContainers, &runtimeapi.ListContainersRequest{Filter: read.containers}
+		plain, streaming, message = listContainers, streamContainers, &runtimeapi.ListContainersRequest{Filter: read.containers}
+		visit = func(raw []byte) bool { return found.container(raw, read.among) }
 	}
-	req, err := proto.Marshal(message)
+	req, err := proto.Marshal(message) // the requests of the two calls have the same fields
 	if err != nil {
 		return fmt.Errorf("cri: cannot ask for the pod %q: %w", found.uid, err)
 	}
-	var reply borrowed
-	if err := c.call(ctx, m, req, &reply); err != nil {
-		return err
-	}
-	l := lister{client: c, walker: new(segments), visit: found.sandbox}
-	if read.containers != nil {
-		l.visit = func(raw []byte) bool { return found.container(raw, read.among) }
-	}
-	found.mu.Lock()
-	defer found.mu.Unlock()
-	return l.take(&reply, m)
+	l := lister{client: c, walker: new(segments), visit: func(raw []byte) bool {
+		found.mu.Lock()
+		defer found.mu.Unlock()
+		return visit(raw)
+	}}
+	return l.either(ctx, req, plain, streaming)
 }
 
 // sandbox takes one listed sandbox. The caller holds mu.
 func (p *podParts) sandbox(raw []byte) bool {
 	var item sandboxItem
-	if !item.read(raw, labelsOfPodSandbox) {
+	if !item.readListed(raw) {
 		return false
 	}
-	if usable(item.id) && string(item.uid()) == string(p.uid) {
+	if item.usable() && string(item.uid()) == string(p.uid) {
 		p.add(item.id, pleg.Sandbox, item.phase(), item.meta.name, item.meta.namespace)
 	}
 	return true
@@ -125,7 +122,7 @@ func (p *podParts) container(raw []byte, among []string) bool {
 	if len(item.labels.uid) == 0 && len(among) > 0 {
 		_, mine = slices.BinarySearch(among, string(item.sandbox))
 	}
-	if usable(item.id) && mine {
+	if item.usable() && mine {
 		p.add(item.id, pleg.Container, item.phase(), item.labels.name, item.labels.namespace)
 		if p.sandboxOf != nil {
 			p.sandboxOf[string(item.id)] = string(item.sandbox)
@@ -137,10 +134,10 @@ func (p *podParts) container(raw []byte, among []string) bool {
 // add takes one item of the pod. An ID that is listed twice has the later phase.
 func (p *podParts) add(id []byte, kind pleg.Kind, phase pleg.Phase, name, namespace []byte) {
 	if p.pod.Name == "" {
-		p.pod.Name = valid(name)
+		p.pod.Name = bounded(string(name))
 	}
 	if p.pod.Namespace == "" {
-		p.pod.Namespace = valid(namespace)
+		p.pod.Namespace = bounded(string(namespace))
 	}
 	if i, ok := p.at[string(id)]; ok {
 		p.pod.Items[i].Phase = max(p.pod.Items[i].Phase, phase)

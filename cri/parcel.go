@@ -4,7 +4,6 @@
 package cri
 
 import (
-	"slices"
 	"sync"
 
 	"google.golang.org/grpc/mem"
@@ -56,7 +55,7 @@ func (p *parcel) fill(data mem.BufferSlice) {
 func (p *parcel) message() []byte { return *p.raw }
 
 // status builds the status that the event carries, in memory of its own.
-func (p *parcel) status() (*PodStatus, error) { return statusOfEvent(slices.Clone(*p.raw), p.pod) }
+func (p *parcel) status() (*PodStatus, error) { return statusOfEvent(*p.raw, p.pod) }
 
 // release gives the parcel back. It must not be used afterwards.
 func (p *parcel) release() {

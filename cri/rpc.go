@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // method is a call that this package makes.
@@ -33,19 +32,23 @@ const (
 	methods // how many there are
 )
 
+// service begins the paths of the methods. They are spelled here, because the CRI's module names the
+// streaming lists only from v0.36 on, and would raise the gRPC of an agent that is on an older one.
+const service = "/runtime.v1.RuntimeService/"
+
 var (
 	methodNames = [methods]string{
 		"Version", "ListPodSandbox", "StreamPodSandboxes", "ListContainers", "StreamContainers", "PodSandboxStatus", "ContainerStatus", "GetContainerEvents",
 	}
 	methodPaths = [methods]string{
-		runtimeapi.RuntimeService_Version_FullMethodName,
-		runtimeapi.RuntimeService_ListPodSandbox_FullMethodName,
-		runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName,
-		runtimeapi.RuntimeService_ListContainers_FullMethodName,
-		runtimeapi.RuntimeService_StreamContainers_FullMethodName,
-		runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName,
-		runtimeapi.RuntimeService_ContainerStatus_FullMethodName,
-		runtimeapi.RuntimeService_GetContainerEvents_FullMethodName,
+		service + "Version",
+		service + "ListPodSandbox",
+		service + "StreamPodSandboxes",
+		service + "ListContainers",
+		service + "StreamContainers",
+		service + "PodSandboxStatus",
+		service + "ContainerStatus",
+		service + "GetContainerEvents",
 	}
 	serverStreams = grpc.StreamDesc{ServerStreams: true}
 )
@@ -71,7 +74,9 @@ func (c *Client) awake(ctx context.Context) {
 func (c *Client) invoke(ctx context.Context, m method, req request, reply any) error {
 	c.counter.calls[m].Add(1)
 	c.awake(ctx)
-	return c.conn.Invoke(ctx, methodPaths[m], req, reply)
+	err := c.conn.Invoke(ctx, methodPaths[m], req, reply)
+	c.link.note(ctx, err)
+	return err
 }
 
 // call is invoke with an error that explains.
@@ -104,6 +109,7 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 	if id != "" {
 		subject += " of " + id
 	}
+	err = shortened(err)
 	st := status.Convert(err)
 	switch {
 	case ctx.Err() != nil:

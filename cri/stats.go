@@ -11,11 +11,14 @@ type Stats struct {
 	Calls map[string]uint64
 	// Connects counts the connections made; all but the first are reconnects.
 	Connects uint64
+	// Abandoned counts the connections that the client gave up because the runtime behind them hung: calls met their deadline, and the socket had been
+	// replaced or nothing had been heard for long.
+	Abandoned uint64
 	// Unattributed is the number of containers of the last listing that have no pod UID label and whose sandbox the runtime does
 	// not list. They are left out of listings.
 	Unattributed int
-	// Malformed counts listed items and event payload items that were left out because their ID is empty, or their ID or pod UID is
-	// not valid UTF-8.
+	// Malformed counts listed items and items of answers and event payloads that were left out because they are malformed or incomplete, or because
+	// their ID or pod UID is empty, longer than 1024 bytes or not valid UTF-8.
 	Malformed uint64
 	// Duplicates counts listed items whose ID was listed before in the same listing. The later phase holds.
 	Duplicates uint64
@@ -41,6 +44,7 @@ func (c *Client) Stats() Stats {
 	s := Stats{
 		Calls:          make(map[string]uint64),
 		Connects:       c.dials.Load(),
+		Abandoned:      c.link.abandoned.Load(),
 		Unattributed:   int(c.counter.unattributed.Load()),
 		Malformed:      c.counter.malformed.Load(),
 		Duplicates:     c.counter.duplicates.Load(),
@@ -48,9 +52,9 @@ func (c *Client) Stats() Stats {
 		FilledStatuses: c.traits.Load().fillsStatuses.String(),
 	}
 	t := c.traits.Load()
-	s.StreamingLists = t.streamContainers.String()
-	if t.streamSandboxes.no() {
-		s.StreamingLists = t.streamSandboxes.String()
+	s.StreamingLists = t.has[streamContainers].String()
+	if t.has[streamPodSandboxes].no() {
+		s.StreamingLists = t.has[streamPodSandboxes].String()
 	}
 	for m := range methods {
 		if n := c.counter.calls[m].Load(); n > 0 {

@@ -21,7 +21,7 @@ import (
 // nobody reads costs next to nothing. The zero value is the status of a pod of which nothing is known.
 type PodStatus struct {
 	uid             cache.UID
-	name, namespace string // as the listing had them
+	name, namespace string // as the listing had them, for pods whose sandboxes do not tell
 	body            *body
 	kept            []string // the IPs that KeepIPs kept
 }
@@ -66,14 +66,13 @@ func (s *PodStatus) Namespace() string {
 	return namespace
 }
 
+// names returns what the newest sandbox that tells it says, else what the listing said, else the labels of the containers: a status is read later than
+// the listing, and is what RequestReinspect reads.
 func (s *PodStatus) names() (name, namespace string) {
-	name, namespace = s.name, s.namespace
 	for _, sandbox := range s.Sandboxes() {
-		if name != "" && namespace != "" {
-			return name, namespace
-		}
 		name, namespace = or(name, sandbox.Name), or(namespace, sandbox.Namespace)
 	}
+	name, namespace = or(name, s.name), or(namespace, s.namespace)
 	if name == "" || namespace == "" {
 		for _, container := range s.Containers() {
 			name, namespace = or(name, container.Labels[labelPodName]), or(namespace, container.Labels[labelPodNamespace])
@@ -208,20 +207,43 @@ func (s *PodStatus) String() string {
 	return b.String()
 }
 
-// statusOfEvent returns the status that an encoded event carries.
+// statusOfEvent returns the status that an encoded event carries, in memory of its own. It fails if a part of the payload is malformed or incomplete: what
+// is left would be shown for as long as its phases are right, without names, addresses or exit codes.
 func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 	e, ok := readEvent(raw)
 	if !ok {
 		return nil, fmt.Errorf("cri: an event of pod %s: %w", uid, ErrMalformed)
 	}
-	b := &body{shared: true}
-	if usable(e.sandbox.id) {
-		b.sandboxes = [][]byte{e.sandboxRaw}
+	size := 0
+	parts := make([]part, 0, 1+e.containers)
+	take := func(raw []byte, of *shape, good bool) bool {
+		p, ok := examine(raw, of)
+		size += len(raw) - p.unknown
+		parts = append(parts, p)
+		return ok && good
+	}
+	if e.sandboxRaw != nil && !take(e.sandboxRaw, shapeOfSandboxStatus(), e.sandbox.usable()) {
+		return nil, fmt.Errorf("cri: an event of pod %s: the status of sandbox %q: %w", uid, bounded(string(e.sandbox.id)), ErrMalformed)
 	}
 	for raw := range e.containerStatuses {
 		var item containerItem
-		if item.readStatus(raw) && usable(item.id) {
-			b.containers = append(b.containers, raw)
+		if ok := item.readStatus(raw); !take(raw, shapeOfContainerStatus(), ok && item.usable()) {
+			return nil, fmt.Errorf("cri: an event of pod %s: the status of container %q: %w", uid, bounded(string(item.id)), ErrMalformed)
+		}
+	}
+	b := &body{shared: true}
+	own := make([]byte, 0, size)
+	for i, p := range parts {
+		from := len(own)
+		if p.unknown == 0 {
+			own = append(own, p.raw...)
+		} else {
+			own = p.shape.appendKnown(own, p.raw)
+		}
+		if i == 0 && e.sandboxRaw != nil {
+			b.sandboxes = append(b.sandboxes, own[from:len(own):len(own)])
+		} else {
+			b.containers = append(b.containers, own[from:len(own):len(own)])
 		}
 	}
 	return &PodStatus{uid: uid, body: b}, nil

@@ -5,8 +5,8 @@ package cri
 
 import (
 	"context"
-	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -14,8 +14,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 )
 
 func TestMain(m *testing.M) {
@@ -96,28 +97,49 @@ func (s *stub) ListContainers(_ context.Context, r *runtimeapi.ListContainersReq
 	return &runtimeapi.ListContainersResponse{Containers: s.listOfContainers(r.GetFilter())}, nil
 }
 
-func (s *stub) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
-	if !s.streaming {
-		return s.UnimplementedRuntimeServiceServer.StreamPodSandboxes(r, stream)
-	}
-	for batch := range batches(s.listSandboxes(r.GetFilter()), s.batch) {
-		if err := stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: batch}); err != nil {
-			return err
+// stubStreams are the streaming lists, which the CRI's module has only from v0.36 on. A batch has the wire
+// format of the plain list's answer.
+var stubStreams = []grpc.StreamDesc{
+	stubStream("StreamPodSandboxes", func(s *stub, r *runtimeapi.ListPodSandboxRequest, stream grpc.ServerStream) error {
+		for batch := range batches(s.listSandboxes(r.GetFilter()), s.batch) {
+			if err := stream.SendMsg(&runtimeapi.ListPodSandboxResponse{Items: batch}); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	}),
+	stubStream("StreamContainers", func(s *stub, r *runtimeapi.ListContainersRequest, stream grpc.ServerStream) error {
+		for batch := range batches(s.listOfContainers(r.GetFilter()), s.batch) {
+			if err := stream.SendMsg(&runtimeapi.ListContainersResponse{Containers: batch}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}),
 }
 
-func (s *stub) StreamContainers(r *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
-	if !s.streaming {
-		return s.UnimplementedRuntimeServiceServer.StreamContainers(r, stream)
-	}
-	for batch := range batches(s.listOfContainers(r.GetFilter()), s.batch) {
-		if err := stream.Send(&runtimeapi.StreamContainersResponse{Containers: batch}); err != nil {
+func stubStream[R any](name string, serve func(*stub, *R, grpc.ServerStream) error) grpc.StreamDesc {
+	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
+		s, ok := srv.(*stub)
+		if !ok || !s.streaming {
+			return status.Errorf(codes.Unimplemented, "method %s not implemented", name)
+		}
+		request := new(R)
+		if err := stream.RecvMsg(request); err != nil {
 			return err
 		}
-	}
-	return nil
+		return serve(s, request, stream)
+	}}
+}
+
+// register puts the server with the streaming lists on a gRPC server, whichever CRI the tests are built with.
+func register(on *grpc.Server, server runtimeapi.RuntimeServiceServer) {
+	desc := runtimeapi.RuntimeService_ServiceDesc
+	desc.Streams = slices.DeleteFunc(slices.Clone(desc.Streams), func(g grpc.StreamDesc) bool {
+		return slices.ContainsFunc(stubStreams, func(o grpc.StreamDesc) bool { return o.StreamName == g.StreamName })
+	})
+	desc.Streams = append(desc.Streams, stubStreams...)
+	on.RegisterService(&desc, server)
 }
 
 func batches[T any](items []T, size int) func(func([]T) bool) {
@@ -156,24 +178,28 @@ func (s *stub) GetContainerEvents(r *runtimeapi.GetEventsRequest, stream runtime
 	return s.getContainerEvents(stream)
 }
 
-// serve starts the server on an in-memory listener and returns a client of it. Both end with the test.
+// serve starts a server in memory and returns a client of it. Both end with the test.
 func serve(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, options ...grpc.ServerOption) *Client {
 	t.Helper()
-	listener := bufconn.Listen(1 << 20)
-	s := grpc.NewServer(options...)
-	if server != nil {
-		runtimeapi.RegisterRuntimeServiceServer(s, server)
-	}
-	var served sync.WaitGroup
-	served.Go(func() { _ = s.Serve(listener) })
-	t.Cleanup(func() { s.Stop(); served.Wait() })
-	config.Dialer = func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }
+	_, c := serveRaw(t, server, config, options...)
+	return c
+}
+
+// serveRaw is serve with a hold on the server, to make it answer with bytes. Server may be nil.
+func serveRaw(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, options ...grpc.ServerOption) (*rawcri.Server, *Client) {
+	t.Helper()
+	s := rawcri.Start(t, nil, func(on *grpc.Server) {
+		if server != nil {
+			register(on, server)
+		}
+	}, options...)
+	config.Dialer = s.Dial
 	c, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return s, c
 }
 
 // sandbox and container are what a kubelet's pod looks like in a list.
@@ -194,6 +220,15 @@ func container(id, sandbox, uid string, state runtimeapi.ContainerState) *runtim
 		c.Labels = podLabelsOf(uid)
 	}
 	return c
+}
+
+// sandboxStatus is what the runtime says of a kubelet's sandbox when it is asked for that one.
+func sandboxStatus(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandboxStatus {
+	return &runtimeapi.PodSandboxStatus{
+		Id: id, State: state, CreatedAt: 1,
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod-" + uid, Uid: uid, Namespace: "ns"},
+		Labels:   podLabelsOf(uid),
+	}
 }
 
 func podLabelsOf(uid string) map[string]string {

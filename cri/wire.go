@@ -129,6 +129,29 @@ func containerPhase(state int32) pleg.Phase {
 	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and what later versions of the CRI may add
 }
 
+// stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases that those return.
+func stateOf(phase pleg.Phase) int32 {
+	switch phase {
+	case pleg.PhaseRunning:
+		return 0
+	case pleg.PhaseExited:
+		return 1
+	}
+	return -1
+}
+
+func stateOfContainer(phase pleg.Phase) int32 {
+	switch phase {
+	case pleg.PhaseCreated:
+		return 0
+	case pleg.PhaseRunning:
+		return 1
+	case pleg.PhaseExited:
+		return 2
+	}
+	return 3
+}
+
 // merged returns what one more occurrence of a singular message makes of it. Encoded messages are merged by putting them one after the
 // other.
 func merged(before, occurrence []byte) []byte {

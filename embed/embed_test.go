@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -180,49 +179,6 @@ func TestReportsBecomeEvents(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// TestWhatGoesOnIsToldEverMoreRarely: a flood of one reason leaves room for the others within what client-go's recorder lets through, 25 Events about one
-// object and one more every five minutes, and the counts tell what was held back.
-func TestWhatGoesOnIsToldEverMoreRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		told := record.NewFakeRecorder(1000)
-		r := Recorder(told, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
-		reasons := []pleg.Reason{
-			pleg.ReasonEventsMissed, pleg.ReasonRelistSlow, pleg.ReasonRelistFailed, pleg.ReasonWatchOverflow,
-			pleg.ReasonStreamLost, pleg.ReasonStreamRestored, pleg.ReasonStreamUnsupported,
-		}
-		for minute := range 300 {
-			for range 60 {
-				for _, reason := range reasons {
-					r.Record(pleg.Report{Reason: reason, Note: "note"})
-				}
-				time.Sleep(time.Second)
-			}
-			if n, most := len(told.Events), 25+minute/5; n > most {
-				t.Fatalf("%d Events in %d minutes, client-go lets %d through", n, minute+1, most)
-			}
-		}
-		want := []string{"note", "note (and 59 times more", "note (and 239 times more", "note (and 959 times more", "note (and 3599 times more"}
-		var got []string
-		for len(told.Events) > 0 {
-			if e := <-told.Events; strings.HasPrefix(e, "Normal RelistSlow ") {
-				e, _, _ = strings.Cut(strings.TrimPrefix(e, "Normal RelistSlow "), " since")
-				got = append(got, e)
-			}
-		}
-		if diff := cmp.Diff(want, got[:min(len(want), len(got))]); diff != "" {
-			t.Error(diff)
-		}
-		time.Sleep(time.Hour)
-		r.Record(pleg.Report{Reason: pleg.ReasonRelistSlow, Note: "again"})
-		for range 30 {
-			r.Record(pleg.Report{Reason: pleg.ReasonInspectFailed, Note: "n", Pod: &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"}})
-		}
-		if e := <-told.Events; e != "Normal RelistSlow again" || len(told.Events) != 30 {
-			t.Errorf("after an hour of rest: %q, and %d of pods", e, len(told.Events))
-		}
-	})
 }
 
 func TestMetricsAreRegisteredOnceAndUnderOwnNames(t *testing.T) {

@@ -4,9 +4,10 @@
 package events
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,17 +33,16 @@ type Broadcaster struct {
 	gate     gate
 	limit    *limiter
 	count    counters
-	sources  []source
-	indexOf  map[source]uint32
+	rosters  []*roster // one for each source; their place is the source's index
 	watchers map[*watcher]struct{}
-	old      legacy
 	inflight int
 	busy     map[objectKey]struct{} // objects with a call in flight
 	okWrites int64
-	askGroup bool // a create was answered as if the server did not know Events
-	asking   bool
 	lastErr  error     // of the last call that failed, nil after one that did not
 	doubt    time.Time // until then a 403 may be that of a server that has not loaded its roles yet
+
+	lastBirth  time.Time            // the latest time in a name
+	complained map[string]time.Time // by reason of refusal: no further message before
 
 	running   bool          // a Run goes on
 	everRan   bool          // there was one
@@ -69,7 +69,6 @@ func New(opts Options) (*Broadcaster, error) {
 	if err != nil || hostname == "" {
 		hostname = "unknown"
 	}
-	defaultTo(&opts.Host, hostname)
 	b := &Broadcaster{
 		opts:     opts,
 		policy:   policy{threshold: opts.FinishAfter, heartbeat: opts.Heartbeat},
@@ -78,12 +77,13 @@ func New(opts Options) (*Broadcaster, error) {
 		gate:     gate{base: opts.BackoffBase, limit: opts.BackoffMax},
 		limit:    newLimiter(opts.Burst, opts.Refill, 2*opts.MaxSeries),
 		count:    newCounters(),
-		indexOf:  map[source]uint32{},
 		watchers: map[*watcher]struct{}{},
 		busy:     map[objectKey]struct{}{},
 		stop:     make(chan struct{}),
 		shut:     make(chan struct{}),
 		pushed:   map[string]int64{},
+
+		complained: map[string]time.Time{},
 	}
 	for _, n := range opts.EarlyCounts {
 		b.policy.early = append(b.policy.early, int64(n))
@@ -92,51 +92,37 @@ func New(opts Options) (*Broadcaster, error) {
 	return b, nil
 }
 
-// sourceOf interns who reports, so that the key of a series need not hold it.
-func (b *Broadcaster) sourceOf(src source) uint32 {
+// newCore interns who reports, so that the key of a series need not hold it.
+func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance string, byNote bool) *core {
+	src := source{controllerName(controller), cut(instance, maxWord), byNote}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i, ok := b.indexOf[src]
-	if !ok {
-		i = uint32(len(b.sources))
-		b.sources = append(b.sources, src)
-		b.indexOf[src] = i
+	i := slices.IndexFunc(b.rosters, func(r *roster) bool { return r.src == src })
+	if i < 0 {
+		i = len(b.rosters)
+		keeps := b.opts.List == nil && !b.opts.NoRoster
+		b.rosters = append(b.rosters, &roster{
+			index: uint32(i), src: src, listing: b.opts.List != nil, restored: b.opts.List == nil && !keeps, refused: b.opts.NoRoster,
+		})
+		b.signal()
 	}
-	return i
+	return &core{b: b, kinds: &kinds{scheme: scheme}, source: uint32(i), from: src, byNote: byNote}
 }
 
-// NewRecorder returns a recorder for events of the given controller. The scheme is asked for the kind of objects that do not carry it; nil is
-// fine if all do, or if only ObjectReferences are passed. A name that the server would not accept is made acceptable.
+// NewRecorder returns a recorder for events of the given controller. The scheme is asked for the kind of objects that
+// do not carry it; nil is fine if all do, or if only ObjectReferences are passed. A name that the server would not
+// accept is made acceptable.
 func (b *Broadcaster) NewRecorder(scheme *runtime.Scheme, reportingController string) clientevents.EventRecorderLogger {
-	controller := controllerName(reportingController)
-	instance := b.opts.Instance
-	if instance == "" {
-		instance = fmt.Sprintf("%s-%s", controller, b.hostname)
-	}
-	return &Recorder{core: &core{
-		b:      b,
-		kinds:  &kinds{scheme: scheme},
-		source: b.sourceOf(source{controller, cut(instance, maxWord), b.opts.Host}),
-	}, logger: klog.Background()}
+	instance := cmp.Or(b.opts.Instance, controllerName(reportingController)+"-"+b.hostname)
+	return &Recorder{core: b.newCore(scheme, reportingController, instance, false), logger: klog.Background()}
 }
 
-// NewLegacyRecorder returns a recorder with client-go's older interface, such as a kubelet's Dependencies.Recorder wants. The controller is
-// src.Component, the instance is src.Host, and the action of an event is its reason, because that interface knows none.
+// NewLegacyRecorder returns a recorder with client-go's older interface, such as a kubelet's Dependencies.Recorder
+// wants. The controller is src.Component, the instance is Options.Instance, src.Host or the host name, and the action
+// of an event is its reason, because that interface knows none. See [LegacyRecorder] for what makes a series of it.
 func (b *Broadcaster) NewLegacyRecorder(scheme *runtime.Scheme, src corev1.EventSource) record.EventRecorderLogger {
-	controller := controllerName(src.Component)
-	host := src.Host
-	if host == "" {
-		host = b.opts.Host
-	}
-	instance := b.opts.Instance
-	if instance == "" {
-		instance = host
-	}
-	return &LegacyRecorder{core: &core{
-		b:      b,
-		kinds:  &kinds{scheme: scheme},
-		source: b.sourceOf(source{controller, cut(instance, maxWord), host}),
-	}, logger: klog.Background()}
+	instance := cmp.Or(b.opts.Instance, src.Host, b.hostname)
+	return &LegacyRecorder{core: b.newCore(scheme, src.Component, instance, true), logger: klog.Background()}
 }
 
 // signal wakes a writer; it never blocks.

@@ -6,7 +6,9 @@ package events
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +51,11 @@ func judge(ctx context.Context, err error) judged {
 	case ctx.Err() != nil:
 		return judged{verdict: verdictStopped, reason: "Stopped"}
 	default:
-		return judged{verdict: verdictTrouble, reason: "Transport"}
+		j := judged{verdict: verdictTrouble, reason: "Transport"}
+		if brokenOff(err) {
+			j.verdict = verdictFault
+		}
+		return j
 	}
 	st := as.Status()
 	j := judged{reason: statusReason(&st)}
@@ -70,7 +76,7 @@ func judge(ctx context.Context, err error) judged {
 		}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		j.verdict, j.reason = verdictRefused, "NamespaceTerminating"
-	case code == http.StatusInternalServerError:
+	case code == http.StatusInternalServerError, code == http.StatusGatewayTimeout:
 		j.verdict = verdictFault
 	case code == http.StatusTooManyRequests, code == http.StatusUnauthorized, code == http.StatusRequestTimeout, code > http.StatusInternalServerError,
 		code == 0, st.Reason == metav1.StatusReasonTooManyRequests:
@@ -80,6 +86,14 @@ func judge(ctx context.Context, err error) judged {
 		j.verdict = verdictRefused
 	}
 	return j
+}
+
+// brokenOff is true of a call that reached something: it hung until the time was over, or ended without an answer. That
+// may be the fault of what was sent; a connection that is refused never is.
+func brokenOff(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // routeMissing tells the 404 of a server that does not know the resource from that of an object that is not there.

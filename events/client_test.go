@@ -35,7 +35,7 @@ func overHTTP(t *testing.T, server *eventstest.Server) kubernetes.Interface {
 // recordAll emits n occurrences over a client and shuts down.
 func recordAll(t *testing.T, client kubernetes.Interface, list bool, n int, o Options) *Broadcaster {
 	t.Helper()
-	o.Instance, o.Host = "node-1", "node-1"
+	o.Instance = "node-1"
 	b, err := NewForClient(client, list, o)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestOverHTTP(t *testing.T) {
 	recordAll(t, client, false, 500, Options{})
 	recordAll(t, client, true, 500, Options{}) // a restart, with a list
 	recordAll(t, client, false, 500, Options{})
-	all := server.Events()
+	all := about(server.Events(), "a")
 	if len(all) != 1 || told(&all[0]) != "Unknown ×1500" {
 		t.Errorf("stored: %s", brief(all))
 	}
@@ -71,38 +71,23 @@ func TestClientDoesNotRetryByItself(t *testing.T) {
 	server := eventstest.NewServer()
 	server.SetFault(during(time.Hour, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 3)))
 	client := overHTTP(t, server)
-	sink, old, probe := NewClientSink(client), NewClientLegacySink(client), ProbeClient(client)
-	event, core := &eventsv1.Event{}, &corev1.Event{}
-	event.Name, event.Namespace, core.Name, core.Namespace = "e", "ns", "e", "ns"
+	sink := NewClientSink(client)
+	event := &eventsv1.Event{}
+	event.Name, event.Namespace = "e", "ns"
 	for name, call := range map[string]func() error{
-		"create":      func() error { _, err := sink.Create(t.Context(), event); return err },
-		"update":      func() error { _, err := sink.Update(t.Context(), event); return err },
-		"patch":       func() error { _, err := sink.Patch(t.Context(), event, []byte("{}")); return err },
-		"core create": func() error { _, err := old.Create(t.Context(), core); return err },
-		"core patch":  func() error { _, err := old.Patch(t.Context(), core, []byte("{}")); return err },
-		"probe":       func() error { _, err := probe(t.Context()); return err },
+		"create": func() error { _, err := sink.Create(t.Context(), event); return err },
+		"update": func() error { _, err := sink.Update(t.Context(), event); return err },
+		"patch":  func() error { _, err := sink.Patch(t.Context(), event, []byte("{}")); return err },
 	} {
 		before, _ := server.Count()
 		err := call()
 		after, _ := server.Count()
-		if v := judge(t.Context(), err); v.verdict != verdictTrouble || v.reason != "TooManyRequests" || name != "probe" && v.after != 3*time.Second {
+		if v := judge(t.Context(), err); v.verdict != verdictTrouble || v.reason != "TooManyRequests" || v.after != 3*time.Second {
 			t.Errorf("%s: judged %+v: %v", name, v, err)
 		}
 		if after-before != 1 {
 			t.Errorf("%s: %d requests", name, after-before)
 		}
-	}
-}
-
-func TestFallbackOverHTTP(t *testing.T) {
-	server := eventstest.NewServer()
-	server.SetGroupAbsent(true)
-	b := recordAll(t, overHTTP(t, server), false, 7, Options{})
-	if all := server.CoreEvents(); len(all) != 1 || all[0].Count != 7 || all[0].Source.Host != "node-1" {
-		t.Errorf("stored: %+v", all)
-	}
-	if s := b.Stats(); s.Acknowledged != 7 || !s.Legacy {
-		t.Errorf("books: %+v", s)
 	}
 }
 

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -30,7 +31,15 @@ type emission struct {
 func (c *core) emit(logger klog.Logger, e *emission) {
 	b := c.b
 	now := time.Now()
-	if err := c.identify(e); err != nil {
+	err := c.identify(e)
+	if err == nil && c.byNote { // the note is part of the identity
+		if !e.literal {
+			e.note, e.literal = fmt.Sprintf(e.note, e.args...), true
+		}
+		e.note = cut(e.note, maxNote)
+		e.key.note = cmp.Or(e.note, emptyNote)
+	}
+	if err != nil {
 		b.mu.Lock()
 		b.count.emitted++
 		b.count.drop(DropInvalid, 1)
@@ -91,9 +100,6 @@ func (c *core) build(e *emission, now time.Time) *eventsv1.Event {
 	if !e.literal {
 		note = fmt.Sprintf(note, e.args...)
 	}
-	c.b.mu.Lock()
-	src := c.b.sources[c.source]
-	c.b.mu.Unlock()
 	key := e.key.clone()
 	e.key = key
 	annotations, left := cleanAnnotations(e.annotations)
@@ -103,8 +109,8 @@ func (c *core) build(e *emission, now time.Time) *eventsv1.Event {
 		c.b.mu.Unlock()
 	}
 	ev := &eventsv1.Event{
-		ReportingController: src.controller,
-		ReportingInstance:   src.instance,
+		ReportingController: c.from.controller,
+		ReportingInstance:   c.from.instance,
 		Action:              cut(key.action, maxWord),
 		Reason:              cut(key.reason, maxWord),
 		Regarding:           key.regarding.reference(e.regardingVersion),
@@ -132,32 +138,55 @@ func (b *Broadcaster) take(e *emission, built *eventsv1.Event, now time.Time) (w
 	case b.opts.Sink == nil:
 		b.count.drop(DropNoSink, 1)
 		return false, false
-	case b.old.active:
-		return b.takeLegacy(e, built, now)
 	}
-	prev := b.tab.byKey[e.key]
+	prev := b.current(e)
 	if prev != nil {
 		if taken, wake := b.occurred(prev, now); taken {
 			return wake, false
 		}
 	}
-	object := e.key.regarding.object()
+	pair := e.key.pair()
 	switch {
 	case b.tab.pending >= b.opts.MaxQueue || b.tab.all-b.tab.pending >= 2*b.opts.MaxSeries:
 		b.count.drop(DropQueueFull, 1)
 		return false, false
-	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.objects[object] >= b.opts.MaxPerObject:
+	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.pairs[pair] >= b.opts.MaxPerObject:
 		b.count.drop(DropObjectCap, 1)
 		return false, false
 	case built == nil:
 		return false, true
-	case !b.limit.allow(bucketKey{object, e.key.reason}, now):
+	case !b.limit.allow(bucketKey{pair, e.key.reason}, now):
 		b.count.drop(DropRateLimited, 1)
 		return false, false
 	}
 	b.count.unsent++
-	b.open(prev, &series{key: e.key, object: object, template: built, id: e.key.id(b.sources[e.key.source])}, now)
+	id := e.key.id(b.rosters[e.key.source].src)
+	if strings.HasPrefix(e.key.note, combinedMark) {
+		combined := *built
+		combined.Note = cut(combinedNote+built.Note, maxNote)
+		built = &combined
+	}
+	b.open(prev, &series{key: e.key, object: pair.regarding, template: built, id: id}, now)
 	return true, false
+}
+
+// current is the series of an event, nil for none. Where notes count, and there are too many of them already, the event
+// is counted with others.
+func (b *Broadcaster) current(e *emission) *series {
+	s := b.tab.byKey[e.key]
+	if s != nil || e.key.note == "" || strings.HasPrefix(e.key.note, combinedMark) {
+		return s
+	}
+	notes := b.tab.notes[e.key.withoutNote()]
+	if notes < b.opts.MaxNotes {
+		return nil
+	}
+	e.key.note = combinedKey(e.note)
+	if s = b.tab.byKey[e.key]; s == nil && notes >= 2*b.opts.MaxNotes {
+		e.key.note = combinedMark
+		s = b.tab.byKey[e.key]
+	}
+	return s
 }
 
 // occurred counts one more occurrence of a series; false if it belongs to another one.
@@ -172,10 +201,10 @@ func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 	}
 	b.count.unsent++
 	if s.st.phase != settling {
-		b.tab.aged.touch(s)
+		b.tab.touch(s)
 	}
 	if owes {
-		wake = b.tab.enqueue(s)
+		wake = b.tab.enqueue(s, false)
 	}
 	return true, wake
 }
@@ -184,15 +213,17 @@ func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 func (b *Broadcaster) open(prev, s *series, now time.Time) {
 	s.st = begin(now)
 	if prev != nil {
-		s.st = b.policy.after(prev.st, now)
 		b.step(prev, input{kind: inTick, now: now})
 		b.tab.retire(prev)
-	} else if before, ok := b.tab.dormant.get(s.id); ok {
-		if before.closing == evicted && now.Sub(before.last) < b.policy.threshold {
-			s.st = b.policy.revive(before, now)
-		} else {
-			s.st = b.policy.after(before, now)
+	}
+	if v, ok := b.tab.dormant.Get(s.id); ok && prev == nil {
+		b.tab.dormant.Remove(s.id)
+		if d := v.(dormant); now.Sub(d.st.last) < b.policy.threshold {
+			s.st, s.name = revive(d.st, now), d.name
 		}
+	}
+	if s.name == "" {
+		s.name = eventName(s.template.Regarding.Name, s.id, b.birth(now))
 	}
 	b.tab.add(s)
 	b.apply(s, effects{owes: s.st.phase != ongoing, wake: s.st.deadline(&b.policy)})

@@ -43,10 +43,10 @@ func Example() {
 	e := server.Events()[0]
 	calls, _ := server.Count()
 	fmt.Println(e.Note, "×", e.Series.Count, e.Annotations[events.AnnotationState])
-	fmt.Println("at most three calls:", calls <= 3)
+	fmt.Println("at most ten calls:", calls <= 10)
 	// Output:
 	// attempt 0 failed × 1000000 Unknown
-	// at most three calls: true
+	// at most ten calls: true
 }
 
 // A kubelet's Dependencies.Recorder has client-go's older interface.

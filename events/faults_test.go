@@ -7,16 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
@@ -95,7 +99,7 @@ func TestNothingIsLostInTrouble(t *testing.T) {
 					n++
 					pass(10 * time.Second)
 				}
-				if _, failed := server.Count(); failed > 10+int64(tc.for_/(2*time.Minute)) {
+				if _, failed := server.Count(); failed > 10+int64(tc.for_/(20*time.Second)) {
 					t.Errorf("%d calls failed: that is no aggressive backoff", failed)
 				}
 				pass(20 * time.Minute)
@@ -148,14 +152,14 @@ func TestBackoffGrowsToItsLimit(t *testing.T) {
 		for i := 1; i < len(calls); i++ {
 			d := calls[i].At.Sub(calls[i-1].At)
 			longest = max(longest, d)
-			if floor := min(time.Second<<(i-1), 5*time.Minute) / 2; i < 30 && d < floor {
+			if floor := min(time.Second<<(i-1), 30*time.Second) / 2; i < 30 && d < floor {
 				t.Errorf("try %d came after %v, want at least %v", i, d, floor)
 			}
 		}
-		if longest > 5*time.Minute || longest < 4*time.Minute {
+		if longest > 30*time.Second || longest < 25*time.Second {
 			t.Errorf("the longest pause is %v", longest)
 		}
-		if n := len(calls); n > 24*3600/150+20 {
+		if n := len(calls); n > 24*3600/20 {
 			t.Errorf("%d calls in a day", n)
 		}
 	})
@@ -332,27 +336,114 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// TestPoison: one event that the server cannot stomach must not keep the others waiting, nor stay for ever.
+// TestPoison: one event at which the server fails, hangs or breaks off must not keep the others waiting, nor stay for
+// ever.
 func TestPoison(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fault eventstest.Fault
+	}{
+		{"500", func(context.Context, eventstest.Call) error { return status(500, metav1.StatusReasonInternalError, 0) }},
+		{"504", func(context.Context, eventstest.Call) error { return status(504, metav1.StatusReasonTimeout, 0) }},
+		{"hangs", slowly(time.Hour)},
+		{"reset", func(context.Context, eventstest.Call) error { return fmt.Errorf("read: %w", syscall.ECONNRESET) }},
+		{"EOF", func(context.Context, eventstest.Call) error { return fmt.Errorf("Post: %w", io.EOF) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+					if c.Namespace == "ns" {
+						return tc.fault(ctx, c)
+					}
+					return nil
+				})
+				r := newRig(t, server, nil)
+				r.pod("poison", 1)
+				for i := range 50 {
+					r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", reasonOf(i), "A", "")
+					pass(time.Minute)
+				}
+				if n := len(server.Events()); n < 45 {
+					t.Errorf("only %d of 50 others got through", n)
+				}
+				pass(time.Hour)
+				r.wantBooks(1, 0)
+			})
+		})
+	}
+}
+
+// TestEveryCallHangsForHours: where nothing gets through, nothing is poison, and nothing is lost.
+func TestEveryCallHangsForHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		server.SetFault(slowly(time.Hour))
+		for i := range 20 {
+			r.pod(fmt.Sprint("p", i), 2)
+		}
+		pass(6 * time.Hour)
+		server.SetFault(nil)
+		pass(20 * time.Minute)
+		if n := len(server.Events()); n != 20 {
+			t.Errorf("%d of 20 events are stored", n)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+// TestSoonAfterARecovery: one call finds out that the server is back, within half a minute, however long it was away.
+func TestSoonAfterARecovery(t *testing.T) {
+	for _, away := range []time.Duration{10 * time.Second, 10 * time.Minute, 10 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			r := newRig(t, server, nil)
+			server.SetFault(during(away, errAway))
+			for i := range 20 {
+				r.pod(fmt.Sprint("p", i), 1)
+			}
+			pass(away)
+			_, failed := server.Count()
+			pass(30 * time.Second)
+			if n := len(server.Events()); n != 20 {
+				t.Errorf("30 s after %v, %d of 20 events are stored", away, n)
+			}
+			if limit := int64(away/(15*time.Second)) + 6; failed > limit {
+				t.Errorf("%d calls failed in %v, want at most %d", failed, away, limit)
+			}
+		})
+	}
+}
+
+// TestMissingRoleIsNotSilent: at default verbosity there is one error for each reason, and not one for each event.
+func TestMissingRoleIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Namespace == "ns" {
-				return status(500, metav1.StatusReasonInternalError, 0)
-			}
-			return nil
+			return apierrors.NewForbidden(resource, c.Name, errors.New("cannot create resource"))
 		})
-		r := newRig(t, server, nil)
-		r.pod("poison", 1)
-		for i := range 50 {
-			r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", reasonOf(i), "A", "")
-			pass(time.Minute)
+		var errs []string
+		logger := funcr.New(func(_, args string) { errs = append(errs, args) }, funcr.Options{})
+		r := idleRig(t, server, nil)
+		if err := r.StartRecordingToSinkWithContext(klog.NewContext(t.Context(), logger)); err != nil {
+			t.Fatal(err)
 		}
-		if n := len(server.Events()); n < 45 {
-			t.Errorf("only %d of 50 others got through", n)
+		for i := range 100 {
+			r.pod(fmt.Sprint("p", i), 5)
 		}
-		pass(time.Hour)
-		r.wantBooks(1, 0)
+		pass(time.Second)
+		if len(errs) != 1 || !strings.Contains(errs[0], `"why"="Forbidden"`) || !strings.Contains(errs[0], "cannot create resource") {
+			t.Errorf("logged: %q", errs)
+		}
+		pass(10 * time.Minute)
+		r.pod("later", 1)
+		settle(r)
+		if len(errs) != 2 {
+			t.Errorf("logged later: %q", errs)
+		}
+		r.stop = func() {}
+		_ = r.shutdown(time.Second)
 	})
 }
 
@@ -361,7 +452,7 @@ func TestExpiredObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		server.SetTTL(20 * time.Second)
-		r := newRig(t, server, nil)
+		r := newRig(t, server, func(o *Options) { o.EarlyCounts = []int{} })
 		first := time.Now()
 		r.pod("a", 1)
 		pass(time.Second)
@@ -391,7 +482,7 @@ func TestHTTPStatusesAreCovered(t *testing.T) {
 		case code == http.StatusConflict && (v.verdict == verdictExists || v.verdict == verdictConflict):
 		case code == http.StatusNotFound && v.verdict == verdictMissing:
 		case (code == 401 || code == 408 || code == 429) && v.verdict == verdictTrouble:
-		case code == 500 && v.verdict == verdictFault:
+		case (code == 500 || code == 504) && v.verdict == verdictFault:
 		case code > 500 && v.verdict == verdictTrouble:
 		case code < 500 && v.verdict == verdictRefused:
 		default:

@@ -5,14 +5,18 @@ package events
 
 import "time"
 
-// gate holds back every write of the recorder while the server, or the way to it, is in trouble. It is a value without clock or lock.
+// maxRetryAfter is the longest Retry-After that is honoured.
+const maxRetryAfter = 5 * time.Minute
+
+// gate holds back every write of the recorder while the server, or the way to it, is in trouble. It is a value without
+// clock or lock.
 type gate struct {
 	base, limit time.Duration
 	failures    int
 	until       time.Time
 }
 
-// fail closes the gate for the larger of what the server asked for and an exponential delay with jitter, at most the limit.
+// fail closes the gate for the larger of what the server asked for and an exponential delay with jitter.
 func (g gate) fail(now time.Time, asked time.Duration, rand float64) gate {
 	d := g.limit
 	if g.failures < 30 {
@@ -20,7 +24,7 @@ func (g gate) fail(now time.Time, asked time.Duration, rand float64) gate {
 	}
 	d = d/2 + time.Duration(float64(d/2)*rand)
 	g.failures++
-	g.until = now.Add(min(max(d, asked), g.limit))
+	g.until = now.Add(max(d, min(asked, maxRetryAfter)))
 	return g
 }
 

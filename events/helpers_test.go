@@ -6,6 +6,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,7 +43,7 @@ func newRig(t *testing.T, server *eventstest.Server, change func(*Options)) *rig
 // idleRig does not start recording.
 func idleRig(t *testing.T, server *eventstest.Server, change func(*Options)) *rig {
 	t.Helper()
-	opts := Options{Sink: server.Sink(), Instance: "node-1", Host: "node-1"}
+	opts := Options{Sink: server.Sink(), Instance: "node-1", NoRoster: true}
 	if change != nil {
 		change(&opts)
 	}
@@ -128,6 +129,34 @@ func (r *rig) one() eventsv1.Event {
 		r.t.Fatalf("%d events are stored, want 1: %s", len(all), brief(all))
 	}
 	return all[0]
+}
+
+// about is the events about an object, in the order of their creation.
+func about(all []eventsv1.Event, name string) []eventsv1.Event {
+	return slices.DeleteFunc(all, func(e eventsv1.Event) bool { return e.Regarding.Name != name })
+}
+
+// wantAbout checks what the events about an object say.
+func (r *rig) wantAbout(name, want string) []eventsv1.Event {
+	r.t.Helper()
+	all := about(r.server.Events(), name)
+	var says []string
+	for i := range all {
+		says = append(says, told(&all[i]))
+	}
+	if got := strings.Join(says, ", "); got != want {
+		r.t.Fatalf("the events about %s say %q, want %q", name, got, want)
+	}
+	return all
+}
+
+// kill ends the process without a word: nothing more of it reaches the server.
+func (r *rig) kill() {
+	r.stop()
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped, r.abandoned = true, true
 }
 
 func brief(all []eventsv1.Event) (out []string) {

@@ -6,8 +6,10 @@ package events
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
+	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,17 +22,36 @@ type refKey struct {
 	kind, group, version, namespace, name, uid, fieldPath string
 }
 
-// seriesKey is what makes two events isomorphic: everything but the note, the annotations and the time.
+// seriesKey is what makes two events isomorphic: everything but the note, the annotations and the time. Only the
+// recorders with the older interface, whose callers use one reason for different things, distinguish notes.
 type seriesKey struct {
 	source             uint32 // index of controller and instance, see sources
 	eventType          string
 	reason, action     string
 	regarding, related refKey
+	note               string // "" where notes do not count; see combinedKey
 }
 
-// objectKey is the object that an event is about, without the part of it: for caps, rate limits and order.
+func (k *seriesKey) withoutNote() seriesKey {
+	base := *k
+	base.note = ""
+	return base
+}
+
+// objectKey is the object that an event is about, without the part of it: for order.
 type objectKey struct {
 	kind, group, namespace, name, uid string
+}
+
+// pairKey is the object that an event is about, and the related one: for the cap and the rate limits.
+// Events that differ in the related object are bounded by the number of objects there are (a ReplicaSet
+// creates 500 pods), so they are no spam, however many they are.
+type pairKey struct {
+	regarding, related objectKey
+}
+
+func (k *seriesKey) pair() pairKey {
+	return pairKey{k.regarding.object(), k.related.object()}
 }
 
 func (r *refKey) object() objectKey {
@@ -66,12 +87,13 @@ func (r *refKey) clone() refKey {
 }
 
 func (k *seriesKey) clone() seriesKey {
-	return seriesKey{k.source, strings.Clone(k.eventType), strings.Clone(k.reason), strings.Clone(k.action), k.regarding.clone(), k.related.clone()}
+	return seriesKey{k.source, strings.Clone(k.eventType), strings.Clone(k.reason), strings.Clone(k.action), k.regarding.clone(), k.related.clone(), strings.Clone(k.note)}
 }
 
-// source is who reports.
+// source is who reports, and whether by the older interface, for which notes count.
 type source struct {
-	controller, instance, host string
+	controller, instance string
+	byNote               bool
 }
 
 // seriesID is a digest of a key with its source: the same in every process that reports the same.
@@ -87,7 +109,7 @@ func (k *seriesKey) id(src source) seriesID {
 			h.Write([]byte(s))
 		}
 	}
-	put(src.controller, src.instance, k.eventType, k.reason, k.action)
+	put(src.controller, src.instance, strconv.FormatBool(src.byNote), k.eventType, k.reason, k.action, k.note)
 	for _, r := range []*refKey{&k.regarding, &k.related} {
 		put(r.kind, r.group, r.version, r.namespace, r.name, r.uid, r.fieldPath)
 	}
@@ -96,15 +118,42 @@ func (k *seriesKey) id(src source) seriesID {
 	return id
 }
 
-// eventName is the name of a series' object: the name of what it is about, and a hash of key and epoch. It is the same after a restart,
-// which is how a node that may not list finds what it wrote before.
-func eventName(regarding string, id seriesID, epoch uint32) string {
-	var in [20]byte
-	copy(in[:], id[:])
-	binary.BigEndian.PutUint32(in[16:], epoch)
-	sum := sha256.Sum256(in[:])
-	suffix := "." + hex.EncodeToString(sum[:8])
+// eventName is the name of a series' object: the name of what it is about, the time at which the series began, and a
+// hash of the key. kubectl shows Events in the order of their names, and client-go's end in the time in the same form,
+// so all come in the order in which they began.
+func eventName(regarding string, id seriesID, born time.Time) string {
+	suffix := fmt.Sprintf(".%016x%x", born.UnixNano(), id[:4])
 	return subdomain(regarding, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+}
+
+// birth is the time by which a new series is named: later than that of any before it, though the clock be set back or
+// two events come within its resolution. The lock is held.
+func (b *Broadcaster) birth(now time.Time) time.Time {
+	if !now.After(b.lastBirth) || now.UnixNano() <= b.lastBirth.UnixNano() {
+		now = b.lastBirth.Add(1)
+	}
+	b.lastBirth = now
+	return now
+}
+
+// What key.note is where it is not the note: of an event without one, and before what begins the notes of several.
+const (
+	emptyNote    = " "
+	combinedMark = "\x00"
+)
+
+// combinedNote begins the note of a series in which events with different notes are counted together.
+const combinedNote = "(combined from similar events): "
+
+// combinedKey stands for the notes that begin as the given one does, up to the first colon, digit or quotation mark:
+// "Liveness probe failed" is never counted with "Readiness probe failed".
+func combinedKey(note string) string {
+	const longest = 64
+	end := strings.IndexAny(note, ":\"0123456789")
+	if end < 0 || end > longest {
+		end = min(len(note), longest)
+	}
+	return combinedMark + note[:end]
 }
 
 // subdomain makes a DNS subdomain of at most limit bytes out of any name; one that is valid comes back unchanged.

@@ -5,7 +5,9 @@ package events
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,8 +186,8 @@ func TestLimiterIsBounded(t *testing.T) {
 				t.Fatal("a bucket of two did not give two")
 			}
 		}
-		if len(l.buckets) > 100 {
-			t.Fatalf("%d buckets", len(l.buckets))
+		if l.buckets.Len() > 100 {
+			t.Fatalf("%d buckets", l.buckets.Len())
 		}
 	}
 	k := bucketKey{reason: "9999"}
@@ -205,9 +207,73 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 		b := r.Broadcaster
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.tab.all != 0 || b.tab.pending != 0 || len(b.tab.byKey) != 0 || len(b.tab.objects) != 0 || len(b.tab.timers) != 0 || b.tab.aged.len != 0 || b.tab.queue.len != 0 {
-			t.Errorf("left: all %d, pending %d, keys %d, objects %d, timers %d, aged %d, queue %d", b.tab.all, b.tab.pending, len(b.tab.byKey),
-				len(b.tab.objects), len(b.tab.timers), b.tab.aged.len, b.tab.queue.len)
+		n := &b.tab
+		if left := []int{n.all, n.pending, len(n.byKey), len(n.pairs), len(n.notes), len(n.timers), n.aged.Len(), n.queue.Len()}; slices.Max(left) > 0 {
+			t.Errorf("left: all, pending, keys, pairs, notes, timers, aged, queue: %v", left)
+		}
+	})
+}
+
+// TestFourWritersAndMoreLiveSeriesThanFit: every occurrence is stored while series are evicted, come back
+// and are evicted again in the middle of their calls.
+func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetTTL(1000 * time.Hour)
+		server.SetFault(slowly(300 * time.Millisecond))
+		r := newRig(t, server, func(o *Options) { o.MaxSeries, o.MaxQueue, o.Writers = 8, 100, 4 })
+		const pods, rounds = 24, 2000
+		rnd := rand.New(rand.NewPCG(1, 2))
+		for range rounds {
+			for range 6 {
+				r.pod(fmt.Sprint("p", rnd.IntN(pods)), 1)
+			}
+			pass(time.Duration(rnd.IntN(600)) * time.Millisecond)
+		}
+		pass(7 * time.Minute)
+		var stored int64
+		for _, e := range server.Events() {
+			if stored++; e.Series != nil {
+				stored += int64(e.Series.Count) - 1
+			}
+		}
+		st := r.Stats()
+		if want := 6*rounds - sum(st.Dropped); stored != want || st.Transitions["evicted"] < 1000 {
+			t.Errorf("%d of %d occurrences are stored; %d evictions", stored, want, st.Transitions["evicted"])
+		}
+		r.wantBooks(st.Dropped[DropQueueFull], 0) // 16 stored series, those that leave included, fit
+	})
+}
+
+// TestReplicaSetOf500: events that differ in their related object are the proposal's objects × objects,
+// no spam: all are stored. So are the 180 runs of a CronJob in three hours.
+func TestReplicaSetOf500(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetTTL(100 * time.Hour)
+		r := newRig(t, server, nil)
+		rs := &corev1.ObjectReference{Kind: "ReplicaSet", APIVersion: "apps/v1", Namespace: "ns", Name: "web", UID: "1"}
+		cron := &corev1.ObjectReference{Kind: "CronJob", APIVersion: "batch/v1", Namespace: "ns", Name: "tick", UID: "2"}
+		for i := range 500 {
+			r.rec.Eventf(rs, podRef(fmt.Sprint("web-", i)), corev1.EventTypeNormal, "SuccessfulCreate", "CreatePod", "created pod web-%d", i)
+		}
+		for i := range 180 {
+			r.rec.Eventf(cron, podRef(fmt.Sprint("tick-", i)), corev1.EventTypeNormal, "SuccessfulCreate", "CreateJob", "created job tick-%d", i)
+			pass(time.Minute)
+		}
+		if n := len(server.Events()); n != 680 {
+			t.Errorf("%d events are stored, want 500 and 180", n)
+		}
+		r.wantBooks(0, 0)
+		// A hot loop on one object still meets the limits, whatever pods it names a thousand times.
+		for i := range 1000 {
+			ref := podRef("spam")
+			ref.FieldPath = fmt.Sprintf("spec.containers{c%d}", i)
+			r.rec.Eventf(ref, podRef(fmt.Sprint("x", i%2)), corev1.EventTypeNormal, "Spam", "A", "")
+		}
+		pass(time.Minute)
+		if n := len(server.Events()) - 680; n != 50 {
+			t.Errorf("%d events of the hot loop, want 25 for each of two related objects", n)
 		}
 	})
 }

@@ -9,10 +9,10 @@ import "time"
 type phase uint8
 
 const (
-	settling phase = iota // nothing of it is known to be stored; its name is being settled
+	settling phase = iota // nothing of the series is known to be stored
 	single                // stored without a series field
-	ongoing               // stored with one
-	rejected              // the server will not have it; a tombstone, so that a hot loop costs no calls
+	ongoing               // stored with a series field
+	rejected              // refused by the server; a tombstone, so that a hot loop costs no calls
 	closed                // nothing more to do; to be forgotten
 )
 
@@ -22,7 +22,7 @@ type closing uint8
 const (
 	notClosing closing = iota
 	finished           // the threshold passed without an occurrence
-	evicted            // it was pushed out of the table
+	evicted            // pushed out of the table, or abandoned by a process that was killed
 	suspended          // the recorder shuts down
 )
 
@@ -30,8 +30,33 @@ const (
 const (
 	stateOngoing  = "Ongoing"
 	stateFinished = "Finished"
-	stateUnknown  = "Unknown" // nobody counts any more: evicted or shut down
+	stateUnknown  = "Unknown" // nobody counts any more: evicted, shut down, killed
 )
+
+// opKind is one kind of API call.
+type opKind uint8
+
+const (
+	opNone opKind = iota
+	opCreate
+	opPatch
+)
+
+// String is the kind's name in metrics.
+func (k opKind) String() string {
+	return [...]string{"none", "create", "patch"}[k]
+}
+
+// op is a call that a series wants made. It is a snapshot: later occurrences do not change it.
+type op struct {
+	kind   opKind
+	count  int64  // occurrences that the object tells of once the call succeeded
+	series bool   // whether the object has the series field
+	state  string // the state annotation, "" for a singleton
+	loose  bool   // the count is a lower bound
+	last   time.Time
+	final  bool // the last call of this series
+}
 
 // inputKind says what happened to a series.
 type inputKind uint8
@@ -39,11 +64,11 @@ type inputKind uint8
 const (
 	inOccurred inputKind = iota // an isomorphic event was emitted
 	inTick                      // a deadline may have come
-	inClose                     // evict or suspend it
+	inClose                     // evict or suspend the series
 	inSend                      // a writer is free: which call?
 	inDone                      // the call succeeded
 	inMissing                   // the call met 404: the object is not there
-	inExists                    // the create met AlreadyExists
+	inExists                    // a create met the object that an earlier try had made
 	inRefused                   // the call was refused for good
 	inFailed                    // the call failed and may or may not have been carried out
 )
@@ -51,41 +76,38 @@ const (
 type input struct {
 	kind    inputKind
 	now     time.Time
-	rand    float64  // in [0,1), for jitter
-	op      op       // inDone … inFailed: the call
-	seen    snapshot // inDone of an opRead
-	closing closing  // inClose
+	rand    float64 // in [0,1), for jitter
+	op      op      // inDone … inFailed: the call
+	closing closing // inClose
 }
 
 // effects is what the caller of step must do.
 type effects struct {
-	op      op        // inSend: the call to make, opNone if there is nothing to do
-	owes    bool      // the series owes the server a call
-	reopen  bool      // the occurrence was not taken: it begins another series
-	forget  bool      // drop the series from memory
-	adopted bool      // a stored series of an earlier process is being continued
-	acked   int64     // occurrences that the server has now been told of
-	lost    int64     // occurrences that it never will
-	wake    time.Time // the next deadline, zero for none
+	op     op        // inSend: the call to make, opNone if there is nothing to do
+	owes   bool      // the series owes the server a call
+	reopen bool      // the occurrence was not taken: it begins another series
+	forget bool      // drop the series from memory
+	acked  int64     // occurrences that the server has now been told of
+	lost   int64     // occurrences that the server never will be told of
+	wake   time.Time // the next deadline, zero for none
 }
 
 // state is a series without its identity. It is a value: step returns the next one.
 type state struct {
 	phase    phase
-	task     task
 	closing  closing
 	recreate bool  // the stored object has gone: write it whole
-	retried  bool  // a call failed before: a create may already carry the series
+	retried  bool  // a create failed before and may have got through: the name may be taken by ourselves
 	dirty    bool  // one more write is wanted whatever the count
-	hops     uint8 // names tried and calls wasted on finding one
-	epoch    uint32
+	killed   bool  // continues an Ongoing object, and nothing has occurred since: its end is not known
+	loose    bool  // a killed process counted part of the occurrences: the count is a lower bound
 	early    int   // index of the next early count
 	count    int64 // occurrences, those of adopted predecessors included
 	stored   int64 // of these, told to the server
-	// eventTime is that of the object; first is the first occurrence seen by this process.
-	eventTime, first, last time.Time
-	heartbeat              time.Time // when the next one is due; for rejected: when the tombstone goes
-	pointAt                time.Time // when the pointer on epoch 0 must be refreshed
+	// eventTime is that of the object; last is the last occurrence.
+	eventTime, last time.Time
+	adopted         time.Time // when the series was taken over from an earlier process: silence counts from there
+	heartbeat       time.Time // when the next one is due; for rejected: when the tombstone goes
 }
 
 // policy is the part of Options that step needs.
@@ -95,42 +117,24 @@ type policy struct {
 	early     []int64 // ascending
 }
 
-// pointerEvery is how often the pointer to a later epoch is refreshed: well within the life of an Event, which is an hour by default.
-func (p *policy) pointerEvery() time.Duration { return p.heartbeat * 5 / 6 }
-
-const (
-	maxHops    = 16
-	saltEpochs = 1 << 31 // epochs from here on are random: the last resort when every name is taken
-)
+// continued is for how long after its last stored time an Ongoing object may be continued: the process that was
+// killed may have seen occurrences until just before its next heartbeat.
+func (p *policy) continued() time.Duration { return p.heartbeat*11/10 + p.threshold }
 
 // begin is a series at its first occurrence.
 func begin(now time.Time) state {
-	return state{phase: settling, task: taskCreate, count: 1, eventTime: now, first: now, last: now}
-}
-
-// after is a series that follows another one of the same key, whose name is known.
-func (p *policy) after(prev state, now time.Time) state {
-	s := begin(now)
-	if prev.phase == settling || prev.phase == rejected || prev.epoch >= saltEpochs-1 {
-		return s // nothing is known of what is stored; the walk from epoch 0 finds it
-	}
-	s.epoch, s.pointAt = prev.epoch+1, prev.pointAt
-	if !now.Before(s.pointAt) {
-		s.task = taskPoint
-	}
-	return s
+	return state{phase: settling, count: 1, eventTime: now, last: now}
 }
 
 // revive continues a series that was evicted, from what is remembered of it.
-func (p *policy) revive(prev state, now time.Time) state {
-	s := begin(now)
-	s.epoch, s.pointAt, s.eventTime, s.heartbeat = prev.epoch, prev.pointAt, prev.eventTime, prev.heartbeat
-	s.stored, s.count, s.early = prev.stored, prev.stored+1, prev.early
-	s.phase = single
-	if s.stored > 1 {
-		s.phase = ongoing
+func revive(prev state, now time.Time) state {
+	prev.phase, prev.closing, prev.killed = single, notClosing, false
+	if prev.stored > 1 {
+		prev.phase = ongoing
 	}
-	return s
+	prev.recreate, prev.retried, prev.dirty = false, false, false
+	prev.count, prev.last = prev.stored+1, now
+	return prev
 }
 
 // step is the whole life of a series: a pure function, without clock, lock or call.
@@ -154,15 +158,15 @@ func step(s state, in input, p *policy) (state, effects) {
 	case inDone:
 		s, e = done(s, in, p)
 	case inMissing:
-		s = missing(s, in, p)
-		e.owes = true
+		s.recreate, e.owes = s.phase != settling, true
 	case inExists:
-		s = exists(s, in)
-		e.owes = true
+		s, e = exists(s)
 	case inRefused:
-		s, e = refused(s, in, p)
+		e.lost = s.count - s.stored
+		s.stored, s.phase, s.heartbeat = s.count, rejected, in.now.Add(p.threshold)
+		s, e = s.settle(e)
 	case inFailed:
-		s.retried = true
+		s.retried = s.retried || in.op.kind == opCreate
 		e.owes = true
 	}
 	e.wake = s.deadline(p)
@@ -175,13 +179,22 @@ func (s *state) occur(now time.Time, p *policy) (reopen, lost, owes bool) {
 	case s.phase == rejected:
 		lost = now.Before(s.heartbeat)
 		return !lost, lost, false
-	case s.phase == closed || s.closing == finished || s.closing == suspended || now.Sub(s.last) >= p.threshold:
+	case s.phase == closed || s.closing == finished || s.closing == suspended || s.idle(now) >= p.threshold:
 		return true, false, false
 	}
 	s.closing = notClosing // evicted, but not flushed yet: go on
+	s.killed = false
 	s.count++
 	s.last = now
-	return false, false, s.phase != ongoing || s.earlyDue(p)
+	return false, false, s.phase != ongoing || s.dirty || s.earlyDue(p)
+}
+
+// idle is for how long the series has been silent as far as this process knows.
+func (s *state) idle(now time.Time) time.Duration {
+	if s.adopted.After(s.last) {
+		return now.Sub(s.adopted)
+	}
+	return now.Sub(s.last)
 }
 
 func ticked(s state, in input, p *policy) (state, effects) {
@@ -191,10 +204,8 @@ func ticked(s state, in input, p *policy) (state, effects) {
 		if !in.now.Before(s.heartbeat) {
 			s.phase, e.forget = closed, true
 		}
-		return s, e
 	case s.phase == settling || s.closing != notClosing:
-		return s, e
-	case in.now.Sub(s.last) >= p.threshold:
+	case s.idle(in.now) >= p.threshold:
 		s.closing = finished
 		return s.settle(e)
 	case s.phase == ongoing && !in.now.Before(s.heartbeat):
@@ -205,40 +216,35 @@ func ticked(s state, in input, p *policy) (state, effects) {
 
 // settle says what a series that has just changed owes.
 func (s state) settle(e effects) (state, effects) {
+	ends := s.closing != notClosing
 	switch s.phase {
 	case settling:
 		e.owes = true
-	case rejected, closed:
-		if s.closing != notClosing {
-			s.phase, e.forget = closed, true
-		}
 	case single:
-		switch {
-		case s.count > s.stored || s.recreate:
-			e.owes = true
-		case s.closing != notClosing:
-			s.phase, e.forget = closed, true
-		}
+		e.owes = s.count > s.stored || s.recreate
+		e.forget = ends && !e.owes
 	case ongoing:
-		e.owes = s.closing != notClosing || s.dirty || s.recreate
+		e.owes = ends || s.dirty || s.recreate
+	default:
+		e.forget = ends
+	}
+	if e.forget {
+		s.phase = closed
 	}
 	return s, e
 }
 
+// send chooses the call.
 func send(s state, in input, p *policy) (state, effects) {
 	var e effects
-	if s.closing == notClosing && in.now.Sub(s.last) >= p.threshold && s.phase != rejected {
+	if s.closing == notClosing && s.idle(in.now) >= p.threshold && s.phase != rejected {
 		s.closing = finished
 	}
-	whole := op{epoch: s.epoch, count: s.count, series: s.count > 1, last: s.last, final: s.closing != notClosing}
+	whole := op{kind: opPatch, count: s.count, series: s.count > 1, loose: s.loose, last: s.last, final: s.closing != notClosing}
 	if whole.series {
 		whole.state = s.stateName()
 	}
 	switch {
-	case s.phase == settling && s.task == taskRead:
-		e.op = op{kind: opRead, epoch: s.epoch}
-	case s.phase == settling && s.task == taskPoint:
-		e.op = op{kind: opPoint, latest: s.epoch, last: in.now}
 	case s.phase == settling:
 		e.op = whole
 		e.op.kind = opCreate
@@ -251,18 +257,50 @@ func send(s state, in input, p *policy) (state, effects) {
 	case s.phase == single && s.count == s.stored, s.phase == rejected, s.phase == closed:
 		s, e = s.settle(e)
 	case s.phase == ongoing && s.closing == notClosing && !s.dirty && !s.earlyDue(p):
-	case s.phase == ongoing && s.closing == notClosing && s.epoch > 0 && s.epoch < saltEpochs && !in.now.Before(s.pointAt):
-		e.op = op{kind: opPoint, latest: s.epoch, last: in.now}
 	default:
 		e.op = whole
-		e.op.kind = opPatch
 	}
 	return s, e
 }
 
+// done books a call that succeeded.
+func done(s state, in input, p *policy) (state, effects) {
+	e := effects{acked: max(in.op.count-s.stored, 0)}
+	s.stored = max(in.op.count, s.stored)
+	s.phase = single
+	if in.op.series {
+		s.phase = ongoing
+	}
+	s.recreate, s.retried, s.dirty = false, false, false
+	s = s.written(in.now, in.rand, p)
+	if in.op.final && s.closing != notClosing && s.count == s.stored { // else it took occurrences meanwhile
+		s.phase, e.forget = closed, true
+		return s, e
+	}
+	s, e = s.settle(e)
+	e.owes = e.owes || s.earlyDue(p)
+	return s, e
+}
+
+// exists books a create that met the object which an earlier try had made, with a count that is not known: all that
+// is certain is the first occurrence. A patch says the rest.
+func exists(s state) (state, effects) {
+	var e effects
+	s.recreate = false
+	if s.phase == settling {
+		s.phase = single
+		s.stored, e.acked = 1, 1
+		if s.retried && s.count > 1 {
+			s.phase = ongoing
+		}
+	}
+	s.dirty = s.phase == ongoing
+	return s.settle(e)
+}
+
 // written sets what follows from any successful write: the next heartbeat and the next early count.
-func (s state) written(in input, p *policy) state {
-	s.heartbeat = in.now.Add(time.Duration(float64(p.heartbeat) * (0.9 + 0.2*in.rand)))
+func (s state) written(now time.Time, rand float64, p *policy) state {
+	s.heartbeat = now.Add(time.Duration(float64(p.heartbeat) * (0.9 + 0.2*rand)))
 	for s.early < len(p.early) && p.early[s.early] <= s.stored {
 		s.early++
 	}
@@ -274,14 +312,13 @@ func (s *state) earlyDue(p *policy) bool {
 }
 
 func (s *state) stateName() string {
-	switch s.closing {
-	case notClosing:
+	switch {
+	case s.closing == notClosing:
 		return stateOngoing
-	case finished:
+	case s.closing == finished && !s.killed:
 		return stateFinished
-	default:
-		return stateUnknown
 	}
+	return stateUnknown
 }
 
 // deadline is when step wants an inTick, zero for never.
@@ -293,8 +330,51 @@ func (s *state) deadline(p *policy) time.Time {
 		return time.Time{}
 	}
 	end := s.last.Add(p.threshold)
+	if s.adopted.After(s.last) {
+		end = s.adopted.Add(p.threshold)
+	}
 	if s.phase == ongoing && !s.dirty && s.heartbeat.Before(end) {
 		return s.heartbeat
 	}
 	return end
+}
+
+// found is what a stored object of an earlier process says about its series.
+type found struct {
+	series          bool
+	count           int64
+	eventTime, last time.Time
+	state           string
+	loose           bool
+}
+
+// adopt is the state of a series that continues the stored one, together with the occurrences of the given state,
+// which has not been sent yet (its zero value if there are none). It reports whether the stored series may be
+// continued at all; where it may not, an Ongoing one was abandoned and must be said to be Unknown.
+func (p *policy) adopt(s state, f found, now time.Time, rand float64) (_ state, continues, abandoned bool) {
+	at := now
+	if s.count > 0 {
+		at = s.eventTime
+	}
+	limit := p.threshold
+	killed := f.series && f.state != stateUnknown // Ongoing, or of a recorder that keeps no state
+	if killed {
+		limit = p.continued()
+	}
+	age := at.Round(0).Sub(f.last)
+	if f.state == stateFinished || age.Abs() >= limit {
+		return s, false, f.state == stateOngoing
+	}
+	next := s
+	next.phase, next.stored, next.eventTime, next.adopted = single, f.count, f.eventTime, now
+	next.count += f.count
+	next.loose = f.loose || killed
+	if next.killed = killed && s.count == 0; s.count == 0 {
+		next.last = now.Add(-max(age, 0))
+	}
+	if f.series { // the next occurrence is told, and that the series goes on
+		next.phase, next.dirty = ongoing, true
+	}
+	next = next.written(now, rand, p)
+	return next, true, false
 }

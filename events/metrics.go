@@ -22,15 +22,16 @@ const (
 	MetricEmitted = "events_emitted"
 	// MetricAcknowledged counts occurrences that the server was told of, as an object or in the count of one.
 	MetricAcknowledged = "events_acknowledged"
-	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited, object_cap, rejected, spam_filter, shutdown, no_sink.
+	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited, object_cap, rejected, shutdown, no_sink.
 	MetricDropped = "events_dropped/"
-	// MetricCalls counts API calls by kind: create, read, point, patch, legacy, probe, list.
+	// MetricCalls counts API calls by kind: create, patch, read (empty patch), roster, list.
 	MetricCalls = "event_calls/"
 	// MetricRetries counts calls that will be made again, by the reason of the failure.
 	MetricRetries = "event_retries/"
 	// MetricRejected counts calls that the server refused for good, by its reason.
 	MetricRejected = "event_rejections/"
-	// MetricSeries counts what became of series: started, finished, adopted, evicted, renewed (the stored object had expired).
+	// MetricSeries counts what became of series: finished, adopted, abandoned (by a process that was killed), evicted, renewed (the
+	// stored object had expired).
 	MetricSeries = "event_series/"
 	// MetricAnnotations counts annotations left out because the server would not have taken them.
 	MetricAnnotations = "event_annotations_dropped"
@@ -42,14 +43,12 @@ const (
 const (
 	// GaugeSeries is the number of series in the table, whatever their phase.
 	GaugeSeries = "event_series_active"
-	// GaugeQueue is the number of series that owe the server a call, and of legacy events that wait.
+	// GaugeQueue is the number of series that owe the server a call.
 	GaugeQueue = "event_queue_length"
 	// GaugeUnsent is the number of occurrences that the server does not know of yet.
 	GaugeUnsent = "events_unsent"
 	// GaugeGate is for how many seconds nothing will be sent; 0 when the gate is open.
 	GaugeGate = "event_gate_closed_seconds"
-	// GaugeLegacy is 1 while core/v1 Events are written.
-	GaugeLegacy = "event_legacy_mode"
 )
 
 // Reasons of MetricDropped.
@@ -59,7 +58,6 @@ const (
 	DropRateLimited = "rate_limited"
 	DropObjectCap   = "object_cap"
 	DropRejected    = "rejected"
-	DropSpamFilter  = "spam_filter"
 	DropShutdown    = "shutdown"
 	DropNoSink      = "no_sink"
 )
@@ -80,7 +78,6 @@ type Stats struct {
 	AnnotationsDropped            int64
 	Series, Queue                 int
 	GateClosed                    time.Duration
-	Legacy                        bool
 }
 
 // counters is guarded by the broadcaster's lock. Maps stay small: their keys are words of this package or of the API.
@@ -129,8 +126,8 @@ func (b *Broadcaster) Stats() Stats {
 		Dropped: maps.Clone(c.dropped), Rejected: maps.Clone(c.rejected), Retries: maps.Clone(c.retries),
 		Calls: maps.Clone(c.calls), Transitions: maps.Clone(c.transitions),
 		WatchDropped: c.watchDropped, AnnotationsDropped: c.annotations,
-		Series: b.tab.all, Queue: b.tab.queue.len + b.tab.urgent.len + len(b.old.queue),
-		GateClosed: b.gate.closed(time.Now()), Legacy: b.old.active,
+		Series: b.tab.all, Queue: b.tab.queue.Len() + b.tab.urgent.Len(),
+		GateClosed: b.gate.closed(time.Now()),
 	}
 }
 
@@ -142,11 +139,6 @@ func (b *Broadcaster) Gauges(yield func(name string, v float64)) {
 	yield(GaugeQueue, float64(s.Queue))
 	yield(GaugeUnsent, float64(s.Unsent))
 	yield(GaugeGate, s.GateClosed.Seconds())
-	legacy := 0.0
-	if s.Legacy {
-		legacy = 1
-	}
-	yield(GaugeLegacy, legacy)
 }
 
 // pushMetrics hands on what was counted since the last time.

@@ -79,6 +79,7 @@ func randomHistory(t *testing.T, seed uint64) {
 				if rnd.IntN(2) == 0 {
 					o.EarlyCounts = []int{3, 7}
 				}
+				o.NoRoster = rnd.IntN(2) == 0
 				if rnd.IntN(3) == 0 {
 					o.List = server.List
 				}
@@ -116,6 +117,9 @@ func randomHistory(t *testing.T, seed uint64) {
 			end()
 			var stored int64
 			for _, e := range server.Events() {
+				if e.Annotations[AnnotationRoster] != "" {
+					continue
+				}
 				if e.Series != nil {
 					stored += int64(e.Series.Count)
 				} else {

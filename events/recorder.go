@@ -4,7 +4,6 @@
 package events
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
@@ -26,7 +25,9 @@ var (
 type core struct {
 	b      *Broadcaster
 	kinds  *kinds
-	source uint32
+	source uint32 // index of from
+	from   source
+	byNote bool
 }
 
 // Recorder emits events.k8s.io/v1 Events. Its methods never block, start no goroutine, and keep nothing of what they are given. They are safe
@@ -55,7 +56,9 @@ func (r *Recorder) WithLogger(logger klog.Logger) clientevents.EventRecorderLogg
 	return &Recorder{core: r.core, logger: logger}
 }
 
-// LegacyRecorder is a [Recorder] with the interface of client-go's tools/record.
+// LegacyRecorder is a [Recorder] with the interface of client-go's tools/record. Its callers use one reason for
+// different things (a kubelet's Failed, Unhealthy, FailedMount), so events that differ in their message are different
+// series: Options.MaxNotes of them, and beyond that those whose messages begin alike are counted together.
 type LegacyRecorder struct {
 	*core
 	logger klog.Logger
@@ -82,9 +85,4 @@ func (r *LegacyRecorder) AnnotatedEventf(object runtime.Object, annotations map[
 // WithLogger returns a recorder that tells of events it cannot take through the given logger.
 func (r *LegacyRecorder) WithLogger(logger klog.Logger) record.EventRecorderLogger {
 	return &LegacyRecorder{core: r.core, logger: logger}
-}
-
-// eventSource is the source of legacy events.
-func (s *source) eventSource() corev1.EventSource {
-	return corev1.EventSource{Component: s.controller, Host: s.host}
 }

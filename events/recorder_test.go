@@ -61,7 +61,7 @@ func TestWholeEvent(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
-		if !strings.HasPrefix(name, "a.") || len(name) != 2+16 {
+		if !strings.HasPrefix(name, "a.") || len(name) != 2+16+8 {
 			t.Errorf("the name is %s", name)
 		}
 		if e := r.one(); e.EventTime.UnixMicro() != at.UnixMicro() {
@@ -392,7 +392,7 @@ func TestMetrics(t *testing.T) {
 		r.Gauges(func(name string, v float64) { gauges[name] = v })
 		// The write that starts the series carries the count of its moment, which may be short of the ten.
 		unsent := 1 + 10 - float64(server.Events()[0].Series.Count)
-		if gauges[GaugeSeries] != 2 || gauges[GaugeUnsent] != unsent || gauges[GaugeQueue] != 1 || gauges[GaugeGate] <= 0 || gauges[GaugeLegacy] != 0 {
+		if gauges[GaugeSeries] != 2 || gauges[GaugeUnsent] != unsent || gauges[GaugeQueue] != 1 || gauges[GaugeGate] <= 0 {
 			t.Errorf("gauges: %v", gauges)
 		}
 		pass(6 * time.Minute)

@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,19 +28,14 @@ func TestRestarts(t *testing.T) {
 		list bool
 		per  int // occurrences between two restarts
 	}{
-		{"by name", false, 100}, {"by list", true, 100}, {"one occurrence each, by name", false, 1}, {"one occurrence each, by list", true, 1},
+		{"by roster", false, 100}, {"by list", true, 100}, {"one occurrence each, by roster", false, 1}, {"one occurrence each, by list", true, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := eventstest.NewServer()
 				const times = 11
 				for range times {
-					r := idleRig(t, server, func(o *Options) {
-						if tc.list {
-							o.List = server.List
-						}
-					})
-					r.start()
+					r := newRig(t, server, continuing(tc.list, server))
 					for range tc.per {
 						r.pod("a", 1)
 						pass(100 * time.Millisecond)
@@ -48,11 +46,11 @@ func TestRestarts(t *testing.T) {
 					r.wantBooks(0, 0)
 					pass(time.Minute)
 				}
-				r := newRig(t, server, nil)
-				r.wantTold(fmt.Sprintf("Unknown ×%d", times*tc.per))
+				r := newRig(t, server, continuing(tc.list, server))
+				r.wantAbout("a", fmt.Sprintf("Unknown ×%d", times*tc.per))
 				r.pod("a", 1)
 				pass(6 * time.Minute)
-				r.wantTold(fmt.Sprintf("Finished ×%d", times*tc.per+1))
+				r.wantAbout("a", fmt.Sprintf("Finished ×%d", times*tc.per+1))
 			})
 		})
 	}
@@ -100,11 +98,67 @@ func TestSeriesOfClientGoIsContinued(t *testing.T) {
 	})
 }
 
+// continuing lets a process find what an earlier one left: by a list, or by the roster as a node does.
+func continuing(list bool, server *eventstest.Server) func(*Options) {
+	return func(o *Options) {
+		if o.NoRoster = false; list {
+			o.List = server.List
+		}
+	}
+}
+
+// TestShortProcesses: each ends before it knows what the one before has left.
+func TestShortProcesses(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			server.SetFault(slowly(10 * time.Millisecond))
+			for range 11 {
+				r := newRig(t, server, continuing(list, server))
+				r.pod("a", 100)
+				r.pod("b", 1)
+				if err := r.shutdown(time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				r.wantBooks(0, 0)
+			}
+			r := newRig(t, server, nil)
+			r.wantAbout("a", "Unknown ×1100")
+			r.wantAbout("b", "Unknown ×11")
+		})
+	}
+}
+
+// TestKilledSoonAfterARestart: what is taken over does not keep what is new from the roster.
+func TestKilledSoonAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, continuing(false, server))
+		r.pod("old", 3)
+		pass(time.Second)
+		if err := r.shutdown(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		r = newRig(t, server, continuing(false, server))
+		pass(time.Second)
+		r.pod("new", 2)
+		pass(time.Second)
+		r.kill()
+		r = newRig(t, server, continuing(false, server))
+		r.pod("new", 1)
+		r.pod("old", 1)
+		pass(time.Second)
+		r.wantAbout("new", "Ongoing ×3")
+		r.wantAbout("old", "Ongoing ×4")
+	})
+}
+
 func TestListRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		for range 2 {
 			r := newRig(t, server, func(o *Options) {
+				o.NoRoster = false
 				o.List = func(context.Context, string, string) ([]eventsv1.Event, string, error) {
 					return nil, "", apierrors.NewForbidden(resource, "", errors.New("a node may not list"))
 				}
@@ -116,16 +170,16 @@ func TestListRefused(t *testing.T) {
 			}
 		}
 		r := newRig(t, server, nil)
-		r.wantTold("Unknown ×10")
+		r.wantAbout("a", "Unknown ×10")
 	})
 }
 
-// TestRestartLater: after more than the threshold it is another series, under another name, also for the restart after that.
+// TestRestartLater: after more than the threshold it is another series.
 func TestRestartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		run := func(n int) {
-			r := newRig(t, server, nil)
+			r := newRig(t, server, continuing(false, server))
 			r.pod("a", n)
 			pass(time.Second)
 			if err := r.shutdown(time.Second); err != nil {
@@ -139,74 +193,180 @@ func TestRestartLater(t *testing.T) {
 		run(4)
 		pass(time.Minute)
 		run(5) // continues
-		all := server.Events()
-		if len(all) != 3 || told(&all[0]) != "Unknown ×2" || told(&all[1]) != "Unknown ×3" || told(&all[2]) != "Unknown ×9" {
-			t.Errorf("stored: %s", brief(all))
-		}
+		newRig(t, server, nil).wantAbout("a", "Unknown ×2, Unknown ×3, Unknown ×9")
 	})
 }
 
-// TestRestartWithinALaterLongSeries: the third series goes on for five hours, long after the first has expired; a restart still finds it.
-func TestRestartWithinALaterLongSeries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
-		for range 2 {
-			r.pod("a", 2)
-			pass(7 * time.Minute)
-		}
-		n := 0
-		for range 5 * 60 {
-			r.pod("a", 1)
-			n++
-			pass(time.Minute)
-		}
-		if err := r.shutdown(time.Second); err != nil {
-			t.Fatal(err)
-		}
-		next := newRig(t, server, nil)
-		next.pod("a", 1)
-		pass(6 * time.Minute)
-		all := server.Events()
-		if last := told(&all[len(all)-1]); last != fmt.Sprintf("Finished ×%d", n+1) {
-			t.Errorf("stored: %s, want the last one to count %d", brief(all), n+1)
-		}
-	})
-}
-
-// TestForeignObjectUnderOurName: the name is taken by something that is not ours; it stays as it is.
-func TestForeignObjectUnderOurName(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		change func(e *eventsv1.Event)
-	}{
-		{"another controller", func(e *eventsv1.Event) { e.ReportingController = "other" }},
-		{"another instance", func(e *eventsv1.Event) { e.ReportingInstance = "node-2" }},
-		{"another UID", func(e *eventsv1.Event) { e.Regarding.UID = "older" }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
+// TestRestartOfALongSeries: a series goes on for five hours, and the roster with it; a restart still finds it.
+func TestRestartOfALongSeries(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %t", killed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				scratch := eventstest.NewServer()
-				r := newRig(t, scratch, nil)
-				r.pod("a", 1)
-				settle(r)
-				foreign := r.one()
-				foreign.ResourceVersion, foreign.Generation = "", 0
-				tc.change(&foreign)
-
 				server := eventstest.NewServer()
-				if _, err := server.Sink().Create(t.Context(), &foreign); err != nil {
+				r := newRig(t, server, continuing(false, server))
+				const n = 5 * 60
+				for range n {
+					r.pod("a", 1)
+					pass(time.Minute)
+				}
+				if killed {
+					r.kill()
+				} else if err := r.shutdown(time.Second); err != nil {
 					t.Fatal(err)
 				}
-				next := newRig(t, server, nil)
-				next.pod("a", 3)
+				next := newRig(t, server, continuing(false, server))
+				next.pod("a", 1)
 				pass(6 * time.Minute)
-				all := server.Events()
-				if len(all) != 2 || told(&all[0]) != "single" || told(&all[1]) != "Finished ×3" {
-					t.Errorf("stored: %s", brief(all))
+				e := about(server.Events(), "a")
+				switch count := e[0].Series.Count; {
+				case len(e) != 1 || e[0].Annotations[AnnotationState] != stateFinished:
+					t.Errorf("stored: %s", brief(e))
+				case !killed && count != n+1, killed && (count < n-31 || count > n+1):
+					t.Errorf("the count is %d of %d", count, n+1)
+				case killed != (e[0].Annotations[AnnotationAtLeast] == "true"):
+					t.Errorf("annotations %v: the count of one that was killed is a lower bound", e[0].Annotations)
 				}
-				next.wantBooks(0, 0)
 			})
+		})
+	}
+}
+
+// TestKilled: a process ends without a word, in the middle of a crash loop. Its series goes on where it can be, and is
+// no longer Ongoing where it does not.
+func TestKilled(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		for _, tc := range []struct {
+			name string
+			down time.Duration
+			goOn bool
+			want string // about the one series, Ongoing ×2 when its process was killed
+		}{
+			{"it goes on at once", 10 * time.Second, true, "Finished ×5"},
+			{"it goes on within heartbeat and threshold", 35 * time.Minute, true, "Finished ×5"},
+			{"nothing more happens", 10 * time.Second, false, "Unknown ×2"},
+			{"nothing more happens, later", 35 * time.Minute, false, "Unknown ×2"},
+			{"too late", 45 * time.Minute, true, "Unknown ×2, Finished ×3"},
+			{"too late, and nothing happens", 45 * time.Minute, false, "Unknown ×2"},
+		} {
+			t.Run(fmt.Sprintf("%s, list %t", tc.name, list), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := eventstest.NewServer()
+					r := newRig(t, server, continuing(list, server))
+					r.pod("a", 1)
+					pass(time.Second)
+					r.pod("a", 1)
+					pass(time.Second)
+					last := r.wantAbout("a", "Ongoing ×2")[0].Series.LastObservedTime
+					r.kill()
+					pass(tc.down)
+					next := newRig(t, server, continuing(list, server))
+					pass(time.Second)
+					if tc.goOn {
+						next.pod("a", 3)
+						settle(next)
+					}
+					pass(6*time.Minute + time.Second)
+					all := next.wantAbout("a", tc.want)
+					if first := all[0]; !tc.goOn && !first.Series.LastObservedTime.Equal(&last) {
+						t.Errorf("it was last seen %v, not %v: nothing occurred", first.Series.LastObservedTime, last)
+					} else if first.Annotations[AnnotationAtLeast] == "" {
+						t.Error("nothing says that the count is a lower bound")
+					}
+					next.wantBooks(0, 0)
+				})
+			})
+		}
+	}
+}
+
+// TestSourceAfterStart: a recorder that is made while recording goes on finds what was left, too.
+func TestSourceAfterStart(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			for range 2 {
+				r := newRig(t, server, continuing(list, server))
+				pass(time.Second)
+				late := r.NewRecorder(nil, "example.com/late")
+				for range 3 {
+					late.Eventf(podRef("late"), nil, "Normal", "R", "A", "note")
+				}
+				pass(time.Second)
+				if err := r.shutdown(time.Second); err != nil {
+					t.Fatal(err)
+				}
+			}
+			newRig(t, server, nil).wantAbout("late", "Unknown ×6")
+		})
+	}
+}
+
+// TestStartWhileTheServerIsAway: the hand-over waits for the server, as the events do.
+func TestStartWhileTheServerIsAway(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			r := newRig(t, server, continuing(list, server))
+			r.pod("a", 3)
+			pass(time.Second)
+			if err := r.shutdown(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			server.SetFault(during(3*time.Minute, errAway))
+			next := newRig(t, server, continuing(list, server))
+			next.pod("a", 2)
+			pass(4 * time.Minute)
+			next.wantAbout("a", "Ongoing ×5")
+		})
+	}
+}
+
+// TestRosterRefused: a role that may not write to the cluster's namespace records all the same.
+func TestRosterRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			if c.Namespace == "kube-system" {
+				return apierrors.NewForbidden(resource, c.Name, errors.New("no"))
+			}
+			return nil
+		})
+		r := newRig(t, server, continuing(false, server))
+		r.pod("a", 3)
+		pass(10 * time.Minute)
+		r.wantAbout("a", "Finished ×3")
+		r.wantVerbs("patch! create patch create! patch")
+		if err := r.shutdown(time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRosterCannotBePoison: a roster, or a series of it, at which the server hangs does not keep all events waiting.
+func TestRosterCannotBePoison(t *testing.T) {
+	for _, poison := range []string{"roster", "a."} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			r := newRig(t, server, continuing(false, server))
+			r.pod("a", 3)
+			r.pod("b", 3)
+			pass(time.Second)
+			if err := r.shutdown(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+				if strings.Contains(c.Name, poison) && c.Verb == eventstest.Patch {
+					return slowly(time.Hour)(ctx, c)
+				}
+				return nil
+			})
+			next := newRig(t, server, continuing(false, server))
+			next.pod("c", 1)
+			pass(15 * time.Minute)
+			next.wantAbout("c", "single")
+			if poison == "a." {
+				next.wantAbout("b", "Finished ×3")
+			}
 		})
 	}
 }
@@ -258,14 +418,51 @@ func TestClockBehindTheStoredEvent(t *testing.T) {
 	p := policy{threshold: 6 * time.Minute, heartbeat: 30 * time.Minute}
 	now := time.Now()
 	for _, tc := range []struct {
+		state string
 		ahead time.Duration
 		want  bool
-	}{{0, true}, {5 * time.Minute, true}, {-5 * time.Minute, true}, {6 * time.Minute, false}, {-6 * time.Minute, false}, {time.Hour, false}} {
-		s := begin(now)
-		s.task = taskRead
-		_, e := step(s, input{kind: inDone, now: now, op: op{kind: opRead}, seen: snapshot{ours: true, count: 9, series: true, eventTime: now.Add(tc.ahead - time.Hour), last: now.Add(tc.ahead)}}, &p)
-		if e.adopted != tc.want {
-			t.Errorf("an event %v ahead: adopted is %t", tc.ahead, e.adopted)
+	}{
+		{stateUnknown, 0, true}, {stateUnknown, 5 * time.Minute, true}, {stateUnknown, -5 * time.Minute, true},
+		{stateUnknown, 6 * time.Minute, false}, {stateUnknown, -6 * time.Minute, false}, {stateUnknown, time.Hour, false},
+		{stateOngoing, -38 * time.Minute, true}, {stateOngoing, -39 * time.Minute, false}, {stateFinished, 0, false},
+	} {
+		f := found{count: 9, series: true, eventTime: now.Add(tc.ahead - time.Hour), last: now.Add(tc.ahead), state: tc.state}
+		for _, s := range []state{{}, begin(now)} {
+			if _, continues, _ := p.adopt(s, f, now, 0.5); continues != tc.want {
+				t.Errorf("%s, %v ahead: continued is %t", tc.state, tc.ahead, continues)
+			}
 		}
 	}
+}
+
+// TestNamesAreInTheOrderOfTime: kubectl shows Events in the order of their names.
+func TestNamesAreInTheOrderOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, continuing(false, server))
+		reasons := []string{"Scheduled", "Pulling", "Pulled", "Created", "Started", "Unhealthy", "Killing", "Stopped"}
+		for i, reason := range reasons {
+			if i == 4 { // a restart in the middle
+				pass(time.Millisecond)
+				if err := r.shutdown(time.Second); err != nil {
+					t.Fatal(err)
+				}
+				r = newRig(t, server, continuing(false, server))
+			}
+			r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, reason, "A", "")
+			if i%2 == 0 { // the others come in the same nanosecond
+				pass(time.Millisecond)
+			}
+		}
+		settle(r)
+		all := about(server.Events(), "a")
+		slices.SortFunc(all, func(x, y eventsv1.Event) int { return strings.Compare(x.Name, y.Name) })
+		var got []string
+		for _, e := range all {
+			got = append(got, e.Reason)
+		}
+		if !slices.Equal(got, reasons) {
+			t.Errorf("by name they come as %v", got)
+		}
+	})
 }

@@ -33,7 +33,7 @@ func TestSingletonIsOneCall(t *testing.T) {
 
 func TestProposalLifeOfASeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.EarlyCounts = []int{} })
 		r.pod("a", 1)
 		settle(r)
 		r.wantTold("single")
@@ -66,7 +66,7 @@ func TestProposalLifeOfASeries(t *testing.T) {
 
 func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.EarlyCounts = []int{} })
 		begin := time.Now()
 		const seconds = 4 * 3600
 		for range seconds {

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"time"
@@ -40,6 +41,7 @@ func (b *Broadcaster) Shutdown() {
 
 var (
 	errShutdownTimeout = errors.New("the time for the shutdown was over")
+	errCallTooLong     = errors.New("the call had its share of the time for the shutdown")
 	errNeverRan        = errors.New("recording to the sink was never started")
 )
 
@@ -67,6 +69,13 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	if running {
 		select {
 		case <-ended:
+		case <-after(b.share(ctx)): // a call that hangs does not use up the time of all others
+			cancel(errCallTooLong)
+			select {
+			case <-ended:
+			case <-ctx.Done():
+				ours = false
+			}
 		case <-ctx.Done():
 			cancel(context.Cause(ctx))
 			ours = false
@@ -81,35 +90,90 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	return err
 }
 
-// drain closes all series and sends what they owe, in the goroutine of the shutdown.
-func (b *Broadcaster) drain(ctx context.Context) {
-	now := time.Now()
-	b.mu.Lock()
-	b.gate.until = time.Time{}
-	for s := b.tab.aged.oldest(); s != nil; s = b.tab.aged.oldest() {
-		b.tab.aged.remove(s)
-		b.step(s, input{kind: inClose, closing: suspended, now: now})
+// share is the longest that one call may take of what is left of the time for the shutdown.
+func (b *Broadcaster) share(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return b.opts.WriteTimeout
 	}
-	for _, list := range []*seriesList{&b.tab.urgent, &b.tab.queue} {
-		for s := list.head; s != nil; s = s.qnext {
-			s.retryAt = time.Time{}
-			if s.st.closing == notClosing {
-				s.st, _ = step(s.st, input{kind: inClose, closing: suspended, now: now}, &b.policy)
-			}
+	return min(time.Until(end)/3, b.opts.WriteTimeout)
+}
+
+// after is time.After for a time that may be over.
+func after(d time.Duration) <-chan time.Time { return time.After(max(d, 0)) }
+
+// drain closes all series and sends what they owe, in the goroutine of the shutdown; then the rosters.
+func (b *Broadcaster) drain(ctx context.Context) {
+	b.suspend(time.Now())
+	owed := func() bool { return b.tab.urgent.Len()+b.tab.queue.Len() > 0 }
+	b.sendWhile(ctx, owed, b.next)
+	b.sendWhile(ctx, func() bool { return len(b.leaving()) > 0 }, func(now time.Time) (j job, wait time.Duration) {
+		if d := b.gate.closed(now); d > 0 {
+			return j, d
+		}
+		j.roster = b.leaving()[0]
+		j.roster.busy = true
+		b.inflight++
+		return j, 0
+	})
+}
+
+// leaving is the rosters that must be written before the end. The lock is held.
+func (b *Broadcaster) leaving() (out []*roster) {
+	for _, r := range b.rosters {
+		if r.restored && r.due && !r.listing && !r.refused && len(r.last) > 0 {
+			out = append(out, r)
 		}
 	}
-	b.mu.Unlock()
+	return out
+}
 
+// suspend closes all series, and notes which of them a restart may continue.
+func (b *Broadcaster) suspend(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gate.until = time.Time{}
+	for _, r := range b.rosters {
+		r.last = b.goingOn(r)
+	}
+	for s := b.tab.oldest(); s != nil; s = b.tab.oldest() {
+		b.tab.unlist(s)
+		b.step(s, input{kind: inClose, closing: suspended, now: now})
+	}
+	for _, l := range []*list.List{b.tab.urgent, b.tab.queue} {
+		var following *list.Element
+		for e, n := l.Front(), l.Len(); n > 0; e, n = following, n-1 {
+			following = e.Next()
+			s := e.Value.(*series)
+			if s.retryAt = (time.Time{}); s.attempts > 0 { // what failed comes after what may not
+				l.MoveToBack(e)
+			}
+			if s.st.closing != notClosing {
+				continue
+			}
+			if r := b.rosters[s.key.source]; s.waiting {
+				r.last = append(r.last, s) // its name may change yet: what an earlier process left is perhaps not known
+			}
+			s.st, _ = step(s.st, input{kind: inClose, closing: suspended, now: now}, &b.policy)
+		}
+	}
+	for _, r := range b.rosters {
+		r.due = true
+	}
+}
+
+// sendWhile makes the calls that next gives, each within its share of the time.
+func (b *Broadcaster) sendWhile(ctx context.Context, owed func() bool, next func(time.Time) (job, time.Duration)) {
 	for ctx.Err() == nil {
 		b.mu.Lock()
-		if b.tab.urgent.len+b.tab.queue.len+len(b.old.queue) == 0 {
+		if !owed() {
 			b.mu.Unlock()
 			return
 		}
-		j, pause := b.next(time.Now())
+		j, pause := next(time.Now())
 		b.mu.Unlock()
 		if pause == 0 {
-			b.perform(ctx, j)
+			b.perform(ctx, j, b.share(ctx))
 			continue
 		}
 		timer := time.NewTimer(pause)
@@ -144,12 +208,11 @@ func (b *Broadcaster) abandon(ctx context.Context, everRan bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.abandoned = true
-	left := b.tab.queue.len + b.tab.urgent.len + b.inflight
+	left := b.tab.queue.Len() + b.tab.urgent.Len() + b.inflight
 	occurrences := b.count.unsent
 	b.count.drop(DropShutdown, occurrences)
 	b.count.unsent = 0
 	b.tab.init(1)
-	b.old.queue = nil
 	if left == 0 && occurrences == 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,52 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 		}
 		r.wantBooks(0, 0)
 	})
+}
+
+// TestShutdownWithOneCallThatHangs: it gets a third of the time, and then comes after the others; before the shutdown
+// it may have been under way already.
+func TestShutdownWithOneCallThatHangs(t *testing.T) {
+	for _, underWay := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+				if strings.HasPrefix(c.Name, "hangs") {
+					return slowly(time.Hour)(ctx, c)
+				}
+				return nil
+			})
+			r := newRig(t, server, nil)
+			if !underWay {
+				server.SetFault(nil)
+			}
+			r.pod("hangs", 2)
+			settle(r)
+			if !underWay {
+				server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+					if strings.HasPrefix(c.Name, "hangs") {
+						return slowly(time.Hour)(ctx, c)
+					}
+					return nil
+				})
+				r.pod("hangs", 9)
+			}
+			for i := range 20 {
+				r.pod(fmt.Sprint("p", i), 2)
+			}
+			var left *UnsentError
+			if err := r.shutdown(5 * time.Second); !errors.As(err, &left) || left.Series != 1 {
+				t.Errorf("left: %v; want the one that hangs", err)
+			}
+			for _, e := range server.Events() {
+				if got := told(&e); got != "Unknown ×2" && e.Regarding.Name != "hangs" {
+					t.Errorf("%s says %s", e.Name, got)
+				}
+			}
+			if n := len(server.Events()); n < 20 {
+				t.Errorf("%d events are stored", n)
+			}
+		})
+	}
 }
 
 func TestShutdownWithAStuckSink(t *testing.T) {

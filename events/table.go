@@ -5,28 +5,53 @@ package events
 
 import (
 	"container/heap"
+	"container/list"
 	"time"
+
+	"k8s.io/utils/lru"
 )
 
-// table holds every series that is known, the lists they wait in, and what is remembered of those that were forgotten. Guarded by the
-// broadcaster's lock; it calls nothing that blocks.
+// table holds every series that is known, the lists they wait in, and what is remembered of those that were evicted.
+// Guarded by the broadcaster's lock; it calls nothing that blocks.
 type table struct {
 	byKey   map[seriesKey]*series
 	all     int // series in memory
 	pending int // of these, never written
-	objects map[objectKey]int
-	urgent  seriesList // evicted ones: their final counts go first
-	queue   seriesList // everything else that owes a call, in the order of emission
-	aged    ageList    // stored series, the one with the oldest last occurrence first
+	pairs   map[pairKey]int
+	notes   map[seriesKey]int // live series that differ in the note only, by the key without it
+	urgent  *list.List        // of *series: evicted ones; their final counts go first
+	queue   *list.List        // of *series: everything else that owes a call, in the order of emission
+	aged    *list.List        // of *series: stored ones, the one with the oldest last occurrence first
 	timers  timerHeap
-	dormant dormants
+	dormant *lru.Cache // seriesID → dormant
+}
+
+// dormant is how far an evicted series had come: enough to continue it.
+type dormant struct {
+	st   state
+	name string
 }
 
 func (t *table) init(maxDormant int) {
-	t.byKey = map[seriesKey]*series{}
-	t.objects = map[objectKey]int{}
-	t.dormant = newDormants(maxDormant)
-	t.aged.root.lnext, t.aged.root.lprev = &t.aged.root, &t.aged.root
+	*t = table{
+		byKey: map[seriesKey]*series{}, pairs: map[pairKey]int{}, notes: map[seriesKey]int{},
+		urgent: list.New(), queue: list.New(), aged: list.New(), dormant: lru.New(maxDormant),
+	}
+}
+
+// count books that a series came into memory (+1) or left it (-1).
+func (t *table) count(s *series, n int) {
+	t.all += n
+	bump(t.pairs, s.key.pair(), n)
+	if s.key.note != "" {
+		bump(t.notes, s.key.withoutNote(), n)
+	}
+}
+
+func bump[K comparable](m map[K]int, k K, n int) {
+	if m[k] += n; m[k] == 0 {
+		delete(m, k)
+	}
 }
 
 // add takes a new series and makes it the current one of its key.
@@ -34,8 +59,7 @@ func (t *table) add(s *series) {
 	s.heapIndex = -1
 	s.current = true
 	t.byKey[s.key] = s
-	t.objects[s.object]++
-	t.all++
+	t.count(s, 1)
 	if s.st.phase == settling {
 		s.waiting = true
 		t.pending++
@@ -48,7 +72,7 @@ func (t *table) retire(s *series) {
 		s.current = false
 		delete(t.byKey, s.key)
 	}
-	t.aged.remove(s)
+	t.unlist(s)
 }
 
 // written notes that the series has left the settling phase.
@@ -65,29 +89,60 @@ func (t *table) forget(s *series) {
 	t.written(s)
 	t.dequeue(s)
 	t.schedule(s, time.Time{})
-	if t.objects[s.object]--; t.objects[s.object] <= 0 {
-		delete(t.objects, s.object)
-	}
-	t.all--
+	t.count(s, -1)
 }
 
-// enqueue appends a series to the calls owed. It reports whether it was not there yet.
-func (t *table) enqueue(s *series) bool {
-	if s.queue != nil || s.inflight {
+// listOf is the list in which a series waits for its call.
+func (t *table) listOf(s *series) *list.List {
+	if s.st.closing == evicted {
+		return t.urgent
+	}
+	return t.queue
+}
+
+// enqueue appends a series to the calls owed, or puts it before all others. It reports whether it was not there yet.
+func (t *table) enqueue(s *series, first bool) bool {
+	if s.waits != nil || s.inflight {
 		return false
 	}
-	if s.st.closing == evicted {
-		t.urgent.pushBack(s)
+	s.in = t.listOf(s)
+	if first {
+		s.waits = s.in.PushFront(s)
 	} else {
-		t.queue.pushBack(s)
+		s.waits = s.in.PushBack(s)
 	}
 	return true
 }
 
 func (t *table) dequeue(s *series) {
-	if s.queue != nil {
-		s.queue.remove(s)
+	if s.waits != nil {
+		s.in.Remove(s.waits)
+		s.in, s.waits = nil, nil
 	}
+}
+
+// touch makes a stored series the one with the latest occurrence.
+func (t *table) touch(s *series) {
+	if s.age == nil {
+		s.age = t.aged.PushBack(s)
+	} else {
+		t.aged.MoveToBack(s.age)
+	}
+}
+
+func (t *table) unlist(s *series) {
+	if s.age != nil {
+		t.aged.Remove(s.age)
+		s.age = nil
+	}
+}
+
+// oldest is the stored series whose last occurrence is the longest ago, nil for none.
+func (t *table) oldest() *series {
+	if e := t.aged.Front(); e != nil {
+		return e.Value.(*series)
+	}
+	return nil
 }
 
 // schedule sets the deadline of a series; zero for none.
@@ -104,84 +159,6 @@ func (t *table) schedule(s *series, at time.Time) {
 		s.wake = at
 		heap.Fix(&t.timers, s.heapIndex)
 	}
-}
-
-// seriesList is a doubly linked list through qnext and qprev.
-type seriesList struct {
-	head, tail *series
-	len        int
-}
-
-func (l *seriesList) pushBack(s *series) {
-	s.queue, s.qprev, s.qnext = l, l.tail, nil
-	if l.tail != nil {
-		l.tail.qnext = s
-	} else {
-		l.head = s
-	}
-	l.tail = s
-	l.len++
-}
-
-func (l *seriesList) pushFront(s *series) {
-	s.queue, s.qprev, s.qnext = l, nil, l.head
-	if l.head != nil {
-		l.head.qprev = s
-	} else {
-		l.tail = s
-	}
-	l.head = s
-	l.len++
-}
-
-func (l *seriesList) remove(s *series) {
-	if s.qprev != nil {
-		s.qprev.qnext = s.qnext
-	} else {
-		l.head = s.qnext
-	}
-	if s.qnext != nil {
-		s.qnext.qprev = s.qprev
-	} else {
-		l.tail = s.qprev
-	}
-	s.queue, s.qnext, s.qprev = nil, nil, nil
-	l.len--
-}
-
-// ageList is a ring through lnext and lprev around a sentinel, oldest first.
-type ageList struct {
-	root series
-	len  int
-}
-
-func (l *ageList) touch(s *series) {
-	if s.listed {
-		if s.lnext == &l.root {
-			return
-		}
-		s.lprev.lnext, s.lnext.lprev = s.lnext, s.lprev
-		l.len--
-	}
-	s.listed = true
-	s.lprev, s.lnext = l.root.lprev, &l.root
-	s.lprev.lnext, s.lnext.lprev = s, s
-	l.len++
-}
-
-func (l *ageList) remove(s *series) {
-	if s.listed {
-		s.lprev.lnext, s.lnext.lprev = s.lnext, s.lprev
-		s.lnext, s.lprev, s.listed = nil, nil, false
-		l.len--
-	}
-}
-
-func (l *ageList) oldest() *series {
-	if l.len == 0 {
-		return nil
-	}
-	return l.root.lnext
 }
 
 // timerHeap orders series by their deadline. Occurrences do not move it: a deadline that comes too early is set again.

@@ -65,7 +65,7 @@ func (b *Broadcaster) removeWatcher(w *watcher) {
 // distribute hands one occurrence to the watchers. The lock is held, so that they see the order of emission.
 func (b *Broadcaster) distribute(built *eventsv1.Event, e *emission, now time.Time) {
 	event := built.DeepCopy()
-	event.Name = eventName(event.Regarding.Name, e.key.id(b.sources[e.key.source]), 0)
+	event.Name = eventName(event.Regarding.Name, e.key.id(b.rosters[e.key.source].src), now)
 	event.EventTime = metav1.NewMicroTime(now)
 	for w := range b.watchers {
 		select {

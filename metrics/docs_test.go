@@ -127,9 +127,73 @@ func TestDocsNameOnlyServedMetrics(t *testing.T) {
 	}
 }
 
-// TestDashboard checks that the Grafana dashboard is valid JSON, that its panels have expressions, and that they name only what is served.
-func TestDashboard(t *testing.T) {
-	raw, err := os.ReadFile("../docs/dashboards/evented-pleg.json")
+// TestAlerts checks that the alerts name only what is served, that each has a section in
+// troubleshooting, that each is explained, and that each is tested.
+func TestAlerts(t *testing.T) {
+	read := func(path string) string {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	rules, tests := read("../docs/alerts/evented-pleg.yaml"), read("../docs/alerts/evented-pleg_test.yaml")
+	checkNames(t, "alerts", rules)
+	checkNames(t, "the alerts' tests", tests)
+	pages := map[string]string{"docs/metrics.md": read(metricsDoc), "docs/troubleshooting.md": read("../docs/troubleshooting.md"), "the tests": tests}
+	sections := make(map[string]bool)
+	for line := range strings.Lines(pages["docs/troubleshooting.md"]) {
+		if title, ok := strings.CutPrefix(strings.TrimSpace(line), "## "); ok {
+			anchor := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
+			sections["#"+strings.ReplaceAll(anchor, " ", "-")] = true
+		}
+	}
+	alerts := regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
+	if len(alerts) < 10 {
+		t.Fatalf("%d alerts, want ten at least", len(alerts))
+	}
+	for _, alert := range alerts {
+		for name, page := range pages {
+			if !strings.Contains(page, alert[1]) {
+				t.Errorf("%s does not name the alert %s", name, alert[1])
+			}
+		}
+	}
+	links := regexp.MustCompile(`runbook_url: \S+/docs/troubleshooting\.md(#\S+)`).FindAllStringSubmatch(rules, -1)
+	if len(links) != len(alerts) {
+		t.Errorf("%d links to a section for %d alerts", len(links), len(alerts))
+	}
+	for _, link := range links {
+		if !sections[link[1]] {
+			t.Errorf("docs/troubleshooting.md has no section %s", link[1])
+		}
+	}
+}
+
+// TestDashboards checks that the Grafana dashboards are valid JSON, that their panels have expressions, and that they
+// name only what is served. The recorder's has a panel for each of its metrics.
+func TestDashboards(t *testing.T) {
+	boards, err := filepath.Glob("../docs/dashboards/*.json")
+	if err != nil || len(boards) < 2 {
+		t.Fatalf("dashboards: %v, %v", boards, err)
+	}
+	for _, board := range boards {
+		t.Run(filepath.Base(board), func(t *testing.T) { checkDashboard(t, board) })
+	}
+	raw, err := os.ReadFile("../docs/dashboards/events.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := metricName.FindAllString(string(raw), -1)
+	for name := range served() {
+		if strings.HasPrefix(name, "event_recorder_") && !slices.Contains(shown, name) {
+			t.Errorf("%s has no panel", name)
+		}
+	}
+}
+
+func checkDashboard(t *testing.T, path string) {
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,5 +234,5 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	checkNames(t, "dashboard", string(raw))
+	checkNames(t, path, string(raw))
 }

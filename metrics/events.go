@@ -18,7 +18,7 @@ var eventsReported = []definition{
 		read: "0. invalid and rejected: a bug in what is emitted. queue_full, rate_limited, object_cap: a storm. shutdown: the server was away at the end."},
 	{name: "event_recorder_calls_total", kind: counter, source: "event_calls/", label: "kind",
 		help: "Number of calls to the API server, by kind.",
-		read: "What the recorder costs the server: three calls for a series, and one in 30 minutes."},
+		read: "What the recorder costs the server: three calls for a series, one more at each early count, and one in 30 minutes."},
 	{name: "event_recorder_retries_total", kind: counter, source: "event_retries/", label: "reason",
 		help: "Number of calls to the API server that will be made again, by the reason of the failure.",
 		read: "Rising: the server is overloaded or away; nothing is lost yet."},
@@ -27,7 +27,7 @@ var eventsReported = []definition{
 		read: "0. Forbidden: the role lacks create or patch on events."},
 	{name: "event_recorder_series_total", kind: counter, source: "event_series/", label: "transition",
 		help: "Number of transitions of series of events, by kind.",
-		read: "evicted: more different events at once than the table holds."},
+		read: "evicted: more different events at once than the table holds. abandoned: a process was killed while it counted."},
 	{name: "event_recorder_annotations_dropped_total", kind: counter, source: "event_annotations_dropped",
 		help: "Number of annotations left out because the API server would not have taken them.",
 		read: "0."},
@@ -49,10 +49,7 @@ var eventsGauges = []gaugeDefinition{
 		read: "What would be lost if the process died now."}, plain("events_unsent")},
 	{definition{name: "event_recorder_gate_closed_seconds", kind: gauge, source: "event_gate_closed_seconds",
 		help: "Time in seconds for which nothing will be sent, because the API server asked for it or failed.",
-		read: "0. Above: the recorder holds back, for at most about 5 minutes at a time."}, plain("event_gate_closed_seconds")},
-	{definition{name: "event_recorder_legacy_mode", kind: gauge, source: "event_legacy_mode",
-		help: "1 while core/v1 Events are written because the API server lacks events.k8s.io/v1.",
-		read: "0 on every supported API server."}, plain("event_legacy_mode")},
+		read: "0. Above: the recorder holds back, for at most 30 seconds at a time, or 5 minutes if the server asks for it."}, plain("event_gate_closed_seconds")},
 }
 
 // Events is the set of metrics of one Event recorder in one registry. Make it with [NewEvents].

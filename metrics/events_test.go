@@ -10,11 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	kubemetrics "k8s.io/component-base/metrics"
 
-	"github.com/evented-pleg/evented-pleg/events"
 	"github.com/evented-pleg/evented-pleg/metrics"
 )
-
-var _ events.Metrics = (*metrics.Events)(nil)
 
 func newEvents(t *testing.T) (*metrics.Events, kubemetrics.KubeRegistry) {
 	t.Helper()

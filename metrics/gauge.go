@@ -73,7 +73,7 @@ var gauges = []gaugeDefinition{
 		plain("dirty_pods")},
 	{definition{name: "evented_pleg_inspecting_pods", kind: gauge, source: "inspecting",
 		help: "Number of pods being read.",
-		read: "At most InspectWorkers. Stuck there: the runtime hangs on single pods."},
+		read: "At most InspectWorkers. Stuck at half of that or more: the runtime hangs on single pods."},
 		plain("inspecting")},
 	{definition{name: "evented_pleg_owed_pods", kind: gauge, source: "owed_pods",
 		help: "Number of pods that are owed a PodSync because Watch was full.",

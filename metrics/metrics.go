@@ -11,7 +11,8 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Registry is the part of a [metrics.KubeRegistry] that [New] uses.
+// Registry is the part of a [metrics.KubeRegistry] that [New] uses. [Plain] makes one of a Prometheus
+// registry.
 type Registry interface {
 	Register(metrics.Registerable) error
 	CustomRegister(metrics.StableCollector) error

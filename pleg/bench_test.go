@@ -172,7 +172,6 @@ func claimOf(p *Pod, n int, phase Phase) Claim[benchStatus] {
 // BenchmarkClaims takes one event from the receive loop through the mailbox into the ledger: one that tells what is known already, and one
 // that tells of an exit with the status that goes with it, up to Watch. Every so many events the loop empties the mailbox.
 func BenchmarkClaims(b *testing.B) {
-	opened := time.Now()
 	for _, burst := range []int{1, 100} {
 		take := func(d *deck, letters *batch[benchStatus]) {
 			d.now++
@@ -190,7 +189,7 @@ func BenchmarkClaims(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				d.mail.put(claims[i%len(claims)], opened)
+				d.mail.put(claims[i%len(claims)], false)
 				if i++; i%burst == 0 {
 					take(d, &letters)
 				}
@@ -218,7 +217,7 @@ func BenchmarkClaims(b *testing.B) {
 					i = 0
 					b.StartTimer()
 				}
-				d.mail.put(claims[i], opened)
+				d.mail.put(claims[i], false)
 				if i++; i%burst == 0 {
 					take(d, &letters)
 					d.drain()
@@ -299,4 +298,42 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/containers, "B/container")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkSameItems compares what a list shows of one big pod with what the cache does, in the same
+// order and in another one.
+func BenchmarkSameItems(b *testing.B) {
+	for _, n := range []int{10_000, 20_000} {
+		items := manyItems(n)
+		for name, other := range map[string][]Item{"same-order": slices.Clone(items), "reversed": reversed(items)} {
+			b.Run(fmt.Sprintf("containers=%d/%s", n, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if !sameItems(items, other) {
+						b.Fatal("they differ")
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkMove applies a list that shows every ID of one big pod of another one, back and forth.
+func BenchmarkMove(b *testing.B) {
+	for _, n := range []int{10_000, 20_000} {
+		b.Run(fmt.Sprintf("containers=%d", n), func(b *testing.B) {
+			w := newMoving()
+			pods := []Pod{{UID: "p", Items: manyItems(n)}, {UID: "q"}}
+			w.list(pods...)
+			b.ReportAllocs()
+			for b.Loop() {
+				pods[0].Items, pods[1].Items = pods[1].Items, pods[0].Items
+				w.listOf(instant(time.Minute), pods...)
+				w.core.todo, w.core.reports = w.core.todo[:0], w.core.reports[:0]
+				for len(w.core.out.ch) > 0 {
+					<-w.core.out.ch
+				}
+			}
+		})
+	}
 }

@@ -16,10 +16,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 		c.cfg.Metrics.Add(MetricReplayedClaims, b.replayed)
 	}
 	if b.dropped > 0 {
-		c.count.dropped += b.dropped
-		c.cfg.Metrics.Add(MetricDiscardedClaims, b.dropped)
-		c.deaf = now
-		c.sched.ask(now, true) // a list tells what they would have told
+		c.discard(b.dropped, now)
 	}
 	stale := 0
 	for _, l := range b.letters {
@@ -31,6 +28,24 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	}
 }
 
+// discard counts claims for which there was no room. A list tells what they would have told, but not
+// sooner than a base period after the last one: there may be any number of them.
+func (c *core[S]) discard(n int, now instant) {
+	c.count.dropped += n
+	c.cfg.Metrics.Add(MetricDiscardedClaims, n)
+	c.deaf = now
+	c.sched.ask(now, false)
+}
+
+// news is what a claim of one ID has told.
+type news uint8
+
+const (
+	noNews   news = iota // nothing that was not known
+	someNews             // something new
+	tooMuch              // of one more unknown ID than there is room for
+)
+
 // onLetter applies what the stream told of one pod, and returns how many of the claims told nothing new.
 func (c *core[S]) onLetter(l *letter[S], now instant) int {
 	if l.pod == "" {
@@ -39,8 +54,12 @@ func (c *core[S]) onLetter(l *letter[S], now instant) int {
 	p := c.ensure(l.pod)
 	fresh := 0
 	for _, t := range l.told {
-		if c.onTold(p, t, now) {
+		switch c.onTold(p, t, now) {
+		case someNews:
 			fresh++
+		case tooMuch:
+			fresh++
+			c.discard(1, now)
 		}
 	}
 	for i, it := range l.payload {
@@ -48,11 +67,14 @@ func (c *core[S]) onLetter(l *letter[S], now instant) int {
 			continue
 		}
 		if x := c.itemOf(p, i, it.ID); x == nil || x.phase < it.Phase {
-			c.onTold(p, told{item: it}, now)
+			if c.onTold(p, told{item: it}, now) == tooMuch {
+				c.discard(0, now) // the claim itself is counted above
+			}
 		}
 	}
 	c.offer(p, l, now)
 	c.review(p, now)
+	c.reviewAffected(now)
 	return max(0, l.claims-fresh)
 }
 
@@ -62,31 +84,35 @@ func (c *core[S]) onHomeless(l *letter[S], now instant) int {
 	fresh := 0
 	for _, t := range l.told {
 		if x := c.index[t.item.ID]; x != nil {
-			if c.onTold(x.pod, t, now) {
+			if c.onTold(x.pod, t, now) == someNews {
 				fresh++
 			}
-			c.review(x.pod, now)
+			c.reviewLater(x.pod)
 			continue
 		}
 		s, known := c.homeless[t.item.ID]
-		if known && s.phase >= t.item.Phase || !known && t.item.Phase == PhaseRemoved && !c.lists.inflight && len(c.inflight) == 0 {
+		if known && s.phase >= t.item.Phase {
 			continue
 		}
-		if known || len(c.homeless) < c.cfg.SuspectMax {
+		room := known || len(c.homeless) < c.cfg.SuspectMax
+		if room {
 			c.homeless[t.item.ID] = suspect{phase: t.item.Phase, at: now, stamp: t.stamp}
 		} else {
-			c.deaf = now
+			c.discard(1, now)
 		}
 		fresh++
-		c.sched.ask(now, false)
+		if t.item.Phase != PhaseRemoved || !room {
+			c.sched.ask(now, false)
+		}
 	}
+	c.reviewAffected(now)
 	return max(0, l.claims-fresh)
 }
 
-// onTold applies the claim of one ID, and reports whether it told anything new.
-func (c *core[S]) onTold(p *pod, t told, now instant) bool {
+// onTold applies the claim of one ID.
+func (c *core[S]) onTold(p *pod, t told, now instant) news {
 	if t.item.ID == "" || t.item.Phase > PhaseRemoved {
-		return false
+		return noNews
 	}
 	x := c.index[t.item.ID]
 	if x == nil {
@@ -95,32 +121,33 @@ func (c *core[S]) onTold(p *pod, t told, now instant) bool {
 	if x.pod != p {
 		c.count.conflicts++ // reads say whose it is
 		p = x.pod
-		defer c.review(p, now)
+		c.reviewLater(p)
 	}
 	x.claimed = max(x.claimed, t.item.Phase)
+	if t.item.Phase == x.phase && x.blank && x.phase != PhaseRemoved {
+		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
+		p.moved, p.notYet, p.reread = now, 0, 0
+	}
 	if t.item.Phase <= x.phase {
-		return false
+		return noNews
 	}
 	c.setPhase(x, t.item.Phase, CauseClaim, true, t.stamp, now)
 	p.moved, p.notYet, p.reread = now, 0, 0
-	return true
+	return someNews
 }
 
-// onStranger applies the claim of an ID that no read has shown: it is told to nobody until a read shows it, because a runtime may
-// replay the history of pods long gone.
-func (c *core[S]) onStranger(p *pod, t told, now instant) bool {
+// onStranger applies the claim of an ID that no read has shown: the ID is told to nobody until a read
+// shows it, because a runtime may replay the history of pods long gone. That such an ID is gone needs
+// no read; but it is remembered for the grace and for as long as a read is under way that began by
+// then, because a runtime may tell of a removal before its lists show it.
+func (c *core[S]) onStranger(p *pod, t told, now instant) news {
 	s, known := p.suspects[t.item.ID]
 	if known && t.item.Phase <= s.phase {
-		return false
+		return noNews
 	}
 	if !known {
-		if t.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight && p.listing == nil {
-			return false // it came and went between two reads, and no read under way can show it
-		}
 		if c.suspects >= c.cfg.SuspectMax {
-			c.deaf = now
-			c.sched.ask(now, true) // too many to look at one by one
-			return false
+			return tooMuch // to be looked at one by one
 		}
 		if p.suspects == nil {
 			p.suspects = make(map[string]suspect)
@@ -128,11 +155,12 @@ func (c *core[S]) onStranger(p *pod, t told, now instant) bool {
 		c.suspects++
 	}
 	p.suspects[t.item.ID] = suspect{phase: t.item.Phase, at: now, stamp: t.stamp}
-	p.moved, p.notYet, p.reread = now, 0, 0
 	if t.item.Phase == PhaseRemoved {
 		c.expiring.push(expiry{at: now, pod: p})
+		return someNews
 	}
-	return true
+	p.moved, p.notYet, p.reread = now, 0, 0
+	return someNews
 }
 
 // offer stores a claim's payload as the pod's status if it dominates what is known: if it shows exactly the live IDs, none at an earlier
@@ -147,6 +175,9 @@ func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
 		x := c.itemOf(p, i, it.ID)
 		if x == nil || x.pod != p || x.phase == PhaseRemoved || it.Phase != x.phase || x.mark == c.marks {
 			return
+		}
+		if x.blank || x.cached == PhaseUnknown {
+			return // reads show that the runtime does not know: who has told of this, and when, nobody knows
 		}
 		x.mark = c.marks
 		shown++

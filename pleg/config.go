@@ -43,7 +43,8 @@ type Config[S any] struct {
 	// Grace is how long a claim and a read may contradict each other before the read is believed, and how long a change that a read
 	// found waits for its claim before it counts as missed. Default 2s.
 	Grace time.Duration
-	// InspectWorkers bounds the per-pod reads in flight. Default 8.
+	// InspectWorkers bounds the per-pod reads in flight. Those that are under way for longer than RelistBase hold half of them at most
+	// (one, if there is but one) while other pods need to be read: the rest are interrupted and made again. Default 8.
 	InspectWorkers int
 	// InspectTimeout bounds one per-pod read. Default 30s.
 	InspectTimeout time.Duration
@@ -53,15 +54,17 @@ type Config[S any] struct {
 	// RereadBase is the first delay after which a pod that is going away, or that disagrees with a claim, is read again; it doubles
 	// up to RelistMax. Default 1ms: about as long as containerd still lists a sandbox of which it has told DELETED.
 	RereadBase time.Duration
-	// SweepAt is the number of pods wanting a read at which one list of everything is made instead. Default 16.
+	// SweepAt is the number of pods wanting a read at which one list of everything is made instead: at once if somebody waits for so many, else
+	// RelistBase after the last one at the earliest. Default 16.
 	SweepAt int
 	// Capacity is the size of the Watch channel. Default 1000.
 	Capacity int
 	// OwedMax bounds the pods that no longer exist and are still owed a PodSync because Watch is not read. Default 65536.
 	OwedMax int
-	// MailboxMax bounds the IDs of which claims wait for the loop; beyond it claims are discarded, counted, and a relist is made. Default 65536.
+	// MailboxMax bounds the IDs of which claims wait for the loop; beyond it claims are discarded, counted, and a list of
+	// everything, RelistBase after the last one at the earliest, tells what they would have told. Default 65536.
 	MailboxMax int
-	// SuspectMax bounds the claimed IDs that no read has shown yet; beyond it one list of everything confirms them. Default 4096.
+	// SuspectMax bounds the claimed IDs that no read has shown yet; beyond it they are discarded likewise. Default 4096.
 	SuspectMax int
 	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened again: at once, then ReconnectBase, doubling to
 	// ReconnectMax, then ReconnectSteady for ever (KEP-3386, "retry logic": 0, 1, 2, 4 … 64 s, then every 60 s). Defaults 1s, 64s, 60s.

@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -18,6 +19,8 @@ import (
 //	             ▲ │
 //	     retryAt │ ▼ no events, or EOF at once from a runtime that never had them
 //	            Unsupported
+//
+// A list that succeeds after one that failed ends either wait at once: the runtime is back, and may have become another one.
 //
 // Opening a stream tells nothing: a runtime without the call, and one that is full, answer alike until the first message. So a stream counts as
 // connected once it has told something or has lasted Settle.
@@ -85,6 +88,8 @@ const (
 	inEOF
 	// inNoEvents: the runtime said that it has no events.
 	inNoEvents
+	// inBack: a list of everything succeeded after one that failed.
+	inBack
 	// inTick: time has passed.
 	inTick
 
@@ -104,6 +109,8 @@ func (i connInput) String() string {
 		return "eof"
 	case inNoEvents:
 		return "no events"
+	case inBack:
+		return "back"
 	case inTick:
 		return "tick"
 	}
@@ -131,6 +138,11 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 	case inHeard:
 		if c.state == StreamOpening {
 			return c.connect(now), effConnected
+		}
+	case inBack:
+		if c.state == StreamBackoff || c.state == StreamUnsupported {
+			c.attempts = 0 // what came to nothing did so while the runtime was away
+			return c.open(), effOpen
 		}
 	case inTick:
 		if now < c.deadline {
@@ -208,12 +220,12 @@ func (cfg *connConfig) delay(attempts int, random float64) time.Duration {
 		if d >= cfg.max {
 			return cfg.lengthen(cfg.steady, random)
 		}
-		d = min(2*d, cfg.max)
+		d = doubled(d, cfg.max)
 	}
 	return cfg.lengthen(d, random)
 }
 
 // lengthen adds the jitter, so that the agents of many nodes do not come back together.
 func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
-	return d + time.Duration(cfg.jitter*random*float64(d))
+	return sum(d, time.Duration(min(cfg.jitter*random*float64(d), math.MaxInt64/2)))
 }

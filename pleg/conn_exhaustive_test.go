@@ -88,16 +88,23 @@ var legalMoves = map[[2]StreamState]bool{
 	{StreamBackoff, StreamOpening}: true, {StreamUnsupported, StreamOpening}: true,
 }
 
+// waiting says that the machine waits before it opens the stream again.
+func waiting(c conn) bool { return c.state == StreamBackoff || c.state == StreamUnsupported }
+
 // wrongMove says what is wrong with a step, empty if nothing is.
 func wrongMove(from, to conn, in connInput, eff connEffect, now instant, cfg *connConfig) string {
 	opens := from.state != StreamOpening && to.state == StreamOpening
 	connects := from.state != StreamConnected && to.state == StreamConnected
 	loses := from.state == StreamConnected && to.state != StreamConnected
 	fails := from.state == StreamOpening && (to.state == StreamBackoff || to.state == StreamUnsupported)
-	waits := to.state == StreamBackoff || to.state == StreamUnsupported
+	waits := waiting(to)
 	switch {
 	case from.state != to.state && !legalMoves[[2]StreamState{from.state, to.state}]:
 		return "there is no such arrow"
+	case in == inBack && waiting(from) != opens:
+		return "a runtime that is back is asked for its stream exactly when that is waited for"
+	case in == inBack && opens && to.attempts != 0:
+		return "what failed while the runtime was away counts"
 	case opens != (eff&effOpen != 0):
 		return "a stream is opened exactly when the machine begins to open one"
 	case connects != (eff&effConnected != 0):

@@ -67,6 +67,11 @@ func TestConnSteps(t *testing.T) {
 		{"events may be taken away", connected, inNoEvents, time.Second, StreamUnsupported, effFailed | effUnsupported | effFellBack, 3},
 		{"backoff ends in another opening", conn{state: StreamBackoff, deadline: at}, inTick, 0, StreamOpening, effOpen, 0},
 		{"unsupported is asked again", conn{state: StreamUnsupported, deadline: at}, inTick, 0, StreamOpening, effOpen, 0},
+		{"a runtime that is back is asked for its stream at once", conn{state: StreamBackoff, attempts: 6, deadline: at + 1e11}, inBack, 0, StreamOpening, effOpen, 0},
+		{"one that had no events may have them now", conn{state: StreamUnsupported, told: true, deadline: at + 1e11}, inBack, 0, StreamOpening, effOpen, 0},
+		{"a connected stream needs no list to be up", connected, inBack, 0, StreamConnected, 0, 3},
+		{"nor does one being opened", conn{state: StreamOpening, attempts: 2, deadline: at + 1}, inBack, 0, StreamOpening, 0, 2},
+		{"nor is one opened that nobody wants", conn{deadline: never}, inBack, 0, StreamIdle, 0, 0},
 		{"claims in backoff are late ones", conn{state: StreamBackoff, deadline: never}, inHeard, 0, StreamBackoff, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,25 +14,28 @@ import (
 // be done comes out of actions. It belongs to the loop, which is the only writer of the cache and the outbox.
 //
 // Where to read what: demand.go (who wants a read), claim.go (what the stream tells), merge.go (what a read shows), store.go
-// (cache, then Watch), dispatch.go (which reads to make), list.go (reads of everything and the global time), missed.go (trust).
+// (cache, then Watch), dispatch.go (which reads to make), list.go (reads of everything and the global time), missed.go and overruled.go (trust).
 type core[S any] struct {
 	cfg     *Config[S]
 	connCfg connConfig
 	clock   clock
 	random  *rand.Rand
 
-	pods     map[cache.UID]*pod
-	index    map[string]*item   // every item by ID
-	suspects int                // in all pods
-	homeless map[string]suspect // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
-	deaf     instant            // when claims were last discarded for want of room
-	heard    instant            // since when the runtime is known to have events: its first connection; 0 if it has none
-	open     map[cache.UID]*pod
-	touched  map[cache.UID]*pod // pods that may differ from what the last applied list showed
-	marks    uint64             // merges so far
-	expiring fifo[expiry]
-	expired  instant            // when expire last ran
-	leftover map[cache.UID]*pod // pods with removed items that cannot expire yet
+	pods      map[cache.UID]*pod
+	index     map[string]*item   // every item by ID
+	suspects  int                // in all pods
+	homeless  map[string]suspect // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
+	deaf      instant            // when claims were last discarded for want of room
+	heard     instant            // since when the runtime is known to have events: its first connection; 0 if it has none
+	open      map[cache.UID]*pod
+	affected  []*pod             // to be reviewed when all of the present report has been applied
+	touched   map[cache.UID]*pod // pods that may differ from what the last applied list showed
+	marks     uint64             // merges so far
+	looks     uint64             // items that reviews have looked at, which tests hold to what is linear
+	expiring  fifo[expiry]
+	expired   instant            // when expire last ran
+	forgotten instant            // what reads from before this could bring back, may have been forgotten
+	leftover  map[cache.UID]*pod // pods with removed items that cannot expire yet
 
 	conn     conn
 	sched    schedule
@@ -41,10 +44,11 @@ type core[S any] struct {
 	rounds   []round
 	missing  fifo[candidate]
 	deafness deafness
-	readyQ   fifo[*pod] // pods to be read now
-	listedQ  fifo[*pod] // pods to be inspected now, whose listing is known from the last list
+	queues   [queueKinds]fifo[*pod] // pods to be read now
+	turn     queueKind              // the queue that was served last
+	lies     lies
 	laterQ   laterHeap
-	inflight map[*pod]instant // the inspections under way and when they began
+	inflight map[*pod]flight // the inspections under way
 	pruned   instant
 
 	todo    []action[S]
@@ -58,23 +62,25 @@ type core[S any] struct {
 type actionKind uint8
 
 const (
-	actOpen    actionKind = iota // open the stream
-	actCut                       // end the stream
-	actList                      // list everything
-	actInspect                   // read one pod
+	actOpen      actionKind = iota // open the stream
+	actCut                         // end the stream
+	actList                        // list everything
+	actInspect                     // read one pod
+	actInterrupt                   // end the read of one pod
 )
 
 // action is one thing that the loop has to do for the core.
 type action[S any] struct {
 	kind  actionKind
-	began instant
+	began instant  // what is read is true at some moment after this
 	since Revision // actList
 
-	pod    *pod   // actInspect; the worker must not look into it
-	ref    Pod    // what to read; Items is the listing if it is known
-	listed bool   // ref.Items is the listing: no ListPod needed, and the statuses are wanted
-	prev   *S     // the status in the cache if it may be built upon; nil: all statuses must be read
-	have   []Item // what prev shows, so that an unchanged pod needs no statuses
+	pod    *pod    // actInspect, actInterrupt; the worker must not look into it
+	asked  instant // when the inspection started: later than began if it builds on a list
+	ref    Pod     // what to read; Items is the listing if it is known
+	listed bool    // ref.Items is the listing: no ListPod needed, and the statuses are wanted
+	prev   *S      // the status in the cache if it may be built upon; nil: all statuses must be read
+	have   []Item  // what prev shows, so that an unchanged pod needs no statuses
 }
 
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
@@ -93,7 +99,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		conn:     conn{deadline: never},
 		sched:    newSchedule(cfg.RelistBase, cfg.RelistMax),
 		out:      newOutbox(cfg.Capacity),
-		inflight: make(map[*pod]instant),
+		inflight: make(map[*pod]flight),
 		homeless: make(map[string]suspect),
 		leftover: make(map[cache.UID]*pod),
 	}
@@ -116,6 +122,7 @@ func (c *core[S]) start(now instant) {
 func (c *core[S]) tick(now instant) {
 	c.step(inTick, now)
 	c.settleMissing(now)
+	c.settleLies(now)
 	c.expire(now)
 	if !c.lists.inflight && now >= c.sched.due() {
 		c.list(now) // before the pods that it will serve are queued
@@ -134,11 +141,15 @@ func (c *core[S]) deadline() instant {
 	if c.laterQ.Len() > 0 {
 		d = min(d, c.laterQ[0].at)
 	}
+	d = min(d, c.sweepDue(), c.nextHung())
 	if e, ok := c.missing.front(); ok {
 		d = min(d, e.deadline)
 	}
+	if c.lies.untold > 0 {
+		d = min(d, c.lies.report)
+	}
 	if e, ok := c.expiring.front(); ok {
-		if due := e.at.add(c.cfg.Grace) + 1; due > c.expired {
+		if due := e.at.add(c.cfg.Grace).next(); due > c.expired {
 			d = min(d, due)
 		} // else a read under way holds it back, and its result wakes the loop
 	}
@@ -202,8 +213,8 @@ func (c *core[S]) beganAt(now instant) bool {
 	if c.lists.began == now {
 		return true
 	}
-	for _, began := range c.inflight {
-		if began == now {
+	for _, f := range c.inflight {
+		if f.began == now {
 			return true
 		}
 	}
@@ -213,11 +224,9 @@ func (c *core[S]) beganAt(now instant) bool {
 // connected says that the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
 
-// listening says that the runtime had events already when a read began that covers the pod, and that no claim was discarded since: what has
-// changed since, it should have told. That the stream was down meanwhile is no excuse.
-func (c *core[S]) listening(read instant) bool {
-	return c.heard != 0 && read > max(c.heard, c.deaf)
-}
+// offered says that the runtime was known to have events when a read began: what has changed since, it
+// told whoever listened (see listened), or missed.
+func (c *core[S]) offered(read instant) bool { return c.heard != 0 && read > c.heard }
 
 // readAt returns the start of the latest applied read that covers the pod.
 func (c *core[S]) readAt(p *pod) instant { return max(p.read, c.lists.applied) }
@@ -299,5 +308,5 @@ func grow(d, least, most time.Duration) time.Duration {
 	if d == 0 {
 		return least
 	}
-	return min(2*d, most)
+	return doubled(d, most)
 }

@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"fmt"
+	"io"
 	"testing"
 	"time"
 )
@@ -65,6 +66,56 @@ func TestDeafStreamIsOpenedAnew(t *testing.T) {
 	}
 }
 
+// TestEventsMissedAtOnceEndNoStream: changes that were found before it was known that events are
+// missed, or before the stream was connected, are no sign that the stream has gone silent since.
+func TestEventsMissedAtOnceEndNoStream(t *testing.T) {
+	setSilent := func(b *bed, silent bool, refuse error) {
+		b.toy.mu.Lock()
+		defer b.toy.mu.Unlock()
+		b.toy.silent, b.toy.refuse = silent, refuse
+	}
+	cut := func(b *bed) {
+		setSilent(b, true, io.ErrUnexpectedEOF)
+		b.toy.cutStreams()
+		time.Sleep(100 * time.Millisecond)
+		setSilent(b, true, nil) // the next attempt is a second later, and connected one after that
+	}
+	for name, tc := range map[string]struct {
+		before     func(b *bed)
+		between    time.Duration
+		reconnects int
+	}{
+		"the stream was up":         {func(b *bed) { setSilent(b, true, nil) }, 1200 * time.Millisecond, 0},
+		"the stream was down":       {cut, 1200 * time.Millisecond, 1},
+		"the stream was down first": {cut, 10 * time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := &notes{}
+			configure := func(c *Config[status], toy *toyRuntime) {
+				c.Recorder, c.RelistMax = recorder, time.Second
+				toy.set("p", Container, "c1", PhaseRunning)
+				toy.set("p", Container, "c2", PhaseRunning)
+			}
+			inBubble(t, configure, func(b *bed) {
+				time.Sleep(10 * time.Second)
+				tc.before(b)
+				b.toy.set("p", Container, "c1", PhaseExited)
+				time.Sleep(tc.between)
+				b.toy.set("p", Container, "c2", PhaseExited)
+				time.Sleep(20 * time.Second)
+				s := b.gen.Stats()
+				if s.Reconnects != tc.reconnects || s.State != StreamConnected {
+					t.Errorf("a healthy stream was ended: %+v", s)
+				}
+				if n := recorder.count(ReasonStreamLost); n != tc.reconnects {
+					t.Errorf("%d reports of a lost stream, want %d", n, tc.reconnects)
+				}
+				b.shows("p")
+			})
+		})
+	}
+}
+
 // TestDeafStreamOnABusyNode: missed events that follow each other faster than the grace give a deaf stream away too.
 func TestDeafStreamOnABusyNode(t *testing.T) {
 	inBubble(t, func(_ *Config[status], toy *toyRuntime) { toy.silent = true }, func(b *bed) {
@@ -92,4 +143,14 @@ func (n *notes) count(reason Reason) (found int) {
 		}
 	}
 	return found
+}
+
+// last returns the last report of a reason.
+func (n *notes) last(reason Reason) (last Report) {
+	for _, r := range n.reports {
+		if r.Reason == reason {
+			last = r
+		}
+	}
+	return last
 }

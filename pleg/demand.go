@@ -31,7 +31,7 @@ func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 	p := c.ensure(uid)
 	p.want = max(p.want, t)
 	if p.failed {
-		p.notYet = min(p.notYet, t+1)
+		p.notYet = min(p.notYet, t.next())
 	}
 	c.review(p, now)
 }
@@ -59,6 +59,7 @@ func (c *core[S]) onRequest(r request, now instant) {
 // review looks at a pod after anything has changed about it: tells Watch what the cache shows, settles rounds, and sees to it that the pod
 // is read if it must be.
 func (c *core[S]) review(p *pod, now instant) {
+	c.looks += uint64(len(p.items))
 	settled := p.settled()
 	if settled {
 		c.tell(p, now)
@@ -89,6 +90,25 @@ func (c *core[S]) review(p *pod, now instant) {
 	}
 	c.open[p.uid] = p
 	c.enqueue(p, now)
+}
+
+// reviewLater has a pod that is not the one that a report is about reviewed once all of the report
+// has been applied: a report may take thousands of IDs from it, and a review looks at all it has.
+func (c *core[S]) reviewLater(p *pod) {
+	if !p.affected {
+		p.affected = true
+		c.affected = append(c.affected, p)
+	}
+}
+
+// reviewAffected does so.
+func (c *core[S]) reviewAffected(now instant) {
+	for i, p := range c.affected {
+		c.affected[i] = nil
+		p.affected = false
+		c.review(p, now)
+	}
+	c.affected = c.affected[:0]
 }
 
 // firstLook returns how long after a sandbox was found not ready it is first looked at again: some runtimes never tell of its end, and who
@@ -123,7 +143,7 @@ func (c *core[S]) nextRead(p *pod) instant {
 // notBefore returns when a read that must begin after t may begin: right after t, unless one that did has already failed, or failed to settle the pod.
 func (c *core[S]) notBefore(p *pod, t instant) instant {
 	if max(p.read, p.asOf) > t {
-		return max(t+1, p.notYet)
+		return max(t.next(), p.notYet)
 	}
-	return t + 1
+	return t.next()
 }

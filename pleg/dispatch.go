@@ -5,13 +5,17 @@ package pleg
 
 import "container/heap"
 
-// queueKind says which queue a pod waits in for its next read.
+// queueKind says which queue a pod waits in for its next read. A pod that is enqueued again while it
+// waits moves to a later kind or stays where it is, so that it loses its place a few times at most.
 type queueKind uint8
 
 const (
 	notQueued queueKind = iota
-	inReady             // to be listed, and inspected if it changed
 	inListed            // to be inspected; the last list of everything has its listing
+	inReady             // to be listed, and inspected if it changed
+	inWaited            // likewise; somebody waits for it
+	inSlow              // likewise; its last read hung
+	queueKinds
 )
 
 // sweepPatience, in base periods, is how long pods that a list under way will serve wait for it before they are read one by one.
@@ -36,15 +40,32 @@ func (c *core[S]) enqueue(p *pod, now instant) {
 		}
 		return
 	}
+	if kind := c.queueFor(p); kind > p.queued {
+		p.queued = kind // if it is in another queue, it is skipped there
+		c.queues[kind].push(p)
+	}
+}
+
+// queueFor returns the queue that the pod's next read is to be made from.
+func (c *core[S]) queueFor(p *pod) queueKind {
+	c.dropOldListing(p)
 	switch {
+	case p.slow:
+		p.listing = nil // it may have to wait for so long that the listing would be too old
+		return inSlow
 	case p.listingServes():
-		if p.queued == notQueued {
-			p.queued = inListed
-			c.listedQ.push(p)
-		}
-	case p.queued != inReady:
-		p.queued = inReady // if it is in the other queue, it is skipped there
-		c.readyQ.push(p)
+		return inListed
+	case p.want != 0 || p.force != 0:
+		return inWaited
+	}
+	return inReady
+}
+
+// dropOldListing drops what a list showed of the pod if a removal that came after that list may have
+// been forgotten: only pods that wait as listed hold the forgetting back.
+func (c *core[S]) dropOldListing(p *pod) {
+	if p.listingBegan < c.forgotten {
+		p.listing = nil
 	}
 }
 
@@ -62,12 +83,12 @@ func (c *core[S]) takeLater(now instant) {
 	}
 }
 
-// dispatch starts the reads for which there are workers: of the pods that somebody waits for, or of which a claim told something, before those that
-// a list found changed. When many want to be listed, one list of everything does it.
+// dispatch starts the reads for which there are workers. When many pods want to be listed, one list
+// of everything does it.
 func (c *core[S]) dispatch(now instant) {
-	if c.readyQ.len() >= c.cfg.SweepAt && !c.lists.inflight && !c.lists.broken {
+	if c.sweeps(now) {
 		c.requeue(now) // some may have been served since
-		if c.readyQ.len() >= c.cfg.SweepAt {
+		if c.sweeps(now) {
 			c.count.sweeps++
 			c.list(now)
 			c.requeue(now) // those that the list will not serve come back
@@ -80,30 +101,78 @@ func (c *core[S]) dispatch(now instant) {
 		}
 		c.inspect(p, now)
 	}
+	c.interruptHung(now)
+}
+
+// sweeps says that so many pods want to be listed that one list of everything is to do it: at once if
+// somebody waits for so many, and a base period after the last list if claims told of them, or a
+// flood of claims would be a flood of lists.
+func (c *core[S]) sweeps(now instant) bool {
+	if c.lists.inflight || c.lists.broken {
+		return false
+	}
+	n := c.queues[inWaited].len()
+	if now >= c.sweepDue() {
+		n += c.queues[inReady].len() + c.slowWaited()
+	}
+	return n >= c.cfg.SweepAt
+}
+
+// sweepDue returns when pods that nobody waits for may next be listed by a sweep; never if there are
+// not enough of them, or a list is under way or has failed.
+func (c *core[S]) sweepDue() instant {
+	if c.lists.inflight || c.lists.broken || c.queues[inWaited].len()+c.queues[inReady].len()+c.slowWaited() < c.cfg.SweepAt {
+		return never
+	}
+	return c.sched.ended.add(c.cfg.RelistBase)
+}
+
+// slowWaited counts the pods whose last read hung and that a list can serve: somebody waits for them,
+// and nothing but their statuses' age is in doubt.
+func (c *core[S]) slowWaited() int {
+	n := 0
+	for p := range c.queues[inSlow].all() {
+		if p.queued == inSlow && p.want != 0 && !p.unsure() {
+			n++
+		}
+	}
+	return n
 }
 
 // requeue puts the pods that wait to be listed where they belong now.
 func (c *core[S]) requeue(now instant) {
-	for range c.readyQ.len() {
-		if p := c.readyQ.pop(); p.queued == inReady {
-			p.queued = notQueued
-			if c.open[p.uid] == p {
-				c.enqueue(p, now)
+	for kind := inReady; kind < queueKinds; kind++ {
+		q := &c.queues[kind]
+		for range q.len() {
+			if p := q.pop(); p.queued == kind {
+				p.queued = notQueued
+				if c.open[p.uid] == p {
+					c.enqueue(p, now)
+				}
 			}
 		}
 	}
 }
 
-// nextQueued takes the next pod that is still to be read out of the queues.
+// nextQueued takes the next pod that is to be read now out of the queues. They take turns, and each
+// is first in, first out: whoever needs a read gets one after a few of every other pod, however
+// often those want one.
 func (c *core[S]) nextQueued(now instant) (*pod, bool) {
-	if p, ok := c.take(&c.readyQ, inReady, now); ok {
-		return p, true
+	for range queueKinds {
+		c.turn = (c.turn + 1) % queueKinds
+		if c.turn == inSlow && c.hung(now) >= c.mayHang() {
+			continue
+		}
+		if p, ok := c.take(c.turn, now); ok {
+			return p, true
+		}
 	}
-	return c.take(&c.listedQ, inListed, now)
+	return nil, false
 }
 
 // take takes the first pod out of a queue that still waits in it, and still is to be read now.
-func (c *core[S]) take(q *fifo[*pod], kind queueKind, now instant) (*pod, bool) {
+func (c *core[S]) take(kind queueKind, now instant) (*pod, bool) {
+	q := &c.queues[kind]
 	for q.len() > 0 {
 		p := q.pop()
 		if p.queued != kind {
@@ -123,11 +192,12 @@ func (c *core[S]) take(q *fifo[*pod], kind queueKind, now instant) (*pod, bool) 
 
 // inspect starts the read of one pod.
 func (c *core[S]) inspect(p *pod, now instant) {
-	a := action[S]{kind: actInspect, pod: p, began: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
+	a := action[S]{kind: actInspect, pod: p, began: now, asked: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
 	if p.hasStatus && !p.failed && !p.alien && !p.blank() && p.force == 0 {
 		a.prev, _ = c.cfg.Cache.Get(p.uid)
 		a.have = cachedItems(p)
 	}
+	c.dropOldListing(p)
 	if p.listingServes() {
 		a.listed, a.ref.Items, a.began = true, p.listing, p.listingBegan
 	}
@@ -136,7 +206,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	if p.force != 0 {
 		p.forced = now
 	}
-	c.inflight[p] = a.began
+	c.inflight[p] = flight{began: a.began, started: now, slow: p.slow}
 	c.count.inspections++
 	c.cfg.Metrics.Add(MetricInspections, 1)
 	c.todo = append(c.todo, a)
@@ -157,8 +227,9 @@ func cachedItems(p *pod) []Item {
 type inspected[S any] struct {
 	pod     *pod
 	began   instant
-	listing *Pod // what a ListPod of this read showed, nil if none was made or it failed
-	status  *S   // nil if the pod was unchanged, gone, or the read failed
+	asked   instant // when the inspection started: later than began if it builds on a list
+	listing *Pod    // what a ListPod of this read showed, nil if none was made or it failed
+	status  *S      // nil if the pod was unchanged, gone, or the read failed
 	shows   Pod
 	err     error
 }
@@ -167,11 +238,15 @@ type inspected[S any] struct {
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := r.pod
 	p.inflight = false
-	delete(c.inflight, p)
+	interrupted := c.landed(p, r.err != nil, now)
 	if r.listing != nil {
 		c.name(p, r.listing)
 	}
 	switch {
+	case interrupted: // it has not failed: it is read again when there is a worker for it
+		if r.listing != nil {
+			c.merge(p, r.listing.Items, r.began, now, false)
+		}
 	case r.err != nil:
 		c.inspectFailed(p, r, now)
 	case r.status == nil:
@@ -190,9 +265,26 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 	}
 	if r.err == nil {
+		if c.crossed(r) {
+			p.disagrees = true
+		}
 		c.pace(p, r.began, now)
 	}
+	c.reviewAffected(now)
 	c.review(p, now)
+}
+
+// crossed says that a list was applied during an inspection and showed the pod otherwise. Either may
+// have looked last, whichever began last, so that only a read to come can tell how the pod is.
+func (c *core[S]) crossed(r *inspected[S]) bool {
+	if r.asked >= c.lists.finished {
+		return false
+	}
+	shows := r.shows.Items
+	if r.status == nil {
+		shows = r.listing.Items
+	}
+	return !sameItems(listingOf(r.pod), shows)
 }
 
 func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {

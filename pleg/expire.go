@@ -25,10 +25,10 @@ func (c *core[S]) oldestRead(now instant) instant {
 	if c.lists.inflight {
 		oldest = min(oldest, c.lists.began)
 	}
-	for _, began := range c.inflight {
-		oldest = min(oldest, began)
+	for _, f := range c.inflight {
+		oldest = min(oldest, f.began)
 	}
-	if c.listedQ.len() > 0 {
+	if c.queues[inListed].len() > 0 {
 		oldest = min(oldest, c.lists.applied)
 	}
 	return oldest
@@ -42,9 +42,14 @@ func (c *core[S]) expire(now instant) {
 		return
 	}
 	oldest := c.oldestRead(now)
+	c.forgotten = max(c.forgotten, oldest)
+	done := make(map[*pod]struct{}) // a pod has an entry for each of its removed IDs
 	for ok && now.sub(e.at) > c.cfg.Grace && e.at < oldest {
 		c.expiring.pop()
-		c.expirePod(e.pod, oldest, now)
+		if _, again := done[e.pod]; !again {
+			done[e.pod] = struct{}{}
+			c.expirePod(e.pod, oldest, now)
+		}
 		e, ok = c.expiring.front()
 	}
 }
@@ -52,6 +57,7 @@ func (c *core[S]) expire(now instant) {
 func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 	done := func(at instant) bool { return now.sub(at) > c.cfg.Grace && at < oldest }
 	kept, unconfirmed := false, 0
+	c.looks += uint64(len(p.items))
 	p.items = slices.DeleteFunc(p.items, func(x *item) bool {
 		if x.phase != PhaseRemoved {
 			return false
@@ -69,6 +75,9 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		delete(c.index, x.id)
 		return true
 	})
+	for i, x := range p.items {
+		x.at = i
+	}
 	for id, s := range p.suspects {
 		if s.phase == PhaseRemoved && done(s.at) {
 			delete(p.suspects, id)
@@ -96,8 +105,14 @@ func (c *core[S]) housekeep(now instant) {
 	}
 	c.pruned = now
 	oldest := c.oldestRead(now)
+	c.forgotten = max(c.forgotten, oldest)
 	if c.cfg.Cache.Tombstones() > 0 {
 		c.cfg.Cache.Prune(c.clock.time(oldest))
+	}
+	for id, s := range c.homeless {
+		if s.phase == PhaseRemoved && now.sub(s.at) > c.cfg.Grace && s.at < oldest {
+			delete(c.homeless, id)
+		}
 	}
 	for _, p := range c.leftover {
 		c.expirePod(p, oldest, now)

@@ -67,11 +67,21 @@ func (s *small) move(i int) bool {
 
 // claim tells of an ID as it is, or as it was before its last change, with the pod as the payload.
 func (s *small) claim(i int, stale bool) bool {
+	l := s.letter(i, stale)
+	if l == nil {
+		return false
+	}
+	s.core.onClaims(&batch[status]{letters: []*letter[status]{l}, claims: 1}, s.now)
+	return true
+}
+
+// letter is such a claim, nil if there is nothing to claim.
+func (s *small) letter(i int, stale bool) *letter[status] {
 	d := s.ids[i]
 	phase, payload := d.now(), s.pod(d.pod)
 	if stale {
 		if len(d.steps) < 3 {
-			return false
+			return nil
 		}
 		phase = d.steps[len(d.steps)-2].phase
 		for j := range payload.Items {
@@ -84,39 +94,55 @@ func (s *small) claim(i int, stale bool) bool {
 		}
 	}
 	if phase == phaseNone {
-		return false
+		return nil
 	}
-	l := &letter[status]{
+	return &letter[status]{
 		pod: d.pod, claims: 1, told: []told{{item: Item{ID: d.id, Kind: Container, Phase: phase}}}, payload: payload.Items,
 		status: func() (*status, error) { return &status{UID: d.pod, Items: payload.Items}, nil },
 	}
-	s.core.onClaims(&batch[status]{letters: []*letter[status]{l}, claims: 1}, s.now)
-	return true
 }
 
 // listed ends the list under way.
 func (s *small) listed(early bool) bool {
-	if s.list == nil {
+	r := s.listResult(early)
+	if r == nil {
 		return false
+	}
+	s.list = nil
+	s.core.onListed(r, s.now)
+	return true
+}
+
+// listResult is what the list under way shows if it ends now, nil if none is under way.
+func (s *small) listResult(early bool) *listedAll {
+	if s.list == nil {
+		return nil
 	}
 	l := s.early
 	if !early {
 		l = s.listing()
 	}
-	began := s.list.began
-	s.list = nil
-	s.core.onListed(&listedAll{began: began, listing: l}, s.now)
-	return true
+	return &listedAll{began: s.list.began, listing: l}
 }
 
 // inspected ends the oldest inspection under way, as the loop's child would: list the pod, and read its statuses if it has changed.
 func (s *small) inspected(early bool) bool {
-	if len(s.inspect) == 0 {
+	r := s.inspectResult(early)
+	if r == nil {
 		return false
 	}
-	in := s.inspect[0]
 	s.inspect = s.inspect[1:]
-	r := &inspected[status]{pod: in.a.pod, began: in.a.began}
+	s.core.onInspected(r, s.now)
+	return true
+}
+
+// inspectResult is what the oldest inspection shows if it ends now, nil if none is under way.
+func (s *small) inspectResult(early bool) *inspected[status] {
+	if len(s.inspect) == 0 {
+		return nil
+	}
+	in := s.inspect[0]
+	r := &inspected[status]{pod: in.a.pod, began: in.a.began, asked: in.a.asked}
 	items := in.a.ref.Items
 	if !in.a.listed {
 		p := in.early
@@ -142,6 +168,5 @@ func (s *small) inspected(early bool) bool {
 	} else if r.listing == nil {
 		r.listing = &Pod{UID: in.a.pod.uid}
 	}
-	s.core.onInspected(r, s.now)
-	return true
+	return r
 }

@@ -3,7 +3,11 @@
 
 package pleg
 
-import "container/heap"
+import (
+	"container/heap"
+	"iter"
+	"slices"
+)
 
 // fifo is a queue over a slice.
 type fifo[T any] struct {
@@ -20,6 +24,9 @@ func (q *fifo[T]) front() (v T, ok bool) {
 	}
 	return q.items[q.head], true
 }
+
+// all yields what is in the queue, the front first.
+func (q *fifo[T]) all() iter.Seq[T] { return slices.Values(q.items[q.head:]) }
 
 // pop removes the front, which must exist.
 func (q *fifo[T]) pop() T {

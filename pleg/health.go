@@ -31,7 +31,7 @@ func (g *Generator[S]) Health() error {
 		return ErrNotRunning
 	}
 	late := g.clock.now().sub(s.finished)
-	if late <= s.stats.RelistPeriod+g.cfg.RelistThreshold {
+	if late <= sum(s.stats.RelistPeriod, g.cfg.RelistThreshold) {
 		return nil
 	}
 	if s.listErr != nil {

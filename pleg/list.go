@@ -57,7 +57,10 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		c.listFailed(r, now)
 		return
 	}
-	c.lists.broken = false
+	if c.lists.broken {
+		c.lists.broken = false
+		c.step(inBack, now)
+	}
 	c.count.relists++
 	c.cfg.Metrics.Add(MetricRelists, 1)
 	c.cfg.Metrics.Observe(MetricRelistDuration, took)
@@ -85,17 +88,19 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			visited = append(visited, c.visit(p, nil, r, now))
 		}
 	}
+	c.reviewAffected(now) // whoever has lost an ID is open, and so is visited
 	visited = c.visitSilent(visited, r, now)
+	c.reviewAffected(now)
 	c.lists.applied, c.lists.revision = r.began, r.listing.Revision
 	c.lists.done = true
 	for id, s := range c.homeless {
-		if r.began > s.at {
+		if s.phase != PhaseRemoved && r.began > s.at {
 			delete(c.homeless, id) // the list did not show it
 		}
 	}
 	c.lists.finished = now
 	c.sched.finished(now)
-	if trusted {
+	if trusted && r.began > c.lies.last {
 		c.vouch(now)
 	}
 	c.openRound(visited, r.began)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,10 +24,11 @@ type loop[S any] struct {
 	log      klog.Logger
 	children sync.WaitGroup
 
-	listed    chan *listedAll    // capacity 1: one list at a time, so sending never blocks
-	inspected chan *inspected[S] // capacity InspectWorkers, likewise
-	ended     chan error         // capacity 1: one stream at a time
-	cut       context.CancelFunc // ends the stream; nil before the first
+	listed    chan *listedAll             // capacity 1: one list at a time, so sending never blocks
+	inspected chan *inspected[S]          // capacity InspectWorkers, likewise
+	ended     chan error                  // capacity 1: one stream at a time
+	cut       context.CancelFunc          // ends the stream; nil before the first
+	reads     map[*pod]context.CancelFunc // end the reads of single pods that are under way
 	batch     batch[S]
 	state     StreamState // last logged
 }
@@ -37,6 +39,7 @@ func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 		listed:    make(chan *listedAll, 1),
 		inspected: make(chan *inspected[S], g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
+		reads:     make(map[*pod]context.CancelFunc),
 	}
 }
 
@@ -94,6 +97,7 @@ func (l *loop[S]) claims() {
 // drain applies an inspection, and those that have ended since.
 func (l *loop[S]) drain(r *inspected[S]) {
 	for {
+		delete(l.reads, r.pod)
 		l.core.onInspected(r, l.g.clock.now())
 		select {
 		case r = <-l.inspected:
@@ -134,7 +138,14 @@ func (l *loop[S]) act() {
 		case actList:
 			l.children.Go(func() { l.list(a) })
 		case actInspect:
-			l.children.Go(func() { l.inspect(a) })
+			ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
+			l.reads[a.pod] = cancel
+			l.children.Go(func() {
+				defer cancel()
+				l.inspect(ctx, a)
+			})
+		case actInterrupt:
+			l.reads[a.pod]()
 		}
 	}
 	c.todo = c.todo[:0]
@@ -158,10 +169,13 @@ func (l *loop[S]) stream(ctx context.Context) {
 			err = e
 			break
 		}
-		if !claim.CreatedAt.IsZero() {
-			cfg.Metrics.Observe(MetricLatency, max(0, cfg.WallClock().Sub(claim.CreatedAt)))
+		replayed := false
+		if at, now := claim.CreatedAt, cfg.WallClock(); !at.IsZero() {
+			if replayed = at.Before(opened) || at.After(now); !replayed {
+				cfg.Metrics.Observe(MetricLatency, now.Sub(at))
+			}
 		}
-		l.g.mail.put(claim, opened)
+		l.g.mail.put(claim, replayed)
 	}
 	l.ended <- err
 }
@@ -175,11 +189,9 @@ func (l *loop[S]) list(a action[S]) {
 }
 
 // inspect is a child that reads one pod: its listing unless it is known, and its statuses if the listing is not what the cache shows.
-func (l *loop[S]) inspect(a action[S]) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
-	defer cancel()
+func (l *loop[S]) inspect(ctx context.Context, a action[S]) {
 	start := time.Now()
-	r := &inspected[S]{pod: a.pod, began: a.began}
+	r := &inspected[S]{pod: a.pod, began: a.began, asked: a.asked}
 	pod := a.ref
 	if !a.listed {
 		var listing Pod
@@ -218,23 +230,47 @@ var errNilStatus = errors.New("pleg: the source returned neither a status nor an
 
 // sameItems says that two reports show the same IDs in the same phases, in any order.
 func sameItems(a, b []Item) bool {
+	same, _ := compareItems(a, b)
+	return same
+}
+
+// compareItems does so, and returns how many items were looked at: a test holds that number to a
+// few for each item. Reports mostly come in the same order; what follows the first difference is
+// looked up by ID.
+func compareItems(a, b []Item) (same bool, looks int) {
 	if len(a) != len(b) {
-		return false
+		return false, 0
 	}
-	for i := range a {
-		if a[i] == b[i] {
-			continue
+	for len(a) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+		looks++
+	}
+	if len(a) <= fewItems {
+		return sameFew(a, b), looks + len(a)*len(b)
+	}
+	phases := make(map[string]Phase, len(b))
+	for _, it := range b {
+		phases[it.ID] = it.Phase
+	}
+	for _, it := range a {
+		looks += 2
+		if phase, ok := phases[it.ID]; !ok || phase != it.Phase {
+			return false, looks
 		}
-		found := false
-		for j := range b {
-			if a[i].ID == b[j].ID {
-				found = a[i].Phase == b[j].Phase
-				break
-			}
-		}
-		if !found {
+		delete(phases, it.ID) // or an ID shown twice would stand for one that is not shown
+	}
+	return true, looks
+}
+
+// sameFew does so for a few items, for which a map costs more than it saves.
+func sameFew(a, b []Item) bool {
+	var used [fewItems]bool
+	for _, it := range a {
+		i := slices.IndexFunc(b, func(x Item) bool { return x.ID == it.ID })
+		if i < 0 || used[i] || b[i].Phase != it.Phase {
 			return false
 		}
+		used[i] = true
 	}
 	return true
 }

@@ -5,7 +5,6 @@ package pleg
 
 import (
 	"sync"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -58,10 +57,10 @@ func newMailbox[S any](max int) *mailbox[S] {
 // manyTold is the number of IDs in one letter from which on they are indexed.
 const manyTold = 16
 
-// put merges a claim. It never blocks.
-func (m *mailbox[S]) put(c Claim[S], opened time.Time) {
+// put merges a claim. Replayed says that its stamp is not of the time since the stream was opened. It never blocks.
+func (m *mailbox[S]) put(c Claim[S], replayed bool) {
 	m.mu.Lock()
-	m.merge(c, opened)
+	m.merge(c, replayed)
 	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:
@@ -69,7 +68,7 @@ func (m *mailbox[S]) put(c Claim[S], opened time.Time) {
 	}
 }
 
-func (m *mailbox[S]) merge(c Claim[S], opened time.Time) {
+func (m *mailbox[S]) merge(c Claim[S], replayed bool) {
 	m.claims++
 	kept := false
 	defer func() {
@@ -77,7 +76,7 @@ func (m *mailbox[S]) merge(c Claim[S], opened time.Time) {
 			c.Release()
 		}
 	}()
-	if !c.CreatedAt.IsZero() && c.CreatedAt.Before(opened) {
+	if replayed {
 		m.replayed++
 	}
 	l := m.byPod[c.Pod]

@@ -15,7 +15,7 @@ func TestMailboxMergesByIDAndPhase(t *testing.T) {
 	m := newMailbox[status](100)
 	opened := time.Unix(1000, 0)
 	put := func(pod cache.UID, id string, phase Phase, at time.Time) {
-		m.put(Claim[status]{Pod: pod, Item: Item{ID: id, Phase: phase}, CreatedAt: at}, opened)
+		m.put(Claim[status]{Pod: pod, Item: Item{ID: id, Phase: phase}, CreatedAt: at}, at.Before(opened) && !at.IsZero())
 	}
 	put("p", "a", PhaseRunning, opened.Add(1))
 	put("p", "a", PhaseExited, opened.Add(2))
@@ -48,7 +48,7 @@ func TestMailboxMergesByIDAndPhase(t *testing.T) {
 func TestMailboxIsBounded(t *testing.T) {
 	m := newMailbox[status](10)
 	for i := range 1000 {
-		m.put(Claim[status]{Pod: cache.UID(fmt.Sprint(i % 7)), Item: Item{ID: fmt.Sprint(i), Phase: PhaseRunning}}, time.Time{})
+		m.put(Claim[status]{Pod: cache.UID(fmt.Sprint(i % 7)), Item: Item{ID: fmt.Sprint(i), Phase: PhaseRunning}}, false)
 	}
 	var b batch[status]
 	m.take(&b)
@@ -72,7 +72,7 @@ func TestMailboxReleasesEveryClaimOnce(t *testing.T) {
 		if i%3 > 0 {
 			c.Payload = []Item{c.Item}
 		}
-		m.put(c, time.Time{})
+		m.put(c, false)
 		if i%3 > 0 && i < 300 && released[i] > 0 {
 			t.Fatalf("claim %d was released while its letter waits", i)
 		}

@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -17,8 +18,8 @@ import (
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool) (agrees bool) {
 	last := c.readAt(p)
 	overtaken := began < last // what it alone shows may have been and gone; what it does not show yet says nothing
-	alone := false
-	listening := c.listening(last) && !overtaken
+	asks := false             // whether the read, overtaken or not, leaves a question that only another one answers
+	expected := c.offered(last) && !overtaken
 	c.marks++
 	agrees = true
 	if fromList {
@@ -30,8 +31,10 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		}
 		x := c.itemOf(p, i, it.ID)
 		var mask uint8 // of events that were told of it while it was another pod's
-		if x != nil && x.pod != p && began > x.pod.read {
+		moved := x != nil && x.pod != p && began > x.pod.read
+		if moved {
 			mask = x.mask
+			c.disputed(p, x)
 			c.disown(x, now)
 			x = nil
 		}
@@ -41,8 +44,8 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		switch {
 		case x == nil:
 			var ok bool
-			if x, ok = c.discover(p, it, listening, began, now); !ok || overtaken {
-				agrees, alone = false, true
+			if x, ok = c.discover(p, it, expected && !moved, last, began, now); !ok || overtaken { // no stream tells that an ID moves
+				agrees, asks = false, true
 			}
 			x.mask = mask
 		case x.pod != p:
@@ -55,14 +58,20 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
 			continue
 		case it.Phase == PhaseUnknown && x.phase != PhaseRemoved || it.Phase == x.phase:
+			if fromList && it.Phase == PhaseUnknown && x.cached != phaseNone && !x.blank {
+				x.cached = PhaseUnknown // the list does not confirm what the status shows: that must be read again
+			}
+			if x.blank && it.Phase == PhaseUnknown && x.cached == it.Phase && began >= p.moved {
+				x.cached = x.phase // no more does this read know than the status
+			}
 			if it.Phase == x.phase && x.byClaim {
 				x.byClaim, x.sure = false, now
 			}
 		case it.Phase > x.phase && x.overtook(began):
 			agrees = false
 		case it.Phase > x.phase:
-			if listening {
-				c.maybeMissed(x, it.Phase, now)
+			if expected && x.phase != PhaseUnknown { // or else it need not have changed
+				c.maybeMissed(x, it.Phase, last, now)
 			}
 			c.setPhase(x, it.Phase, CauseRead, false, 0, now)
 		default:
@@ -94,16 +103,20 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			continue
 		}
 		if began <= x.first || x.overtook(began) {
-			agrees = false // it may have come after the read looked
+			agrees = false // it may have come after the read looked, or have gone before
+			asks = asks || overtaken
 			continue
 		}
-		if listening {
-			c.maybeMissed(x, PhaseRemoved, now)
+		if expected {
+			c.maybeMissed(x, PhaseRemoved, last, now)
 		}
 		c.setPhase(x, PhaseRemoved, CauseRead, false, 0, now)
 	}
 	for id, s := range p.suspects {
-		if began > s.at.add(c.cfg.Grace) {
+		// No runtime tells of a creation, a start or an end before its reads show the ID: the claim is
+		// of an ID that has gone, or never was. (A read that begins in the instant of a claim begins
+		// after it: servedBy.) What is told to be removed is forgotten by expire.
+		if s.phase != PhaseRemoved && began >= s.at {
 			delete(p.suspects, id)
 			c.suspects--
 		}
@@ -111,10 +124,23 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 	p.read = max(p.read, began)
 	if !overtaken {
 		p.disagrees = !agrees
-	} else if alone {
+	} else if asks {
 		p.disagrees = true
 	}
 	return agrees
+}
+
+// disputed reports, once of a pod, that the runtime shows an ID of it that it has shown of another one.
+func (c *core[S]) disputed(p *pod, x *item) {
+	if p.disputed {
+		return
+	}
+	p.disputed = true
+	c.reports = append(c.reports, Report{
+		Reason: ReasonIDConflict, Action: "Reassign", Warning: true,
+		Note: fmt.Sprintf("the runtime shows %s %s of this pod, and showed it of pod %s before", x.kind, x.id, x.pod.uid),
+		Pod:  &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
+	})
 }
 
 // disown takes an item from its pod, because a later read shows it of another one: the runtime had lost track of whose it is. What the pod's status
@@ -123,7 +149,7 @@ func (c *core[S]) disown(x *item, now instant) {
 	c.count.conflicts++
 	c.uncount(x)
 	old := x.pod
-	old.items = slices.DeleteFunc(old.items, func(y *item) bool { return y == x })
+	old.remove(x)
 	if x.listed != phaseNone {
 		old.contest(Item{ID: x.id, Kind: x.kind, Phase: x.listed})
 		c.touched[old.uid] = old
@@ -133,12 +159,12 @@ func (c *core[S]) disown(x *item, now instant) {
 		old.force = max(old.force, now)
 	}
 	old.lost = old.lost || x.told < PhaseRemoved
-	c.review(old, now)
+	c.reviewLater(old)
 }
 
 // discover adds an item that a read, begun at the given time, shows for the first time. It reports whether the read agrees with what the stream told of it,
-// or overrules that.
-func (c *core[S]) discover(p *pod, it Item, listening bool, began, now instant) (*item, bool) {
+// or overrules that. Expected says that the runtime had events to tell of it by when the last read before this one began.
+func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now instant) (*item, bool) {
 	x := &item{
 		id: it.ID, pod: p, kind: it.Kind,
 		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone,
@@ -149,18 +175,25 @@ func (c *core[S]) discover(p *pod, it Item, listening bool, began, now instant) 
 		delete(p.contested, it.ID)
 	}
 	c.index[it.ID] = x
-	p.items = append(p.items, x)
+	p.add(x)
 	agrees := true
 	cause, byClaim, stamp, since := CauseRead, false, int64(0), now
 	s, ok := p.suspects[it.ID]
 	if ok {
 		delete(p.suspects, it.ID)
 		c.suspects--
-	} else if s, ok = c.homeless[it.ID]; ok {
+	}
+	if h, also := c.homeless[it.ID]; also { // some claims said whose it is, others did not
 		delete(c.homeless, it.ID)
+		if !ok || h.phase > s.phase {
+			s, ok = h, true
+		}
 	}
 	switch {
 	case !ok:
+	case it.Phase == PhaseUnknown && s.phase != PhaseRemoved: // which neither bears the claim out nor overrules it
+		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
+		x.phase, byClaim, since = s.phase, true, s.at
 	case s.phase <= it.Phase:
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
 	case began <= s.at.add(c.cfg.Grace):
@@ -168,10 +201,10 @@ func (c *core[S]) discover(p *pod, it Item, listening bool, began, now instant) 
 		x.phase, byClaim, since, agrees = s.phase, true, s.at, false
 	default:
 		x.claimed = it.Phase
-		c.countOverruled()
+		c.overruled(p, it, s.phase)
 	}
-	if listening {
-		c.maybeMissed(x, it.Phase, now)
+	if expected {
+		c.maybeMissed(x, it.Phase, last, now)
 	}
 	phase := x.phase
 	c.countIn(x)
@@ -190,7 +223,7 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 		return false
 	}
 	if x.byClaim {
-		c.countOverruled()
+		c.overruled(x.pod, Item{ID: x.id, Kind: x.kind, Phase: phase}, x.phase)
 	} else {
 		c.count.regressions++
 		c.cfg.Metrics.Add(MetricRegressions, 1)
@@ -199,12 +232,6 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	c.setPhase(x, phase, CauseRead, false, 0, now)
 	x.back = true
 	return true
-}
-
-// countOverruled counts a claim that a read has overruled.
-func (c *core[S]) countOverruled() {
-	c.count.overruled++
-	c.cfg.Metrics.Add(MetricOverruledClaims, 1)
 }
 
 // overtook says that the ID has been taken back to its phase since a read began that shows it further, or gone: what that read looked at may be

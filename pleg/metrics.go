@@ -29,14 +29,18 @@ const (
 	MetricClaims = "claims"
 	// MetricStaleClaims counts claims that told nothing new: old, duplicated or replayed.
 	MetricStaleClaims = "stale_claims"
-	// MetricReplayedClaims counts claims stamped before the stream was opened.
+	// MetricReplayedClaims counts claims whose stamp lies before the stream was opened, or in the future. They tell no latency.
 	MetricReplayedClaims = "replayed_claims"
 	// MetricDiscardedClaims counts claims that found the mailbox full; a relist stands in for them.
 	MetricDiscardedClaims = "discarded_claims"
-	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim confirmed (KEP-3386 kube_pod_missed_events).
+	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim confirmed although the stream was up all the while
+	// (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"
-	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a read told of. Runtimes differ in what they send
-	// for them, so they cost no trust.
+	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim confirmed while the stream was down, or claims were
+	// discarded: nobody listened, so the runtime is not to blame.
+	MetricUnheardChanges = "unheard_changes"
+	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a read told of although the stream was up. Runtimes
+	// differ in what they send for them, so they cost no trust.
 	MetricMissedCreations = "missed_creations"
 	MetricMissedRemovals  = "missed_removals"
 	// MetricOverruledClaims counts claims that a read took back.

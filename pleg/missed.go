@@ -5,11 +5,14 @@ package pleg
 
 import "fmt"
 
-// candidate is a change that a read found and that the stream has not told. If no claim confirms it within the grace, it was missed.
+// candidate is a change that a read found and that the stream has not told. If no claim confirms it
+// within the grace, it was missed, or, if nobody has listened all the while, it was not heard of.
 type candidate struct {
 	item     *item // nil: not a change, but a list whose changes are all in front of it
 	phase    Phase
-	deadline instant
+	found    instant // when the read was applied
+	stream   instant // when the stream was connected that should have told; 0 if none was up all the while
+	deadline instant // the grace after that
 }
 
 // deafness is what is remembered to tell a stream that loses events from one that hangs open and carries none.
@@ -19,8 +22,10 @@ type deafness struct {
 	cut    bool    // the stream is being ended for it
 }
 
-// suspectDeaf is told that changes, the first of which a read found at the given time, were missed. If events had been missed before that, and the stream
-// has told nothing since, it is ended, to be opened again like one that was lost: a runtime that has forgotten its subscriber shows nothing else.
+// suspectDeaf is told that changes, the first of which a read found at the given time, were missed.
+// If events had been missed before that, and the stream has told nothing since, the stream is
+// ended, to be opened again like one that was lost: a runtime that has forgotten its subscriber
+// shows nothing else.
 func (c *core[S]) suspectDeaf(found, now instant) {
 	d := &c.deafness
 	switch {
@@ -40,10 +45,11 @@ func (c *core[S]) vouch(now instant) {
 		c.sched.trust(now)
 		return
 	}
-	c.missing.push(candidate{deadline: now.add(c.cfg.Grace)})
+	c.missing.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
 }
 
-// withdraw takes back what lists vouched for a stream that is lost. The changes that it has not confirmed still count as missed.
+// withdraw takes back what lists vouched for a stream that is lost or has lied. The changes that it has
+// not confirmed are still settled.
 func (c *core[S]) withdraw() {
 	changes := fifo[candidate]{}
 	for c.missing.len() > 0 {
@@ -54,16 +60,29 @@ func (c *core[S]) withdraw() {
 	c.missing = changes
 }
 
-// maybeMissed notes a change that a read found and that the runtime should have told.
-func (c *core[S]) maybeMissed(x *item, phase Phase, now instant) {
+// maybeMissed notes a change that a read found, of a runtime that is known to have events. Since is
+// when the read began that covered the pod before.
+func (c *core[S]) maybeMissed(x *item, phase Phase, since, now instant) {
 	if x.claimed >= phase {
 		return
 	}
-	c.missing.push(candidate{item: x, phase: phase, deadline: now.add(c.cfg.Grace)})
+	e := candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)}
+	if c.listened(since) {
+		e.stream = c.conn.connected
+	}
+	c.missing.push(e)
 }
 
-// settleMissing counts the changes whose grace has passed. A missed change to Running or Exited costs the stream its trust; creations and removals
-// are counted apart, because runtimes differ in what they send for them (KEP-3386: kube_pod_missed_events).
+// listened says that the stream has been up since before that time, and that no claim was discarded:
+// what has changed since, the runtime had somebody to tell.
+func (c *core[S]) listened(since instant) bool {
+	return c.connected() && since > max(c.conn.connected, c.deaf)
+}
+
+// settleMissing counts the changes whose grace has passed. A missed change to Running or Exited costs the
+// stream its trust; creations and removals are counted apart, because runtimes differ in what they send
+// for them (KEP-3386: kube_pod_missed_events). So are changes while nobody listened, which are no fault
+// of the runtime's.
 func (c *core[S]) settleMissing(now instant) {
 	missed, found := 0, never
 	for {
@@ -81,11 +100,16 @@ func (c *core[S]) settleMissing(now instant) {
 		if e.item.claimed >= e.phase {
 			continue
 		}
-		switch e.phase {
-		case PhaseRunning, PhaseExited:
+		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.deaf
+		switch {
+		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
+			c.count.unheard++
+			c.cfg.Metrics.Add(MetricUnheardChanges, 1)
+		case !heard: // creations and removals
+		case e.phase == PhaseRunning, e.phase == PhaseExited:
 			missed++
-			found = min(found, e.deadline.add(-c.cfg.Grace))
-		case PhaseRemoved:
+			found = min(found, e.found)
+		case e.phase == PhaseRemoved:
 			c.count.missedRemovals++
 			c.cfg.Metrics.Add(MetricMissedRemovals, 1)
 		default:
@@ -98,9 +122,6 @@ func (c *core[S]) settleMissing(now instant) {
 	}
 	c.count.missed += missed
 	c.cfg.Metrics.Add(MetricMissedEvents, missed)
-	if !c.connected() {
-		return // the loss of the stream was reported, and is why
-	}
 	c.sched.distrust(now)
 	c.suspectDeaf(found, now)
 	c.report(ReasonEventsMissed, "Relist", true, fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v", missed, c.sched.period))

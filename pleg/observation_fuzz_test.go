@@ -98,7 +98,7 @@ func FuzzMailbox(f *testing.F) {
 		want := map[string]Phase{}
 		for i := 0; i+2 < len(claims); i += 3 {
 			pod, id, phase := string(rune('a'+claims[i]%4)), string(rune('A'+claims[i+1]%26)), Phase(claims[i+2]%5)
-			m.put(Claim[status]{Pod: cache.UID(pod), Item: Item{ID: pod + id, Phase: phase}}, time.Time{})
+			m.put(Claim[status]{Pod: cache.UID(pod), Item: Item{ID: pod + id, Phase: phase}}, false)
 			if p, ok := want[pod+id]; !ok || phase > p {
 				want[pod+id] = phase
 			}

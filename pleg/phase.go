@@ -9,7 +9,9 @@ package pleg
 type Phase uint8
 
 const (
-	// PhaseUnknown carries no information: the runtime shows the ID but does not know its state (CRI CONTAINER_UNKNOWN).
+	// PhaseUnknown is an ID that the runtime shows without knowing its state (CRI CONTAINER_UNKNOWN).
+	// It says nothing of how far the life has come: it neither confirms nor overrules another phase.
+	// But it is what the runtime shows, and so what readers of the cache get.
 	PhaseUnknown Phase = iota
 	// PhaseCreated is a container that has not been started (CRI CONTAINER_CREATED).
 	PhaseCreated

@@ -16,6 +16,7 @@ const phaseNone = Phase(0xff)
 type item struct {
 	id  string
 	pod *pod
+	at  int // where it is in pod.items
 
 	phase   Phase // the later of all reports, unless a read overruled a claim
 	told    Phase // what Watch was told; phaseNone before the first time
@@ -63,15 +64,18 @@ type pod struct {
 	foreign   bool    // the cache has a status of it from before this generator
 	failed    bool    // its last inspection failed; the error is in the cache
 
-	want   instant // a read must begin after this: somebody waits for it
-	force  instant // statuses must be read by a read begun after this, changed or not
-	forced instant // when the last such read was started
-	answer bool    // such a read was stored: Watch is told at least a PodSync
-	lost   bool    // an ID that Watch or the cache has told of turned out to be another pod's: once force is answered, Watch is told a PodSync, whatever else it is told
-	alien  bool    // the pod's status in the cache shows an ID that is believed to be another pod's
-	moved  instant // when a claim last changed something of it, known or suspected
+	want     instant // a read must begin after this: somebody waits for it
+	force    instant // statuses must be read by a read begun after this, changed or not
+	forced   instant // when the last such read was started
+	answer   bool    // such a read was stored: Watch is told at least a PodSync
+	lost     bool    // an ID that Watch or the cache has told of turned out to be another pod's: once force is answered, Watch is told a PodSync, whatever else it is told
+	disputed bool    // that the runtime shows an ID of it of another pod, too, was reported
+	alien    bool    // the pod's status in the cache shows an ID that is believed to be another pod's
+	moved    instant // when a claim last changed something of it, known or suspected
 
+	affected bool // it is among the core's pods to be reviewed
 	inflight bool
+	slow     bool // its last read took so long that it counts as hung
 	queued   queueKind
 	laterAt  instant // its earliest entry in the heap of pods to look at later; 0 if none
 	notYet   instant // no read before this: backoff, or time for the runtime to agree with itself
@@ -94,6 +98,22 @@ type pod struct {
 // servedBy says that a read begun at the given time is late enough for all that is wanted of the pod, and for all that claims have told of it.
 func (p *pod) servedBy(began instant) bool {
 	return began > p.want && began > p.force && began >= p.moved
+}
+
+// add gives the pod an item.
+func (p *pod) add(x *item) {
+	x.at = len(p.items)
+	p.items = append(p.items, x)
+}
+
+// remove takes an item from the pod: the last one takes its place, so that a pod that loses many
+// IDs one by one is not walked through for each.
+func (p *pod) remove(x *item) {
+	end := len(p.items) - 1
+	last := p.items[end]
+	p.items[x.at], last.at = last, x.at
+	p.items[end] = nil
+	p.items = p.items[:end]
 }
 
 // contest notes that the last list showed an ID of the pod that is believed to be another's.
@@ -165,10 +185,13 @@ func (p *pod) unsure() bool {
 	return !p.settled() || p.disagrees || p.failed || p.alien || p.suspected() || p.blank()
 }
 
-// blank says that the pod's status does not know the state of an ID that the last list knew.
+// blank says that of the pod's status and the last list one knows the state of an ID and the other
+// does not: the statuses must be read, whatever a listing of the pod shows.
 func (p *pod) blank() bool {
 	for _, x := range p.items {
-		if x.blank && x.phase != PhaseRemoved && x.listed != phaseNone && x.listed != PhaseUnknown {
+		switch {
+		case x.phase == PhaseRemoved:
+		case x.blank && x.listed != phaseNone && x.listed != PhaseUnknown, !x.blank && x.cached == PhaseUnknown:
 			return true
 		}
 	}

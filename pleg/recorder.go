@@ -40,12 +40,16 @@ const (
 	ReasonStreamUnsupported Reason = "ContainerEventStreamUnsupported"
 	// ReasonEventsMissed: a read found changes that the stream did not tell.
 	ReasonEventsMissed Reason = "ContainerEventsMissed"
+	// ReasonEventsOverruled: a read took back what the stream had told. The note names the first pod and ID; one report in ten seconds at most.
+	ReasonEventsOverruled Reason = "ContainerEventsOverruled"
 	// ReasonRelistSlow: a list of everything took longer than RelistSlow.
 	ReasonRelistSlow Reason = "RelistSlow"
 	// ReasonRelistFailed: a list of everything failed.
 	ReasonRelistFailed Reason = "RelistFailed"
 	// ReasonInspectFailed: a pod's status cannot be read; it stands on that pod.
 	ReasonInspectFailed Reason = "PodInspectFailed"
+	// ReasonIDConflict: the runtime shows an ID of the pod that it has shown of another one; it stands on the pod, once.
+	ReasonIDConflict Reason = "ContainerIDConflict"
 	// ReasonWatchOverflow: Watch is not being read; events became PodSyncs.
 	ReasonWatchOverflow Reason = "PodLifecycleEventsOverflow"
 )

@@ -50,7 +50,7 @@ func (s *schedule) finished(now instant) { s.ended = now }
 // trust doubles the period: a relist found nothing that the stream had not told.
 func (s *schedule) trust(now instant) {
 	if now.sub(s.raised) >= s.period {
-		s.period, s.raised = min(2*s.period, s.max), now
+		s.period, s.raised = doubled(s.period, s.max), now
 	}
 }
 

@@ -8,12 +8,13 @@ import "time"
 // counters is what the core counts since it started.
 type counters struct {
 	relists, relistErrors, sweeps           int
-	inspections, inspectErrors              int
+	inspections, inspectErrors, interrupted int
 	opens, connects, connectErrors          int
 	reconnects                              int
 	claims, stale, replayed, dropped        int
 	dominated, badPayloads                  int
 	missed, missedCreations, missedRemovals int
+	unheard                                 int
 	overruled, regressions, contradicted    int
 	events, owed, discarded                 int
 	refused, conflicts                      int
@@ -31,17 +32,21 @@ type Stats struct {
 	GlobalTime time.Time
 	// Relists counts successful lists of everything; Sweeps those of them and of the failed ones that were made because many pods wanted a read.
 	Relists, RelistErrors, Sweeps int
-	// Inspections counts reads of one pod, the ones under way and the failed ones included.
-	Inspections, InspectionErrors int
+	// Inspections counts reads of one pod, the ones under way and the failed ones included. InterruptedInspections counts those of them that
+	// hung and were ended because other pods waited for their workers: they are made again.
+	Inspections, InspectionErrors, InterruptedInspections int
 	// Connects counts streams that connected, Reconnects those of them that were not the first, ConnectErrors streams that failed or ended.
 	Connects, Reconnects, ConnectErrors int
-	// Claims counts the stream's messages; Stale those that told nothing new, Replayed those stamped before the stream was opened, Discarded those that found the
-	// mailbox full.
+	// Claims counts the stream's messages; Stale those that told nothing new, Replayed those stamped before the stream was opened or in the
+	// future, Discarded those for
+	// which there was no room: the mailbox was full, or too many unknown IDs were waiting to be confirmed.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
-	// Missed counts changes to Running or Exited that only a read told of; creations and removals apart.
+	// Missed counts changes to Running or Exited that only a read told of although the stream was up all the while; creations and removals apart.
 	Missed, MissedCreations, MissedRemovals int
+	// Unheard counts changes to Running or Exited that only a read told of while the stream was down, or claims were discarded.
+	Unheard int
 	// Overruled counts claims that a read took back, Regressions phases that one read took back from another.
 	Overruled, Regressions int
 	// Events counts events handed to Watch or owed, Owed those that became a PodSync owed, Discarded debts given up.
@@ -63,10 +68,10 @@ func (c *core[S]) stats() Stats {
 	s := Stats{
 		State: c.conn.state, RelistPeriod: c.sched.period,
 		Relists: n.relists, RelistErrors: n.relistErrors, Sweeps: n.sweeps,
-		Inspections: n.inspections, InspectionErrors: n.inspectErrors,
+		Inspections: n.inspections, InspectionErrors: n.inspectErrors, InterruptedInspections: n.interrupted,
 		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
-		Missed: n.missed, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
+		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
 		Events: n.events, Owed: n.owed, DiscardedEvents: n.discarded, Conflicts: n.conflicts,
 		RunningPods: c.running, ContainersBy: c.phases[Container],

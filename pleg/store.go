@@ -30,10 +30,10 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		}
 		x.cached = it.Phase
 		blank := it.Phase == PhaseUnknown
-		if blank {
+		if blank && !(x.byClaim && p.moved > at) {
 			x.cached = x.phase // it says nothing, and asking again helps only if a list knows more
-		}
-		p.answer = p.answer || x.blank && !blank // nothing else tells of that
+		} // or if a claim has come since the read began: the next read may know
+		p.answer = p.answer || x.blank != blank && x.told != phaseNone // nothing else tells of that
 		x.blank = blank
 	}
 }

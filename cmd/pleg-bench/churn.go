@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -28,6 +29,7 @@ func churn(ctx context.Context, socket string, pods, containers int, rate float6
 	driver, err := load.New(load.Config{
 		Conn: conn, RunID: "churn" + strconv.FormatInt(time.Now().UnixMilli(), 36), Pods: pods, Containers: containers, Rate: rate, Seed: seed,
 		Image: run.FakeImage, Logger: klog.FromContext(ctx),
+		LogDirectory: filepath.Join(filepath.Dir(socket), "logs"), // the fake runtime writes none
 	})
 	if err != nil {
 		return err

@@ -5,12 +5,19 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
@@ -56,8 +63,8 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t, "--pods", "3", "--rate", "40")
 	o := execCommand(t, "watch", "--endpoint", "unix://"+socket, "--duration", "3s", "-o", "json")
-	if o.status != exitOK || !strings.Contains(o.stderr, "events printed") {
-		t.Fatalf("status %d, stderr %q", o.status, o.stderr)
+	if o.status != exitOK || o.stderr != "" {
+		t.Fatalf("status %d, stderr %q: want nothing beside the JSON", o.status, o.stderr)
 	}
 	types := make(map[string]int)
 	claims := 0
@@ -70,7 +77,7 @@ func TestWatch(t *testing.T) {
 			t.Fatalf("%q: %v", line, err)
 		}
 		types[l.Type]++
-		if l.Type == "State" {
+		if l.Type == "State" || l.Type == "Summary" {
 			continue
 		}
 		if l.UID == "" || l.Pod == "" || l.Namespace == "" || l.Source != "claim" && l.Source != "read" {
@@ -80,7 +87,7 @@ func TestWatch(t *testing.T) {
 			claims++
 		}
 	}
-	for _, want := range []string{"ContainerStarted", "ContainerDied", "ContainerRemoved", "State"} {
+	for _, want := range []string{"ContainerStarted", "ContainerDied", "ContainerRemoved", "State", "Summary"} {
 		if types[want] == 0 {
 			t.Errorf("no line of type %s: %v", want, types)
 		}
@@ -89,6 +96,12 @@ func TestWatch(t *testing.T) {
 		t.Error("no event has a latency")
 	}
 
+	raw := execCommand(t, "watch", "--endpoint", socket, "--duration", "2s", "--raw")
+	for _, want := range []string{"EVENT", "STARTED", "sandbox", "RUNNING"} {
+		if raw.status != exitOK || !strings.Contains(raw.stdout, want) {
+			t.Errorf("--raw: status %d, want %q in:\n%s", raw.status, want, raw.stdout)
+		}
+	}
 	text := execCommand(t, "watch", "--endpoint", socket, "--duration", "1s", "--namespace", "default")
 	if text.status != exitOK || !strings.Contains(text.stdout, "default/") || strings.Contains(text.stdout, "pleg-bench-churn") {
 		t.Errorf("status %d; want events of the namespace default alone:\n%s", text.status, text.stdout)
@@ -99,7 +112,7 @@ func TestWatch(t *testing.T) {
 func TestRealEndpoint(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t, "--pods", "3")
-	r, o := runJSON(t, "--endpoint", "unix://"+socket, "--image", run.FakeImage)
+	r, o := runJSON(t, "--endpoint", "unix://"+socket, "--image", run.FakeImage, "--beside-kubelet")
 	if o.status != exitOK || !r.OK || r.Runtime.Profile != "" || r.Events.RuntimeEmitted != nil || r.Latency.Count == 0 || r.Consistency.CheckedPods != 10 {
 		t.Errorf("status %d, result %+v, stderr %s", o.status, r, o.stderr)
 	}
@@ -107,50 +120,233 @@ func TestRealEndpoint(t *testing.T) {
 	if strings.Contains(list.stdout, "pleg-bench-") || strings.Count(list.stdout, `"namespace":"default"`) != 9 {
 		t.Errorf("after the run there should be the 3 pods with 2 containers that were there before:\n%s", list.stdout)
 	}
-	missing := execCommand(t, "run", "--endpoint", socket, "--image", "nobody/has:this", "--duration", "1s")
+	missing := execCommand(t, "run", "--endpoint", socket, "--image", "nobody/has:this", "--duration", "1s", "--beside-kubelet")
 	if missing.status != exitFailure || !strings.Contains(missing.stderr, "crictl pull") {
 		t.Errorf("status %d, stderr %q; want what to do about the image", missing.status, missing.stderr)
 	}
 }
 
-// TestInterrupt ends a run with Ctrl-C as soon as it works: it must take down its children and remove what it made.
+// TestUsedRuntime asks for a load on a runtime that holds somebody else's pods.
+func TestUsedRuntime(t *testing.T) {
+	t.Parallel()
+	socket := fakeServer(t, "--pods", "5")
+	for _, command := range []string{"run", "stress"} {
+		o := execCommand(t, command, "--endpoint", socket, "--image", run.FakeImage)
+		if o.status != exitUsage || o.stdout != "" {
+			t.Errorf("%s: status %d, want %d; stdout %q", command, o.status, exitUsage, o.stdout)
+		}
+		for _, want := range []string{"holds 5 pods", "default/", "kubelet", "--beside-kubelet"} {
+			if !strings.Contains(o.stderr, want) {
+				t.Errorf("%s: the reason %q lacks %q", command, o.stderr, want)
+			}
+		}
+	}
+	if o := execCommand(t, "cleanup", "--endpoint", socket, "--all"); o.status != exitOK || !strings.Contains(o.stdout, "nothing of pleg-bench") {
+		t.Errorf("a refused run leaves nothing: status %d, %s%s", o.status, o.stdout, o.stderr)
+	}
+}
+
+// endsWithin is how long a command may take to end once its end was asked for.
+const endsWithin = 90 * time.Second
+
+// startUntil starts a command and returns it as soon as a line of its standard error contains the
+// text, with what reads the rest. The rest must come to an end within endsWithin.
+func startUntil(t *testing.T, text string, args ...string) (cmd *exec.Cmd, rest func() string) {
+	t.Helper()
+	cmd = command(t, args...)
+	return cmd, follow(t, cmd, text)
+}
+
+// follow is startUntil for a command that is there already.
+func follow(t *testing.T, cmd *exec.Cmd, text string) (rest func() string) {
+	t.Helper()
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	var said strings.Builder
+	for lines.Scan() {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), text) {
+			return func() string {
+				defer time.AfterFunc(endsWithin, func() {
+					t.Errorf("%v has not ended within %v: killed", cmd.Args, endsWithin)
+					_ = cmd.Process.Kill()
+				}).Stop()
+				for lines.Scan() {
+					said.WriteString(lines.Text() + "\n")
+				}
+				_ = cmd.Wait() // after all who hold its standard error have ended: its children too
+				return said.String() + stdout.String()
+			}
+		}
+	}
+	_ = cmd.Wait()
+	t.Fatalf("%v ended before it said %q:\n%s", cmd.Args, text, said.String())
+	return nil
+}
+
+// TestKilledRun kills runs with signal 9: the next run and cleanup remove what is left, logs included,
+// and leave a run alone that still goes on.
+func TestKilledRun(t *testing.T) {
+	t.Parallel()
+	socket := fakeServer(t)
+	logs := t.TempDir()
+	args := []string{"run", "--endpoint", socket, "--image", run.FakeImage, "--log-directory", logs, "--pods", "4", "--duration", "1m", "-v"}
+	kill := func() {
+		t.Helper()
+		cmd, rest := startUntil(t, "changing pods", args...)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		rest()
+	}
+	cleanup := func(args ...string) string {
+		t.Helper()
+		o := execCommand(t, append([]string{"cleanup", "--endpoint", socket}, args...)...)
+		if o.status != exitOK {
+			t.Errorf("cleanup %v: status %d, %s", args, o.status, o.stderr)
+		}
+		return o.stdout
+	}
+	kill()
+	if said := cleanup("--dry-run"); !strings.Contains(said, "whose process has ended: 4 pods: would be removed") {
+		t.Errorf("cleanup --dry-run says %q", said)
+	}
+	if said := cleanup(); !strings.Contains(said, "4 pods: removed") {
+		t.Errorf("cleanup says %q", said)
+	}
+	kill()
+	alive, rest := startUntil(t, "changing pods", args...)
+	if said := cleanup(); !strings.Contains(said, "process is running") || !strings.Contains(said, "left alone") {
+		t.Errorf("beside a run that goes on, cleanup says %q", said)
+	}
+	if err := alive.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if said := rest(); strings.Count(said, "removing 4 pods that run") != 1 {
+		t.Errorf("the next run does not say what it removes:\n%s", said)
+	}
+	if said := cleanup("--all"); !strings.Contains(said, "nothing of pleg-bench") {
+		t.Errorf("in the end the runtime holds something: %s", said)
+	}
+	if left, err := os.ReadDir(logs); err != nil || len(left) > 0 {
+		t.Errorf("log folders are left: %v (%v)", left, err)
+	}
+}
+
+// TestNoRuntimeBehindTheSocket names a socket that somebody else serves, and a gRPC server without the CRI.
+func TestNoRuntimeBehindTheSocket(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "pn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	other, bare := filepath.Join(dir, "http.sock"), filepath.Join(dir, "grpc.sock")
+	serve := func(path string, serve func(net.Listener) error, stop func()) {
+		lis, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = serve(lis)
+		}()
+		t.Cleanup(func() {
+			stop()
+			<-done
+		})
+	}
+	web, server := &http.Server{}, grpc.NewServer()
+	serve(other, web.Serve, func() { _ = web.Close() })
+	serve(bare, server.Serve, server.Stop)
+	for socket, want := range map[string]string{other: "not as a container runtime", bare: "CRI plugin"} {
+		for _, args := range [][]string{{"watch"}, {"run", "--image", "x"}, {"cleanup"}} {
+			o := execCommand(t, append(args, "--endpoint", socket)...)
+			if o.status != exitFailure || !strings.Contains(o.stderr, want) {
+				t.Errorf("%v on %s: status %d, %q; want %d and %q", args, socket, o.status, o.stderr, exitFailure, want)
+			}
+		}
+	}
+}
+
+// TestInterrupt ends runs with each signal as soon as they work: they must say what they have measured,
+// take down their children and remove what they made.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t)
 	for name, args := range map[string][]string{
 		"fake child":    {"run", "--duration", "1m", "--metrics-addr", "127.0.0.1:0", "-v"},
 		"real endpoint": {"run", "--duration", "1m", "--metrics-addr", "127.0.0.1:0", "-v", "--endpoint", socket, "--image", run.FakeImage},
+		"stress":        {"stress", "-v", "--endpoint", socket, "--image", run.FakeImage, "--step", "1m"},
 	} {
-		for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 			t.Run(name+" "+sig.String(), func(t *testing.T) {
-				cmd := command(t, args...)
-				stderr, err := cmd.StderrPipe()
-				if err != nil {
-					t.Fatal(err)
+				until, summary := "changing pods", "NO VERDICT: the run was interrupted"
+				if name == "stress" {
+					until, summary = "containers/s", "interrupted: the user ended the test"
 				}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
+				cmd, rest := startUntil(t, until, args...)
+				if err := cmd.Process.Signal(sig); err != nil {
+					t.Error(err)
 				}
-				lines := bufio.NewScanner(stderr)
-				var said strings.Builder
-				for sent := false; lines.Scan(); {
-					said.WriteString(lines.Text() + "\n")
-					if !sent && strings.Contains(lines.Text(), "changing pods") {
-						sent = true
-						if err := cmd.Process.Signal(sig); err != nil {
-							t.Error(err)
-						}
-					}
+				if sig == syscall.SIGHUP { // shells repeat the terminal's
+					_ = cmd.Process.Signal(sig)
 				}
-				_ = cmd.Wait() // after all who hold its standard error have ended: its children too
-				if cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(said.String(), "interrupted") {
-					t.Errorf("%v, want status %d; stderr:\n%s", cmd.ProcessState, exitInterrupted, said.String())
+				said := rest()
+				if cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(said, "pleg-bench: interrupted ("+sig.String()+")") {
+					t.Errorf("%v, want status %d; it said:\n%s", cmd.ProcessState, exitInterrupted, said)
+				}
+				if !strings.Contains(said, summary) {
+					t.Errorf("the summary does not say %q:\n%s", summary, said)
 				}
 			})
 		}
 	}
-	left := execCommand(t, "watch", "--endpoint", socket, "--duration", "500ms", "-o", "json")
-	if strings.Contains(left.stdout, "pleg-bench-") {
-		t.Errorf("pods were left on the runtime:\n%s", left.stdout)
+	if o := execCommand(t, "cleanup", "--endpoint", socket, "--all"); o.status != exitOK || !strings.Contains(o.stdout, "nothing of pleg-bench") {
+		t.Errorf("pods were left on the runtime:\n%s%s", o.stdout, o.stderr)
+	}
+}
+
+// TestNohup hangs up on a run that was started with hangups ignored: the run goes on to its verdict.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "run", "--pods", "3", "--duration", "1s", "--compare=false", "-v")
+	cmd.Path, cmd.Args = nohup, append([]string{"nohup"}, cmd.Args...)
+	rest := follow(t, cmd, "changing pods")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Error(err)
+	}
+	if said := rest(); cmd.ProcessState.ExitCode() != exitOK || !strings.Contains(said, "PASS") {
+		t.Errorf("%v, want status %d and a verdict; it said:\n%s", cmd.ProcessState, exitOK, said)
+	}
+}
+
+// TestUnwritablePlot loses the picture only.
+func TestUnwritablePlot(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd, rest := startUntil(t, "changing pods", "-v", "--pods", "3", "--duration", "1s", "--compare=false", "--plot", filepath.Join(dir, "x.svg"))
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	said := rest()
+	if cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(said, "PASS") || !strings.Contains(said, "write the picture") {
+		t.Errorf("%v; want the summary, the reason, and status %d:\n%s", cmd.ProcessState, exitFailure, said)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -30,7 +32,7 @@ func main() {
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// errInterrupted is why the context ends at a Ctrl-C or SIGTERM.
+// errInterrupted is why the context ends at a Ctrl-C, SIGTERM or hangup.
 var errInterrupted = errors.New("interrupted")
 
 // errBad is returned by a command that has told already what is wrong.
@@ -43,32 +45,69 @@ type usageError struct{ error }
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	go func() { // ends with the program
-		<-signals
-		cancel(errInterrupted)
-		signal.Stop(signals) // the next one kills
-	}()
-
+	defer endAtSignals(cancel)()
 	root := newRoot(streams{stdin, stdout, stderr})
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		if !errors.Is(err, errInterrupted) && !errors.Is(err, errBad) {
+			fmt.Fprintf(stderr, "pleg-bench: %v\n", err)
+			err = context.Cause(ctx)
+		}
+		fmt.Fprintf(stderr, "pleg-bench: %v\n", err)
+		return exitInterrupted
 	case errors.Is(err, errBad):
 		return exitFailure
-	case context.Cause(ctx) == errInterrupted:
-		fmt.Fprintln(stderr, "pleg-bench: interrupted")
-		return exitInterrupted
 	}
 	fmt.Fprintf(stderr, "pleg-bench: %v\n", err)
+	if h := hint(err); h != "" {
+		fmt.Fprintln(stderr, h)
+	}
 	if usage, ok := errors.AsType[usageError](err); ok {
 		_ = usage
 		fmt.Fprintln(stderr, "Run pleg-bench --help, or with a command, for how it is used.")
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// hint says what is behind a socket that is not a container runtime's. It goes by the text, because errors
+// of the PLEG's process come as such.
+func hint(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "unknown service runtime.v1.RuntimeService"):
+		return "The socket is served by a program without the CRI. If it is containerd: its CRI plugin is switched off or failed to load (disabled_plugins, its log)."
+	case strings.Contains(text, "cri: Version on") && containsAny(text, "error reading server preface", "malformed HTTP response",
+		"frame too large", "broken pipe", "connection reset", "error reading from server"):
+		return "The socket answers, but not as a container runtime does: the CRI is gRPC. Which program listens there (ss -xlp)? Or did the runtime just end?"
+	}
+	return ""
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
+
+// endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM kills.
+// A second hangup does not, because shells repeat the terminal's; nor does output that nobody reads
+// any more. What is on a real runtime has to be removed first. The function returned ends this.
+func endAtSignals(cancel context.CancelCauseFunc) (stop func()) {
+	asked := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		asked = append(asked, syscall.SIGHUP)
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, asked...)
+	signal.Ignore(syscall.SIGPIPE)
+	go func() { // ends with the program
+		s := <-signals
+		cancel(fmt.Errorf("%w (%v)", errInterrupted, s))
+		signal.Ignore(syscall.SIGHUP)
+		signal.Reset(syscall.SIGINT, syscall.SIGTERM)
+	}()
+	return func() { signal.Stop(signals) }
 }

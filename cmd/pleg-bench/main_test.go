@@ -9,8 +9,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -22,6 +24,11 @@ const asCommand = "PLEG_BENCH_AS_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
+	}
+	if signal.Ignored(syscall.SIGHUP) {
+		// CI was started with nohup, and every command would inherit that and go on at the tests' hangups.
+		// A signal that this process receives is at its default again in its children.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Exit(m.Run())
 }
@@ -65,7 +72,7 @@ func execCommand(t *testing.T, args ...string) outcome {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}, {"events"}} {
+	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}, {"events"}, {"cleanup"}, {"compare"}} {
 		o := execCommand(t, append(args, "--help")...)
 		if o.status != exitOK || !strings.Contains(o.stdout, "Examples:") || !strings.Contains(o.stdout, "pleg-bench "+strings.Join(args, " ")) || o.stderr != "" {
 			t.Errorf("%v --help: status %d, stderr %q:\n%s", args, o.status, o.stderr, o.stdout)
@@ -83,6 +90,7 @@ func TestBadUsage(t *testing.T) {
 		says string
 	}{
 		{[]string{"dance"}, `"dance"`},
+		{[]string{"wacth"}, "did you mean watch?"},
 		{[]string{"--nonsense"}, "nonsense"},
 		{[]string{"run", "extra"}, "extra"},
 		{[]string{"run", "--pods", "0"}, "--pods 0"},
@@ -105,7 +113,8 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"run", "--plot", "x.png"}, ".svg"},
 		{[]string{"run", "--plot", "/nowhere/at/all.svg"}, "/nowhere/at"},
 		{[]string{"stress", "--factor", "1"}, "--factor 1"},
-		{[]string{"stress", "--start-rate", "0"}, "--start-rate 0"},
+		{[]string{"stress", "--start-rate", "-1"}, "--start-rate -1"},
+		{[]string{"stress", "--start-rate", "9", "--max-rate", "5"}, "--max-rate 5"},
 		{[]string{"stress", "--step", "1ms"}, "--step 1ms"},
 		{[]string{"watch"}, "--endpoint is missing"},
 		{[]string{"watch", "--endpoint", "/x", "-o", "xml"}, "xml"},
@@ -115,6 +124,14 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"events", "--count", "-1"}, "--count -1"},
 		{[]string{"events", "--settle", "-1s"}, "--settle -1s"},
 		{[]string{"events", "--kubeconfig", "/nowhere"}, "/nowhere"},
+		{[]string{"run", "--beside-kubelet"}, "--beside-kubelet"},
+		{[]string{"stress", "--log-directory", "/tmp"}, "--log-directory"},
+		{[]string{"run", "--expect", "latency.p99"}, "PATH<VALUE"},
+		{[]string{"run", "--expect", "latency.p98<5ms"}, "no latency.p98"},
+		{[]string{"run", "--expect", "latency.p99<soon"}, "soon"},
+		{[]string{"compare", "one"}, "two runs"},
+		{[]string{"cleanup"}, "--endpoint is missing"},
+		{[]string{"cleanup", "--endpoint", "/x", "--all", "--run", "y"}, "exclude"},
 		{[]string{"fake"}, "--socket is missing"},
 		{[]string{"fake", "--socket", "x", "--pods", "-1"}, "--pods"},
 		{[]string{"fake", "--socket", "x", "--profile", "docker"}, "docker"},
@@ -132,6 +149,7 @@ func TestNoRuntime(t *testing.T) {
 		{"run", "--endpoint", "unix:///nowhere/cri.sock", "--image", "x"},
 		{"stress", "--endpoint", "unix:///nowhere/cri.sock", "--image", "x"},
 		{"watch", "--endpoint", "unix:///nowhere/cri.sock"},
+		{"cleanup", "--endpoint", "unix:///nowhere/cri.sock"},
 	} {
 		o := execCommand(t, args...)
 		if o.status != exitFailure || strings.Count(o.stderr, "there is no socket /nowhere/cri.sock") != 1 {
@@ -252,6 +270,42 @@ func TestEvents(t *testing.T) {
 	}
 	if o.status != exitOK || len(reports) != 2 || reports[0].Emitted != 1000 || reports[0].Stored != 1000 || reports[1].Recorder != "client-go-legacy" {
 		t.Errorf("status %d, reports %+v, stderr %s", o.status, reports, o.stderr)
+	}
+}
+
+// TestKeptRuns keeps two runs and compares them, and fails one by a bound.
+func TestKeptRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, args := range map[string][]string{"a": {"--expect", "latency.p99<1ns", "--expect", "events.missed>=0"}, "b": nil} {
+		o := execCommand(t, append([]string{"run", "--pods", "5", "--duration", "1s", "--compare=false", "--out", filepath.Join(dir, name)}, args...)...)
+		if want := map[string]int{"a": exitFailure, "b": exitOK}[name]; o.status != want || strings.Contains(o.stderr, "expected latency.p99<1ns") != (name == "a") {
+			t.Errorf("%s: status %d, want %d; stderr %s", name, o.status, want, o.stderr)
+		}
+		for _, file := range []string{"result.json", "report.html", "changes.csv", "benchstat.txt", "junit.xml"} {
+			if info, err := os.Stat(filepath.Join(dir, name, file)); err != nil || info.Size() == 0 {
+				t.Errorf("%s: %s: %v", name, file, err)
+			}
+		}
+	}
+	o := execCommand(t, "compare", filepath.Join(dir, "a"), filepath.Join(dir, "b", "result.json"))
+	if o.status != exitOK || !strings.Contains(o.stdout, "change told on Watch after, p99") || o.stderr != "" {
+		t.Errorf("compare: status %d, %s%s", o.status, o.stdout, o.stderr)
+	}
+	if o := execCommand(t, "compare", dir, dir); o.status != exitFailure || !strings.Contains(o.stderr, "result.json") {
+		t.Errorf("compare of nothing: status %d, %s", o.status, o.stderr)
+	}
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	t.Parallel()
+	if o := execCommand(t, "--version"); o.status != exitOK || !strings.HasPrefix(o.stdout, "pleg-bench ") || !strings.Contains(o.stdout, "go1.") {
+		t.Errorf("status %d, %q", o.status, o.stdout)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if o := execCommand(t, "completion", shell); o.status != exitOK || !strings.Contains(o.stdout, "pleg-bench") {
+			t.Errorf("completion %s: status %d, %s", shell, o.status, o.stderr)
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -48,7 +50,7 @@ Without a command it is "pleg-bench run": on a fake runtime that it starts as a 
 It needs nothing else, and takes about 15 seconds.`,
 		Example: `  pleg-bench                                             # see it work, compared with polling
   pleg-bench run --fault drop=0.1 --fault stale=0.3      # a runtime that loses and falsifies events
-  pleg-bench run --endpoint unix:///run/containerd/containerd.sock --image busybox
+  pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox   # one without a kubelet
   pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
   pleg-bench fake --socket /tmp/cri.sock --pods 20       # a runtime for crictl, a kubelet, or "watch"
   pleg-bench events --recorder series --recorder client-go`,
@@ -61,20 +63,48 @@ It needs nothing else, and takes about 15 seconds.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.DisableDefaultCmd = true
+	root.Version = version()
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SuggestionsMinimumDistance = 3
 	root.Flags().AddFlagSet(run.Flags())
 	verbose := root.PersistentFlags().CountP("verbose", "v", "log more to standard error; twice for everything")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newEvents(s), newWorker(s))
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newEvents(s), newCompare(s), newCleanup(s), newWorker(s))
 	return root
+}
+
+// version is the module's version, or the commit of a build from a work tree.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of an unknown build"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = s.Value
+		}
+	}
+	return or(v, "(devel)") + " " + info.GoVersion
+}
+
+func or(s, none string) string {
+	if s != "" {
+		return s
+	}
+	return none
 }
 
 // noArgs is cobra.NoArgs with a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command or argument %q for %q", args[0], cmd.CommandPath())}
+		hint := ""
+		if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+			hint = ": did you mean " + strings.Join(names, " or ") + "?"
+		}
+		return usageError{fmt.Errorf("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), hint)}
 	}
 	return nil
 }

@@ -5,7 +5,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
@@ -52,12 +55,39 @@ func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 	return nil
 }
 
+// addRealFlags adds those of a load on a real runtime.
+func addRealFlags(flags *pflag.FlagSet, o *run.Options) {
+	flags.BoolVar(&o.BesideKubelet, "beside-kubelet", false, "make pods on a runtime that holds somebody else's, such as a kubelet's")
+	flags.StringVar(&o.LogDirectory, "log-directory", "", "folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
+}
+
+// refusal turns a refused runtime into a usage error: a flag decides.
+func refusal(err error) error {
+	if refused, ok := errors.AsType[*run.Refused](err); ok {
+		return usageError{refused}
+	}
+	return err
+}
+
+// parseExpectations reads all bounds, and reports every bad one.
+func parseExpectations(texts []string) ([]report.Expectation, error) {
+	var list []report.Expectation
+	var errs []error
+	for _, text := range texts {
+		e, err := report.ParseExpectation(text)
+		list, errs = append(list, e), append(errs, err)
+	}
+	return list, errors.Join(errs...)
+}
+
 func newRun(s streams) *cobra.Command {
 	var (
 		o       run.Options
 		fake    fakeFlags
 		output  string
 		plot    string
+		out     string
+		expect  []string
 		args    string
 		compare bool
 	)
@@ -71,6 +101,10 @@ runtime, and tells latency, freshness and cost.
 Without --endpoint it starts a fake runtime as a child process, whose history says exactly what happened when. With --endpoint it makes real pods
 (label ` + "evented-pleg.io/bench-run" + `, host network) and removes them at the end, also after Ctrl-C. It never touches other pods.
 
+It refuses a runtime that holds Kubernetes pods which pleg-bench has not made: a kubelet there takes the load's pods for its own and removes them,
+and is disturbed by them. --beside-kubelet says that this is wanted. What a run has left that was killed is removed by the next one, and by
+"pleg-bench cleanup".
+
 It exits with 1 if a pod differs in the end, or if an event was delivered twice, out of order, or never.`,
 		Example: `  pleg-bench run                                          # 100 pods × 2 containers, 100 changes/s, 10 s
   pleg-bench run --mode generic                           # the same load, polled
@@ -78,8 +112,9 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
   pleg-bench run --restart-runtime-at 4s                  # the runtime restarts, its containers survive
   pleg-bench run --kill-runtime-at 4s                     # kill -9, and everything in it is gone
   pleg-bench run --rate 500 --duration 20s --stall-watch 10s
+  pleg-bench run --out before --expect 'latency.p99<5ms' --expect events.missed=0
   pleg-bench run --rate 0 --duration 60s --pods 500       # the cost of watching a quiet node
-  pleg-bench run --endpoint unix:///run/containerd/containerd.sock --image busybox --pods 10 --rate 20`,
+  pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox --pods 10 --rate 20`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
@@ -104,7 +139,12 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 			o.Logger = klog.FromContext(cmd.Context())
 			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
 			o.FakeArgs = fake.childArgs(cmd)
-			o.WantTimeline = plot != ""
+			expectations, err := parseExpectations(expect)
+			if err != nil {
+				return usageError{err}
+			}
+			o.WantTimeline = plot != "" || out != ""
+			began := time.Now()
 			display := newDisplay(s)
 			if output == "text" {
 				o.OnStatus = display.show
@@ -112,14 +152,9 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 			result, err := run.Run(cmd.Context(), o)
 			display.clear()
 			if result == nil {
-				return err
+				return refusal(err)
 			}
-			left := err // what was made and could not be removed
-			if plot != "" {
-				if err := writePlot(plot, result); err != nil {
-					return err
-				}
-			}
+			left := err // what was made and could not be removed, or an interrupt
 			if output == "json" {
 				encoder := json.NewEncoder(s.out)
 				encoder.SetIndent("", "  ")
@@ -128,9 +163,19 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 				err = result.WriteText(s.out)
 			}
 			if err != nil {
-				return fmt.Errorf("write the result: %w", err)
+				return errors.Join(fmt.Errorf("write the result: %w", err), left)
 			}
-			if left == nil && !result.OK {
+			if plot != "" {
+				left = errors.Join(left, writePlot(plot, result))
+			}
+			saved := report.New(began, append([]string{cmd.Root().Name()}, os.Args[1:]...), result, expectations)
+			if out != "" {
+				left = errors.Join(left, saved.Write(out))
+			}
+			for _, failure := range saved.Failures {
+				fmt.Fprintf(s.err, "pleg-bench: %s\n", failure)
+			}
+			if left == nil && (!result.OK || len(saved.Failures) > 0) {
 				return errBad
 			}
 			return left
@@ -147,6 +192,7 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long pods are changed; starting, settling and comparing take about 5s more")
 	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16)")
 	flags.DurationVar(&o.JobLife, "job-life", 200*time.Millisecond, "about how long short-lived containers live")
+	addRealFlags(flags, &o)
 	fake.add(flags)
 	flags.Float64Var(&o.ProbeRate, "probe-rate", 20, "reads a second that simulated pod workers make, each for a status newer than now")
 	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
@@ -162,6 +208,8 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
 	flags.StringVarP(&output, "output", "o", "text", "text or json; json is documented in docs/pleg-bench.md")
+	flags.StringVar(&out, "out", "", "keep the run in this folder: result.json, report.html, changes.csv, benchstat.txt, junit.xml")
+	flags.StringArrayVar(&expect, "expect", nil, "fail unless a number of the result keeps a bound, such as 'latency.p99<5ms'; may be repeated")
 	flags.StringVar(&plot, "plot", "", "write a picture of the latency to this file (.svg)")
 	return cmd
 }

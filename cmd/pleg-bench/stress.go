@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 		Example: `  pleg-bench stress
   pleg-bench stress --pods 5 --start-rate 100 --max-rate 2000 --step 5s
   pleg-bench stress --profile crio -o json
-  pleg-bench stress --endpoint unix:///run/containerd/containerd.sock --image busybox --start-rate 5 --max-rate 100`,
+  pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox --start-rate 5 --max-rate 100`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
@@ -58,9 +59,9 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 			result, err := run.Stress(cmd.Context(), o)
 			display.clear()
 			if result == nil {
-				return err
+				return refusal(err)
 			}
-			left := err // what was made and could not be removed
+			left := err // what was made and could not be removed, or an interrupt
 			if output == "json" {
 				encoder := json.NewEncoder(s.out)
 				encoder.SetIndent("", "  ")
@@ -69,7 +70,7 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 				err = result.WriteText(s.out)
 			}
 			if err != nil {
-				return fmt.Errorf("write the result: %w", err)
+				return errors.Join(fmt.Errorf("write the result: %w", err), left)
 			}
 			if left == nil && !result.OK {
 				return errBad
@@ -80,14 +81,15 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
-	flags.Float64Var(&o.StartRate, "start-rate", 50, "containers a second to begin with")
-	flags.Float64Var(&o.MaxRate, "max-rate", 5000, "containers a second at which to end")
+	flags.Float64Var(&o.StartRate, "start-rate", 0, "containers a second to begin with (default 50, on a real runtime 5)")
+	flags.Float64Var(&o.MaxRate, "max-rate", 0, "containers a second at which to end (default 5000, on a real runtime 200)")
 	flags.Float64Var(&o.Factor, "factor", 1.5, "what each step multiplies the rate by")
 	flags.DurationVar(&o.StepFor, "step", 3*time.Second, "how long a step lasts")
 	flags.IntVar(&o.Pods, "pods", 1, "number of pods that the containers are made in")
 	flags.IntVar(&o.Containers, "containers", 0, "number of long-lived containers in each pod")
 	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16, 64 with the fake runtime)")
 	flags.DurationVar(&o.JobLife, "job-life", 50*time.Millisecond, "about how long a container runs")
+	addRealFlags(flags, &o.Options)
 	fake.add(flags)
 	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
 	flags.StringVar(&args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.05s")

@@ -19,25 +19,35 @@ func newWatch(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch --endpoint ENDPOINT",
 		Short: "Attach to a runtime, read-only, and print pod lifecycle events as they come",
-		Long: `watch attaches an evented PLEG to any container runtime and prints what it tells: lifecycle events with their latency and source (a claim of
-the runtime's event stream, or a read that found the change first), and what happens to the stream and to the trust in it. It only reads. Ctrl-C
-ends it with a summary.
+		Long: `watch attaches an evented PLEG to any container runtime and prints what it tells: lifecycle events
+with their delay and source (an event of the runtime, or a read that found the change first), what
+happens to the stream and to the trust in it, and every report that an agent would make: lists that
+fail or hang, statuses that cannot be read, why the stream ended. It only reads.
 
-A containerd before 2.0 hands each event to only one of its clients: there, watch takes events away from the kubelet, which may be an evented one. Use
---mode generic with these.`,
+It ends, at Ctrl-C or after --duration, with a judged summary: what was received, what of it was stale,
+twice, out of order, late, what lists found that no event told, and in words what this stream is worth,
+what relist period it would earn, and what to tell the runtime's maintainers. It exits with 1 if the
+runtime could not be listed once.
+
+A containerd before 2.0 hands each event to only one of its clients: there, watch takes events away from
+the kubelet, which may be an evented one. Use --mode generic with these.`,
 		Example: `  pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
   pleg-bench watch --endpoint unix:///run/crio/crio.sock --namespace kube-system
-  pleg-bench watch --endpoint /tmp/cri.sock -o json --duration 30s`,
+  pleg-bench watch --endpoint /tmp/cri.sock -o json --duration 30s
+  pleg-bench watch --endpoint /tmp/cri.sock --raw --duration 30s`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Endpoint == "" {
-				return usageError{errors.New("--endpoint is missing: name the runtime's socket, such as unix:///run/containerd/containerd.sock")}
+				return usageError{errNoEndpoint}
 			}
 			if o.Output != "text" && o.Output != "json" {
 				return usageError{fmt.Errorf("--output %s: use text or json", o.Output)}
 			}
 			if o.Mode != worker.Evented && o.Mode != worker.Generic {
 				return usageError{fmt.Errorf("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)}
+			}
+			if o.Raw && o.Mode != worker.Evented {
+				return usageError{errors.New("--raw prints the event stream: it does not go with --mode generic")}
 			}
 			if o.Duration < 0 {
 				return usageError{fmt.Errorf("--duration %v: it must not be negative", o.Duration)}
@@ -53,6 +63,8 @@ A containerd before 2.0 hands each event to only one of its clients: there, watc
 	flags.StringVar(&o.Namespace, "namespace", "", "print only events of pods in this namespace")
 	flags.DurationVar(&o.Duration, "duration", 0, "end after that time (default: at Ctrl-C)")
 	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second, "print the state that often on standard error when nothing happens; 0 never")
-	flags.StringVarP(&o.Output, "output", "o", "text", "text, or json with one object a line")
+	flags.BoolVar(&o.Raw, "raw", false, "print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve metrics and /healthz on this address, such as 127.0.0.1:9464")
+	flags.StringVarP(&o.Output, "output", "o", "text", "text, or json with one object a line, all on standard output")
 	return cmd
 }

@@ -20,6 +20,11 @@ func TestLifeOfAPod(t *testing.T) {
 		check(t, w.rt.Start(c))
 		time.Sleep(3 * time.Second)
 		list := must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t)
+		if len(list.Containers) != 1 || list.Containers[0].State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			t.Errorf("list at the exit, which the runtime has not noticed: %v", list.Containers)
+		}
+		time.Sleep(containerdExitLag)
+		list = must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t)
 		if len(list.Containers) != 1 || list.Containers[0].Id != c || list.Containers[0].State != runtimeapi.ContainerState_CONTAINER_EXITED {
 			t.Errorf("list after the exit: %v", list.Containers)
 		}

@@ -43,6 +43,8 @@ type container struct {
 	createdAt           int64
 	life                Life
 	ignoreTerm          bool
+	isPause             bool // ends well at SIGTERM
+	isMissing           bool // its command does not exist
 
 	view
 	prev  *view // the state before, for stale payloads
@@ -56,7 +58,24 @@ const (
 	exitTerm    = 143
 	exitUnknown = 255
 	exitStart   = 128
+	exitUnborn  = 2
 )
+
+// termCode is the exit code of a container that is told to end, if it listens.
+func (c *container) termCode() int32 {
+	if c.isPause {
+		return 0
+	}
+	return exitTerm
+}
+
+// stopCode is that of a container that the runtime stops without being given time for it.
+func (rt *Runtime) stopCode(c *container) int32 {
+	if rt.cfg.Profile.GracefulStops && !c.ignoreTerm {
+		return c.termCode()
+	}
+	return exitKilled
+}
 
 // sameName says whether two containers of one sandbox cannot exist beside each other.
 func (c *container) sameName(other *container) bool {

@@ -27,7 +27,8 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	if cfg.GetImage().GetImage() == "" {
 		return nil, invalid("CreateContainer: config.image.image of container %q is empty", cfg.GetMetadata().GetName())
 	}
-	life, err := lifeOf(cfg.GetAnnotations(), slices.Concat(cfg.GetCommand(), cfg.GetArgs()))
+	argv := slices.Concat(cfg.GetCommand(), cfg.GetArgs())
+	life, err := lifeOf(cfg.GetAnnotations(), argv)
 	if err != nil {
 		return nil, invalid("CreateContainer: container %q: %v", cfg.GetMetadata().GetName(), err)
 	}
@@ -36,7 +37,15 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
 	if err != nil {
 		rt.mu.Unlock()
-		return nil, err
+		return nil, s.refusal(err)
+	}
+	if rt.cfg.Profile.WantsUserImage && cfg.GetImage().GetUserSpecifiedImage() == "" {
+		rt.mu.Unlock()
+		return nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
+	}
+	if isMissing(argv) && rt.cfg.Profile.CreateFails {
+		rt.mu.Unlock()
+		return nil, status.Errorf(codes.Unknown, "CreateContainer: exec: %q: stat %[1]s: no such file or directory", argv[0])
 	}
 	c := &container{
 		id: rt.ids.hex64(), name: cfg.GetMetadata().GetName(), attempt: cfg.GetMetadata().GetAttempt(), sb: sb,
@@ -45,11 +54,16 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 		ignoreTerm: cfg.GetAnnotations()[AnnotationIgnoreTerm] == "true",
 		extra:      statusExtra(cfg, sb.logDir),
 		resources:  encodeResources(cfg.GetLinux().GetResources()),
+		isPause:    isPause(argv), isMissing: isMissing(argv),
+	}
+	if old := rt.containerNamed(c); old != nil && rt.cfg.Profile.NamesReturned {
+		rt.mu.Unlock()
+		return &runtimeapi.CreateContainerResponse{ContainerId: old.id}, nil
 	}
 	ev, err := rt.createContainer(c)
 	rt.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return nil, s.refusal(err)
 	}
 	if err := s.await(ev); err != nil {
 		return nil, err
@@ -81,6 +95,23 @@ func encodeResources(r *runtimeapi.LinuxContainerResources) []byte {
 	return b
 }
 
+// mergeResources returns encoded resources with what a change sets.
+func mergeResources(encoded []byte, change *runtimeapi.LinuxContainerResources) []byte {
+	var st runtimeapi.ContainerStatus
+	if change == nil || proto.Unmarshal(encoded, &st) != nil {
+		return encoded
+	}
+	merged := st.GetResources().GetLinux()
+	if merged == nil {
+		merged = &runtimeapi.LinuxContainerResources{}
+	}
+	if len(change.HugepageLimits) > 0 {
+		merged.HugepageLimits = nil // Merge appends
+	}
+	proto.Merge(merged, change)
+	return encodeResources(merged)
+}
+
 // StartContainer starts a created container.
 func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	s.rt.lock()
@@ -99,7 +130,21 @@ func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContain
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// StopContainer ends a running container with 143, or with 137 if there is no time to end by itself. Anything else is stopped already.
+// containerNamed returns the container that has the name of this one in any sandbox of the pod, or nil: a runtime that answers with it reserves names
+// by pod.
+func (rt *Runtime) containerNamed(c *container) *container {
+	if p := rt.store.pods[c.sb.uid]; p != nil {
+		for _, sb := range p.sandboxes {
+			if i := slices.IndexFunc(sb.containers, c.sameName); i >= 0 {
+				return sb.containers[i]
+			}
+		}
+	}
+	return nil
+}
+
+// StopContainer ends a running container with 143, or with 137 if there is no time to end by itself and the profile's runtime kills then. Anything else
+// is stopped already.
 func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	rt := s.rt
 	rt.lock()
@@ -110,10 +155,10 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 	}
 	ignores, life := c.ignoreTerm && c.state == StateRunning, rt.incarnation
 	rt.mu.Unlock()
-	code := int32(exitTerm)
+	code := c.termCode()
 	switch timeout := req.GetTimeout(); {
 	case timeout <= 0:
-		code = exitKilled
+		code = rt.stopCode(c)
 	case ignores:
 		if err := wait(ctx, life, min(time.Duration(timeout), 1<<30)*time.Second); err != nil {
 			return nil, err
@@ -122,18 +167,25 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 	}
 	rt.lock()
 	defer rt.mu.Unlock()
-	rt.exit(c, code, "Error", "")
+	if err := s.endingLag(ctx, c.state == StateRunning); err != nil {
+		return nil, err
+	}
+	rt.exit(c, code, "", "")
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-// RemoveContainer kills a running container and removes it; one that is not there is removed already.
-func (s *service) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+// RemoveContainer stops a running container and removes it; one that is not there is removed already.
+func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	rt := s.rt
 	rt.lock()
 	c, err := rt.containerByID(req.GetContainerId())
 	if err != nil {
 		rt.mu.Unlock()
 		return &runtimeapi.RemoveContainerResponse{}, nil
+	}
+	if err := s.endingLag(ctx, c.state == StateRunning); err != nil {
+		rt.mu.Unlock()
+		return nil, err
 	}
 	ev := rt.removeContainer(c, false)
 	rt.mu.Unlock()
@@ -143,7 +195,7 @@ func (s *service) RemoveContainer(_ context.Context, req *runtimeapi.RemoveConta
 	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 
-// UpdateContainerResources changes the resources in the status, without an event.
+// UpdateContainerResources changes those resources in the status that the request sets, without an event, and whatever the container's state.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
@@ -151,10 +203,7 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.Up
 	if err != nil {
 		return nil, err
 	}
-	if c.state == StateExited {
-		return nil, status.Errorf(codes.FailedPrecondition, "UpdateContainerResources: container %q has exited", c.id)
-	}
-	c.resources = encodeResources(req.GetLinux())
+	c.resources = mergeResources(c.resources, req.GetLinux())
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 

@@ -98,7 +98,7 @@ func (rt *Runtime) startContainer(c *container) (*event, error) {
 		return nil, fmt.Errorf("%w: sandbox %q is not ready: container %q cannot be started", errState, c.sb.id, c.id)
 	}
 	now := rt.stamp()
-	if rt.roll(rollStartError, rt.faults.StartError, c.id) {
+	if c.isMissing || rt.roll(rollStartError, rt.faults.StartError, c.id) {
 		v := view{state: StateExited, startedAt: now, finishedAt: now, exitCode: exitStart, reason: "StartError", message: "failed to create containerd task: virtual failure"}
 		c.set(v)
 		rt.record(c.sb, c, StateCreated, StateExited, NoEvent, nil)
@@ -114,7 +114,7 @@ func (rt *Runtime) startContainer(c *container) (*event, error) {
 // limitLife arranges the end of a container that has just started.
 func (rt *Runtime) limitLife(c *container) {
 	if c.life.Ends {
-		c.end = rt.sched.after(c.life.For, func() {
+		c.end = rt.sched.after(c.life.For+rt.cfg.Profile.ExitLag, func() {
 			c.end = nil
 			rt.exit(c, c.life.ExitCode, "", "")
 		})
@@ -152,7 +152,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	}
 	old := c.state
 	v := view{state: StateExited, startedAt: c.startedAt, exitCode: code, reason: reason, message: message}
-	v.finishedAt = max(rt.stamp()-int64(rt.faults.ExitLag), c.startedAt)
+	v.finishedAt = max(rt.stamp()-int64(rt.faults.ExitLag+rt.cfg.Profile.ExitLag), c.startedAt)
 	if rt.phase != phaseUp {
 		v.exitCode, v.reason = exitUnknown, "Unknown"
 		c.set(v)
@@ -169,7 +169,15 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	rt.record(c.sb, c, old, StateExited, how, ev)
 }
 
-// Remove removes a container; a running one is killed first.
+// endUnborn ends a container that was never started, where the runtime does so before it removes one.
+func (rt *Runtime) endUnborn(c *container) {
+	now := rt.stamp()
+	c.set(view{state: StateExited, finishedAt: max(now-int64(rt.cfg.Profile.ExitLag), c.createdAt), exitCode: exitUnborn, reason: "Error"})
+	ev, how := rt.emitContainer(c, eventStopped)
+	rt.record(c.sb, c, StateCreated, StateExited, how, ev)
+}
+
+// Remove removes a container; a running one is stopped first.
 func (rt *Runtime) Remove(containerID string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -182,7 +190,10 @@ func (rt *Runtime) Remove(containerID string) error {
 }
 
 func (rt *Runtime) removeContainer(c *container, silent bool) *event {
-	rt.exit(c, exitKilled, "Error", "")
+	if c.state == StateCreated && rt.cfg.Profile.StopsUnborn {
+		rt.endUnborn(c)
+	}
+	rt.exit(c, rt.stopCode(c), "", "")
 	old := c.state
 	rt.store.removeContainer(c)
 	c.sb.ghosts = append(c.sb.ghosts, ghost{c, c.view})

@@ -15,7 +15,8 @@
 //     [Runtime.StopSandbox], [Runtime.RemoveSandbox], [Runtime.KillShim] and others, and [Runtime.Populate] for 100,000 containers at once.
 //
 // A [Profile] says which family of runtimes it behaves like: which changes give an event, what the event carries, what happens when a
-// subscriber does not read or nobody subscribes, what a status and a list contain. It holds quirks that were observed in healthy runtimes.
+// subscriber does not read or nobody subscribes, what a status and a list contain. It holds quirks that were observed in healthy runtimes; package
+// test/node/conformance holds the profiles against these runtimes, call by call.
 // [Faults] say what goes wrong beyond that: events that are lost, late, doubled, out of order or wrong, streams that end or hang, calls that are
 // slow, fail, hang or lie, clocks that jump. They can be changed at any time. [Runtime.Restart] kills the runtime's process, not the containers.
 //
@@ -38,7 +39,7 @@
 // # Errors
 //
 // The direct methods return [ErrNotFound], [ErrState], [ErrExists], [ErrStart] or [ErrDown], wrapped with the ID. The CRI calls answer with the
-// codes that containerd uses: NotFound for a missing ID in a read, nothing for stopping or removing what is not there, FailedPrecondition for a name
+// codes that the profile's runtime uses; for containerd NotFound for a missing ID in a read, nothing for stopping or removing what is not there, FailedPrecondition for a name
 // in use, Unknown for a wrong state, and InvalidArgument for a request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
 // because there is no process to talk to. An image that was never pulled can be used all the same.
 package fakeruntime

@@ -217,7 +217,7 @@ func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
 	}
 	b = appendString(b, 1, id)
 	b = appendInt(b, 2, kind)
-	if !broken.noSandbox {
+	if !broken.noSandbox && !(p.c == nil && p.kind == eventDeleted && rt.cfg.Profile.DeletedAlone) {
 		var start int
 		b, start = begin(b, 4)
 		created := p.sb.createdAt
@@ -253,7 +253,11 @@ func (rt *Runtime) appendPayloadContainers(b []byte, p payload, stale bool) []by
 		b = c.appendStatus(b, v)
 		b = end(b, start)
 	}
-	for _, c := range containers {
+	for i := range containers {
+		c := containers[i]
+		if rt.cfg.Profile.NewestFirst {
+			c = containers[len(containers)-1-i]
+		}
 		v := c.view
 		if stale && c != p.c {
 			if c.prev == nil {

@@ -116,7 +116,7 @@ func TestEventFaults(t *testing.T) {
 			want: []string{created, started, "created", "started", "stopped"},
 			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
 				ev := events[4]
-				if lag := time.Duration(ev.CreatedAt - ev.ContainersStatuses[0].FinishedAt); lag != 100*time.Millisecond {
+				if lag := time.Duration(ev.CreatedAt - ev.ContainersStatuses[0].FinishedAt); lag != 100*time.Millisecond+containerdExitLag {
 					t.Errorf("event %v after finished_at", lag)
 				}
 			},
@@ -432,16 +432,16 @@ func TestCallFaults(t *testing.T) {
 func TestCutList(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{CutList: 1}}, func(t *testing.T, w *world) {
 		must(w.rt.Populate(Population{Pods: 4, Containers: 2}))(t)
-		containers := must(w.cri.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{}))(t)
+		containers := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, "StreamContainers"))(t)
 		if batch := must(containers.Recv())(t); len(batch.Containers) != 4 {
 			t.Errorf("%d containers", len(batch.Containers))
 		}
 		if _, err := containers.Recv(); status.Code(err) != codes.Unavailable {
 			t.Errorf("then %v", err)
 		}
-		sandboxes := must(w.cri.StreamPodSandboxes(t.Context(), &runtimeapi.StreamPodSandboxesRequest{}))(t)
-		if batch := must(sandboxes.Recv())(t); len(batch.PodSandboxes) != 2 {
-			t.Errorf("%d sandboxes", len(batch.PodSandboxes))
+		sandboxes := must(streamList[runtimeapi.ListPodSandboxResponse](t.Context(), w.conn, "StreamPodSandboxes"))(t)
+		if batch := must(sandboxes.Recv())(t); len(batch.Items) != 2 {
+			t.Errorf("%d sandboxes", len(batch.Items))
 		}
 		if _, err := sandboxes.Recv(); status.Code(err) != codes.Unavailable {
 			t.Errorf("then %v", err)

@@ -7,10 +7,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -32,21 +32,59 @@ func (rt *Runtime) addDefaultImages() {
 	rt.imageOf(defaultImage)
 }
 
-// imageOf returns the image of that name, ID or digest, and makes it if it is new.
+// Parts of an image's name, as clients write it.
+var (
+	imagePath   = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$`)
+	imageDomain = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?$`)
+	imageTag    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)
+
+// normalImage returns a name with all that its writer left out: nginx is docker.io/library/nginx:latest. ok is false for what is no name of an image.
+func normalImage(name string) (full string, ok bool) {
+	repo, digest, digested := strings.Cut(name, "@")
+	tag := ""
+	if i := strings.LastIndexByte(repo, ':'); i > strings.LastIndexByte(repo, '/') {
+		repo, tag = repo[:i], repo[i+1:]
+		if !imageTag.MatchString(tag) {
+			return "", false
+		}
+	}
+	domain, path, hasDomain := strings.Cut(repo, "/")
+	if !hasDomain || !strings.ContainsAny(domain, ".:") && domain != "localhost" {
+		domain, path = "docker.io", repo
+		if !hasDomain {
+			path = "library/" + repo
+		}
+	}
+	if !imageDomain.MatchString(domain) || !imagePath.MatchString(path) || digested && !imageDigest.MatchString(digest) {
+		return "", false
+	}
+	if digested {
+		return domain + "/" + path + "@" + digest, true
+	}
+	return domain + "/" + path + ":" + cmp.Or(tag, "latest"), true
+}
+
+// imageOf returns the image of that name, ID or digest, and makes it if it is new. What is no name of an image names one all the same.
 func (rt *Runtime) imageOf(name string) *image {
 	if img := rt.findImage(name); img != nil {
 		return img
 	}
+	if full, ok := normalImage(name); ok {
+		name = full
+	}
 	h := hashOf(0, name)
 	text := fmt.Sprintf("%016x%016x%016x%016x", mix(h), mix(h+1), mix(h+2), mix(h+3))
 	img := &image{id: "sha256:" + text, tag: name, size: 1<<20 + h%(1<<28)}
-	repo, _, digested := strings.Cut(name, "@")
+	repo, digest, digested := strings.Cut(name, "@")
 	if !digested {
+		digest = "sha256:" + text
 		if i := strings.LastIndexByte(repo, ':'); i > strings.LastIndexByte(repo, '/') {
 			repo = repo[:i]
 		}
 	}
-	img.digest = repo + "@sha256:" + text
+	img.digest = repo + "@" + digest
 	rt.images[name] = img
 	return img
 }
@@ -55,8 +93,12 @@ func (rt *Runtime) findImage(name string) *image {
 	if img := rt.images[name]; img != nil || name == "" {
 		return img
 	}
+	full, ok := normalImage(name)
+	if img := rt.images[full]; img != nil && ok {
+		return img
+	}
 	for _, img := range rt.images {
-		if img.id == name || img.digest == name {
+		if img.id == name || img.digest == name || ok && img.digest == full {
 			return img
 		}
 	}
@@ -96,13 +138,6 @@ func (s *service) ListImages(_ context.Context, req *runtimeapi.ListImagesReques
 	return &runtimeapi.ListImagesResponse{Images: s.rt.listImages(req.GetFilter())}, nil
 }
 
-// StreamImages is ListImages in batches.
-func (s *service) StreamImages(req *runtimeapi.StreamImagesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamImagesResponse]) error {
-	return sendBatches(s, "StreamImages", s.rt.listImages(req.GetFilter()), func(batch []*runtimeapi.Image) error {
-		return stream.Send(&runtimeapi.StreamImagesResponse{Images: batch})
-	})
-}
-
 // ImageStatus of an unknown image is an empty answer, not an error.
 func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	s.rt.lock()
@@ -118,11 +153,14 @@ func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 	return res, nil
 }
 
-// PullImage makes any image there is a name for.
+// PullImage makes any image there is a name for, and refuses what is none.
 func (s *service) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	name := req.GetImage().GetImage()
 	if name == "" {
 		return nil, invalid("PullImage: image.image is empty")
+	}
+	if _, ok := normalImage(name); !ok {
+		return nil, invalid("PullImage: %q is no name of an image: write [host/]path[:tag][@digest] in lower case", name)
 	}
 	s.rt.lock()
 	defer s.rt.mu.Unlock()

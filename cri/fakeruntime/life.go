@@ -48,7 +48,8 @@ func (l Life) validate() error {
 //	true, false       at once, with code 0 or 1
 //	sh -c SCRIPT      a SCRIPT of these, separated by ; && or newlines (also bash, and any path to it)
 //
-// The name of the program can have a path. Any other command runs until it is stopped. A known one with arguments that make no sense is an error.
+// The name of the program can have a path. Any other command runs until it is stopped; pause then ends with code 0, and /does/not/exist cannot be
+// started at all. A known one with arguments that make no sense is an error.
 func ParseCommand(argv []string) (Life, error) {
 	if len(argv) == 0 {
 		return Life{}, nil
@@ -77,6 +78,16 @@ func ParseCommand(argv []string) (Life, error) {
 }
 
 func program(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
+
+// missingCommand is the one program that no image has; a client that wants to see a start fail runs it.
+const missingCommand = "/does/not/exist"
+
+func isMissing(argv []string) bool { return len(argv) > 0 && argv[0] == missingCommand }
+
+// isPause says whether a command is one that waits for SIGTERM and ends well then.
+func isPause(argv []string) bool {
+	return len(argv) > 0 && (program(argv[0]) == "pause" || len(argv) > 1 && argv[1] == "pause")
+}
 
 // parseScript runs the statements of a script, as far as they can be known.
 func parseScript(script string) (Life, error) {

@@ -6,7 +6,6 @@ package fakeruntime
 import (
 	"slices"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -202,30 +201,6 @@ func otherState(s State) State {
 		return StateExited
 	}
 	return StateRunning
-}
-
-// StreamContainers sends the list in batches of the profile's size. An empty list is no message.
-func (s *service) StreamContainers(req *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
-	const method = "StreamContainers"
-	n := s.rt.calls(method)
-	first := true
-	return sendBatches(s, method, s.rt.findContainers(req.GetFilter()), func(batch []containerRow) error {
-		page := s.rt.containerPage(batch, first, method, n)
-		first = false
-		return stream.SendMsg(s.reply(&runtimeapi.StreamContainersResponse{}, page))
-	})
-}
-
-// StreamPodSandboxes sends the list in batches of the profile's size. An empty list is no message.
-func (s *service) StreamPodSandboxes(req *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
-	const method = "StreamPodSandboxes"
-	n := s.rt.calls(method)
-	first := true
-	return sendBatches(s, method, s.rt.findSandboxes(req.GetFilter()), func(batch []sandboxRow) error {
-		page := s.rt.sandboxPage(batch, first, method, n)
-		first = false
-		return stream.SendMsg(s.reply(&runtimeapi.StreamPodSandboxesResponse{}, page))
-	})
 }
 
 // sendBatches sends items in batches of the profile's size. No item is no message. A runtime without streaming lists answers Unimplemented.

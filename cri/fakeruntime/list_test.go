@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -23,11 +24,15 @@ func TestWireFormat(t *testing.T) {
 		l := w.listen(w.conn)
 		pod, ctr := podConfig("a", 2), containerConfig("c", "exit", "9")
 		ctr.Metadata.Attempt = 3
+		pod.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{
+			Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_NODE,
+		}}}
 		ctr.StopSignal = runtimeapi.Signal(28)
 		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: pod, RuntimeHandler: "runc"}))(t).PodSandboxId
 		id := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: ctr, SandboxConfig: pod}))(t).ContainerId
 		now := begin2000().UnixNano()
 		must(w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		time.Sleep(containerdExitLag)
 		image := must(w.img.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: ctr.Image}))(t).Image
 
 		wantItem := &runtimeapi.Container{
@@ -45,13 +50,11 @@ func TestWireFormat(t *testing.T) {
 		}
 		wantSandboxStatus := &runtimeapi.PodSandboxStatus{
 			Id: sb, Metadata: pod.Metadata, CreatedAt: now, Labels: pod.Labels, Annotations: pod.Annotations, RuntimeHandler: "runc",
-			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"},
-			Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{
-				Pid: runtimeapi.NamespaceMode_CONTAINER,
-			}}},
+			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "198.18.0.1"},
+			Linux:   &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: pod.Linux.SecurityContext.NamespaceOptions}},
 		}
 		wantEvent := &runtimeapi.ContainerEventResponse{
-			ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, CreatedAt: now,
+			ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, CreatedAt: now + int64(containerdExitLag),
 			PodSandboxStatus: wantSandboxStatus, ContainersStatuses: []*runtimeapi.ContainerStatus{wantStatus},
 		}
 		events := l.stop()
@@ -274,7 +277,7 @@ func TestCorruptReplies(t *testing.T) {
 				if !tt.list(res.GetContainers(), err) {
 					t.Errorf("list is not struck: %v, %v", res, err)
 				}
-				stream := must(w.cri.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{}))(t)
+				stream := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, "StreamContainers"))(t)
 				batch, err := stream.Recv()
 				if !tt.list(batch.GetContainers(), err) {
 					t.Errorf("stream is not struck: %v, %v", batch, err)

@@ -29,6 +29,26 @@ type world struct {
 	end  func()
 }
 
+// streamList calls a streaming list as the CRI's own client does from v0.36 on. Its batches have the wire
+// format of the plain list's answer.
+func streamList[Batch any](
+	ctx context.Context, conn *grpc.ClientConn, method string, options ...grpc.CallOption,
+) (grpc.ServerStreamingClient[Batch], error) {
+	service := "/runtime.v1.RuntimeService/"
+	if method == "StreamImages" {
+		service = "/runtime.v1.ImageService/"
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, service+method, options...)
+	if err != nil {
+		return nil, err
+	}
+	call := &grpc.GenericClientStream[runtimeapi.VersionRequest, Batch]{ClientStream: stream}
+	if err := stream.SendMsg(&runtimeapi.VersionRequest{}); err != nil { // empty: no filter
+		return nil, err
+	}
+	return call, stream.CloseSend()
+}
+
 // inBubble runs f on a runtime in a bubble with virtual time. The bubble itself fails the test if a goroutine is left behind.
 func inBubble(t *testing.T, cfg Config, f func(t *testing.T, w *world)) {
 	t.Helper()

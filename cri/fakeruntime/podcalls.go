@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,7 +30,17 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		id: rt.ids.hex64(), name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
 		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
 		hostNetwork: cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		pid:         int64(cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()),
+		ipc:         int64(cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetIpc()),
 		logDir:      cfg.GetLogDirectory(),
+	}
+	if !knownHandler(sb.handler) {
+		rt.mu.Unlock()
+		return nil, status.Errorf(codes.Unknown, "RunPodSandbox: no runtime for %q is configured", sb.handler)
+	}
+	if old := rt.sandboxNamed(sb); old != nil && rt.cfg.Profile.NamesReturned {
+		rt.mu.Unlock()
+		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: old.id}, nil
 	}
 	if rt.roll(rollSandboxError, rt.faults.SandboxError, sb.id) {
 		rt.mu.Unlock()
@@ -38,7 +49,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	ev, err := rt.runSandbox(sb)
 	rt.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return nil, s.refusal(err)
 	}
 	if err := s.await(ev); err != nil {
 		return nil, err
@@ -46,11 +57,43 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.id}, nil
 }
 
+// refusal turns an error into the one with which the profile's runtime refuses to make something.
+func (s *service) refusal(err error) error {
+	p, code := &s.rt.cfg.Profile, codes.OK
+	switch {
+	case errors.Is(err, errExists):
+		code = p.NameInUse
+	case errors.Is(err, errNotFound):
+		code = p.NoSandbox
+	case errors.Is(err, errState):
+		code = p.StoppedSandbox
+	}
+	if code == codes.OK {
+		return err
+	}
+	return status.Error(code, err.Error())
+}
+
+// endingLag waits until the end of what a call stops can be seen, if it runs. The mutex is held before and afterwards, and not meanwhile.
+func (s *service) endingLag(ctx context.Context, runs bool) error {
+	lag, life := s.rt.cfg.Profile.ExitLag, s.rt.incarnation
+	if !runs || lag == 0 {
+		return nil
+	}
+	s.rt.mu.Unlock()
+	err := wait(ctx, life, lag)
+	s.rt.lock()
+	return err
+}
+
 // StopPodSandbox does nothing to a sandbox that is stopped or not there. Its events may come after its answer.
-func (s *service) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if sb, err := s.rt.sandboxByID(req.GetPodSandboxId()); err == nil {
+		if err := s.endingLag(ctx, sb.runs()); err != nil {
+			return nil, err
+		}
 		s.rt.stopSandbox(sb)
 	}
 	return &runtimeapi.StopPodSandboxResponse{}, nil
@@ -64,6 +107,10 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePo
 	if err != nil {
 		rt.mu.Unlock()
 		return &runtimeapi.RemovePodSandboxResponse{}, nil
+	}
+	if err := s.endingLag(ctx, sb.runs()); err != nil {
+		rt.mu.Unlock()
+		return nil, err
 	}
 	ev, gone := rt.removeSandbox(sb)
 	life := rt.incarnation

@@ -6,12 +6,16 @@ package fakeruntime
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -23,15 +27,16 @@ func profileNamed(t testing.TB, name string) Profile {
 // Which events a pod's life gives, in which order.
 func TestProfileEvents(t *testing.T) {
 	containerd := []string{"pod created", "pod started", "created", "started", "stopped", "created", "started", "stopped", "pod stopped", "deleted", "deleted", "pod deleted"}
-	crio := []string{"pod started", "created", "started", "stopped", "created", "started", "stopped", "pod stopped"}
+	containerd1 := append(slices.Clone(containerd[:11]), "deleted") // a sandbox's DELETED carries no sandbox
+	crio := []string{"pod started", "created", "started", "stopped", "created", "started", "stopped"}
 	for _, tt := range []struct {
 		profile string
 		want    []string
 	}{
 		{"containerd-2", containerd},
 		{"containerd-2.0", containerd},
-		{"containerd-1.7", containerd},
-		{"crio", crio}, // no CREATED and DELETED of sandboxes, and RemovePodSandbox is silent
+		{"containerd-1.7", containerd1},
+		{"crio", crio}, // no CREATED and DELETED of sandboxes, and RemovePodSandbox is silent but for what it ends
 		{"crio-disabled", []string{}},
 		{"no-events", []string{}},
 	} {
@@ -151,7 +156,7 @@ func TestProfileStreamingLists(t *testing.T) {
 		t.Run(tt.profile, func(t *testing.T) {
 			inBubble(t, Config{Profile: profileNamed(t, tt.profile), ContainerBytes: 1, SandboxBytes: 1}, func(t *testing.T, w *world) {
 				read := func() (got []int, err error) {
-					stream := must(w.cri.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{}))(t)
+					stream := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, "StreamContainers"))(t)
 					for {
 						res, err := stream.Recv()
 						if err != nil {
@@ -310,4 +315,183 @@ func TestProfileByName(t *testing.T) {
 	if ProfileNames()[0] != DefaultProfile || must(New(Config{}))(t).Profile().Name != DefaultProfile {
 		t.Error("the default profile is not the first")
 	}
+}
+
+// The server takes the content types that the real ones take: CRI-O's ends the connection of a client that names its codec.
+func TestContentType(t *testing.T) {
+	for _, tt := range []struct {
+		profile, subtype string
+		want             codes.Code
+	}{
+		{"containerd-2", "", codes.OK},
+		{"containerd-2", "proto", codes.OK},
+		{"crio", "", codes.OK},
+		{"crio", "proto", codes.Unavailable},
+		{"crio-disabled", "proto", codes.Unavailable},
+	} {
+		t.Run(tt.profile+" "+tt.subtype, func(t *testing.T) {
+			inBubble(t, Config{Profile: profileNamed(t, tt.profile)}, func(t *testing.T, w *world) {
+				_, err := w.cri.Version(t.Context(), &runtimeapi.VersionRequest{}, grpc.CallContentSubtype(tt.subtype))
+				if status.Code(err) != tt.want {
+					t.Errorf("Version: %v, want %v", err, tt.want)
+				}
+				stream, err := streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, "StreamContainers", grpc.CallContentSubtype(tt.subtype))
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				if got := status.Code(err); err != io.EOF && got != tt.want {
+					t.Errorf("StreamContainers: %v, want %v", err, tt.want)
+				}
+				// A client that says hello as it should is served again.
+				if _, err := w.cri.Version(t.Context(), &runtimeapi.VersionRequest{}, grpc.WaitForReady(true)); err != nil {
+					t.Errorf("Version afterwards: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Resources are changed one by one, of a container in any state.
+func TestUpdateContainerResources(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		cfg := containerConfig("c", "exit", "0")
+		cfg.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 2, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 1}}}
+		id := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
+		must(w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		time.Sleep(time.Second)
+		for _, change := range []*runtimeapi.LinuxContainerResources{
+			{MemoryLimitInBytes: 100 << 20}, {CpuShares: 512}, {HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "1GB", Limit: 2}}}, nil,
+		} {
+			must(w.cri.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: change}))(t)
+		}
+		got := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+		want := &runtimeapi.LinuxContainerResources{
+			MemoryLimitInBytes: 100 << 20, CpuShares: 512, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "1GB", Limit: 2}},
+		}
+		if got.State != runtimeapi.ContainerState_CONTAINER_EXITED || !proto.Equal(want, got.Resources.Linux) {
+			t.Errorf("%v: resources %v, want %v", got.State, got.Resources.Linux, want)
+		}
+	})
+}
+
+// A name in use is an error, or the answer, by profile; names of containers that are answered with are those of the pod.
+func TestNamesInUse(t *testing.T) {
+	for profile, code := range map[string]codes.Code{"containerd-2": codes.FailedPrecondition, "containerd-1.7": codes.Unknown, "crio": codes.OK} {
+		t.Run(profile, func(t *testing.T) {
+			inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
+				ctx := t.Context()
+				run := func(attempt uint32) (string, error) {
+					r, err := w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", attempt)})
+					return r.GetPodSandboxId(), err
+				}
+				create := func(sb string) (string, error) {
+					r, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c", "sleep", "1h")})
+					return r.GetContainerId(), err
+				}
+				sb := must(run(0))(t)
+				id := must(create(sb))(t)
+				sameSb, err := run(0)
+				if status.Code(err) != code || err == nil && sameSb != sb {
+					t.Errorf("a sandbox's name in use: %s, %v, want %s or %v", sameSb, err, sb, code)
+				}
+				same, err := create(sb)
+				if status.Code(err) != code || err == nil && same != id {
+					t.Errorf("a container's name in use: %s, %v, want %s or %v", same, err, id, code)
+				}
+				other, err := create(must(run(1))(t))
+				if err != nil || (other == id) != (code == codes.OK) {
+					t.Errorf("the same name in another sandbox of the pod: %s, %v, and the first is %s", other, err, id)
+				}
+			})
+		})
+	}
+}
+
+// A command that does not exist fails where it does in the real one, and tells nothing.
+func TestMissingCommand(t *testing.T) {
+	for profile, createFails := range map[string]bool{"containerd-2": false, "crio": true} {
+		t.Run(profile, func(t *testing.T) {
+			inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
+				sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+				r, err := w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c", missingCommand)})
+				if (err != nil) != createFails {
+					t.Fatalf("CreateContainer: %v", err)
+				}
+				if createFails {
+					return
+				}
+				if _, err := w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: r.ContainerId}); status.Code(err) != codes.Unknown {
+					t.Errorf("StartContainer: %v, want Unknown", err)
+				}
+				st := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: r.ContainerId}))(t).Status
+				if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 {
+					t.Errorf("afterwards: %v", st)
+				}
+			})
+		})
+	}
+}
+
+func TestUnknownHandler(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		for handler, want := range map[string]codes.Code{"": codes.OK, "runc": codes.OK, "nonsense": codes.Unknown} {
+			_, err := w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("h"+handler, 0), RuntimeHandler: handler})
+			if status.Code(err) != want {
+				t.Errorf("handler %q: %v, want %v", handler, err, want)
+			}
+		}
+	})
+}
+
+func TestImageNames(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for name, want := range map[string]string{
+		"nginx": "docker.io/library/nginx:latest", "nginx:1": "docker.io/library/nginx:1", "a/b": "docker.io/a/b:latest",
+		"localhost/x": "localhost/x:latest", "localhost:5000/x:1": "localhost:5000/x:1", "example.com/a/b_c:V.1": "example.com/a/b_c:V.1",
+		"nginx@" + digest: "docker.io/library/nginx@" + digest, "x.io/y:1@" + digest: "x.io/y@" + digest,
+		"NOT A REF!!": "", "": "", "a:": "", "A": "", "a@sha256:0": "", "a//b": "", "/a": "", "-.com/a": "",
+	} {
+		got, ok := normalImage(name)
+		if got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v, want %q", name, got, ok, want)
+		}
+	}
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		image := func(name string) *runtimeapi.ImageSpec { return &runtimeapi.ImageSpec{Image: name} }
+		ref := must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("nginx")}))(t).ImageRef
+		for _, name := range []string{"nginx", "docker.io/library/nginx", "docker.io/library/nginx:latest", ref} {
+			got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image(name)}))(t).Image
+			if got.GetId() != ref || got.GetRepoTags()[0] != "docker.io/library/nginx:latest" {
+				t.Errorf("%s is %v, want the image pulled as nginx", name, got)
+			}
+		}
+		must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("x.io/y@" + digest)}))(t)
+		got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image("x.io/y@" + digest)}))(t).Image
+		if len(got.GetRepoDigests()) != 1 || got.RepoDigests[0] != "x.io/y@"+digest {
+			t.Errorf("an image pulled by its digest is %v", got)
+		}
+		if _, err := w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("NOT A REF!!")}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("PullImage of what is no name: %v, want InvalidArgument", err)
+		}
+	})
+}
+
+// A pod uses at least what its containers use.
+func TestPodMemory(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		for range 3 {
+			check(t, w.rt.Start(must(w.rt.AddContainer(sb, ContainerSpec{}))(t)))
+		}
+		linux := must(w.cri.PodSandboxStats(t.Context(), &runtimeapi.PodSandboxStatsRequest{PodSandboxId: sb}))(t).Stats.Linux
+		sum := uint64(0)
+		for _, c := range linux.Containers {
+			sum += c.Memory.WorkingSetBytes.Value
+		}
+		if len(linux.Containers) != 3 || linux.Memory.WorkingSetBytes.Value <= sum {
+			t.Errorf("the pod uses %d bytes, its %d containers %d", linux.Memory.WorkingSetBytes.Value, len(linux.Containers), sum)
+		}
+	})
 }

@@ -122,6 +122,15 @@ type conn struct {
 	l *listener
 }
 
+// connAddr is where a request came from, and the connection itself.
+type connAddr struct {
+	net.Addr
+	conn *conn
+}
+
+// RemoteAddr lets a request's handler find the connection.
+func (c *conn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
+
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()

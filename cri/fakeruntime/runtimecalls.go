@@ -34,6 +34,9 @@ func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*run
 	return res, nil
 }
 
+// knownHandler says whether Status lists a runtime handler of that name.
+func knownHandler(name string) bool { return name == "" || name == "runc" }
+
 // RuntimeConfig says how cgroups are driven.
 func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
 	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil

@@ -31,6 +31,7 @@ type sandbox struct {
 	tail                               *tail             // what it shares with others; nil: nothing
 	createdAt                          int64
 	hostNetwork                        bool
+	pid, ipc                           int64 // namespace modes
 	logDir                             string
 
 	state      State
@@ -105,7 +106,8 @@ func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64, withIP b
 	if sb.hostNetwork {
 		b = appendInt(b, 1, 2) // NODE
 	}
-	b = appendInt(b, 2, 1) // CONTAINER
+	b = appendInt(b, 2, sb.pid)
+	b = appendInt(b, 3, sb.ipc)
 	return end(end(end(b, options), namespaces), linux)
 }
 

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// pidPerContainer is the namespace mode of a pod that a kubelet made.
+const pidPerContainer = 1
+
 // AddPod makes a sandbox that is ready, emits its events, and returns its ID.
 func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 	rt.lock()
@@ -26,7 +29,7 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 // newSandbox makes a sandbox for the direct methods, with the labels and the size of one that a kubelet made.
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	id := rt.ids.hex64()
-	sb := &sandbox{id: id, uid: spec.UID, name: spec.Name, namespace: spec.Namespace, handler: spec.Handler, hostNetwork: spec.HostNetwork}
+	sb := &sandbox{id: id, uid: spec.UID, name: spec.Name, namespace: spec.Namespace, handler: spec.Handler, hostNetwork: spec.HostNetwork, pid: pidPerContainer}
 	if sb.uid == "" {
 		sb.uid = rt.ids.uid()
 	}
@@ -58,12 +61,20 @@ func (rt *Runtime) placeSandbox(sb *sandbox) {
 	rt.store.addSandbox(sb)
 }
 
-// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those who wait for it.
-func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
+// sandboxNamed returns the sandbox that has the name of this one, or nil.
+func (rt *Runtime) sandboxNamed(sb *sandbox) *sandbox {
 	if p := rt.store.pods[sb.uid]; p != nil {
 		if i := slices.IndexFunc(p.sandboxes, sb.sameName); i >= 0 {
-			return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", errExists, sb.name, sb.namespace, sb.uid, sb.attempt, p.sandboxes[i].id)
+			return p.sandboxes[i]
 		}
+	}
+	return nil
+}
+
+// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those who wait for it.
+func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
+	if old := rt.sandboxNamed(sb); old != nil {
+		return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", errExists, sb.name, sb.namespace, sb.uid, sb.attempt, old.id)
 	}
 	rt.placeSandbox(sb)
 	var first *event
@@ -82,7 +93,7 @@ func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 	return ev, nil
 }
 
-// StopSandbox ends the containers of the sandbox with code 137 and makes it not ready. Stopping what is stopped already does nothing.
+// StopSandbox ends the containers of the sandbox, with the code of the profile's way to stop, and makes it not ready. Stopping what is stopped already does nothing.
 func (rt *Runtime) StopSandbox(id string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -95,10 +106,19 @@ func (rt *Runtime) StopSandbox(id string) error {
 }
 
 func (rt *Runtime) stopSandbox(sb *sandbox) {
-	for _, c := range sb.containers {
-		rt.exit(c, exitKilled, "Error", "")
-	}
+	rt.stopContainers(sb)
 	rt.sandboxDown(sb)
+}
+
+func (rt *Runtime) stopContainers(sb *sandbox) {
+	for _, c := range sb.containers {
+		rt.exit(c, rt.stopCode(c), "", "")
+	}
+}
+
+// runs reports whether a container of the sandbox runs.
+func (sb *sandbox) runs() bool {
+	return slices.ContainsFunc(sb.containers, func(c *container) bool { return c.state == StateRunning })
 }
 
 // sandboxDown is the end of the sandbox itself; its containers are left as they are.
@@ -110,6 +130,15 @@ func (rt *Runtime) sandboxDown(sb *sandbox) {
 	ev, how := rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
 	sb.ip = ""
 	rt.record(sb, nil, StateReady, StateNotReady, how, ev)
+}
+
+// sandboxFades is the end of a sandbox of which nobody is told.
+func (rt *Runtime) sandboxFades(sb *sandbox) {
+	if sb.state != StateReady {
+		return
+	}
+	sb.state, sb.ip = StateNotReady, ""
+	rt.record(sb, nil, StateReady, StateNotReady, NoEvent, nil)
 }
 
 // RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that tells of a deletion before its lists do (see
@@ -130,7 +159,12 @@ func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
 	if sb.removing {
 		return nil, nil
 	}
-	rt.stopSandbox(sb)
+	rt.stopContainers(sb)
+	if rt.cfg.Profile.SilentCascade {
+		rt.sandboxFades(sb)
+	} else {
+		rt.sandboxDown(sb)
+	}
 	for len(sb.containers) > 0 {
 		rt.removeContainer(sb.containers[0], rt.cfg.Profile.SilentCascade)
 	}

@@ -173,8 +173,8 @@ func TestRegisterOnAnotherServer(t *testing.T) {
 		if st := must(cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status; st.Id != sb {
 			t.Errorf("status: %v", st)
 		}
-		stream := must(cri.StreamPodSandboxes(t.Context(), &runtimeapi.StreamPodSandboxesRequest{}))(t)
-		if res := must(stream.Recv())(t); len(res.PodSandboxes) != 1 {
+		stream := must(streamList[runtimeapi.ListPodSandboxResponse](t.Context(), w.conn, "StreamPodSandboxes"))(t)
+		if res := must(stream.Recv())(t); len(res.Items) != 1 {
 			t.Errorf("stream: %v", res)
 		}
 		if events := l.soFar(); len(events) != 5 {

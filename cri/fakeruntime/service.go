@@ -14,6 +14,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -85,18 +87,22 @@ type service struct {
 }
 
 func (s *service) register(sr grpc.ServiceRegistrar) {
-	sr.RegisterService(s.wrap(&runtimeapi.RuntimeService_ServiceDesc), s)
-	sr.RegisterService(s.wrap(&runtimeapi.ImageService_ServiceDesc), s)
+	sr.RegisterService(s.wrap(&runtimeapi.RuntimeService_ServiceDesc, runtimeLists), s)
+	sr.RegisterService(s.wrap(&runtimeapi.ImageService_ServiceDesc, imageLists), s)
 }
 
-// wrap puts the runtime's gate before every method, whatever interceptors the server has.
-func (s *service) wrap(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+// wrap adds the streaming lists to a service and puts the runtime's gate before every method, whatever
+// interceptors the server has.
+func (s *service) wrap(desc *grpc.ServiceDesc, lists []grpc.StreamDesc) *grpc.ServiceDesc {
 	d := *desc
 	d.Methods = slices.Clone(d.Methods)
 	for i := range d.Methods {
 		m := &d.Methods[i]
 		name, generated := m.MethodName, m.Handler
 		m.Handler = func(srv any, ctx context.Context, dec func(any) error, outer grpc.UnaryServerInterceptor) (any, error) {
+			if err := s.hello(ctx); err != nil {
+				return nil, err
+			}
 			return generated(srv, ctx, dec, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 				call := func(ctx context.Context, req any) (any, error) { return s.unary(ctx, name, req, next) }
 				if outer != nil {
@@ -106,11 +112,14 @@ func (s *service) wrap(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 			})
 		}
 	}
-	d.Streams = slices.Clone(d.Streams)
+	d.Streams = withLists(d.Streams, lists)
 	for i := range d.Streams {
 		m := &d.Streams[i]
 		name, generated := m.StreamName, m.Handler
 		m.Handler = func(srv any, stream grpc.ServerStream) error {
+			if err := s.hello(stream.Context()); err != nil {
+				return err
+			}
 			if _, err := s.rt.enter(stream.Context(), name); err != nil {
 				return err
 			}
@@ -118,6 +127,20 @@ func (s *service) wrap(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 		}
 	}
 	return &d
+}
+
+// hello ends the connection of a request whose content type the profile's runtime does not take.
+func (s *service) hello(ctx context.Context) error {
+	want := s.rt.cfg.Profile.ContentType
+	if want == "" || slices.Equal(metadata.ValueFromIncomingContext(ctx, "content-type"), []string{want}) {
+		return nil
+	}
+	if from, ok := peer.FromContext(ctx); ok {
+		if addr, ok := from.Addr.(connAddr); ok {
+			addr.conn.Conn.Close()
+		}
+	}
+	return status.Error(codes.Unavailable, brokenStream)
 }
 
 // unary passes the gate, and answers the hot reads in wire format.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -80,6 +79,7 @@ func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 		}},
 		Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: u64(uint64(1 + len(sb.containers)))},
 	}
+	own := linux.Memory
 	var used, cores uint64
 	for _, c := range sb.containers {
 		st := rt.containerStats(c)
@@ -87,6 +87,10 @@ func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 		cores += st.Cpu.GetUsageNanoCores().GetValue()
 		if c.state == StateRunning {
 			linux.Containers = append(linux.Containers, st)
+			own.WorkingSetBytes.Value += st.Memory.WorkingSetBytes.Value
+			own.UsageBytes.Value += st.Memory.UsageBytes.Value
+			own.RssBytes.Value += st.Memory.RssBytes.Value
+			own.PageFaults.Value += st.Memory.PageFaults.Value
 		}
 	}
 	linux.Cpu = &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: u64(used), UsageNanoCores: u64(cores)}
@@ -126,13 +130,6 @@ func (s *service) ListContainerStats(_ context.Context, req *runtimeapi.ListCont
 	return &runtimeapi.ListContainerStatsResponse{Stats: s.listContainerStats(req.GetFilter())}, nil
 }
 
-// StreamContainerStats is ListContainerStats in batches.
-func (s *service) StreamContainerStats(req *runtimeapi.StreamContainerStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainerStatsResponse]) error {
-	return sendBatches(s, "StreamContainerStats", s.listContainerStats(req.GetFilter()), func(batch []*runtimeapi.ContainerStats) error {
-		return stream.Send(&runtimeapi.StreamContainerStatsResponse{ContainerStats: batch})
-	})
-}
-
 // PodSandboxStats of one sandbox.
 func (s *service) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
 	s.rt.lock()
@@ -160,13 +157,6 @@ func (s *service) listSandboxStats(f *runtimeapi.PodSandboxStatsFilter) []*runti
 // ListPodSandboxStats lists the sandboxes that are ready.
 func (s *service) ListPodSandboxStats(_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: s.listSandboxStats(req.GetFilter())}, nil
-}
-
-// StreamPodSandboxStats is ListPodSandboxStats in batches.
-func (s *service) StreamPodSandboxStats(req *runtimeapi.StreamPodSandboxStatsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxStatsResponse]) error {
-	return sendBatches(s, "StreamPodSandboxStats", s.listSandboxStats(req.GetFilter()), func(batch []*runtimeapi.PodSandboxStats) error {
-		return stream.Send(&runtimeapi.StreamPodSandboxStatsResponse{PodSandboxStats: batch})
-	})
 }
 
 const cpuMetric = "container_cpu_usage_seconds_total"
@@ -200,11 +190,4 @@ func (s *service) listMetrics() []*runtimeapi.PodSandboxMetrics {
 // ListPodSandboxMetrics lists the metric of every container.
 func (s *service) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
 	return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: s.listMetrics()}, nil
-}
-
-// StreamPodSandboxMetrics is ListPodSandboxMetrics in batches.
-func (s *service) StreamPodSandboxMetrics(_ *runtimeapi.StreamPodSandboxMetricsRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxMetricsResponse]) error {
-	return sendBatches(s, "StreamPodSandboxMetrics", s.listMetrics(), func(batch []*runtimeapi.PodSandboxMetrics) error {
-		return stream.Send(&runtimeapi.StreamPodSandboxMetricsResponse{PodSandboxMetrics: batch})
-	})
 }

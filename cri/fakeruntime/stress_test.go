@@ -39,7 +39,7 @@ func TestEverythingAtOnce(t *testing.T) {
 					var wg sync.WaitGroup
 					for i := range 2 {
 						wg.Go(func() { drive(ctx, w, rand.New(rand.NewPCG(5, uint64(i)))) })
-						wg.Go(func() { readAll(ctx, w.cri) })
+						wg.Go(func() { readAll(ctx, w.conn) })
 					}
 					for range 2 {
 						conn := w.dial(t, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
@@ -166,7 +166,8 @@ func drive(ctx context.Context, w *world, r *rand.Rand) {
 }
 
 // readAll reads everything over and over.
-func readAll(ctx context.Context, cri runtimeapi.RuntimeServiceClient) {
+func readAll(ctx context.Context, conn *grpc.ClientConn) {
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
 	for ctx.Err() == nil {
 		time.Sleep(50 * time.Millisecond)
 		one, cancel := context.WithTimeout(ctx, time.Second)
@@ -178,7 +179,7 @@ func readAll(ctx context.Context, cri runtimeapi.RuntimeServiceClient) {
 			}
 		}
 		cri.ListPodSandboxStats(one, &runtimeapi.ListPodSandboxStatsRequest{})
-		if stream, err := cri.StreamContainers(one, &runtimeapi.StreamContainersRequest{}); err == nil {
+		if stream, err := streamList[runtimeapi.ListContainersResponse](one, conn, "StreamContainers"); err == nil {
 			for err == nil {
 				_, err = stream.Recv()
 			}

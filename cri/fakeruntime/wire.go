@@ -149,7 +149,7 @@ const paddingKey = "fakeruntime.evented-pleg.io/padding"
 
 // makeTails encodes one typical pod without padding to see what is missing.
 func (rt *Runtime) makeTails() {
-	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "10.100.100.100", createdAt: 1 << 60}
+	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "198.18.100.100", createdAt: 1 << 60, pid: pidPerContainer}
 	sb.labels = sb.withPodLabels(nil)
 	sb.encode()
 	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: defaultImage, userImage: defaultImage, imageRef: sampleText(71), createdAt: 1 << 60}

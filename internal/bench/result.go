@@ -13,14 +13,16 @@ const Schema = "pleg-bench/run/v1"
 
 // Result is the outcome of a run. Its JSON is documented in docs/pleg-bench.md; optional parts are left out when they do not apply.
 type Result struct {
-	Schema   string        `json:"schema"`
-	OK       bool          `json:"ok"`
-	Failures []string      `json:"failures"`
-	Runtime  RuntimeResult `json:"runtime"`
-	Load     LoadResult    `json:"load"`
-	PLEG     PLEGResult    `json:"pleg"`
-	Events   EventsResult  `json:"events"`
-	Latency  LatencyResult `json:"latency_seconds"`
+	Schema   string   `json:"schema"`
+	OK       bool     `json:"ok"`
+	Failures []string `json:"failures"`
+	// Interrupted: the user ended the run before the cache was compared with the runtime.
+	Interrupted bool          `json:"interrupted"`
+	Runtime     RuntimeResult `json:"runtime"`
+	Load        LoadResult    `json:"load"`
+	PLEG        PLEGResult    `json:"pleg"`
+	Events      EventsResult  `json:"events"`
+	Latency     LatencyResult `json:"latency_seconds"`
 	// LatencyBy is the same by the kind of change, such as container_died or sandbox_removed.
 	LatencyBy map[string]LatencyResult `json:"latency_by_change"`
 	// EventLatency is from the runtime's stamp of an event to the delivery of what it told first.
@@ -41,6 +43,22 @@ type Result struct {
 type Series struct {
 	Mode   string
 	Points []Point
+	// Samples are what the generator told of itself, in order.
+	Samples []Sample
+}
+
+// Sample is what a generator was and had done at one moment.
+type Sample struct {
+	// At counts from the begin of the load, in seconds.
+	At    float64 `json:"at_seconds"`
+	State string  `json:"state"`
+	// Lists and Reads count since the start, CPUSeconds likewise.
+	Lists      int     `json:"lists"`
+	Reads      int     `json:"reads"`
+	CPUSeconds float64 `json:"cpu_seconds"`
+	HeapBytes  uint64  `json:"heap_bytes"`
+	// PeriodSeconds is the relist period.
+	PeriodSeconds float64 `json:"relist_period_seconds"`
 }
 
 // Point is one change: when it happened, counted from the begin of the load, and how long it took to be told.
@@ -193,6 +211,7 @@ func (q Quantiles) Seconds() LatencyResult {
 }
 
 // Judge fills in OK and Failures. A stale read counts unless the runtime's reads lied on purpose.
+// An interrupted run is never OK; what it had not told of may have been on its way.
 func (r *Result) Judge(readsLie bool) {
 	r.Failures = []string{}
 	fail := func(n int, format string) {
@@ -203,7 +222,11 @@ func (r *Result) Judge(readsLie bool) {
 	fail(r.Consistency.Mismatches, "%d pods differ between the cache and the runtime")
 	fail(r.Events.Duplicates, "%d events were delivered twice")
 	fail(r.Events.OutOfOrder, "%d events were delivered out of order")
-	fail(r.Events.Undelivered, "%d changes were never told of, neither as an event nor as a PodSync")
+	if r.Interrupted {
+		r.Failures = append(r.Failures, "the run was interrupted before the cache was compared with the runtime")
+	} else {
+		fail(r.Events.Undelivered, "%d changes were never told of, neither as an event nor as a PodSync")
+	}
 	if !readsLie {
 		fail(r.Freshness.StaleReads, "%d reads returned less than the caller knew")
 	}

@@ -20,6 +20,8 @@ const (
 	EndMaxRate = "max-rate"
 	// EndRuntime: the runtime did not make containers as fast as was asked of it.
 	EndRuntime = "runtime-limit"
+	// EndInterrupted: the user ended the test.
+	EndInterrupted = "interrupted"
 )
 
 // StressResult is the outcome of a stress test.
@@ -36,13 +38,15 @@ type StressResult struct {
 	KneeRate       float64 `json:"knee_rate"`
 	KneeP99Seconds float64 `json:"knee_p99_seconds"`
 	// Mismatches is the number of pods that differ between cache and runtime in the end.
-	Mismatches      int          `json:"mismatches"`
-	Duplicates      int          `json:"duplicates"`
-	OutOfOrder      int          `json:"out_of_order"`
-	Missed          int          `json:"missed"`
-	Owed            int          `json:"owed"`
-	PLEGMaxRSSBytes int64        `json:"pleg_max_rss_bytes"`
-	Steps           []StressStep `json:"steps"`
+	Mismatches      int   `json:"mismatches"`
+	Duplicates      int   `json:"duplicates"`
+	OutOfOrder      int   `json:"out_of_order"`
+	Missed          int   `json:"missed"`
+	Owed            int   `json:"owed"`
+	PLEGMaxRSSBytes int64 `json:"pleg_max_rss_bytes"`
+	// GivenUp is the number of containers that the runtime did not finish within 20 s after the last step.
+	GivenUp int          `json:"given_up"`
+	Steps   []StressStep `json:"steps"`
 }
 
 // StressStep is one rate and what came of it.
@@ -50,6 +54,8 @@ type StressStep struct {
 	// Rate is what was asked of the runtime, in containers a second, and Achieved what it made of it.
 	Rate     float64 `json:"rate"`
 	Achieved float64 `json:"achieved"`
+	// UnderWay is the number of containers that were begun and not finished at its end.
+	UnderWay int `json:"under_way"`
 	// Events is the number of container events received during the step, Late of those that took a second or more.
 	Events uint64 `json:"events"`
 	Late   uint64 `json:"late"`
@@ -62,19 +68,24 @@ type StressStep struct {
 // WriteText writes the result for people.
 func (r *StressResult) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n\n  containers/s   achieved     events   ≥ 1 s        p50        p99        max   CPU cores\n", r.Runtime.Name, r.Runtime.Version)
+	fmt.Fprintf(&b, "%s %s\n\n%12s %9s %9s %7s %7s %9s %9s %6s\n", r.Runtime.Name, r.Runtime.Version,
+		"containers/s", "achieved", "under way", "events", ">= 1 s", "p50", "p99", "CPU")
 	for _, s := range r.Steps {
-		fmt.Fprintf(&b, "  %12.0f %10.0f %10d %7d %10s %10s %10s %11.2f\n", s.Rate, s.Achieved, s.Events, s.Late,
-			Short(seconds(s.Latency.P50)), Short(seconds(s.Latency.P99)), Short(seconds(s.Latency.Max)), s.PLEGCPU)
+		fmt.Fprintf(&b, "%12.3g %9.3g %9d %7d %7d %9s %9s %6.2f\n", s.Rate, s.Achieved, s.UnderWay, s.Events, s.Late,
+			Short(seconds(s.Latency.P50)), Short(seconds(s.Latency.P99)), s.PLEGCPU)
 	}
 	why := map[string]string{
-		EndKnee:    "events began to take a second or more",
-		EndMaxRate: "the largest rate was reached without events of a second or more",
-		EndRuntime: "the runtime makes containers no faster: its events never were the limit",
+		EndKnee:        "events began to take a second or more",
+		EndMaxRate:     "the largest rate was reached without events of a second or more",
+		EndRuntime:     "the runtime makes containers no faster: its events never were the limit",
+		EndInterrupted: "the user ended the test; the cache was not compared with the runtime",
 	}[r.End]
-	fmt.Fprintf(&b, "\n%s: %s; at most %.0f containers/s, with a p99 of %s there\n", r.End, why, r.KneeRate, Short(seconds(r.KneeP99Seconds)))
+	fmt.Fprintf(&b, "\n%s: %s.\nThe most that was achieved: %.3g containers/s, with a p99 of %s there.\n", r.End, why, r.KneeRate, Short(seconds(r.KneeP99Seconds)))
 	fmt.Fprintf(&b, "%d container events, %d late; missed %d, owed %d, delivered twice %d, out of order %d; %d pods differ in the end; memory at most %s\n",
 		r.Events, r.Late, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
+	if r.GivenUp > 0 {
+		fmt.Fprintf(&b, "the runtime did not finish %d containers in 20 s after the last step: they were given up and removed\n", r.GivenUp)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

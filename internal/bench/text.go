@@ -27,10 +27,15 @@ func (r *Result) WriteText(w io.Writer) error {
 	b.WriteString("\n\n")
 	r.writeTable(&b)
 	r.writeStory(&b)
-	if r.OK {
-		b.WriteString("\nPASS: the cache equals the runtime, every change was told once, in order.\n")
-	} else {
-		fmt.Fprintf(&b, "\nFAIL: %s.\n", strings.Join(r.Failures, "; "))
+	switch {
+	case r.OK:
+		b.WriteString("\nPASS: the cache equals the runtime; nothing was told twice, out of order or never.\n")
+	default:
+		verdict := "FAIL"
+		if r.Interrupted && len(r.Failures) == 1 {
+			verdict = "NO VERDICT"
+		}
+		fmt.Fprintf(&b, "\n%s: %s.\n", verdict, strings.Join(r.Failures, "; "))
 		for _, d := range r.Consistency.Differences {
 			fmt.Fprintf(&b, "  %s\n", d)
 		}
@@ -93,6 +98,9 @@ func (r *Result) writeTable(b *strings.Builder) {
 	row("memory, max", func(c *ComparisonResult) string { return Bytes(uint64(c.Cost.PLEGMaxRSSBytes)) }, "")
 	row("events delivered twice", number(func(c *ComparisonResult) int { return c.Events.Duplicates }), "")
 	row("events out of order", number(func(c *ComparisonResult) int { return c.Events.OutOfOrder }), "")
+	if r.Interrupted {
+		return
+	}
 	row("pods that differ at the end", number(func(c *ComparisonResult) int { return c.Consistency.Mismatches }),
 		fmt.Sprintf("of %d, cache against runtime", r.Consistency.CheckedPods))
 }
@@ -109,14 +117,15 @@ func (r *Result) writeStory(b *strings.Builder) {
 	if p := r.PLEG.RelistPeriodSeconds; p > 0 && r.PLEG.State == "Connected" {
 		fmt.Fprintf(b, "trust: %.3g lists a minute now; each list that finds nothing which the stream had not told halves that, down to one in 5 minutes\n", 60/p)
 	}
-	if cpu := r.Cost.RuntimeCPUSeconds; cpu != nil {
-		whom := "the load and the PLEG"
-		if r.Comparison != nil {
-			whom = "the load and both PLEGs"
-		}
-		fmt.Fprintf(b, "runtime: %s CPU for %s; its calls took p50 %s, p99 %s\n", Short(seconds(*cpu)), whom,
-			Short(seconds(r.Load.CallSeconds.P50)), Short(seconds(r.Load.CallSeconds.P99)))
+	whom, cpu := "the load and the PLEG", "unknown"
+	if r.Comparison != nil {
+		whom = "the load and both PLEGs"
 	}
+	if r.Cost.RuntimeCPUSeconds != nil {
+		cpu = Short(seconds(*r.Cost.RuntimeCPUSeconds))
+	}
+	fmt.Fprintf(b, "runtime: %s CPU for %s; its calls took p50 %s, p99 %s\n", cpu, whom,
+		Short(seconds(r.Load.CallSeconds.P50)), Short(seconds(r.Load.CallSeconds.P99)))
 	if n := r.Consistency.BeforeRelist; n > 0 {
 		fmt.Fprintf(b, "%d pods differed until one more relist\n", n)
 	}

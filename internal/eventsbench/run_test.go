@@ -35,6 +35,12 @@ func run(t *testing.T, o Options) *Report {
 	return r
 }
 
+// hotLoopCalls is the most that one series may cost in one process that is shorter than a heartbeat and than
+// the 10 s between two writes of the roster: its create, its second occurrence and its end; the early counts
+// 10, 100, 1,000 and 10,000, each of which is a call of its own where the calls are faster than the loop; and
+// the roster's read at the start, its write when the series begins to go on, and its write at the shutdown.
+const hotLoopCalls = 3 + 4 + 3
+
 // TestOursIsExact runs every load through our recorder.
 func TestOursIsExact(t *testing.T) {
 	for _, o := range []Options{
@@ -49,10 +55,11 @@ func TestOursIsExact(t *testing.T) {
 			if !r.Exact() || r.Silent != 0 || r.Unsent != 0 || len(r.Counted) != 0 {
 				t.Errorf("%+v", r)
 			}
-			if o.Load == LoadHotLoop && o.Fault == "" && r.Calls > 3 {
-				t.Errorf("a hot loop took %d calls", r.Calls)
+			if o.Load == LoadHotLoop && o.Fault == "" && r.Calls > hotLoopCalls {
+				t.Errorf("a hot loop took %d calls, more than %d", r.Calls, hotLoopCalls)
 			}
-			if (r.FailedCalls > 0) != (o.Fault != "") {
+			// Without a fault each node has one: it looks for the roster of an earlier process.
+			if nodes := int64(max(1, o.Nodes)); (r.FailedCalls > nodes) != (o.Fault != "") {
 				t.Errorf("%d calls failed", r.FailedCalls)
 			}
 		})

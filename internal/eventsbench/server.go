@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/evented-pleg/evented-pleg/events"
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
@@ -74,6 +75,9 @@ func embedded(o *Options) (*server, error) {
 		},
 		stored: func(context.Context, string) (objects int, occurrences int64, err error) {
 			for _, e := range api.Events() {
+				if e.Annotations[events.AnnotationRoster] != "" {
+					continue
+				}
 				objects++
 				occurrences += occurrencesOf(&e)
 			}
@@ -105,6 +109,8 @@ func faultStatus(fault string) error {
 // occurrencesOf is what one stored event tells of, whichever recorder wrote it.
 func occurrencesOf(e *eventsv1.Event) int64 {
 	switch {
+	case e.Annotations[events.AnnotationRoster] != "": // tells of none
+		return 0
 	case e.Series != nil:
 		return int64(e.Series.Count)
 	case e.DeprecatedCount > 0:

@@ -72,6 +72,22 @@ var mutations = []mutation{
 		"c.attempts++\n\treturn c", "if c.attempts++; c.attempts > 5 {\n\t\tc.deadline = never\n\t}\n\treturn c",
 	},
 	{
+		"a list that works again does not open the stream", "pleg/list.go",
+		"\t\tc.step(inBack, now)\n", "",
+	},
+	{
+		"what failed while the runtime was away counts when it is back", "pleg/conn.go",
+		"c.attempts = 0 // what came to nothing did so while the runtime was away\n", "",
+	},
+	{
+		"a stamp from the future is a latency", "pleg/loop.go",
+		"at.Before(opened) || at.After(now)", "at.Before(opened)",
+	},
+	{
+		"the stream is blamed for an ID that moves between pods", "pleg/merge.go",
+		"expected && !moved, last", "expected, last",
+	},
+	{
 		"a missed event costs no trust", "pleg/missed.go",
 		"c.sched.distrust(now)\n", "",
 	},
@@ -93,7 +109,7 @@ var mutations = []mutation{
 	},
 	{
 		"a change during an inspection loses the mark", "pleg/dispatch.go",
-		"\tp.inflight = false\n\tdelete(c.inflight, p)\n", "\tp.inflight = false\n\tdelete(c.inflight, p)\n\tdefer func() { delete(c.open, p.uid) }()\n",
+		"\tp.inflight = false\n\tinterrupted", "\tp.inflight = false\n\tdefer func() { delete(c.open, p.uid) }()\n\tinterrupted",
 	},
 	{
 		"two inspections of a pod at once", "pleg/dispatch.go",
@@ -145,7 +161,7 @@ var mutations = []mutation{
 	},
 	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
-		"} else if alone {", "} else if alone && false {",
+		"} else if asks {", "} else if asks && false {",
 	},
 	{
 		"waiters do not cause a read", "pleg/demand.go",
@@ -220,8 +236,116 @@ var mutations = []mutation{
 		"d.missed == 0 || c.count.claims != d.claims:", "d.missed == 0:",
 	},
 	{
+		"events that were missed at once end the stream", "pleg/missed.go",
+		"found = min(found, e.found)", "found = min(found, never)",
+	},
+	{
+		"a claim without a pod is forgotten beside one with", "pleg/merge.go",
+		"if !ok || h.phase > s.phase {", "if !ok {",
+	},
+	{
+		"what changes while the stream is down is missed", "pleg/missed.go",
+		"heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected &&", "heard :=",
+	},
+	{
+		"what a stream could not tell any more because it broke is missed", "pleg/missed.go",
+		"heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected &&", "heard := e.stream != 0 &&",
+	},
+	{
+		"what changed before the stream was connected is missed", "pleg/missed.go",
+		"since > max(c.conn.connected, c.deaf)", "since > c.deaf",
+	},
+	{
+		"a claim discarded after its change was found counts as missed", "pleg/missed.go",
+		" && e.found > c.deaf", "",
+	},
+	{
+		"what was discarded is missed", "pleg/missed.go",
+		"since > max(c.conn.connected, c.deaf)", "since > c.conn.connected",
+	},
+	{
+		"never moves when time is taken away", "pleg/instant.go",
+		"case i == never || d > 0", "case d > 0",
+	},
+	{
+		"a sum of instants overflows backward", "pleg/instant.go",
+		"return max(0, i+instant(d))", "return i + instant(d)",
+	},
+	{
+		"a delay overflows when it doubles", "pleg/instant.go",
+		"if d > most/2 {", "if 2*d > most {",
+	},
+	{
+		"a list that crosses an inspection leaves no doubt", "pleg/dispatch.go",
+		"if c.crossed(r) {", "if false {",
+	},
+	{
+		"what an overtaken list does not show is not asked after", "pleg/merge.go",
+		"asks = asks || overtaken", "_ = asks",
+	},
+	{
+		"a DELETED of an ID that no read has shown is dropped", "pleg/claim.go",
+		"\tif !known {\n\t\tif c.suspects", "\tif !known {\n\t\tif t.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn false\n\t\t}\n\t\tif c.suspects",
+	},
+	{
+		"a DELETED without a pod, of an ID that no read has shown, is dropped", "pleg/claim.go",
+		"if known && s.phase >= t.item.Phase {", "if known && s.phase >= t.item.Phase || !known && t.item.Phase == PhaseRemoved {",
+	},
+	{
+		"a DELETED has its pod read", "pleg/claim.go",
+		"c.expiring.push(expiry{at: now, pod: p})\n\t\treturn someNews", "c.expiring.push(expiry{at: now, pod: p})\n\t\tp.want = now",
+	},
+	{
+		"a DELETED without a pod is forgotten by the next list", "pleg/list.go",
+		"if s.phase != PhaseRemoved && r.began > s.at {", "if r.began > s.at {",
+	},
+	{
+		"a DELETED without a pod is remembered for ever", "pleg/expire.go",
+		"if s.phase == PhaseRemoved && now.sub(s.at)", "if s.phase > PhaseRemoved && now.sub(s.at)",
+	},
+	{
+		"a list that does not know a state confirms it", "pleg/merge.go",
+		"x.cached = PhaseUnknown // the list does not confirm", "_ = x // the list does not confirm",
+	},
+	{
+		"a state that is not known overrules a claim", "pleg/merge.go",
+		"case it.Phase == PhaseUnknown && s.phase != PhaseRemoved:", "case it.Phase > PhaseRemoved:",
+	},
+	{
+		"a payload takes the place of a state that is not known", "pleg/claim.go",
+		"if x.blank || x.cached == PhaseUnknown {", "if false {",
+	},
+	{
+		"Watch is not told that a state is not known any more", "pleg/store.go",
+		"x.blank != blank && x.told != phaseNone", "x.blank && !blank && x.told != phaseNone",
+	},
+	{
+		"a listing that does not know a state needs no statuses", "pleg/record.go",
+		", !x.blank && x.cached == PhaseUnknown:", ":",
+	},
+	{
+		"an overruled claim costs no trust", "pleg/overruled.go",
+		"c.withdraw()\n\t\tc.sched.distrust(now)", "c.withdraw()",
+	},
+	{
+		"what lists vouched for a liar counts", "pleg/overruled.go",
+		"c.withdraw()\n\t\tc.sched.distrust(now)", "c.sched.distrust(now)",
+	},
+	{
+		"a list from before a lie came out vouches for the stream", "pleg/list.go",
+		"trusted && r.began > c.lies.last", "trusted",
+	},
+	{
+		"every overruled claim is reported at once", "pleg/overruled.go",
+		"now.add(lieReportEvery)", "now",
+	},
+	{
+		"what was overruled while a report was not due is never reported", "pleg/overruled.go",
+		"\tif l.untold == 0 || now < l.report {\n", "\tif now < l.report {\n\t\tl.untold = 0\n\t}\n\tif l.untold == 0 {\n",
+	},
+	{
 		"the relist period never grows", "pleg/schedule.go",
-		"s.period, s.raised = min(2*s.period, s.max), now", "s.raised = now",
+		"s.period, s.raised = doubled(s.period, s.max), now", "s.raised = now",
 	},
 	{
 		"a waiter causes a list of everything", "pleg/demand.go",
@@ -229,7 +353,7 @@ var mutations = []mutation{
 	},
 	{
 		"a relist twice in a row", "pleg/list.go",
-		"\tc.sched.finished(now)\n\tif trusted {", "\tc.sched.finished(now)\n\tif c.count.relists%2 == 1 {\n\t\tc.sched.ask(now, true)\n\t}\n\tif trusted {",
+		"\tc.sched.finished(now)\n\tif trusted", "\tc.sched.finished(now)\n\tif c.count.relists%2 == 1 {\n\t\tc.sched.ask(now, true)\n\t}\n\tif trusted",
 	},
 	{
 		"a failed list is tried again at once", "pleg/list.go",
@@ -301,7 +425,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim of an unknown ID has it read a base period later", "pleg/claim.go",
-		"at: now, stamp: t.stamp}\n\tp.moved, p.notYet, p.reread = now, 0, 0", "at: now, stamp: t.stamp}\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
+		"\t\treturn someNews\n\t}\n\tp.moved, p.notYet, p.reread = now, 0, 0", "\t\treturn someNews\n\t}\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
 	},
 	{
 		"no payload is believed", "pleg/claim.go",
@@ -329,10 +453,100 @@ var mutations = []mutation{
 	},
 	{
 		"a failed pod is read before the waiter's time", "pleg/demand.go",
-		"p.notYet = min(p.notYet, t+1)", "p.notYet = 0",
+		"p.notYet = min(p.notYet, t.next())", "p.notYet = 0",
 	},
 	{
 		"a first read never overrules a claim", "pleg/merge.go",
 		"case began <= s.at.add(c.cfg.Grace):", "case began >= 0:",
+	},
+	{
+		"items in another order are compared each with each", "pleg/loop.go",
+		"if len(a) <= fewItems {\n\t\treturn sameFew", "if true {\n\t\treturn sameFew",
+	},
+	{
+		"an ID that is shown twice stands for one that is not shown", "pleg/loop.go",
+		"\t\tdelete(phases, it.ID) // or", "\t\t// or",
+	},
+	{
+		"who loses IDs is reviewed for each", "pleg/merge.go",
+		"c.reviewLater(old)", "c.review(old, now)",
+	},
+	{
+		"whose IDs are claimed for another pod is reviewed for each", "pleg/claim.go",
+		"\t\tc.reviewLater(p)\n", "\t\tdefer c.review(p, now)\n",
+	},
+	{
+		"all of a pod is looked at for each ID that expires", "pleg/expire.go",
+		"if _, again := done[e.pod]; !again {", "if true {",
+	},
+	{
+		"what a list found changed is read when nothing else waits", "pleg/dispatch.go",
+		"\tfor range queueKinds {\n\t\tc.turn = (c.turn + 1) % queueKinds\n",
+		"\tfor kind := range queueKinds {\n\t\tc.turn = queueKinds - 1 - kind\n",
+	},
+	{
+		"reads that hang may hold all workers", "pleg/workers.go",
+		"return max(1, c.cfg.InspectWorkers/2)",
+		"return c.cfg.InspectWorkers",
+	},
+	{
+		"a read that hangs is interrupted though nobody needs its worker", "pleg/workers.go",
+		"if excess <= 0 || !c.othersQueued() {\n\t\treturn\n\t}\n\tc.requeue(now)\n\tfor ; excess > 0 && c.othersQueued(); excess-- {",
+		"if excess <= 0 {\n\t\treturn\n\t}\n\tc.requeue(now)\n\tfor ; excess > 0; excess-- {",
+	},
+	{
+		"a pod whose read hung is read among the others", "pleg/dispatch.go",
+		"\tcase p.slow:\n",
+		"\tcase false:\n",
+	},
+	{
+		"a read that was interrupted has failed", "pleg/workers.go",
+		"interrupted = f.interrupted && failed\n",
+		"interrupted = false\n",
+	},
+	{
+		"a read hangs at once", "pleg/workers.go",
+		"return f.started.add(hungAfter*c.cfg.RelistBase) + 1",
+		"return f.started + 1",
+	},
+	{
+		"nobody looks when a read begins to hang", "pleg/core.go",
+		"d = min(d, c.sweepDue(), c.nextHung())",
+		"d = min(d, c.sweepDue())",
+	},
+	{
+		"a flood of claims of unknown IDs is a flood of lists", "pleg/claim.go",
+		"\tc.deaf = now\n\tc.sched.ask(now, false)\n",
+		"\tc.deaf = now\n\tc.sched.ask(now, true)\n",
+	},
+	{
+		"a flood of claims of unknown pods is a flood of sweeps", "pleg/dispatch.go",
+		"return c.sched.ended.add(c.cfg.RelistBase)\n",
+		"return 0\n",
+	},
+	{
+		"a claim of one unknown ID too many is not counted as discarded", "pleg/claim.go",
+		"\t\t\tc.discard(1, now)\n\t\t}\n\t}\n\tfor i",
+		"\t\t}\n\t}\n\tfor i",
+	},
+	{
+		"a late claim of what is gone is looked after for the grace", "pleg/merge.go",
+		"if s.phase != PhaseRemoved && began >= s.at {", "if s.phase != PhaseRemoved && began > s.at.add(c.cfg.Grace) {",
+	},
+	{
+		"a state that was not known counts as changed without an event", "pleg/merge.go",
+		"if expected && x.phase != PhaseUnknown {", "if expected {",
+	},
+	{
+		"a status that does not know a state outweighs a later claim", "pleg/store.go",
+		"if blank && !(x.byClaim && p.moved > at) {", "if blank {",
+	},
+	{
+		"a claim told again of a state not known is no reason to read", "pleg/claim.go",
+		"if t.item.Phase == x.phase && x.blank && x.phase != PhaseRemoved {", "if false {",
+	},
+	{
+		"a listing older than what is forgotten is used", "pleg/dispatch.go",
+		"if p.listingBegan < c.forgotten {", "if false {",
 	},
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"go/parser"
 	"go/token"
+	"slices"
 	"testing"
 )
 
@@ -16,7 +17,7 @@ func TestEveryMutationApplies(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, m := range mutations {
+	for _, m := range slices.Concat(evidenceMutations, mutations) {
 		if names[m.name] {
 			t.Errorf("two mutations are called %q", m.name)
 		}

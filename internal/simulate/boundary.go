@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -55,12 +56,12 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 	b.brake(ctx)
 	p, err := b.source.ListPod(ctx, uid)
 	b.compare(uid, p.Items, nil, begun, err)
-	b.end(uid, false, p.Items, begun, err)
+	b.end(ctx, uid, false, p.Items, begun, err)
 	return p, err
 }
 
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
-	return b.inspect(pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
+	return b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
 }
 
 func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.Inspection[S], error) {
@@ -68,15 +69,15 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	if !ok {
 		return b.Inspect(ctx, pod)
 	}
-	return b.inspect(pod, func() (pleg.Inspection[S], error) { return u.Update(ctx, pod, prev) })
+	return b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return u.Update(ctx, pod, prev) })
 }
 
 // inspect passes a read of statuses through.
-func (b *boundary[S]) inspect(pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
+func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
 	begun := b.begin(pod.UID, true)
 	i, err := read()
 	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
-	b.end(pod.UID, true, i.Pod.Items, begun, err)
+	b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
 }
 
@@ -106,11 +107,17 @@ func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {
 	return begun
 }
 
-func (b *boundary[S]) end(uid cache.UID, statuses bool, items []pleg.Item, begun time.Time, err error) {
+func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, items []pleg.Item, begun time.Time, err error) {
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.readEnds(uid, statuses, items, time.Now(), err)
+	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
+	if cut {
+		b.cutShort(uid, time.Now())
+	} else {
+		b.timed(uid, time.Now())
+		b.readEnds(uid, statuses, items, time.Now(), err)
+	}
 	b.trouble(begun, time.Now(), len(items), err)
 	if len(b.inflight) == b.workers {
 		b.prompt.troubled = time.Now()
@@ -124,10 +131,10 @@ func (b *boundary[S]) end(uid cache.UID, statuses bool, items []pleg.Item, begun
 	} else {
 		b.outlived(begun)
 	}
-	if begun.After(b.podEnd[uid]) {
+	if !cut && begun.After(b.podEnd[uid]) {
 		b.podEnd[uid] = begun
 	}
-	if err != nil && begun.After(b.podFail[uid]) {
+	if err != nil && !cut && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun
 	}
 }
@@ -139,10 +146,12 @@ func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error
 		if b.streams++; b.streams > 1 {
 			b.fail("greedy", "two streams at once")
 		}
+		b.listened = append(b.listened, [2]time.Time{time.Now()})
 		b.pace.opening(time.Now())
 		b.mu.Unlock()
 		defer func() {
 			b.mu.Lock()
+			b.listened[len(b.listened)-1][1] = time.Now()
 			b.pace.ending(time.Now())
 			b.streams--
 			b.mu.Unlock()
@@ -150,9 +159,9 @@ func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error
 		for c, err := range b.stream.Events(ctx) {
 			now := time.Now()
 			if err == nil {
-				b.truth.Told(c.Item.ID, c.Item.Phase)
+				b.truth.Told(c.Item.ID, c.Item.Phase, true)
 				for _, it := range c.Payload {
-					b.truth.Told(it.ID, it.Phase)
+					b.truth.Told(it.ID, it.Phase, false)
 				}
 				b.told(c.Pod, c.Item, c.Payload, now)
 				b.disturb(now.Add(b.doubt()))

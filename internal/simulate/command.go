@@ -26,6 +26,7 @@ var (
 //	settle                               time passes until all is at rest; the oracle then expects agreement
 //	empty                                everything is removed and comes to rest; nothing of it may be remembered
 //	wait p1 [ago=5s] [limit=2s] [wall] [as=w1]   somebody waits in GetNewerThan
+//	keep p1 10s                          somebody waits there, and again 5 ms after being served, for so long
 //	cancel w1                            and gives up
 //	worker p1                            a pod worker that keeps one container of the pod running
 //	relist [p1], reinspect p1            requests
@@ -60,6 +61,15 @@ func (w *world) do(verb string, args []string) error {
 		return w.empty()
 	case "wait":
 		return w.doWait(args)
+	case "keep":
+		if len(args) != 2 {
+			return errUsage
+		}
+		d, err := one(args[1:])
+		if err != nil || d > 10*time.Minute {
+			return errUsage
+		}
+		w.keepWaiting(cache.UID(args[0]), d)
 	case "cancel":
 		if len(args) != 1 || w.byName[args[0]] == nil {
 			return errUsage

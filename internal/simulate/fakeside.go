@@ -287,7 +287,7 @@ func (f *fakeSide) runtime(w *world, what string, args []string) error {
 		w.takesBack()
 		return f.rt.RecoverSandbox(id)
 	case "lose":
-		w.takesBack()
+		w.upset(time.Now())
 		return f.rt.LoseTrack(id)
 	}
 	return f.process(w, what, args)

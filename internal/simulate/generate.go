@@ -21,6 +21,7 @@ type generator struct {
 	running    []string
 	created    []string
 	of         map[string]string // sandbox of a container, pod of a sandbox
+	unknown    map[string]string // of a container: "lose" or "blur", once its state is not known
 	next       int
 	running1   bool // the generator runs
 	lies       bool
@@ -30,7 +31,7 @@ type generator struct {
 
 // Generate makes the history of a seed for the first tier. The same seed gives the same history.
 func Generate(seed uint64) History {
-	g := &generator{rng: rand.New(rand.NewPCG(seed, 7)), of: make(map[string]string)}
+	g := &generator{rng: rand.New(rand.NewPCG(seed, 7)), of: make(map[string]string), unknown: make(map[string]string)}
 	g.config(seed)
 	for range 1 + g.rng.IntN(4) {
 		g.pods = append(g.pods, fmt.Sprintf("p%d", len(g.pods)+1))
@@ -116,7 +117,8 @@ func (g *generator) step() {
 	case n < 82:
 		g.stream()
 	case n < 88:
-		g.add("reads %s %s", g.word("list", "pod", "inspect"), g.word("fail", "hang", "ok", "ok", "slow 10ms", "slow 300ms", "slow 3s"))
+		g.add("reads %s %s%s", g.word("list", "pod", "inspect"),
+			g.word("fail", "hang", "ok", "ok", "slow 10ms", "slow 300ms", "slow 3s", "late 10ms", "late 300ms", "late 3s"), g.only())
 	case n < 90:
 		g.add("clock %s", g.word("-1h", "-30s", "-1s", "1s", "30s", "1h"))
 	case n < 92:
@@ -250,16 +252,27 @@ func (g *generator) tryChange() bool {
 			}
 		}
 	default:
-		if !g.lies {
-			return false
-		}
-		if s, ok := g.some(g.sandboxes); ok && g.chance(0.7) {
+		if s, ok := g.some(g.sandboxes); ok && g.lies && g.chance(0.6) {
 			g.add("runtime recover %s%s", s, g.how(false))
 		} else if c, ok := g.some(g.containers); ok {
-			g.add("runtime lose %s", c)
+			g.lose(c, g.word("lose", "lose", "blur", "clear"))
 		}
 	}
 	return true
+}
+
+// lose has the runtime not know the state of a container: in lists and statuses, in lists only, or no
+// longer in lists. One container is never both: a hole in the search, with its reason. A list that
+// does not know a state confirms a status that does not know it either (ADR 0031), so that it is not
+// noticed when the statuses alone come to know the state, before an event or another change has the
+// pod read. Real runtimes make lists and statuses from one record.
+func (g *generator) lose(c, how string) {
+	if was := g.unknown[c]; how != "clear" && was != "" && was != how {
+		how = "clear"
+	} else if how != "clear" {
+		g.unknown[c] = how
+	}
+	g.add("runtime %s %s", how, c)
 }
 
 func (g *generator) startContainer(c string) {
@@ -291,7 +304,19 @@ func (g *generator) how(removal bool) string {
 		"late=1ms", "late=30ms", "late=700ms", "late=4s", "stale late=10ms", "nil-sandbox late=20ms", "twice stale")
 }
 
+// only names the pod whose reads alone go wrong, now and then.
+func (g *generator) only() string {
+	if !g.chance(0.3) {
+		return ""
+	}
+	return " only=" + g.pods[g.rng.IntN(len(g.pods))]
+}
+
 func (g *generator) wait() {
+	if g.chance(0.1) {
+		g.add("keep %s %s", g.anyPod(), g.word("200ms", "3s"))
+		return
+	}
 	g.waits++
 	line := fmt.Sprintf("wait %s as=w%d", g.anyPod(), g.waits)
 	if g.chance(0.3) {
@@ -319,6 +344,10 @@ func (g *generator) stream() {
 
 // lie makes up an event.
 func (g *generator) lie() {
+	if g.chance(0.1) {
+		g.add("flood %d pods=%d over=%s", 1+g.rng.IntN(40), 1+g.rng.IntN(4), g.word("0s", "20ms", "1s"))
+		return
+	}
 	pod := g.pods[g.rng.IntN(len(g.pods))]
 	id, ok := g.some(append(slices.Clone(g.containers), g.sandboxes...))
 	if !ok || g.chance(0.2) {

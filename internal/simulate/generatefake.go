@@ -19,7 +19,7 @@ func mainFaults() []fakeruntime.Fault {
 // GenerateFake makes the history of a seed for the second tier. Seeds go through every pair of first fault and profile in turn, and add faults of any kind
 // at random.
 func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
-	g := &generator{rng: rand.New(rand.NewPCG(seed, 11)), of: make(map[string]string)}
+	g := &generator{rng: rand.New(rand.NewPCG(seed, 11)), of: make(map[string]string), unknown: make(map[string]string)}
 	names := fakeruntime.ProfileNames()
 	faults := mainFaults()
 	profile := names[int(seed)%len(names)]

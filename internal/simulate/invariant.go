@@ -27,6 +27,8 @@ package simulate
 //     ledger.lookOverdue, lookNeglected (late).
 //  10. Steps of the wall clock change nothing: clock commands in every search, under all the other checks, and TestClockStepsChangeNothing, which runs
 //     histories with and without them and compares every event, every read and its time, the cache and the statistics.
+//  11. Whoever needs a read gets one in turn, and reads that hang hold half of the workers: ledger.mustWait, which lookOverdue and
+//     lookNeglected ask while every worker is busy (unfair).
 //
 // While reads lie (the second tier's nil-fields, unknown-enum, duplicate-id, orphan-container) Truth.Compare notes of which IDs they have lied, at the
 // boundary, and the checks of single IDs go on for all others; how often may be read is bounded as ever, by what reads show. When the lies

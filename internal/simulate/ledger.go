@@ -28,6 +28,7 @@ type ledger struct {
 	mu         sync.Mutex
 	listing    int
 	streams    int
+	listened   [][2]time.Time // from when until when the streams were open; the end of the last is zero while it is
 	inflight   map[cache.UID]int
 	begun      map[cache.UID]time.Time // of the reads in flight
 	listBegun  time.Time
@@ -42,6 +43,7 @@ type ledger struct {
 	disturbed  time.Time               // the last disturbance
 	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
 	podFail    map[cache.UID]time.Time // start of the latest failed one
+	stopping   bool                    // the generator's context has ended
 	closed     bool
 	pace       pace
 	prompt     prompt
@@ -151,6 +153,10 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	b.promised(pod, it, payload, now)
 	owner, gone := b.truth.podOf(it.ID)
 	b.pace.heard(pod, it.ID, gone || b.inflight[owner] > 0, now) // what a read has shown is known when all of it has ended
+	if gone && len(payload) == 0 && (owner == pod || owner == "") && b.atRestFor(pod, now) {
+		b.claimedLate(pod, it.Phase)
+		return
+	}
 	b.claimed(pod, now)
 	b.claimed(owner, now)
 	for _, x := range payload {
@@ -167,6 +173,28 @@ func (b *ledger) outlived(begun time.Time) {
 		if now.After(b.disturbed) {
 			b.disturbed = now
 		}
+	}
+}
+
+// heard says that a stream was open at a time. The caller holds the mutex.
+func (b *ledger) heard(at time.Time) bool {
+	for _, s := range b.listened {
+		if !at.Before(s[0]) && (s[1].IsZero() || !at.After(s[1])) {
+			return true
+		}
+	}
+	return false
+}
+
+// lookMissed checks that no more events are said to be missed than there were changes of which nothing was told while a stream was open.
+func (b *ledger) lookMissed(missed int, grace time.Duration) {
+	if missed == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := b.truth.untold(grace, b.heard); missed > n {
+		b.fail("false-missed", "%d events are said to be missed, and while a stream was open there were %d changes of which nothing was told", missed, n)
 	}
 }
 

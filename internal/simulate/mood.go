@@ -21,7 +21,7 @@ func (o *oracle) doubt(harmless bool) {
 func (o *oracle) mood() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.moody, o.onlyLies = true, false
+	o.moody, o.everMoody, o.onlyLies = true, true, false
 }
 
 // doubtful returns how long a claim may be at odds with reads: not at all, if phases only move forward.
@@ -42,7 +42,7 @@ func (o *oracle) lie() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.onlyLies = !o.moody || o.onlyLies; !o.lying {
-		o.lying, o.moody, o.honest = true, true, false
+		o.lying, o.moody, o.everMoody, o.honest = true, true, true, false
 	}
 	o.lieInForce = true
 	o.lied.Store(true)

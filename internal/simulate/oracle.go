@@ -46,6 +46,7 @@ type oracle struct {
 	lieInForce bool // a fault that lies is in force
 	onlyLies   bool // moody for lies alone
 	believed   int  // times that lying has ended
+	everMoody  bool // moody once: what was taken back, or never was, may have been counted as missed
 	moody      bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
 	honest     bool // every change was told in time, so none may count as missed
 	pods       map[cache.UID]*seen
@@ -187,6 +188,9 @@ func (o *oracle) look(resting bool) {
 	if n := o.counted + taken(s); o.moody && o.back > n {
 		o.fail("regression", "%d phases went back, %d of them counted", o.back, n)
 	}
+	if !o.everMoody {
+		o.ledger.lookMissed(s.Missed, o.limits.grace)
+	}
 	if o.honest && s.Missed > 0 {
 		o.fail("false-missed", "%d events are said to be missed, and every one was told", s.Missed)
 	}
@@ -272,6 +276,9 @@ func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 		}
 		if it.Phase >= pleg.PhaseRunning && (!known || before != it.Phase) {
 			p.owe[it.ID] = max(p.owe[it.ID], it.Phase)
+		}
+		if known && it.Phase == pleg.PhaseUnknown && before != pleg.PhaseRemoved {
+			now[it.ID] = before // what was known of its life is
 		}
 	}
 	for id, before := range p.items {

@@ -4,6 +4,8 @@
 package simulate
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -23,7 +25,66 @@ type lastHeard struct {
 	failing bool        // the last thing heard of the pod is that a read of it has failed
 	failed  time.Time   // when the last one ended
 	fails   int         // failures since sure that may have made the delay of failures grow
+
+	first    map[string]time.Time // when a reply first showed an ID
+	saidFrom time.Time            // when the last read of the pod began that did not fail
+	crossing []pleg.Item          // what a list showed that ended while the pod was being read
+	lapped   bool                 // one did
+	crossed  time.Time            // when a read ended that such a list contradicts; zero if none, or if a read has begun since
 }
+
+// listEnded notes the end of a list, which may be while the pod is being read, or after a read of it that began and ended while the list was on.
+// Cached is what the cache shows of it.
+func (x *podPace) listEnded(reading bool, cached []pleg.Item, begun, now time.Time) {
+	o := &x.last
+	defer o.showed(o.listed, now)
+	switch {
+	case reading && x.started.Before(now):
+		o.crossing, o.lapped = o.listed, true
+	case o.saidFrom.After(begun) && x.ended.Before(now) && o.lacks(cached, begun):
+		o.crossing, o.crossed = o.listed, now
+		x.cause(now)
+		x.asked = now // a list may answer that, too
+	default:
+		o.crossed = time.Time{} // this list comes after the one that showed the pod otherwise
+	}
+}
+
+// lacks says that the last list does not show an ID that the cache shows and that was first shown after that list had begun.
+func (o *lastHeard) lacks(cached []pleg.Item, begun time.Time) bool {
+	return slices.ContainsFunc(cached, func(it pleg.Item) bool {
+		return o.first[it.ID].After(begun) && phaseIn(o.listed, it.ID) == pleg.PhaseRemoved
+	})
+}
+
+// showed notes which IDs a reply was the first to show.
+func (o *lastHeard) showed(items []pleg.Item, now time.Time) {
+	for _, it := range items {
+		if _, ok := o.first[it.ID]; !ok {
+			if o.first == nil {
+				o.first = make(map[string]time.Time)
+			}
+			o.first[it.ID] = now
+		}
+	}
+}
+
+// crosses notes the end of a read of the pod: if a list has ended meanwhile that shows it otherwise, nobody can tell which of the two looked last.
+func (x *podPace) crosses(items []pleg.Item, now time.Time, err error) {
+	o := &x.last
+	if err == nil {
+		o.saidFrom = x.started
+		o.showed(items, now)
+	}
+	if o.crossed = (time.Time{}); o.lapped && err == nil && !showsSame(items, o.crossing) {
+		o.crossed = now
+		x.cause(now)
+		x.asked = now // a list may answer that, too
+	}
+}
+
+// begins notes that a read of the pod, or a list, has begun, which will tell.
+func (o *lastHeard) begins() { o.crossing, o.lapped, o.crossed = nil, false, time.Time{} }
 
 // answered notes a reply, or that a read has failed. What came up since the read began, or another one that began later, makes it worthless.
 func (x *podPace) answered(items []pleg.Item, begun, now time.Time, err error) {
@@ -42,27 +103,34 @@ func (x *podPace) answered(items []pleg.Item, begun, now time.Time, err error) {
 	o.open, o.reply, o.begun, o.replied = true, items, begun, now
 }
 
-// occupied says that a list is under way, which may serve any pod, or that every worker is busy.
-func (b *ledger) occupied() bool { return b.listing > 0 || len(b.inflight) >= b.workers }
-
 // lookOverdue checks that no pod has been left alone for too long. It is called when the generator's loop waits for something to happen.
 func (b *ledger) lookOverdue(now time.Time) {
-	if b.lied() || b.occupied() {
+	if b.lied() {
 		return
 	}
 	for uid, x := range b.pace.pods {
+		what := ""
 		if b.inflight[uid] == 0 {
-			b.lookOverdueAt(uid, x, now)
+			what = b.overdue(uid, x, now)
+		}
+		if what == "" {
+			x.place = place{}
+		} else if !b.mustWait(&x.place, uid, now) {
+			b.fail("late", "pod %s has not been read again %s", uid, what)
 		}
 	}
 }
 
-func (b *ledger) lookOverdueAt(uid cache.UID, x *podPace, now time.Time) {
+// overdue says why a pod should have been read again by now, if so.
+func (b *ledger) overdue(uid cache.UID, x *podPace, now time.Time) string {
 	o := &x.last
+	if d := now.Sub(o.crossed); !o.crossed.IsZero() && !o.failing && d > o.crossed.Sub(o.sure)+rereadBase {
+		return fmt.Sprintf("since %v; the last read contradicts a list that ended meanwhile, which showed %v", d, o.crossing)
+	}
 	switch {
 	case o.failing:
 		if d := now.Sub(o.failed); d > grown(retryBase, o.fails-1, retryMax) && b.failed(uid) {
-			b.fail("late", "pod %s has not been read again since %v, after %d reads have failed", uid, d, o.fails)
+			return fmt.Sprintf("since %v, after %d reads have failed", d, o.fails)
 		}
 	case !o.open:
 	case !x.caused.Before(o.begun):
@@ -72,32 +140,34 @@ func (b *ledger) lookOverdueAt(uid cache.UID, x *podPace, now time.Time) {
 			o.sure, o.fails = now, 0
 		}
 	case now.Sub(o.replied) > o.replied.Sub(o.sure)+rereadBase:
-		b.fail("late", "pod %s has not been read again since %v; the last reply showed %v, the cache does not, and that has not been known for longer than %v",
-			uid, now.Sub(o.replied), o.reply, now.Sub(o.sure))
+		return fmt.Sprintf("since %v; the last reply showed %v, the cache does not, and that has not been known for longer than %v",
+			now.Sub(o.replied), o.reply, now.Sub(o.sure))
 	}
+	return ""
 }
 
-// lookNeglected checks that a read has begun for somebody who waits for one that begins after t: at once, unless a list is under way or every worker is busy.
-func (b *ledger) lookNeglected(uid cache.UID, t, waits time.Time) {
+// lookNeglected checks that a read has begun for somebody who waits for one that begins after t: at
+// once, or when it is the pod's turn.
+func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
 	d := time.Since(latest(waits, t, x.caused, b.opened)) // who came last is served by a read that begins later than that
-	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 || b.occupied() {
+	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 {
 		return
 	}
-	if !x.started.After(t) && !b.pace.begun.After(t) {
+	if !x.started.After(t) && !b.pace.begun.After(t) && !b.mustWait(at, uid, time.Now()) {
 		b.fail("late", "somebody has been waiting for pod %s since %v, and it has not been read", uid, d)
 	}
 }
 
-// showsSame says that a status shows what a reply did; a state that is not known says nothing.
+// showsSame says that a status shows what a reply did: a state that the runtime does not know is shown like any other.
 func showsSame(shown, reply []pleg.Item) bool {
 	if len(shown) != len(reply) {
 		return false
 	}
 	for _, it := range reply {
-		if p := phaseIn(shown, it.ID); p != it.Phase && p != pleg.PhaseUnknown && it.Phase != pleg.PhaseUnknown {
+		if phaseIn(shown, it.ID) != it.Phase {
 			return false
 		}
 	}

@@ -17,10 +17,11 @@ import (
 // A list of everything may begin
 //
 //   - at the start;
-//   - at once when it was asked for, the stream was connected or lost, or claims were discarded;
-//   - a base period after the end of the last one, if that failed or a claim did not say whose it is;
+//   - at once when it was asked for, or the stream was connected or lost;
+//   - a base period after the end of the last one, if that failed, claims were discarded or one did not say whose it is;
 //   - a period after the end of the last one, by the period that Stats shows, which must double after a list at rest;
-//   - in place of single reads, if as many pods want one as SweepAt says.
+//   - in place of single reads, if as many pods want one as SweepAt says: at once if somebody waits for so many, and otherwise a base period
+//     after the end of the last one.
 type pace struct {
 	on       bool
 	settings *settings
@@ -40,6 +41,8 @@ type pace struct {
 
 	opened    time.Time // of the stream under way; zero if none
 	connected time.Time // zero while it is not
+
+	overruled time.Time // when a claim was last overruled, after which the period must be the base; zero if a list has begun since
 
 	period   time.Duration // as Stats showed it last
 	raised   time.Time     // since when, at the latest
@@ -129,10 +132,10 @@ func (p *pace) heard(c cache.UID, id string, stranger bool, now time.Time) {
 		p.soon = append(p.soon, now)
 	}
 	if p.settings.suspects < defaultSettings().suspects && (p.shown[id] == "" || stranger) {
-		p.now = append(p.now, now) // it may be one too many to be looked for by itself
+		p.soon = append(p.soon, now) // it may be one too many to be looked for by itself
 	}
 	if p.settings.mailbox < defaultSettings().mailbox {
-		p.now = append(p.now, now) // it may be discarded: sample checks that it was
+		p.soon = append(p.soon, now) // it may be discarded
 	}
 }
 
@@ -167,21 +170,25 @@ func (b *ledger) listBegins(now time.Time) {
 	for _, uid := range b.truth.known() {
 		b.foldCauses(uid, b.podPace(uid), now)
 	}
+	p.overruled = time.Time{}
 	gap := now.Sub(p.ended)
 	switch {
 	case !p.first:
 	case p.asked(gap):
 	case len(p.soon) > 0 && gap >= p.settings.base:
-	case b.sweeping(now):
+	case b.sweeping(now, gap):
 	case gap >= p.settings.max:
 	default:
 		p.unclear = &unclear{at: now, gap: gap, period: p.stats().RelistPeriod}
 	}
 	p.first, p.begun = true, now
 	p.now, p.soon, p.must = later(p.now, now), later(p.soon, now), time.Time{}
-	for _, x := range p.pods {
+	for uid, x := range p.pods {
 		if x.caused.Before(now) {
 			x.wants = false
+		}
+		if b.inflight[uid] == 0 {
+			x.last.begins()
 		}
 	}
 }
@@ -228,8 +235,29 @@ func (b *ledger) sample(s pleg.Stats) {
 	}
 	b.sampled(s, now)
 	b.lookOverdue(now)
+	b.lookDistrust(now)
 	if !p.must.IsZero() && b.listing == 0 && p.first && p.must.After(p.begun) && now.After(p.must) && now.After(p.ended) {
 		b.fail("late", "a list of everything is to begin at once, and has not since %v", now.Sub(p.must))
+	}
+}
+
+// lookDistrust checks that a claim which reads have overruled takes the period back to the base: a list begins a base period after the last one at the latest.
+func (b *ledger) lookDistrust(now time.Time) {
+	p := &b.pace
+	if p.overruled.IsZero() || b.listing > 0 {
+		return
+	}
+	if since := latest(p.overruled, p.ended.Add(p.settings.base)); now.After(since) {
+		b.fail("trust", "a claim was overruled %v ago, the last list ended %v ago, and none has begun", now.Sub(p.overruled), now.Sub(p.ended))
+	}
+}
+
+// overruling is told, from within the generator's loop, that a read has overruled a claim.
+func (o *oracle) overruling() {
+	if b := o.ledger; b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.pace.overruled = time.Now()
 	}
 }
 
@@ -291,12 +319,13 @@ func grown(d time.Duration, n int, most time.Duration) time.Duration {
 }
 
 // sweeping says that a list may take the place of single reads: enough pods want one, for something new or because their delay has passed.
-func (b *ledger) sweeping(now time.Time) bool {
+func (b *ledger) sweeping(now time.Time, gap time.Duration) bool {
 	p := &b.pace
 	fresh := 0
 	var open []*podPace
 	for uid, x := range p.pods {
 		switch {
+		case gap < p.settings.base && now.Sub(x.asked) > 2*p.settings.grace+time.Second && !x.open:
 		case x.wants:
 			fresh++
 		case x.open || b.truth.restless(uid) || now.Sub(x.caused) <= 2*p.settings.grace+time.Second:

@@ -32,6 +32,9 @@ type podPace struct {
 	ended     time.Time
 	listed    bool      // it was a ListPod
 	clear     bool      // it began later than what was read before was known
+	slow      bool      // that read took so long that it counts as hung
+	place     place     // while it is overdue
+	asked     time.Time // when somebody last wanted it read
 	eager     bool      // it had something new to look for
 	overtaken time.Time // start of the first read since the last thing new that a list has overtaken; zero if none
 
@@ -84,6 +87,7 @@ func (b *ledger) wanted(uid cache.UID, after time.Time) {
 		return
 	}
 	x.cause(now)
+	x.asked = now
 }
 
 // reinspected notes that somebody wants the statuses of a pod.
@@ -107,6 +111,7 @@ func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
 			continue
 		}
 		x.cause(at)
+		x.asked = at
 	}
 	x.later = kept
 }
@@ -119,6 +124,25 @@ func (b *ledger) claimed(uid cache.UID, now time.Time) {
 		if n := len(x.doubts); n == 0 || x.doubts[n-1].Before(now) {
 			x.doubts = append(x.doubts, now)
 		}
+	}
+}
+
+// atRestFor says that a read at rest has settled all there was to know of a pod, and none is under way.
+func (b *ledger) atRestFor(uid cache.UID, now time.Time) bool {
+	if !b.pace.on || uid == "" || b.lied() || b.listing > 0 || b.inflight[uid] > 0 || b.truth.restless(uid) {
+		return false
+	}
+	x := b.podPace(uid)
+	b.foldCauses(uid, x, now)
+	return !x.open && !x.credit && x.clear && x.begun.After(x.caused.Add(b.pace.settings.grace))
+}
+
+// claimedLate notes a claim about a pod at rest of an ID that has gone or never was: one read settles
+// that it was not created, started or ended, and none that it was removed.
+func (b *ledger) claimedLate(uid cache.UID, phase pleg.Phase) {
+	if phase != pleg.PhaseRemoved {
+		x := b.podPace(uid)
+		x.wants, x.credit = true, true
 	}
 }
 
@@ -139,6 +163,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	b.foldCauses(uid, x, now)
 	if statuses && x.listed && x.ended.Equal(now) {
 		x.listed = false
+		x.last.begins() // the statuses are looked at later than any list that has ended
 		return
 	}
 	gap := now.Sub(x.ended)
@@ -164,6 +189,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	x.resolve(now, s.grace)
 	x.clear = now.After(x.ended) && now.After(b.pace.ended) // what was first seen in this very instant may have come after
 	x.started = now
+	x.last.begins()
 	if x.begun = now; statuses {
 		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
 	}
@@ -193,6 +219,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
+	x.crosses(items, now, err)
 	x.answered(items, x.begun, now, err)
 	if statuses {
 		for _, old := range x.took {
@@ -249,6 +276,14 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 	return true
 }
 
+// blurs says that a list does not know a state that a status does.
+func blurs(listed, shown []pleg.Item) bool {
+	return slices.ContainsFunc(listed, func(it pleg.Item) bool {
+		p := phaseIn(shown, it.ID)
+		return it.Phase == pleg.PhaseUnknown && p != pleg.PhaseUnknown && p != pleg.PhaseRemoved
+	})
+}
+
 // lose notes that a pod has lost an ID to another one.
 func (b *ledger) lose(uid cache.UID, now time.Time) {
 	x := b.podPace(uid)
@@ -274,6 +309,7 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		if items, ok := shown[uid]; ok || !l.Delta {
 			x.last.listed = items
 		}
+		x.listEnded(b.inflight[uid] > 0, b.shows(uid), begun, now)
 		x.answered(x.last.listed, begun, now, nil)
 		if b.showed(uid, x, shown[uid], now) {
 			x.cause(now)
@@ -281,6 +317,9 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		}
 		if x.open {
 			x.credit = true
+		}
+		if blurs(x.last.listed, b.shows(uid)) {
+			x.cause(now) // only the statuses can tell whether what the cache shows is still so
 		}
 		if b.truth.empty(uid, begun) || b.truth.empty(uid, now) {
 			x.succeed() // the list is the read that did not fail

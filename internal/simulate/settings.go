@@ -102,6 +102,9 @@ func (h hook) Add(name string, _ int) {
 		h.o.emitting()
 	case pleg.MetricOwed:
 		h.o.oweing()
+	case pleg.MetricOverruledClaims:
+		h.o.overruling()
+		h.o.look(false)
 	default:
 		h.o.look(false)
 	}

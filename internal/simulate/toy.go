@@ -53,6 +53,7 @@ type toyItem struct {
 	phase   pleg.Phase
 	prev    pleg.Phase // before the last change
 	worker  bool       // made by a pod worker
+	blurred bool       // lists do not know its state; statuses do
 }
 
 // toy is a runtime in memory: a source, a stream, and the commands that change it. Its mutex owns everything.
@@ -87,9 +88,17 @@ type toy struct {
 // readFault is how one kind of read goes wrong.
 type readFault struct {
 	err  error
-	slow time.Duration
+	slow time.Duration // before it looks
+	late time.Duration // after it has looked
 	hang bool
-	free chan struct{} // closed when a hanging read is let go
+	free chan struct{}          // closed when a hanging read is let go
+	only map[cache.UID]struct{} // the pods whose reads it strikes; nil: all
+}
+
+// strikes says that the fault strikes a read of a pod, or of everything.
+func (f *readFault) strikes(uid cache.UID) bool {
+	_, ok := f.only[uid]
+	return f.only == nil || ok
 }
 
 var (
@@ -227,6 +236,19 @@ func (r *toy) lose(id string) error {
 	return nil
 }
 
+// blur makes lists not know the state of a container, or know it again. Statuses do all the time.
+func (r *toy) blur(id string, yes bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	it := r.byID[id]
+	if it == nil || it.kind != pleg.Container || it.phase == pleg.PhaseRemoved {
+		return errNoSuch
+	}
+	it.blurred = yes
+	r.upset(time.Now())
+	return nil
+}
+
 // announce tells that an ID is removed while it is still there.
 func (r *toy) announce(id string, how telling) error {
 	r.mu.Lock()
@@ -265,6 +287,8 @@ func (r *toy) standing() (names []string) {
 			names = append(names, "hang-"+name)
 		case f.slow > 0:
 			names = append(names, "slow-"+name)
+		case f.late > 0:
+			names = append(names, "late-"+name)
 		}
 	}
 	if r.mode != r.profile.events {

@@ -85,6 +85,44 @@ func (t *toySide) claim(w *world, args []string) error {
 	return nil
 }
 
+// flood tells of IDs that never were, one after the other.
+func (t *toySide) flood(w *world, args []string) error {
+	n, err := strconv.Atoi(args[0])
+	pods, over := 1, time.Duration(0)
+	for _, a := range args[1:] {
+		key, value, _ := strings.Cut(a, "=")
+		switch {
+		case err != nil:
+		case key == "pods":
+			pods, err = strconv.Atoi(value)
+		case key == "over":
+			over, err = time.ParseDuration(value)
+		default:
+			err = errUsage
+		}
+	}
+	if err != nil || n < 1 || n > 100_000 || pods < 1 || over < 0 {
+		return errUsage
+	}
+	w.oracle.doubt(false)
+	w.oracle.mood()
+	t.toy.note("flood")
+	t.toy.mu.Lock()
+	for i := range n {
+		uid := cache.UID(fmt.Sprintf("flood%d", i%pods))
+		if i < pods {
+			w.truth.Mention(uid)
+		}
+		c := pleg.Claim[Status]{Pod: uid, Item: pleg.Item{ID: fmt.Sprintf("flood-%d", i), Kind: pleg.Container, Phase: pleg.PhaseRunning}, CreatedAt: t.toy.wall()}
+		for _, s := range t.toy.subs {
+			s.put(delivery{due: time.Now().Add(time.Duration(i) * over / time.Duration(n)), claim: c})
+		}
+	}
+	t.toy.mu.Unlock()
+	t.toy.upset(time.Now().Add(over + w.settings.grace + 50*time.Millisecond))
+	return nil
+}
+
 func (t *toySide) kind(id string) pleg.Kind {
 	if strings.HasPrefix(id, "s") {
 		return pleg.Sandbox
@@ -105,18 +143,30 @@ func (t *toySide) reads(args []string) error {
 	}
 	f.release()
 	*f = readFault{}
+	if names, ok := strings.CutPrefix(args[len(args)-1], "only="); ok {
+		f.only = make(map[cache.UID]struct{})
+		for name := range strings.SplitSeq(names, ",") {
+			f.only[cache.UID(name)] = struct{}{}
+		}
+		args = args[:len(args)-1]
+	}
+	if len(args) < 2 {
+		return errUsage
+	}
 	switch args[1] {
 	case "ok":
 	case "fail":
 		f.err = errVirtual
 	case "hang":
 		f.hang = true
-	case "slow":
+	case "slow", "late":
 		d, err := one(args[2:])
 		if err != nil {
 			return err
 		}
-		f.slow = d
+		if f.slow = d; args[1] == "late" {
+			f.slow, f.late = 0, d
+		}
 	default:
 		return errUsage
 	}

@@ -42,9 +42,30 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// suffer is what a read goes through before it looks.
-func (r *toy) suffer(ctx context.Context, f *readFault, name string) error {
+// dally is what a read goes through after it has looked.
+func (r *toy) dally(ctx context.Context, f *readFault, name string, uid cache.UID) error {
 	r.mu.Lock()
+	late := f.late
+	if !f.strikes(uid) {
+		late = 0
+	}
+	if late > 0 {
+		r.note("late-" + name)
+	}
+	r.mu.Unlock()
+	if err := sleep(ctx, late); err != nil {
+		return err
+	}
+	return r.pause(ctx)
+}
+
+// suffer is what a read goes through before it looks.
+func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache.UID) error {
+	r.mu.Lock()
+	f := all
+	if !f.strikes(uid) {
+		f = &readFault{}
+	}
 	var free chan struct{}
 	if f.hang {
 		if f.free == nil {
@@ -78,7 +99,7 @@ func (r *toy) suffer(ctx context.Context, f *readFault, name string) error {
 	switch {
 	case r.down:
 		return errDown
-	case f.err != nil:
+	case f.err != nil && f.strikes(uid):
 		r.note("fail-" + name)
 		return f.err
 	}
@@ -87,14 +108,14 @@ func (r *toy) suffer(ctx context.Context, f *readFault, name string) error {
 
 // List implements [pleg.Source]. Containers and sandboxes are looked at one after the other if the toy is torn.
 func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
-	if err := r.suffer(ctx, &r.list, "list"); err != nil {
+	if err := r.suffer(ctx, &r.list, "list", ""); err != nil {
 		return pleg.Listing{}, err
 	}
 	found := make(map[cache.UID][]pleg.Item)
 	if err := r.look(ctx, "", found); err != nil {
 		return pleg.Listing{}, err
 	}
-	if err := r.pause(ctx); err != nil {
+	if err := r.dally(ctx, &r.list, "list", ""); err != nil {
 		return pleg.Listing{}, err
 	}
 	r.mu.Lock()
@@ -141,7 +162,11 @@ func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pl
 		r.mu.Lock()
 		for _, x := range r.items {
 			if x.kind == kind && x.phase != pleg.PhaseRemoved && (only == "" || x.pod == only) {
-				found[x.pod] = append(found[x.pod], pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase})
+				phase := x.phase
+				if x.blurred {
+					phase = pleg.PhaseUnknown
+				}
+				found[x.pod] = append(found[x.pod], pleg.Item{ID: x.id, Kind: x.kind, Phase: phase})
 			}
 		}
 		r.mu.Unlock()
@@ -151,14 +176,14 @@ func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pl
 
 // ListPod implements [pleg.Source].
 func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
-	if err := r.suffer(ctx, &r.pods, "pod"); err != nil {
+	if err := r.suffer(ctx, &r.pods, "pod", uid); err != nil {
 		return pleg.Pod{}, err
 	}
 	found := make(map[cache.UID][]pleg.Item)
 	if err := r.look(ctx, uid, found); err != nil {
 		return pleg.Pod{}, err
 	}
-	if err := r.pause(ctx); err != nil {
+	if err := r.dally(ctx, &r.pods, "pod", uid); err != nil {
 		return pleg.Pod{}, err
 	}
 	return pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: found[uid]}, nil
@@ -171,7 +196,7 @@ func (r *toy) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Status
 
 // Update implements [pleg.Updater].
 func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Inspection[Status], error) {
-	if err := r.suffer(ctx, &r.inspect, "inspect"); err != nil {
+	if err := r.suffer(ctx, &r.inspect, "inspect", pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
 	var items []pleg.Item
@@ -191,7 +216,7 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		}
 		r.mu.Unlock()
 	}
-	if err := r.pause(ctx); err != nil {
+	if err := r.dally(ctx, &r.inspect, "inspect", pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
 	return pleg.Inspection[Status]{

@@ -66,7 +66,7 @@ func (t *toySide) restless() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range []*readFault{&r.list, &r.pods, &r.inspect} {
-		if f.err != nil || f.slow > 0 || f.hang {
+		if f.err != nil || f.slow > 0 || f.late > 0 || f.hang {
 			return true
 		}
 	}
@@ -106,11 +106,12 @@ func (t *toySide) close() {
 //
 //	runtime sandbox p1 s1 [how…]      a ready sandbox
 //	runtime container s1 c1 [how…]    a created container
-//	runtime start c1, exit c1, remove c1, unready s1, recover s1 [how…], lose c1
+//	runtime start c1, exit c1, remove c1, unready s1, recover s1 [how…], lose c1, blur c1, clear c1
 //	runtime down, up                  the process
 //	stream cut, eof, stall, refuse, unimplemented, empty, ok, replay N
 //	claim p1 c1 Exited [c1=Exited s1=Running …]    a made-up event, with a payload if given
-//	reads list|pod|inspect fail|hang|ok, or slow D
+//	flood 5000 pods=20 over=1s        claims of so many IDs that never were
+//	reads list|pod|inspect fail|hang|ok, or slow D before they look, or late D after [only=p1,p2]
 //	clock D                           the wall clock steps
 //
 // How is what becomes of the event: drop late=D twice stale nil-sandbox nil-statuses oversize lag=D.
@@ -126,6 +127,8 @@ func (t *toySide) command(w *world, verb string, args []string) error {
 		return t.stream(w, args)
 	case "claim":
 		return t.claim(w, args)
+	case "flood":
+		return t.flood(w, args)
 	case "reads":
 		return t.reads(args)
 	case "clock":
@@ -183,9 +186,9 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	case "remove":
 		return t.remove(w, id, how)
 	case "lose":
-		o.doubt(false)
-		o.mood()
 		return r.lose(id)
+	case "blur", "clear":
+		return r.blur(id, what == "blur")
 	case "down", "up":
 		o.doubt(false)
 		r.mu.Lock()
@@ -208,7 +211,7 @@ func (t *toySide) remove(w *world, id string, how telling) error {
 		return t.toy.set(id, pleg.PhaseRemoved, how)
 	}
 	t.toy.note("lag")
-	w.truth.Told(id, pleg.PhaseRemoved)
+	w.truth.Told(id, pleg.PhaseRemoved, false)
 	if err := t.toy.announce(id, how); err != nil {
 		return err
 	}
@@ -253,9 +256,12 @@ func (h *telling) parse(word string) (ok bool, err error) {
 
 // keepRunning implements containerMaker.
 func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
-	own := t.toy.live(pod, func(x *toyItem) bool { return x.worker && x.phase <= pleg.PhaseRunning && x.phase != pleg.PhaseUnknown })
-	if len(own) > 0 {
-		return own[0].id
+	own := t.toy.live(pod, func(x *toyItem) bool { return x.worker && x.phase <= pleg.PhaseRunning })
+	for _, x := range own {
+		if x.phase != pleg.PhaseUnknown {
+			return x.id
+		}
+		_ = t.toy.set(x.id, pleg.PhaseExited, telling{}) // as a kubelet ends what it cannot tell the state of
 	}
 	ready := t.toy.live(pod, func(x *toyItem) bool { return x.kind == pleg.Sandbox && x.phase == pleg.PhaseRunning })
 	if len(ready) == 0 {

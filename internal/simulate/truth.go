@@ -23,8 +23,9 @@ type life struct {
 	id    string
 	pod   cache.UID
 	kind  pleg.Kind
-	steps []step // in the order of time
-	told  uint8  // bit set of the phases that a claim told
+	steps []step                           // in the order of time
+	told  uint8                            // bit set of the phases that a claim told
+	first [pleg.PhaseRemoved + 1]time.Time // when a claim first told each
 }
 
 // Truth is the authoritative history of a runtime: every change of every ID, and what was told of it. Safe for concurrent use.
@@ -75,13 +76,34 @@ func (t *Truth) Mention(pod cache.UID) {
 	t.addPod(pod)
 }
 
-// Told notes that a claim showed an ID in a phase.
-func (t *Truth) Told(id string, phase pleg.Phase) {
+// Told notes that a claim showed an ID in a phase. Own says that the claim is about that ID, rather than that its payload shows it.
+func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.lives[id]; l != nil && phase <= pleg.PhaseRemoved {
-		l.told |= 1 << phase
+		if l.told |= 1 << phase; own && l.first[phase].IsZero() {
+			l.first[phase] = time.Now()
+		}
 	}
+}
+
+// untold counts the starts and exits of which no claim told within the grace, among those that happened while somebody listened, as of the last refresh.
+func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.lives {
+		for _, s := range l.steps {
+			if (s.phase == pleg.PhaseRunning || s.phase == pleg.PhaseExited) && listened(s.at) && !l.toldBy(s.phase, s.at.Add(grace)) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// toldBy says that a claim told of a phase, or a later one, by a time.
+func (l *life) toldBy(phase pleg.Phase, by time.Time) bool {
+	return slices.ContainsFunc(l.first[phase:], func(at time.Time) bool { return !at.IsZero() && !at.After(by) })
 }
 
 // UIDs returns every pod ever mentioned, sorted.
@@ -126,7 +148,8 @@ func (t *Truth) going(pod cache.UID) bool {
 	return false
 }
 
-// restless says that a pod may have to be looked at again and again: it is going, or the runtime does not know the state of one of its containers.
+// restless says that a pod may have to be looked at again and again: it is going, or the runtime does not know the state of one of its containers. That excuse
+// stays, because a status that does not know what the last list knew is read again, with growing delay, until a list agrees with it.
 func (t *Truth) restless(pod cache.UID) bool {
 	if t.going(pod) {
 		return true
@@ -159,6 +182,16 @@ func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
 		return l.pod, l.now()
 	}
 	return "", pleg.PhaseUnknown
+}
+
+// goneAt returns when an ID was removed, as of the last refresh; zero if it was not, or never was.
+func (t *Truth) goneAt(id string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil && l.now() == pleg.PhaseRemoved {
+		return l.steps[len(l.steps)-1].at
+	}
+	return time.Time{}
 }
 
 // size returns the number of IDs that the runtime has of a pod, as of the last refresh.
@@ -204,22 +237,35 @@ const absent = 7
 // phases returns, as a set of bits, every phase that the ID had at some moment from just before since until now.
 func (l *life) phases(since time.Time) uint8 {
 	set := uint8(1 << absent)
-	before := uint8(absent)
+	before, present := uint8(0), false // the furthest phase by then: that the runtime lost track takes nothing of it back
 	for _, s := range l.steps {
 		if s.at.Before(since) {
 			set = 1 << s.phase
-			before = uint8(s.phase)
+			before, present = uint8(s.phase), true
+			if s.phase == pleg.PhaseUnknown {
+				before = l.furthest(since)
+			}
 			continue
 		}
 		set |= 1 << s.phase
 	}
 	// A claim may run ahead of the truth, never behind it.
 	for p := range uint8(pleg.PhaseRemoved) + 1 {
-		if l.told&(1<<p) != 0 && (before == absent || p > before) {
+		if l.told&(1<<p) != 0 && (!present || p > before) {
 			set |= 1 << p
 		}
 	}
 	return set
+}
+
+// furthest returns the furthest phase that the ID had had before a time.
+func (l *life) furthest(since time.Time) (most uint8) {
+	for _, s := range l.steps {
+		if s.at.Before(since) {
+			most = max(most, uint8(s.phase))
+		}
+	}
+	return most
 }
 
 // now returns the present phase.

@@ -30,7 +30,7 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 			}
 		}
 		set := l.phases(since)
-		if has(set, it.Phase) || has(set, pleg.PhaseUnknown) {
+		if has(set, it.Phase) {
 			continue
 		}
 		if set == 1<<pleg.PhaseRemoved {
@@ -62,7 +62,7 @@ func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time
 		l := t.lives[it.ID]
 		if l == nil || l.pod != pod || shows[it.ID] {
 			t.lied[it.ID] = true
-		} else if set := l.phases(begun); !has(set, it.Phase) && !has(set, pleg.PhaseUnknown) {
+		} else if set := l.phases(begun); !has(set, it.Phase) {
 			t.lied[it.ID] = true
 		}
 		shows[it.ID] = true
@@ -112,7 +112,7 @@ func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
 		switch {
 		case i < 0:
 			return it.ID + " is " + it.Phase.String() + " and not shown"
-		case shown[i].Phase != it.Phase && it.Phase != pleg.PhaseUnknown:
+		case shown[i].Phase != it.Phase:
 			return it.ID + " is " + it.Phase.String() + " and shown " + shown[i].Phase.String()
 		}
 	}

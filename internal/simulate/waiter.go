@@ -22,6 +22,7 @@ type waiter struct {
 	begun  time.Time
 	quick  bool // all was at rest when it began
 	cancel context.CancelFunc
+	place  place // while no read has begun for it
 
 	mu    sync.Mutex
 	done  bool
@@ -56,6 +57,30 @@ func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall
 		x.returned(ctx, items, err)
 	})
 	return x
+}
+
+// keepWaiting starts somebody who waits for a pod, and again soon after being served, for a time.
+func (w *world) keepWaiting(pod cache.UID, d time.Duration) {
+	ctx, cancel := context.WithTimeout(w.ctx, d)
+	w.truth.Mention(pod)
+	w.children.Go(func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			x := &waiter{w: w, pod: pod, t: time.Now(), begun: time.Now()}
+			w.toldMu.Lock()
+			if w.ledger != nil {
+				w.ledger.wanted(pod, x.t)
+			}
+			w.toldMu.Unlock()
+			items, err := w.store.GetNewerThan(ctx, pod, monotonic(x.t))
+			x.returned(ctx, items, err)
+			pause := 5 * time.Millisecond
+			if err != nil {
+				pause = time.Second
+			}
+			_ = sleep(ctx, pause)
+		}
+	})
 }
 
 // outside is a time with a monotonic reading, which times within a bubble do not have.
@@ -123,7 +148,7 @@ func (w *world) checkWaiters() {
 			x.quick = false
 			continue
 		}
-		w.ledger.lookNeglected(x.pod, x.t, x.begun)
+		w.ledger.lookNeglected(&x.place, x.pod, x.t, x.begun)
 		if !x.quick {
 			continue
 		}
@@ -153,7 +178,7 @@ func (w *world) stuckWaiters() {
 }
 
 // podWorker is what a kubelet's pod worker is to the cache: it syncs again and again, each time with a status newer than the end of the last sync, and
-// starts the pod's container when there is none.
+// starts the pod's container when there is none that runs: like a kubelet it does not wait for one that is created, and ends one of unknown state.
 type podWorker struct {
 	wake  chan struct{}
 	stop  context.CancelFunc
@@ -221,7 +246,7 @@ func (w *world) sync(maker containerMaker, p *podWorker, pod cache.UID, items []
 	ready, alive := false, false
 	for _, it := range items {
 		ready = ready || it.Kind == pleg.Sandbox && it.Phase == pleg.PhaseRunning
-		alive = alive || it.Kind == pleg.Container && it.Phase <= pleg.PhaseRunning && strings.HasPrefix(w.side.name(it.ID), "w-")
+		alive = alive || it.Kind == pleg.Container && it.Phase == pleg.PhaseRunning && strings.HasPrefix(w.side.name(it.ID), "w-")
 	}
 	if !ready || alive || p.cycle > 20 {
 		return

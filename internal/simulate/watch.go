@@ -89,6 +89,7 @@ func (o *oracle) event(e pleg.Event) {
 	default:
 		o.fail("event", "pod %s: unknown type %q", e.Pod, e.Type)
 	}
+	// A state that the runtime does not know is no excuse for what is shown, but Watch may tell what a claim has told of a container of which reads show that.
 	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) && !(late && o.moody) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
 	}
@@ -100,12 +101,14 @@ func (o *oracle) event(e pleg.Event) {
 		o.fail("repeated", "pod %s: Watch tells %s of %s again, or after what comes later", e.Pod, e.Type, e.ID)
 	}
 	p.mask[e.ID] |= bit
-	for _, it := range shown { // whoever hears of a pod looks at it: a state that was unknown may be known now
-		if told, ok := p.told[it.ID]; ok && told == pleg.PhaseUnknown {
-			p.told[it.ID] = it.Phase
+	p.told[e.ID] = atLeast
+	for _, it := range shown { // whoever hears of a pod looks at it: a state that was unknown may be known now, or the reverse
+		if told, ok := p.told[it.ID]; ok && (told == pleg.PhaseUnknown || it.Phase == pleg.PhaseUnknown) {
+			if p.told[it.ID] = it.Phase; it.Phase == pleg.PhaseUnknown {
+				delete(p.owe, it.ID)
+			}
 		}
 	}
-	p.told[e.ID] = atLeast
 	if p.owe[e.ID] <= atLeast {
 		delete(p.owe, e.ID)
 	}
@@ -182,6 +185,8 @@ func (o *oracle) consumer(uid cache.UID) {
 		present[it.ID] = true
 		if told := p.told[it.ID]; it.Phase >= pleg.PhaseRunning && told != it.Phase {
 			o.fail("lost-event", "pod %s: %s is %v, and Watch has told %v", uid, it.ID, it.Phase, told)
+		} else if it.Phase == pleg.PhaseUnknown && told != it.Phase {
+			o.fail("lost-event", "pod %s: the runtime does not know how %s is, and Watch has told %v", uid, it.ID, told)
 		}
 	}
 	for id, told := range p.told {

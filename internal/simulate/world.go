@@ -237,6 +237,9 @@ func (w *world) start() error {
 	go func() { done <- sys.Run(ctx) }()
 	w.reader = newReader(w, sys.Watch())
 	w.stop = func() {
+		l.mu.Lock()
+		l.stopping = true
+		l.mu.Unlock()
 		cancel()
 		if err := <-done; err != nil {
 			w.oracle.fail("run", "Run returned %v", err)

@@ -6,11 +6,15 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/evented-pleg/evented-pleg/events"
 )
@@ -44,6 +50,9 @@ func quick() events.Options {
 
 func newAgent(t *testing.T, client kubernetes.Interface, namespace string, list bool, o events.Options) *agent {
 	t.Helper()
+	if o.Instance == nodeName { // each part is a node of its own: it reads no other part's roster
+		o.Instance += "-" + namespace
+	}
 	b, err := events.NewForClient(client, list, o)
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +97,9 @@ func stored(t *testing.T, admin kubernetes.Interface, namespace string) map[stri
 	out := map[string]*eventsv1.Event{}
 	for i := range l.Items {
 		e := &l.Items[i]
+		if e.Annotations[events.AnnotationRoster] != "" {
+			continue
+		}
 		if out[e.Regarding.Name] != nil {
 			t.Errorf("two events about %s", e.Regarding.Name)
 		}
@@ -166,7 +178,7 @@ func TestRecorder(t *testing.T) {
 	t.Run("life of a series", func(t *testing.T) {
 		makeNamespace(t, admin, "life")
 		o := quick()
-		o.Heartbeat = 2 * time.Second
+		o.Heartbeat, o.EarlyCounts = 2*time.Second, []int{}
 		a := newAgent(t, node, "life", false, o)
 		a.emit("a", 1)
 		wantTold(t, admin, "life", "a", "single")
@@ -181,11 +193,11 @@ func TestRecorder(t *testing.T) {
 			t.Errorf("finished after %v", d)
 		}
 		calls := a.Stats().Calls
-		if calls["create"] != 1 || calls["patch"] < 3 || calls["patch"] > 4 || calls["read"]+calls["point"] > 0 {
+		if calls["create"] != 1 || calls["patch"] < 3 || calls["patch"] > 4 || calls["read"] > 50 || calls["roster"] > 10 {
 			t.Errorf("calls: %v", calls)
 		}
 		e := stored(t, admin, "life")["a"]
-		if e.Note != "attempt 0" || e.ReportingController != controller || e.ReportingInstance != nodeName || e.Series.LastObservedTime.Time.Before(last.Add(-time.Second)) {
+		if e.Note != "attempt 0" || e.ReportingController != controller || e.ReportingInstance != nodeName+"-life" || e.Series.LastObservedTime.Time.Before(last.Add(-time.Second)) {
 			t.Errorf("stored: %+v", e)
 		}
 		a.emit("a", 1) // another series, another object
@@ -225,7 +237,7 @@ func TestRecorder(t *testing.T) {
 		next.emit("a", 5)
 		wantTold(t, admin, "listed", "a", "Finished ×10")
 		wantTold(t, admin, "listed", "b", "Finished ×5")
-		if s := next.Stats(); s.Calls["list"] == 0 || s.Calls["create"] != 0 {
+		if s := next.Stats(); s.Calls["list"] == 0 || s.Calls["create"] != 0 || s.Calls["read"]+s.Calls["roster"] != 0 {
 			t.Errorf("calls: %v", s.Calls)
 		}
 		next.end()
@@ -410,5 +422,73 @@ func TestTTL(t *testing.T) {
 	wantTold(t, admin, "ttl", "beating", fmt.Sprintf("Unknown ×%d", emitted))
 	if n := b.Stats().Transitions["renewed"]; n != 1 {
 		t.Errorf("renewed %d times", n)
+	}
+}
+
+// TestRoleOfTheDocuments: the role that docs/events.md gives suffices, and one that lacks it is said so.
+func TestRoleOfTheDocuments(t *testing.T) {
+	c := newCluster(t)
+	admin, plain := c.client(adminToken), c.client(plainToken)
+	makeNamespace(t, admin, "role")
+	var logged []string
+	var mu sync.Mutex
+	logger := funcr.New(func(_, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		logged = append(logged, args)
+	}, funcr.Options{})
+	b, err := events.NewForClient(plain, true, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.StartRecordingToSinkWithContext(klog.NewContext(t.Context(), logger)); err != nil {
+		t.Fatal(err)
+	}
+	r := b.NewRecorder(scheme.Scheme, controller)
+	for i := range 20 {
+		r.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "role", Name: fmt.Sprint("p", i)}, nil, "Normal", "R", "A", "")
+	}
+	eventually(t, "the events should be refused", func(context.Context) (bool, string) {
+		s := b.Stats()
+		return s.Rejected["Forbidden"] == 20, fmt.Sprintf("%+v", s)
+	})
+	mu.Lock()
+	refusals := slices.DeleteFunc(slices.Clone(logged), func(s string) bool { return !strings.Contains(s, `"why"="Forbidden"`) })
+	mu.Unlock()
+	if len(refusals) != 1 || !strings.Contains(refusals[0], "cannot create resource") {
+		t.Errorf("logged: %q", logged)
+	}
+	if err := b.ShutdownWithContext(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	data, err := os.ReadFile("../../docs/events-role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(data, role); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "plain"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "plain"}},
+	}
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the binding should be in force", func(ctx context.Context) (bool, string) {
+		_, err := plain.EventsV1().Events("").List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil, fmt.Sprint(err)
+	})
+	for n := range int64(2) { // the second continues what the first left, by its list
+		a := newAgent(t, plain, "role", true, quick())
+		a.emit("a", 3)
+		a.end()
+		wantTold(t, admin, "role", "a", fmt.Sprintf("Unknown ×%d", 3*(n+1)))
 	}
 }

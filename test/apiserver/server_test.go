@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -29,6 +30,7 @@ const (
 	adminToken = "admin-token"
 	nodeToken  = "node-token"
 	nodeName   = "node-1"
+	plainToken = "plain-token" // of a user without any role
 )
 
 // cluster is an etcd and an API server.
@@ -48,19 +50,18 @@ type process struct {
 	done chan struct{}
 }
 
+// version is that of the API server.
+func version() string { return cmp.Or(os.Getenv("KUBE_VERSION"), "v1.36.3") }
+
 func binaries(t *testing.T) string {
 	t.Helper()
-	version := os.Getenv("KUBE_VERSION")
-	if version == "" {
-		version = "v1.36.3"
-	}
-	dir, err := filepath.Abs(filepath.Join("..", "..", "build", "apiserver", version))
+	dir, err := filepath.Abs(filepath.Join("..", "..", "build", "apiserver", version()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []string{"etcd", "kube-apiserver"} {
 		if _, err := os.Stat(filepath.Join(dir, b)); err != nil {
-			t.Fatalf("%s is not built: run ./build %s in this directory first (%v)", b, version, err)
+			t.Fatalf("%s is not built: run ./build %s in this directory first (%v)", b, version(), err)
 		}
 	}
 	return dir
@@ -75,7 +76,7 @@ func newCluster(t *testing.T, extra ...string) *cluster {
 	c.etcd = c.spawn("etcd", "--data-dir", filepath.Join(c.dir, "etcd"), "--listen-client-urls", c.etcdURL, "--advertise-client-urls", c.etcdURL,
 		"--listen-peer-urls", fmt.Sprintf("http://127.0.0.1:%d", peer), "--unsafe-no-fsync", "--log-level", "error")
 	writeKey(t, filepath.Join(c.dir, "sa.key"))
-	tokens := adminToken + ",admin,1,system:masters\n" + nodeToken + ",system:node:" + nodeName + ",2,\"system:nodes,bench:nodes\"\n"
+	tokens := adminToken + ",admin,1,system:masters\n" + nodeToken + ",system:node:" + nodeName + ",2,\"system:nodes,bench:nodes\"\n" + plainToken + ",plain,3\n"
 	if err := os.WriteFile(filepath.Join(c.dir, "tokens.csv"), []byte(tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}

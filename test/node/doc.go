@@ -10,13 +10,13 @@
 // supervisor starts the suite as its child, becomes the reaper of everything
 // that the child leaves, and sweeps by directory and cgroup when the child
 // ends, however it ends. The suite runs scenarios in order; each gets a private
-// containerd of its own (package ctrd), a proxy between that and the agent
+// runtime of its own (packages runtimes and daemon), a proxy between that and the agent
 // (package criproxy), and as many agents (package agent) as it asks for. What a
 // scenario measured and whether it held goes to package report.
 //
 //	node-e2e (supervisor, reaper)
 //	  └─ node-e2e run (suite)
-//	       ├─ containerd ── shims ── containers (package workload)
+//	       ├─ containerd or CRI-O ── shims ── containers (package workload)
 //	       │      ▲ CRI
 //	       │   proxy (in the suite's process, package criproxy)
 //	       │      ▲ CRI
@@ -28,8 +28,8 @@
 //
 // # What it needs
 //
-// Root, cgroups (v1 or v2), overlayfs, Go and a C compiler. containerd, its
-// shim, ctr and runc are built once from the module registry (package
-// components) into the ignored build folder of the repository. With
+// Root, cgroups (v1 or v2), overlayfs, Go and a C compiler. The runtime and runc
+// are built once from the module registry (package components) into the ignored
+// build folder of the repository. With
 // NODE_E2E_ENDPOINT set, a runtime that is already there is used instead.
 package node

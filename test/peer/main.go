@@ -106,7 +106,7 @@ func run() (err error) {
 	if err := b.build(*built); err != nil {
 		return err
 	}
-	for _, name := range strings.Split(*rows, ",") {
+	for name := range strings.SplitSeq(*rows, ",") {
 		i := slices.IndexFunc(allRows, func(r row) bool { return r.name == name })
 		if i < 0 {
 			return fmt.Errorf("no such row: %q; there are %s", name, strings.Join(rowNames(), ", "))
@@ -139,6 +139,7 @@ func (b *bench) build(dir string) error {
 			return err
 		}
 		cmd := exec.Command("go", append(append([]string{"build", "-o", target}, k.args...), ".")...)
+		cmd.Env = append(os.Environ(), "GOWORK=off") // a -modfile has no place in a workspace
 		cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(source, "kubelet"), os.Stderr, os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("building %s: %w", k.name, err)
@@ -147,13 +148,13 @@ func (b *bench) build(dir string) error {
 	return nil
 }
 
-// sourceDir returns the folder of this module.
+// sourceDir returns the folder of this program.
 func sourceDir() (string, error) {
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/evented-pleg/evented-pleg/test/peer")
+	cmd := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/evented-pleg/evented-pleg/test/peer")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("run this in the folder test/peer: %w", err)
+		return "", fmt.Errorf("run this within the repository: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -64,11 +65,11 @@ func (b *bench) plot(w io.Writer) error {
 			continue
 		}
 		slices.SortFunc(line, func(a, b point) int { return int(a.x - b.x) })
-		path := ""
+		var path strings.Builder
 		for i, at := range line {
-			path += fmt.Sprintf("%c%.1f %.1f", "ML"[min(i, 1)], x(at.x), y(at.y))
+			fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(i, 1)], x(at.x), y(at.y))
 		}
-		p(`<path d="%s" fill="none" stroke="%s" stroke-width="2.5"/>`, path, colours[name])
+		p(`<path d="%s" fill="none" stroke="%s" stroke-width="2.5"/>`, path.String(), colours[name])
 		for _, at := range line {
 			p(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s, %.0f containers: %v</title></circle>`,
 				x(at.x), y(at.y), colours[name], name, at.x, time.Duration(at.y).Round(10*time.Microsecond))

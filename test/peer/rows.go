@@ -22,6 +22,8 @@ type row struct {
 var allRows = []row{
 	{"relist", (*bench).relist},
 	{"streaming", (*bench).relistStreaming},
+	{"shuffled", (*bench).shuffled},
+	{"annotation-changes", (*bench).annotationChanges},
 	{"changed", (*bench).changed},
 	{"intake", (*bench).intake},
 	{"first", (*bench).first},
@@ -130,6 +132,27 @@ func (b *bench) relistStreaming() error {
 		names = append(names, floorName+streaming)
 	}
 	return b.relistOf("streaming", server.Config{Pods: 5000, Containers: 2, Streams: true}, "containers=10000", names, 10)
+}
+
+// shuffled measures lists of a node on which nothing changes, each in an order of its own, as containerd's are.
+func (b *bench) shuffled() error {
+	for _, containers := range []int{10_000, 100_000} {
+		names := b.among(floorName, generated, oursName)
+		if containers <= 10_000 {
+			names = append(names, b.among(kubelet136)...)
+		}
+		config := server.Config{Pods: containers / 2, Containers: 2, Anew: true}
+		if err := b.relistOf("shuffled", config, fmt.Sprintf("containers=%d", containers), names, max(3, 100_000/containers)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// annotationChanges measures lists in which every item has another annotation than in the one before, which is no news for a PLEG.
+func (b *bench) annotationChanges() error {
+	config := server.Config{Pods: 5000, Containers: 2, Annotate: true}
+	return b.relistOf("annotation-changes", config, "containers=10000", b.among(floorName, generated, oursName, kubelet136), 10)
 }
 
 // changed measures lists of a node on which 1 % of the containers have changed since the one before; their inspection is part of it.

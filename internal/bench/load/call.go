@@ -29,6 +29,8 @@ type Call struct {
 type Stats struct {
 	// Changes counts the state changes made on purpose, Actions the actions that were completed, Broken those that were given up.
 	Changes, Actions, Broken int
+	// UnderWay is the number of actions that are begun and not finished.
+	UnderWay int
 	// Errors counts failed calls by method.
 	Errors map[string]int
 	// Calls are the successful calls that changed something, in the order of their ends.

@@ -17,28 +17,46 @@ import (
 // removeTimeout bounds the removal of one pod. A runtime that was just put under stress takes its time to kill hundreds of containers.
 const removeTimeout = 90 * time.Second
 
-// RemoveRun stops and removes every pod that carries the label of the run, and touches nothing else. It tries again while some are left and ctx
-// lasts, and returns why the last ones could not be removed.
+// settleFor is how long a call that its caller broke off may still make something.
+const settleFor = 500 * time.Millisecond
+
+// RemoveRun stops and removes every pod that carries the label of the run, and touches nothing else.
+// It goes on until the runtime shows none, and none a moment later either, because a call that was
+// broken off may be carried out all the same. After some failures it returns why the last pods could
+// not be removed.
 func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	const tries = 5
-	for try := 1; ; try++ {
-		err := removeOnce(ctx, client, runID)
-		if err == nil || try == tries || ctx.Err() != nil {
+	for try, empty := 1, 0; ; {
+		n, err := removeOnce(ctx, client, runID)
+		wait := settleFor
+		switch {
+		case err != nil && (try == tries || ctx.Err() != nil):
 			return err
+		case err != nil:
+			wait = time.Duration(try) * 200 * time.Millisecond
+			try++
+			empty = 0
+		case n > 0:
+			empty = 0
+		default:
+			if empty++; empty == 2 {
+				return nil
+			}
 		}
-		if sleep(ctx, time.Duration(try)*200*time.Millisecond) != nil {
+		if err := errors.Join(sleep(ctx, wait), err); ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) error {
+// removeOnce removes what the runtime shows now, and returns how many pods it showed.
+func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) (int, error) {
 	list, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{RunLabel: runID}},
 	}, grpc.MaxCallRecvMsgSize(maxMessage))
 	if err != nil {
-		return fmt.Errorf("load: list the pods of run %s: %w", runID, err)
+		return 0, fmt.Errorf("load: list the pods of run %s: %w", runID, err)
 	}
 	var (
 		mu    sync.Mutex // owns errs
@@ -46,10 +64,12 @@ func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, run
 		group sync.WaitGroup
 		limit = make(chan struct{}, defaultParallel)
 	)
+	found := 0
 	for _, s := range list.GetItems() {
 		if s.GetLabels()[RunLabel] != runID {
 			continue // a runtime that ignores filters must not cost others their pods
 		}
+		found++
 		limit <- struct{}{}
 		group.Go(func() {
 			defer func() { <-limit }()
@@ -61,7 +81,7 @@ func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, run
 		})
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	return found, errors.Join(errs...)
 }
 
 func removeSandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) error {

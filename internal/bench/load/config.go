@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,6 +20,10 @@ import (
 const (
 	// RunLabel marks every sandbox and container that a load made; its value names the run.
 	RunLabel = "evented-pleg.io/bench-run"
+	// ownerAnnotation names the process that made a sandbox, as [processName] writes processes.
+	ownerAnnotation = "evented-pleg.io/bench-process"
+	// logsAnnotation is the LogDirectory of the load that made a sandbox.
+	logsAnnotation = "evented-pleg.io/bench-logs"
 
 	labelPodUID        = "io.kubernetes.pod.uid"
 	labelPodName       = "io.kubernetes.pod.name"
@@ -27,6 +32,8 @@ const (
 
 	defaultParallel    = 16
 	defaultCallTimeout = 30 * time.Second
+	// defaultUnderWay keeps a runtime that hangs from collecting goroutines.
+	defaultUnderWay = 4096
 )
 
 // Fact is what a call has made of a container or sandbox. Every read that begins after At must show the state, or a later one.
@@ -58,10 +65,17 @@ type Config struct {
 	// Image is what containers run, and Args what they are given: "{life}" in them becomes how long they run, such as 0.2s.
 	Image string
 	Args  []string
+	// LogDirectory is an absolute path of a folder that the runtime can write to and that nobody else
+	// uses. Every sandbox and container names a path in the folder for its log, because a kubelet
+	// that removes a container without a log path removes the files of its own working directory.
+	LogDirectory string
 	// HostNetwork puts pods into the network of the node, for runtimes without CNI.
 	HostNetwork bool
 	// Parallel bounds the calls in flight. Default 16.
 	Parallel int
+	// UnderWay bounds the actions that are begun and not finished: a runtime that does not keep up with
+	// the rate is asked for no more. Default 4096.
+	UnderWay int
 	// CallTimeout bounds each call. Default 30 s.
 	CallTimeout time.Duration
 	// OnFact takes every fact, from several goroutines. Nil discards them.
@@ -76,6 +90,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Parallel == 0 {
 		c.Parallel = defaultParallel
+	}
+	if c.UnderWay == 0 {
+		c.UnderWay = defaultUnderWay
 	}
 	if c.CallTimeout == 0 {
 		c.CallTimeout = defaultCallTimeout
@@ -113,8 +130,11 @@ func (c Config) validate() error {
 	if c.Image == "" {
 		bad("Config.Image is empty: containers need an image")
 	}
-	if c.Parallel < 0 || c.CallTimeout < 0 || c.JobLife < 0 {
-		bad("Config.Parallel, CallTimeout and JobLife must not be negative")
+	if !filepath.IsAbs(c.LogDirectory) {
+		bad("Config.LogDirectory is %q: it must be an absolute path", c.LogDirectory)
+	}
+	if c.Parallel < 0 || c.UnderWay < 0 || c.CallTimeout < 0 || c.JobLife < 0 {
+		bad("Config.Parallel, UnderWay, CallTimeout and JobLife must not be negative")
 	}
 	return errors.Join(errs...)
 }

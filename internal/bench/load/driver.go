@@ -7,14 +7,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
-
-// maxUnderWay bounds the actions under way, so that a runtime that hangs does not collect goroutines.
-const maxUnderWay = 4096
 
 // Driver drives a load. Make it with [New].
 type Driver struct {
@@ -71,8 +70,8 @@ func (d *Driver) Setup(ctx context.Context) error {
 		return fmt.Errorf("load: ask the runtime for the image %s: %w", d.config.Image, err)
 	}
 	if answer.GetImage() == nil {
-		return fmt.Errorf("load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image; it must understand the arguments %q",
-			d.config.Image, d.config.Args)
+		return fmt.Errorf("load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image%s; "+
+			"it must understand the arguments %q", d.config.Image, d.available(ctx), d.config.Args)
 	}
 	const tries = 10
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -103,6 +102,26 @@ func (d *Driver) Setup(ctx context.Context) error {
 	return nil
 }
 
+// available names the first few images that the runtime has.
+func (d *Driver) available(ctx context.Context) string {
+	const most = 5
+	answer, err := d.images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, image := range answer.GetImages() {
+		if tags := image.GetRepoTags(); len(tags) > 0 && len(names) < most {
+			names = append(names, tags[0])
+		}
+	}
+	if len(names) == 0 {
+		return " (it has none)"
+	}
+	slices.Sort(names)
+	return " (it has " + strings.Join(names, ", ") + ")"
+}
+
 // Lost tells the driver that the runtime has forgotten everything. Pods are made anew.
 func (d *Driver) Lost() {
 	d.mu.Lock()
@@ -129,11 +148,23 @@ func (d *Driver) finished() bool {
 func (d *Driver) Run(ctx context.Context, long time.Duration) {
 	var group sync.WaitGroup
 	defer group.Wait()
-	underWay := make(chan struct{}, maxUnderWay)
+	underWay := make(chan struct{}, d.config.UnderWay)
 	start := func(a action, p *pod, slot int, life time.Duration) {
-		underWay <- struct{}{}
+		select {
+		case underWay <- struct{}{}:
+		case <-ctx.Done():
+			d.release(p, a, context.Cause(ctx))
+			return
+		case <-d.finish:
+			d.putBack(p, a)
+			return
+		}
+		d.counters.add(func(s *Stats) { s.UnderWay++ })
 		group.Go(func() {
-			defer func() { <-underWay }()
+			defer func() {
+				d.counters.add(func(s *Stats) { s.UnderWay-- })
+				<-underWay
+			}()
 			err := d.do(ctx, a, p, slot, life)
 			d.release(p, a, err)
 		})
@@ -234,6 +265,17 @@ func (d *Driver) release(p *pod, a action, err error) {
 			s.Actions++
 		}
 	})
+}
+
+// putBack gives back a pod for an action that was not begun.
+func (d *Driver) putBack(p *pod, a action) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a == runJob {
+		p.jobs--
+	} else {
+		p.busy = false
+	}
 }
 
 // Cleanup removes every pod that carries the run's label. It goes on after errors and returns them joined.

@@ -71,6 +71,7 @@ func newDriver(t *testing.T, conn *grpc.ClientConn, change func(*load.Config)) (
 	config := load.Config{
 		Conn: conn, RunID: "t", Pods: 5, Containers: 2, Rate: 400, Seed: 1, Image: image, JobLife: 5 * time.Millisecond,
 		CallTimeout: 5 * time.Second, OnFact: book.add, Logger: testr.New(t),
+		LogDirectory: "/logs",
 	}
 	if change != nil {
 		change(&config)
@@ -125,6 +126,26 @@ func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 	}
 	for id, state := range shown {
 		t.Errorf("%s is %s in the runtime, and no fact was told of it", id, state)
+	}
+}
+
+// TestEveryProfile: what a driver asks is what every runtime takes.
+func TestEveryProfile(t *testing.T) {
+	for _, profile := range fakeruntime.Profiles() {
+		t.Run(profile.Name, func(t *testing.T) {
+			_, conn := serve(t, fakeruntime.Config{Profile: profile})
+			d, _ := newDriver(t, conn, nil)
+			if err := d.Setup(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d.Run(t.Context(), 300*time.Millisecond)
+			if stats := d.Stats(); len(stats.Errors) != 0 {
+				t.Errorf("errors %v", stats.Errors)
+			}
+			if err := d.Cleanup(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -298,5 +319,40 @@ func TestConfigRefuses(t *testing.T) {
 		if _, err := load.New(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("bad %s: err = %v, want one that names it", want, err)
 		}
+	}
+}
+
+// TestUnderWayIsBounded asks a runtime that hangs for no more than was allowed, and Finish ends the wait.
+func TestUnderWayIsBounded(t *testing.T) {
+	rt, conn := serve(t, fakeruntime.Config{})
+	d, _ := newDriver(t, conn, func(c *load.Config) { c.UnderWay, c.JobsOnly, c.CallTimeout, c.Rate = 3, true, 2*time.Second, 1000 })
+	if err := d.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	faults, err := fakeruntime.ParseFaults("hang-write=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.SetFaults(faults); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.Run(t.Context(), time.Hour)
+	}()
+	for most := 0; most < 3; most = max(most, d.Stats().UnderWay) {
+		time.Sleep(time.Millisecond)
+	}
+	for range 50 {
+		if n := d.Stats().UnderWay; n > 3 {
+			t.Fatalf("%d actions are under way, want at most 3", n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	d.Finish()
+	<-done
+	if n := d.Stats().UnderWay; n != 0 {
+		t.Errorf("%d actions are under way after Run", n)
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
+// logSuffix ends the name of every container's log file.
+const logSuffix = ".log"
+
 // longLife is how long a container lives that is meant to stay until it is stopped.
 const longLife = 24 * time.Hour
 
@@ -92,6 +95,9 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 	p.config = &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: fmt.Sprintf("pod-%04d-%d", p.index, p.generation), Namespace: d.namespace(), Uid: p.uid},
 		Linux:    &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: d.namespaces()}},
+		// Containers of all pods share the folder: their log paths differ.
+		LogDirectory: d.config.LogDirectory,
+		Annotations:  map[string]string{ownerAnnotation: processName(), logsAnnotation: d.config.LogDirectory},
 	}
 	p.config.Labels = d.labels(p)
 	err := d.call(ctx, "RunPodSandbox", func(ctx context.Context) error {
@@ -172,8 +178,9 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 	labels[labelContainerName] = name
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
-		Image:    &runtimeapi.ImageSpec{Image: d.config.Image},
+		Image:    &runtimeapi.ImageSpec{Image: d.config.Image, UserSpecifiedImage: d.config.Image}, // CRI-O checks signatures by the latter
 		Labels:   labels,
+		LogPath:  fmt.Sprintf("%s_%s_%d%s", p.uid, name, attempt, logSuffix),
 		Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()}},
 	}
 	for _, arg := range d.config.Args {

@@ -45,14 +45,14 @@ func (r *runner) runOutage(ctx context.Context) {
 	r.mu.Unlock()
 	if o.kind == "restart" {
 		if err := r.fake.client.Restart(ctx, r.options.OutageFor, initializing); err != nil {
-			r.fail(err)
+			r.breakUnlessAsked(err)
 			return
 		}
 		if pause(ctx, r.options.OutageFor+initializing) != nil {
 			return
 		}
 	} else if err := r.killRuntime(ctx, o.at); err != nil {
-		r.fail(err)
+		r.breakUnlessAsked(err)
 		return
 	}
 	o.up = bench.Now()
@@ -67,6 +67,13 @@ func (r *runner) runOutage(ctx context.Context) {
 	p, ok = s.await(ctx, patience, func(p worker.Progress) bool { return p.Counts.Reconnects > connects })
 	if ok {
 		o.reconnected = p.At
+	}
+}
+
+// breakUnlessAsked ends the run with an error that is not the user's wish to end it.
+func (r *runner) breakUnlessAsked(err error) {
+	if r.asked.Err() == nil {
+		r.fail(err)
 	}
 }
 

@@ -19,9 +19,12 @@ const phaseLoad = "changing pods"
 
 // measure changes pods, lets them settle, and judges.
 func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
-	r.catchUp(ctx)
+	r.catchUp(r.asked)
+	if r.asked.Err() != nil {
+		return nil, context.Cause(r.asked)
+	}
 	before := r.driver.Stats()
-	var cpuBefore *float64
+	var cpuBefore *processCPU
 	err := r.eachSide(func(s *side) (err error) {
 		if err = s.process.Probe(r.options.ProbeRate); err == nil {
 			s.begin, err = s.process.Report(ctx)
@@ -39,9 +42,9 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	r.mu.Unlock()
 
 	var interludes sync.WaitGroup
-	interludes.Go(func() { r.runOutage(ctx) })
-	interludes.Go(func() { r.runStall(ctx) })
-	r.driver.Run(ctx, r.options.Duration)
+	interludes.Go(func() { r.runOutage(r.asked) })
+	interludes.Go(func() { r.runStall(r.asked) })
+	r.drive(ctx, r.options.Duration)
 	interludes.Wait()
 	end := bench.Now()
 	if ctx.Err() != nil {
@@ -59,9 +62,15 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		return nil, err
 	}
 
-	consistency, err := r.converge(ctx)
-	if err != nil {
+	consistency, err := r.converge(r.asked)
+	interrupted := r.asked.Err() != nil && ctx.Err() == nil
+	if err != nil && !interrupted {
 		return nil, err
+	}
+	long := r.options.Duration
+	if interrupted {
+		consistency = make([]bench.ConsistencyResult, len(r.sides))
+		long = min(long, time.Duration(end-begin))
 	}
 	if err := r.eachSide(func(s *side) (err error) { s.final, err = s.process.Report(ctx); return err }); err != nil {
 		return nil, err
@@ -69,10 +78,10 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	r.collect(ctx)
 
 	result := &bench.Result{
-		Schema:  bench.Schema,
+		Schema: bench.Schema, Interrupted: interrupted,
 		Runtime: bench.RuntimeResult{Name: r.sides[0].hello.RuntimeName, Version: r.sides[0].hello.RuntimeVersion, Endpoint: "unix://" + r.socket},
 		Load: bench.LoadResult{
-			Pods: r.options.Pods, Containers: r.options.Containers, Rate: r.options.Rate, DurationSeconds: r.options.Duration.Seconds(), Seed: r.options.Seed,
+			Pods: r.options.Pods, Containers: r.options.Containers, Rate: r.options.Rate, DurationSeconds: long.Seconds(), Seed: r.options.Seed,
 			Faults: append([]string{}, r.faults.Strings()...), Changes: after.Changes - before.Changes, Broken: after.Broken, Errors: after.Errors,
 			CallSeconds: callSeconds(after.Calls, begin, end),
 		},
@@ -98,9 +107,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	if len(sides) > 1 {
 		result.Comparison = &sides[1]
 	}
-	if cpuBefore != nil && cpuAfter != nil {
-		result.Cost.RuntimeCPUSeconds = new(*cpuAfter - *cpuBefore)
-	}
+	result.Cost.RuntimeCPUSeconds = cpuAfter.since(cpuBefore)
 	if r.fake != nil {
 		result.Runtime.Profile = r.options.Profile
 		emitted, _, lost := r.fake.totals()
@@ -180,14 +187,29 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 	return results, err
 }
 
+// processCPU is the CPU time of a runtime's process: of which one, and how many seconds.
+type processCPU struct {
+	process string
+	seconds float64
+}
+
+// since returns the seconds since an earlier moment, nil if they cannot be known: when one of the two could not be read, or when the runtime has been
+// restarted, since what a process used at its end has gone with it.
+func (c *processCPU) since(before *processCPU) *float64 {
+	if c == nil || before == nil || c.process != before.process {
+		return nil
+	}
+	return new(c.seconds - before.seconds)
+}
+
 // runtimeCPU returns what the runtime's process has used, nil if it cannot be known.
-func (r *runner) runtimeCPU(ctx context.Context) *float64 {
+func (r *runner) runtimeCPU(ctx context.Context) *processCPU {
 	if r.fake == nil {
 		return peerCPU(r.socket)
 	}
 	r.collect(ctx)
 	_, cpu, _ := r.fake.totals()
-	return &cpu
+	return &processCPU{process: "the fake", seconds: cpu}
 }
 
 // callSeconds sums up the calls that began between two stamps.

@@ -23,6 +23,11 @@ const FakeImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 type Options struct {
 	// Endpoint is a real runtime's socket; empty starts the fake one.
 	Endpoint string
+	// BesideKubelet allows a real runtime that holds pods which no load has made.
+	BesideKubelet bool
+	// LogDirectory is where the folder for the containers' logs is made on a real runtime; empty is the
+	// one for temporary files.
+	LogDirectory string
 	// Profile and Faults are the fake runtime's.
 	Profile string
 	Faults  []string
@@ -120,6 +125,9 @@ func (o Options) Validate() error {
 			bad("--fault, --restart-runtime-at and --kill-runtime-at are for the fake runtime: they do not go with --endpoint")
 		}
 	} else {
+		if o.BesideKubelet || o.LogDirectory != "" {
+			bad("--beside-kubelet and --log-directory are for a real runtime: they need --endpoint")
+		}
 		if _, err := fakeruntime.ProfileByName(o.Profile); err != nil {
 			bad("--profile: %w", err)
 		}

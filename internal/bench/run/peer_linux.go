@@ -16,8 +16,8 @@ import (
 // clockTick is the unit of times in /proc (USER_HZ), which is 100 on every platform that Go has.
 const clockTick = 100
 
-// peerCPU returns the CPU seconds that the process has used that listens on the socket, nil if they cannot be known.
-func peerCPU(socket string) *float64 {
+// peerCPU returns what the process has used that listens on the socket, nil if that cannot be known.
+func peerCPU(socket string) *processCPU {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		return nil
@@ -38,7 +38,7 @@ func peerCPU(socket string) *float64 {
 	}
 	_, rest, ok := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
-	if !ok || len(fields) < 13 {
+	if !ok || len(fields) < 20 {
 		return nil
 	}
 	user, err1 := strconv.ParseUint(fields[11], 10, 64)
@@ -46,5 +46,5 @@ func peerCPU(socket string) *float64 {
 	if err1 != nil || err2 != nil {
 		return nil
 	}
-	return new(float64(user+system) / clockTick)
+	return &processCPU{process: fmt.Sprintf("%d since %s", cred.Pid, fields[19]), seconds: float64(user+system) / clockTick}
 }

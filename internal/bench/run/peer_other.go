@@ -6,4 +6,4 @@
 package run
 
 // peerCPU knows nothing on this platform.
-func peerCPU(string) *float64 { return nil }
+func peerCPU(string) *processCPU { return nil }

@@ -33,6 +33,8 @@ const (
 	convergeFor = 3 * time.Second
 	// graceFor is a little longer than the generator waits for a claim before it counts a change as missed.
 	graceFor = 2300 * time.Millisecond
+	// finishFor is how long actions that are under way go on when the user ends the run.
+	finishFor = time.Second
 	// cleanupFor bounds the removal of what the load made on a real runtime.
 	cleanupFor = 5 * time.Minute
 	// fakeReadTimeout and fakeCallTimeout bound calls to a runtime that hangs on purpose.
@@ -49,10 +51,14 @@ type runner struct {
 	socket  string
 	conn    *grpc.ClientConn
 	driver  *load.Driver
+	logs    string // folder of the containers' logs
 	sides   []*side
 	fail    context.CancelCauseFunc
+	// asked ends when the user wants the run to end: the body then sums up what it has.
+	asked context.Context
 	// tail and jobsOnly are for a stress test.
 	tail, jobsOnly bool
+	pace           string // what the last step of a stress test achieved, in words
 
 	mu    sync.Mutex // owns all that follows
 	facts []load.Fact
@@ -65,7 +71,9 @@ type runner struct {
 	stall     *stall
 }
 
-// Run performs a run. When a finished run cannot remove what it made, it returns the result and an error.
+// Run performs a run. When ctx ends after the load has begun, it returns what was measured until
+// then and the cause of ctx's end; when a finished run cannot remove what it made, the result and
+// an error.
 func Run(ctx context.Context, o Options) (*bench.Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -79,24 +87,28 @@ func Run(ctx context.Context, o Options) (*bench.Result, error) {
 	return result, err
 }
 
-// perform starts the processes, makes the pods, calls the body, and takes everything down again.
+// perform starts the processes, makes the pods, calls the body, and takes everything down again. The
+// body's context ends when the run breaks; r.asked ends then too, and when the caller's context ends.
 func (r *runner) perform(ctx context.Context, body func(context.Context) error) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	whole, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	r.fail = cancel
+	asked, ask := context.WithCancelCause(whole)
+	defer context.AfterFunc(ctx, func() { ask(context.Cause(ctx)) })()
+	defer ask(nil)
+	r.fail, r.asked = cancel, asked
 	r.runID = strconv.FormatUint(uint64(bench.Now())/1e6, 36)
 	defer func() {
 		// A run that was broken from inside says why, not what that broke.
-		if cause := context.Cause(ctx); err != nil && ctx.Err() != nil && !errors.Is(err, cause) {
+		if cause := context.Cause(whole); err != nil && whole.Err() != nil && !errors.Is(err, cause) {
 			err = cause
 		}
 	}()
-	if err := r.openRuntime(ctx); err != nil {
+	if err := r.openRuntime(asked); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.closeRuntime()) }()
 	for _, mode := range r.modes() {
-		s, err := startSide(ctx, r.options, mode, r.socket, r.tail)
+		s, err := startSide(asked, r.options, mode, r.socket, r.tail)
 		if err != nil {
 			return err
 		}
@@ -112,20 +124,26 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 
 	var background sync.WaitGroup
 	defer background.Wait()
-	backgroundCtx, stopBackground := context.WithCancel(ctx)
+	backgroundCtx, stopBackground := context.WithCancel(whole)
 	defer stopBackground()
 	background.Go(func() { r.every(backgroundCtx, factsEvery, r.sendFacts) })
 	background.Go(func() { r.every(backgroundCtx, historyEvery, r.collect) })
 	background.Go(func() { r.every(backgroundCtx, statusEvery, r.tellStatus) })
 
 	if r.fake == nil {
-		defer func() { err = errors.Join(err, r.cleanup(ctx)) }()
+		if err := r.survey(asked); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.cleanup(whole)) }()
 	}
 	r.enter("making pods")
-	if err := r.driver.Setup(ctx); err != nil {
+	if err := r.driver.Setup(asked); err != nil {
 		return err
 	}
-	return body(ctx)
+	if err := body(whole); err != nil {
+		return err
+	}
+	return context.Cause(asked)
 }
 
 func (r *runner) modes() []string {
@@ -171,8 +189,16 @@ func (r *runner) openRuntime(ctx context.Context) error {
 	} else {
 		r.socket = strings.TrimPrefix(o.Endpoint, "unix://")
 		config.HostNetwork = true
+		if r.jobsOnly {
+			config.UnderWay = realUnderWay
+		}
 		config.OnChange = r.onChange
 	}
+	var err error
+	if r.logs, err = r.openLogs(); err != nil {
+		return errors.Join(err, r.closeRuntime())
+	}
+	config.LogDirectory = r.logs
 	conn, err := grpc.NewClient("unix:"+r.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return errors.Join(fmt.Errorf("connect to %s: %w", r.socket, err), r.closeRuntime())
@@ -190,6 +216,9 @@ func (r *runner) closeRuntime() error {
 	if r.conn != nil {
 		errs = append(errs, r.conn.Close())
 	}
+	if r.logs != "" {
+		errs = append(errs, load.RemoveLogs(r.logs))
+	}
 	if r.fake != nil {
 		errs = append(errs, r.fake.stop(), os.RemoveAll(r.fake.dir))
 	}
@@ -206,6 +235,18 @@ func (r *runner) cleanup(ctx context.Context) error {
 		return fmt.Errorf("pods with the label %s=%s were left on the runtime: %w", load.RunLabel, r.runID, err)
 	}
 	return nil
+}
+
+// drive changes pods for that long, or until the user wants the run to end; actions that are under
+// way then have a moment to finish.
+func (r *runner) drive(ctx context.Context, long time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.asked, func() {
+		r.driver.Finish()
+		time.AfterFunc(finishFor, cancel)
+	})()
+	r.driver.Run(ctx, long)
 }
 
 // every calls f again and again until ctx ends.

@@ -31,13 +31,19 @@ type side struct {
 	// peakHeap and peakOwed are the largest since they were last reset.
 	peakHeap uint64
 	peakOwed int
+	// kept is every progress since the load began, if samples are wanted.
+	wantSamples bool
+	kept        []worker.Progress
 
 	// begin and end are the load's, final is of the very end.
 	begin, end, final worker.Report
 }
 
+// maxSamples is hours of progress.
+const maxSamples = 100_000
+
 func startSide(ctx context.Context, o Options, mode, endpoint string, tail bool) (*side, error) {
-	s := &side{mode: mode, ledger: bench.NewLedger(), heard: make(chan struct{})}
+	s := &side{mode: mode, ledger: bench.NewLedger(), heard: make(chan struct{}), wantSamples: o.WantTimeline}
 	config := worker.Config{
 		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, Capacity: o.Capacity, ReadTimeout: o.ReadTimeout, Seed: o.Seed, Tail: tail,
 	}
@@ -61,6 +67,9 @@ func (s *side) onProgress(p worker.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.progress = p
+	if s.wantSamples && len(s.kept) < maxSamples {
+		s.kept = append(s.kept, p)
+	}
 	s.peakHeap = max(s.peakHeap, p.Heap)
 	s.peakOwed = max(s.peakOwed, p.OwedPods)
 	close(s.heard)
@@ -156,6 +165,16 @@ func (s *side) series(begin int64, inWindow func(at int64) bool) bench.Series {
 	series := bench.Series{Mode: s.mode, Points: make([]bench.Point, len(v.Latency))}
 	for i, d := range v.Latency {
 		series.Points[i] = bench.Point{At: time.Duration(v.Begins[i] - begin), Latency: d}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.kept {
+		if inWindow(p.At) {
+			series.Samples = append(series.Samples, bench.Sample{
+				At: time.Duration(p.At - begin).Seconds(), State: p.State, Lists: p.Counts.Relists, Reads: p.Counts.Inspections,
+				CPUSeconds: p.CPUSeconds, HeapBytes: p.Heap, PeriodSeconds: p.RelistPeriod.Seconds(),
+			})
+		}
 	}
 	return series
 }

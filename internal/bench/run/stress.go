@@ -24,12 +24,24 @@ const (
 	// that it may fail to.
 	keepsUp  = 0.7
 	patience = 2
+	// hopeless is the share below which there is no second step: the runtime is overwhelmed.
+	hopeless = 0.35
+	// realUnderWay bounds what a real runtime is asked for before it has finished what it was asked for:
+	// one that is flooded takes minutes to come back, and calls that time out leave containers UNKNOWN.
+	realUnderWay = 48
+	// drainFor is how long containers that were begun may take to end after the last step.
+	drainFor = 20 * time.Second
+	// The rates of a test whose user names none.
+	fakeStartRate, fakeMaxRate = 50, 5000
+	realStartRate, realMaxRate = 5, 200
 )
 
 // StressOptions are those of a stress test. Of Options, Mode, Compare, Rate, Duration, ProbeRate and the interludes do not apply.
 type StressOptions struct {
 	Options
-	// StartRate, MaxRate and Factor are the first rate, the largest, and what each step multiplies it by, in containers a second.
+	// StartRate, MaxRate and Factor are the first rate, the largest, and what each step multiplies it
+	// by, in containers a second. Zero rates mean 50 and 5000 on the fake runtime, 5 and 200 on a real
+	// one.
 	StartRate, MaxRate, Factor float64
 	// StepFor is how long a step lasts.
 	StepFor time.Duration
@@ -40,6 +52,7 @@ type StressOptions struct {
 // Validate reports every option that makes no sense, by the name of its flag.
 func (o StressOptions) Validate() error {
 	var errs []error
+	o = o.filled()
 	if !(o.StartRate > 0) || !(o.MaxRate >= o.StartRate) || o.MaxRate > 1e6 {
 		errs = append(errs, fmt.Errorf("--start-rate %v, --max-rate %v: the first must be above 0, and the second at least that, and at most 1000000", o.StartRate, o.MaxRate))
 	}
@@ -49,18 +62,28 @@ func (o StressOptions) Validate() error {
 	if o.StepFor < time.Second {
 		errs = append(errs, fmt.Errorf("--step %v: a step takes at least 1s, because that is how late an event must be to count", o.StepFor))
 	}
-	return errors.Join(append(errs, o.filled().Options.Validate())...)
+	return errors.Join(append(errs, o.Options.Validate())...)
 }
 
 // filled sets what a stress test does not ask its user.
 func (o StressOptions) filled() StressOptions {
+	start, most := float64(fakeStartRate), float64(fakeMaxRate)
+	if o.Endpoint != "" {
+		start, most = realStartRate, realMaxRate
+	}
+	if o.StartRate == 0 {
+		o.StartRate = start
+	}
+	if o.MaxRate == 0 {
+		o.MaxRate = max(most, o.StartRate)
+	}
 	o.Mode, o.Compare, o.Rate, o.Duration, o.ProbeRate = worker.Evented, false, 0, o.StepFor, 0
 	return o
 }
 
 // Stress performs KEP-3386's stress test: it makes containers that run to completion at a rising rate, in pods that stay, until the generator's
 // histogram evented_pleg_connection_latency_seconds shows events above its 1-second bucket, or the runtime cannot make them faster, or the
-// largest rate is reached. When a finished test cannot remove what it made, it returns the result and an error.
+// largest rate is reached. When ctx ends in the middle, it returns the steps until then and the cause; when a finished test cannot remove what it made, it returns the result and an error.
 func Stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -93,12 +116,16 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	finished := make(chan struct{})
 	driving.Go(func() {
 		defer close(finished)
-		r.driver.Run(driveCtx, math.MaxInt64)
+		r.drive(driveCtx, math.MaxInt64)
 	})
 
 	slow := 0
 	for rate := o.StartRate; ; {
-		step, err := r.stressStep(ctx, o, rate)
+		step, err := r.stressStep(r.asked, o, rate)
+		if err != nil && r.asked.Err() != nil && ctx.Err() == nil {
+			result.End = bench.EndInterrupted
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +144,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		switch {
 		case step.Late > 0:
 			result.End = bench.EndKnee
-		case slow >= patience:
+		case slow >= patience || step.Achieved < hopeless*rate:
 			result.End = bench.EndRuntime
 		case rate >= o.MaxRate:
 			result.End = bench.EndMaxRate
@@ -130,14 +157,22 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	// No more containers; those that were made run to completion.
 	r.driver.SetRate(0)
 	r.driver.Finish()
+	r.enter("waiting for containers that are under way")
 	select {
 	case <-finished:
+	case <-time.After(drainFor):
+		result.GivenUp = r.driver.Stats().UnderWay
+		stop()
+		<-finished
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 
-	consistency, err := r.converge(ctx)
-	if err != nil {
+	consistency, err := r.converge(r.asked)
+	if err != nil && r.asked.Err() != nil && ctx.Err() == nil {
+		result.End = bench.EndInterrupted
+		consistency = make([]bench.ConsistencyResult, len(r.sides))
+	} else if err != nil {
 		return nil, err
 	}
 	if s.final, err = s.process.Report(ctx); err != nil {
@@ -150,20 +185,20 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	}
 	v := s.judge(func(int64) bool { return false })
 	result.Events, result.Late = p.LatencyCount, p.LatencyLate
-	if result.Late > 0 {
+	if result.Late > 0 && result.End != bench.EndInterrupted {
 		result.End = bench.EndKnee // the last ones came late after the last step was measured
 	}
 	result.Mismatches, result.Duplicates, result.OutOfOrder = consistency[0].Mismatches, v.Duplicates, v.OutOfOrder
 	result.Missed, result.Owed = s.final.Counts.Missed, s.final.Counts.Owed
 	result.PLEGMaxRSSBytes = s.final.Usage.MaxRSS
-	result.OK = result.Mismatches+result.Duplicates+result.OutOfOrder == 0
+	result.OK = result.Mismatches+result.Duplicates+result.OutOfOrder == 0 && result.End != bench.EndInterrupted
 	return result, nil
 }
 
 // stressStep asks for a rate for the time of a step.
 func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) (bench.StressStep, error) {
 	s := r.sides[0]
-	r.enter(fmt.Sprintf("%.0f containers/s", rate))
+	r.enter(fmt.Sprintf("%.0f containers/s%s", rate, r.pace))
 	before, begin := s.now(), bench.Now()
 	usageBefore, err := s.process.Report(ctx)
 	if err != nil {
@@ -185,9 +220,10 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 		return bench.StressStep{}, errors.Join(errors.New("the PLEG does not tell of itself any more"), ctx.Err())
 	}
 	v := s.judge(func(at int64) bool { return at >= begin && at <= end })
-	long := time.Duration(end - begin).Seconds()
+	achieved := float64(done) / time.Duration(end-begin).Seconds()
+	r.pace = fmt.Sprintf(" (before: the runtime completed %.3g a second of %.3g)", achieved, rate)
 	return bench.StressStep{
-		Rate: rate, Achieved: float64(done) / long, Events: after.LatencyCount - before.LatencyCount, Late: after.LatencyLate - before.LatencyLate,
+		Rate: rate, Achieved: achieved, UnderWay: r.driver.Stats().UnderWay, Events: after.LatencyCount - before.LatencyCount, Late: after.LatencyLate - before.LatencyLate,
 		Latency: bench.Summarize(v.Path).Seconds(), PLEGCPU: (usageAfter.Usage.CPUSeconds - usageBefore.Usage.CPUSeconds) / time.Duration(usageAfter.At-usageBefore.At).Seconds(),
 	}, nil
 }

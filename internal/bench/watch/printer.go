@@ -6,6 +6,7 @@ package watch
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -15,9 +16,12 @@ import (
 )
 
 const (
-	// maxNames bounds the names that are remembered, and maxLatencies the latencies of the summary.
-	maxNames     = 10_000
-	maxLatencies = 100_000
+	// maxNames bounds the names that are remembered.
+	maxNames = 10_000
+	// repeatEvery is how often a report that repeats is printed.
+	repeatEvery = 10 * time.Second
+	// maxReports bounds the reports whose repetitions are remembered.
+	maxReports = 1000
 	// timeForm is that of a line.
 	timeForm = "15:04:05.000"
 )
@@ -35,8 +39,14 @@ type printer struct {
 	cache     *cache.Cache[cri.PodStatus]
 	names     map[cache.UID]names
 	order     []cache.UID // of names, oldest first
+	tap       *tap
 	printed   int
-	latency   []time.Duration
+	// reports counts the generator's reports by reason, repeats what was printed of each of them.
+	reports map[pleg.Reason]int
+	repeats map[string]*repeat
+	// connected adds up the time in which the stream was connected, until lookedAt.
+	connected time.Duration
+	lookedAt  time.Time
 
 	// state, period and missed are as they were printed last, and spoke is when.
 	state  pleg.StreamState
@@ -47,9 +57,36 @@ type printer struct {
 	spoke  time.Time
 }
 
-func newPrinter(o Options, g *pleg.Generator[cri.PodStatus], c *cache.Cache[cri.PodStatus]) *printer {
-	return &printer{options: o, generator: g, cache: c, names: make(map[cache.UID]names)}
+// repeat is how often a report came since it was printed last.
+type repeat struct {
+	at time.Time
+	n  int
 }
+
+func newPrinter(o Options, g *pleg.Generator[cri.PodStatus], c *cache.Cache[cri.PodStatus], t *tap) *printer {
+	return &printer{
+		options: o, generator: g, cache: c, tap: t, names: make(map[cache.UID]names),
+		reports: make(map[pleg.Reason]int), repeats: make(map[string]*repeat),
+	}
+}
+
+// header names the columns.
+func (p *printer) header() error {
+	switch {
+	case p.options.Output == "json":
+		return nil
+	case p.options.Raw:
+		_, err := fmt.Fprintf(p.options.Out, rawForm, "TIME", "EVENT", "AGE", "BYTES", "OF", "POD AND WHAT THE EVENT SHOWS")
+		return err
+	}
+	_, err := fmt.Fprintf(p.options.Out, eventForm, "TIME", "EVENT", "FROM", "DELAY", "POD, CONTAINER, ID")
+	return err
+}
+
+const (
+	eventForm = "%-12s  %-16s  %-5s  %8s  %s\n"
+	rawForm   = "%-12s  %-8s  %8s  %6s  %-15s  %s\n"
+)
 
 // line is an event in JSON.
 type line struct {
@@ -106,9 +143,6 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 		d := now.Sub(e.Stamp)
 		l.LatencySeconds = new(d.Seconds())
 		late = bench.Short(max(d, 0))
-		if len(p.latency) < maxLatencies {
-			p.latency = append(p.latency, max(d, 0))
-		}
 	}
 	if p.options.Output == "json" {
 		return json.NewEncoder(p.options.Out).Encode(l)
@@ -120,8 +154,12 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 	if l.ExitCode != nil {
 		what += fmt.Sprintf(" (exit %d)", *l.ExitCode)
 	}
-	_, err := fmt.Fprintf(p.options.Out, "%s  %-16s  %-40s %-24s %-12.12s  %-5s %8s\n",
-		now.Format(timeForm), e.Type, or(l.Namespace, "?")+"/"+or(l.Pod, string(e.Pod)), what, e.ID, l.Source, late)
+	from := "event"
+	if e.Cause == pleg.CauseRead {
+		from = "read"
+	}
+	what = strings.TrimSpace(fmt.Sprintf("%s/%s %s %.13s", or(l.Namespace, "?"), or(l.Pod, string(e.Pod)), what, e.ID))
+	_, err := fmt.Fprintf(p.options.Out, eventForm, now.Format(timeForm), e.Type, from, late, what)
 	return err
 }
 
@@ -151,9 +189,16 @@ func (p *printer) learn(uid cache.UID, status *cri.PodStatus) names {
 	return n
 }
 
-// look prints what changed of the generator itself.
+// look prints what the tap has kept, and what changed of the generator itself.
 func (p *printer) look(now time.Time) error {
 	st := p.generator.Stats()
+	if st.State == pleg.StreamConnected && !p.lookedAt.IsZero() {
+		p.connected += now.Sub(p.lookedAt)
+	}
+	p.lookedAt = now
+	if err := p.harvest(now); err != nil {
+		return err
+	}
 	health := ""
 	if err := p.generator.Health(); err != nil {
 		health = err.Error()

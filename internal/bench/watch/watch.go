@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch attaches a generator to a runtime, read-only, and prints what it tells.
+// Package watch attaches a generator to a runtime, read-only, and prints what it tells, what it reports
+// of itself, and in the end what the runtime's event stream is worth.
 //
 // # Model
 //
-// One loop prints lifecycle events as they come and, several times a second, what changed of the stream's state, the relist period and the number of
-// missed events. A pod's name comes from the cache; those of removed pods are remembered for a while.
+// A tap stands between the generator and its client, and sees what both do. One loop prints lifecycle
+// events as they come and, several times a second, what the tap has seen and what changed of the
+// stream's state, the relist period and the number of missed events. A pod's name comes from the cache;
+// those of removed pods are remembered for a while.
 //
 // # Concurrency
 //
@@ -14,7 +17,8 @@
 //
 // # Errors
 //
-// Run fails if the runtime cannot be reached at first. A runtime that goes away later is waited for.
+// Run fails if the runtime cannot be reached at first, and if no list of the runtime has succeeded until
+// the end. A runtime that goes away later is waited for.
 package watch
 
 import (
@@ -22,13 +26,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	kubemetrics "k8s.io/component-base/metrics"
+
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
-	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -43,7 +51,11 @@ type Options struct {
 	Duration time.Duration
 	// StatusEvery is how often the state is printed while nothing happens; 0 is never.
 	StatusEvery time.Duration
-	// Output is text or json.
+	// Raw prints the stream's messages instead of lifecycle events.
+	Raw bool
+	// MetricsAddr serves the generator's metrics and health; empty for none.
+	MetricsAddr string
+	// Output is text or json. With json everything goes to Out, one object a line.
 	Output string
 	Out    io.Writer
 	Err    io.Writer
@@ -53,57 +65,103 @@ const (
 	dialTimeout = 10 * time.Second
 	// lookEvery is how often the state is looked at.
 	lookEvery = 100 * time.Millisecond
+	// longestPeriod is the longest relist period that a stream can earn, as by default.
+	longestPeriod = 300 * time.Second
 )
 
 // Run watches until ctx ends or the time is up.
 func Run(ctx context.Context, o Options) error {
+	w, err := attach(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer w.client.Close()
+	if o.Output != "json" {
+		fmt.Fprintf(o.Err, "watching %s on %s, read-only. Ctrl-C ends it.\n", w.version, w.client.Endpoint())
+	}
+
+	// The generator ends after the tap was told that the watch does: what is under way then is no failure
+	// of the runtime's, and no deadline of ours is told to it.
+	var group sync.WaitGroup
+	runCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
 	if o.Duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.Duration)
 		defer cancel()
 	}
-	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	client, err := cri.Dial(dialCtx, cri.Config{Endpoint: o.Endpoint})
-	if err != nil {
-		return err
+	begun := time.Now()
+	if o.MetricsAddr != "" {
+		listener, err := net.Listen("tcp", o.MetricsAddr)
+		if err != nil {
+			return fmt.Errorf("--metrics-addr: cannot serve metrics on %s: %w", o.MetricsAddr, err)
+		}
+		if o.Output != "json" {
+			fmt.Fprintf(o.Err, "metrics on http://%s/metrics, health on /healthz\n", listener.Addr())
+		}
+		group.Go(func() { worker.ServeMetrics(runCtx, listener, w.registry, w.generator.Health) })
 	}
-	defer client.Close()
-	version, err := client.Version(dialCtx)
-	if err != nil {
-		return err
-	}
-	statuses := cache.New(cri.EmptyStatus)
-	config := pleg.Config[cri.PodStatus]{Source: client, Cache: statuses, Merge: cri.KeepIPs}
-	if o.Mode == worker.Evented {
-		config.Stream = client
-	}
-	generator, err := pleg.New(config)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(o.Err, "watching %s on %s, read-only. Ctrl-C ends it.\n", version, client.Endpoint())
-
-	var group sync.WaitGroup
-	runCtx, stop := context.WithCancelCause(ctx)
-	group.Go(func() { stop(generator.Run(runCtx)) })
-	p := newPrinter(o, generator, statuses)
-	err = p.loop(runCtx)
-	stop(nil)
+	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
+	p := newPrinter(o, w.generator, w.cache, w.tap)
+	err = p.loop(ctx)
+	w.tap.close()
+	stop(context.Canceled)
 	group.Wait()
-	if cause := context.Cause(runCtx); err == nil && ctx.Err() == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(runCtx); err == nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
-	p.summary(client.Stats().Calls)
-	return err
+	summary := p.sum(time.Since(begun), w.version.String(), w.client.Stats())
+	return errors.Join(err, p.summary(summary), summary.failure(w.tap))
+}
+
+// watched is a generator on a runtime with all that is needed to look at it.
+type watched struct {
+	client    *cri.Client
+	version   cri.Version
+	tap       *tap
+	cache     *cache.Cache[cri.PodStatus]
+	generator *pleg.Generator[cri.PodStatus]
+	registry  prometheus.Gatherer
+}
+
+// attach reaches the runtime and makes the generator, which does not run yet.
+func attach(ctx context.Context, o Options) (w watched, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	w.tap = newTap(o.Raw)
+	w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, OnEvent: w.tap.message})
+	if err != nil {
+		return w, err
+	}
+	fail := func(err error) (watched, error) { return w, errors.Join(err, w.client.Close()) }
+	if w.version, err = w.client.Version(ctx); err != nil {
+		return fail(err)
+	}
+	registry := kubemetrics.NewKubeRegistry()
+	set, err := metrics.New(registry, metrics.Options{})
+	if err != nil {
+		return fail(err)
+	}
+	w.registry, w.cache = registry, cache.New(cri.EmptyStatus)
+	config := pleg.Config[cri.PodStatus]{
+		Source: source{w.client, w.tap}, Cache: w.cache, Merge: cri.KeepIPs, Metrics: set, Recorder: w.tap, RelistMax: longestPeriod,
+	}
+	if o.Mode == worker.Evented {
+		config.Stream = listener{w.client, w.tap}
+	}
+	if w.generator, err = pleg.New(config); err != nil {
+		return fail(err)
+	}
+	set.SetGauges(w.generator.Gauges)
+	return w, nil
 }
 
 // loop prints until ctx ends.
 func (p *printer) loop(ctx context.Context) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	for {
-		var err error
+	err := p.header()
+	for err == nil {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -111,27 +169,12 @@ func (p *printer) loop(ctx context.Context) error {
 			if !ok {
 				return nil
 			}
-			err = p.event(e, time.Now())
+			if !p.options.Raw {
+				err = p.event(e, time.Now())
+			}
 		case now := <-ticker.C:
 			err = p.look(now)
 		}
-		if err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
 	}
-}
-
-// summary tells what it was, on standard error.
-func (p *printer) summary(calls map[string]uint64) {
-	st := p.generator.Stats()
-	total := uint64(0)
-	for _, n := range calls {
-		total += n
-	}
-	fmt.Fprintf(p.options.Err, "%d events printed; %d received from the runtime, %d missed, %d owed; %d lists, %d reads of one pod, %d calls; %d reconnects\n",
-		p.printed, st.Claims, st.Missed, st.Owed, st.Relists, st.Inspections, total, st.Reconnects)
-	if q := bench.Summarize(p.latency); q.Count > 0 {
-		fmt.Fprintf(p.options.Err, "runtime's stamp → printed: p50 %s, p90 %s, p99 %s, max %s over %d events\n",
-			bench.Short(q.P50), bench.Short(q.P90), bench.Short(q.P99), bench.Short(q.Max), q.Count)
-	}
+	return fmt.Errorf("write: %w", err)
 }

@@ -85,8 +85,9 @@ type Progress struct {
 	Dirty, Inspecting, OwedPods, Waiters int
 	// Health is why the generator is not healthy, empty if it is.
 	Health string
-	// Heap is the live heap in bytes.
-	Heap uint64
+	// Heap is the live heap in bytes, CPUSeconds what the process has used.
+	Heap       uint64
+	CPUSeconds float64
 	// LatencyCount and LatencyLate are the number of container events received, and of those that took a second or more, by the
 	// histogram evented_pleg_connection_latency_seconds. Only with Config.Tail.
 	LatencyCount, LatencyLate uint64

@@ -13,6 +13,7 @@ import (
 	rtmetrics "runtime/metrics"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	kubemetrics "k8s.io/component-base/metrics"
 
@@ -81,20 +82,35 @@ func newSubject(ctx context.Context, config Config) (*subject, error) {
 // run runs the generator, and serves its metrics, until ctx ends.
 func (s *subject) run(ctx context.Context) error {
 	if s.listener != nil {
-		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-		server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+		serveCtx, stop := context.WithCancel(ctx)
 		served := make(chan struct{})
-		go func() { // ends with Close
+		go func() { // ends with serveCtx
 			defer close(served)
-			_ = server.Serve(s.listener)
+			ServeMetrics(serveCtx, s.listener, s.registry, s.generator.Health)
 		}()
 		defer func() {
-			_ = server.Close()
+			stop()
 			<-served
 		}()
 	}
 	return s.generator.Run(ctx)
+}
+
+// ServeMetrics serves metrics on /metrics and on /healthz whether health is nil, until ctx ends. It
+// closes the listener.
+func ServeMetrics(ctx context.Context, listener net.Listener, metrics prometheus.Gatherer, health func() error) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := health(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	_ = server.Serve(listener) // ends with Close
 }
 
 func (s *subject) close() {
@@ -115,7 +131,7 @@ func (s *subject) progress() Progress {
 	st := s.generator.Stats()
 	p := Progress{
 		At: bench.Now(), State: st.State.String(), RelistPeriod: st.RelistPeriod, Counts: s.counts(st),
-		Dirty: st.OpenPods, Inspecting: st.Inspecting, OwedPods: st.OwedPods, Waiters: st.Waiters, Heap: heap(),
+		Dirty: st.OpenPods, Inspecting: st.Inspecting, OwedPods: st.OwedPods, Waiters: st.Waiters, Heap: heap(), CPUSeconds: bench.OwnUsage().CPUSeconds,
 	}
 	if !st.GlobalTime.IsZero() {
 		p.GlobalTime = bench.Stamp(st.GlobalTime)

@@ -23,15 +23,16 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
-	"github.com/evented-pleg/evented-pleg/test/node/ctrd"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // real is a private containerd. Its history is what its events told, and what lists show beyond that.
 type real struct {
 	target sweep.Target
-	daemon *ctrd.Daemon
+	daemon *daemon.Daemon
 	conn   *grpc.ClientConn
 	client runtimeapi.RuntimeServiceClient
 	cancel context.CancelFunc
@@ -48,12 +49,8 @@ func startContainerd(ctx context.Context, dir, cgroup string) (*real, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: true, Own: true, Log: io.Discard})
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: string(runtimes.Containerd), Own: true, Log: io.Discard})
 	if err != nil {
-		return nil, err
-	}
-	archive := filepath.Join(dir, "image.tar")
-	if err := image.PackFile(archive, set.Workload(), image.DefaultRef); err != nil {
 		return nil, err
 	}
 	base := filepath.Join(dir, "c")
@@ -61,7 +58,7 @@ func startContainerd(ctx context.Context, dir, cgroup string) (*real, error) {
 		return nil, err
 	}
 	r := &real{target: sweep.Target{Dir: base, Cgroup: cgroup}, state: make(map[string]bench.Change)}
-	if r.daemon, err = ctrd.New(ctrd.Config{Base: base, Components: set, Archive: archive, Image: image.DefaultRef}); err != nil {
+	if r.daemon, err = daemon.New(daemon.Config{Base: base, Components: set, Image: image.DefaultRef, Owner: r.target}); err != nil {
 		return nil, err
 	}
 	if err := r.daemon.Start(ctx); err != nil {

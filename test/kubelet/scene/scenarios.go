@@ -40,6 +40,7 @@ func Scenarios(size Size) []Scenario {
 		{Name: "sidecars", Play: sidecars},
 		{Name: "graceful-termination", Play: graceful},
 		{Name: "same-uid-recreated", Play: func(ctx context.Context, w *World) error { return recreate(ctx, w, size.Again) }},
+		{Name: "stranger", Play: stranger},
 		{Name: "events-dropped", Play: eventsDropped, Disturbs: true},
 		{Name: "stream-deaf", Play: streamDeaf, Disturbs: true},
 		{Name: "runtime-restarted", Play: runtimeRestarted, Disturbs: true},

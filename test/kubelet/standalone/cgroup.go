@@ -14,6 +14,18 @@ import (
 
 const cgroups = "/sys/fs/cgroup"
 
+// cgroupDirs returns the folders of a cgroup in every hierarchy, none for the empty name.
+func cgroupDirs(name string) []string {
+	if name == "" {
+		return nil
+	}
+	dirs, _ := filepath.Glob(filepath.Join(cgroups, "*", name)) // the pattern is well formed
+	if _, err := os.Stat(filepath.Join(cgroups, name)); err == nil {
+		dirs = append(dirs, filepath.Join(cgroups, name)) // version 2
+	}
+	return dirs
+}
+
 // MakeCgroup makes an empty cgroup of that name at the top of every hierarchy, fit for a kubelet's cgroupRoot. Package sweep of test/node removes it.
 func MakeCgroup(name string) error {
 	tops := []string{cgroups} // version 2

@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // settings are the kernel settings that a kubelet insists on, and would write otherwise.
@@ -21,29 +24,46 @@ var settings = map[string]int{
 	"kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
 }
 
-// RunInside is what a program does that was called with [Inside] as its first argument: it arranges the mount namespace that it was started in and becomes the kubelet.
-// Args are what comes after Inside. It returns only if it fails.
+// emptied are the folders of the machine that a kubelet writes to whatever its configuration says. In
+// its namespace they are empty and go with it.
+var emptied = []string{"/var/lib", "/var/log"}
+
+// RunInside is what a program does that was called with [Inside] as its first argument: it makes the
+// mount namespace that it was started in one in which nothing of the machine can be written, and becomes
+// the kubelet. Args are what comes after Inside: the node's folder, the name of the kubelet's cgroup or
+// nothing, the binary and its arguments. It returns only if it fails, and does not start the binary
+// while a mount can be written that is not the kubelet's own.
 func RunInside(args []string) error {
-	if len(args) < 2 {
-		return errors.New("standalone: the folder of the node or the kubelet's binary is missing")
+	if len(args) < 3 {
+		return errors.New("standalone: the folder of the node, its cgroup or the kubelet's binary is missing")
 	}
-	dir, argv := args[0], args[1:]
-	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SLAVE, ""); err != nil {
+	f, cgroup, argv := folders{args[0]}, args[1], args[2:]
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("standalone: make the mounts private: %w", err)
 	}
 	for name, want := range settings {
-		if err := pretend(dir, name, want); err != nil {
+		if err := pretend(f, name, want); err != nil {
 			return fmt.Errorf("standalone: %s: %w", name, err)
 		}
 	}
-	if err := syscall.Mount("tmpfs", "/var/lib", "tmpfs", 0, "size=64m"); err != nil {
-		return fmt.Errorf("standalone: an empty /var/lib: %w", err)
+	own, err := seal(append(f.writable(), cgroupDirs(cgroup)...))
+	if err != nil {
+		return fmt.Errorf("standalone: %w", err)
+	}
+	if err := leaks(own); err != nil {
+		return fmt.Errorf("standalone: %s is not started: %w", argv[0], err)
+	}
+	if err := os.Chdir(f.cwd()); err != nil {
+		return fmt.Errorf("standalone: %w", err)
+	}
+	if err := os.Setenv("TMPDIR", f.scratch()); err != nil {
+		return fmt.Errorf("standalone: %w", err)
 	}
 	return fmt.Errorf("standalone: exec %s: %w", argv[0], syscall.Exec(argv[0], argv, os.Environ()))
 }
 
 // pretend has a kernel setting read as wanted, in this mount namespace.
-func pretend(dir, name string, want int) error {
+func pretend(f folders, name string, want int) error {
 	path := filepath.Join("/proc/sys", name)
 	have, err := os.ReadFile(path)
 	if err != nil {
@@ -52,9 +72,79 @@ func pretend(dir, name string, want int) error {
 	if strings.TrimSpace(string(have)) == strconv.Itoa(want) {
 		return nil
 	}
-	file := filepath.Join(dir, "tmp", "sysctl-"+strings.ReplaceAll(name, "/", "-"))
+	file := filepath.Join(f.tmp(), "sysctl-"+strings.ReplaceAll(name, "/", "-"))
 	if err := os.WriteFile(file, []byte(strconv.Itoa(want)+"\n"), 0o444); err != nil {
 		return err
 	}
 	return syscall.Mount(file, path, "", syscall.MS_BIND, "")
+}
+
+// seal makes every mount of the namespace read-only but those folders, and puts an empty folder of the
+// namespace's own over each of those that a kubelet writes to unasked. It returns the mount points that
+// can be written.
+func seal(writable []string) (own []string, err error) {
+	for _, dir := range writable {
+		if dir, err = filepath.EvalSymlinks(dir); err != nil { // mountinfo has no symbolic links
+			return nil, err
+		}
+		if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
+			return nil, fmt.Errorf("bind %s: %w", dir, err)
+		}
+		own = append(own, dir)
+	}
+	readOnly := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, readOnly); err != nil {
+		return nil, fmt.Errorf("make every mount read-only (Linux 5.12 can): %w", err)
+	}
+	for _, dir := range own {
+		if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
+			return nil, fmt.Errorf("make %s writable: %w", dir, err)
+		}
+	}
+	for _, dir := range emptied {
+		if slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, dir+"/") }) {
+			return nil, fmt.Errorf("the node's folder is in %s, which the kubelet sees empty: put it elsewhere (TMPDIR)", dir)
+		}
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
+			return nil, fmt.Errorf("an empty %s: %w", dir, err)
+		}
+		own = append(own, dir)
+	}
+	return own, nil
+}
+
+// leaks returns an error that names the mounts of this namespace that can be written beside those.
+func leaks(own []string) error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	found, err := writableMounts(string(text))
+	if err != nil {
+		return err
+	}
+	found = slices.DeleteFunc(found, func(m string) bool { return slices.Contains(own, m) })
+	if len(found) > 0 {
+		return fmt.Errorf("it could write to %d mounts, such as %s", len(found), strings.Join(found[:min(5, len(found))], ", "))
+	}
+	return nil
+}
+
+// writableMounts returns the mount points in a mountinfo file (proc_pid_mountinfo(5)) that are not
+// mounted read-only.
+func writableMounts(mountinfo string) (points []string, err error) {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 6 {
+			return nil, fmt.Errorf("mountinfo: %q has %d fields, want 6 or more", line, len(fields))
+		}
+		if !slices.Contains(strings.Split(fields[5], ","), "ro") {
+			points = append(points, unescape.Replace(fields[4]))
+		}
+	}
+	if len(points) == 0 {
+		return nil, errors.New("mountinfo: no mount can be written, not even our own")
+	}
+	return points, nil
 }

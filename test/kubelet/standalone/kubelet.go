@@ -58,13 +58,12 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 		return nil, err
 	}
 	defer logFile.Close()
-	k.cmd = exec.Command(self, Inside, n.cfg.Dir, binary, "--config="+config, "--root-dir="+n.root(), "--cert-dir="+filepath.Join(n.cfg.Dir, "pki"),
+	k.cmd = n.sealed(self, binary, "--config="+config, "--root-dir="+n.root(), "--cert-dir="+n.certs(),
 		"--hostname-override="+NodeName, "--v=2")
 	if n.cfg.Kubeconfig != "" {
 		k.cmd.Args = append(k.cmd.Args, "--kubeconfig="+n.cfg.Kubeconfig)
 	}
 	k.cmd.Stdout, k.cmd.Stderr = logFile, logFile
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that forked ends
@@ -83,6 +82,15 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 		return nil, fmt.Errorf("%s: %w\n%w", filepath.Base(binary), err, tail(k.log))
 	}
 	return k, nil
+}
+
+// sealed returns a command that runs a binary where only the node's own folders can be written. Self is
+// a program that calls [RunInside].
+func (n *Node) sealed(self, binary string, args ...string) *exec.Cmd {
+	cmd := exec.Command(self, append([]string{Inside, n.cfg.Dir, n.cfg.CgroupRoot, binary}, args...)...)
+	cmd.Dir = n.cwd()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	return cmd
 }
 
 func (k *Kubelet) awaitHealthy(ctx context.Context) error {

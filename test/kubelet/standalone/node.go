@@ -36,15 +36,35 @@ type Config struct {
 const NodeName = "192.0.2.1"
 
 // Node is a node without a kubelet yet.
-type Node struct{ cfg Config }
+type Node struct {
+	cfg Config
+	folders
+}
+
+// folders are the folders of a node, by what they are for.
+type folders struct{ dir string }
+
+func (f folders) manifests() string { return filepath.Join(f.dir, "static") }
+func (f folders) tmp() string       { return filepath.Join(f.dir, "tmp") } // the harness's own
+func (f folders) root() string      { return filepath.Join(f.dir, "root") }
+func (f folders) logs() string      { return filepath.Join(f.dir, "logs") }
+func (f folders) certs() string     { return filepath.Join(f.dir, "pki") }
+func (f folders) cwd() string       { return filepath.Join(f.dir, "cwd") }
+func (f folders) scratch() string   { return filepath.Join(f.dir, "kubelet-tmp") }
+func (f folders) plugins() string   { return filepath.Join(f.dir, "plugins") }
+
+// writable returns those that the kubelet may write to.
+func (f folders) writable() []string {
+	return []string{f.root(), f.logs(), f.certs(), f.cwd(), f.scratch(), f.plugins()}
+}
 
 // NewNode makes the folders of a node.
 func NewNode(cfg Config) (*Node, error) {
 	if cfg.MaxPods == 0 {
 		cfg.MaxPods = 250
 	}
-	n := &Node{cfg}
-	for _, d := range []string{n.manifests(), n.root(), filepath.Join(cfg.Dir, "logs"), filepath.Join(cfg.Dir, "tmp")} {
+	n := &Node{cfg: cfg, folders: folders{cfg.Dir}}
+	for _, d := range append(n.writable(), n.manifests(), n.tmp()) {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, err
 		}
@@ -52,8 +72,8 @@ func NewNode(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-func (n *Node) manifests() string { return filepath.Join(n.cfg.Dir, "static") }
-func (n *Node) root() string      { return filepath.Join(n.cfg.Dir, "root") }
+// WorkingDirectory is the kubelet's, a folder of its own.
+func (n *Node) WorkingDirectory() string { return n.cwd() }
 
 // PodsSocket is where the kubelet serves its pods API.
 func (n *Node) PodsSocket() string { return filepath.Join(n.root(), "pods-api", "pods-api.sock") }
@@ -64,7 +84,7 @@ func (n *Node) Put(pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(n.cfg.Dir, "tmp", pod.Name) // so that the kubelet never sees half a manifest
+	tmp := filepath.Join(n.tmp(), pod.Name) // so that the kubelet never sees half a manifest
 	if err := os.WriteFile(tmp, data, 0o644); err != nil {
 		return err
 	}
@@ -88,7 +108,7 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
 		"authorization":            map[string]any{"mode": "AlwaysAllow"},
 		"containerRuntimeEndpoint": "unix://" + n.cfg.RuntimeEndpoint,
-		"staticPodPath":            n.manifests(), "podLogsDir": filepath.Join(n.cfg.Dir, "logs"), "resolvConf": "",
+		"staticPodPath":            n.manifests(), "podLogsDir": n.logs(), "resolvConf": "", "volumePluginDir": n.plugins(),
 		"maxPods": n.cfg.MaxPods, "registerNode": n.cfg.Kubeconfig != "", "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
 		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,

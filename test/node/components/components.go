@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package components builds the programs that the node e2e tests run: a real
-// containerd, its shim, ctr and runc from the module registry, and this
-// repository's own workload and agent.
+// container runtime and runc from the module registry, and this repository's own
+// workload and agent.
 //
 // # Model
 //
-// The foreign programs are built with `go install pkg@version`, which resolves
-// them in a module graph of their own: nothing of containerd enters the go.mod
-// of this repository. They are built once and kept under build/node, beside a
-// stamp that names what they were built from; another version or another Go
-// release builds them anew. Our own programs are built on every call, which the
-// Go build cache makes cheap.
+// The foreign programs are built in the folders of their own modules, as the
+// registry serves them: nothing of them enters the go.mod of this repository. Each runtime has a folder under
+// build/node/runtimes, beside a stamp that names what it was built from; another
+// version or another Go release builds it anew. Our own programs are built on
+// every call, which the Go build cache makes cheap. What no registry of modules
+// has, CRI-O's conmon, comes from the distribution's packages.
 //
 // # Concurrency
 //
@@ -25,45 +25,51 @@
 package components
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// The versions that the suite is written for and was measured with.
-const (
-	ContainerdVersion = "v2.4.2"
-	RuncVersion       = "v1.5.2"
-)
+// RuncVersion is the runc that every runtime uses.
+const RuncVersion = "v1.5.2"
 
 // Module is the path of this repository's module.
 const Module = "github.com/evented-pleg/evented-pleg"
 
-// Set is a directory of built programs.
+// Set is the built programs.
 type Set struct {
-	// Dir holds the programs. It is absolute.
-	Dir string
+	// Dir holds our own programs, RuncDir runc, RuntimeDir those of the runtime. They are absolute.
+	Dir, RuncDir, RuntimeDir string
+	// Runtime is what RuntimeDir was built from; its zero value: nothing.
+	Runtime runtimes.Runtime
 }
 
 // Containerd is the path of the containerd daemon.
-func (s Set) Containerd() string { return filepath.Join(s.Dir, "containerd") }
+func (s Set) Containerd() string { return filepath.Join(s.RuntimeDir, "containerd") }
 
 // Shim is the path of containerd's runc shim.
-func (s Set) Shim() string { return filepath.Join(s.Dir, "containerd-shim-runc-v2") }
+func (s Set) Shim() string { return filepath.Join(s.RuntimeDir, "containerd-shim-runc-v2") }
 
 // Ctr is the path of containerd's own client, used to import the image.
-func (s Set) Ctr() string { return filepath.Join(s.Dir, "ctr") }
+func (s Set) Ctr() string { return filepath.Join(s.RuntimeDir, "ctr") }
+
+// CRIO is the path of the CRI-O daemon.
+func (s Set) CRIO() string { return filepath.Join(s.RuntimeDir, "crio") }
+
+// Pinns is the path of the program by which CRI-O keeps namespaces.
+func (s Set) Pinns() string { return filepath.Join(s.RuntimeDir, "pinns") }
 
 // Runc is the path of runc.
-func (s Set) Runc() string { return filepath.Join(s.Dir, "runc") }
+func (s Set) Runc() string { return filepath.Join(s.RuncDir, "runc") }
 
 // Workload is the path of the static program that runs in every container.
 func (s Set) Workload() string { return filepath.Join(s.Dir, "workload") }
@@ -71,25 +77,20 @@ func (s Set) Workload() string { return filepath.Join(s.Dir, "workload") }
 // Agent is the path of the node agent under test.
 func (s Set) Agent() string { return filepath.Join(s.Dir, "agent") }
 
-// stamp says what the foreign programs in a directory were built from.
-type stamp struct {
-	Containerd, Runc, Go, Platform string
-}
-
-func wantStamp(goVersion string) stamp {
-	return stamp{
-		Containerd: ContainerdVersion, Runc: RuncVersion,
-		Go: goVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+// foreign are the runtime's programs.
+func (s Set) foreign() []string {
+	if s.Runtime.Family == runtimes.CRIO {
+		return []string{s.CRIO(), s.Pinns()}
 	}
+	return []string{s.Containerd(), s.Shim(), s.Ctr()}
 }
 
 // Options say what Build builds.
 type Options struct {
 	// Root is the repository's root directory, as FindRoot returns it.
 	Root string
-	// Runtime: build containerd, shim and runc too. ctr is built either way,
-	// since it also loads the image into a containerd that is already there.
-	Runtime bool
+	// Runtime is the name of a runtime to build, as runtimes.ByName takes it, with runc. Empty: none.
+	Runtime string
 	// Own: build the workload and the agent.
 	Own bool
 	// Log receives one line for each step.
@@ -102,17 +103,24 @@ func Build(ctx context.Context, o Options) (Set, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	dir := filepath.Join(o.Root, "build", "node", "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	base := filepath.Join(o.Root, "build", "node")
+	set := Set{Dir: filepath.Join(base, "bin"), RuncDir: filepath.Join(base, "runtimes", "runc")}
+	if o.Runtime != "" {
+		var err error
+		if set.Runtime, err = runtimes.ByName(o.Runtime); err != nil {
+			return Set{}, fmt.Errorf("components: %w", err)
+		}
+		set.RuntimeDir = filepath.Join(base, "runtimes", cmp.Or(set.Runtime.Built, set.Runtime.Name))
+	}
+	if err := os.MkdirAll(set.Dir, 0o755); err != nil {
 		return Set{}, fmt.Errorf("components: make the build folder: %w", err)
 	}
-	unlock, err := lock(filepath.Join(o.Root, "build", "node", ".lock"))
+	unlock, err := lock(filepath.Join(base, ".lock"))
 	if err != nil {
 		return Set{}, err
 	}
 	defer unlock()
-	set := Set{Dir: dir}
-	if o.Runtime {
+	if o.Runtime != "" {
 		if err := set.buildRuntime(ctx, o.Log); err != nil {
 			return Set{}, err
 		}
@@ -123,76 +131,6 @@ func Build(ctx context.Context, o Options) (Set, error) {
 		}
 	}
 	return set, nil
-}
-
-func (s Set) buildRuntime(ctx context.Context, log io.Writer) error {
-	version, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
-	if err != nil {
-		return fmt.Errorf("components: the go command is needed on PATH: %w", err)
-	}
-	want := wantStamp(strings.TrimSpace(string(version)))
-	path := filepath.Join(s.Dir, "stamp.json")
-	if s.current(path, want) {
-		return nil
-	}
-	cc := "gcc"
-	if words := strings.Fields(os.Getenv("CC")); len(words) > 0 {
-		cc = words[0] // the rest are its flags
-	}
-	if _, err := exec.LookPath(cc); err != nil {
-		return fmt.Errorf("components: runc needs a C compiler, and %q is not on PATH; install gcc or set CC", cc)
-	}
-	fmt.Fprintf(log, "building containerd %s, its shim and ctr (about a minute, once)\n", ContainerdVersion)
-	const base = "github.com/containerd/containerd/v2/cmd/"
-	if err := s.install(ctx, "0", ContainerdVersion, base+"containerd", base+"containerd-shim-runc-v2", base+"ctr"); err != nil {
-		return err
-	}
-	fmt.Fprintf(log, "building runc %s (once)\n", RuncVersion)
-	// Without the seccomp tag: no libseccomp needed. The suite's pods ask for
-	// no seccomp profile.
-	if err := s.install(ctx, "1", RuncVersion, "github.com/opencontainers/runc"); err != nil {
-		return err
-	}
-	data, err := json.Marshal(want)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o644)
-}
-
-// current reports whether every foreign program is there and was built from
-// what is wanted.
-func (s Set) current(path string, want stamp) bool {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return false
-	}
-	var got stamp
-	if json.Unmarshal(data, &got) != nil || got != want {
-		return false
-	}
-	for _, program := range []string{s.Containerd(), s.Shim(), s.Ctr(), s.Runc()} {
-		if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func (s Set) install(ctx context.Context, cgo, version string, packages ...string) error {
-	args := []string{"install", "-trimpath"}
-	for _, p := range packages {
-		args = append(args, p+"@"+version)
-	}
-	cmd := niced(ctx, "go", args...)
-	// Outside any module, so that no go.work or vendor directory interferes.
-	cmd.Dir = os.TempDir()
-	cmd.Env = append(os.Environ(), "GOBIN="+s.Dir, "CGO_ENABLED="+cgo, "GOWORK=off", "GO111MODULE=on")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return buildError(ctx, cmd, out, err,
-			"the module registry must be reachable (see `go env GOPROXY`), or the modules already in the module cache")
-	}
-	return nil
 }
 
 func (s Set) buildOwn(ctx context.Context, o Options) error {

@@ -5,6 +5,7 @@ package components
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,24 +32,26 @@ func TestFindRoot(t *testing.T) {
 	}
 }
 
-func TestCurrent(t *testing.T) {
-	want := wantStamp("go1.26.8")
+func TestOnce(t *testing.T) {
+	want := stamp{Module: "m", Version: "v1.0.0", Go: "go1.26.8", Platform: "linux/amd64"}
+	other := want
+	other.Go = "go1.26.7"
 	tests := []struct {
 		name  string
 		stamp any
 		leave string // a program that is missing
-		want  bool
+		built bool
 	}{
-		{name: "all there", stamp: want, want: true},
-		{name: "no stamp"},
-		{name: "another Go release", stamp: wantStamp("go1.26.7")},
-		{name: "a damaged stamp", stamp: "not a stamp"},
-		{name: "a program is missing", stamp: want, leave: "runc"},
+		{name: "all there", stamp: want},
+		{name: "no stamp", built: true},
+		{name: "another Go release", stamp: other, built: true},
+		{name: "a damaged stamp", stamp: "not a stamp", built: true},
+		{name: "a program is missing", stamp: want, leave: "ctr", built: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			set := Set{Dir: t.TempDir()}
-			for _, program := range []string{set.Containerd(), set.Shim(), set.Ctr(), set.Runc()} {
+			set := Set{RuntimeDir: t.TempDir()}
+			for _, program := range set.foreign() {
 				if filepath.Base(program) == tt.leave {
 					continue
 				}
@@ -56,7 +59,7 @@ func TestCurrent(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			path := filepath.Join(set.Dir, "stamp.json")
+			path := filepath.Join(set.RuntimeDir, "stamp.json")
 			if tt.stamp != nil {
 				data, err := json.Marshal(tt.stamp)
 				if err != nil {
@@ -64,20 +67,52 @@ func TestCurrent(t *testing.T) {
 				}
 				write(t, path, string(data))
 			}
-			if got := set.current(path, want); got != tt.want {
-				t.Errorf("current = %v, want %v", got, tt.want)
+			built := false
+			fails := func() error { built = true; return errors.New("no compiler") }
+			if err := once(set.RuntimeDir, want, set.foreign(), fails); (err != nil) != tt.built || built != tt.built {
+				t.Errorf("built: %v, with error %v, want %v", built, err, tt.built)
+			}
+			if !tt.built {
+				return
+			}
+			// A build that failed leaves no stamp; one that succeeds leaves one, and is the last.
+			if current(path, want, nil) {
+				t.Error("the stamp of a build that failed says that it is done")
+			}
+			for range 2 {
+				err := once(set.RuntimeDir, want, set.foreign(), func() error {
+					for _, program := range set.foreign() {
+						if err := os.WriteFile(program, nil, 0o755); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := once(set.RuntimeDir, want, set.foreign(), fails); err != nil {
+				t.Error("what was built is built again")
 			}
 		})
 	}
 }
 
-func TestInstallErrorNamesTheCommand(t *testing.T) {
+func TestUnknownRuntime(t *testing.T) {
+	_, err := Build(t.Context(), Options{Root: t.TempDir(), Runtime: "docker"})
+	if err == nil || !strings.Contains(err.Error(), `"docker"`) || !strings.Contains(err.Error(), "crio") {
+		t.Errorf("Build of an unknown runtime: %v, want an error that lists the known ones", err)
+	}
+}
+
+func TestBuildErrorNamesTheCommand(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	t.Setenv("GOFLAGS", "-modcacherw")
 	t.Setenv("GOMODCACHE", t.TempDir())
-	err := Set{Dir: t.TempDir()}.install(t.Context(), "0", "v0.0.1", "example.invalid/no/such")
+	_, err := goBuild(t.Context(), t.TempDir(), "0", "", "example.invalid/no/such", "v0.0.1", ".")
 	if err == nil {
-		t.Fatal("install of a module that does not exist succeeded")
+		t.Fatal("the build of a module that does not exist succeeded")
 	}
 	for _, want := range []string{"example.invalid/no/such@v0.0.1", "hint: the module registry"} {
 		if !strings.Contains(err.Error(), want) {

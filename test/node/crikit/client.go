@@ -79,6 +79,11 @@ func Dial(o Options) (*Client, error) {
 	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), Options: o, conn: conn}, nil
 }
 
+// Images is the runtime's image service, on the same connection.
+func (c *Client) Images() runtimeapi.ImageServiceClient {
+	return runtimeapi.NewImageServiceClient(c.conn)
+}
+
 // Close ends the connection and every call on it.
 func (c *Client) Close() error { return c.conn.Close() }
 

@@ -77,7 +77,7 @@ func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error
 	maps.Copy(labels, map[string]string{LabelContainerName: spec.Name})
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
-		Image:    &runtimeapi.ImageSpec{Image: c.Image},
+		Image:    &runtimeapi.ImageSpec{Image: c.Image, UserSpecifiedImage: c.Image}, // CRI-O checks signatures by the name that the user gave
 		Args:     spec.Args,
 		Labels:   labels,
 		Linux: &runtimeapi.LinuxContainerConfig{

@@ -5,10 +5,12 @@ package crikit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -39,6 +41,16 @@ func (r *Recorder) Run(ctx context.Context, c *Client) error {
 	defer r.mu.Unlock()
 	r.err = err
 	return err
+}
+
+// Tap adds one event as it is on the wire, for who reads the stream elsewhere.
+func (r *Recorder) Tap(message []byte) error {
+	var event runtimeapi.ContainerEventResponse
+	if err := proto.Unmarshal(message, &event); err != nil {
+		return fmt.Errorf("crikit: an event: %w", err)
+	}
+	r.add(Event{&event, time.Now()})
+	return nil
 }
 
 func (r *Recorder) add(e Event) {

@@ -13,12 +13,12 @@ import (
 // client and a runtime agree on passes, methods and fields of the future too.
 type frame struct{ data []byte }
 
-// rawCodec hands messages through as frames. Its name is that of the codec it
-// stands in for, since the name goes on the wire.
+// rawCodec hands messages through as frames. It has no name, since the name goes
+// on the wire, and CRI-O closes the connection of a client that writes one.
 type rawCodec struct{}
 
 // Name implements encoding.CodecV2.
-func (rawCodec) Name() string { return "proto" }
+func (rawCodec) Name() string { return "" }
 
 // Marshal implements encoding.CodecV2.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/strictmux"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds what must happen; nothing is asserted of how long it takes.
 const patience = 30 * time.Second
 
-// A stub is a runtime whose events the test writes.
+// A stub is a runtime whose events the test writes. It takes the content type that CRI-O takes, and no other.
 type stub struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	events chan *runtimeapi.ContainerEventResponse // closed: the stream ends
@@ -96,7 +98,7 @@ func newRig(t *testing.T) *rig {
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, s)
 	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
+	go func() { defer close(served); _ = server.Serve(strictmux.Listener(listener)) }()
 	t.Cleanup(func() { server.Stop(); <-served })
 
 	proxy, err := New(Config{Listen: filepath.Join(dir, "proxy.sock"), Target: filepath.Join(dir, "runtime.sock")})

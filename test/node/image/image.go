@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image packs one static program into a docker archive, the form in
-// which every runtime's own tools import an image without a registry.
+// Package image packs one static program into an image: a docker archive, the
+// form in which every runtime's own tools import an image without a registry, or
+// an OCI layout, a directory from which CRI-O pulls as from a registry.
 //
 // # Model
 //
@@ -24,6 +25,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 )
@@ -34,14 +36,9 @@ const DefaultRef = "example.local/tool:1"
 // Entrypoint is the path of the program inside the image.
 const Entrypoint = "/tool"
 
-// Pack writes the archive of the program to w.
-func Pack(w io.Writer, program []byte, ref string) error {
-	layer, err := layerOf(program)
-	if err != nil {
-		return err
-	}
-	diffID := digest(layer)
-	config, err := json.Marshal(map[string]any{
+// configOf is the image's configuration.
+func configOf(diffID string) ([]byte, error) {
+	return json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH,
 		"os":           "linux",
 		"created":      epoch.Format(time.RFC3339),
@@ -53,6 +50,15 @@ func Pack(w io.Writer, program []byte, ref string) error {
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + diffID}},
 		"history": []map[string]string{{"created": epoch.Format(time.RFC3339), "created_by": "node-e2e"}},
 	})
+}
+
+// Pack writes the archive of the program to w.
+func Pack(w io.Writer, program []byte, ref string) error {
+	layer, err := layerOf(program)
+	if err != nil {
+		return err
+	}
+	config, err := configOf(digest(layer))
 	if err != nil {
 		return err
 	}
@@ -82,6 +88,52 @@ func PackFile(out, path, ref string) error {
 	}
 	if err := os.WriteFile(out, archive.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("image: write the archive: %w", err)
+	}
+	return nil
+}
+
+// PackLayout packs the program at path into an OCI layout in the directory dir, which it makes, under a tag.
+func PackLayout(dir, path, tag string) error {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("image: read the program: %w", err)
+	}
+	layer, err := layerOf(program)
+	if err != nil {
+		return err
+	}
+	config, err := configOf(digest(layer))
+	if err != nil {
+		return err
+	}
+	const oci = "application/vnd.oci.image."
+	blob := func(kind string, data []byte) map[string]any {
+		return map[string]any{"mediaType": oci + kind, "digest": "sha256:" + digest(data), "size": len(data)}
+	}
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": oci + "manifest.v1+json",
+		"config": blob("config.v1+json", config), "layers": []any{blob("layer.v1.tar", layer)},
+	})
+	if err != nil {
+		return err
+	}
+	tagged := blob("manifest.v1+json", manifest)
+	tagged["annotations"] = map[string]string{"org.opencontainers.image.ref.name": tag}
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{tagged}})
+	if err != nil {
+		return err
+	}
+	blobs := filepath.Join(dir, "blobs", "sha256")
+	if err := os.MkdirAll(blobs, 0o755); err != nil {
+		return fmt.Errorf("image: %w", err)
+	}
+	for name, data := range map[string][]byte{
+		filepath.Join(blobs, digest(layer)): layer, filepath.Join(blobs, digest(config)): config, filepath.Join(blobs, digest(manifest)): manifest,
+		filepath.Join(dir, "index.json"): index, filepath.Join(dir, "oci-layout"): []byte(`{"imageLayoutVersion":"1.0.0"}`),
+	} {
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
 	}
 	return nil
 }

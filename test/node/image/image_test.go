@@ -9,6 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,5 +97,57 @@ func untar(t *testing.T, data []byte) map[string][]byte {
 		if files[header.Name], err = io.ReadAll(in); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestPackLayout: every digest that the layout names is that of a blob which is there, down to the program.
+func TestPackLayout(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "tool")
+	if err := os.WriteFile(program, []byte("a program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "example.local", "tool")
+	if err := PackLayout(dir, program, "1"); err != nil {
+		t.Fatal(err)
+	}
+	type described struct {
+		Digest      string
+		Size        int
+		Annotations map[string]string
+	}
+	read := func(d described) []byte {
+		data, err := os.ReadFile(filepath.Join(dir, "blobs", "sha256", strings.TrimPrefix(d.Digest, "sha256:")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) != d.Size || "sha256:"+digest(data) != d.Digest {
+			t.Errorf("the blob %s is not what its descriptor says", d.Digest)
+		}
+		return data
+	}
+	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var top struct{ Manifests []described }
+	if err := json.Unmarshal(index, &top); err != nil || len(top.Manifests) != 1 {
+		t.Fatalf("index %s, %v: want one manifest", index, err)
+	}
+	if tag := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; tag != "1" {
+		t.Errorf("the manifest's tag is %q", tag)
+	}
+	var manifest struct {
+		Config described
+		Layers []described
+	}
+	if err := json.Unmarshal(read(top.Manifests[0]), &manifest); err != nil || len(manifest.Layers) != 1 {
+		t.Fatalf("manifest %+v, %v: want one layer", manifest, err)
+	}
+	layer := read(manifest.Layers[0])
+	if config := read(manifest.Config); !bytes.Contains(config, []byte(digest(layer))) {
+		t.Error("the configuration does not name the layer")
+	}
+	if got := untar(t, layer)[Entrypoint[1:]]; string(got) != "a program" {
+		t.Errorf("the layer holds %q, want the program", got)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 )
@@ -47,6 +48,13 @@ type Result struct {
 	Outcome Outcome       `json:"outcome"`
 	Took    time.Duration `json:"took"` // nanoseconds
 	Figures []Figure      `json:"figures,omitempty"`
+	// Converge is the longest that a cache took to equal the runtime. 0: no cache was compared.
+	Converge time.Duration `json:"converge,omitempty"` // nanoseconds
+	// Missed is how many changes agents counted as missed, and Stale how many payloads the runtime sent that told an earlier phase than one before.
+	// Where Recorded is not set nobody looked for the latter.
+	Missed   int  `json:"missed,omitempty"`
+	Stale    int  `json:"stale,omitempty"`
+	Recorded bool `json:"recorded,omitempty"`
 	// Messages say why it failed or does not apply.
 	Messages []string `json:"messages,omitempty"`
 	// Logs is the directory with the logs that were kept. Empty: none.
@@ -130,6 +138,19 @@ func (s *Suite) WriteMarkdown(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// ReadFile reads a run that WriteJSON wrote.
+func ReadFile(path string) (*Suite, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	var s Suite
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("report: read %s: %w", path, err)
+	}
+	return &s, nil
 }
 
 func firstLine(text string) string {

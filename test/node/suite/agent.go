@@ -18,6 +18,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/test/node/report"
 	"github.com/evented-pleg/evented-pleg/test/node/view"
 )
 
@@ -50,6 +51,7 @@ func (n *Node) startAgent(name string, args []string) *Agent {
 	cmd := exec.Command(t.Env.Set.Agent(), args...)
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	t.Check(n.target.Enter(cmd))
 	stdout, err := cmd.StdoutPipe()
 	t.Check(err)
 	t.Check(cmd.Start())
@@ -92,6 +94,7 @@ func (a *Agent) finish() {
 	a.reportViolations(ctx)
 	if stats, err := a.Stats(ctx); err == nil {
 		a.n.t.Logf("%s at its end: %+v", a.name, stats)
+		a.n.t.count(func(r *report.Result) { r.Missed += stats.Generator.Missed })
 	}
 	_ = a.process.Signal(syscall.SIGTERM)
 	select {
@@ -159,13 +162,21 @@ func (a *Agent) WaitState(state pleg.StreamState) time.Duration {
 	})
 }
 
-// WaitConnected waits until the agent hears the runtime's stream.
-func (a *Agent) WaitConnected() time.Duration { return a.WaitState(pleg.StreamConnected) }
+// open is the state of a stream that is as open as this runtime's can be.
+func (n *Node) open() pleg.StreamState {
+	if !n.Traits.Events {
+		return pleg.StreamUnsupported
+	}
+	return pleg.StreamConnected
+}
+
+// WaitConnected waits until the agent hears the runtime's stream, or has found that the runtime has none.
+func (a *Agent) WaitConnected() time.Duration { return a.WaitState(a.n.open()) }
 
 // Converge waits until the agent's cache equals the runtime, and returns how
 // long that took.
 func (a *Agent) Converge() time.Duration {
-	return a.n.t.Eventually(settle, a.name+"'s cache equals the runtime", func() error {
+	took := a.n.t.Eventually(settle, a.name+"'s cache equals the runtime", func() error {
 		truth, err := a.n.Truth(a.n.t.ctx)
 		if err != nil {
 			return err
@@ -179,6 +190,8 @@ func (a *Agent) Converge() time.Duration {
 		}
 		return nil
 	})
+	a.n.t.count(func(r *report.Result) { r.Converge = max(r.Converge, took) })
+	return took
 }
 
 // WaitEvent waits for an event of the type for the ID.

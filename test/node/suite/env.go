@@ -6,6 +6,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,10 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/ctrd"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/report"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
 // Options say what a run does.
@@ -30,10 +32,12 @@ type Options struct {
 	// Root is the repository.
 	Root string
 	// Base is the run's directory and Cgroup its cgroup: what package sweep takes
-	// away afterwards.
+	// away afterwards. Each scenario has a folder and a cgroup below them.
 	Base, Cgroup string
-	// Endpoint is a runtime that is already there. Empty: a private containerd.
+	// Endpoint is a runtime that is already there. Empty: a private one.
 	Endpoint string
+	// Runtime is the private runtime's name, as runtimes.ByName takes it. Empty: the default one.
+	Runtime string
 	// Image is the reference of the workload image, which an existing runtime may
 	// already have under another name. Empty: ours, imported.
 	Image string
@@ -55,8 +59,8 @@ type Env struct {
 	Options
 	// Set are the built programs.
 	Set components.Set
-	// Archive is the workload image.
-	Archive string
+	// Kind is the runtime, or the known one that is nearest to the runtime which is already there.
+	Kind runtimes.Runtime
 	// Version is the runtime's name and version, known after the first node.
 	Version string
 }
@@ -70,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 	if len(picked) == 0 {
 		return fmt.Errorf("suite: no scenario matches %q; see `node-e2e --list`", o.Run)
 	}
-	env := &Env{Options: o, Archive: filepath.Join(o.Base, "image.tar")}
+	env := &Env{Options: o}
 	if err := os.RemoveAll(o.Results); err != nil {
 		return fmt.Errorf("suite: empty the results directory: %w", err)
 	}
@@ -115,30 +119,37 @@ func pick(pattern *regexp.Regexp) []Scenario {
 }
 
 func (e *Env) prepare(ctx context.Context) error {
-	private := e.Endpoint == ""
-	importer := !private && e.Image == ""
-	set, err := components.Build(ctx, components.Options{Root: e.Root, Runtime: private || importer, Own: true, Log: e.Out})
+	if e.Endpoint != "" {
+		return e.prepareExisting(ctx)
+	}
+	set, err := components.Build(ctx, components.Options{Root: e.Root, Runtime: cmp.Or(e.Runtime, runtimes.Default().Name), Own: true, Log: e.Out})
 	if err != nil {
 		return err
 	}
-	e.Set = set
-	if e.Image == "" {
-		if err := image.PackFile(e.Archive, set.Workload(), image.DefaultRef); err != nil {
-			return err
-		}
-		e.Image = image.DefaultRef
-	}
-	if private {
-		return nil
-	}
+	e.Set, e.Kind = set, set.Runtime
+	e.Image = cmp.Or(e.Image, image.DefaultRef)
+	return nil
+}
+
+// prepareExisting looks at the runtime that is already there, and loads the workload image unless that is there too.
+func (e *Env) prepareExisting(ctx context.Context) error {
 	version, err := e.version(ctx)
 	if err != nil {
 		return err
 	}
-	if importer {
-		return e.importImage(ctx, version.RuntimeName)
+	e.Kind = runtimes.Of(version.RuntimeName, version.RuntimeVersion)
+	options := components.Options{Root: e.Root, Own: true, Log: e.Out}
+	if e.Image == "" && e.Kind.Family == runtimes.Containerd {
+		options.Runtime = e.Kind.Name // for its ctr
 	}
-	return nil
+	if e.Set, err = components.Build(ctx, options); err != nil {
+		return err
+	}
+	if e.Image != "" {
+		return nil
+	}
+	e.Image = image.DefaultRef
+	return e.importImage(ctx, version.RuntimeName)
 }
 
 // version asks the runtime that is already there who it is.
@@ -162,9 +173,13 @@ func (e *Env) version(ctx context.Context) (*runtimeapi.VersionResponse, error) 
 func (e *Env) importImage(ctx context.Context, runtimeName string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if runtimeName == "containerd" {
-		if out, err := ctrd.Import(ctx, e.Set, e.Endpoint, e.Archive); err != nil {
-			return fmt.Errorf("suite: import the workload image: %w: %s", err, out)
+	if runtimeName == string(runtimes.Containerd) {
+		archive := filepath.Join(e.Base, "image.tar")
+		if err := image.PackFile(archive, e.Set.Workload(), image.DefaultRef); err != nil {
+			return err
+		}
+		if err := daemon.Import(ctx, e.Set, e.Endpoint, archive); err != nil {
+			return fmt.Errorf("suite: %w", err)
 		}
 		return nil
 	}
@@ -192,15 +207,8 @@ func (e *Env) notApplicable(s Scenario) string {
 		return "it restarts the runtime, and this runtime is not ours to restart"
 	case s.Private:
 		return s.Why
-	case s.Subscribers && sharesStream(e.Version):
-		return "it subscribes more than once, and " + e.Version + " gives each event to one subscriber only"
 	}
 	return ""
-}
-
-// sharesStream reports whether a runtime's subscribers compete for its events.
-func sharesStream(version string) bool {
-	return strings.HasPrefix(strings.Replace(version, " v", " ", 1), "containerd 1.")
 }
 
 // keep copies a scenario's logs to the results and returns where they are.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +17,9 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
-	"github.com/evented-pleg/evented-pleg/test/node/ctrd"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
+	"github.com/evented-pleg/evented-pleg/test/node/report"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 	"github.com/evented-pleg/evented-pleg/test/node/view"
 )
@@ -25,10 +28,12 @@ import (
 type Node struct {
 	*crikit.Client // plays the other side: creates, stops, removes, tells the truth
 
-	// Daemon is the private containerd; nil on an existing runtime.
-	Daemon *ctrd.Daemon
+	// Daemon is the private runtime; nil on an existing runtime.
+	Daemon *daemon.Daemon
 	// Proxy stands between the agents and the runtime.
 	Proxy *criproxy.Proxy
+	// Traits are what the runtime does otherwise than others.
+	Traits runtimes.Traits
 
 	t      *T
 	target sweep.Target
@@ -41,17 +46,20 @@ const startLimit = 2 * time.Minute
 // NewNode starts a runtime, or uses the one that is there, and a proxy before
 // it. Everything goes away with the scenario.
 func (t *T) NewNode() *Node {
-	n := &Node{t: t, target: sweep.Target{Dir: t.Dir, Cgroup: t.Env.Cgroup}}
+	n := &Node{t: t, target: sweep.Target{Dir: t.Dir}, Traits: t.Env.Kind.Traits}
+	if t.Env.Cgroup != "" {
+		n.target.Cgroup = t.Env.Cgroup + "/" + filepath.Base(t.Dir)
+	}
 	endpoint, cgroup := t.Env.Endpoint, ""
 	if endpoint == "" {
-		daemon, err := ctrd.New(ctrd.Config{Base: t.Dir, Components: t.Env.Set, Archive: t.Env.Archive, Image: t.Env.Image})
+		private, err := daemon.New(daemon.Config{Base: t.Dir, Components: t.Env.Set, Image: t.Env.Image, Owner: n.target})
 		t.Check(err)
-		n.Daemon = daemon
+		n.Daemon = private
 		t.Cleanup(n.tearDown)
 		ctx, cancel := context.WithTimeout(t.ctx, startLimit)
 		defer cancel()
-		t.Check(daemon.Start(ctx))
-		endpoint, cgroup = daemon.Endpoint(), "/"+t.Env.Cgroup
+		t.Check(private.Start(ctx))
+		endpoint, cgroup = private.Endpoint(), "/"+n.target.Cgroup
 	}
 	client, err := crikit.Dial(crikit.Options{
 		Endpoint: endpoint, Image: t.Env.Image, CgroupParent: cgroup,
@@ -62,7 +70,7 @@ func (t *T) NewNode() *Node {
 	t.Cleanup(n.removePods)
 	version, err := client.RuntimeServiceClient.Version(t.ctx, &runtimeapi.VersionRequest{})
 	t.Check(err)
-	t.Env.Version = version.RuntimeName + " " + version.RuntimeVersion
+	t.Env.Version = version.RuntimeName + " " + strings.TrimSuffix(version.RuntimeVersion, "+unknown") // of a build without version control
 	n.startProxy(endpoint)
 	return n
 }
@@ -105,7 +113,7 @@ func (n *Node) removePods() {
 	}
 }
 
-// tearDown stops containerd and sweeps what is left of it.
+// tearDown stops the runtime and sweeps what is left of it.
 func (n *Node) tearDown() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
 	defer cancel()
@@ -121,20 +129,20 @@ func (n *Node) tearDown() {
 	}
 }
 
-// RestartRuntime stops containerd with the signal and starts it again.
+// RestartRuntime stops the runtime with the signal and starts it again.
 func (n *Node) RestartRuntime(signal syscall.Signal) {
 	n.StopRuntime(signal)
 	n.StartRuntime()
 }
 
-// StopRuntime stops containerd with the signal. Containers live on.
+// StopRuntime stops the runtime with the signal. Containers live on.
 func (n *Node) StopRuntime(signal syscall.Signal) {
 	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
 	defer cancel()
 	n.t.Check(n.Daemon.Stop(ctx, signal))
 }
 
-// StartRuntime starts containerd again and waits until it answers.
+// StartRuntime starts the runtime again and waits until it answers.
 func (n *Node) StartRuntime() {
 	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
 	defer cancel()
@@ -174,9 +182,26 @@ func (n *Node) MustTruth() view.Node {
 	return truth
 }
 
-// Record subscribes to the runtime's own stream until the scenario ends.
+// Record records the runtime's stream until the scenario ends: with a subscription of its own, or, on a runtime that gives each event to one
+// subscriber only, by looking at what passes through the proxy to the one agent that the scenario then may have.
 func (n *Node) Record() *crikit.Recorder {
 	recorder := &crikit.Recorder{}
+	n.t.Cleanup(func() {
+		n.t.count(func(r *report.Result) {
+			r.Recorded, r.Stale = true, r.Stale+len(crikit.Regressions(recorder.Events()))
+		})
+	})
+	if n.Traits.SharedStream && n.agents > 0 {
+		tap := func(message []byte) bool {
+			if err := recorder.Tap(message); err != nil {
+				n.t.Errorf("the runtime's stream: %v", err)
+			}
+			return false
+		}
+		_, err := n.Proxy.Inject(criproxy.Fault{Method: stream, Match: tap, Do: criproxy.Drop{}})
+		n.t.Check(err)
+		return recorder
+	}
 	ctx, cancel := context.WithCancel(n.t.ctx)
 	ended := make(chan struct{})
 	go func() {

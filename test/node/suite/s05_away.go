@@ -49,7 +49,7 @@ func away(t *T) {
 	converged := time.Since(back)
 	t.Eventually(5*time.Minute, "the agent returns to the stream", func() error {
 		stats, err := a.Stats(t.ctx)
-		if err == nil && stats.State != pleg.StreamConnected.String() {
+		if err == nil && stats.State != n.open().String() {
 			err = fmt.Errorf("the state is %s", stats.State)
 		}
 		return err

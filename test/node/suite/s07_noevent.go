@@ -24,6 +24,43 @@ func noEvent(t *T) {
 	a.WaitEvent(pleg.ContainerStarted, pod.SandboxID)
 	a.waitPeriod(8 * time.Second)
 
+	if n.Traits.CreateFails {
+		n.failedCreate(a, pod)
+	} else {
+		n.failedStart(a, pod)
+	}
+
+	if n.Daemon == nil {
+		t.Figure("exit while down", "not applicable: the runtime is not ours to stop")
+		return
+	}
+	silent := n.Container(pod, "silent", "sleep", "500ms", "9")
+	a.WaitEvent(pleg.ContainerStarted, silent)
+	before := a.MustStats().Generator
+	n.StopRuntime(syscall.SIGKILL)
+	t.Sleep(2 * time.Second)
+	back := time.Now()
+	n.StartRuntime()
+	died := a.WaitEvent(pleg.ContainerDied, silent)
+	a.Converge()
+	t.Figure("exit while down→Watch", "%dms after its start, by a %s", died.At.Sub(back).Milliseconds(), died.Cause)
+	held := a.MustCache()[pod.UID].Containers[silent]
+	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
+	a.WaitConnected()
+	if !n.Traits.Events {
+		return // nothing is unheard where nothing is promised
+	}
+	t.Eventually(settle, "the exit while the runtime was down is counted as unheard", func() error {
+		if now := a.MustStats().Generator; now.Unheard <= before.Unheard || now.Missed != before.Missed {
+			return fmt.Errorf("unheard %d, before %d; missed %d, before %d", now.Unheard, before.Unheard, now.Missed, before.Missed)
+		}
+		return nil
+	})
+}
+
+// failedStart makes a container of which the runtime tells no end, and demands that the agent finds it, and knows that it was not told.
+func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
+	t := n.t
 	id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
 	t.Check(err)
 	before := a.MustStats().Generator
@@ -51,34 +88,31 @@ func noEvent(t *T) {
 	}
 	a.Converge()
 	t.Figure("failed start→Watch", "%.1fs (period %v)", took.Seconds(), before.RelistPeriod)
+}
 
-	if n.Daemon == nil {
-		t.Figure("exit while down", "not applicable: the runtime is not ours to stop")
-		return
+// failedCreate: where a bad command fails in CreateContainer, nothing is left of the container, so there is nothing to find.
+func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
+	t := n.t
+	before := a.MustStats().Generator
+	if id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"}); err == nil {
+		t.Fatalf("a container with a command that does not exist was created: %s", id)
 	}
-	silent := n.Container(pod, "silent", "sleep", "500ms", "9")
-	a.WaitEvent(pleg.ContainerStarted, silent)
-	before = a.MustStats().Generator
-	n.StopRuntime(syscall.SIGKILL)
-	t.Sleep(2 * time.Second)
-	back := time.Now()
-	n.StartRuntime()
-	died = a.WaitEvent(pleg.ContainerDied, silent)
+	t.Sleep(before.RelistPeriod) // a relist, at least
 	a.Converge()
-	t.Figure("exit while down→Watch", "%dms after its start, by a %s", died.At.Sub(back).Milliseconds(), died.Cause)
-	held := a.MustCache()[pod.UID].Containers[silent]
-	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
-	a.WaitConnected()
-	t.Eventually(settle, "the exit while the runtime was down is counted as missed", func() error {
-		if now := a.MustStats().Generator; now.Missed != before.Missed+1 {
-			return fmt.Errorf("missed %d, before %d", now.Missed, before.Missed)
-		}
-		return nil
-	})
+	if truth := n.MustTruth()[pod.UID]; len(truth.Containers) > 0 {
+		t.Errorf("a container that could not be created left %v", truth.Containers)
+	}
+	if now := a.MustStats().Generator; now.Missed != before.Missed {
+		t.Errorf("missed %d→%d by a container that could not be created", before.Missed, now.Missed)
+	}
+	t.Figure("failed create", "leaves nothing")
 }
 
 // waitPeriod waits until quiet has earned the agent a relist period of at least d.
 func (a *Agent) waitPeriod(d time.Duration) {
+	if !a.n.Traits.Events {
+		return // polling goes on
+	}
 	a.n.t.Eventually(settle, fmt.Sprintf("the relist period reaches %v", d), func() error {
 		if got := a.MustStats().Generator.RelistPeriod; got < d {
 			return fmt.Errorf("it is %v", got)

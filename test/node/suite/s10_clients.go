@@ -67,7 +67,9 @@ func clients(t *T) {
 	for i, a := range agents {
 		g := a.MustStats().Generator
 		t.Figure(fmt.Sprintf("agent %d", i+1), "claims %d, missed %d", g.Claims, g.Missed)
-		t.noneMissed(a, g.Missed, "")
+		if !n.Traits.SharedStream { // there each agent hears a part of the events, and finds the rest
+			t.noneMissed(a, g.Missed, "")
+		}
 	}
 	var all []agent.Event
 	for _, a := range agents {
@@ -148,6 +150,8 @@ func (n *Node) readAll(ctx context.Context) error {
 		_, _ = n.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id, Verbose: true})
 	}
 	_, _ = n.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
-	_, _ = n.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{})
+	if !n.Traits.SandboxStatsKill {
+		_, _ = n.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{})
+	}
 	return nil
 }

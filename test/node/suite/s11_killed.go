@@ -19,19 +19,41 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
-// killed ends a pod's shim, then a pod's sandbox, and removes a pod while the
-// agent is inspecting it.
+// killed ends what keeps a pod, a pod's sandbox and a container, each behind the
+// runtime's back, and removes a pod while the agent is inspecting it.
 func killed(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent()
 	a.WaitConnected()
 
-	// The shim: the sandbox's STOPPED comes with the container still RUNNING.
+	if n.Traits.KeeperTells {
+		n.killShim(a)
+	} else {
+		n.killMonitor(a)
+	}
+	if n.Traits.SandboxProcess {
+		n.killPause(a)
+	}
+	n.killContainer(a)
+
+	// The inspection: held in the proxy until the pod is gone.
+	methods := []string{"ListContainers", "PodSandboxStatus"}
+	if !n.Traits.StatusHasContainers { // otherwise nobody asks for the containers' own
+		methods = append(methods, "ContainerStatus")
+	}
+	for _, method := range methods {
+		n.removedWhileInspected(a, method)
+	}
+	t.Figure("violations", "%d", a.MustStats().Violations)
+}
+
+// killShim kills a pod's shim: the sandbox's STOPPED comes with the container still RUNNING.
+func (n *Node) killShim(a *Agent) {
+	t := n.t
 	pod := n.Pod("shim")
 	id := n.Container(pod, "c", "sleep", "1h")
 	a.WaitEvent(pleg.ContainerStarted, id)
-	shim := n.shimOf(pod.SandboxID)
-	t.Check(syscall.Kill(shim, syscall.SIGKILL))
+	t.Check(syscall.Kill(n.keeperOf(pod.SandboxID), syscall.SIGKILL))
 	began := time.Now()
 	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
 	container := a.WaitEvent(pleg.ContainerDied, id)
@@ -41,14 +63,35 @@ func killed(t *T) {
 	t.Figure("shim killed→container died", "%dms (%d %s)", container.At.Sub(began).Milliseconds(), held.ExitCode, held.Reason)
 	n.deletePod(pod.SandboxID)
 	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+}
 
-	// The sandbox: its pause process ends, the container lives on.
-	pod = n.Pod("pause")
-	id = n.Container(pod, "c", "sleep", "1h")
+// killMonitor kills a container's monitor, and then the container: the runtime learns of neither by itself, and the agent shows what it shows.
+func (n *Node) killMonitor(a *Agent) {
+	t := n.t
+	pod := n.Pod("monitor")
+	id := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, id)
+	process := n.pidOf(id)
+	t.Check(syscall.Kill(n.keeperOf(id), syscall.SIGKILL))
+	t.Check(syscall.Kill(process, syscall.SIGKILL))
+	t.Sleep(3 * time.Second)
+	a.Converge()
+	t.Figure("monitor and container killed", "the runtime says %s", n.MustTruth()[pod.UID].Containers[id])
+	n.deletePod(pod.SandboxID)
+	a.WaitEvent(pleg.ContainerRemoved, id)
+	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.Converge()
+}
+
+// killPause kills a sandbox's own process; the container lives on.
+func (n *Node) killPause(a *Agent) {
+	t := n.t
+	pod := n.Pod("pause")
+	id := n.Container(pod, "c", "sleep", "1h")
 	a.WaitEvent(pleg.ContainerStarted, id)
 	t.Check(syscall.Kill(n.pauseOf(pod.SandboxID), syscall.SIGKILL))
-	began = time.Now()
-	sandbox = a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
+	began := time.Now()
+	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
 	a.Converge()
 	t.Figure("sandbox killed→died", "%dms", sandbox.At.Sub(began).Milliseconds())
 	if state := a.MustCache()[pod.UID].Containers[id].State; state != "CONTAINER_RUNNING" {
@@ -58,12 +101,25 @@ func killed(t *T) {
 	a.WaitEvent(pleg.ContainerDied, id)
 	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
 	a.Converge()
+}
 
-	// The inspection: held in the proxy until the pod is gone.
-	for _, method := range []string{"ListContainers", "PodSandboxStatus", "ContainerStatus"} {
-		n.removedWhileInspected(a, method)
+// killContainer kills a container's process behind the runtime's back.
+func (n *Node) killContainer(a *Agent) {
+	t := n.t
+	pod := n.Pod("container")
+	id := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, id)
+	t.Check(syscall.Kill(n.pidOf(id), syscall.SIGKILL))
+	began := time.Now()
+	died := a.WaitEvent(pleg.ContainerDied, id)
+	a.Converge()
+	if held := a.MustCache()[pod.UID].Containers[id]; held.ExitCode != 137 {
+		t.Errorf("a container whose process was killed is held as %v, want exit code 137", held)
 	}
-	t.Figure("violations", "%d", a.MustStats().Violations)
+	t.Figure("container killed→died", "%dms", died.At.Sub(began).Milliseconds())
+	n.deletePod(pod.SandboxID)
+	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.Converge()
 }
 
 // removedWhileInspected holds the agent's calls of one method while a pod that
@@ -82,11 +138,13 @@ func (n *Node) removedWhileInspected(a *Agent, method string) {
 		all = append(all, n.NewAgent())
 	}
 	// Changes that are told in no payload make the pod worth a read: a container
-	// that fails to start.
-	broken, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
-	t.Check(err)
-	if err := n.Start(t.ctx, broken); err == nil {
-		t.Fatalf("a container with a command that does not exist started")
+	// that fails to start. Where such a one cannot even be created, the question below does.
+	if !n.Traits.CreateFails {
+		broken, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
+		t.Check(err)
+		if err := n.Start(t.ctx, broken); err == nil {
+			t.Fatalf("a container with a command that does not exist started")
+		}
 	}
 	asked := make(chan struct{})
 	go func() { // ends when the agent answers, or the scenario does
@@ -119,15 +177,26 @@ func (n *Node) deletePod(sandboxID string) {
 	n.t.Eventually(settle, "the sandbox can be deleted", func() error { return n.Delete(n.t.ctx, sandboxID) })
 }
 
-// shimOf is the PID of a sandbox's shim.
-func (n *Node) shimOf(sandboxID string) int {
+// keeperOf is the PID of the process that keeps a sandbox: its shim, or the monitor of its container, where the sandbox has no process.
+func (n *Node) keeperOf(id string) int {
 	for _, p := range n.target.Processes() {
-		if strings.Contains(p.Command, "containerd-shim") && strings.Contains(p.Command, sandboxID) {
+		if strings.Contains(p.Command, n.Traits.Keeper) && strings.Contains(p.Command, id) {
 			return p.PID
 		}
 	}
-	n.t.Fatalf("no shim of sandbox %s is among the run's processes", sandboxID)
+	n.t.Fatalf("no %s of %s is among the run's processes", n.Traits.Keeper, id)
 	return 0
+}
+
+// pidOf is the PID of a container.
+func (n *Node) pidOf(id string) int {
+	answer, err := n.ContainerStatus(n.t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	n.t.Check(err)
+	var info struct{ Pid int }
+	if err := json.Unmarshal([]byte(answer.Info["info"]), &info); err != nil || info.Pid <= 1 {
+		n.t.Fatalf("the runtime does not tell the PID of container %s: %v", id, err)
+	}
+	return info.Pid
 }
 
 // pauseOf is the PID of a sandbox's own process.

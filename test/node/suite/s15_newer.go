@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/report"
 )
@@ -63,7 +62,7 @@ func newer(t *T) {
 			n.RestartRuntime(signal)
 		}
 		phase("across restarts", length, false)
-		a.WaitState(pleg.StreamConnected)
+		a.WaitConnected()
 	}
 	l.Stop()
 	a.Converge()

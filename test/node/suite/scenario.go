@@ -48,15 +48,20 @@ type Scenario struct {
 	// Private: it needs a runtime to itself for another reason, told in Why.
 	Private bool
 	Why     string
-	// Subscribers: it reads the event stream more than once, which a runtime that
-	// gives each event to one subscriber only would share out.
-	Subscribers bool
 	// Run does it.
 	Run func(*T)
 }
 
-// limit ends a scenario that hangs.
+// limit ends a scenario that hangs; a soak that was asked for has its own time beyond.
 const limit = 15 * time.Minute
+
+func limitOf(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return limit
+	}
+	return limit + 2*d
+}
 
 // A T is one scenario while it runs. mu guards the fields below it.
 type T struct {
@@ -139,6 +144,13 @@ func (t *T) Figure(name, format string, args ...any) {
 	t.logLocked("FIGURE " + figure.Name + " " + figure.Value)
 }
 
+// count changes the figures of the matrix.
+func (t *T) count(change func(*report.Result)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.result)
+}
+
 // Cleanup runs f when the scenario ends, last registered first.
 func (t *T) Cleanup(f func()) {
 	t.mu.Lock()
@@ -173,7 +185,8 @@ func (t *T) Sleep(d time.Duration) {
 
 // run runs the scenario to its end, cleanups included.
 func run(ctx context.Context, env *Env, s Scenario) report.Result {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the scenario did not end within %v", limit))
+	most := limitOf(os.Getenv(envSoak))
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the scenario did not end within %v", most))
 	defer cancel()
 	t := &T{Env: env, Dir: filepath.Join(env.Base, s.Name[:2]), scenario: s, ctx: ctx, started: time.Now()}
 	t.result = report.Result{Name: s.Name, Source: s.Source, Outcome: report.Passed}

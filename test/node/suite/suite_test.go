@@ -113,17 +113,6 @@ func TestScenariosAreWellFormed(t *testing.T) {
 	}
 }
 
-func TestSharedStreamIsNotApplicable(t *testing.T) {
-	for version, want := range map[string]bool{
-		"containerd v1.7.29": true, "containerd 1.7.29": true, "containerd 2.4.2": false, "containerd v2.0.1": false, "cri-o 1.37.0": false,
-	} {
-		env := &Env{Options: Options{Endpoint: "unix:///x"}, Version: version}
-		if got := env.notApplicable(Scenario{Subscribers: true}) != ""; got != want {
-			t.Errorf("%s: not applicable %v, want %v", version, got, want)
-		}
-	}
-}
-
 func TestDigest(t *testing.T) {
 	event := crikit.Event{ContainerEventResponse: &runtimeapi.ContainerEventResponse{
 		ContainerId: "0123456789", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, CreatedAt: 50e6,

@@ -10,28 +10,154 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
 // DefaultCgroupFS is where the kernel's cgroup hierarchies are mounted.
 const DefaultCgroupFS = "/sys/fs/cgroup"
 
-// Cgroups lists the run's top cgroup in every hierarchy that has it: one for
-// each controller with v1, one with v2.
-func (t Target) Cgroups() []string {
+// leaf is the cgroup of the run's own processes, below Target.Cgroup: with v2 a cgroup that has others below it may hold no process itself, and
+// the runtime makes those of the pods there.
+const leaf = "own"
+
+// runcRoot is the folder below Target.Dir in which runc keeps its state: a folder for each container, named by its ID, as it is or below one
+// named by a namespace.
+const runcRoot = "runc"
+
+// Enter makes a command start in the run's cgroup, and with it all that the command starts. Call it once the command is complete and before it is
+// started. The process keeps its ID: a shell moves itself and becomes the command. Without a Cgroup Enter does nothing.
+func (t Target) Enter(cmd *exec.Cmd) error {
 	if t.Cgroup == "" {
 		return nil
 	}
+	procs, err := t.makeLeaf()
+	if err != nil {
+		return err
+	}
+	cmd.Args = append([]string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, procs, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	return nil
+}
+
+// Join puts this process into the run's cgroup, and with it all that it starts from now on. Without a Cgroup Join does nothing.
+func (t Target) Join() error {
+	if t.Cgroup == "" {
+		return nil
+	}
+	procs, err := t.makeLeaf()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(procs, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		return fmt.Errorf("sweep: join the cgroup %s: %w", t.Cgroup, err)
+	}
+	return nil
+}
+
+// makeLeaf makes the cgroup of the run's own processes and returns the file that takes their IDs. One hierarchy is enough to tell them by.
+func (t Target) makeLeaf() (procs string, err error) {
+	if err := t.validate(); err != nil {
+		return "", err
+	}
+	root := t.cgroupFS()
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
+		root = filepath.Join(root, "pids")
+	}
+	dir := filepath.Join(root, t.Cgroup, leaf)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("sweep: make the run's cgroup: %w", err)
+	}
+	return filepath.Join(dir, "cgroup.procs"), nil
+}
+
+// Cgroups lists the run's cgroup in every hierarchy that has it (one for each controller with v1, one with v2), and those of its containers that
+// lie elsewhere, because whoever made the pods named no parent.
+func (t Target) Cgroups() []string {
 	var found []string
+	containers := t.containers()
 	for _, hierarchy := range hierarchies(t.cgroupFS()) {
-		dir := filepath.Join(hierarchy, t.Cgroup)
-		if info, err := os.Lstat(dir); err == nil && info.IsDir() {
-			found = append(found, dir)
+		if t.Cgroup != "" {
+			dir := filepath.Join(hierarchy, t.Cgroup)
+			if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+				found = append(found, dir)
+			}
 		}
+		found = append(found, t.strayCgroups(hierarchy, containers)...)
 	}
 	return found
+}
+
+// strayCgroups are the cgroups in a hierarchy, outside the run's own one, that are named by one of its containers.
+func (t Target) strayCgroups(hierarchy string, containers []string) []string {
+	if len(containers) == 0 {
+		return nil
+	}
+	var found []string
+	_ = filepath.WalkDir(hierarchy, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return nil // it went meanwhile, or is a file
+		}
+		if t.Cgroup != "" && path == filepath.Join(hierarchy, t.Cgroup) {
+			return filepath.SkipDir
+		}
+		if path != hierarchy && namesOne(entry.Name(), containers) {
+			found = append(found, path)
+			return filepath.SkipDir
+		}
+		return nil
+	})
+	return found
+}
+
+// ownsCgroup reports whether a /proc/PID/cgroup file says that the process is the run's.
+func (t Target) ownsCgroup(text string, containers []string) bool {
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		if t.Cgroup != "" && strings.HasPrefix(fields[2]+"/", "/"+t.Cgroup+"/") {
+			return true
+		}
+		for name := range strings.SplitSeq(fields[2], "/") {
+			if namesOne(name, containers) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// containers are the IDs of the run's containers, sandboxes among them, as runc's state tells them.
+func (t Target) containers() []string {
+	var ids []string
+	for _, pattern := range []string{"*", "*/*"} {
+		found, err := filepath.Glob(filepath.Join(t.Dir, runcRoot, pattern))
+		if err != nil {
+			continue
+		}
+		for _, path := range found {
+			if id := filepath.Base(path); isContainerID(id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// isContainerID: runtimes name containers by 64 random hexadecimal digits, so that a name that has them is of no other container.
+func isContainerID(name string) bool {
+	return len(name) == 64 && strings.Trim(name, "0123456789abcdef") == ""
+}
+
+// namesOne reports whether the name of a cgroup has one of the IDs in it: runtimes put words before it ("crio-conmon-") and behind it (".scope").
+func namesOne(name string, containers []string) bool {
+	return slices.ContainsFunc(containers, func(id string) bool { return strings.Contains(name, id) })
 }
 
 func (t Target) cgroupFS() string {
@@ -85,4 +211,20 @@ func removeCgroup(top string) error {
 		}
 	}
 	return nil
+}
+
+// runtimeParents are the cgroups in which containerd and CRI-O put the pods that name no parent.
+var runtimeParents = []string{"k8s.io", "crio"}
+
+// removeParents removes those of the cgroups around pods that are empty, if the run had a runtime. The kernel refuses while another runtime's containers
+// are in one; runc makes it anew for the next one.
+func (t Target) removeParents() {
+	if _, err := os.Stat(filepath.Join(t.Dir, runcRoot)); err != nil {
+		return
+	}
+	for _, hierarchy := range hierarchies(t.cgroupFS()) {
+		for _, parent := range runtimeParents {
+			_ = syscall.Rmdir(filepath.Join(hierarchy, parent))
+		}
+	}
 }

@@ -8,11 +8,16 @@
 // # Model
 //
 // A run owns one directory and one cgroup name, both unique to it, and from
-// these two everything that it started can be told: a process names the
-// directory in its command line or sits in the cgroup, a mount lies under the
-// directory, a socket is a file in it. So a sweep needs no memory of what was
-// started, works after any kind of end, and can be done by another process.
-// Nothing outside the directory and the cgroup is ever touched.
+// these two everything that it started can be told: a process sits in the
+// cgroup, where [Target.Enter] and [Target.Join] put what the run starts and
+// every descendant stays, or in the cgroup of a container that runc, whose state
+// lies in the directory, knows by its ID; a mount lies under the directory; a
+// socket is a file in it. So a sweep needs no memory of what was started, works
+// after any kind of end, and can be done by another process.
+//
+// A process that only names the directory, in its command line or as its working
+// directory, is somebody else's: the editor that shows the log, the client that
+// talks to the socket. Nothing outside the directory and the cgroups is touched.
 //
 // # Concurrency
 //
@@ -42,7 +47,8 @@ import (
 type Target struct {
 	// Dir is the run's directory, absolute and below another.
 	Dir string
-	// Cgroup is the name of the run's top cgroup, without slashes. Empty: none.
+	// Cgroup is the path of the run's cgroup below the root of each hierarchy, without a slash at its ends: a name that is unique to the run, or
+	// such a name and one of a part of the run below it. Empty: none, and then only containers are told.
 	Cgroup string
 
 	// proc and cgroupfs stand for /proc and /sys/fs/cgroup in tests.
@@ -129,6 +135,7 @@ func (t Target) once() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	t.removeParents()
 	if left := t.Mounts(); len(left) > 0 {
 		// Never delete through a mount.
 		return fmt.Errorf("still mounted: %s", strings.Join(left, ", "))
@@ -141,8 +148,10 @@ func (t Target) validate() error {
 	if !filepath.IsAbs(t.Dir) || clean != t.Dir || strings.Count(clean, "/") < 2 {
 		return fmt.Errorf("sweep: %q is not an absolute, clean path at least two levels deep", t.Dir)
 	}
-	if strings.Contains(t.Cgroup, "/") || t.Cgroup == "." || t.Cgroup == ".." {
-		return fmt.Errorf("sweep: the cgroup %q must be one name", t.Cgroup)
+	for name := range strings.SplitSeq(t.Cgroup, "/") {
+		if t.Cgroup != "" && (name == "" || name == "." || name == "..") {
+			return fmt.Errorf("sweep: the cgroup %q must be a path of names without a slash at its ends", t.Cgroup)
+		}
 	}
 	return nil
 }
@@ -160,14 +169,14 @@ func (t Target) Processes() []Process {
 	if err != nil {
 		return nil
 	}
-	own := ancestors(proc)
+	own, containers := ancestors(proc), t.containers()
 	var found []Process
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || slices.Contains(own, pid) {
 			continue
 		}
-		if command, ok := t.owns(filepath.Join(proc, entry.Name())); ok {
+		if command, ok := t.owns(filepath.Join(proc, entry.Name()), containers); ok {
 			found = append(found, Process{PID: pid, Command: command})
 		}
 	}
@@ -177,34 +186,19 @@ func (t Target) Processes() []Process {
 // owns reports whether the process of a /proc directory belongs to the run.
 // One that ended while we looked does not, and neither does a zombie: it holds
 // nothing and only waits for its parent.
-func (t Target) owns(dir string) (command string, ok bool) {
+func (t Target) owns(dir string, containers []string) (command string, ok bool) {
 	if stat, err := os.ReadFile(filepath.Join(dir, "stat")); err != nil || stateOf(string(stat)) == 'Z' {
+		return "", false
+	}
+	cgroups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+	if err != nil || !t.ownsCgroup(string(cgroups), containers) {
 		return "", false
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil {
 		return "", false
 	}
-	words := strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00")
-	command = strings.Join(words, " ")
-	for _, word := range words {
-		if word == t.Dir || strings.Contains(word, t.Dir+"/") {
-			return command, true
-		}
-	}
-	if t.Cgroup == "" {
-		return "", false
-	}
-	cgroups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
-	if err != nil {
-		return "", false
-	}
-	for line := range strings.Lines(string(cgroups)) {
-		if slices.Contains(strings.Split(strings.TrimSpace(line), "/"), t.Cgroup) {
-			return command, true
-		}
-	}
-	return "", false
+	return strings.ReplaceAll(strings.TrimRight(string(raw), "\x00"), "\x00", " "), true
 }
 
 // Mounts lists the mount points under the directory, deepest and latest first:

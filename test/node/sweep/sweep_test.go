@@ -21,7 +21,7 @@ import (
 
 func TestProcesses(t *testing.T) {
 	proc := t.TempDir()
-	target := Target{Dir: "/tmp/run1", Cgroup: "pe2e-run1", proc: proc}
+	target := Target{Cgroup: "pe2e-run1", proc: proc}
 	add := func(pid int, state, cmdline, cgroup string) {
 		dir := filepath.Join(proc, strconv.Itoa(pid))
 		mkdir(t, dir)
@@ -30,20 +30,32 @@ func TestProcesses(t *testing.T) {
 		write(t, filepath.Join(dir, "cgroup"), cgroup)
 	}
 	const base = 1 << 22 // above the largest PID, so that none is this process
-	add(base+1, "S", "containerd\x00--config\x00/tmp/run1/config.toml\x00", "1:pids:/")
+	id := strings.Repeat("0123456789abcdef", 4)
+	target.Dir = t.TempDir()
+	mkdir(t, filepath.Join(target.Dir, "runc", "k8s.io", id))
+	add(base+1, "S", "containerd\x00--config\x00x.toml\x00", "1:pids:/pe2e-run1/own")
 	add(base+2, "S", "/tool\x00pause\x00", "1:pids:/pe2e-run1/pod/c\n0::/\n")
 	add(base+3, "S", "containerd\x00--config\x00/tmp/run10/config.toml\x00", "1:pids:/pe2e-run10/x")
 	add(base+4, "Z", "", "1:pids:/pe2e-run1")
-	add(base+5, "S", "sh\x00-c\x00ls\x00/tmp/run1\x00", "1:pids:/")
+	add(base+5, "S", "tail\x00-f\x00"+target.Dir+"/containerd.log\x00", "1:pids:/user.slice\n") // a stranger who looks on
 	add(base+6, "S", "unrelated\x00", "1:pids:/user.slice")
+	add(base+7, "S", "/tool\x00sleep\x00", "2:memory:/\n1:pids:/k8s.io/"+id+"\n") // no parent was named for its pod
+	add(base+8, "S", "conmon\x00", "0::/crio-conmon-"+id+".scope\n")
+	add(base+9, "S", "/tool\x00sleep\x00", "1:pids:/k8s.io/"+strings.Repeat("f", 64)+"\n") // another runtime's
+	add(base+10, "S", "x\x00", "1:pids:/other/pe2e-run1/own\n")
 
 	want := []Process{
-		{base + 1, "containerd --config /tmp/run1/config.toml"},
+		{base + 1, "containerd --config x.toml"},
 		{base + 2, "/tool pause"},
-		{base + 5, "sh -c ls /tmp/run1"},
+		{base + 7, "/tool sleep"},
+		{base + 8, "conmon"},
 	}
 	if diff := cmp.Diff(want, target.Processes()); diff != "" {
 		t.Errorf("processes (-want +got):\n%s", diff)
+	}
+	target.Cgroup = "pe2e-run1/pod"
+	if diff := cmp.Diff([]Process{want[1], want[2], want[3]}, target.Processes()); diff != "" {
+		t.Errorf("processes of a part of the run (-want +got):\n%s", diff)
 	}
 }
 
@@ -81,29 +93,30 @@ func TestSweepRemovesAll(t *testing.T) {
 	listener.Close()
 	t.Chdir(parent)
 
-	// A process that names the directory in its command line.
-	child := exec.Command("sleep", "300")
-	child.Args = []string{target.Dir + "/daemon", "300"}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }()
+	// The directory's own runc knows a container whose pod has no cgroup of the run's.
+	id := strings.Repeat("0123456789abcdef", 4)
+	mkdir(t, filepath.Join(target.Dir, "runc", id))
+	mkdir(t, filepath.Join(parent, "cg", "pids", "k8s.io", id))
+	mkdir(t, filepath.Join(parent, "cg", "memory", "crio"))
+	mkdir(t, filepath.Join(parent, "cg", "memory", "k8s.io", "of another runtime"))
 
-	// The kernel fills in a command line a moment after exec has closed the pipe
-	// that Start waits for.
-	for len(target.Processes()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if left := target.Left(); len(left) != 4 {
-		t.Errorf("before the sweep, Left = %q, want the process, two cgroups and the socket", left)
+	// Two processes that name the directory in their command lines: one that the run has started, and a stranger who looks on.
+	target.proc = filepath.Join(parent, "proc")
+	child, stranger := startSleep(t, target, "1:pids:/pe2e-x/own\n"), startSleep(t, target, "1:pids:/user.slice\n")
+	if left := target.Left(); len(left) != 5 {
+		t.Errorf("before the sweep, Left = %q, want the process, three cgroups and the socket", left)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := target.Sweep(ctx); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	<-child
+	select {
+	case <-stranger:
+		t.Error("the sweep has ended a process of somebody else's because that names the run's directory")
+	default:
+	}
 	if left := target.Left(); len(left) != 0 {
 		t.Errorf("after the sweep, Left = %q", left)
 	}
@@ -113,12 +126,81 @@ func TestSweepRemovesAll(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(parent, "cg", "pids", "other")); err != nil {
 		t.Errorf("a cgroup of others went: %v", err)
 	}
+	if _, err := os.Stat(filepath.Join(parent, "cg", "pids", "k8s.io")); !os.IsNotExist(err) {
+		t.Errorf("the container's cgroup, or the one around it, is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(parent, "cg", "memory", "crio")); !os.IsNotExist(err) {
+		t.Errorf("the empty cgroup around CRI-O's pods is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(parent, "cg", "memory", "k8s.io", "of another runtime")); err != nil {
+		t.Errorf("another runtime's cgroup went: %v", err)
+	}
+}
+
+// startSleep starts a process that names the target's directory in its command line, shows it in the target's /proc as one of that cgroup, and
+// returns a channel that is closed when it has ended.
+func startSleep(t *testing.T, target Target, cgroup string) <-chan struct{} {
+	t.Helper()
+	process := exec.Command("sleep", "300")
+	process.Args = []string{target.Dir + "/containerd.log", "300"}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(target.proc, strconv.Itoa(process.Process.Pid))
+	mkdir(t, dir)
+	write(t, filepath.Join(dir, "stat"), strconv.Itoa(process.Process.Pid)+" (sleep) S 1 1 1")
+	write(t, filepath.Join(dir, "cmdline"), strings.Join(process.Args, "\x00"))
+	write(t, filepath.Join(dir, "cgroup"), cgroup)
+	ended := make(chan struct{})
+	go func() { // ends with the process
+		defer close(ended)
+		_ = process.Wait()
+		_ = os.RemoveAll(dir)
+	}()
+	t.Cleanup(func() { _ = process.Process.Kill(); <-ended })
+	return ended
+}
+
+// TestEnterAndJoin: a command that enters the run's cgroup is in that cgroup before it runs, keeps its arguments, and its process is the command's.
+func TestEnterAndJoin(t *testing.T) {
+	for _, files := range []string{"pids/cgroup.procs", "cgroup.controllers"} { // v1, v2
+		target := Target{Dir: "/tmp/run", Cgroup: "pe2e-x/07", cgroupfs: t.TempDir()}
+		mkdir(t, filepath.Dir(filepath.Join(target.cgroupfs, files)))
+		write(t, filepath.Join(target.cgroupfs, files), "")
+		procs := filepath.Join(target.cgroupfs, strings.TrimSuffix(filepath.Dir(files), "."), target.Cgroup, leaf, "cgroup.procs")
+
+		cmd := exec.Command("sh", "-c", `echo $$ "$1" "$2"; cat "$0"`, procs, "two words", "*")
+		if err := target.Enter(cmd); err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid := strconv.Itoa(cmd.Process.Pid)
+		if got, want := string(out), pid+" two words *\n"+pid+"\n"; got != want {
+			t.Errorf("%s: the command printed %q, want %q", files, got, want)
+		}
+		if err := target.Join(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(procs); err != nil || !strings.HasPrefix(string(got), strconv.Itoa(os.Getpid())) {
+			t.Errorf("%s: after Join the cgroup holds %q, %v", files, got, err)
+		}
+	}
+	cmd := exec.Command("true")
+	if err := (Target{Dir: "/tmp/run"}).Enter(cmd); err != nil || cmd.Args[0] != "true" {
+		t.Errorf("without a cgroup the command became %q, %v", cmd.Args, err)
+	}
+	if err := (Target{Dir: "/tmp/run", Cgroup: "a/../b"}).Enter(cmd); err == nil {
+		t.Error("a cgroup that climbs was not refused")
+	}
 }
 
 func TestSweepRefusesAWideTarget(t *testing.T) {
 	for _, target := range []Target{
 		{Dir: "/"}, {Dir: "/tmp"}, {Dir: "relative/dir"}, {Dir: "/tmp/a/../b"}, {Dir: ""},
-		{Dir: "/tmp/a", Cgroup: ".."}, {Dir: "/tmp/a", Cgroup: "a/b"},
+		{Dir: "/tmp/a", Cgroup: ".."}, {Dir: "/tmp/a", Cgroup: "a/../b"}, {Dir: "/tmp/a", Cgroup: "/a"}, {Dir: "/tmp/a", Cgroup: "a/"},
 	} {
 		if err := target.Sweep(t.Context()); err == nil {
 			t.Errorf("Sweep of %+v was not refused", target)

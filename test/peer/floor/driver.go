@@ -43,7 +43,7 @@ func (discard) Marshal(any) (mem.BufferSlice, error) { return mem.BufferSlice{},
 func (discard) Unmarshal(mem.BufferSlice, any) error { return nil }
 
 // Name implements grpc's encoding.CodecV2.
-func (discard) Name() string { return "proto" }
+func (discard) Name() string { return "" }
 
 // Start implements [agent.Driver].
 func (d *Driver) Start(o agent.Options) (err error) {

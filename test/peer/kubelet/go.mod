@@ -5,7 +5,7 @@ go 1.26.0
 godebug default=go1.26
 
 require (
-	github.com/evented-pleg/evented-pleg/test/peer/agent v0.0.0
+	github.com/evented-pleg/evented-pleg/test/peer/agent v0.1.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cadvisor v0.56.2
 	go.opentelemetry.io/otel/trace v1.41.0

@@ -29,7 +29,7 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // Name implements grpc's encoding.CodecV2.
-func (rawCodec) Name() string { return "proto" }
+func (rawCodec) Name() string { return "" }
 
 // Serve answers on the listener until it is closed.
 func (n *Node) Serve(l net.Listener) error {

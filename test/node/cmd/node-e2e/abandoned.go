@@ -7,9 +7,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
@@ -19,6 +21,18 @@ import (
 // lives. A directory whose lock is free belongs to a supervisor that was killed
 // with SIGKILL, the one end that it cannot clean up after.
 const lockName = "supervisor.lock"
+
+// newBase makes a run's directory, claimed from the moment on at which it has a run's name: a directory that has the name and is not claimed is swept
+// by whoever starts next.
+func newBase(parent string) (string, error) {
+	made, err := os.MkdirTemp(parent, "new-"+prefix)
+	if err != nil {
+		return "", err
+	}
+	base := filepath.Join(parent, strings.TrimPrefix(filepath.Base(made), "new-"))
+	// The runtime drops privileges for nobody, but containers pass through.
+	return base, errors.Join(os.Chmod(made, 0o711), claim(made), os.Rename(made, base))
+}
 
 // claim takes the lock of a run's directory until this process ends.
 func claim(base string) error {

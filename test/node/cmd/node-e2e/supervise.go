@@ -13,11 +13,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evented-pleg/evented-pleg/test/node/report"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
@@ -40,6 +42,38 @@ func init() {
 	runtime.LockOSThread()
 }
 
+// superviseAll runs the suite on each of the runtimes, tells a table of all of them if there are several, and returns the worst exit code.
+func superviseAll(o options) int {
+	if len(o.runtimes) == 1 {
+		return supervise(o)
+	}
+	all, worst := o.results, 0
+	var suites []*report.Suite
+	for _, name := range o.runtimes {
+		fmt.Printf("== %s\n", name)
+		o.runtimes, o.results = []string{name}, filepath.Join(all, name)
+		code := supervise(o)
+		worst = max(worst, code)
+		if s, err := report.ReadFile(filepath.Join(o.results, "results.json")); err == nil {
+			suites = append(suites, s)
+		}
+		if code == exitInterrupted {
+			break
+		}
+	}
+	var table strings.Builder
+	err := report.WriteMatrix(&table, suites)
+	if err == nil {
+		fmt.Print(table.String())
+		err = os.WriteFile(filepath.Join(all, "matrix.md"), []byte(table.String()), 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node-e2e: write the table:", err)
+		return max(worst, exitFailed)
+	}
+	return worst
+}
+
 // supervise runs the suite as a child, reaps everything that is orphaned to it,
 // and sweeps when the child has ended, in whatever way.
 func supervise(o options) int {
@@ -50,11 +84,7 @@ func supervise(o options) int {
 		}
 	}
 	sweepAbandoned()
-	base, err := os.MkdirTemp(parent, prefix)
-	if err == nil {
-		// The runtime drops privileges for nobody, but containers pass through.
-		err = errors.Join(os.Chmod(base, 0o711), claim(base))
-	}
+	base, err := newBase(parent)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "node-e2e: make the run's directory:", err)
 		return exitCannotRun
@@ -64,12 +94,13 @@ func supervise(o options) int {
 		fmt.Fprintln(os.Stderr, "node-e2e:", err)
 		return exitCannotRun
 	}
-	return superviseCommand(sweep.Target{Dir: base, Cgroup: filepath.Base(base)}, append([]string{self}, os.Args[1:]...))
+	target := sweep.Target{Dir: base, Cgroup: filepath.Base(base)}
+	return superviseCommand(target, append([]string{self}, os.Args[1:]...), envRuntime+"="+o.runtimes[0], envResults+"="+o.results)
 }
 
 // superviseCommand runs a command as the suite, and cleans up after it.
-func superviseCommand(target sweep.Target, argv []string) int {
-	code := runChild(target, argv)
+func superviseCommand(target sweep.Target, argv []string, env ...string) int {
+	code := runChild(target, argv, env)
 	if err := cleanUp(target); err != nil {
 		fmt.Fprintln(os.Stderr, "node-e2e: left behind:", err)
 		return max(code, exitFailed)
@@ -79,7 +110,7 @@ func superviseCommand(target sweep.Target, argv []string) int {
 
 // runChild starts the suite and waits for it. Every orphan below it becomes a
 // child of this process.
-func runChild(target sweep.Target, argv []string) int {
+func runChild(target sweep.Target, argv, env []string) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, "node-e2e: become the reaper:", err)
 		return exitCannotRun
@@ -87,7 +118,7 @@ func runChild(target sweep.Target, argv []string) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
-		Env:   append(os.Environ(), envBase+"="+target.Dir, envCgroup+"="+target.Cgroup),
+		Env:   append(append(os.Environ(), env...), envBase+"="+target.Dir, envCgroup+"="+target.Cgroup),
 		Files: []uintptr{0, 1, 2},
 		// A group of its own: a terminal's Ctrl-C reaches this process alone,
 		// which tells the child in an orderly way.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
@@ -89,7 +90,7 @@ func TestNothingIsLeft(t *testing.T) {
 			if got := supervisor.ProcessState.ExitCode(); got != tt.want {
 				t.Errorf("exit code %d, want %d", got, tt.want)
 			}
-			if left := (sweep.Target{Dir: dir}).Left(); len(left) > 0 {
+			if left := append((sweep.Target{Dir: dir}).Left(), named(t, dir)...); len(left) > 0 {
 				t.Errorf("left behind: %q", left)
 			}
 			if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -129,9 +130,25 @@ func TestNobodyReads(t *testing.T) {
 	if got := supervisor.ProcessState.ExitCode(); got != exitInterrupted {
 		t.Errorf("%v, want exit code %d", supervisor.ProcessState, exitInterrupted)
 	}
-	if left := (sweep.Target{Dir: dir}).Left(); len(left) > 0 {
+	if left := append((sweep.Target{Dir: dir}).Left(), named(t, dir)...); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
+}
+
+// named lists the processes that name the directory in their command lines: here nobody but the test's own orphans does.
+func named(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no processes under /proc: %v", err)
+	}
+	var found []string
+	for _, file := range files {
+		if command, err := os.ReadFile(file); err == nil && strings.Contains(string(command), dir+"/") {
+			found = append(found, file+" "+string(command))
+		}
+	}
+	return found
 }
 
 func TestParse(t *testing.T) {
@@ -145,9 +162,42 @@ func TestParse(t *testing.T) {
 	if !o.bounded || o.run.String() != "^01" || o.endpoint != "unix:///run/x.sock" || !strings.HasSuffix(o.results, "build/node/results") {
 		t.Errorf("options %+v", o)
 	}
-	for _, args := range [][]string{{"--run", "("}, {"extra"}, {"--nonsense"}} {
+	if o, err = parse(nil); err != nil || len(o.runtimes) != 1 {
+		t.Errorf("without --runtime: %q, %v, want the default one", o.runtimes, err)
+	}
+	for _, args := range [][]string{{"--run", "("}, {"extra"}, {"--nonsense"}, {"--runtime", "crio"}, {"--runtime", "docker"}} { // the endpoint is set
+
 		if _, err := parse(args); err == nil {
 			t.Errorf("parse(%q) was not refused", args)
 		}
+	}
+	t.Setenv("NODE_E2E_ENDPOINT", "")
+	if _, err := parse([]string{"--runtime", "crio,docker"}); err == nil || !strings.Contains(err.Error(), `"docker"`) {
+		t.Errorf("an unknown runtime in a list: %v, want an error that names it", err)
+	}
+	for names, want := range map[string]int{"crio,containerd-1.7": 2, "all": len(runtimes.Names())} {
+		if o, err := parse([]string{"--runtime", names}); err != nil || len(o.runtimes) != want {
+			t.Errorf("--runtime %s: %q, %v, want %d", names, o.runtimes, err, want)
+		}
+	}
+}
+
+// TestNewBaseIsClaimed: at no moment has a run's directory the name of one without being claimed.
+func TestNewBaseIsClaimed(t *testing.T) {
+	dir := t.TempDir()
+	base, err := newBase(dir)
+	if err != nil || !strings.HasPrefix(filepath.Base(base), prefix) {
+		t.Fatalf("newBase = %s, %v", base, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(base, lockName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		t.Error("the directory is not claimed")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
+		t.Errorf("%q, want the run's directory only", left)
 	}
 }

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+)
+
+// errNoEndpoint says what a command that needs a runtime lacks.
+var errNoEndpoint = errors.New("--endpoint is missing: name the runtime's socket, " +
+	"such as unix:///run/containerd/containerd.sock")
+
+func newCleanup(s streams) *cobra.Command {
+	var o run.CleanupOptions
+	cmd := &cobra.Command{
+		Use:   "cleanup --endpoint ENDPOINT",
+		Short: "Remove what killed runs have left on a runtime",
+		Long: `cleanup removes the pods, by their label evented-pleg.io/bench-run, and the log folders of runs and
+stress tests whose process has ended. No other pod is touched. The next run does the same before it
+begins.`,
+		Example: `  pleg-bench cleanup --endpoint unix:///run/containerd/containerd.sock --dry-run
+  pleg-bench cleanup --endpoint unix:///run/containerd/containerd.sock
+  pleg-bench cleanup --endpoint unix:///run/containerd/containerd.sock --run lq3x0a9k`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Endpoint == "" {
+				return usageError{errNoEndpoint}
+			}
+			if o.All && o.RunID != "" {
+				return usageError{errors.New("--all and --run exclude each other")}
+			}
+			o.Out = s.out
+			return run.Cleanup(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.Endpoint, "endpoint", "", "the runtime's socket")
+	flags.StringVar(&o.RunID, "run", "", "remove the pods of this run alone, even while its process lives")
+	flags.BoolVar(&o.All, "all", false, "remove those of runs too whose process lives or cannot be seen from here")
+	flags.BoolVar(&o.DryRun, "dry-run", false, "only tell")
+	return cmd
+}

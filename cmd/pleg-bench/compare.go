@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+)
+
+func newCompare(s streams) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "compare A B",
+		Short: "Tell what two runs that were kept with --out differ in, and how sure that is",
+		Long: `compare reads two runs that "run --out DIR" has kept and tells their numbers, the difference, and how
+sure the difference is:
+
+  differs       at 95 %: the intervals in which the two quantiles lie do not touch, or two counts
+                differ by more than chance makes them
+  same          nothing speaks for a difference
+  one run each  a single run tells nothing of the spread: make several, and compare with benchstat`,
+		Example: `  pleg-bench run --out before
+  pleg-bench run --out after --relist-max 60s
+  pleg-bench compare before after
+  benchstat before/benchstat.txt after/benchstat.txt`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usageError{fmt.Errorf("compare needs two runs, folders of --out: %d given", len(args))}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return usageError{fmt.Errorf("--output %s: use text or json", output)}
+			}
+			a, errA := report.Load(args[0])
+			b, errB := report.Load(args[1])
+			if err := errors.Join(errA, errB); err != nil {
+				return err
+			}
+			c := report.Compare(a, b)
+			var err error
+			if output == "json" {
+				encoder := json.NewEncoder(s.out)
+				encoder.SetIndent("", "  ")
+				err = encoder.Encode(c)
+			} else {
+				err = c.WriteText(s.out)
+			}
+			if err != nil {
+				return fmt.Errorf("write the comparison: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}

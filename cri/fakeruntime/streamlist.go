@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"slices"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The streaming lists are described here, because the CRI's module has them only from v0.36 on, and
+// would raise the gRPC of an agent that is on an older one. Request and batch of a streaming list have
+// the wire format of the plain list's request and answer.
+var (
+	runtimeLists = []grpc.StreamDesc{
+		streamingList("StreamPodSandboxes", (*service).streamPodSandboxes),
+		streamingList("StreamContainers", (*service).streamContainers),
+		streamingList("StreamContainerStats", (*service).streamContainerStats),
+		streamingList("StreamPodSandboxStats", (*service).streamPodSandboxStats),
+		streamingList("StreamPodSandboxMetrics", (*service).streamPodSandboxMetrics),
+	}
+	imageLists = []grpc.StreamDesc{streamingList("StreamImages", (*service).streamImages)}
+)
+
+// streamingList describes a method that takes one request and answers with a stream.
+func streamingList[R any](name string, serve func(*service, *R, grpc.ServerStream) error) grpc.StreamDesc {
+	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
+		request := new(R)
+		if err := stream.RecvMsg(request); err != nil {
+			return err
+		}
+		return serve(srv.(*service), request, stream)
+	}}
+}
+
+// withLists returns the streams of a generated service, those of the same name replaced by ours.
+func withLists(generated, ours []grpc.StreamDesc) []grpc.StreamDesc {
+	others := slices.DeleteFunc(slices.Clone(generated), func(g grpc.StreamDesc) bool {
+		return slices.ContainsFunc(ours, func(o grpc.StreamDesc) bool { return o.StreamName == g.StreamName })
+	})
+	return append(others, ours...)
+}
+
+// streamContainers sends the list in batches of the profile's size. An empty list is no message.
+func (s *service) streamContainers(req *runtimeapi.ListContainersRequest, stream grpc.ServerStream) error {
+	const method = "StreamContainers"
+	n := s.rt.calls(method)
+	first := true
+	return sendBatches(s, method, s.rt.findContainers(req.GetFilter()), func(batch []containerRow) error {
+		page := s.rt.containerPage(batch, first, method, n)
+		first = false
+		return stream.SendMsg(s.reply(&runtimeapi.ListContainersResponse{}, page))
+	})
+}
+
+// streamPodSandboxes sends the list in batches of the profile's size. An empty list is no message.
+func (s *service) streamPodSandboxes(req *runtimeapi.ListPodSandboxRequest, stream grpc.ServerStream) error {
+	const method = "StreamPodSandboxes"
+	n := s.rt.calls(method)
+	first := true
+	return sendBatches(s, method, s.rt.findSandboxes(req.GetFilter()), func(batch []sandboxRow) error {
+		page := s.rt.sandboxPage(batch, first, method, n)
+		first = false
+		return stream.SendMsg(s.reply(&runtimeapi.ListPodSandboxResponse{}, page))
+	})
+}
+
+// streamContainerStats is ListContainerStats in batches.
+func (s *service) streamContainerStats(req *runtimeapi.ListContainerStatsRequest, stream grpc.ServerStream) error {
+	return sendBatches(s, "StreamContainerStats", s.listContainerStats(req.GetFilter()), func(batch []*runtimeapi.ContainerStats) error {
+		return stream.SendMsg(&runtimeapi.ListContainerStatsResponse{Stats: batch})
+	})
+}
+
+// streamPodSandboxStats is ListPodSandboxStats in batches.
+func (s *service) streamPodSandboxStats(req *runtimeapi.ListPodSandboxStatsRequest, stream grpc.ServerStream) error {
+	return sendBatches(s, "StreamPodSandboxStats", s.listSandboxStats(req.GetFilter()), func(batch []*runtimeapi.PodSandboxStats) error {
+		return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{Stats: batch})
+	})
+}
+
+// streamPodSandboxMetrics is ListPodSandboxMetrics in batches.
+func (s *service) streamPodSandboxMetrics(_ *runtimeapi.ListPodSandboxMetricsRequest, stream grpc.ServerStream) error {
+	return sendBatches(s, "StreamPodSandboxMetrics", s.listMetrics(), func(batch []*runtimeapi.PodSandboxMetrics) error {
+		return stream.SendMsg(&runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: batch})
+	})
+}
+
+// streamImages is ListImages in batches.
+func (s *service) streamImages(req *runtimeapi.ListImagesRequest, stream grpc.ServerStream) error {
+	return sendBatches(s, "StreamImages", s.rt.listImages(req.GetFilter()), func(batch []*runtimeapi.Image) error {
+		return stream.SendMsg(&runtimeapi.ListImagesResponse{Images: batch})
+	})
+}

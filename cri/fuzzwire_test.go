@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// FuzzListsBySeed feeds a sequence of listings, each in a new order and in the batches of a streaming list, to one index and to the generated decoder. Unlike
+// the targets that take bytes it stays within what is well-formed, in every encoding of it, and so goes deeper; a part of the items stays as it was.
+func FuzzListsBySeed(f *testing.F) {
+	for seed := range uint64(40) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		sandboxes, containers := randomNode(r)
+		var lists [][2][]byte
+		for range 2 + r.IntN(5) {
+			more, others := randomNode(r)
+			for _, p := range more.Items {
+				if i := r.IntN(len(sandboxes.Items) + 1); i < len(sandboxes.Items) && r.IntN(2) == 0 {
+					sandboxes.Items[i] = p
+				}
+			}
+			for _, c := range others.Containers {
+				if i := r.IntN(len(containers.Containers) + 1); i < len(containers.Containers) && r.IntN(2) == 0 {
+					containers.Containers[i] = c
+				}
+			}
+			r.Shuffle(len(sandboxes.Items), func(i, j int) { sandboxes.Items[i], sandboxes.Items[j] = sandboxes.Items[j], sandboxes.Items[i] })
+			r.Shuffle(len(containers.Containers), func(i, j int) {
+				containers.Containers[i], containers.Containers[j] = containers.Containers[j], containers.Containers[i]
+			})
+			pair := [2][]byte{inSomeForm(r, sandboxes), inSomeForm(r, containers)}
+			if cut := &pair[r.IntN(2)]; r.IntN(8) == 0 && len(*cut) > 0 { // a listing that fails halfway
+				*cut = (*cut)[:r.IntN(len(*cut))]
+			}
+			lists = append(lists, pair)
+		}
+		checkLists(t, 1+r.IntN(400), lists...)
+	})
+}
+
+// inSomeForm encodes a message as a serializer would, or, one time in three, in another way that means the same or nearly so.
+func inSomeForm(r *rand.Rand, m proto.Message) []byte {
+	if r.IntN(3) == 0 {
+		return mangled(r, m)
+	}
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// FuzzQuick holds the quick reader against the careful ones: an item that quick takes has the print that the careful readers give it, and two items
+// have one print exactly if a listing says the same of them.
+func FuzzQuick(f *testing.F) {
+	r := rand.New(rand.NewPCG(12, 13))
+	for range 40 {
+		s, c := randomNode(r)
+		for i := 1; i < len(s.Items); i++ {
+			f.Add(inSomeForm(r, s.Items[i-1]), inSomeForm(r, s.Items[i]))
+		}
+		for i := 1; i < len(c.Containers); i++ {
+			f.Add(inSomeForm(r, c.Containers[i-1]), inSomeForm(r, c.Containers[i]))
+			f.Add(inSomeForm(r, c.Containers[i]), inSomeForm(r, c.Containers[i]))
+		}
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		p := newPrinter()
+		type said struct {
+			id, uid, name, namespace string
+			labelled                 bool
+			attempt                  uint32
+			meta                     string // of a sandbox, as encoded; the label of a container
+			phase                    pleg.Phase
+		}
+		readers := map[string]func(raw []byte) (print, said, bool){
+			"sandbox": func(raw []byte) (print, said, bool) {
+				var item sandboxItem
+				ok := item.readListed(raw)
+				careful := p.sandboxPrint(item.id, item.metaRaw, item.labels.uid, item.state)
+				var q quick
+				if q.read(raw, quickSandbox) && ok && p.sandboxPrint(q.id, q.two, q.uid, int32(q.state)) != careful {
+					t.Fatalf("quick reads %+v, careful %+v", q, item)
+				}
+				return careful, said{
+					id: string(item.id), uid: string(item.uid()), name: string(item.meta.name), namespace: string(item.meta.namespace),
+					labelled: item.labelled(), attempt: item.meta.attempt, meta: string(item.metaRaw) + "/" + string(item.labels.uid), phase: item.phase(),
+				}, ok
+			},
+			"container": func(raw []byte) (print, said, bool) {
+				var item containerItem
+				ok := item.readListed(raw)
+				careful := p.containerPrint(item.id, item.sandbox, item.labels.uid, item.state)
+				var q quick
+				if q.read(raw, quickContainer) && ok && p.containerPrint(q.id, q.two, q.uid, int32(q.state)) != careful {
+					t.Fatalf("quick reads %+v, careful %+v", q, item)
+				}
+				s := said{id: string(item.id), uid: string(item.labels.uid), labelled: len(item.labels.uid) > 0, phase: item.phase()}
+				if !s.labelled {
+					s.uid = string(item.sandbox)
+				}
+				return careful, s, ok
+			},
+		}
+		for kind, read := range readers {
+			printA, saidA, okA := read(a)
+			printB, saidB, okB := read(b)
+			if okA && okB && (printA == printB) != (saidA == saidB) {
+				t.Fatalf("two %ss: one print is %v, and they say %+v and %+v", kind, printA == printB, saidA, saidB)
+			}
+		}
+	})
+}
+
+// place is a record of nothing but its place.
+type place struct{ at int }
+
+func (p *place) put(at int) { p.at = at }
+
+// FuzzPrints holds the table of prints against a map. Its prints are few and alike, so that slots collide.
+func FuzzPrints(f *testing.F) {
+	f.Add([]byte("\x00\x01\x02\x40\x41\x80\x81\xc0\x03\x04\x43\xc1"))
+	r := rand.New(rand.NewPCG(14, 15))
+	for range 8 {
+		ops := make([]byte, 2000)
+		for i := range ops {
+			ops[i] = byte(r.Uint32())
+		}
+		f.Add(ops)
+	}
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		var table prints[*place]
+		want := make(map[print]*place)
+		alike := func(op byte) print { return print{a: uint64(op & 7), b: uint64(op&0x3f) << 40} }
+		for i, op := range ops {
+			p := alike(op)
+			switch {
+			case op>>6 == 0 && want[p] == nil:
+				want[p] = new(place)
+				table.add(p, want[p], uint32(i))
+			case op>>6 == 1 && want[p] != nil:
+				table.remove(want[p].at)
+				delete(want, p)
+				table.tidy()
+			case op>>6 == 2 && want[p] != nil && want[alike(op+1)] == nil:
+				table.change(want[p].at, alike(op+1))
+				want[alike(op+1)] = want[p]
+				delete(want, p)
+			case op>>6 == 3:
+				at := table.find(p)
+				if record := want[p]; record == nil && at >= 0 || record != nil && (at < 0 || table.entries[at].record != record || record.at != at) {
+					t.Fatalf("op %d: print %v is at %d, want %+v", i, p, at, record)
+				}
+			}
+		}
+		found := 0
+		for p, record := range want {
+			if at := table.find(p); at < 0 || table.entries[at].record != record || record.at != at {
+				t.Fatalf("print %v is at %d, want %+v", p, at, record)
+			}
+			found++
+		}
+		if found != len(table.entries)-table.dead {
+			t.Fatalf("%d entries, %d of them dead, for %d records", len(table.entries), table.dead, found)
+		}
+	})
+}
+
+// FuzzListPod holds the list of one pod against the generated decoder.
+func FuzzListPod(f *testing.F) {
+	r := rand.New(rand.NewPCG(16, 17))
+	for range 20 {
+		s, c := randomNode(r)
+		f.Add(inSomeForm(r, s), inSomeForm(r, c), uint16(1+r.IntN(300)))
+	}
+	f.Fuzz(func(t *testing.T, sandboxes, containers []byte, size uint16) {
+		for uid, among := range map[cache.UID][]string{"u1": nil, "u2": {"s1", "s3"}, "s4": {"s4"}} {
+			found := podParts{uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
+			var walker segments
+			ok := walker.walk(cut(sandboxes, int(size)), itemsField, found.sandbox) &&
+				walker.walk(cut(containers, int(size)), itemsField, func(raw []byte) bool { return found.container(raw, among) })
+			want, valid := decodePod(sandboxes, containers, uid, among)
+			if !valid {
+				continue
+			}
+			if !ok {
+				t.Fatal("a valid list was refused")
+			}
+			have := make(map[string]pleg.Item)
+			for _, item := range found.pod.Items {
+				have[item.ID] = item
+			}
+			if d := gocmp.Diff(want, have, cmpopts.EquateEmpty()); d != "" || len(have) != len(found.pod.Items) {
+				t.Fatalf("pod %s, want and have: %s", uid, d)
+			}
+		}
+	})
+}
+
+// decodePod says with the generated decoder and in the plainest way what lists show of one pod. It reports false if they are not valid.
+func decodePod(sandboxes, containers []byte, uid cache.UID, among []string) (map[string]pleg.Item, bool) {
+	var s runtimeapi.ListPodSandboxResponse
+	var c runtimeapi.ListContainersResponse
+	if proto.Unmarshal(sandboxes, &s) != nil || proto.Unmarshal(containers, &c) != nil {
+		return nil, false
+	}
+	items := make(map[string]pleg.Item)
+	add := func(item pleg.Item) {
+		if old, ok := items[item.ID]; ok { // an ID is of one thing, the first that shows it
+			item.Kind, item.Phase = old.Kind, max(old.Phase, item.Phase)
+		}
+		items[item.ID] = item
+	}
+	good := func(id string) bool { return id != "" && len(id) <= maxID }
+	for _, p := range s.Items {
+		owner := p.GetMetadata().GetUid()
+		for _, other := range []string{p.Labels[labelPodUID], p.Id} {
+			if owner == "" {
+				owner = other
+			}
+		}
+		if good(p.Id) && good(owner) && owner == string(uid) {
+			add(pleg.Item{ID: p.Id, Kind: pleg.Sandbox, Phase: sandboxPhase(int32(p.State))})
+		}
+	}
+	for _, p := range c.Containers {
+		owner := p.Labels[labelPodUID]
+		if good(p.Id) && (owner == string(uid) || owner == "" && slices.Contains(among, p.PodSandboxId)) {
+			add(pleg.Item{ID: p.Id, Phase: containerPhase(int32(p.State))})
+		}
+	}
+	return items, true
+}
+
+// FuzzStatusAnswer holds what is taken of the answers to status calls against the generated decoder.
+func FuzzStatusAnswer(f *testing.F) {
+	r := rand.New(rand.NewPCG(18, 19))
+	for range 20 {
+		e := fullEvent(r)
+		if e.PodSandboxStatus != nil {
+			f.Add(inSomeForm(r, &runtimeapi.PodSandboxStatusResponse{Status: e.PodSandboxStatus, ContainersStatuses: e.ContainersStatuses, Info: map[string]string{"a": "b"}}))
+		}
+		for _, c := range e.ContainersStatuses {
+			f.Add(inSomeForm(r, &runtimeapi.ContainerStatusResponse{Status: c, Info: map[string]string{"a": "b"}}))
+		}
+	}
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		var s runtimeapi.PodSandboxStatusResponse
+		invalid := proto.Unmarshal(reply, &s)
+		client := new(Client)
+		raw, brought, err := client.readStatus(podSandboxStatus, s.GetStatus().GetId(), reply, sandboxID)
+		whole := s.Status != nil && isWhole(s.Status.Metadata, s.Status.CreatedAt)
+		if client.counter.malformed.Load() > 0 && invalid != nil {
+			return // a container's status that came along is left out if it is malformed, and asked for by its ID; the decoder refuses the whole answer
+		}
+		checkAnswer(t, invalid, err, whole && proto.Size(s.Status.Metadata) > 0, whole)
+		if err == nil && invalid == nil {
+			got, ok := decodeSandbox(raw)
+			if d := gocmp.Diff(wantSandbox(s.Status), got, cmpopts.EquateEmpty()); d != "" || !ok {
+				t.Fatal(d)
+			}
+			for _, raw := range brought {
+				var m runtimeapi.ContainerStatus
+				if err := proto.Unmarshal(raw, &m); err != nil {
+					t.Fatalf("a status was brought along that cannot be decoded: %v", err)
+				}
+			}
+		}
+		var c runtimeapi.ContainerStatusResponse
+		invalid = proto.Unmarshal(reply, &c)
+		raw, _, err = new(Client).readStatus(containerStatus, c.GetStatus().GetId(), reply, containerID)
+		whole = c.Status != nil && isWhole(c.Status.Metadata, c.Status.CreatedAt)
+		checkAnswer(t, invalid, err, whole && proto.Size(c.Status.Metadata) > 0, whole)
+		if err == nil && invalid == nil {
+			got, ok := decodeContainer(raw)
+			if d := gocmp.Diff(wantContainer(c.Status), got, cmpopts.EquateEmpty()); d != "" || !ok {
+				t.Fatal(d)
+			}
+		}
+	})
+}
+
+// checkAnswer verifies that an answer is taken if it must be, and not if it may not be; invalid is why the generated decoder refuses it.
+func checkAnswer(t *testing.T, invalid, err error, must, may bool) {
+	t.Helper()
+	switch {
+	case invalid == nil && must && err != nil:
+		t.Fatalf("a whole answer is refused: %v", err)
+	case invalid == nil && !may && err == nil:
+		t.Fatal("an answer is taken that is not whole")
+	case invalid != nil && !notUTF8(invalid) && err == nil:
+		t.Fatalf("an answer is taken that the generated decoder refuses: %v", invalid)
+	}
+}
+
+// TestMutatedLists takes lists with bytes changed here and there. Of those that the generated decoder refuses the index takes only such as hold text that is
+// not UTF-8.
+func TestMutatedLists(t *testing.T) {
+	taken := make(map[string]int)
+	for seed := range uint64(6000) {
+		r := rand.New(rand.NewPCG(seed, 20))
+		s, c := randomNode(r)
+		lists := [2][]byte{inSomeForm(r, s), inSomeForm(r, c)}
+		for k := range lists {
+			for range 1 + r.IntN(3) {
+				if len(lists[k]) > 0 {
+					lists[k][r.IntN(len(lists[k]))] = byte(r.Uint32())
+				}
+			}
+		}
+		if _, ok := newIndex().list(lists[0], lists[1], 1+r.IntN(400), 0, new(unlabelled)); !ok {
+			continue
+		}
+		for _, err := range []error{proto.Unmarshal(lists[0], new(runtimeapi.ListPodSandboxResponse)), proto.Unmarshal(lists[1], new(runtimeapi.ListContainersResponse))} {
+			switch {
+			case err == nil:
+				taken["valid"]++
+			case notUTF8(err):
+				taken["not UTF-8"]++
+			default:
+				t.Errorf("seed %d: a list is taken that the generated decoder refuses: %v", seed, err)
+			}
+		}
+	}
+	t.Logf("of 12000 mutated lists these were taken: %v", taken)
+	if len(taken) != 2 {
+		t.Error("a class has no example")
+	}
+}

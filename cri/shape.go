@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// shape is the structure of a CRI message as the CRI's own descriptor has it: by it a message is examined to its last field without being decoded.
+// A shape is immutable.
+type shape struct {
+	// fields are indexed by number.
+	fields []fieldShape
+}
+
+// fieldShape is one field of a shape.
+type fieldShape struct {
+	known bool
+	wire  protowire.Type
+	// message is the shape of a field that holds messages, nil for others.
+	message *shape
+	// packed says that the field is a list of varints, which may be sent in one piece.
+	packed bool
+}
+
+// The shapes of what is listed and of what statuses are made of.
+var (
+	shapeOfSandbox         = shapeOnce((*runtimeapi.PodSandbox)(nil))
+	shapeOfContainer       = shapeOnce((*runtimeapi.Container)(nil))
+	shapeOfSandboxStatus   = shapeOnce((*runtimeapi.PodSandboxStatus)(nil))
+	shapeOfContainerStatus = shapeOnce((*runtimeapi.ContainerStatus)(nil))
+)
+
+func shapeOnce(m proto.Message) func() *shape {
+	return sync.OnceValue(func() *shape {
+		return shapeOf(m.ProtoReflect().Descriptor(), make(map[protoreflect.FullName]*shape))
+	})
+}
+
+// shapeOf returns the shape of a message. Known holds those made so far.
+func shapeOf(md protoreflect.MessageDescriptor, known map[protoreflect.FullName]*shape) *shape {
+	if s := known[md.FullName()]; s != nil {
+		return s
+	}
+	s := new(shape)
+	known[md.FullName()] = s
+	for i := range md.Fields().Len() {
+		fd := md.Fields().Get(i)
+		if n := int(fd.Number()); n >= len(s.fields) {
+			s.fields = append(s.fields, make([]fieldShape, n+1-len(s.fields))...)
+		}
+		f := fieldShape{known: true, wire: wireOf(fd.Kind())}
+		if fd.Kind() == protoreflect.MessageKind {
+			f.message = shapeOf(fd.Message(), known)
+		}
+		f.packed = fd.IsList() && f.wire == protowire.VarintType
+		s.fields[fd.Number()] = f
+	}
+	return s
+}
+
+// wireOf returns how a field of a kind is sent.
+func wireOf(kind protoreflect.Kind) protowire.Type {
+	switch kind {
+	case protoreflect.StringKind, protoreflect.BytesKind, protoreflect.MessageKind:
+		return protowire.BytesType
+	case protoreflect.Fixed32Kind, protoreflect.Sfixed32Kind, protoreflect.FloatKind:
+		return protowire.Fixed32Type
+	case protoreflect.Fixed64Kind, protoreflect.Sfixed64Kind, protoreflect.DoubleKind:
+		return protowire.Fixed64Type
+	case protoreflect.GroupKind:
+		return protowire.StartGroupType
+	}
+	return protowire.VarintType
+}
+
+// field returns what the shape knows of the present field, the zero value if it knows nothing of that number or the field is sent in another way.
+func (s *shape) field(f *fields) fieldShape {
+	if uint64(f.num) >= uint64(len(s.fields)) {
+		return fieldShape{}
+	}
+	k := s.fields[f.num]
+	if k.wire != f.wire && !(k.packed && f.wire == protowire.BytesType) {
+		return fieldShape{}
+	}
+	return k
+}
+
+// check reports whether raw is such a message all through, and how many of its bytes belong to fields that the CRI does not know.
+func (s *shape) check(raw []byte) (unknown int, ok bool) {
+	f := fields{rest: raw}
+	for before := len(raw); f.next(); before = len(f.rest) {
+		k := s.field(&f)
+		switch {
+		case !k.known:
+			unknown += before - len(f.rest)
+		case k.message != nil:
+			n, ok := k.message.check(f.data)
+			if !ok {
+				return 0, false
+			}
+			unknown += n
+		case k.packed && f.wire == protowire.BytesType:
+			for data := f.data; len(data) > 0; {
+				_, n := protowire.ConsumeVarint(data)
+				if n < 0 {
+					return 0, false
+				}
+				data = data[n:]
+			}
+		}
+	}
+	return unknown, !f.bad
+}
+
+// appendKnown appends the fields of a message that the CRI knows. The message has passed check.
+func (s *shape) appendKnown(dst, raw []byte) []byte {
+	f := fields{rest: raw}
+	for before := raw; f.next(); before = f.rest {
+		k := s.field(&f)
+		switch {
+		case !k.known:
+		case k.message != nil:
+			inner := f.data
+			if unknown, _ := k.message.check(inner); unknown > 0 {
+				inner = k.message.appendKnown(nil, inner)
+			}
+			dst = protowire.AppendBytes(protowire.AppendTag(dst, f.num, protowire.BytesType), inner)
+		default:
+			dst = append(dst, before[:len(before)-len(f.rest)]...)
+		}
+	}
+	return dst
+}
+
+// part is an encoded status on its way into a PodStatus.
+type part struct {
+	raw     []byte
+	shape   *shape
+	unknown int // bytes of fields that the CRI does not know
+}
+
+// examine reports whether an encoded status may be stored: whole, well-formed to its last field, and complete. A status of which only a part can
+// be read is as good as none, because its phase may be right, so that nothing would ever cause another read.
+func examine(raw []byte, of *shape) (part, bool) {
+	unknown, ok := of.check(raw)
+	return part{raw, of, unknown}, ok && complete(raw)
+}
+
+// looseBytes is how much memory beside what is known of statuses may be kept because they lie in one message with it.
+const looseBytes = 512
+
+// keep returns what to store of the parts of a message of the given size: the parts as they are if the message holds little else, else a copy of what
+// is known of them. So a runtime cannot fill the memory with what nobody reads.
+func keep(parts []part, message int) (kept [][]byte) {
+	loose := message
+	for _, p := range parts {
+		loose -= len(p.raw) - p.unknown
+	}
+	kept = make([][]byte, len(parts))
+	for i, p := range parts {
+		switch {
+		case loose <= looseBytes+message/8:
+			kept[i] = p.raw
+		case p.unknown == 0:
+			kept[i] = slices.Clone(p.raw)
+		default:
+			kept[i] = p.shape.appendKnown(make([]byte, 0, len(p.raw)-p.unknown), p.raw)
+		}
+	}
+	return kept
+}

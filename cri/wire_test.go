@@ -1,0 +1,544 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+	"weak"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// These are the things that a server of raw bytes was found to do to the client, one test each.
+
+// wholeContainer is what the runtime says of a kubelet's container when it is asked for that one.
+func wholeContainer(id, uid string, state runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
+	return &runtimeapi.ContainerStatus{
+		Id: id, State: state, CreatedAt: 1, Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id}, Labels: podLabelsOf(uid),
+		Image: &runtimeapi.ImageSpec{Image: "image"}, ImageRef: "image@sha256:1", LogPath: "/var/log/pods/" + id,
+	}
+}
+
+// field is an encoded field of bytes.
+func field(number protowire.Number, data []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), data)
+}
+
+// torn is an encoded container status whose image is cut off in the middle, though all lengths around it are right.
+func torn(id, uid string) []byte {
+	s := wholeContainer(id, uid, exited)
+	s.Image = nil
+	image := rawcri.Encode(&runtimeapi.ImageSpec{Image: "registry/repository/name:tag"})
+	return append(rawcri.Encode(s), field(8, image[:len(image)-5])...)
+}
+
+// eventOf is an encoded event of a container that has exited, with the encoded statuses of its sandbox and its containers.
+func eventOf(id string, sandbox []byte, containers ...[]byte) []byte {
+	raw := rawcri.Encode(&runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
+	raw = append(raw, field(4, sandbox)...)
+	for _, c := range containers {
+		raw = append(raw, field(5, c)...)
+	}
+	return raw
+}
+
+// TestPartialPayloads: an event whose statuses are not whole claims its phases, and offers no status.
+func TestPartialPayloads(t *testing.T) {
+	good := rawcri.Encode(sandboxStatus("s", "u", ready))
+	container := rawcri.Encode(wholeContainer("c", "u", exited))
+	sandbox := sandboxStatus("s", "u", ready)
+	sandbox.Metadata = nil
+	for name, message := range map[string][]byte{
+		"a container's ID and state alone": eventOf("c", good, rawcri.Encode(&runtimeapi.ContainerStatus{Id: "c", State: exited})),
+		"a container with a torn field":    eventOf("c", good, torn("c", "u")),
+		"one torn container of two":        eventOf("c", good, container, torn("d", "u")),
+		"a sandbox without metadata":       eventOf("c", rawcri.Encode(sandbox), container),
+		"a sandbox with a torn network":    eventOf("c", append(good, field(5, []byte{0x0a, 9, '1'})...), container),
+		"a container without an ID":        eventOf("c", good, container, rawcri.Encode(wholeContainer("", "u", exited))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := serveRaw(t, nil, Config{})
+			s.On("GetContainerEvents", rawcri.Bytes(message, eventOf("c", good, container)))
+			claims := 0
+			for claim, err := range c.Events(t.Context()) {
+				if err != nil {
+					if err != io.EOF {
+						t.Error(err)
+					}
+					break
+				}
+				if claim.Pod != "u" || claim.Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claim.Status == nil {
+					t.Fatalf("claim %+v", claim)
+				}
+				st, err := claim.Status()
+				if claims++; claims == 1 && (st != nil || !errors.Is(err, ErrMalformed)) {
+					t.Errorf("the status is %v, error %v", st, err)
+				}
+				if claims == 2 && (err != nil || st.Containers()[0].Image != "image") {
+					t.Errorf("a whole one is %v, error %v", st, err)
+				}
+				claim.Release()
+			}
+			if claims != 2 {
+				t.Errorf("%d claims", claims)
+			}
+		})
+	}
+}
+
+// TestPartialPayloadCausesARead: what an event leaves out is read.
+func TestPartialPayloadCausesARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stub := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}, containers: []*runtimeapi.Container{container("c", "s", "u", running)}}
+		stub.podSandboxStatus = func(string) (*runtimeapi.PodSandboxStatusResponse, error) {
+			return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus("s", "u", ready)}, nil
+		}
+		state := running
+		stub.containerStatus = func(string) (*runtimeapi.ContainerStatusResponse, error) {
+			st := wholeContainer("c", "u", state)
+			st.ExitCode = 42
+			return &runtimeapi.ContainerStatusResponse{Status: st}, nil
+		}
+		s, c := serveRaw(t, stub, Config{})
+		exit := make(chan struct{})
+		s.On("GetContainerEvents", func(call *rawcri.Call) error {
+			<-exit
+			err := call.Send(eventOf("c", rawcri.Encode(sandboxStatus("s", "u", ready)), rawcri.Encode(&runtimeapi.ContainerStatus{Id: "c", State: exited})))
+			return errors.Join(err, rawcri.Hang(call))
+		})
+		statuses := startGenerator(t, c)
+		time.Sleep(10 * time.Second)
+		stub.set(func() {
+			stub.containers[0] = container("c", "s", "u", exited)
+			state = exited
+		})
+		close(exit)
+		time.Sleep(100 * time.Millisecond)
+		st, err := statuses.Get("u")
+		if all := st.Containers(); err != nil || len(all) != 1 || all[0].Name != "name-c" || all[0].ExitCode != 42 || all[0].Phase != pleg.PhaseExited {
+			t.Errorf("the cache holds %v, %v", st, err)
+		}
+	})
+}
+
+// startGenerator runs a generator on a client until the test ends, and returns its cache.
+func startGenerator(t *testing.T, c *Client) *cache.Cache[PodStatus] {
+	t.Helper()
+	statuses := cache.New(EmptyStatus)
+	g, err := pleg.New(pleg.Config[PodStatus]{Source: c, Stream: c, Cache: statuses, Merge: KeepIPs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return statuses
+}
+
+// TestPartialReads: an answer to a status call of which a part cannot be read fails the read, and the error names the call and the ID.
+func TestPartialReads(t *testing.T) {
+	s, c := serveRaw(t, nil, Config{})
+	s.On("ContainerStatus", rawcri.Bytes(field(1, torn("c", "u"))))
+	s.On("PodSandboxStatus", rawcri.Bytes(field(1, append(rawcri.Encode(sandboxStatus("s", "u", ready)), field(5, []byte{0x0a, 9, '1'})...))))
+	for item, parts := range map[pleg.Item]string{
+		{ID: "c", Phase: pleg.PhaseExited}:                      "ContainerStatus of c",
+		{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}: "PodSandboxStatus of s",
+	} {
+		_, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{item}})
+		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), parts) {
+			t.Errorf("Inspect of %v: %v", item, err)
+		}
+	}
+}
+
+// TestATornStatusThatIsBroughtAlong: it is asked for by its ID.
+func TestATornStatusThatIsBroughtAlong(t *testing.T) {
+	s, c := serveRaw(t, nil, Config{})
+	s.On("PodSandboxStatus", rawcri.Bytes(append(field(1, rawcri.Encode(sandboxStatus("s", "u", ready))), field(3, torn("c", "u"))...)))
+	s.On("ContainerStatus", rawcri.Messages(&runtimeapi.ContainerStatusResponse{Status: wholeContainer("c", "u", exited)}))
+	in, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c"}}})
+	if err != nil || len(in.Status.Containers()) != 1 || in.Status.Containers()[0].Image != "image" {
+		t.Errorf("Inspect: %v, %v", in.Status, err)
+	}
+}
+
+// TestAReplacedServerIsLeft: an old server that hangs is left for the new one that has its socket now.
+func TestAReplacedServerIsLeft(t *testing.T) {
+	dir, err := os.MkdirTemp("", "cri") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	listen := func() *rawcri.Server {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}}
+		return rawcri.Start(t, l, func(on *grpc.Server) { register(on, s) })
+	}
+	old := listen()
+	c, err := New(Config{Endpoint: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	mustList(t, c, 0)
+	old.On("StreamPodSandboxes", rawcri.Hang)
+	old.On("ListPodSandbox", rawcri.Hang)
+	list := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := c.List(ctx, 0)
+		return err
+	}
+	for range 3 { // slow, and still the one at the socket: kept
+		if err := list(); status.Code(err) != codes.DeadlineExceeded {
+			t.Fatalf("a list of a server that hangs: %v", err)
+		}
+	}
+	if n := c.Stats().Connects; n != 1 {
+		t.Errorf("%d connections to one server that hangs for a moment", n)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	now := listen()
+	_ = list() // notices
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if l, err := c.List(t.Context(), 0); err == nil && len(l.Pods) == 1 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the new server is not listed: %v", err)
+		}
+	}
+	if st := c.Stats(); now.Calls("ListPodSandbox") == 0 || st.Abandoned != 1 || st.Connects != 2 {
+		t.Errorf("the new server was called %d times; %+v", now.Calls("ListPodSandbox"), st)
+	}
+}
+
+// TestAHungServerIsLeft: repeated deadlines in silence are reason to connect anew where no socket can be looked at; events are not silence.
+func TestAHungServerIsLeft(t *testing.T) {
+	for _, talks := range []bool{false, true} {
+		t.Run(fmt.Sprint("talks=", talks), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				servers := []*rawcri.Server{rawcri.Start(t, nil, nil), rawcri.Start(t, nil, func(on *grpc.Server) { register(on, &stub{}) })}
+				servers[0].On("StreamPodSandboxes", rawcri.Hang)
+				servers[0].On("GetContainerEvents", func(call *rawcri.Call) error {
+					for call.Context.Err() == nil {
+						time.Sleep(time.Second)
+						if talks {
+							_ = call.Send(rawcri.Encode(&runtimeapi.ContainerEventResponse{ContainerId: "c"}))
+						}
+					}
+					return nil
+				})
+				dials := 0
+				c, err := New(Config{Dialer: func(ctx context.Context) (net.Conn, error) {
+					dials++
+					return servers[min(dials, len(servers))-1].Dial(ctx)
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				events, stop := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					for range c.Events(events) {
+					}
+				}()
+				failed := 0
+				for range 10 {
+					ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+					if _, err := c.List(ctx, 0); err != nil {
+						failed++
+					}
+					cancel()
+					time.Sleep(time.Second)
+				}
+				stop()
+				<-ended
+				if st := c.Stats(); talks && (st.Connects != 1 || failed != 10) || !talks && (st.Abandoned != 1 || failed != 3) {
+					t.Errorf("%d failed lists of 10; %+v", failed, st)
+				}
+			})
+		})
+	}
+}
+
+// TestEitherKindOfList: a kind of list that goes away gives way to the other one, back and forth on one connection.
+func TestEitherKindOfList(t *testing.T) {
+	stub := &stub{streaming: true, sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}, containers: []*runtimeapi.Container{container("c", "s", "u", running)}}
+	s, c := serveRaw(t, stub, Config{})
+	no := rawcri.Error(codes.Unimplemented, "not today")
+	plain, streaming := []string{"ListPodSandbox", "ListContainers"}, []string{"StreamPodSandboxes", "StreamContainers"}
+	for turn := range 6 {
+		off, on := plain, streaming
+		if turn%2 == 1 {
+			off, on = streaming, plain
+		}
+		for i := range 2 {
+			s.On(off[i], no)
+			s.On(on[i], nil)
+		}
+		if l, err := c.List(t.Context(), 0); err != nil || len(l.Pods) != 1 || len(l.Pods[0].Items) != 2 {
+			t.Errorf("turn %d: List: %+v, %v", turn, l, err)
+		}
+		if p, err := c.ListPod(t.Context(), "u"); err != nil || len(p.Items) != 2 {
+			t.Errorf("turn %d: ListPod: %+v, %v", turn, p, err)
+		}
+	}
+	if st := c.Stats(); st.Connects != 1 {
+		t.Errorf("stats %+v", st)
+	}
+	for _, m := range append(plain, streaming...) {
+		s.On(m, no)
+	}
+	if _, err := c.List(t.Context(), 0); status.Code(err) != codes.Unimplemented {
+		t.Errorf("List of a runtime without any: %v", err)
+	}
+}
+
+// TestAWrongNameIsCorrected: what a later list, or a later read, says a pod is called holds.
+func TestAWrongNameIsCorrected(t *testing.T) {
+	wrong := sandbox("s", "u", ready)
+	wrong.Metadata.Name, wrong.Metadata.Namespace = "wrong", "nowhere"
+	s := &stub{sandboxes: []*runtimeapi.PodSandbox{wrong}, containers: []*runtimeapi.Container{container("c", "s", "u", running)}}
+	s.podSandboxStatus = func(string) (*runtimeapi.PodSandboxStatusResponse, error) {
+		return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus("s", "u", ready)}, nil
+	}
+	c := serve(t, s, Config{})
+	first := mustList(t, c, 0)
+	if p := first.Pods[0]; p.Name != "wrong" || p.Namespace != "nowhere" {
+		t.Fatalf("the first list: %+v", p)
+	}
+	pod := first.Pods[0]
+	pod.Items = []pleg.Item{{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}}
+	in, err := c.Inspect(t.Context(), pod) // what RequestReinspect comes to
+	if err != nil || in.Status.Name() != "pod-u" || in.Status.Namespace() != "ns" {
+		t.Errorf("the status read anew: %v, %v", in.Status, err)
+	}
+	s.set(func() { s.sandboxes = []*runtimeapi.PodSandbox{sandbox("s", "u", ready)} })
+	next := mustList(t, c, first.Revision)
+	if len(next.Pods) != 1 || next.Pods[0].Name != "pod-u" || next.Pods[0].Namespace != "ns" || len(next.Pods[0].Items) != 2 {
+		t.Errorf("the list that knows better: %+v", next)
+	}
+	if last := mustList(t, c, next.Revision); len(last.Pods) != 0 {
+		t.Errorf("the list after that: %+v", last)
+	}
+}
+
+// TestLongErrors: what a runtime says in an error is cut at 1 KiB, on a rune.
+func TestLongErrors(t *testing.T) {
+	s, c := serveRaw(t, nil, Config{})
+	text := "x" + strings.Repeat("ä", 100_000)
+	for _, m := range []string{"Version", "ListPodSandbox", "StreamPodSandboxes", "ContainerStatus", "GetContainerEvents"} {
+		s.On(m, rawcri.Error(codes.Internal, text))
+	}
+	check := func(call string, err error, code codes.Code) {
+		t.Helper()
+		if err == nil || status.Code(err) != code || len(err.Error()) > 1400 || !utf8.ValidString(err.Error()) || strings.ContainsRune(err.Error(), utf8.RuneError) {
+			t.Errorf("%s: %.100v… of %d bytes", call, err, len(fmt.Sprint(err)))
+		}
+		if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("(%d bytes)", len(text))) {
+			t.Errorf("%s: the error does not say how long it was", call)
+		}
+	}
+	_, err := c.Version(t.Context())
+	check("Version", err, codes.Internal)
+	_, err = c.List(t.Context(), 0)
+	check("List", err, codes.Internal)
+	_, err = c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}})
+	check("Inspect", err, codes.Internal)
+	for _, code := range []codes.Code{codes.Internal, codes.Unimplemented} {
+		s.On("GetContainerEvents", rawcri.Error(code, text))
+		for _, err := range c.Events(t.Context()) {
+			check("Events", err, code)
+		}
+	}
+	other := wholeContainer(text, "u", exited)
+	s.On("ContainerStatus", rawcri.Messages(&runtimeapi.ContainerStatusResponse{Status: other}))
+	if _, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}}); err == nil || len(err.Error()) > 1400 {
+		t.Errorf("the answer about another ID: an error of %d bytes", len(fmt.Sprint(err)))
+	}
+}
+
+// TestKeptMemory: what is kept of a status is bounded by what is known of it.
+func TestKeptMemory(t *testing.T) {
+	const unknown = 4 << 20
+	fill := field(9999, make([]byte, unknown))
+	s, c := serveRaw(t, nil, Config{})
+	sandbox, container := rawcri.Encode(sandboxStatus("s", "u", ready)), rawcri.Encode(wholeContainer("c", "u", exited))
+	image := field(8, append(rawcri.Encode(&runtimeapi.ImageSpec{Image: "image"}), fill...))
+	for where, message := range map[string][]byte{
+		"the event":     append(eventOf("c", sandbox, container), fill...),
+		"the sandbox":   eventOf("c", append(sandbox[:len(sandbox):len(sandbox)], fill...), container),
+		"the container": eventOf("c", sandbox, append(container[:len(container):len(container)], fill...)),
+		"the image":     eventOf("c", sandbox, append(container[:len(container):len(container)], image...)),
+	} {
+		s.On("GetContainerEvents", rawcri.Bytes(message))
+		var kept *PodStatus
+		for claim, err := range c.Events(t.Context()) {
+			if err == nil {
+				if kept, err = claim.Status(); err != nil {
+					t.Fatal(err)
+				}
+				claim.Release()
+			}
+		}
+		if n := sizeKept(kept); n > unknown/8 {
+			t.Errorf("unknown bytes in %s of an event: the status holds %d bytes", where, n)
+		}
+		letsGo(t, where+" of an event", message, func(message []byte) any {
+			status, err := statusOfEvent(message, "u")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return status
+		})
+		if all := kept.Containers(); len(all) != 1 || all[0].Image != "image" || all[0].LogPath != "/var/log/pods/c" || len(kept.Sandboxes()) != 1 {
+			t.Errorf("unknown bytes in %s: the status is %v", where, kept)
+		}
+	}
+	for where, message := range map[string][]byte{
+		"the answer":    append(field(1, container), fill...),
+		"the container": field(1, append(container[:len(container):len(container)], fill...)),
+	} {
+		s.On("ContainerStatus", rawcri.Bytes(message))
+		in, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := sizeKept(in.Status); n > unknown/8 {
+			t.Errorf("unknown bytes in %s: the status that was read holds %d bytes", where, n)
+		}
+		letsGo(t, where, message, func(message []byte) any {
+			raw, others, err := c.readStatus(containerStatus, "c", message, containerID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return append(others, raw)
+		})
+	}
+}
+
+// sizeKept returns the size of what a status keeps encoded.
+func sizeKept(s *PodStatus) (n int) {
+	for _, raw := range slices.Concat(s.body.sandboxes, s.body.containers) {
+		n += cap(raw)
+	}
+	return n
+}
+
+// letsGo fails the test if what read makes of a message keeps the message. A weak pointer follows the message: how much
+// the heap shrinks, once measured here, also tells what the transport and earlier tests gave back meanwhile.
+func letsGo(t *testing.T, where string, message []byte, read func(message []byte) any) {
+	t.Helper()
+	own := slices.Clone(message)
+	followed := weak.Make(&own[0])
+	kept := read(own)
+	own = nil
+	runtime.GC()
+	if followed.Value() != nil {
+		t.Errorf("unknown bytes in %s: the status keeps the message of %d bytes", where, len(message))
+	}
+	runtime.KeepAlive(kept)
+}
+
+// TestLongUIDs: what belongs to a UID that is too long is left out and counted, wherever it shows up.
+func TestLongUIDs(t *testing.T) {
+	for length, want := range map[int]int{maxID: 2, maxID + 1: 0} {
+		uid := strings.Repeat("u", length)
+		s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", uid, ready)}, containers: []*runtimeapi.Container{container("c", "s", uid, running)}}
+		raw, c := serveRaw(t, s, Config{})
+		items := 0
+		l := mustList(t, c, 0)
+		for _, p := range l.Pods {
+			items += len(p.Items)
+		}
+		if st := c.Stats(); items != want || st.Malformed != uint64(2-want) || st.Unattributed != 0 {
+			t.Errorf("a UID of %d bytes: %d items in %d pods, %+v", length, items, len(l.Pods), st)
+		}
+		if p, err := c.ListPod(t.Context(), cache.UID(uid)); err != nil || len(p.Items) != want {
+			t.Errorf("a UID of %d bytes: ListPod shows %d items, %v", length, len(p.Items), err)
+		}
+		raw.On("GetContainerEvents", rawcri.Bytes(eventOf("c", rawcri.Encode(sandboxStatus("s", uid, ready)), rawcri.Encode(wholeContainer("c", uid, exited)))))
+		for claim, err := range c.Events(t.Context()) {
+			if err == nil && (len(claim.Payload) != want || (claim.Pod == "") != (want == 0)) {
+				t.Errorf("a UID of %d bytes: an event claims %d items of pod %.10q", length, len(claim.Payload), claim.Pod)
+			}
+		}
+	}
+}
+
+// TestOneIDOfTwoKinds: an ID that the runtime shows as a sandbox of one pod and as a container of another is the sandbox.
+func TestOneIDOfTwoKinds(t *testing.T) {
+	s := &stub{
+		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", ready)},
+		containers: []*runtimeapi.Container{container("x", "s", "u", running)},
+	}
+	c := serve(t, s, Config{})
+	pods := func(l pleg.Listing) (out string) {
+		for _, p := range sortedPods(l.Pods) {
+			out += fmt.Sprint(p.UID, p.Items, " ")
+		}
+		return out + fmt.Sprint(l.Gone)
+	}
+	first := mustList(t, c, 0)
+	s.set(func() { s.sandboxes = append(s.sandboxes, sandbox("x", "v", ready)) })
+	next := mustList(t, c, first.Revision)
+	const sandboxX, containerX = "v[{x sandbox Running}] ", "u[{s sandbox Running} {x container Running}] "
+	if got := pods(next); got != "u[{s sandbox Running}] "+sandboxX+"[]" {
+		t.Errorf("the list that shows both: %s", got)
+	}
+	if st := c.Stats(); st.Duplicates != 1 {
+		t.Errorf("stats %+v", st)
+	}
+	if again := mustList(t, c, next.Revision); len(again.Pods)+len(again.Gone) != 0 {
+		t.Errorf("the next list: %+v", again)
+	}
+	s.set(func() { s.sandboxes = s.sandboxes[:1] })
+	if got := pods(mustList(t, c, c.index.revision)); got != containerX+"[v]" {
+		t.Errorf("the list after the sandbox has gone: %s", got)
+	}
+}
+
+// sortedPods puts pods in the order of their UIDs.
+func sortedPods(pods []pleg.Pod) []pleg.Pod {
+	for i := range pods {
+		for j := i; j > 0 && pods[j].UID < pods[j-1].UID; j-- {
+			pods[j], pods[j-1] = pods[j-1], pods[j]
+		}
+	}
+	return pods
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+)
+
+var (
+	//lint:ignore SA1019 kube-scheduler still takes this type, so it is adapted to on purpose
+	_ clientevents.EventBroadcasterAdapter = adapter{}
+	_ record.EventBroadcaster              = recordFace{}
+)
+
+// adapter is the broadcaster as client-go's events.EventBroadcasterAdapter.
+type adapter struct{ *Broadcaster }
+
+// Adapter returns the broadcaster as the adapter of client-go's tools/events, which kube-scheduler takes. Its recorders
+// know the kinds of client-go's own scheme.
+//
+//lint:ignore SA1019 kube-scheduler still takes this type, so it is adapted to on purpose
+func (b *Broadcaster) Adapter() clientevents.EventBroadcasterAdapter { return adapter{b} }
+
+// NewRecorder returns a recorder of the newer interface.
+func (a adapter) NewRecorder(name string) clientevents.EventRecorderLogger {
+	return a.Broadcaster.NewRecorder(scheme.Scheme, name)
+}
+
+// DeprecatedNewLegacyRecorder returns a recorder of the older interface, over the same broadcaster.
+func (a adapter) DeprecatedNewLegacyRecorder(name string) record.EventRecorderLogger {
+	return a.NewLegacyRecorder(scheme.Scheme, corev1.EventSource{Component: name})
+}
+
+// recordFace is the broadcaster as client-go's record.EventBroadcaster.
+type recordFace struct{ b *Broadcaster }
+
+// Record returns the broadcaster as client-go's older record.EventBroadcaster, which controller-runtime's manager takes.
+// Its StartRecordingToSink starts the recording to the broadcaster's own sink, once, however often it is called, and
+// leaves the core/v1 sink that it is given alone: series need events.k8s.io/v1. Watchers get core/v1 Events.
+func (b *Broadcaster) Record() record.EventBroadcaster { return recordFace{b} }
+
+// stopper is a watch.Interface that is there to be stopped: nothing comes out of it.
+type stopper struct {
+	out  chan watch.Event
+	once sync.Once
+	end  func()
+}
+
+func newStopper(end func()) *stopper { return &stopper{out: make(chan watch.Event), end: end} }
+
+// Stop ends what was started.
+func (s *stopper) Stop() {
+	s.once.Do(func() {
+		s.end()
+		close(s.out)
+	})
+}
+
+// ResultChan is closed by Stop.
+func (s *stopper) ResultChan() <-chan watch.Event { return s.out }
+
+// StartRecordingToSink starts the recording to the broadcaster's own sink; its Stop does nothing, because others may
+// record by the same broadcaster: Shutdown ends the recording.
+func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
+	if err := f.b.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
+		klog.Background().Error(err, "Events are not recorded")
+	}
+	return newStopper(func() {})
+}
+
+// StartEventWatcher calls the handler with every event that is emitted; see [Broadcaster.StartEventWatcher].
+func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interface {
+	stop, err := f.b.StartEventWatcher(func(obj runtime.Object) {
+		if e, ok := obj.(*eventsv1.Event); ok {
+			handler(coreEvent(e))
+		}
+	})
+	if err != nil {
+		klog.Background().Error(err, "Events are not watched")
+		stop = func() {}
+	}
+	return newStopper(stop)
+}
+
+// StartLogging logs every event by a function like log.Printf.
+func (f recordFace) StartLogging(logf func(format string, args ...any)) watch.Interface {
+	return f.StartEventWatcher(func(e *corev1.Event) {
+		logf("Event(%#v): type: '%v' reason: '%v' %v", e.InvolvedObject, e.Type, e.Reason, e.Message)
+	})
+}
+
+// StartStructuredLogging logs every event by the global logger.
+func (f recordFace) StartStructuredLogging(verbosity klog.Level) watch.Interface {
+	return newStopper(f.b.StartStructuredLogging(verbosity))
+}
+
+// NewRecorder returns a recorder of the older interface.
+func (f recordFace) NewRecorder(scheme *runtime.Scheme, source corev1.EventSource) record.EventRecorderLogger {
+	return f.b.NewLegacyRecorder(scheme, source)
+}
+
+// Shutdown is [Broadcaster.Shutdown].
+func (f recordFace) Shutdown() { f.b.Shutdown() }
+
+// coreEvent is the core/v1 form of an event, for watchers.
+func coreEvent(e *eventsv1.Event) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note, Type: e.Type,
+		Action: e.Action, Source: corev1.EventSource{Component: e.ReportingController}, Count: 1, EventTime: e.EventTime,
+		FirstTimestamp: metav1.NewTime(e.EventTime.Time), LastTimestamp: metav1.NewTime(e.EventTime.Time),
+		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
+	}
+}
+
+// FromCorrelator sets in opts what the options of client-go's correlator say and this recorder has too: LRUCacheSize is
+// MaxSeries, BurstSize is Burst, QPS is Refill, MaxEvents is MaxNotes. The others have no counterpart: series end after
+// FinishAfter, events are told apart by their identity, and the limits are per object and reason.
+func FromCorrelator(c record.CorrelatorOptions, opts Options) Options {
+	set := func(v *int, from int) {
+		if from > 0 {
+			*v = from
+		}
+	}
+	set(&opts.MaxSeries, c.LRUCacheSize)
+	set(&opts.Burst, c.BurstSize)
+	set(&opts.MaxNotes, c.MaxEvents)
+	if c.QPS > 0 {
+		opts.Refill = time.Duration(float64(time.Second) / float64(c.QPS))
+	}
+	return opts
+}

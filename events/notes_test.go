@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+// kubeletsNine is what a kubelet says about one pod in trouble, with the reasons that it uses for several things.
+var kubeletsNine = [][2]string{
+	{"Failed", "Failed to pull image \"a\": not found"},
+	{"Failed", "Error: ErrImagePull"},
+	{"Failed", "Error: ImagePullBackOff"},
+	{"Failed", "Error: failed to create containerd task"},
+	{"FailedMount", "MountVolume.SetUp failed for volume \"config\": configmap \"a\" not found"},
+	{"FailedMount", "MountVolume.SetUp failed for volume \"certs\": secret \"b\" not found"},
+	{"Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 500"},
+	{"Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500"},
+	{"BackOff", "Back-off restarting failed container a"},
+}
+
+// TestKubeletsNineMessages: a reason is used for different things; each message has its own count.
+func TestKubeletsNineMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
+		for n := range 3 {
+			for _, e := range kubeletsNine {
+				kubelet.Eventf(podRef("a"), corev1.EventTypeWarning, e[0], "%s", e[1])
+				pass(time.Duration(n) * time.Second)
+			}
+		}
+		pass(6 * time.Minute)
+		got := map[string]string{}
+		for _, e := range server.Events() {
+			got[e.Note] = told(&e)
+		}
+		for _, e := range kubeletsNine {
+			if got[e[1]] != "Finished ×3" {
+				t.Errorf("%s says %q", e[1], got[e[1]])
+			}
+		}
+		if len(got) != 9 {
+			t.Errorf("stored: %v", got)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+// TestNotesAreBounded: a message that is never the same twice makes a bounded number of series; what a probe says is
+// never counted under the other kind of probe.
+func TestNotesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
+		const each = 300
+		for i := range each {
+			kubelet.Eventf(podRef("a"), corev1.EventTypeWarning, "Unhealthy", "Readiness probe failed: took %d ms", i)
+			kubelet.Eventf(podRef("a"), corev1.EventTypeWarning, "Unhealthy", "Liveness probe failed: took %d ms", i)
+			pass(time.Second)
+		}
+		for i := range 100 { // more beginnings than are told apart
+			kubelet.Eventf(podRef("a"), corev1.EventTypeWarning, "Unhealthy", "%s probe failed", strings.Repeat("x", i))
+		}
+		pass(6 * time.Minute)
+		all := server.Events()
+		count := map[string]int{}
+		for _, e := range all {
+			kind, _, _ := strings.Cut(strings.TrimPrefix(e.Note, combinedNote), " ")
+			if e.Series != nil {
+				count[kind] += int(e.Series.Count)
+			} else {
+				count[kind]++
+			}
+		}
+		if len(all) > 2*DefaultMaxNotes+1 || len(all) < DefaultMaxNotes {
+			t.Errorf("%d series: %s", len(all), brief(all))
+		}
+		if count["Readiness"] != each || count["Liveness"] != each {
+			t.Errorf("counts: %v", count)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+// TestNotesOverARestart: series that differ in their note are continued, the combined ones too.
+func TestNotesOverARestart(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			for n := range 2 {
+				r := newRig(t, server, continuing(list, server))
+				kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
+				for i := range 15 {
+					kubelet.Event(podRef("a"), corev1.EventTypeWarning, "Failed", fmt.Sprintf("Error: %d", i))
+				}
+				kubelet.Event(podRef("b"), corev1.EventTypeWarning, "Failed", "")
+				pass(time.Second)
+				if err := r.shutdown(time.Second); err != nil {
+					t.Fatal(err)
+				}
+				if all := about(server.Events(), "b"); len(all) != 1 {
+					t.Errorf("process %d: without a message: %s", n, brief(all))
+				}
+				if all := about(server.Events(), "a"); len(all) != 11 {
+					t.Fatalf("process %d: %d events: %s", n, len(all), brief(all))
+				}
+			}
+			all := about(server.Events(), "a")
+			for i, want := range append(make([]int32, 0, 11), 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 10) {
+				if all[i].Series == nil || all[i].Series.Count != want {
+					t.Errorf("%q says %s, want ×%d", all[i].Note, told(&all[i]), want)
+				}
+			}
+		})
+	}
+}
+
+// TestBothInterfacesOverRestarts: one controller and instance with recorders of either kind, as a scheduler has; no
+// object is continued by both.
+func TestBothInterfacesOverRestarts(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			server.SetFault(slowly(5 * time.Millisecond))
+			for range 8 {
+				r := newRig(t, server, continuing(list, server))
+				older := r.NewLegacyRecorder(nil, corev1.EventSource{Component: controller, Host: "node-1"})
+				for range 10 {
+					older.Event(podRef("older"), corev1.EventTypeWarning, "Failed", "no")
+					r.rec.Eventf(podRef("newer"), nil, corev1.EventTypeWarning, "Failed", "Try", "no")
+				}
+				if err := r.shutdown(time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				r.wantBooks(0, 0)
+				if n := r.Stats().Transitions["adopted"]; n > 2 {
+					t.Errorf("%d series are continued", n)
+				}
+			}
+			r := newRig(t, server, nil)
+			r.wantAbout("older", "Unknown ×80")
+			r.wantAbout("newer", "Unknown ×80")
+		})
+	}
+}

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/evented-pleg/evented-pleg/events"
+)
+
+// kubeletDependencies is the part of a kubelet's Dependencies that matters here.
+type kubeletDependencies struct {
+	Recorder record.EventRecorderLogger
+}
+
+// runKubelet is docs/events/kubelet.md.
+func runKubelet(ctx context.Context, eventClient kubernetes.Interface, nodeName string, kubeDeps *kubeletDependencies, run func() error) error {
+	broadcaster, err := events.NewForClient(eventClient, false, events.Options{Instance: nodeName})
+	if err != nil {
+		return err
+	}
+	kubeDeps.Recorder = broadcaster.NewLegacyRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: nodeName})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return err
+	}
+	defer broadcaster.Shutdown()
+	return run()
+}
+
+// runController is docs/events/controller.md.
+func runController(ctx context.Context, client kubernetes.Interface, run func(clientevents.EventRecorderLogger) error) error {
+	broadcaster, err := events.NewForClient(client, true, events.Options{})
+	if err != nil {
+		return err
+	}
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return err
+	}
+	defer broadcaster.Shutdown()
+	recorder := broadcaster.NewRecorder(scheme.Scheme, "example.com/controller")
+	return run(recorder)
+}
+
+// schedulerConfig is the part of kube-scheduler's configuration that matters here.
+type schedulerConfig struct {
+	//lint:ignore SA1019 kube-scheduler still takes this type, so the page shows it
+	EventBroadcaster clientevents.EventBroadcasterAdapter
+}
+
+// newScheduler is docs/events/scheduler.md.
+func newScheduler(client kubernetes.Interface, c *schedulerConfig) error {
+	broadcaster, err := events.NewForClient(client, true, events.Options{})
+	if err != nil {
+		return err
+	}
+	c.EventBroadcaster = broadcaster.Adapter()
+	return nil
+}
+
+// TestPagesRun: what the pages say records.
+func TestPagesRun(t *testing.T) {
+	pod := &v1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "web", UID: "1"}
+	for name, record := range map[string]func(client kubernetes.Interface) error{
+		"kubelet": func(client kubernetes.Interface) error {
+			deps := &kubeletDependencies{}
+			return runKubelet(t.Context(), client, "node-1", deps, func() error {
+				deps.Recorder.Event(pod, "Warning", "Failed", "Error: ErrImagePull")
+				deps.Recorder.Event(pod, "Warning", "Failed", "Error: ImagePullBackOff")
+				return nil
+			})
+		},
+		"controller": func(client kubernetes.Interface) error {
+			return runController(t.Context(), client, func(r clientevents.EventRecorderLogger) error {
+				r.Eventf(pod, nil, "Normal", "Scaled", "Scale", "to %d", 1)
+				r.Eventf(pod, nil, "Normal", "Ready", "Wait", "it is")
+				return nil
+			})
+		},
+		"scheduler": func(client kubernetes.Interface) error {
+			c := &schedulerConfig{}
+			if err := newScheduler(client, c); err != nil {
+				return err
+			}
+			// As kube-scheduler does: recorders of profiles, recording until a channel is closed, and a shutdown.
+			r := c.EventBroadcaster.NewRecorder("default-scheduler")
+			stop := make(chan struct{})
+			defer close(stop)
+			c.EventBroadcaster.StartRecordingToSink(stop)
+			r.Eventf(pod, nil, "Normal", "Scheduled", "Binding", "assigned to %s", "node-1")
+			c.EventBroadcaster.DeprecatedNewLegacyRecorder("default-scheduler").Event(pod, "Normal", "Elected", "leader")
+			c.EventBroadcaster.Shutdown()
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if err := record(client); err != nil {
+				t.Fatal(err)
+			}
+			l, err := client.EventsV1().Events("ns").List(t.Context(), metav1.ListOptions{})
+			if err != nil || len(l.Items) != 2 {
+				t.Errorf("%d events are stored, want 2: %v", len(l.Items), err)
+			}
+		})
+	}
+}
+
+// TestPagesAreCompiled: each Go block of the pages stands, line by line, in a test that is compiled.
+func TestPagesAreCompiled(t *testing.T) {
+	var code bytes.Buffer
+	sources, err := filepath.Glob("../test/controllerruntime/*_test.go")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no tests of controller-runtime: %v", err)
+	}
+	for _, path := range append(sources, "pages_test.go") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	compiled := trimLines(code.String())
+	pages, err := filepath.Glob("../docs/events/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := 0
+	for _, page := range append(pages, "../docs/events.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range strings.Split(string(text), "```go\n")[1:] {
+			block, _, ok := strings.Cut(part, "```")
+			if blocks++; !ok || !strings.Contains(compiled, trimLines(block)) {
+				t.Errorf("%s: Go block %d stands in no test:\n%s", page, i+1, block)
+			}
+		}
+	}
+	if blocks < 6 {
+		t.Errorf("%d Go blocks: are the pages in their place?", blocks)
+	}
+}
+
+// trimLines leaves neither indentation nor empty lines.
+func trimLines(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String()
+}

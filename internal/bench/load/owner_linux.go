@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// processName names this process for all processes of the machine: the machine's boot, the
+// namespace in which the process ID counts, the ID, and when the process began, because IDs are
+// used again. It is empty where /proc does not tell.
+var processName = sync.OnceValue(func() string {
+	place, err := processPlace()
+	_, begin, beginErr := processBegin(os.Getpid())
+	if err != nil || beginErr != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d %s", place, os.Getpid(), begin)
+})
+
+// processPlace names the machine's boot and the namespace of process IDs.
+func processPlace() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	return strings.TrimSpace(string(boot)) + " " + namespace, err
+}
+
+// processBegin returns the state of a process, such as S or Z, and when it began, in ticks since the boot.
+func processBegin(pid int) (state, begin string, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", "", err
+	}
+	const beginAt = 19 // of the fields that follow the name, which may hold spaces and brackets
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= beginAt {
+		return "", "", errors.New("/proc tells nothing of the process")
+	}
+	return fields[0], fields[beginAt], nil
+}
+
+// ownerOf tells whether a process of that name lives.
+func ownerOf(name string) Owner {
+	fields := strings.Fields(name)
+	place, err := processPlace()
+	if err != nil || len(fields) != 4 {
+		return OwnerUnknown
+	}
+	here := strings.Fields(place)
+	if fields[0] != here[0] {
+		return OwnerEnded // the machine was started again since
+	}
+	pid, err := strconv.Atoi(fields[2])
+	if fields[1] != here[1] || err != nil || pid <= 0 {
+		return OwnerUnknown
+	}
+	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return OwnerEnded
+	}
+	state, begin, err := processBegin(pid)
+	if err == nil && (begin != fields[3] || state == "Z" || state == "X") {
+		return OwnerEnded // another process has the ID now, or nobody has asked how this one ended
+	}
+	return OwnerLives
+}

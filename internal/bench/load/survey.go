@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Survey is what a runtime holds, seen from a load that is about to begin.
+type Survey struct {
+	// Strangers are the names (namespace/pod) of sandboxes that carry a Kubernetes pod's UID and that
+	// no load made, in order. An agent such as a kubelet manages them.
+	Strangers []string
+	// Runs are the loads whose sandboxes are there, in the order of their IDs.
+	Runs []Remains
+}
+
+// Remains is what one load has on a runtime.
+type Remains struct {
+	RunID     string
+	Sandboxes int
+	// Owner is what is known of the process that made the sandboxes.
+	Owner Owner
+	// logs is the load's LogDirectory, empty if the sandboxes do not say.
+	logs string
+}
+
+// Owner says whether the process behind a load lives.
+type Owner uint8
+
+// What is known of an Owner.
+const (
+	// OwnerUnknown: the process cannot be seen from here, as when it runs in another container.
+	OwnerUnknown Owner = iota
+	OwnerLives
+	OwnerEnded
+)
+
+// String is for people.
+func (o Owner) String() string {
+	return [...]string{"cannot be seen from here", "is running", "has ended"}[o]
+}
+
+// Look lists the sandboxes of a runtime and tells who made them.
+func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	list, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}, grpc.MaxCallRecvMsgSize(maxMessage))
+	if err != nil {
+		return Survey{}, fmt.Errorf("load: list the sandboxes: %w", err)
+	}
+	var s Survey
+	runs := make(map[string]*Remains)
+	for _, item := range list.GetItems() {
+		id := item.GetLabels()[RunLabel]
+		if id == "" {
+			if item.GetLabels()[labelPodUID] != "" {
+				s.Strangers = append(s.Strangers, item.GetMetadata().GetNamespace()+"/"+item.GetMetadata().GetName())
+			}
+			continue
+		}
+		r := runs[id]
+		if r == nil {
+			r = &Remains{
+				RunID: id, Owner: ownerOf(item.GetAnnotations()[ownerAnnotation]), logs: item.GetAnnotations()[logsAnnotation],
+			}
+			runs[id] = r
+		}
+		r.Sandboxes++
+	}
+	slices.Sort(s.Strangers)
+	for _, r := range runs {
+		s.Runs = append(s.Runs, *r)
+	}
+	slices.SortFunc(s.Runs, func(a, b Remains) int { return cmp.Compare(a.RunID, b.RunID) })
+	return s, nil
+}
+
+// Remove removes what the load has left: its sandboxes with their containers, and its logs.
+func (r Remains) Remove(ctx context.Context, conn grpc.ClientConnInterface) error {
+	return errors.Join(RemoveRun(ctx, conn, r.RunID), RemoveLogs(r.logs))
+}
+
+// logsPrefix begins the name of every load's LogDirectory that [MakeLogs] has made.
+const logsPrefix = "pleg-bench-logs-"
+
+// MakeLogs makes a folder for the logs of a load in the folder parent, or in the one for temporary
+// files if parent is empty. The runtime must see the folder under the same path.
+func MakeLogs(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, logsPrefix)
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the containers' logs: %w", err)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", fmt.Errorf("make a folder for the containers' logs: %w", err)
+	}
+	return dir, nil
+}
+
+// RemoveLogs removes a folder that MakeLogs made, with the logs in it. The folder's path may come
+// from a runtime, so other folders are left alone, and so is every file that is no log.
+func RemoveLogs(dir string) error {
+	if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), logsPrefix) {
+		return nil
+	}
+	files, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, f := range files {
+		if f.Type().IsRegular() && strings.HasSuffix(f.Name(), logSuffix) {
+			errs = append(errs, os.Remove(filepath.Join(dir, f.Name())))
+		}
+	}
+	errs = append(errs, os.Remove(dir))
+	if err := errors.Join(errs...); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the containers' logs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+)
+
+// lookFor bounds the list that a run begins with.
+const lookFor = 15 * time.Second
+
+// Refused is why a run does not begin on a runtime: the runtime is in use.
+type Refused struct {
+	Endpoint string
+	// Strangers are the names of the pods that somebody else has made.
+	Strangers []string
+}
+
+// Error names the pods and says what to do.
+func (r *Refused) Error() string {
+	return fmt.Sprintf("the runtime at %s holds %d pods that pleg-bench has not made (%s): a kubelet seems to use the runtime, "+
+		"would take this load's pods for its own, remove them, and be disturbed by them. Use a runtime of its own "+
+		"(`make containerd` starts one), stop the kubelet and remove its pods, or pass --beside-kubelet if you know that nobody is harmed",
+		r.Endpoint, len(r.Strangers), few(r.Strangers))
+}
+
+// few names the first few.
+func few(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+// survey refuses a runtime that somebody else uses, and removes what loads have left whose process
+// has ended.
+func (r *runner) survey(ctx context.Context) error {
+	r.enter("looking at what the runtime holds")
+	lookCtx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	found, err := load.Look(lookCtx, r.conn)
+	if err != nil {
+		return err
+	}
+	if len(found.Strangers) > 0 && !r.options.BesideKubelet {
+		return &Refused{Endpoint: r.options.Endpoint, Strangers: found.Strangers}
+	}
+	ctx, cancelRemoval := context.WithTimeout(ctx, cleanupFor)
+	defer cancelRemoval()
+	for _, left := range found.Runs {
+		if left.Owner != load.OwnerEnded {
+			r.tell("the runtime holds %d pods of run %s, whose process %s: its load is measured too", left.Sandboxes, left.RunID, left.Owner)
+			continue
+		}
+		r.tell("removing %d pods that run %s has left", left.Sandboxes, left.RunID)
+		if err := left.Remove(ctx, r.conn); err != nil {
+			return fmt.Errorf("remove what run %s has left: %w", left.RunID, err)
+		}
+	}
+	return nil
+}
+
+// tell writes a line for people.
+func (r *runner) tell(format string, args ...any) {
+	if r.options.Stderr != nil {
+		fmt.Fprintf(r.options.Stderr, "pleg-bench: "+format+"\n", args...)
+	}
+}
+
+// CleanupOptions are those of a cleanup.
+type CleanupOptions struct {
+	Endpoint string
+	// RunID, unless empty, is the only run whose pods are removed, whether or not its process lives.
+	RunID string
+	// All removes the pods of runs too whose process lives or cannot be seen from here.
+	All bool
+	// DryRun only tells.
+	DryRun bool
+	Out    io.Writer
+}
+
+// Cleanup removes what runs have left on a runtime. It fails if something could not be removed.
+func Cleanup(ctx context.Context, o CleanupOptions) error {
+	client, err := cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint}) // for its errors, which say what is wrong with the endpoint
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if _, err := client.Version(ctx); err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(o.Endpoint, "unix://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", o.Endpoint, err)
+	}
+	defer conn.Close()
+	found, err := load.Look(ctx, conn)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	seen := false
+	for _, left := range found.Runs {
+		if o.RunID != "" && left.RunID != o.RunID {
+			continue
+		}
+		seen = true
+		verb := "removed"
+		switch {
+		case o.RunID == "" && !o.All && left.Owner != load.OwnerEnded:
+			verb = "left alone (--all or --run " + left.RunID + " removes them)"
+		case o.DryRun:
+			verb = "would be removed"
+		default:
+			if err := left.Remove(ctx, conn); err != nil {
+				errs = append(errs, fmt.Errorf("run %s: %w", left.RunID, err))
+				verb = "NOT all removed"
+			}
+		}
+		fmt.Fprintf(o.Out, "run %s, whose process %s: %d pods: %s\n", left.RunID, left.Owner, left.Sandboxes, verb)
+	}
+	switch {
+	case o.RunID != "" && !seen:
+		errs = append(errs, fmt.Errorf("the runtime holds nothing of run %s", o.RunID))
+	case !seen:
+		fmt.Fprintln(o.Out, "nothing of pleg-bench is on the runtime")
+	}
+	return errors.Join(errs...)
+}
+
+// openLogs makes the folder of the load's logs: the caller closes it.
+func (r *runner) openLogs() (dir string, err error) {
+	if r.fake != nil {
+		return load.MakeLogs(r.fake.dir)
+	}
+	if parent := r.options.LogDirectory; parent != "" {
+		if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+			return "", fmt.Errorf("--log-directory %s: there is no such folder", parent)
+		}
+	}
+	return load.MakeLogs(r.options.LogDirectory)
+}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"maps"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// Report is what a stream has told and what was wrong with it.
+type Report struct {
+	// Opened counts the connections of the stream, Endings their ends by reason.
+	Opened  int            `json:"opened"`
+	Endings map[string]int `json:"endings"`
+	// Received counts the messages, Bytes adds up their sizes.
+	Received     int `json:"received"`
+	Bytes        int `json:"bytes"`
+	LargestBytes int `json:"largest_bytes"`
+	// ToldSomething counts the events that showed anything that no event before had shown.
+	ToldSomething int `json:"told_something"`
+	// Replayed counts the events stamped before the stream was opened. They are expected to repeat and
+	// to come late: only their form is judged.
+	Replayed int `json:"replayed"`
+	// Skipped counts events that never came, by type, although later events, or the stamps in their
+	// payloads, show that what they would have told happened while the stream was open.
+	Skipped map[string]int `json:"skipped"`
+	// Flaws counts events by what is wrong with them; Reordered counts those out of order by kind, such
+	// as "STOPPED after DELETED"; Examples has the first of each sort.
+	Flaws     map[Flaw]int    `json:"flaws"`
+	Reordered map[string]int  `json:"reordered"`
+	Examples  map[Flaw]string `json:"examples"`
+	// Delays are the times from stamp to receipt by kind of event, such as "container STARTED";
+	// ReplayDelays those of replays.
+	Delays       map[string]bench.LatencyResult `json:"delay_seconds"`
+	ReplayDelays bench.LatencyResult            `json:"replay_delay_seconds"`
+	// ExitLag is the time from the exit of a container, by its status, to the stamp of its STOPPED.
+	ExitLag bench.LatencyResult `json:"exit_lag_seconds"`
+
+	delays  map[string]*bench.Histogram
+	all     *bench.Histogram // of every kind
+	replays *bench.Histogram
+	exits   *bench.Histogram
+}
+
+func newReport() Report {
+	return Report{
+		Endings: make(map[string]int), Flaws: make(map[Flaw]int), Reordered: make(map[string]int), Skipped: make(map[string]int), Examples: make(map[Flaw]string),
+		delays: make(map[string]*bench.Histogram), all: new(bench.Histogram), replays: new(bench.Histogram),
+		exits: new(bench.Histogram),
+	}
+}
+
+// Report returns a snapshot, which the caller owns. What is lacking counts once it is overdue.
+func (j *Judge) Report(now time.Time) Report {
+	r := j.r
+	r.Endings, r.Flaws, r.Reordered, r.Examples = maps.Clone(r.Endings), maps.Clone(r.Flaws), maps.Clone(r.Reordered), maps.Clone(r.Examples)
+	r.Skipped = maps.Clone(r.Skipped)
+	for _, l := range j.lives {
+		l.lacking(now, r.Skipped)
+	}
+	r.Delays = make(map[string]bench.LatencyResult)
+	for kind, t := range r.delays {
+		r.Delays[kind] = t.Seconds()
+	}
+	r.Delays[AllKinds] = r.all.Seconds()
+	r.ReplayDelays = r.replays.Seconds()
+	r.ExitLag = r.exits.Seconds()
+	r.delays, r.all, r.replays, r.exits = nil, nil, nil, nil
+	return r
+}
+
+// lacking is the number of events that never came.
+func (r Report) lacking() (n int) {
+	for _, k := range r.Skipped {
+		n += k
+	}
+	return n
+}
+
+// AllKinds is the key of Report.Delays for the events of every kind together.
+const AllKinds = "all"
+
+// delay returns a recorder of both the times of a kind of event and those of all.
+func (r *Report) delay(kind string) both {
+	t := r.delays[kind]
+	if t == nil { // there are eight kinds at most
+		t = new(bench.Histogram)
+		r.delays[kind] = t
+	}
+	return both{t, r.all}
+}
+
+type both [2]*bench.Histogram
+
+func (b both) record(d time.Duration) {
+	b[0].Record(d)
+	b[1].Record(d)
+}

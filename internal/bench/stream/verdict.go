@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// Facts are what reads of the runtime found, by the generator that listened to the same stream.
+type Facts struct {
+	// Watched is how long the runtime was watched, Connected for how much of it the stream was connected.
+	Watched   time.Duration
+	Connected time.Duration
+	// Lists and ListErrors count lists of the whole runtime, Reads and ReadErrors reads of one pod.
+	Lists, ListErrors, Reads, ReadErrors int
+	// ListsHung and ReadsHung count those that were not answered for seconds.
+	ListsHung, ReadsHung int
+	// Missed counts starts and exits that a read found and no event told of, MissedCreations and
+	// MissedRemovals likewise: not every runtime sends events for these.
+	Missed, MissedCreations, MissedRemovals int
+	// Overruled counts what events told and reads did not confirm.
+	Overruled int
+	// Unsupported says that the runtime offers no events.
+	Unsupported bool
+	// Longest is the longest relist period that the generator allows.
+	Longest time.Duration
+}
+
+// Worth is what a stream is good for.
+type Worth string
+
+// Worths.
+const (
+	// WorthUnknown: the runtime could not be read, so that nothing can be said.
+	WorthUnknown Worth = "unknown"
+	// WorthNone: there is no stream, or the stream told nothing of what happened.
+	WorthNone Worth = "none"
+	// WorthUntested: too little happened.
+	WorthUntested Worth = "untested"
+	// WorthPartial: the stream loses events.
+	WorthPartial Worth = "partial"
+	// WorthFull: the stream told of everything that reads found.
+	WorthFull Worth = "full"
+)
+
+// enough is how many events must have come for a stream without a gap to count as tested: fewer leave
+// room for a loss of more than a tenth (rule of three).
+const enough = 30
+
+// Verdict is a conclusion in words.
+type Verdict struct {
+	Worth Worth `json:"worth"`
+	// Summary is what the stream is worth.
+	Summary string `json:"summary"`
+	// PeriodSeconds is the relist period that the stream would earn, 0 if that cannot be said.
+	PeriodSeconds float64 `json:"relist_period_seconds"`
+	// Period says why.
+	Period string `json:"relist_period"`
+	// Maintainers is what to tell those who maintain the runtime, empty if there is nothing.
+	Maintainers []string `json:"for_maintainers"`
+}
+
+// Conclude says in words what a stream is worth.
+func (r Report) Conclude(f Facts) Verdict {
+	v := r.worth(f)
+	v.Maintainers = r.complaints(f)
+	return v
+}
+
+func (r Report) worth(f Facts) Verdict {
+	base := time.Second.Seconds()
+	longest := f.Longest.Seconds()
+	changes := r.ToldSomething + f.Missed
+	lost := float64(f.Missed) / float64(max(changes, 1))
+	switch {
+	case f.Lists == 0:
+		return Verdict{Worth: WorthUnknown, Summary: "no list of the runtime succeeded: nothing can be said of its events"}
+	case f.Unsupported:
+		return Verdict{
+			Worth: WorthNone, Summary: "this runtime offers no events",
+			PeriodSeconds: base, Period: "every second, as a polling PLEG: there is nothing to trust",
+		}
+	case r.Received == 0 && f.Missed == 0:
+		return Verdict{Worth: WorthUntested, Summary: "nothing happened: watch for longer, or while pods come and go"}
+	case r.ToldSomething == 0 && f.Missed > 0:
+		return Verdict{
+			Worth: WorthNone, Summary: fmt.Sprintf("the stream told nothing of %d starts and exits that reads found", f.Missed),
+			PeriodSeconds: base, Period: "every second: each change that events do not tell takes the period back",
+		}
+	case f.Missed > 0:
+		between := f.Watched / time.Duration(f.Missed)
+		earned := min(max(between.Seconds()/2, base), longest)
+		return Verdict{
+			Worth: WorthPartial,
+			Summary: fmt.Sprintf("the stream lost %d of %d changes (%.2g %%): a PLEG that believes it alone would be wrong, this one finds them with its lists",
+				f.Missed, changes, 100*lost),
+			PeriodSeconds: earned,
+			Period: fmt.Sprintf("up to about %s: an event is lost every %s on average, each takes the period back to a second, and clean lists double it again",
+				bench.Short(time.Duration(earned*float64(time.Second)).Round(time.Second)), bench.Short(between.Round(100*time.Millisecond))),
+		}
+	case len(r.Endings) > 0 && f.Connected < (f.Watched-time.Second)*9/10:
+		return Verdict{
+			Worth: WorthPartial,
+			Summary: fmt.Sprintf("the stream was connected for %s of %s: it told what happened then, and lists have to find the rest",
+				bench.Short(f.Connected.Round(100*time.Millisecond)), bench.Short(f.Watched.Round(100*time.Millisecond))),
+			PeriodSeconds: base, Period: "every second while it is away, and after each return it earns longer ones anew",
+		}
+	case r.lacking() > 0:
+		return Verdict{
+			Worth: WorthPartial,
+			Summary: fmt.Sprintf("the stream left out %d events of %d, and what they would have told came with later ones: with less luck only lists find it",
+				r.lacking(), r.lacking()+r.Received),
+			PeriodSeconds: longest, Period: fmt.Sprintf("up to the longest, %s, until a loss shows", bench.Short(f.Longest)),
+		}
+	case r.ToldSomething < enough:
+		return Verdict{
+			Worth: WorthUntested, Summary: fmt.Sprintf("the stream told of every change, but %d are too few to judge by: watch for longer", r.ToldSomething),
+		}
+	}
+	flaws := "and nothing is wrong with it"
+	if len(r.Flaws) > 0 {
+		flaws = "though not without flaws, which this PLEG survives (see below)"
+	}
+	return Verdict{
+		Worth: WorthFull,
+		Summary: fmt.Sprintf("the stream told of every change that reads found, %s; with %d changes told, it loses fewer than %.2g %% (at 95 %%)",
+			flaws, r.ToldSomething, 300/float64(r.ToldSomething)),
+		PeriodSeconds: longest,
+		Period:        fmt.Sprintf("the longest, %s, after about %s without a loss", bench.Short(f.Longest), bench.Short(2*f.Longest)),
+	}
+}
+
+// advice says for each flaw what it means and what a runtime ought to do.
+var advice = []struct {
+	flaw Flaw
+	says string
+}{
+	{Duplicate, "were sent twice: each change should be told once"},
+	{Reordered, "came after one of a later change of the same container: events of one container should be in order"},
+	{StalePayload, "show another container of the pod in a state that it had left before, under a newer stamp: read the statuses and take the stamp under one lock, or stamp before the read"},
+	{Contradicting, "show their own container in a state before the one that they announce: change the state before the event is made"},
+	{NoSandbox, "have no pod_sandbox_status: a client cannot tell whose container it is without a list"},
+	{NoStatuses, "have no containers_statuses: a client has to read the pod, which is what events are to save"},
+	{UnknownType, "have a type that the CRI does not have"},
+	{Malformed, "cannot be decoded or name no container"},
+	{StampBack, "have a created_at older than that of an event sent before: a client that compares stamps drops them"},
+	{FromFuture, "are stamped later than they were received: is another clock in use?"},
+	{NoStamp, "have no created_at"},
+}
+
+// complaints is what to tell the runtime's maintainers.
+func (r Report) complaints(f Facts) []string {
+	list := []string{}
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if f.Unsupported {
+		add("GetContainerEvents ends at once or is not implemented: in CRI-O set enable_pod_events = true; containerd has it from 1.7 on")
+		return list
+	}
+	if f.Missed > 0 {
+		add("%d starts and exits came without an event", f.Missed)
+	}
+	if n := r.lacking(); n > 0 {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
+			parts = append(parts, fmt.Sprintf("%d %s", r.Skipped[name], name))
+		}
+		add("events are left out: %s; later events, or the stamps in their statuses, show that what they tell happened", strings.Join(parts, ", "))
+	}
+	for _, a := range advice {
+		if n := r.Flaws[a.flaw]; n > 0 {
+			add("%d of %d events %s; the first: %s", n, r.Received, a.says, r.Examples[a.flaw])
+		}
+	}
+	if f.Overruled > 0 {
+		add("%d events told of changes that no read confirmed", f.Overruled)
+	}
+	if n := f.ListErrors; n > 0 {
+		add("%d of %d lists of the whole runtime failed", n, n+f.Lists)
+	}
+	if n := f.ReadErrors; n > 0 {
+		add("%d of %d reads of a pod's statuses failed", n, n+f.Reads)
+	}
+	if f.ListsHung > 0 {
+		add("%d lists of the whole runtime were not answered for seconds", f.ListsHung)
+	}
+	if f.ReadsHung > 0 {
+		add("%d reads of a pod's statuses were not answered for seconds", f.ReadsHung)
+	}
+	if d := r.Delays[AllKinds]; d.Count > 0 && d.P99 >= 1 {
+		add("events are late: one in a hundred takes %s or more from its stamp to the client", bench.Short(time.Duration(d.P99*float64(time.Second))))
+	}
+	if ends := r.ended(); ends != "" {
+		add("the stream ended: %s; what happens before a client is back is lost", ends)
+	}
+	return list
+}
+
+// ended lists the reasons for which the stream ended.
+func (r Report) ended() string {
+	var parts []string
+	for reason, n := range r.Endings {
+		parts = append(parts, fmt.Sprintf("%d× %s", n, reason))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
+}

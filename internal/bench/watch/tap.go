@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+const (
+	// maxWaiting bounds the raw events and the reports that wait for the printer: the stream must never
+	// wait for a terminal.
+	maxWaiting = 10_000
+	// hangs is how long a call to the runtime may take before the user is told that it hangs.
+	hangs = 3 * time.Second
+)
+
+// tap stands between a generator and its client: it sees the stream's messages, the reads that are
+// under way, and the generator's reports, and keeps them for the printer.
+type tap struct {
+	wantRaw bool
+
+	mu     sync.Mutex // owns all that follows
+	judge  *stream.Judge
+	raw    []stream.Event
+	report []pleg.Report
+	notes  []string // what the stream did
+	// lost counts raw events and reports that found no room.
+	lost    int
+	calls   map[int]*call
+	nextID  int
+	hung    map[string]int // calls that hang or hung, by kind
+	readErr int
+	took    map[string]*bench.Histogram // how long reads took, by kind
+	listErr error
+	unknown int  // items in the state UNKNOWN that reads showed
+	closing bool // the watch ends: what ends now ends by our wish
+}
+
+// call is a read of the runtime that is under way.
+type call struct {
+	kind  string
+	pod   string
+	begun time.Time
+	told  bool
+}
+
+// Kinds of reads.
+const (
+	listCall = "list of the runtime"
+	readCall = "read of a pod"
+)
+
+func newTap(wantRaw bool) *tap {
+	return &tap{
+		wantRaw: wantRaw, judge: stream.New(0), calls: make(map[int]*call), hung: make(map[string]int),
+		took: map[string]*bench.Histogram{listCall: new(bench.Histogram), readCall: new(bench.Histogram)},
+	}
+}
+
+// message takes a message of the stream; see cri.Config.OnEvent.
+func (t *tap) message(raw []byte) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.judge.Event(now, raw)
+	switch {
+	case !t.wantRaw:
+	case len(t.raw) < maxWaiting:
+		t.raw = append(t.raw, e)
+	default:
+		t.lost++
+	}
+}
+
+// Record implements [pleg.Recorder].
+func (t *tap) Record(r pleg.Report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.report) < maxWaiting {
+		t.report = append(t.report, r)
+	} else {
+		t.lost++
+	}
+}
+
+// harvest is what a tap has kept since the last time.
+type harvest struct {
+	raw     []stream.Event
+	reports []pleg.Report
+	notes   []string
+	hanging []call
+	lost    int
+}
+
+func (t *tap) take(now time.Time) harvest {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := harvest{raw: t.raw, reports: t.report, notes: t.notes, lost: t.lost}
+	t.raw, t.report, t.notes, t.lost = nil, nil, nil, 0
+	for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+		if c := t.calls[id]; !c.told && now.Sub(c.begun) >= hangs {
+			c.told = true
+			t.hung[c.kind]++
+			h.hanging = append(h.hanging, *c)
+		}
+	}
+	return h
+}
+
+// begin enters a read; its end is to be called with the read's error.
+func (t *tap) begin(kind, pod string) (end func(error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := t.nextID
+	t.nextID++
+	c := &call{kind: kind, pod: pod, begun: time.Now()}
+	t.calls[id] = c
+	return func(err error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.calls, id)
+		t.took[kind].Record(time.Since(c.begun))
+		if err != nil && !t.closing {
+			if kind == listCall {
+				t.listErr = err
+			} else {
+				t.readErr++
+			}
+		}
+	}
+}
+
+// shown enters what a read showed.
+func (t *tap) shown(pods ...pleg.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range pods {
+		for _, i := range p.Items {
+			if i.Phase == pleg.PhaseUnknown {
+				t.unknown++
+			}
+		}
+	}
+}
+
+// close says that what ends from now on ends because the watch does.
+func (t *tap) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closing = true
+}
+
+func (t *tap) opened() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.judge.Opened(time.Now())
+}
+
+func (t *tap) ended(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closing {
+		return
+	}
+	reason := why(err)
+	t.judge.Ended(reason)
+	t.notes = append(t.notes, "the event stream ended: "+reason)
+}
+
+// why says why a stream ended.
+func why(err error) string {
+	switch {
+	case errors.Is(err, io.EOF):
+		return "EOF, an orderly end by the runtime"
+	case errors.Is(err, context.Canceled):
+		return "closed by this PLEG, to open it anew"
+	case errors.Is(err, cri.ErrMalformed):
+		return "a message that is no event"
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		if s, ok := status.FromError(inner); ok && inner == s.Err() || ok && errors.Unwrap(inner) == nil {
+			return s.Code().String() + ": " + s.Message()
+		}
+	}
+	return err.Error()
+}
+
+// source is a client whose reads a tap sees.
+type source struct {
+	*cri.Client
+	tap *tap
+}
+
+var _ pleg.Updater[cri.PodStatus] = source{}
+
+func (s source) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	end := s.tap.begin(listCall, "")
+	l, err := s.Client.List(ctx, since)
+	end(err)
+	s.tap.shown(l.Pods...)
+	return l, err
+}
+
+func (s source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
+	end := s.tap.begin(readCall, string(uid))
+	p, err := s.Client.ListPod(ctx, uid)
+	end(err)
+	s.tap.shown(p)
+	return p, err
+}
+
+func (s source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[cri.PodStatus], error) {
+	end := s.tap.begin(readCall, string(pod.UID))
+	i, err := s.Client.Inspect(ctx, pod)
+	end(err)
+	s.tap.shown(i.Pod)
+	return i, err
+}
+
+func (s source) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus) (pleg.Inspection[cri.PodStatus], error) {
+	end := s.tap.begin(readCall, string(pod.UID))
+	i, err := s.Client.Update(ctx, pod, prev)
+	end(err)
+	s.tap.shown(i.Pod)
+	return i, err
+}
+
+// listener is a client whose stream a tap sees begin and end.
+type listener struct {
+	client *cri.Client
+	tap    *tap
+}
+
+func (l listener) Events(ctx context.Context) iter.Seq2[pleg.Claim[cri.PodStatus], error] {
+	return func(yield func(pleg.Claim[cri.PodStatus], error) bool) {
+		l.tap.opened()
+		for claim, err := range l.client.Events(ctx) {
+			if err != nil {
+				l.tap.ended(err)
+			}
+			if !yield(claim, err) {
+				return
+			}
+		}
+	}
+}

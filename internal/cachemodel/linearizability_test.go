@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cachemodel
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// call is what a caller asks of the cache, answer what it gets.
+type call struct {
+	kind string
+	pod  int
+	n    int
+	at   int
+}
+
+type answer struct {
+	ok, failed, gaveUp bool
+	n                  int
+}
+
+// linear is the model that callers may believe in: every call happens at one moment between its beginning and its end.
+var linear = porcupine.Model{
+	Init: func() any { return model{} },
+	Step: func(state, input, output any) (bool, any) {
+		m, c, a := state.(model), input.(call), output.(answer)
+		switch c.kind {
+		case "set":
+			return m.set(c.pod, c.n, false, c.at) == a.ok, m
+		case "fail":
+			return m.set(c.pod, 0, true, c.at) == a.ok, m
+		case "delete":
+			return m.delete(c.pod, c.at) == a.ok, m
+		case "observe":
+			m.observe(c.pod, c.at)
+			return true, m
+		case "advance":
+			m.advance(c.at)
+			return true, m
+		}
+		e := m.pods[c.pod]
+		if a.n != e.n {
+			return false, m
+		}
+		if c.kind == "newer" && !a.gaveUp && m.asOf(c.pod) <= c.at {
+			return false, m
+		}
+		return a.gaveUp || a.failed == e.failed, m
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
+}
+
+// TestLinearizable lets four callers loose on a cache at the same time, some of which wait in GetNewerThan, and checks that what they saw can be put
+// into one order that the model agrees with.
+func TestLinearizable(t *testing.T) {
+	const histories, callers, calls = 400, 4, 8
+	for seed := range uint64(histories) {
+		c := cache.New(func(cache.UID) *word { return &word{} })
+		var mu sync.Mutex
+		var ops []porcupine.Operation
+		ctx, cancel := context.WithCancel(t.Context())
+		var writers, readers sync.WaitGroup
+		record := func(who int, in call, do func() answer) {
+			begun := time.Since(started)
+			out := do()
+			ended := time.Since(started)
+			mu.Lock()
+			defer mu.Unlock()
+			ops = append(ops, porcupine.Operation{ClientId: who, Input: in, Call: int64(begun), Output: out, Return: int64(ended)})
+		}
+		for who := range callers {
+			rng := rand.New(rand.NewPCG(seed, uint64(who)))
+			if who < 2 {
+				writers.Go(func() {
+					for i := range calls {
+						in := call{[]string{"set", "set", "fail", "delete", "observe", "advance", "get"}[rng.IntN(7)], rng.IntN(2), who*100 + i + 1, 1 + rng.IntN(20)}
+						record(who, in, func() answer { return perform(ctx, c, in) })
+					}
+				})
+				continue
+			}
+			readers.Go(func() {
+				for range calls {
+					in := call{[]string{"get", "newer", "newer"}[rng.IntN(3)], rng.IntN(2), 0, 1 + rng.IntN(20)}
+					record(who, in, func() answer { return perform(ctx, c, in) })
+				}
+			})
+		}
+		writers.Wait()
+		cancel() // those who still wait give up
+		readers.Wait()
+		slices.SortFunc(ops, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+		if result := porcupine.CheckOperationsTimeout(linear, ops, time.Minute); result != porcupine.Ok {
+			t.Fatalf("seed %d: %v: no order of these calls makes sense: %+v", seed, result, ops)
+		}
+		if n := c.Waiting(); n != 0 {
+			t.Fatalf("seed %d: %d waiters are left", seed, n)
+		}
+	}
+}
+
+// perform makes one call.
+func perform(ctx context.Context, c *cache.Cache[word], in call) answer {
+	uid, at := podName(in.pod), moment(in.at)
+	switch in.kind {
+	case "set":
+		return answer{ok: c.Set(uid, &word{in.n}, nil, at)}
+	case "fail":
+		return answer{ok: c.Set(uid, nil, errRead, at)}
+	case "delete":
+		return answer{ok: c.Delete(uid, at)}
+	case "observe":
+		c.Observe(uid, at)
+		return answer{}
+	case "advance":
+		c.Advance(at)
+		return answer{}
+	case "newer":
+		s, err := c.GetNewerThan(ctx, uid, at)
+		gaveUp := err != nil && err != errRead
+		return answer{n: s.n, failed: err != nil, gaveUp: gaveUp}
+	}
+	s, err := c.Get(uid)
+	return answer{n: s.n, failed: err != nil}
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var promtool = flag.String("promtool", "", "path of a promtool that evaluates the dashboards' queries (.ci/alerts)")
+
+// query is one expression of a dashboard, under the name of a recording rule.
+type query struct{ record, board, panel, expr string }
+
+// queries returns the expressions of all dashboards with Grafana's variables filled in.
+func queries(t *testing.T) []query {
+	t.Helper()
+	boards, err := filepath.Glob("../docs/dashboards/*.json")
+	if err != nil || len(boards) == 0 {
+		t.Fatalf("dashboards: %v, %v", boards, err)
+	}
+	var list []query
+	for _, path := range boards {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		if err := json.Unmarshal(raw, &board); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range board.Panels {
+			for _, target := range p.Targets {
+				expr := strings.NewReplacer("$__rate_interval", "5m", "$__range", "5m", "$instance", ".*").Replace(target.Expr)
+				list = append(list, query{fmt.Sprintf("query:%d", len(list)), filepath.Base(path), p.Title, expr})
+			}
+		}
+	}
+	return list
+}
+
+// seriesOf are the series that one definition serves, growing.
+func seriesOf(d definition) []map[string]string {
+	labels := `job="n",instance="a"`
+	if d.label != "" {
+		value := "x"
+		if d.label == "state" {
+			value = "Connected"
+		}
+		labels += fmt.Sprintf(`,%s="%s"`, d.label, value)
+	}
+	series := func(name, labels string) map[string]string {
+		values := "0+1x80"
+		if d.kind == gauge {
+			values = "1x80"
+		}
+		return map[string]string{"series": fmt.Sprintf("%s{%s}", name, labels), "values": values}
+	}
+	name := d.served(false)
+	if d.kind != histogram {
+		return []map[string]string{series(name, labels)}
+	}
+	return []map[string]string{
+		series(name+"_bucket", labels+`,le="0.1"`), series(name+"_bucket", labels+`,le="+Inf"`), series(name+"_count", labels), series(name+"_sum", labels),
+	}
+}
+
+// TestQueries lets Prometheus evaluate every query of the dashboards on series of every metric that is
+// served: each must bring something. Without -promtool it writes the rules and series only.
+func TestQueries(t *testing.T) {
+	dir := t.TempDir()
+	var rules, samples []map[string]any
+	for _, q := range queries(t) {
+		if strings.Contains(q.expr, "$") {
+			t.Errorf("%s, panel %q: a variable is left in %s", q.board, q.panel, q.expr)
+		}
+		rules = append(rules, map[string]any{"record": q.record, "expr": q.expr})
+		samples = append(samples, map[string]any{
+			"expr": fmt.Sprintf(`label_replace(count({__name__="%s"}) > bool 0, "panel", "%s", "", "")`, q.record, q.board+": "+q.panel), "eval_time": "15m",
+			"exp_samples": []map[string]any{{"labels": fmt.Sprintf(`{panel="%s"}`, q.board+": "+q.panel), "value": 1}},
+		})
+	}
+	var input []map[string]string
+	for _, d := range slices.Concat(reported, eventsReported) {
+		input = append(input, seriesOf(d)...)
+	}
+	for _, g := range slices.Concat(gauges, eventsGauges) {
+		input = append(input, seriesOf(g.definition)...)
+	}
+	write := func(name string, v any) string {
+		raw, err := json.Marshal(v) // which is YAML too
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("rules.yaml", map[string]any{"groups": []any{map[string]any{"name": "dashboards", "rules": rules}}})
+	tests := write("tests.yaml", map[string]any{
+		"rule_files": []string{"rules.yaml"}, "evaluation_interval": "15s",
+		"tests": []any{map[string]any{"interval": "15s", "input_series": input, "promql_expr_test": samples}},
+	})
+	if len(samples) < 20 {
+		t.Errorf("%d queries, want those of two dashboards", len(samples))
+	}
+	if *promtool == "" {
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), *promtool, "test", "rules", tests)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

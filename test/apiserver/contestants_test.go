@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/evented-pleg/evented-pleg/events"
+)
+
+// The recorders that are compared: this project's by either interface, and client-go's two.
+const (
+	oursEvents   = "ours"
+	oursRecord   = "ours by record"
+	clientEvents = "client-go events"
+	clientRecord = "client-go record"
+)
+
+var recorderKinds = []string{oursEvents, oursRecord, clientEvents, clientRecord}
+
+// contestant is one recorder at work.
+type contestant struct {
+	emit func(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+	stop func() // ends it in order, as a process does that gets a SIGTERM
+}
+
+// launch starts a recorder of a kind. It logs nothing: client-go's write a line for each event that they lose.
+func launch(kind string, client kubernetes.Interface, instance string) (*contestant, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	switch kind {
+	case clientEvents:
+		b := clientevents.NewBroadcaster(&clientevents.EventSinkImpl{Interface: client.EventsV1()})
+		if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
+			cancel()
+			return nil, err
+		}
+		r := b.NewRecorder(scheme.Scheme, controller).WithLogger(logr.Discard())
+		return &contestant{emit: r.Eventf, stop: func() {
+			b.Shutdown()
+			cancel()
+		}}, nil
+	case clientRecord:
+		b := record.NewBroadcaster(record.WithContext(ctx))
+		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+		r := b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: controller, Host: instance}).WithLogger(logr.Discard())
+		return &contestant{emit: byRecord(r), stop: func() {
+			b.Shutdown()
+			cancel()
+		}}, nil
+	}
+	b, err := events.NewForClient(client, false, events.Options{Instance: instance})
+	if err == nil {
+		err = b.StartRecordingToSinkWithContext(ctx)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	c := &contestant{emit: b.NewRecorder(scheme.Scheme, controller).Eventf, stop: func() {
+		limit, done := context.WithTimeout(ctx, 5*time.Minute)
+		if err := b.ShutdownWithContext(limit); err != nil { // what it could not send shows in what is stored, too
+			fmt.Fprintln(os.Stderr, kind, instance, err)
+		}
+		if s := b.Stats(); os.Getenv("EVENTS_STATS") != "" {
+			fmt.Fprintf(os.Stderr, "%s: %+v\n", kind, s)
+		}
+		done()
+		cancel()
+	}}
+	if kind == oursRecord {
+		c.emit = byRecord(b.NewLegacyRecorder(scheme.Scheme, corev1.EventSource{Component: controller, Host: instance}))
+	}
+	return c, nil
+}
+
+func byRecord(r record.EventRecorder) func(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
+	return func(regarding, _ runtime.Object, eventtype, reason, _, note string, args ...any) {
+		r.Eventf(regarding, eventtype, reason, note, args...)
+	}
+}
+
+func startRecorder(t *testing.T, kind string, client kubernetes.Interface, instance string) *contestant {
+	t.Helper()
+	c, err := launch(kind, client, instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// nodeClient is a client with the rights of a node, once they are in force.
+func (c *cluster) nodeClient() kubernetes.Interface {
+	c.t.Helper()
+	admin, node := c.client(adminToken), c.client(nodeToken)
+	bindNode(c.t, admin)
+	eventually(c.t, "the binding should be in force", func(ctx context.Context) (bool, string) {
+		_, err := node.CoreV1().Services("").List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil, fmt.Sprint(err)
+	})
+	return node
+}
+
+func decodeTable(raw []byte, table *metav1.Table) error { return json.Unmarshal(raw, table) }

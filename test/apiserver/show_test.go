@@ -1,0 +1,405 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/evented-pleg/evented-pleg/events"
+)
+
+var (
+	show = flag.Bool("show", false, "run TestShow with the sizes of the documents, and write docs/events/shown.md")
+	rows = flag.String("rows", "", "run only the rows of TestShow that match (kubectl: the listings), print them, and write nothing")
+	only = flag.String("recorders", "", "run TestShow for the recorders that match only")
+)
+
+// result is what the server holds after a scenario: occurrences, in how many objects.
+type result struct {
+	occurrences int64
+	objects     int
+}
+
+func (r result) String() string { return fmt.Sprintf("%d (%d)", r.occurrences, r.objects) }
+
+// stage is a cluster and what the scenarios need of it.
+type stage struct {
+	*cluster
+	t     *testing.T
+	admin kubernetes.Interface
+	node  *rest.Config // with a node's rights, without a limit of the rate
+	mu    sync.Mutex
+	made  int // namespaces
+}
+
+// namespace makes one for a scenario and a recorder.
+func (s *stage) namespace() string {
+	s.mu.Lock()
+	s.made++
+	name := fmt.Sprintf("show-%d", s.made)
+	s.mu.Unlock()
+	makeNamespace(s.t, s.admin, name)
+	return name
+}
+
+// start starts a recorder; each scenario has an instance of its own, as each node has.
+func (s *stage) start(kind, namespace string) *contestant {
+	client, err := kubernetes.NewForConfig(s.node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return startRecorder(s.t, kind, client, nodeName+"-"+namespace)
+}
+
+// stop ends a recorder in order. client-go's Shutdown loses what is under way, so its recorders get all the time that
+// they want before.
+func (s *stage) stop(c *contestant, kind, namespace string) {
+	if kind == clientEvents || kind == clientRecord {
+		s.settled(namespace, 13) // a call that failed is tried again after 10 s
+	}
+	c.stop()
+}
+
+// result waits until nothing more comes, and counts.
+func (s *stage) result(namespace string) result { return s.settled(namespace, 3) }
+
+// settled waits until nothing has come for so many seconds.
+func (s *stage) settled(namespace string, seconds int) (r result) {
+	for quiet, deadline := 0, time.Now().Add(4*time.Minute); quiet < seconds && time.Now().Before(deadline); time.Sleep(time.Second) {
+		l, err := s.admin.CoreV1().Events(namespace).List(s.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			continue // it is away
+		}
+		now := result{objects: len(l.Items)}
+		for _, e := range l.Items {
+			switch {
+			case e.Series != nil:
+				now.occurrences += int64(e.Series.Count)
+			default:
+				now.occurrences += int64(max(e.Count, 1))
+			}
+		}
+		if quiet++; now != r {
+			r, quiet = now, 0
+		}
+	}
+	return r
+}
+
+func ref(kind, namespace, name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: namespace, Name: name, UID: types.UID("uid-" + name)}
+}
+
+// scenario is one row of the table.
+type scenario struct {
+	name        string
+	small, full int
+	truth       func(n int) result
+	run         func(s *stage, kind, namespace string, n int)
+	// notExact are the recorders of ours that differ in this row, for a reason that the document gives.
+	notExact []string
+}
+
+func each(n int) result  { return result{int64(n), n} }
+func inOne(n int) result { return result{int64(n), 1} }
+
+var scenarios = []scenario{
+	{"storm: events about as many pods", 200, 10_000, each, func(s *stage, kind, ns string, n int) {
+		c := s.start(kind, ns)
+		for i := range n {
+			c.emit(ref("Pod", ns, fmt.Sprint("p", i)), nil, "Normal", "Pulled", "Pull", "image is present")
+		}
+		s.stop(c, kind, ns)
+	}, nil},
+	{"hot loop: one event", 5000, 100_000, inOne, func(s *stage, kind, ns string, n int) {
+		c := s.start(kind, ns)
+		for range n {
+			c.emit(ref("Pod", ns, "web"), nil, "Warning", "BackOff", "Restart", "back-off restarting")
+		}
+		s.stop(c, kind, ns)
+	}, nil},
+	{"ReplicaSet that creates pods", 60, 500, each, createsAll("ReplicaSet"), []string{oursRecord}},
+	{"CronJob: its runs, one after the other", 60, 180, each, createsAll("CronJob"), []string{oursRecord}},
+	{"kubelet: nine messages under five reasons, three times each", 3, 3, func(n int) result { return result{int64(9 * n), 9} },
+		func(s *stage, kind, ns string, n int) {
+			c := s.start(kind, ns)
+			for range n {
+				for _, e := range podsLife[1:7] {
+					c.emit(ref("Pod", ns, "web"), nil, "Warning", e[0], "Act", "%s", e[1])
+					time.Sleep(10 * time.Millisecond)
+				}
+				for _, e := range podsLife[10:13] {
+					c.emit(ref("Pod", ns, "web"), nil, "Warning", e[0], "Act", "%s", e[1])
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			s.stop(c, kind, ns)
+		}, []string{oursEvents}},
+	{"hand-over: ten restarts in a crash loop, 100 times each", 11, 11, func(n int) result { return inOne(100 * n) },
+		func(s *stage, kind, ns string, n int) {
+			for range n {
+				c := s.start(kind, ns)
+				for range 100 {
+					c.emit(ref("Pod", ns, "web"), nil, "Warning", "BackOff", "Restart", "back-off restarting")
+				}
+				s.stop(c, kind, ns)
+			}
+		}, nil},
+	{"kill -9 in a crash loop, 150 times before and after", 150, 150, func(n int) result { return inOne(2 * n) },
+		func(s *stage, kind, ns string, n int) {
+			s.helper(kind, ns, n, true)
+			s.helper(kind, ns, n, false)
+		}, []string{oursEvents, oursRecord}},
+}
+
+// createsAll is a controller that creates objects and says so about its own, in a row.
+func createsAll(owner string) func(s *stage, kind, ns string, n int) {
+	return func(s *stage, kind, ns string, n int) {
+		c := s.start(kind, ns)
+		for i := range n {
+			c.emit(ref(owner, ns, "web"), ref("Pod", ns, fmt.Sprint("web-", i)), "Normal", "SuccessfulCreate", "Create", "Created pod: web-%d", i)
+			time.Sleep(time.Millisecond)
+		}
+		s.stop(c, kind, ns)
+	}
+}
+
+// helper runs a recorder in a process of its own, and kills it or lets it end in order.
+func (s *stage) helper(kind, namespace string, n int, kill bool) {
+	s.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "EVENTS_HELPER="+strings.Join([]string{kind, s.node.Host, namespace, fmt.Sprint(n)}, "|"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		s.t.Errorf("the helper said %q: %v", line, err)
+	}
+	if kill {
+		_ = cmd.Process.Kill()
+	}
+	_ = in.Close() // it ends in order
+	if err := cmd.Wait(); err != nil && !kill {
+		s.t.Error(err)
+	}
+}
+
+// TestMain is the helper, in its process.
+func TestMain(m *testing.M) {
+	spec := os.Getenv("EVENTS_HELPER")
+	if spec == "" {
+		os.Exit(m.Run())
+	}
+	part := strings.Split(spec, "|")
+	var n int
+	if _, err := fmt.Sscan(part[3], &n); err != nil {
+		panic(err)
+	}
+	client, err := kubernetes.NewForConfig(nodeConfig(part[1]))
+	if err != nil {
+		panic(err)
+	}
+	c, err := launch(part[0], client, nodeName+"-"+part[2])
+	if err != nil {
+		panic(err)
+	}
+	for range n {
+		c.emit(ref("Pod", part[2], "web"), nil, "Warning", "BackOff", "Restart", "back-off restarting")
+		time.Sleep(10 * time.Millisecond)
+	}
+	fmt.Println("emitted")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until the parent closes it
+	c.stop()
+}
+
+func nodeConfig(host string) *rest.Config {
+	return &rest.Config{
+		Host: host, BearerToken: nodeToken, QPS: -1, Timeout: 30 * time.Second,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // it signs its own certificate, on loopback
+	}
+}
+
+// outage is a row of its own: the server is away once, for all recorders at a time.
+func (s *stage) outage(kinds []string, length time.Duration, pods int) map[string]result {
+	type one struct {
+		c  *contestant
+		ns string
+	}
+	all := map[string]one{}
+	for _, kind := range kinds {
+		ns := s.namespace()
+		all[kind] = one{s.start(kind, ns), ns}
+	}
+	s.api.end(syscall.SIGTERM)
+	for end, i := time.Now().Add(length), 0; time.Now().Before(end) || i < pods; i++ {
+		if i < pods {
+			for _, o := range all {
+				o.c.emit(ref("Pod", o.ns, fmt.Sprint("p", i)), nil, "Normal", "Pulled", "Pull", "image is present")
+			}
+		}
+		time.Sleep(min(length/time.Duration(pods), max(time.Until(end), 0)))
+	}
+	s.startAPI()
+	var wg sync.WaitGroup
+	for kind, o := range all {
+		wg.Go(func() {
+			s.stop(o.c, kind, o.ns)
+		})
+	}
+	wg.Wait()
+	out := map[string]result{}
+	for kind, o := range all {
+		out[kind] = s.result(o.ns)
+	}
+	return out
+}
+
+// TestShow fills the table of docs/events/shown.md from runs against a real API server: what is true, and what is stored
+// by this recorder and by client-go's. Ours must be exact, but where the row says why not.
+func TestShow(t *testing.T) {
+	c := newCluster(t)
+	c.nodeClient()
+	s := &stage{cluster: c, t: t, admin: c.client(adminToken), node: nodeConfig(c.config(nodeToken).Host)}
+	wanted := regexp.MustCompile(*rows)
+	if !*show && *only == "" { // client-go's figures are for the document; each takes 13 s of silence to be sure of
+		*only = "^ours"
+	}
+	kinds := slices.DeleteFunc(slices.Clone(recorderKinds), func(kind string) bool { return !regexp.MustCompile(*only).MatchString(kind) })
+	var table strings.Builder
+	row := func(name string, truth result, of func(kind string) string) {
+		fmt.Fprintf(&table, "| %s | %v |", name, truth)
+		for _, kind := range kinds {
+			fmt.Fprintf(&table, " %s |", of(kind))
+		}
+		table.WriteString("\n")
+	}
+	for _, sc := range scenarios {
+		if !wanted.MatchString(sc.name) {
+			continue
+		}
+		n := sc.small
+		if *show {
+			n = sc.full
+		}
+		row(sc.name, sc.truth(n), func(kind string) string {
+			ns := s.namespace()
+			sc.run(s, kind, ns, n)
+			got := s.result(ns)
+			t.Logf("%s, %s: true %v, stored %v", sc.name, kind, sc.truth(n), got)
+			ours := kind == oursEvents || kind == oursRecord
+			if ours && !slices.Contains(sc.notExact, kind) && got != sc.truth(n) {
+				t.Errorf("%s, %s: stored %v, true %v", sc.name, kind, got, sc.truth(n))
+			}
+			if ours && strings.HasPrefix(sc.name, "kill") {
+				return s.killed(kind, ns, got, n)
+			}
+			return got.String()
+		})
+	}
+	if *rows != "" {
+		t.Logf("\n%s", table.String())
+		for _, kind := range kinds {
+			if wanted.MatchString("kubectl") {
+				get, desc := s.listings(kind)
+				t.Logf("%s\n%s\n%s", kind, get, desc)
+			}
+		}
+		return
+	}
+	length, pods := 5*time.Second, 50
+	if *show {
+		length, pods = 150*time.Second, 500
+	}
+	away := s.outage(kinds, length, pods)
+	row(fmt.Sprintf("outage of %v, events about as many pods", length), each(pods), func(kind string) string { return away[kind].String() })
+	for _, kind := range []string{oursEvents, oursRecord} {
+		if away[kind] != each(pods) {
+			t.Errorf("outage, %s: stored %v of %d", kind, away[kind], pods)
+		}
+	}
+	t.Logf("\n%s", table.String())
+	if *show {
+		s.write(table.String())
+	}
+}
+
+// killed checks what is stored after a kill: one object, a count that is no larger than the truth and says that it is a
+// lower bound.
+func (s *stage) killed(kind, namespace string, got result, n int) string {
+	l, err := s.admin.EventsV1().Events(namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil || len(l.Items) != 1 || got.occurrences > int64(2*n) || got.occurrences <= int64(n) {
+		s.t.Errorf("kill, %s: stored %v of %d: %v", kind, got, 2*n, err)
+		return got.String()
+	}
+	if l.Items[0].Annotations[events.AnnotationAtLeast] != "true" {
+		s.t.Errorf("kill, %s: nothing says that the count is a lower bound", kind)
+	}
+	return "at least " + got.String()
+}
+
+// write makes docs/events/shown.md of the table and of kubectl's listings.
+func (s *stage) write(table string) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "# Shown on a real API server\n\nMade by `make show-events`: kube-apiserver %s, etcd, client-go's recorders of v0.37 and this one, each with the\n"+
+		"rights of a node. What is stored: occurrences (objects). *by record*: by the older interface, as a kubelet uses it;\n"+
+		"there a ReplicaSet's messages beyond ten are counted together. A killed process takes with it what it had counted\n"+
+		"since its last write; the object says that its count is a lower bound.\n\n", version())
+	fmt.Fprintf(&out, "| scenario | true | %s |\n|---|---|---|---|---|---|\n%s", strings.Join(recorderKinds, " | "), table)
+	for _, kind := range recorderKinds {
+		get, desc := s.listings(kind)
+		fmt.Fprintf(&out, "\n## kubectl, %s\n\n```text\n$ kubectl get events\n%s\n$ kubectl describe pod web\n%s```\n", kind, get, desc)
+	}
+	if err := os.WriteFile("../../docs/events/shown.md", []byte(out.String()), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// listings is what kubectl shows of one pod's life, and of a crash loop that has gone on for a while.
+func (s *stage) listings(kind string) (get, desc string) {
+	ns := s.namespace()
+	pod := makePod(s.t, s.admin, ns, "web")
+	c := s.start(kind, ns)
+	for i, e := range podsLife {
+		for range 1 + i%2 {
+			c.emit(pod, nil, "Normal", e[0], "Act", "%s", e[1])
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for range 40 {
+		c.emit(pod, nil, "Normal", "BackOff", "Act", "%s", podsLife[len(podsLife)-1][1])
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.result(ns)
+	get, desc = getEvents(s.t, s.admin, ns), describePod(s.t, s.admin, ns, "web")
+	c.stop()
+	return get, desc
+}

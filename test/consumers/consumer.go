@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// consumer is a program with dependencies of its own.
+type consumer struct {
+	name string
+	// has is what its go.mod requires, path@version, and imports what it imports before it meets us.
+	has, imports []string
+	// kubernetes is the release whose go.mod it has instead, without the v.
+	kubernetes string
+	// ours are the packages of ours that it takes.
+	ours []string
+	// install is the program of ours that is installed instead.
+	install string
+}
+
+// An agent of a node has the CRI. That of Kubernetes 1.35 needs gRPC 1.72.2.
+var (
+	agent        = []string{"k8s.io/client-go@v0.35.0", "k8s.io/cri-api@v0.35.0", "google.golang.org/grpc@v1.72.2"}
+	agentImports = []string{"k8s.io/client-go/kubernetes", "k8s.io/cri-api/pkg/apis/runtime/v1", "google.golang.org/grpc"}
+)
+
+var consumers = []consumer{
+	{name: "pleg+cache", has: agent, imports: agentImports, ours: []string{"pleg", "cache"}},
+	{name: "cri", has: agent, imports: agentImports, ours: []string{"cri"}},
+	{name: "metrics", has: append([]string{"k8s.io/component-base@v0.35.0"}, agent...), imports: append([]string{"k8s.io/component-base/metrics"}, agentImports...), ours: []string{"pleg", "metrics"}},
+	{name: "events", has: agent, imports: agentImports, ours: []string{"events"}},
+	{name: "controller-runtime", has: []string{"sigs.k8s.io/controller-runtime@v0.22.4"}, imports: []string{"sigs.k8s.io/controller-runtime"}, ours: []string{"events"}},
+	{name: "kubernetes-1.36.3", kubernetes: "1.36.3", ours: []string{"embed/kubelet136"}},
+	{name: "kubernetes-1.37.1", kubernetes: "1.37.1", ours: []string{"embed/kubelet137"}},
+	{name: "go-install", install: "cmd/pleg-bench"},
+}
+
+// requirements are the modules of a program, by path.
+type requirements map[string]string
+
+func (r requirements) lines() []string {
+	var lines []string
+	for _, path := range slices.Sorted(maps.Keys(r)) {
+		lines = append(lines, "\t"+path+" "+r[path])
+	}
+	return lines
+}
+
+// try makes the consumer, gives it what it takes of ours, and compares. It returns what is required then.
+func (c *consumer) try(ctx context.Context, w *workshop) (after requirements, err error) {
+	dir := filepath.Join(w.dir, c.name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if c.install != "" {
+		return nil, c.installed(ctx, w, dir)
+	}
+	settle := func() error { _, err := w.goCommand(ctx, dir, "mod", "tidy"); return err }
+	if c.kubernetes != "" {
+		settle = func() error { return nil } // a fork's go.mod serves all of Kubernetes, not only what we import here
+		err = w.kubernetes(ctx, dir, c.kubernetes)
+	} else {
+		err = c.write(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := settle(); err != nil {
+		return nil, err
+	}
+	wanted, built, err := w.look(ctx, dir, c.programs()...)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeImports(filepath.Join(dir, "ours.go"), c.packages()); err != nil {
+		return nil, err
+	}
+	for _, pkg := range c.packages() {
+		if _, err := w.goCommand(ctx, dir, "get", pkg+"@"+version); err != nil {
+			return nil, err
+		}
+	}
+	if err := settle(); err != nil {
+		return nil, err
+	}
+	after, builtAfter, err := w.look(ctx, dir, append(c.programs(), c.packages()...)...)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(differences("go.mod", wanted, after), differences("what it is built with", built, builtAfter))
+	if err == nil && w.build && c.kubernetes == "" { // an adapter's own tests compile it with these versions
+		_, err = w.goCommand(ctx, dir, "build", "-o", os.DevNull, ".")
+	}
+	return after, err
+}
+
+// programs are the consumer's own packages.
+func (c *consumer) programs() []string {
+	if c.kubernetes != "" {
+		return []string{"k8s.io/kubernetes/cmd/kubelet"}
+	}
+	return []string{"."}
+}
+
+func (c *consumer) packages() (paths []string) {
+	for _, pkg := range c.ours {
+		paths = append(paths, module+"/"+pkg)
+	}
+	return paths
+}
+
+// write makes the program as it is without us.
+func (c *consumer) write(dir string) error {
+	var text strings.Builder
+	text.WriteString("module example.com/consumer\n\ngo 1.26.0\n\n")
+	for _, m := range c.has {
+		fmt.Fprintf(&text, "require %s\n", strings.Replace(m, "@", " ", 1))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	return writeImports(filepath.Join(dir, "main.go"), c.imports)
+}
+
+func writeImports(file string, packages []string) error {
+	var text strings.Builder
+	text.WriteString("package main\n\nimport (\n")
+	for _, p := range packages {
+		text.WriteString("\t_ \"" + p + "\"\n")
+	}
+	text.WriteString(")\n")
+	if filepath.Base(file) == "main.go" {
+		text.WriteString("\nfunc main() {}\n")
+	}
+	return os.WriteFile(file, []byte(text.String()), 0o644)
+}
+
+// kubernetes makes a fork of that release: its own go.mod and go.sum, with the staging modules as they
+// were published, because the module does not contain them.
+func (w *workshop) kubernetes(ctx context.Context, dir, release string) error {
+	out, err := w.goCommand(ctx, w.dir, "mod", "download", "-json", "k8s.io/kubernetes@v"+release)
+	if err != nil {
+		return err
+	}
+	var got struct{ Dir string }
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(got.Dir, "go.mod"))
+	if err != nil {
+		return err
+	}
+	file, err := modfile.Parse("go.mod", text, nil)
+	if err != nil {
+		return err
+	}
+	staging := "v0." + strings.TrimPrefix(release, "1.")
+	for _, r := range slices.Clone(file.Replace) {
+		if !strings.HasPrefix(r.New.Path, "./staging/") {
+			continue
+		}
+		if r.Old.Path == "k8s.io/sample-controller" || r.Old.Path == "k8s.io/sample-cli-plugin" { // nobody's dependency
+			err = errors.Join(err, file.DropReplace(r.Old.Path, r.Old.Version), file.DropRequire(r.Old.Path))
+			continue
+		}
+		err = errors.Join(err, file.AddReplace(r.Old.Path, r.Old.Version, r.Old.Path, staging))
+	}
+	file.Cleanup()
+	pinned, err2 := file.Format()
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	sums, err := os.ReadFile(filepath.Join(got.Dir, "go.sum"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range []string{"cmd", "pkg", "plugin", "third_party"} { // what the adapter imports of the fork
+		if err := os.Symlink(filepath.Join(got.Dir, folder), filepath.Join(dir, folder)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), pinned, 0o644), os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o644),
+		writeImports(filepath.Join(dir, "main.go"), []string{"k8s.io/kubernetes/pkg/kubelet/pleg"}))
+}
+
+// look returns what go.mod requires, and what those packages are built with: the modules that provide
+// one. A module that is replaced goes by what replaces it, since its version in go.mod is without effect.
+func (w *workshop) look(ctx context.Context, dir string, packages ...string) (wanted, built requirements, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := modfile.Parse("go.mod", text, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted, built = requirements{"go": file.Go.Version}, make(requirements)
+	for _, r := range file.Require {
+		wanted[r.Mod.Path] = r.Mod.Version
+	}
+	for _, r := range file.Replace {
+		if _, there := wanted[r.Old.Path]; there && r.Old.Version == "" {
+			wanted[r.Old.Path] = r.New.String()
+		}
+	}
+	format := "{{with .Module}}{{.Path}} {{with .Replace}}{{.Path}}@{{.Version}}{{else}}{{.Version}}{{end}}{{end}}"
+	out, err := w.goCommand(ctx, dir, append([]string{"list", "-deps", "-f", format}, packages...)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for line := range strings.Lines(out) {
+		path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+		built[path] = version
+	}
+	return wanted, built, nil
+}
+
+// differences names what is not as before: versions that have changed, and modules that are not ours and
+// were not there.
+func differences(what string, before, after requirements) error {
+	var found []string
+	for _, path := range slices.Sorted(maps.Keys(after)) {
+		old, there := before[path]
+		switch {
+		case path == module || strings.HasPrefix(path, module+"/"):
+		case there && old != after[path]:
+			found = append(found, fmt.Sprintf("%s from %s to %s", path, old, after[path]))
+		case !there:
+			found = append(found, fmt.Sprintf("%s %s added", path, after[path]))
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %d changed: %s", what, len(found), strings.Join(found, ", "))
+}
+
+// installed installs a program as its users do, and runs it.
+func (c *consumer) installed(ctx context.Context, w *workshop, dir string) error {
+	mine := *w
+	mine.env = append(slices.Clone(w.env), "GOBIN="+dir)
+	if _, err := mine.goCommand(ctx, dir, "install", module+"/"+c.install+"@"+version); err != nil {
+		return err
+	}
+	return runs(ctx, filepath.Join(dir, filepath.Base(c.install)))
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command consumers adds this repository's modules to programs that have their dependencies already, and
+// fails when any of these is raised, or when one that is not ours is added. It is run in the repository.
+//
+//	go run ./test/consumers [-v] [-build] [NAME...]
+//
+// The consumers get what is committed as users get it: from a module proxy, which is a folder here, as
+// version [version]. No replace line of ours helps them. They are pristine: an agent on client-go 0.35
+// and gRPC 1.72, a controller on controller-runtime 0.22, and the go.mod of Kubernetes releases. The tool
+// is installed as a user installs it.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	verbose := flag.Bool("v", false, "print what every consumer requires in the end")
+	build := flag.Bool("build", false, "build the agents and the controller too, which takes minutes: .ci/oldest compiles the libraries already")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *verbose, *build, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "consumers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, verbose, build bool, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(consumers, func(c consumer) bool { return c.name == name }) {
+			return fmt.Errorf("no consumer is called %q", name)
+		}
+	}
+	dir, err := os.MkdirTemp("", "consumers")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	clone := filepath.Join(dir, "clone") // of what is committed, without what else lies about
+	if out, err := exec.CommandContext(ctx, "git", "clone", "--quiet", "--shared", root, clone).CombinedOutput(); err != nil {
+		return fmt.Errorf("git clone: %w\n%s", err, out)
+	}
+	if err := publish(ctx, clone, filepath.Join(dir, "proxy")); err != nil {
+		return err
+	}
+	w := workshop{dir: dir, build: build}
+	if w.env, err = environment(ctx, dir); err != nil {
+		return err
+	}
+	var failed []error
+	for _, c := range consumers {
+		if len(names) > 0 && !slices.Contains(names, c.name) {
+			continue
+		}
+		began := time.Now()
+		after, err := c.try(ctx, &w)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		verdict := "nothing raised, nothing added"
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", c.name, err))
+			verdict = "FAILED: " + err.Error()
+		}
+		fmt.Printf("%-22s %5.1fs  %s\n", c.name, time.Since(began).Seconds(), verdict)
+		if verbose {
+			fmt.Println(strings.Join(after.lines(), "\n"))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// repository returns the folder of the repository.
+func repository(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		return "", fmt.Errorf("run it within the repository: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// environment returns that of the go commands: our proxy before what this machine has downloaded already
+// and before its own proxy, and a module cache of its own, because ours are no released versions.
+func environment(ctx context.Context, dir string) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	values := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(values) != 2 {
+		return nil, fmt.Errorf("go env: %q has %d lines, want 2", out, len(values))
+	}
+	return append(os.Environ(), "GOWORK=off", "GOMODCACHE="+filepath.Join(dir, "mod"), "GOFLAGS=-mod=mod -modcacherw -trimpath",
+		"GOPROXY=file://"+filepath.Join(dir, "proxy")+",file://"+values[0]+"/cache/download,"+values[1], "GONOSUMDB="+module+","+module+"/*"), nil
+}
+
+// workshop is where consumers are made.
+type workshop struct {
+	dir   string
+	env   []string
+	build bool // build what is made
+}
+
+// goCommand runs the go command in that folder and returns what it printed.
+func (w *workshop) goCommand(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, w.env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, lastLines(stderr.String(), 12))
+	}
+	return stdout.String(), nil
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// runs calls a program that was installed for its help.
+func runs(ctx context.Context, program string) error {
+	out, err := exec.CommandContext(ctx, program, "--help").CombinedOutput()
+	if err == nil && len(out) == 0 {
+		err = errors.New("it printed nothing")
+	}
+	if err != nil {
+		return fmt.Errorf("%s --help: %w\n%s", filepath.Base(program), err, lastLines(string(out), 5))
+	}
+	return nil
+}

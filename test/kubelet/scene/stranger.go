@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// collected bounds the wait for a kubelet's garbage collection, which comes once a minute.
+const collected = 4 * time.Minute
+
+// stranger makes a container that the kubelet does not know and that has no log path. A kubelet stops
+// and removes it and, because it looks for logs by the pattern "" + "*", every file of its own working
+// directory (kubernetes/kubernetes#107717). Nothing else may go with it.
+func stranger(ctx context.Context, w *World) (err error) {
+	canaries := []string{filepath.Join(w.dir, "canary"), "kubelet-e2e-canary-" + filepath.Base(w.dir)} // the other in our own working directory
+	for _, file := range canaries {
+		if err := os.WriteFile(file, []byte("alive\n"), 0o644); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.Remove(file)) }() // fails if it is gone
+	}
+	bait := filepath.Join(w.node.WorkingDirectory(), "bait")
+	if err := os.WriteFile(bait, nil, 0o644); err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("unix://"+w.runtime.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	id, err := w.makeStranger(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := eventually(ctx, collected, func() error {
+		_, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+		if status.Code(err) == codes.NotFound {
+			return nil
+		}
+		return fmt.Errorf("container %s, which the kubelet does not know, is still there (%w)", id, err)
+	}); err != nil {
+		return err
+	}
+	for _, file := range canaries {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("a canary did not survive: %w", err)
+		}
+	}
+	if _, err := os.Stat(bait); !os.IsNotExist(err) {
+		return fmt.Errorf("the kubelet removed the container and left the bait in its working directory (%w): the canaries prove nothing any more", err)
+	}
+	return nil
+}
+
+// makeStranger starts a container without a log path in a sandbox without a log folder, labelled as a
+// kubelet labels its own.
+func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
+	uid := w.batch("stranger", 1)[0]
+	labels := map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default"}
+	host := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}
+	sandbox := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Uid: uid, Namespace: "default"}, Labels: labels,
+		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			Privileged: true, NamespaceOptions: host, // as the pods of the other scenarios
+		}},
+	}
+	run, err := client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandbox})
+	if err != nil {
+		return "", err
+	}
+	made, err := client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: Image, UserSpecifiedImage: Image}, Command: []string{"/tool", "pause"},
+		Labels: map[string]string{
+			"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default", "io.kubernetes.container.name": "main",
+		},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: true, NamespaceOptions: host}},
+	}})
+	if err != nil {
+		return "", err
+	}
+	_, err = client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: made.ContainerId})
+	return made.ContainerId, err
+}

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package standalone
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == Inside {
+		fmt.Fprintln(os.Stderr, RunInside(os.Args[2:]))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// vandal does to the machine what a kubelet does that takes its working directory for a log folder, and
+// worse. It says of each act whether it succeeded.
+const vandal = `
+act() { name=$1; shift; if "$@" 2>/dev/null; then echo "$name: done"; else echo "$name: refused"; fi; }
+echo "in $(pwd)"
+echo "temporary $TMPDIR"
+act "remove the canary beside the node" rm "$1/canary"
+act "remove the canary in the caller's working directory" rm "$2/canary"
+act "write to the node's manifests" touch "$3/static/x"
+act "write to /" mkdir /canary-of-standalone
+act "write to /tmp" touch /tmp/canary-of-standalone
+act "write to /proc" sh -c 'echo 1 > /proc/sys/vm/overcommit_memory'
+act "write to a cgroup" mkdir /sys/fs/cgroup/canary-of-standalone
+act "write to /var/lib" touch /var/lib/canary-of-standalone
+act "write to /var/log" touch /var/log/canary-of-standalone
+act "write to its root" touch "$3/root/x"
+act "write to its temporary folder" touch "$TMPDIR/x"
+act "remove all of its working directory" sh -c 'rm *'
+`
+
+// TestNothingOfTheMachineCanBeWritten runs a vandal where a kubelet would run. It needs root or, as most
+// machines allow it, a user namespace.
+func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
+	beside, caller := canary(t), canary(t)
+	t.Chdir(caller)
+	n, err := NewNode(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.cwd(), "bait"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := n.sealed(self, "/bin/sh", "-c", vandal, "vandal", beside, caller, n.cfg.Dir)
+	if os.Geteuid() != 0 {
+		own := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = own, []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := "in " + n.cwd() + "\n" +
+		"temporary " + n.scratch() + "\n" +
+		"remove the canary beside the node: refused\n" +
+		"remove the canary in the caller's working directory: refused\n" +
+		"write to the node's manifests: refused\n" +
+		"write to /: refused\n" +
+		"write to /tmp: refused\n" +
+		"write to /proc: refused\n" +
+		"write to a cgroup: refused\n" +
+		"write to /var/lib: done\n" +
+		"write to /var/log: done\n" +
+		"write to its root: done\n" +
+		"write to its temporary folder: done\n" +
+		"remove all of its working directory: done\n"
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for _, dir := range []string{beside, caller} {
+		if _, err := os.Stat(filepath.Join(dir, "canary")); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, path := range []string{"/canary-of-standalone", "/tmp/canary-of-standalone", "/var/lib/canary-of-standalone", "/var/log/canary-of-standalone"} {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s was made on the machine", path)
+			_ = os.Remove(path)
+		}
+	}
+}
+
+// canary returns a folder with a file in it that must survive.
+func canary(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "canary"), []byte("alive\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestWritableMounts(t *testing.T) {
+	const line = "22 27 0:21 / %s %s,relatime shared:1 - proc proc rw\n"
+	text := fmt.Sprintf(line, "/proc", "ro") + fmt.Sprintf(line, `/with\040space`, "rw,nosuid") + fmt.Sprintf(line, "/own", "rw")
+	got, err := writableMounts(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"/with space", "/own"}, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"", "22 27 0:21\n", fmt.Sprintf(line, "/proc", "ro")} {
+		if got, err := writableMounts(bad); err == nil {
+			t.Errorf("%.20q: %s, want an error", bad, strings.Join(got, " "))
+		}
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command runtime runs a private container runtime with runc and the workload image, built from the module registry, until it is interrupted: a
+// real runtime to point pleg-bench at on a machine that has none. It needs what the node e2e tests need, and leaves as little behind:
+// its processes, mounts, sockets and files go when it ends.
+//
+//	runtime           the default one
+//	runtime crio      another one
+//	runtime --list    the names it takes
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
+	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	flags := flag.NewFlagSet("runtime", flag.ExitOnError)
+	list := flags.Bool("list", false, "print the names of the runtimes and exit")
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "usage: runtime [--list] [NAME]\nNAME is one of %s\n", strings.Join(runtimes.Names(), ", "))
+	}
+	_ = flags.Parse(os.Args[1:]) // exits at an error
+	if *list {
+		fmt.Println(strings.Join(runtimes.Names(), "\n"))
+		return
+	}
+	name := cmp.Or(flags.Arg(0), runtimes.Default().Name)
+	if _, err := runtimes.ByName(name); err != nil || flags.NArg() > 1 {
+		fmt.Fprintln(os.Stderr, "runtime:", cmp.Or(err, fmt.Errorf("unexpected argument %q", flags.Arg(1))))
+		os.Exit(2)
+	}
+	if err := run(ctx, name); err != nil {
+		fmt.Fprintln(os.Stderr, "runtime:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, name string) (err error) {
+	if err := sweep.Preflight(); err != nil {
+		return err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	root, err := components.FindRoot(here)
+	if err != nil {
+		return err
+	}
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Own: true, Log: os.Stderr})
+	if err != nil {
+		return err
+	}
+	base, err := os.MkdirTemp("", "pc-") // short: sockets lie below it
+	if err != nil {
+		return err
+	}
+	target := sweep.Target{Dir: base, Cgroup: filepath.Base(base)}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err = errors.Join(err, target.Sweep(ctx))
+	}()
+	if err := os.Chmod(base, 0o711); err != nil {
+		return err
+	}
+	private, err := daemon.New(daemon.Config{Base: base, Components: set, Image: image.DefaultRef, Owner: target})
+	if err != nil {
+		return err
+	}
+	starting, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := private.Start(starting); err != nil {
+		return err
+	}
+	fmt.Printf("%[1]s %[2]s with runc %[5]s is ready. In another terminal:\n\n"+
+		"  go run ./cmd/pleg-bench watch --endpoint %[3]s\n"+
+		"  go run ./cmd/pleg-bench run --endpoint %[3]s --image %[4]s --pods 8 --rate 20\n\nCtrl-C ends it.\n",
+		set.Runtime.Family, set.Runtime.Version, private.Endpoint(), image.DefaultRef, components.RuncVersion)
+	<-ctx.Done()
+	stopping, cancelStop := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancelStop()
+	return private.Stop(stopping, syscall.SIGTERM)
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package components
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+)
+
+// Tags of the builds: what would need a C library that no pod of ours uses.
+const (
+	containerdTags = "no_btrfs,no_devmapper"
+	crioTags       = "containers_image_ostree_stub,containers_image_openpgp,exclude_graphdriver_btrfs"
+)
+
+// registryHint is what to look at when a download fails.
+const registryHint = "the module registry must be reachable (see `go env GOPROXY`), or the modules already in the module cache"
+
+// stamp says what the foreign programs in a directory were built from.
+type stamp struct {
+	Module, Version, Go, Platform string
+}
+
+// buildRuntime builds runc and the runtime, each unless it is there.
+func (s Set) buildRuntime(ctx context.Context, log io.Writer) error {
+	version, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
+	if err != nil {
+		return fmt.Errorf("components: the go command is needed on PATH: %w", err)
+	}
+	on := stamp{Go: strings.TrimSpace(string(version)), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+
+	on.Module, on.Version = "github.com/opencontainers/runc", RuncVersion
+	err = once(s.RuncDir, on, []string{s.Runc()}, func() error {
+		if err := needCompiler("runc"); err != nil {
+			return err
+		}
+		fmt.Fprintf(log, "building runc %s (once)\n", RuncVersion)
+		// Without the seccomp tag: no libseccomp needed. The suite's pods ask for
+		// no seccomp profile.
+		_, err := goBuild(ctx, s.RuncDir, "1", "", on.Module, RuncVersion, ".")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	on.Module, on.Version = s.Runtime.Module, s.Runtime.Version
+	build := s.buildContainerd
+	if s.Runtime.Family == runtimes.CRIO {
+		if err := needConmon(ctx, log); err != nil {
+			return err
+		}
+		build = s.buildCRIO
+	}
+	return once(s.RuntimeDir, on, s.foreign(), func() error { return build(ctx, log) })
+}
+
+func (s Set) buildContainerd(ctx context.Context, log io.Writer) error {
+	fmt.Fprintf(log, "building containerd %s, its shim and ctr (one to three minutes, once)\n", s.Runtime.Version)
+	_, err := goBuild(ctx, s.RuntimeDir, "0", containerdTags, s.Runtime.Module, s.Runtime.Version,
+		"./cmd/containerd", "./cmd/containerd-shim-runc-v2", "./cmd/ctr")
+	return err
+}
+
+func (s Set) buildCRIO(ctx context.Context, log io.Writer) error {
+	if err := needCompiler("CRI-O"); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "building CRI-O %s (three minutes and more, once)\n", s.Runtime.Version)
+	module, err := goBuild(ctx, s.RuntimeDir, "1", crioTags, s.Runtime.Module, s.Runtime.Version, "./cmd/crio")
+	if err != nil {
+		return err
+	}
+	sources, err := filepath.Glob(filepath.Join(module, "pinns", "src", "*.c"))
+	if err != nil || len(sources) == 0 {
+		return fmt.Errorf("components: no sources of pinns in %s (%v)", module, err)
+	}
+	args := slices.Concat(compiler()[1:], []string{"-std=c99", "-Os", "-static", "-o", s.Pinns()}, sources)
+	pinns := exec.CommandContext(ctx, compiler()[0], args...)
+	if out, err := pinns.CombinedOutput(); err != nil {
+		return buildError(ctx, pinns, out, err, "")
+	}
+	return nil
+}
+
+// goBuild builds commands of a module into a directory, and returns the folder of the module's source. It builds in that folder: `go install` of a
+// version refuses a module whose go.mod has exclude or replace lines, and one of which the registry does not serve the list of versions.
+func goBuild(ctx context.Context, dir, cgo, tags, module, version string, packages ...string) (source string, err error) {
+	env := append(os.Environ(), "CGO_ENABLED="+cgo, "GOWORK=off", "GO111MODULE=on")
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
+	download.Dir, download.Env = os.TempDir(), env // outside any module
+	out, err := download.Output()
+	var got struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(out, &got); err != nil || jsonErr != nil || got.Dir == "" {
+		return "", buildError(ctx, download, []byte(got.Error), errors.Join(err, jsonErr), registryHint)
+	}
+	args := []string{"build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", dir + string(filepath.Separator)}
+	build := niced(ctx, "go", append(args, packages...)...)
+	build.Dir, build.Env = got.Dir, env
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", buildError(ctx, build, out, err, registryHint)
+	}
+	return got.Dir, nil
+}
+
+// once builds programs into a directory unless they are there and were built from the same.
+func once(dir string, want stamp, programs []string, build func() error) error {
+	path := filepath.Join(dir, "stamp.json")
+	if current(path, want, programs) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("components: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("components: %w", err)
+	}
+	if err := build(); err != nil {
+		return err
+	}
+	data, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
+}
+
+// current reports whether every program is there and was built from what is wanted.
+func current(path string, want stamp, programs []string) bool {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	var got stamp
+	if json.Unmarshal(data, &got) != nil || got != want {
+		return false
+	}
+	for _, program := range programs {
+		if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// compiler is the C compiler's command and its flags.
+func compiler() []string {
+	if words := strings.Fields(os.Getenv("CC")); len(words) > 0 {
+		return words
+	}
+	return []string{"gcc"}
+}
+
+func needCompiler(program string) error {
+	if _, err := exec.LookPath(compiler()[0]); err != nil {
+		return fmt.Errorf("components: %s needs a C compiler, and %q is not on PATH; install gcc or set CC", program, compiler()[0])
+	}
+	return nil
+}
+
+// Conmon returns the path of the program that watches a container for CRI-O.
+func Conmon() (string, error) {
+	path, err := exec.LookPath("conmon")
+	if err != nil {
+		return "", errors.New("components: CRI-O needs conmon, which is not on PATH; install the distribution's package of that name")
+	}
+	return path, nil
+}
+
+// needConmon installs conmon where it is missing, this process is root's, and the distribution is one of Debian's kin.
+func needConmon(ctx context.Context, log io.Writer) error {
+	_, missing := Conmon()
+	apt, err := exec.LookPath("apt-get")
+	if missing == nil || err != nil || os.Geteuid() != 0 {
+		return missing
+	}
+	fmt.Fprintln(log, "installing conmon with apt-get (once)")
+	for _, args := range [][]string{{"update", "-q"}, {"install", "-q", "-y", "--no-install-recommends", "conmon"}} {
+		cmd := exec.CommandContext(ctx, apt, args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return buildError(ctx, cmd, out, err, "install conmon by hand")
+		}
+	}
+	_, missing = Conmon()
+	return missing
+}

@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package conformance holds the fake runtime against the real ones: one script of CRI calls, and what a runtime answers and tells meanwhile, as text.
+//
+// # Model
+//
+// [Record] runs the script on any CRI runtime and returns a [Transcript]: for each step the outcome of every call, every event with the phases in
+// its payload, in the order in which they came, and what the lists and statuses show afterwards. IDs, times and messages are left out: what is left
+// is what a client can depend on, and is the same each time.
+//
+// The transcripts of the real runtimes are in testdata, one for each that package runtimes knows. A scenario of the node e2e tests records them
+// anew on the real ones and fails if one has changed. A test of this package runs the script on the fake runtime with the profile that stands for
+// each, and fails if the fake differs in anything that [Differences] does not name.
+//
+// # Concurrency
+//
+// Record drives one runtime from one goroutine, and reads its stream on another.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+)
+
+// A Step is one thing that the script did.
+type Step struct {
+	Name  string
+	Lines []string
+}
+
+// A Transcript is what a runtime did at each step.
+type Transcript []Step
+
+// String is the transcript as text, as testdata has it.
+func (t Transcript) String() string {
+	var out strings.Builder
+	for _, s := range t {
+		fmt.Fprintf(&out, "# %s\n", s.Name)
+		for _, line := range s.Lines {
+			fmt.Fprintf(&out, "%s\n", line)
+		}
+	}
+	return out.String()
+}
+
+// Parse reads what String wrote.
+func Parse(text string) (Transcript, error) {
+	var t Transcript
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		name, isStep := strings.CutPrefix(line, "# ")
+		switch {
+		case isStep:
+			t = append(t, Step{Name: name})
+		case len(t) == 0:
+			return nil, fmt.Errorf("conformance: the line %q is before the first step", line)
+		default:
+			last := &t[len(t)-1]
+			last.Lines = append(last.Lines, line)
+		}
+	}
+	return t, nil
+}
+
+// Options say how Record records.
+type Options struct {
+	// Quiet is how long the stream must be silent until a step counts as over.
+	Quiet time.Duration
+	// NewestFirst: see runtimes.Traits. Otherwise the containers of a payload are told by name.
+	NewestFirst bool
+	// RemovalRaces: see runtimes.Traits. What such a payload shows of the container that is removed is left out.
+	RemovalRaces bool
+	// LateStops: see runtimes.Traits. Elsewhere a STOPPED is not told by how late it is.
+	LateStops bool
+}
+
+// OptionsFor are the options for a runtime with these traits.
+func OptionsFor(t runtimes.Traits, quiet time.Duration) Options {
+	return Options{Quiet: quiet, NewestFirst: t.NewestFirst, RemovalRaces: t.RemovalRaces, LateStops: t.LateStops}
+}
+
+// limit ends a script that hangs.
+const limit = 3 * time.Minute
+
+// A recording is Record at work. One goroutine owns it.
+type recording struct {
+	*crikit.Client
+	ctx  context.Context
+	o    Options
+	raw  *crikit.Recorder
+	seen int // events that earlier steps have told
+	// removes is the name of a container that the step removes while it runs.
+	removes string
+	names   map[string]string // by ID
+	steps   Transcript
+}
+
+// Record runs the script. It leaves nothing on the runtime, whatever happened, unless the runtime does not let go of it.
+func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, error) {
+	r := &recording{Client: client, ctx: ctx, o: o, raw: &crikit.Recorder{}, names: map[string]string{}}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the script did not end within %v", limit))
+	defer cancel()
+	r.ctx = ctx
+	listening, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.raw.Run(listening, client)
+	}()
+	defer func() { stop(); <-ended }()
+	defer func() { _ = client.RemoveAll(context.WithoutCancel(ctx)) }()
+	if err := r.settle(); err != nil { // a subscription cannot be seen
+		return nil, err
+	}
+	for _, s := range script() {
+		r.steps = append(r.steps, Step{Name: s.name})
+		s.run(r)
+		if err := r.settle(); err != nil {
+			return r.steps, fmt.Errorf("conformance: in the step %q: %w", s.name, err)
+		}
+		r.removes = s.removes
+		r.tellEvents(s.anyOrder)
+		if err := r.tellLists(); err != nil {
+			return r.steps, err
+		}
+	}
+	return r.steps, ctx.Err()
+}
+
+// settle waits until the stream is quiet.
+func (r *recording) settle() error {
+	for count := -1; count != len(r.raw.Events()); {
+		count = len(r.raw.Events())
+		select {
+		case <-time.After(r.o.Quiet):
+		case <-r.ctx.Done():
+			return r.ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (r *recording) line(format string, args ...any) {
+	last := &r.steps[len(r.steps)-1]
+	last.Lines = append(last.Lines, fmt.Sprintf(format, args...))
+}
+
+// called tells the outcome of a call.
+func (r *recording) called(what string, err error) {
+	r.line("%s: %v", what, code(err))
+}
+
+// code is the code of an error, however it is wrapped.
+func code(err error) codes.Code {
+	for _, ok := status.FromError(err); err != nil && !ok; _, ok = status.FromError(err) {
+		unwrapped, can := err.(interface{ Unwrap() error })
+		if !can {
+			break
+		}
+		err = unwrapped.Unwrap()
+	}
+	return status.Code(err)
+}
+
+// name gives an ID a name, unless it has one: then it tells that the runtime has answered with something that exists.
+func (r *recording) name(id, name string) {
+	switch old, known := r.names[id]; {
+	case id == "":
+	case known:
+		r.line("%s is %s", name, old)
+	default:
+		r.names[id] = name
+	}
+}
+
+func (r *recording) nameOf(id string) string {
+	if name := r.names[id]; name != "" {
+		return name
+	}
+	return "stranger"
+}
+
+// lag is from when on an event counts as one that comes after its container's end, and not with it.
+const lag = 20 * time.Millisecond
+
+// tellEvents tells the events since the step before. Where the order of several containers is the runtime's mood, the events are sorted, and the
+// payloads left out.
+func (r *recording) tellEvents(anyOrder bool) {
+	events := r.raw.Events()
+	var lines []string
+	for _, e := range events[r.seen:] {
+		kind := strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT")
+		var line strings.Builder
+		fmt.Fprintf(&line, "event %s %s", kind, r.nameOf(e.ContainerId))
+		racing := r.o.RemovalRaces && kind == "STOPPED" && r.removes != "" && r.nameOf(e.ContainerId) == r.removes
+		switch {
+		case racing:
+			line.WriteString(" {beside the removal}")
+		case !anyOrder:
+			line.WriteString(" {" + r.payload(e) + "}")
+		}
+		for _, s := range e.ContainersStatuses {
+			if s.Id == e.ContainerId && kind == "STOPPED" && !racing {
+				fmt.Fprintf(&line, " exit code %d %s", s.ExitCode, s.Reason)
+				if r.o.LateStops && s.FinishedAt > 0 && time.Duration(e.CreatedAt-s.FinishedAt) >= lag {
+					line.WriteString(", after finished_at")
+				}
+			}
+		}
+		if e.CreatedAt <= 0 {
+			line.WriteString(", without a stamp")
+		}
+		lines = append(lines, line.String())
+	}
+	r.seen = len(events)
+	if anyOrder {
+		slices.Sort(lines)
+	}
+	for _, line := range lines {
+		r.line("%s", line)
+	}
+}
+
+// payload is the sandbox's phase and those of the containers.
+func (r *recording) payload(e crikit.Event) string {
+	words := []string{"no sandbox"}
+	if s := e.PodSandboxStatus; s != nil {
+		words[0] = r.nameOf(s.Id) + "=" + strings.TrimPrefix(s.State.String(), "SANDBOX_")
+		if s.CreatedAt <= 0 {
+			words[0] += " made before 1970"
+		}
+	}
+	for _, s := range e.ContainersStatuses {
+		words = append(words, r.nameOf(s.Id)+"="+strings.TrimPrefix(s.State.String(), "CONTAINER_"))
+	}
+	if !r.o.NewestFirst {
+		slices.Sort(words[1:])
+	}
+	return strings.Join(words, " ")
+}
+
+// tellLists tells what the lists show, by name.
+func (r *recording) tellLists() error {
+	selector := map[string]string{crikit.LabelPodNamespace: r.Namespace}
+	sandboxes, err := r.ListPodSandbox(r.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}})
+	if err != nil {
+		return fmt.Errorf("conformance: list sandboxes: %w", err)
+	}
+	containers, err := r.ListContainers(r.ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}})
+	if err != nil {
+		return fmt.Errorf("conformance: list containers: %w", err)
+	}
+	var words []string
+	for _, s := range sandboxes.Items {
+		words = append(words, r.nameOf(s.Id)+"="+strings.TrimPrefix(s.State.String(), "SANDBOX_"))
+	}
+	for _, c := range containers.Containers {
+		words = append(words, r.nameOf(c.Id)+"="+strings.TrimPrefix(c.State.String(), "CONTAINER_"))
+	}
+	slices.Sort(words)
+	r.line("lists: %s", strings.Join(words, " "))
+	return nil
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+)
+
+// TestFakeIsWhatItStandsFor: the script, run on the fake with a profile, gives the transcript of the real runtime for which that profile stands, but for
+// the differences of the table; and each of those is still there.
+func TestFakeIsWhatItStandsFor(t *testing.T) {
+	var mu sync.Mutex // guards found
+	found := make([]bool, len(Differences))
+	t.Run("runtimes", func(t *testing.T) {
+		for _, r := range runtimes.All() {
+			t.Run(r.Name, func(t *testing.T) {
+				t.Parallel()
+				text, err := os.ReadFile(filepath.Join("testdata", r.Name+".txt"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := Parse(string(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				fake := recordFake(t, r)
+				mended, known := Compare(r.Name, fake)
+				if diff := cmp.Diff(strings.Split(want.String(), "\n"), strings.Split(mended.String(), "\n")); diff != "" {
+					t.Errorf("the profile %s differs from %s %s (-real +fake):\n%s", r.Profile, r.Family, r.Version, diff)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, d := range known {
+					found[slices.IndexFunc(Differences, func(other Difference) bool { return reflect.DeepEqual(d, other) })] = true
+				}
+			})
+		}
+	})
+	for i, d := range Differences {
+		if !found[i] {
+			t.Errorf("the difference %+v is in the table, and is not there any more", d)
+		}
+	}
+}
+
+func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
+	t.Helper()
+	profile, err := fakeruntime.ProfileByName(r.Profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fake.Close()
+	dir, err := os.MkdirTemp("", "pc-") // short: a socket lies below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "f.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- fake.Serve(ctx, listener) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	client, err := crikit.Dial(crikit.Options{Endpoint: "unix://" + socket, Namespace: "conformance", Image: "example.local/tool:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	got, err := Record(t.Context(), client, OptionsFor(r.Traits, 250*time.Millisecond))
+	if err != nil {
+		t.Fatalf("%v, after\n%s", err, got)
+	}
+	return got
+}
+
+func TestParse(t *testing.T) {
+	want := Transcript{{Name: "one", Lines: []string{"a: OK", "lists: "}}, {Name: "two"}}
+	got, err := Parse(want.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read again (-want +got):\n%s", diff)
+	}
+	if _, err := Parse("a: OK\n"); err == nil {
+		t.Error("a line before the first step was not refused")
+	}
+}
+
+func TestCompare(t *testing.T) {
+	defer func(before []Difference) { Differences = before }(Differences)
+	Differences = []Difference{
+		{Step: "one", Real: "x: Unknown", Fake: "x: OK"},
+		{Step: "one", Fake: "only the fake"},
+		{Step: "one", Real: "only the real", Before: "lists: "},
+		{Step: "two", Real: "y: Unknown", Fake: "x: OK"},
+		{Runtimes: []string{"another"}, Step: "one", Real: "", Fake: "lists: "},
+	}
+	fake := Transcript{{Name: "one", Lines: []string{"x: OK", "only the fake", "lists: "}}}
+	got, found := Compare("some", fake)
+	want := Transcript{{Name: "one", Lines: []string{"x: Unknown", "only the real", "lists: "}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mended (-want +got):\n%s", diff)
+	}
+	if len(found) != 3 || fake[0].Lines[0] != "x: OK" {
+		t.Errorf("found %+v, want the first three, and the transcript as it was: %v", found, fake)
+	}
+}

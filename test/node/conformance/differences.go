@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+// A Difference is one in which the fake runtime is not what it stands for, and why that is left so.
+type Difference struct {
+	// Runtimes are those whose transcripts have it. None: all.
+	Runtimes []string
+	Step     string
+	// Real and Fake are the lines of the two. Empty: that one has no such line. A line that only the real one has stands before Before.
+	Real, Fake, Before string
+	Why                string
+}
+
+// Lines of the step "create in it", and why containerd's profiles have those of the newest version.
+const (
+	notLate   = "lists: ends=EXITED gentle=EXITED new=EXITED pod-1=READY pod=NOTREADY runs=EXITED"
+	late      = "lists: ends=EXITED gentle=EXITED late=CREATED new=EXITED pod-1=READY pod=NOTREADY runs=EXITED"
+	isNewest  = "the profile is that of containerd 2.4; Profile.StreamBatch 0 makes it theirs"
+	isNewest2 = "the profile is that of containerd 2.4, and who relies on the older code has no version to tell it by"
+	lateWhy   = "containerd before 2.2 creates containers in a stopped sandbox; the profile is that of 2.4, since no kubelet asks for that"
+)
+
+var (
+	before24 = []string{"containerd-2.0", "containerd-2.1", "containerd-2.2", "containerd-2.3"}
+	before22 = []string{"containerd-2.0", "containerd-2.1"}
+	only20   = []string{"containerd-2.0"}
+)
+
+// Differences are all that are known. The test fails for one that is not there any more.
+var Differences = []Difference{
+	{Runtimes: before24, Step: "statuses", Real: "streaming list: Unimplemented", Fake: "streaming list: OK", Why: isNewest},
+	{Runtimes: only20, Step: "names in use", Real: "create: Unknown", Fake: "create: FailedPrecondition", Why: isNewest2},
+	{Runtimes: only20, Step: "names in use", Real: "run: Unknown", Fake: "run: FailedPrecondition", Why: isNewest2},
+	{Runtimes: before22, Step: "create in it", Real: "create: OK", Fake: "create: Unknown", Why: lateWhy},
+	{
+		Runtimes: before22, Step: "create in it", Before: notLate, Why: lateWhy,
+		Real: "event CREATED late {pod=NOTREADY ends=EXITED gentle=EXITED late=CREATED runs=EXITED}",
+	},
+	{Runtimes: before22, Step: "create in it", Real: late, Fake: notLate, Why: lateWhy},
+	{Runtimes: before22, Step: "remove it", Real: "event DELETED late", Before: "event DELETED pod", Why: lateWhy},
+}

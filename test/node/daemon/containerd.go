@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+)
+
+// containerd is the family of all its versions.
+type containerd struct{}
+
+func (containerd) dirs() []string { return []string{"cni/bin", "cni/conf", "s"} }
+
+func (containerd) socket() string { return "c.sock" }
+
+func (containerd) command(c Config) *exec.Cmd {
+	return exec.Command(c.Components.Containerd(), "--config", filepath.Join(c.Base, "config.toml"))
+}
+
+func (containerd) archive(c Config) string { return filepath.Join(c.Base, "image.tar") }
+
+func (f containerd) pack(c Config) error {
+	return image.PackFile(f.archive(c), c.Components.Workload(), c.Image)
+}
+
+func (f containerd) load(ctx context.Context, c Config) error {
+	return Import(ctx, c.Components, "unix://"+filepath.Join(c.Base, f.socket()), f.archive(c))
+}
+
+// Import loads an image archive into the CRI's namespace of a containerd that is there, whoever started it.
+func Import(ctx context.Context, set components.Set, endpoint, archive string) error {
+	args := []string{
+		"-a", strings.TrimPrefix(endpoint, "unix://"), "--connect-timeout", "2s", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs",
+	}
+	out, err := exec.CommandContext(ctx, set.Ctr(), append(args, archive)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("import the workload image: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func (containerd) files(c Config) (map[string]string, error) {
+	v := versionOf(c.Components.Runtime)
+	template := configTemplate
+	if v.before(2, 0) {
+		template = configTemplate1
+	}
+	var out strings.Builder
+	err := template.Execute(&out, map[string]any{
+		"Base": c.Base, "Image": c.Image, "Shim": c.Components.Shim(), "Runc": c.Components.Runc(),
+		"BinDirs": !v.before(2, 1), "SocketDir": !v.before(2, 3),
+	})
+	return map[string]string{"config.toml": out.String()}, err
+}
+
+// version is the beginning of a runtime's version.
+type version struct{ major, minor int }
+
+// versionOf returns the version of a runtime; that of none is the newest.
+func versionOf(r runtimes.Runtime) version {
+	v := version{major: 1 << 20}
+	if _, err := fmt.Sscanf(r.Version, "v%d.%d", &v.major, &v.minor); err != nil {
+		return version{major: 1 << 20}
+	}
+	return v
+}
+
+func (v version) before(major, minor int) bool {
+	return v.major < major || v.major == major && v.minor < minor
+}
+
+// configTemplate keeps all of containerd's state, sockets and mounts under one
+// directory, so that two runtimes on one machine do not know of each other.
+//
+// restrict_oom_score_adj: without it a sandbox fails where CAP_SYS_RESOURCE is
+// missing. socket_dir: before 2.3, where it does not exist, shim sockets lie in a
+// system directory, each removed with its shim.
+var configTemplate = template.Must(template.New("config.toml").Parse(`version = 3
+root = '{{.Base}}/root'
+state = '{{.Base}}/state'
+imports = []
+disabled_plugins = ['io.containerd.nri.v1.nri']
+
+[grpc]
+  address = '{{.Base}}/c.sock'
+
+[ttrpc]
+  address = '{{.Base}}/c.sock.ttrpc'
+
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = 'overlayfs'
+  [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = '{{.Image}}'
+
+[plugins.'io.containerd.cri.v1.runtime']
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  enable_unprivileged_ports = false
+  enable_unprivileged_icmp = false
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = 'io.containerd.runc.v2'
+    runtime_path = '{{.Shim}}'
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      BinaryName = '{{.Runc}}'
+      Root = '{{.Base}}/runc'
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    {{if .BinDirs}}bin_dirs = ['{{.Base}}/cni/bin']{{else}}bin_dir = '{{.Base}}/cni/bin'{{end}}
+    conf_dir = '{{.Base}}/cni/conf'
+
+[plugins.'io.containerd.grpc.v1.cri']
+  stream_server_address = '127.0.0.1'
+  stream_server_port = '0'
+
+[plugins.'io.containerd.internal.v1.opt']
+  path = '{{.Base}}/opt'
+
+{{- if .SocketDir}}
+
+[plugins.'io.containerd.shim.v1.manager']
+  socket_dir = '{{.Base}}/s'
+{{- end}}
+`))
+
+// configTemplate1 is the same for containerd 1.7.
+var configTemplate1 = template.Must(template.New("config.toml").Parse(`version = 2
+root = '{{.Base}}/root'
+state = '{{.Base}}/state'
+imports = []
+disabled_plugins = ['io.containerd.nri.v1.nri']
+
+[grpc]
+  address = '{{.Base}}/c.sock'
+
+[ttrpc]
+  address = '{{.Base}}/c.sock.ttrpc'
+
+[plugins.'io.containerd.grpc.v1.cri']
+  sandbox_image = '{{.Image}}'
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  enable_unprivileged_ports = false
+  enable_unprivileged_icmp = false
+  stream_server_address = '127.0.0.1'
+  stream_server_port = '0'
+  [plugins.'io.containerd.grpc.v1.cri'.containerd]
+    snapshotter = 'overlayfs'
+  [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
+    runtime_type = 'io.containerd.runc.v2'
+    runtime_path = '{{.Shim}}'
+    [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
+      BinaryName = '{{.Runc}}'
+      Root = '{{.Base}}/runc'
+  [plugins.'io.containerd.grpc.v1.cri'.cni]
+    bin_dir = '{{.Base}}/cni/bin'
+    conf_dir = '{{.Base}}/cni/conf'
+
+[plugins.'io.containerd.internal.v1.opt']
+  path = '{{.Base}}/opt'
+`))

@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package daemon runs a private container runtime under one directory.
+//
+// # Model
+//
+// A Daemon is a containerd or a CRI-O that may be started, stopped, killed and
+// started again; its root, state, sockets and shims stay under Config.Base, and
+// pods outlive it as they do on a node. It is ready when the workload image is
+// loaded (first start) and a list is answered (every start). What one runtime
+// needs otherwise than another is its family. Tearing down for good is package
+// sweep's work, by directory and cgroup.
+//
+// # Concurrency
+//
+// One goroutine drives a Daemon: Start and Stop must not overlap. Alive, PID
+// and Endpoint may be called from anywhere.
+//
+// # Errors
+//
+// An error of Start carries the last lines of the runtime's log.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+)
+
+// maxBase bounds the length of the directory's path, in bytes: a shim's socket
+// adds 67 to it, and the kernel takes no socket path above 107.
+const maxBase = 40
+
+// Config says where a Daemon lives.
+type Config struct {
+	// Base is the daemon's directory: absolute, short, existing.
+	Base string
+	// Components are the programs to run, of the runtime that Components.Runtime names.
+	Components components.Set
+	// Image is the name under which the workload is loaded as an image.
+	Image string
+	// Owner is the run that the runtime belongs to: it and its shims start in the owner's cgroup. Its zero value: none.
+	Owner sweep.Target
+}
+
+// A family is what the runtimes of one program need.
+type family interface {
+	// dirs are the directories that it needs below Config.Base.
+	dirs() []string
+	// files are the files that it needs there, by name.
+	files(Config) (map[string]string, error)
+	// pack writes the workload image in the form that load takes.
+	pack(Config) error
+	// socket is the name of the CRI socket below Config.Base.
+	socket() string
+	// command starts it.
+	command(Config) *exec.Cmd
+	// load loads the workload image, and fails for as long as the runtime is not ready for that.
+	load(context.Context, Config) error
+}
+
+func familyOf(r runtimes.Runtime) family {
+	if r.Family == runtimes.CRIO {
+		return crio{}
+	}
+	return containerd{}
+}
+
+// A Daemon is one private runtime.
+type Daemon struct {
+	config Config
+	family family
+
+	mu      sync.Mutex // guards the fields below
+	process *os.Process
+	ended   chan struct{} // closed once the process is reaped
+	loaded  bool
+}
+
+// New writes the configuration and the image. It starts nothing.
+func New(c Config) (*Daemon, error) {
+	if !filepath.IsAbs(c.Base) || len(c.Base) > maxBase {
+		return nil, fmt.Errorf("daemon: the directory %q must be absolute and at most %d bytes, or the sockets under it cannot be bound", c.Base, maxBase)
+	}
+	d := &Daemon{config: c, family: familyOf(c.Components.Runtime)}
+	for _, dir := range d.family.dirs() {
+		if err := os.MkdirAll(filepath.Join(c.Base, dir), 0o711); err != nil {
+			return nil, fmt.Errorf("daemon: %w", err)
+		}
+	}
+	files, err := d.family.files(c)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: write the configuration: %w", err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(c.Base, name), []byte(text), 0o644); err != nil {
+			return nil, fmt.Errorf("daemon: %w", err)
+		}
+	}
+	if err := d.family.pack(c); err != nil {
+		return nil, fmt.Errorf("daemon: %w", err)
+	}
+	return d, nil
+}
+
+// Runtime is what runs.
+func (d *Daemon) Runtime() runtimes.Runtime { return d.config.Components.Runtime }
+
+// Endpoint is the address of the CRI socket.
+func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
+
+// LogPath is where the runtime's log goes, over all its starts.
+func (d *Daemon) LogPath() string { return filepath.Join(d.config.Base, "runtime.log") }
+
+func (d *Daemon) socket() string { return filepath.Join(d.config.Base, d.family.socket()) }
+
+// PID is the daemon's process ID, or 0 while it is down.
+func (d *Daemon) PID() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.aliveLocked() {
+		return 0
+	}
+	return d.process.Pid
+}
+
+// Alive reports whether the process runs.
+func (d *Daemon) Alive() bool { return d.PID() != 0 }
+
+func (d *Daemon) aliveLocked() bool {
+	if d.ended == nil {
+		return false
+	}
+	select {
+	case <-d.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Start starts the runtime and waits until it is ready or ctx ends.
+func (d *Daemon) Start(ctx context.Context) error {
+	if err := d.spawn(); err != nil {
+		return err
+	}
+	if err := d.ready(ctx); err != nil {
+		return fmt.Errorf("daemon: %w\nthe end of its log:\n%s", err, d.logTail(12))
+	}
+	return nil
+}
+
+// Spawn starts the runtime without waiting for it.
+func (d *Daemon) Spawn() error { return d.spawn() }
+
+func (d *Daemon) spawn() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.aliveLocked() {
+		return errors.New("daemon: already started")
+	}
+	log, err := os.OpenFile(d.LogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("daemon: %w", err)
+	}
+	defer log.Close()
+	cmd := d.family.command(d.config)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = d.config.Base
+	// runc is looked for on PATH in some code paths, configured or not.
+	cmd.Env = append(append(os.Environ(), cmd.Env...), "PATH="+d.config.Components.RuncDir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := d.config.Owner.Enter(cmd); err != nil {
+		return fmt.Errorf("daemon: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("daemon: start the runtime: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the process
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	d.process, d.ended = cmd.Process, ended
+	return nil
+}
+
+// ready waits for the image to be loaded, which needs all of the runtime, and for a list.
+func (d *Daemon) ready(ctx context.Context) error {
+	for !d.loaded {
+		err := d.family.load(ctx, d.config)
+		if err == nil {
+			d.loaded = true
+			break
+		}
+		if !d.Alive() {
+			return errors.New("the runtime ended at its start")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the image could not be loaded in time: %w", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	client, err := crikit.Dial(crikit.Options{Endpoint: d.Endpoint()})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.WaitReady(ctx)
+}
+
+// Stop sends the signal and waits until the process is gone. Containers and
+// shims live on. After ctx it is killed.
+func (d *Daemon) Stop(ctx context.Context, signal syscall.Signal) error {
+	d.mu.Lock()
+	process, ended, alive := d.process, d.ended, d.aliveLocked()
+	d.mu.Unlock()
+	if !alive {
+		return nil
+	}
+	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("daemon: signal the runtime: %w", err)
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		_ = process.Kill()
+		<-ended
+		return fmt.Errorf("daemon: the runtime did not end at %v, and was killed: %w", signal, context.Cause(ctx))
+	}
+}
+
+func (d *Daemon) logTail(n int) string {
+	data, err := os.ReadFile(d.LogPath())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	lines = lines[max(0, len(lines)-n):]
+	for i, line := range lines {
+		lines[i] = line[:min(len(line), longLine)] // CRI-O logs its configuration in one line
+	}
+	return strings.Join(lines, "\n")
+}
+
+const longLine = 400

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+)
+
+// shortDir is a directory whose path leaves room for sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "daemon-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// stand puts a shell script in containerd's place.
+func stand(t *testing.T, script string) *Daemon {
+	t.Helper()
+	set := programs(t)
+	for program, text := range map[string]string{set.Containerd(): script, set.Ctr(): "exit 1"} {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := New(Config{Base: shortDir(t), Components: set, Image: image.DefaultRef})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// programs is a set whose workload is a file, and nothing else is there.
+func programs(t *testing.T) components.Set {
+	t.Helper()
+	dir := shortDir(t)
+	set := components.Set{Dir: dir, RuncDir: dir, RuntimeDir: dir}
+	if err := os.WriteFile(set.Workload(), []byte("a program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestStartTellsWhyContainerdEnded(t *testing.T) {
+	d := stand(t, `echo "containerd: no such plugin"; exit 1`)
+	err := d.Start(t.Context())
+	if err == nil {
+		t.Fatal("Start of a daemon that ends at once succeeded")
+	}
+	for _, want := range []string{"ended at its start", "no such plugin"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not contain %q: %v", want, err)
+		}
+	}
+	if d.Alive() {
+		t.Error("Alive after the process ended")
+	}
+}
+
+func TestStopAndStartAgain(t *testing.T) {
+	d := stand(t, `exec sleep 300`)
+	for round := range 3 {
+		if err := d.Spawn(); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err := d.Spawn(); err == nil {
+			t.Fatal("a second start of a running daemon was not refused")
+		}
+		if err := d.Stop(t.Context(), syscall.SIGTERM); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if d.Alive() || d.PID() != 0 {
+			t.Errorf("round %d: still alive after Stop", round)
+		}
+	}
+	if err := d.Stop(t.Context(), syscall.SIGTERM); err != nil {
+		t.Errorf("Stop of a stopped daemon: %v", err)
+	}
+}
+
+func TestStopKillsWhatDoesNotEnd(t *testing.T) {
+	d := stand(t, `trap '' TERM; echo trapped; while :; do sleep 0.05; done`)
+	if err := d.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(d.logTail(1), "trapped") {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.Stop(ctx, syscall.SIGTERM); err == nil || !strings.Contains(err.Error(), "was killed") {
+		t.Errorf("Stop = %v, want an error that tells of the kill", err)
+	}
+	if d.Alive() {
+		t.Error("still alive")
+	}
+}
+
+func TestNewRefusesALongOrRelativeDirectory(t *testing.T) {
+	for _, base := range []string{"relative", "/tmp/" + strings.Repeat("x", maxBase)} {
+		if _, err := New(Config{Base: base}); err == nil {
+			t.Errorf("New(%q) was not refused", base)
+		}
+	}
+}
+
+// TestConfigStaysUnderBase: every path in the configuration of every runtime is the daemon's own or a program's, and nothing is left unset.
+func TestConfigStaysUnderBase(t *testing.T) {
+	for _, runtime := range runtimes.All() {
+		t.Run(runtime.Name, func(t *testing.T) {
+			c := Config{Base: shortDir(t), Components: programs(t), Image: image.DefaultRef}
+			c.Components.Runtime = runtime
+			t.Setenv("PATH", c.Components.Dir)
+			if err := os.WriteFile(filepath.Join(c.Components.Dir, "conmon"), nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := New(c); err != nil {
+				t.Fatal(err)
+			}
+			files, err := familyOf(runtime).files(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all strings.Builder
+			for name, text := range files {
+				all.WriteString(text)
+				for number, line := range strings.Split(text, "\n") {
+					_, value, ok := strings.Cut(line, "= ")
+					if !ok {
+						continue
+					}
+					path := strings.Trim(value, `[]'"`)
+					if filepath.IsAbs(path) && path != image.Entrypoint && !strings.HasPrefix(path, c.Base+"/") && !strings.HasPrefix(path, c.Components.Dir+"/") {
+						t.Errorf("%s, line %d: %s is outside the daemon's directory", name, number+1, path)
+					}
+				}
+			}
+			if !strings.Contains(all.String(), image.DefaultRef) || strings.Contains(all.String(), "<no value>") {
+				t.Errorf("the workload image is not the sandbox image, or something is unset:\n%s", all.String())
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for text, want := range map[string]version{"v1.7.35": {1, 7}, "v2.4.2": {2, 4}, "": {1 << 20, 0}, "v2": {1 << 20, 0}} {
+		if got := versionOf(runtimes.Runtime{Version: text}); got != want {
+			t.Errorf("version of %q = %v, want %v", text, got, want)
+		}
+	}
+	v := version{2, 1}
+	if v.before(2, 1) || !v.before(2, 2) || v.before(1, 9) || !v.before(3, 0) {
+		t.Error("2.1 lies between 2.0 and 2.2")
+	}
+}
+
+func TestCRIORefusesAnImageWithoutATag(t *testing.T) {
+	c := Config{Base: shortDir(t), Components: programs(t), Image: "example.local/tool"}
+	if err := (crio{}).pack(c); err == nil || !strings.Contains(err.Error(), c.Image) {
+		t.Errorf("an image without a tag: %v, want an error that names the image", err)
+	}
+}
