@@ -78,7 +78,7 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 		return fmt.Errorf("%d containers ended unheard, want 2 at least", unheard)
 	}
 	if w.Variant.Ours { // a stream that goes deaf does so after an event
-		if err := w.noticed(ctx, before.missed+unheard-1); err != nil {
+		if err := w.noticed(ctx, before, unheard-1); err != nil {
 			return err
 		}
 	}
@@ -147,12 +147,15 @@ func (w *World) relistPeriod(ctx context.Context) (time.Duration, error) {
 	return time.Duration(m["evented_pleg_relist_period_seconds"] * float64(time.Second)), err
 }
 
-// noticed waits until that many missed events are counted, and told on the node if there is an API server.
-func (w *World) noticed(ctx context.Context, missed int) error {
+// noticed waits until that many changes of which the stream has not told are counted, and told on the
+// node if there is an API server. The first two are missed events for certain: with the second, a stream
+// that tells of nothing else is given up, and what changes until the next one is there, nobody listens to.
+func (w *World) noticed(ctx context.Context, before counters, changes int) error {
 	if err := eventually(ctx, patience, func() error {
 		c, err := w.counters(ctx)
-		if err == nil && c.missed < missed {
-			err = fmt.Errorf("%d missed events are counted, want %d", c.missed, missed)
+		missed, unheard := c.missed-before.missed, c.unheard-before.unheard
+		if err == nil && (missed < min(changes, 2) || missed+unheard < changes) {
+			err = fmt.Errorf("%d missed events and %d unheard changes are counted, want 2 of the former at least and %d in all", missed, unheard, changes)
 		}
 		return err
 	}); err != nil || w.api == nil {

@@ -42,14 +42,15 @@ func (s *Summary) Err() error {
 }
 
 // counters are what the kubelet counts.
-type counters struct{ events, missed int }
+type counters struct{ events, missed, unheard int }
 
 // counters returns what this kubelet and those before it have counted.
 func (w *World) counters(ctx context.Context) (counters, error) {
 	m, err := w.Kubelet.Metrics(ctx)
 	return counters{
-		events: w.lives.events + int(m["evented_pleg_notifications_received"]),
-		missed: w.lives.missed + int(m["kube_pod_missed_events"]),
+		events:  w.lives.events + int(m["evented_pleg_notifications_received"]),
+		missed:  w.lives.missed + int(m["kube_pod_missed_events"]),
+		unheard: w.lives.unheard + int(m["evented_pleg_unheard_changes_total"]),
 	}, err
 }
 
