@@ -52,6 +52,11 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 // detail, never news: pods whose events found it full are owed one PodSync each, delivered as soon as there is room.
 func (g *Generator[S]) Watch() <-chan Event { return g.core.out.ch }
 
+// HasSynced says that the cache holds the whole runtime: a list of everything has been applied, and the
+// status of every pod that it showed was read, or the error recorded. Once true it stays true. Safe for
+// concurrent use.
+func (g *Generator[S]) HasSynced() bool { return !g.Stats().GlobalTime.IsZero() }
+
 // RequestRelist wants the pod read now, whatever the relist period is; an empty UID wants everything listed. It does not
 // wait: use the cache's GetNewerThan for that. Safe for concurrent use; without effect when Run is over.
 func (g *Generator[S]) RequestRelist(uid cache.UID) { g.request(request{uid: uid}) }

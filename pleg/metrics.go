@@ -25,6 +25,9 @@ const (
 	MetricInspections = "inspections"
 	// MetricInspectionErrors counts per-pod reads that failed.
 	MetricInspectionErrors = "inspection_errors"
+	// MetricInterruptedInspections counts per-pod reads that hung and were ended because other pods waited
+	// for their workers. They are made again.
+	MetricInterruptedInspections = "interrupted_inspections"
 	// MetricClaims counts claims received (KEP-3386 evented_pleg_notifications_received).
 	MetricClaims = "claims"
 	// MetricStaleClaims counts claims that told nothing new: old, duplicated or replayed.
