@@ -144,6 +144,9 @@ func (s *small) turn() {
 		}
 	}
 	s.core.todo, s.core.reports = s.core.todo[:0], s.core.reports[:0]
+	if err := s.core.checkInvariants(s.now); err != nil {
+		s.fail("invariant: %v", err)
+	}
 }
 
 func (s *small) fail(format string, args ...any) {

@@ -39,7 +39,7 @@ func inBubble(t *testing.T, configure func(*Config[status], *toyRuntime), test f
 
 // start runs a generator over the bed's runtime and cache.
 func (b *bed) start(configure func(*Config[status], *toyRuntime)) {
-	cfg := Config[status]{Source: b.toy, Stream: b.toy, Cache: b.cache, Jitter: -1, Seed: 1}
+	cfg := Config[status]{Source: b.toy, Stream: b.toy, Cache: b.cache, Metrics: invariantWatcher{t: b.t}, Jitter: -1, Seed: 1}
 	if configure != nil {
 		configure(&cfg, b.toy)
 	}

@@ -49,7 +49,9 @@ func (l *loop[S]) run() {
 	defer timer.Stop()
 	c.start(l.g.clock.now())
 	for l.ctx.Err() == nil {
-		c.tick(l.g.clock.now())
+		now := l.g.clock.now()
+		c.tick(now)
+		l.check(now)
 		l.act()
 		l.publish()
 
@@ -83,6 +85,15 @@ func (l *loop[S]) run() {
 			}
 		case owed <- next:
 			c.out.delivered()
+		}
+	}
+}
+
+// check tells whoever wants to know what does not hold after a tick.
+func (l *loop[S]) check(now instant) {
+	if o, ok := l.g.cfg.Metrics.(invariantObserver); ok {
+		if err := l.core.checkInvariants(now); err != nil {
+			o.InvariantBroken(err)
 		}
 	}
 }

@@ -30,6 +30,9 @@ package simulate
 //  11. Whoever needs a read gets one in turn, and reads that hang hold half of the workers: ledger.mustWait, which lookOverdue and
 //     lookNeglected ask while every worker is busy (unfair).
 //
+// What must hold within the generator's core, its own bookkeeping, it checks itself after each turn
+// (invariant): see hook.InvariantBroken.
+//
 // While reads lie (the second tier's nil-fields, unknown-enum, duplicate-id, orphan-container) Truth.Compare notes of which IDs they have lied, at the
 // boundary, and the checks of single IDs go on for all others; how often may be read is bounded as ever, by what reads show. When the lies
 // have ended and the cache and a reader of Watch agree with the runtime again, every check applies again to every ID (oracle.believe).

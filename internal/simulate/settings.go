@@ -111,3 +111,6 @@ func (h hook) Add(name string, _ int) {
 }
 
 func (h hook) Observe(string, time.Duration) {}
+
+// InvariantBroken is told what does not hold within the generator's core.
+func (h hook) InvariantBroken(err error) { h.o.fail("invariant", "within the core: %v", err) }
