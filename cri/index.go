@@ -31,6 +31,8 @@ type index struct {
 	printer         printer
 	sandboxPrints   prints[*sandboxRecord]
 	containerPrints prints[*containerRecord]
+	// names gives containers of one name one string.
+	names interner
 	// strays are the containers that could not be attributed.
 	strays map[*containerRecord]struct{}
 
@@ -58,6 +60,7 @@ type containerRecord struct {
 	pod       *podRecord // nil for a stray
 	// sandbox is set if the container has no pod UID label, and names one.
 	sandbox *sandboxRecord
+	name    string // shared with others of that name
 	phase   pleg.Phase
 	removed bool
 	// place is that of the record's entry in index.containerPrints.
@@ -266,7 +269,7 @@ func (x *index) changedContainer(item *containerItem) {
 		x.containerPrints.change(int(c.place), p)
 		x.containerPrints.entries[c.place].round = x.round
 	}
-	c.phase = phase
+	c.phase, c.name = phase, x.names.short(item.name)
 	if c.label != string(item.labels.uid) {
 		c.label = string(item.labels.uid)
 	}

@@ -259,7 +259,7 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		}
 		at[id] = len(body.containers)
 		body.containers = append(body.containers, raw)
-		pod.Items = append(pod.Items, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
+		pod.Items = append(pod.Items, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase(), Name: nameOfStatus(raw)})
 	}
 	for _, raw := range in.taken.containers {
 		add(raw, "")

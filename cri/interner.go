@@ -3,7 +3,11 @@
 
 package cri
 
-import "github.com/evented-pleg/evented-pleg/cache"
+import (
+	"unicode/utf8"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
 
 // internerSize is the number of strings after which an interner starts over; it may hold twice as many.
 const internerSize = 8192
@@ -26,6 +30,14 @@ func (n *interner) get(b []byte) string {
 	}
 	n.young[s] = s
 	return s
+}
+
+// short does so for a name, which is cut if it is long.
+func (n *interner) short(name []byte) string {
+	if len(name) > maxText || !utf8.Valid(name) {
+		return bounded(string(name))
+	}
+	return n.get(name)
 }
 
 func (n *interner) uid(b []byte) cache.UID { return cache.UID(n.get(b)) }

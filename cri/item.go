@@ -98,6 +98,7 @@ func (s *sandboxItem) phase() pleg.Phase { return sandboxPhase(s.state) }
 // The slices alias the message.
 type containerItem struct {
 	id, sandbox []byte
+	name        []byte // of a listed container
 	labels      podLabels
 	state       int32
 }
@@ -112,6 +113,12 @@ func (c *containerItem) readListed(b []byte) bool {
 			c.id = f.data
 		case f.isBytes(2):
 			c.sandbox = f.data
+		case f.isBytes(3):
+			var m metadata // a ContainerMetadata, which begins alike
+			ok = m.read(f.data) && ok
+			if len(m.name) > 0 {
+				c.name = m.name
+			}
 		case f.isVarint(6):
 			c.state = int32(f.varint)
 		case f.isBytes(8):
@@ -136,6 +143,17 @@ func (c *containerItem) readStatus(b []byte) bool {
 		}
 	}
 	return ok && !f.bad
+}
+
+// nameOfStatus returns what an encoded CRI ContainerStatus, which is well-formed, calls the container.
+func nameOfStatus(b []byte) string {
+	var m metadata // a ContainerMetadata, which begins alike
+	for f := (fields{rest: b}); f.next(); {
+		if f.isBytes(2) {
+			m.read(f.data)
+		}
+	}
+	return bounded(string(m.name))
 }
 
 // usable reports whether the container can be spoken of: it, and the pod if it names one, have usable IDs. One that cannot is left out wherever

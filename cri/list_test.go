@@ -50,11 +50,10 @@ func TestListIsFullThenDelta(t *testing.T) {
 				return pleg.Pod{UID: cache.UID("u" + n), Name: "pod-u" + n, Namespace: "ns", Items: items}
 			}
 			item := func(id string, p pleg.Phase) pleg.Item {
-				kind := pleg.Container
 				if id[0] == 's' {
-					kind = pleg.Sandbox
+					return pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: p}
 				}
-				return pleg.Item{ID: id, Kind: kind, Phase: p}
+				return pleg.Item{ID: id, Kind: pleg.Container, Phase: p, Name: "name-" + id}
 			}
 			first := mustList(t, c, 0)
 			want := pleg.Listing{Revision: first.Revision, Total: 3, Pods: []pleg.Pod{

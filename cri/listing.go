@@ -117,7 +117,7 @@ func (p *podRecord) build() pleg.Pod {
 		pod.Items = append(pod.Items, pleg.Item{ID: s.id, Kind: pleg.Sandbox, Phase: s.phase})
 	}
 	for _, c := range p.containers {
-		pod.Items = append(pod.Items, pleg.Item{ID: c.id, Kind: pleg.Container, Phase: c.phase})
+		pod.Items = append(pod.Items, pleg.Item{ID: c.id, Kind: pleg.Container, Phase: c.phase, Name: c.name})
 	}
 	return pod
 }

@@ -107,7 +107,7 @@ func (p *podParts) sandbox(raw []byte) bool {
 		return false
 	}
 	if item.usable() && string(item.uid()) == string(p.uid) {
-		p.add(item.id, pleg.Sandbox, item.phase(), item.meta.name, item.meta.namespace)
+		p.add(pleg.Item{ID: string(item.id), Kind: pleg.Sandbox, Phase: item.phase()}, item.meta.name, item.meta.namespace)
 	}
 	return true
 }
@@ -123,7 +123,8 @@ func (p *podParts) container(raw []byte, among []string) bool {
 		_, mine = slices.BinarySearch(among, string(item.sandbox))
 	}
 	if item.usable() && mine {
-		p.add(item.id, pleg.Container, item.phase(), item.labels.name, item.labels.namespace)
+		one := pleg.Item{ID: string(item.id), Kind: pleg.Container, Phase: item.phase(), Name: bounded(string(item.name))}
+		p.add(one, item.labels.name, item.labels.namespace)
 		if p.sandboxOf != nil {
 			p.sandboxOf[string(item.id)] = string(item.sandbox)
 		}
@@ -132,18 +133,17 @@ func (p *podParts) container(raw []byte, among []string) bool {
 }
 
 // add takes one item of the pod. An ID that is listed twice has the later phase.
-func (p *podParts) add(id []byte, kind pleg.Kind, phase pleg.Phase, name, namespace []byte) {
+func (p *podParts) add(item pleg.Item, name, namespace []byte) {
 	if p.pod.Name == "" {
 		p.pod.Name = bounded(string(name))
 	}
 	if p.pod.Namespace == "" {
 		p.pod.Namespace = bounded(string(namespace))
 	}
-	if i, ok := p.at[string(id)]; ok {
-		p.pod.Items[i].Phase = max(p.pod.Items[i].Phase, phase)
+	if i, ok := p.at[item.ID]; ok {
+		p.pod.Items[i].Phase = max(p.pod.Items[i].Phase, item.Phase)
 		return
 	}
-	item := pleg.Item{ID: string(id), Kind: kind, Phase: phase}
 	p.at[item.ID] = len(p.pod.Items)
 	p.pod.Items = append(p.pod.Items, item)
 }

@@ -172,8 +172,8 @@ func TestListSeesASandboxCreatedInBetween(t *testing.T) {
 	c := serve(t, s, Config{})
 	l := mustList(t, c, 0)
 	want := []pleg.Pod{
-		{UID: "u1", Name: "n", Namespace: "ns", Items: []pleg.Item{{ID: "c1", Phase: pleg.PhaseRunning}, {ID: "s1", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}}},
-		{UID: "u2", Name: "pod-u2", Namespace: "ns", Items: []pleg.Item{{ID: "c2", Phase: pleg.PhaseRunning}}},
+		{UID: "u1", Name: "n", Namespace: "ns", Items: []pleg.Item{{ID: "c1", Phase: pleg.PhaseRunning, Name: "name-c1"}, {ID: "s1", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}}},
+		{UID: "u2", Name: "pod-u2", Namespace: "ns", Items: []pleg.Item{{ID: "c2", Phase: pleg.PhaseRunning, Name: "name-c2"}}},
 	}
 	if d := cmp.Diff(want, l.Pods); d != "" {
 		t.Error(d)
@@ -192,7 +192,7 @@ func TestListSeesASandboxCreatedInBetween(t *testing.T) {
 	// The sandbox goes before its container: the container stays with its pod.
 	s.set(func() { s.sandboxes = append(s.sandboxes[:0], bare("other", "u9")) })
 	next := mustList(t, c, 0)
-	if d := cmp.Diff([]pleg.Item{{ID: "c1", Phase: pleg.PhaseRunning}}, next.Pods[0].Items); d != "" || next.Pods[0].UID != "u1" {
+	if d := cmp.Diff([]pleg.Item{{ID: "c1", Phase: pleg.PhaseRunning, Name: "name-c1"}}, next.Pods[0].Items); d != "" || next.Pods[0].UID != "u1" {
 		t.Errorf("after the sandbox went: %+v", next.Pods)
 	}
 }

@@ -28,7 +28,7 @@ func (in *inspection) plan(prev *PodStatus) {
 	old := prev.parts()
 	var sandboxes []string // all
 	for _, item := range in.pod.Items {
-		raw, ok := old[item]
+		raw, ok := old[pleg.Item{ID: item.ID, Kind: item.Kind, Phase: item.Phase}]
 		if item.Kind == pleg.Sandbox {
 			sandboxes = append(sandboxes, item.ID)
 			if ok {

@@ -510,6 +510,9 @@ func TestOneIDOfTwoKinds(t *testing.T) {
 	c := serve(t, s, Config{})
 	pods := func(l pleg.Listing) (out string) {
 		for _, p := range sortedPods(l.Pods) {
+			for i := range p.Items {
+				p.Items[i].Name = ""
+			}
 			out += fmt.Sprint(p.UID, p.Items, " ")
 		}
 		return out + fmt.Sprint(l.Gone)
@@ -517,8 +520,8 @@ func TestOneIDOfTwoKinds(t *testing.T) {
 	first := mustList(t, c, 0)
 	s.set(func() { s.sandboxes = append(s.sandboxes, sandbox("x", "v", ready)) })
 	next := mustList(t, c, first.Revision)
-	const sandboxX, containerX = "v[{x sandbox Running}] ", "u[{s sandbox Running} {x container Running}] "
-	if got := pods(next); got != "u[{s sandbox Running}] "+sandboxX+"[]" {
+	const sandboxX, containerX = "v[{x sandbox Running }] ", "u[{s sandbox Running } {x container Running }] "
+	if got := pods(next); got != "u[{s sandbox Running }] "+sandboxX+"[]" {
 		t.Errorf("the list that shows both: %s", got)
 	}
 	if st := c.Stats(); st.Duplicates != 1 {

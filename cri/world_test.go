@@ -104,7 +104,7 @@ func (w *world) truth() []pleg.Pod {
 		for _, s := range p.Sandboxes {
 			pod.Items = append(pod.Items, pleg.Item{ID: s.ID, Kind: pleg.Sandbox, Phase: phaseOf[s.State]})
 			for _, c := range s.Containers {
-				pod.Items = append(pod.Items, pleg.Item{ID: c.ID, Kind: pleg.Container, Phase: phaseOf[c.State]})
+				pod.Items = append(pod.Items, pleg.Item{ID: c.ID, Kind: pleg.Container, Phase: phaseOf[c.State], Name: c.Name})
 			}
 		}
 		pods = append(pods, pod)

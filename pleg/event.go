@@ -47,6 +47,10 @@ func (c Cause) String() string {
 type Event struct {
 	Pod  cache.UID
 	Type EventType
+	// Namespace and PodName are what the pod is called, ContainerName what the container is, also of what
+	// has been removed: for logs and people. Empty where no read has said it; ContainerName also of
+	// sandboxes, and with PodSync.
+	Namespace, PodName, ContainerName string
 	// ID is the container or sandbox that changed; empty with PodSync.
 	ID   string
 	Kind Kind

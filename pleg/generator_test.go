@@ -158,7 +158,7 @@ func TestIdleEventedHardlyLists(t *testing.T) {
 				r.delta = delta
 				for i := range 500 {
 					uid := fmt.Sprintf("p%d", i)
-					r.pods[cache.UID(uid)] = []Item{{uid + "s", Sandbox, PhaseRunning}, {uid + "c", Container, PhaseRunning}}
+					r.pods[cache.UID(uid)] = []Item{{ID: uid + "s", Kind: Sandbox, Phase: PhaseRunning}, {ID: uid + "c", Kind: Container, Phase: PhaseRunning}}
 				}
 			}, func(b *bed) {
 				time.Sleep(300 * time.Second)

@@ -252,7 +252,7 @@ func compareItems(a, b []Item) (same bool, looks int) {
 	if len(a) != len(b) {
 		return false, 0
 	}
-	for len(a) > 0 && a[0] == b[0] {
+	for len(a) > 0 && a[0].same(b[0]) {
 		a, b = a[1:], b[1:]
 		looks++
 	}

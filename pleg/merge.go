@@ -80,6 +80,9 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			}
 		}
 		x.mark = c.marks
+		if x.name == "" {
+			x.name = it.Name
+		}
 		if fromList {
 			x.listed = it.Phase
 		}
@@ -166,7 +169,7 @@ func (c *core[S]) disown(x *item, now instant) {
 // or overrules that. Expected says that the runtime had events to tell of it by when the last read before this one began.
 func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now instant) (*item, bool) {
 	x := &item{
-		id: it.ID, pod: p, kind: it.Kind,
+		id: it.ID, name: it.Name, pod: p, kind: it.Kind,
 		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone,
 		first: now, since: now,
 	}

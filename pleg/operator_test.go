@@ -6,6 +6,8 @@ package pleg
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,10 +55,12 @@ func TestInterruptedInspectionsAreAMetric(t *testing.T) {
 	var counts tally
 	inBubble(t, func(c *Config[status], r *toyRuntime) {
 		c.Source, c.Metrics, c.InspectWorkers = sticky{r}, &counts, 2
-		for _, uid := range []cache.UID{"stuck-1", "stuck-2", "web"} {
+		for _, uid := range []cache.UID{"stuck-1", "stuck-2"} {
 			r.pods[uid] = []Item{{ID: "s-" + string(uid), Kind: Sandbox, Phase: PhaseRunning}}
 		}
 	}, func(b *bed) {
+		time.Sleep(500 * time.Millisecond) // both workers are held
+		b.toy.set("web", Sandbox, "s-web", PhaseRunning)
 		time.Sleep(5 * time.Second)
 		b.want("web ContainerStarted s-web")
 		got, want := counts.of(MetricInterruptedInspections), b.gen.Stats().InterruptedInspections
@@ -91,6 +95,36 @@ func TestHasSynced(t *testing.T) {
 		time.Sleep(time.Minute)
 		if !b.gen.HasSynced() {
 			b.t.Error("no longer synced")
+		}
+	})
+}
+
+func TestEventsCarryNames(t *testing.T) {
+	inBubble(t, func(c *Config[status], r *toyRuntime) {
+		c.Capacity = 2
+		r.pods["u1"] = []Item{
+			{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, {ID: "c", Kind: Container, Phase: PhaseRunning, Name: "app"},
+		}
+	}, func(b *bed) {
+		time.Sleep(2 * time.Second)
+		b.events()
+		b.toy.set("u1", Container, "c", PhaseRemoved)
+		synctest.Wait()
+		b.toy.set("u1", Sandbox, "s", PhaseRemoved)
+		synctest.Wait() // Watch is full: what is not in it becomes a PodSync
+		b.events()
+		var got []string
+		for _, e := range b.got {
+			got = append(got, fmt.Sprintf("%s %s/%s %s%s", e.Type, e.Namespace, e.PodName, e.ID, e.ContainerName))
+		}
+		want := []string{
+			"ContainerStarted default/u1 s", "ContainerStarted default/u1 capp",
+			"ContainerDied default/u1 capp", "ContainerRemoved default/u1 capp", "PodSync default/u1 ",
+		}
+		slices.Sort(got[:2])
+		slices.Sort(want[:2])
+		if !slices.Equal(got, want) {
+			b.t.Errorf("events %q, want %q", got, want)
 		}
 	})
 }

@@ -31,7 +31,8 @@ func (o *outbox) put(e Event) bool {
 		default:
 		}
 	}
-	o.owed[e.Pod] = Event{Pod: e.Pod, Type: PodSync, Cause: e.Cause, Stamp: e.Stamp, Seen: e.Seen}
+	e.Type, e.ID, e.ContainerName, e.Kind = PodSync, "", "", 0
+	o.owed[e.Pod] = e
 	o.fifo = append(o.fifo, e.Pod)
 	return true
 }

@@ -14,9 +14,10 @@ const phaseNone = Phase(0xff)
 
 // item is what is known of one ID. It belongs to the core.
 type item struct {
-	id  string
-	pod *pod
-	at  int // where it is in pod.items
+	id   string
+	name string // what a read called the container
+	pod  *pod
+	at   int // where it is in pod.items
 
 	phase   Phase // the later of all reports, unless a read overruled a claim
 	told    Phase // what Watch was told; phaseNone before the first time

@@ -17,7 +17,13 @@ type Item struct {
 	ID    string
 	Kind  Kind
 	Phase Phase
+	// Name is what people call the container, for events, reports and logs; empty where nobody says it.
+	// It decides nothing: items that differ in their names only are the same.
+	Name string
 }
+
+// same says that both show the same ID in the same phase.
+func (a Item) same(b Item) bool { return a.ID == b.ID && a.Phase == b.Phase }
 
 // Pod is what a report shows of one pod: every sandbox and container of it that the runtime has, in any order.
 type Pod struct {

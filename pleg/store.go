@@ -151,7 +151,9 @@ func (c *core[S]) tell(p *pod, now instant) {
 	case sync:
 		c.emit(c.event(last, PodSync))
 	case lost, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
-		c.emit(Event{Pod: p.uid, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now)})
+		c.emit(Event{
+			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
+		})
 	}
 	p.answer, p.lost = false, p.lost && !lost
 }
@@ -167,12 +169,15 @@ func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
 }
 
 func (c *core[S]) event(x *item, t EventType) Event {
-	e := Event{Pod: x.pod.uid, Type: t, ID: x.id, Kind: x.kind, Cause: x.cause, Seen: c.clock.time(x.since)}
+	e := Event{
+		Pod: x.pod.uid, Namespace: x.pod.namespace, PodName: x.pod.name, ContainerName: x.name,
+		Type: t, ID: x.id, Kind: x.kind, Cause: x.cause, Seen: c.clock.time(x.since),
+	}
 	if x.stamp != 0 {
 		e.Stamp = time.Unix(0, x.stamp)
 	}
 	if t == PodSync {
-		e.ID = ""
+		e.ID, e.ContainerName = "", ""
 	}
 	return e
 }

@@ -27,7 +27,7 @@ func (u *updater) Inspect(ctx context.Context, pod Pod) (Inspection[status], err
 
 func (u *updater) Update(ctx context.Context, pod Pod, prev *status) (Inspection[status], error) {
 	u.mu.Lock()
-	u.asked = append(u.asked, fmt.Sprintf("from %v", prev.Items))
+	u.asked = append(u.asked, "from "+fmt.Sprint(prev))
 	u.mu.Unlock()
 	return u.toyRuntime.Inspect(ctx, pod)
 }
@@ -56,7 +56,7 @@ func TestUpdater(t *testing.T) {
 		}
 		asked("all")
 		u.set("p", Container, "c", PhaseRunning)
-		asked("from [{c container Created}]")
+		asked("from p[{c container Created }]")
 		b.gen.RequestReinspect("p")
 		asked("all")
 		u.mu.Lock()
@@ -67,6 +67,6 @@ func TestUpdater(t *testing.T) {
 		u.mu.Lock()
 		u.readErr = nil
 		u.mu.Unlock()
-		asked("from [{c container Running}]", "all")
+		asked("from p[{c container Running }]", "all")
 	})
 }

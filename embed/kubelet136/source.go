@@ -103,7 +103,7 @@ func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kub
 		shows.Items = append(shows.Items, pleg.Item{ID: sb.GetId(), Kind: pleg.Sandbox, Phase: embed.SandboxPhase(sb.GetState())})
 	}
 	for _, c := range status.ContainerStatuses {
-		shows.Items = append(shows.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State)})
+		shows.Items = append(shows.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State), Name: c.Name})
 	}
 	return pleg.Inspection[kubecontainer.PodStatus]{Status: status, Pod: shows}, nil
 }
@@ -117,7 +117,7 @@ func convert(p *kubecontainer.Pod) pleg.Pod {
 		pod.Items = append(pod.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Sandbox, Phase: phase(c.State)})
 	}
 	for _, c := range p.Containers {
-		pod.Items = append(pod.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State)})
+		pod.Items = append(pod.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State), Name: c.Name})
 	}
 	return pod
 }

@@ -97,7 +97,7 @@ var mutations = []mutation{
 	},
 	{
 		"an event that finds Watch full is lost", "pleg/outbox.go",
-		"o.owed[e.Pod] = Event{Pod: e.Pod, Type: PodSync, Cause: e.Cause, Stamp: e.Stamp, Seen: e.Seen}\n\to.fifo = append(o.fifo, e.Pod)\n", "",
+		"o.owed[e.Pod] = e\n\to.fifo = append(o.fifo, e.Pod)\n", "",
 	},
 	{
 		"events are told again", "pleg/store.go",

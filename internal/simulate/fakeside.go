@@ -61,6 +61,7 @@ func newFakeSide(w *world) (side, error) {
 	w.store = view[cri.PodStatus]{f.cache, itemsOfStatus}
 	w.oracle = newOracle(w.truth, w.store, s.limits())
 	w.oracle.honest = false // the profiles leave out events of their own accord
+	w.oracle.named = false  // a sandbox without metadata is a pod without a name
 	w.truth.pull = f.pull
 	return f, nil
 }

@@ -49,6 +49,7 @@ type oracle struct {
 	everMoody  bool // moody once: what was taken back, or never was, may have been counted as missed
 	moody      bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
 	honest     bool // every change was told in time, so none may count as missed
+	named      bool // every read says what pods and containers are called
 	pods       map[cache.UID]*seen
 	global     time.Time
 	back       int        // phases that were seen to go back
@@ -83,7 +84,7 @@ type seen struct {
 
 func newOracle(truth *Truth, store Store, l limits) *oracle {
 	o := &oracle{
-		truth: truth, store: store, begun: time.Now(), limits: l, honest: true, failed: make(chan struct{}),
+		truth: truth, store: store, begun: time.Now(), limits: l, honest: true, named: true, failed: make(chan struct{}),
 		pods: make(map[cache.UID]*seen), moves: make(map[move]int),
 	}
 	return o

@@ -56,6 +56,14 @@ type toyItem struct {
 	blurred bool       // lists do not know its state; statuses do
 }
 
+// name is what people call a container.
+func (x *toyItem) name() string {
+	if x.kind == pleg.Sandbox {
+		return ""
+	}
+	return "name of " + x.id
+}
+
 // toy is a runtime in memory: a source, a stream, and the commands that change it. Its mutex owns everything.
 type toy struct {
 	truth *Truth

@@ -166,7 +166,7 @@ func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pl
 				if x.blurred {
 					phase = pleg.PhaseUnknown
 				}
-				found[x.pod] = append(found[x.pod], pleg.Item{ID: x.id, Kind: x.kind, Phase: phase})
+				found[x.pod] = append(found[x.pod], pleg.Item{ID: x.id, Kind: x.kind, Phase: phase, Name: x.name()})
 			}
 		}
 		r.mu.Unlock()
@@ -199,10 +199,14 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 	if err := r.suffer(ctx, &r.inspect, "inspect", pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
-	var items []pleg.Item
+	var items, shows []pleg.Item // a status has no names: the consumers compare IDs and phases
 	for i, want := range pod.Items {
+		name := want.Name
+		want.Name = ""
 		if want.Phase != pleg.PhaseUnknown && slices.Contains(prev.Items, want) {
 			items = append(items, want)
+			want.Name = name
+			shows = append(shows, want)
 			continue
 		}
 		if i > 0 && r.torn {
@@ -213,6 +217,7 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		r.mu.Lock()
 		if x := r.byID[want.ID]; x != nil && x.phase != pleg.PhaseRemoved {
 			items = append(items, pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase})
+			shows = append(shows, pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase, Name: x.name()})
 		}
 		r.mu.Unlock()
 	}
@@ -221,6 +226,6 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 	}
 	return pleg.Inspection[Status]{
 		Status: &Status{UID: pod.UID, Items: items},
-		Pod:    pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Items: items},
+		Pod:    pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Items: shows},
 	}, nil
 }

@@ -72,6 +72,9 @@ func (o *oracle) event(e pleg.Event) {
 		o.fail("event", "pod %s: %s without an ID", e.Pod, e.Type)
 		return
 	}
+	if o.named && (e.PodName == "" || (e.ContainerName == "") != (e.Kind == pleg.Sandbox)) {
+		o.fail("nameless", "pod %s: %s of %s %s calls the pod %q and the container %q", e.Pod, e.Type, e.Kind, e.ID, e.PodName, e.ContainerName)
+	}
 	phase, present := pleg.PhaseRemoved, false
 	for _, it := range shown {
 		if it.ID == e.ID {

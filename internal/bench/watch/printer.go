@@ -26,11 +26,8 @@ const (
 	timeForm = "15:04:05.000"
 )
 
-// names are what a person calls a pod and its containers.
-type names struct {
-	namespace, pod string
-	containers     map[string]string
-}
+// names are what a person calls a pod.
+type names struct{ namespace, pod string }
 
 // printer prints events and states. The loop owns it.
 type printer struct {
@@ -118,14 +115,14 @@ type stateLine struct {
 // event prints one event.
 func (p *printer) event(e pleg.Event, now time.Time) error {
 	status, _ := p.cache.Get(e.Pod)
-	n := p.learn(e.Pod, status)
+	n := p.learn(e, status)
 	if p.options.Namespace != "" && n.namespace != p.options.Namespace {
 		return nil
 	}
 	p.printed++
 	p.spoke = now
 	l := line{
-		Time: now, Type: string(e.Type), Namespace: n.namespace, Pod: n.pod, UID: string(e.Pod), Container: n.containers[e.ID], ID: e.ID,
+		Time: now, Type: string(e.Type), Namespace: n.namespace, Pod: n.pod, UID: string(e.Pod), Container: e.ContainerName, ID: e.ID,
 		Source: e.Cause.String(), State: p.generator.Stats().State.String(),
 	}
 	if e.ID != "" {
@@ -163,28 +160,23 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 	return err
 }
 
-// learn remembers what a pod and its containers are called, because a removed one has no status any more.
-func (p *printer) learn(uid cache.UID, status *cri.PodStatus) names {
-	n, ok := p.names[uid]
-	if name := status.Name(); name != "" {
-		if !ok {
-			p.order = append(p.order, uid)
-			if len(p.order) > maxNames {
-				delete(p.names, p.order[0])
-				p.order = p.order[1:]
-			}
+// learn remembers what a pod is called, because what is told later of its reads says the UID only.
+func (p *printer) learn(e pleg.Event, status *cri.PodStatus) names {
+	n, ok := p.names[e.Pod]
+	if told := (names{namespace: e.Namespace, pod: e.PodName}); told != (names{}) {
+		n = told
+	} else if n.pod == "" {
+		n = names{namespace: status.Namespace(), pod: status.Name()}
+	}
+	if !ok && n != (names{}) {
+		p.order = append(p.order, e.Pod)
+		if len(p.order) > maxNames {
+			delete(p.names, p.order[0])
+			p.order = p.order[1:]
 		}
-		containers := make(map[string]string)
-		for id, name := range n.containers {
-			if len(n.containers) < maxNames {
-				containers[id] = name
-			}
-		}
-		for _, c := range status.Containers() {
-			containers[c.ID] = c.Name
-		}
-		n = names{namespace: status.Namespace(), pod: name, containers: containers}
-		p.names[uid] = n
+	}
+	if n != (names{}) {
+		p.names[e.Pod] = n
 	}
 	return n
 }
