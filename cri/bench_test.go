@@ -305,44 +305,52 @@ func BenchmarkDecodeStatus(b *testing.B) {
 	})
 }
 
-// BenchmarkIndex takes captured lists of 10,000 containers, in buffers as the transport hands them out, without the transport: ours when nothing
-// changed but the order of everything, and the generated decoder.
+// BenchmarkIndex takes captured lists of 10,000 and 100,000 containers, in buffers as the transport
+// hands them out, without the transport: ours when nothing changed but the order of everything, and
+// the generated decoder.
 func BenchmarkIndex(b *testing.B) {
-	var lists [2][2][]byte
-	for i := range lists {
-		e := encodeNode(5000, 0, running)
-		lists[i] = [2][]byte{e.sandboxes[0], e.containers[0]}
-	}
-	b.Run("ours", func(b *testing.B) {
-		x, byID := newIndex(), new(unlabelled)
-		var buffers [2][2]mem.BufferSlice
-		for i, l := range lists {
-			buffers[i] = [2]mem.BufferSlice{cut(l[0], 16384), cut(l[1], 16384)}
-		}
-		var walker segments
-		n := 0
-		list := func() {
-			l := buffers[n%2]
-			n++
-			x.begin()
-			if !walker.walk(l[0], itemsField, x.sandbox) || !walker.walk(l[1], itemsField, x.container) {
-				b.Fatal("malformed")
+	for _, containers := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {
+			var lists [2][2][]byte
+			for i := range lists {
+				e := encodeNode(containers/2, 0, running)
+				lists[i] = [2][]byte{e.sandboxes[0], e.containers[0]}
 			}
-			x.commit(x.revision, byID)
-		}
-		list()
-		b.SetBytes(int64(len(lists[0][0]) + len(lists[0][1])))
-		measure(b, list)
-	})
-	b.Run("generated", func(b *testing.B) {
-		measure(b, func() {
-			var s runtimeapi.ListPodSandboxResponse
-			var c runtimeapi.ListContainersResponse
-			if err := errors.Join(proto.Unmarshal(lists[0][0], &s), proto.Unmarshal(lists[0][1], &c)); err != nil {
-				b.Fatal(err)
-			}
+			b.Run("ours", func(b *testing.B) { benchmarkIndex(b, lists) })
+			b.Run("generated", func(b *testing.B) {
+				measure(b, func() {
+					var s runtimeapi.ListPodSandboxResponse
+					var c runtimeapi.ListContainersResponse
+					if err := errors.Join(proto.Unmarshal(lists[0][0], &s), proto.Unmarshal(lists[0][1], &c)); err != nil {
+						b.Fatal(err)
+					}
+				})
+			})
 		})
-	})
+	}
+}
+
+// benchmarkIndex takes two lists by turns.
+func benchmarkIndex(b *testing.B, lists [2][2][]byte) {
+	x, byID := newIndex(), new(unlabelled)
+	var buffers [2][2]mem.BufferSlice
+	for i, l := range lists {
+		buffers[i] = [2]mem.BufferSlice{cut(l[0], 16384), cut(l[1], 16384)}
+	}
+	var walker segments
+	n := 0
+	list := func() {
+		l := buffers[n%2]
+		n++
+		x.begin()
+		if !walker.walk(l[0], itemsField, x.sandbox) || !walker.walk(l[1], itemsField, x.container) {
+			b.Fatal("malformed")
+		}
+		x.commit(x.revision, byID)
+	}
+	list()
+	b.SetBytes(int64(len(lists[0][0]) + len(lists[0][1])))
+	measure(b, list)
 }
 
 // BenchmarkMemory reports what the index of a listing, and the pods that it hands out, keep for each container of a node of 100,000, two a pod.
