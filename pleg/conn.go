@@ -17,7 +17,7 @@ import (
 //	     retryAt │ ▼                                            ▼
 //	            Backoff ◄───────────────────────────────────────┘
 //	             ▲ │
-//	     retryAt │ ▼ no events, or EOF at once from a runtime that never had them
+//	     retryAt │ ▼ no events, or EOF at once: from a runtime that was never connected, or again and again
 //	            Unsupported
 //
 // A list that succeeds after one that failed ends either wait at once: the runtime is back, and may have become another one.
@@ -73,6 +73,12 @@ type conn struct {
 	ever      bool    // a stream was connected before
 	told      bool    // the present unsupported state was announced
 }
+
+// eofsOfRestart is the number of openings that may come to nothing after a connection before an orderly
+// end at once means that the runtime has no events. A runtime that stops ends its streams in order too,
+// but not for long. One whose events were switched off does so for ever, and so does one that never had
+// them and seemed connected only because its wire was frozen for Settle.
+const eofsOfRestart = 4
 
 // connInput is what can happen to the stream.
 type connInput uint8
@@ -157,7 +163,7 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 	case inLost, inEOF, inNoEvents:
 		switch c.state {
 		case StreamOpening:
-			if in == inNoEvents || in == inEOF && !c.ever {
+			if in == inNoEvents || in == inEOF && (!c.ever || c.attempts >= eofsOfRestart) {
 				return c.unsupported(cfg, now, random)
 			}
 			return c.backoff(cfg, now, random), effFailed

@@ -125,8 +125,8 @@ func wrongMove(from, to conn, in connInput, eff connEffect, now instant, cfg *co
 		return "it forgets that it was ever connected"
 	case to.attempts < 0 || to.attempts > from.attempts+1:
 		return fmt.Sprintf("attempts go from %d to %d", from.attempts, to.attempts)
-	case to.state == StreamUnsupported && from.ever && in == inEOF && from.state == StreamOpening:
-		return "an EOF of a runtime that once told events is not for ever"
+	case in == inEOF && from.state == StreamOpening && from.ever && (to.state == StreamUnsupported) != (from.attempts >= eofsOfRestart):
+		return "an EOF of a runtime that was connected is a restart, unless openings have come to nothing for some seconds"
 	case from.state == to.state && from.state != StreamOpening && eff&^effFailed != 0:
 		return "nothing moved, and something is to be done"
 	}

@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,46 @@ func TestARuntimeThatIsBack(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestEventsThatAreSwitchedOff: a runtime that was connected and now ends every stream in order at once is
+// restarting for some seconds, and after that has no events. A wire that was frozen while a stream was being
+// opened makes a runtime without events look like that.
+func TestEventsThatAreSwitchedOff(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		off   time.Duration
+		notes int
+		state StreamState
+	}{
+		{"for a restart", 5 * time.Second, 0, StreamConnected},
+		{"for good", 5 * time.Minute, 1, StreamUnsupported},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			recorder := &notes{}
+			inBubble(t, func(c *Config[status], _ *toyRuntime) { c.Recorder = recorder }, func(b *bed) {
+				time.Sleep(2 * time.Minute)
+				set := func(refuse error) {
+					b.toy.mu.Lock()
+					defer b.toy.mu.Unlock()
+					b.toy.refuse, b.toy.endErr = refuse, io.EOF
+				}
+				set(io.EOF)
+				b.toy.cutStreams()
+				time.Sleep(tc.off)
+				if tc.state == StreamConnected {
+					set(nil)
+					time.Sleep(10 * time.Second)
+				}
+				if s := b.gen.Stats(); s.State != tc.state {
+					t.Errorf("the stream is %v, want %v", s.State, tc.state)
+				}
+				if n := recorder.count(ReasonStreamUnsupported); n != tc.notes {
+					t.Errorf("told %d times that there are no events, want %d", n, tc.notes)
+				}
+			})
+		})
 	}
 }
 
