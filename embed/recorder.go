@@ -26,7 +26,9 @@ func Recorder(recorder record.EventRecorder, node *v1.ObjectReference) pleg.Reco
 func SeriesRecorder(recorder clientevents.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
 	return reporter(func(report *pleg.Report) {
 		about, kind := subject(report, node)
-		recorder.Eventf(about, nil, kind, string(report.Reason), report.Action, "%s", report.Note)
+		for range 1 + report.Held { // the series counts
+			recorder.Eventf(about, nil, kind, string(report.Reason), report.Action, "%s", report.Note)
+		}
 	})
 }
 

@@ -66,7 +66,7 @@ func (s *sparing) Record(report pleg.Report) {
 	about, kind := subject(&report, s.node)
 	note := report.Note
 	if report.Pod == nil {
-		held, ok := s.due(report.Reason, time.Now())
+		held, ok := s.due(report.Reason, report.Held, time.Now())
 		if !ok {
 			return
 		}
@@ -77,8 +77,9 @@ func (s *sparing) Record(report pleg.Report) {
 	s.recorder.Event(about, kind, string(report.Reason), note)
 }
 
-// due says whether a reason is to be told now, and how often it has come up untold.
-func (s *sparing) due(reason pleg.Reason, now time.Time) (held int, ok bool) {
+// due says whether a reason is to be told now, and how often it has come up untold; before says how often
+// it came up for which the generator made no report.
+func (s *sparing) due(reason pleg.Reason, before int, now time.Time) (held int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.told[reason]
@@ -87,6 +88,7 @@ func (s *sparing) due(reason pleg.Reason, now time.Time) (held int, ok bool) {
 		s.told[reason] = x
 	}
 	x.seen = now
+	x.held += before
 	leave := leftByRepetition
 	switch {
 	case reason == pleg.ReasonStreamLost:

@@ -51,18 +51,18 @@ var gauges = []gaugeDefinition{
 		help: "Time in seconds from the end of a list of the whole runtime to the next, as trust in the stream has made it.",
 		read: "1 while nothing is trusted, up to 300 on a healthy node. Falling back to 1 again and again: trust is lost again and again."},
 		plain("relist_period_seconds")},
+	{definition{name: "evented_pleg_healthy", kind: gauge, source: "healthy",
+		help: "1 while the generator is healthy, 0 while no list of the whole runtime has finished for too long.",
+		read: "1. 0: the next row tells since when; a kubelet turns its node NotReady."},
+		plain("healthy")},
 	{definition{name: "evented_pleg_last_relist_age_seconds", kind: gauge, source: "last_relist_age_seconds",
-		help: "Time in seconds since the start of the last finished list of the whole runtime.",
+		help: "Time in seconds since the end of the last successful list of the whole runtime, or since the generator's start.",
 		read: "Stays below the period plus a relist. Above 180 over the period: the generator is unhealthy."},
 		plain("last_relist_age_seconds")},
-	{definition{name: "kubelet_pleg_last_seen_seconds", kind: gauge, source: "last_relist_age_seconds",
-		help: "Timestamp in seconds of the start of the last finished list of the whole runtime.",
-		read: "The kubelet's form of the age above."},
-		func(yielded map[string]float64, now time.Time, yield func(string, float64)) {
-			if age, ok := yielded["last_relist_age_seconds"]; ok {
-				yield("", float64(now.UnixNano())/1e9-age)
-			}
-		}},
+	{definition{name: "kubelet_pleg_last_seen_seconds", kind: gauge, source: "last_seen_seconds",
+		help: "Timestamp in seconds of the end of the last successful list of the whole runtime.",
+		read: "The kubelet's form of the age above. Missing before the first list."},
+		plain("last_seen_seconds")},
 	{definition{name: "evented_pleg_waiters", kind: gauge, source: "waiters",
 		help: "Number of callers that wait in the cache for a status newer than a time.",
 		read: "A few, for milliseconds. Many for long: reads are slow or fail, and pod workers hang."},

@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -50,6 +51,11 @@ type core[S any] struct {
 	laterQ   laterHeap
 	inflight map[*pod]flight // the inspections under way
 	pruned   instant
+
+	paces       map[Reason]*pace
+	missedToll  toll
+	unheardToll toll
+	ended       error // what the stream ended with last
 
 	todo    []action[S]
 	reports []Report
@@ -102,6 +108,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		inflight: make(map[*pod]flight),
 		homeless: make(map[string]suspect),
 		leftover: make(map[cache.UID]*pod),
+		paces:    make(map[Reason]*pace),
 	}
 	return c
 }
@@ -123,6 +130,8 @@ func (c *core[S]) tick(now instant) {
 	c.step(inTick, now)
 	c.settleMissing(now)
 	c.settleLies(now)
+	c.reportTolls(now)
+	c.lookHanging(now)
 	c.expire(now)
 	if !c.lists.inflight && now >= c.sched.due() {
 		c.list(now) // before the pods that it will serve are queued
@@ -141,7 +150,7 @@ func (c *core[S]) deadline() instant {
 	if c.laterQ.Len() > 0 {
 		d = min(d, c.laterQ[0].at)
 	}
-	d = min(d, c.sweepDue(), c.nextHung())
+	d = min(d, c.sweepDue(), c.nextHung(), c.reportsDue())
 	if e, ok := c.missing.front(); ok {
 		d = min(d, e.deadline)
 	}
@@ -194,7 +203,7 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.withdraw()
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
-		note := "the runtime's container event stream was lost; polling until it is back"
+		note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", c.ended)
 		if c.deafness.cut {
 			note = "the runtime's container event stream has gone silent while containers changed; opening it again"
 		}
@@ -204,7 +213,7 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.heard = 0
 	}
 	if eff&effUnsupported != 0 {
-		c.report(ReasonStreamUnsupported, "Poll", false, "the runtime offers no container events; polling")
+		c.report(ReasonStreamUnsupported, "Poll", false, fmt.Sprintf("the runtime offers no container events (%v); polling", c.ended))
 	}
 }
 
@@ -262,7 +271,7 @@ func (c *core[S]) itemOf(p *pod, i int, id string) *item {
 	return c.index[id]
 }
 
-// report queues a report about the node; the loop hands it to the recorder.
+// report queues a report about the node that is not paced; the loop hands it to the recorder.
 func (c *core[S]) report(reason Reason, action string, warning bool, note string) {
 	c.reports = append(c.reports, Report{Reason: reason, Action: action, Warning: warning, Note: note})
 }

@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -23,6 +27,7 @@ type bed struct {
 	gen   *Generator[status]
 	stop  func()
 	got   []Event
+	log   bytes.Buffer // at default verbosity; the generator's, while it runs
 }
 
 // inBubble runs a test of a running generator. Configure may change the configuration.
@@ -48,7 +53,7 @@ func (b *bed) start(configure func(*Config[status], *toyRuntime)) {
 		b.t.Fatal(err)
 	}
 	b.gen = gen
-	ctx, cancel := context.WithCancel(b.t.Context())
+	ctx, cancel := context.WithCancel(klog.NewContext(b.t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&b.log)))))
 	done := make(chan error, 1)
 	go func() { done <- gen.Run(ctx) }()
 	b.stop = func() {

@@ -21,6 +21,7 @@ type lists struct {
 	finished instant  // when the last successful one was applied, or the start
 	serial   uint64   // of the one being applied
 	done     bool     // one has been applied
+	hanging  bool     // that the one under way hangs was reported
 	broken   bool     // the last one failed
 	err      error    // of the last one, nil when it succeeded
 }
@@ -36,7 +37,7 @@ func (c *core[S]) list(now instant) {
 	if c.lists.began != 0 {
 		c.cfg.Metrics.Observe(MetricRelistInterval, now.sub(c.lists.began))
 	}
-	c.lists.inflight, c.lists.began = true, now
+	c.lists.inflight, c.lists.hanging, c.lists.began = true, false, now
 	c.sched.began()
 	c.todo = append(c.todo, action[S]{kind: actList, began: now, since: c.lists.revision})
 }
@@ -59,13 +60,17 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	}
 	if c.lists.broken {
 		c.lists.broken = false
+		c.over(ReasonRelistFailed, "; it succeeds again", now)
 		c.step(inBack, now)
 	}
 	c.count.relists++
 	c.cfg.Metrics.Add(MetricRelists, 1)
 	c.cfg.Metrics.Observe(MetricRelistDuration, took)
 	if took > c.cfg.RelistSlow {
-		c.report(ReasonRelistSlow, "Relist", true, fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)))
+		c.paced(Report{
+			Reason: ReasonRelistSlow, Action: "Relist", Warning: true,
+			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
+		}, now)
 	}
 	trusted := c.connected() && c.lists.applied > c.conn.connected
 	c.lists.serial++
@@ -173,7 +178,7 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 	c.cfg.Metrics.Add(MetricRelistErrors, 1)
 	c.sched.finished(now)
 	c.sched.ask(now, false)
-	c.report(ReasonRelistFailed, "Relist", true, "listing the runtime failed: "+r.err.Error())
+	c.paced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)
 	for _, p := range c.open {
 		c.enqueue(p, now) // those that waited for this list
 	}

@@ -31,6 +31,7 @@ type loop[S any] struct {
 	reads     map[*pod]context.CancelFunc // end the reads of single pods that are under way
 	batch     batch[S]
 	state     StreamState // last logged
+	said      string      // why the stream could not be opened, as last logged
 }
 
 func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
@@ -129,8 +130,14 @@ func (l *loop[S]) streamEnded(err error) {
 	case errors.Is(err, io.EOF):
 		in = inEOF
 	}
-	l.log.V(2).Info("Container event stream ended", "err", err, "state", l.core.conn.state)
+	was := l.core.conn.state
+	l.core.ended = err
+	reports := len(l.core.reports)
 	l.core.step(in, l.g.clock.now())
+	if said := err.Error(); len(l.core.reports) == reports && said != l.said { // else the report says it
+		l.said = said
+		l.log.Info("The container event stream could not be opened, and is tried again", "was", was, "err", err)
+	}
 }
 
 // act does what the core wants done.
@@ -161,14 +168,22 @@ func (l *loop[S]) act() {
 	}
 	c.todo = c.todo[:0]
 	for _, r := range c.reports {
-		if r.Warning {
-			l.log.Info("PLEG report", "reason", r.Reason, "note", r.Note)
-		} else {
-			l.log.V(2).Info("PLEG report", "reason", r.Reason, "note", r.Note)
-		}
+		l.tell(r)
 		l.g.cfg.Recorder.Record(r)
 	}
 	c.reports = c.reports[:0]
+}
+
+// tell logs a report, with its pod: it is the only line of what it says.
+func (l *loop[S]) tell(r Report) {
+	about := []any{"reason", r.Reason, "note", r.Note}
+	if r.Held > 0 {
+		about = append(about, "held", r.Held)
+	}
+	if r.Pod != nil {
+		about = append(about, "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "podUID", r.Pod.UID)
+	}
+	l.log.Info("PLEG report", about...)
 }
 
 // stream is the child that receives the runtime's events. It does nothing but put them into the mailbox.
@@ -294,7 +309,9 @@ func (l *loop[S]) publish() {
 	l.g.snapshot = s
 	l.g.mu.Unlock()
 	if l.state != c.conn.state {
-		l.log.V(2).Info("Container event stream changed state", "from", l.state, "to", c.conn.state, "attempts", c.conn.attempts)
-		l.state = c.conn.state
+		l.log.V(4).Info("Container event stream changed state", "from", l.state, "to", c.conn.state, "attempts", c.conn.attempts)
+		if l.state = c.conn.state; l.state == StreamConnected {
+			l.said = ""
+		}
 	}
 }

@@ -78,7 +78,9 @@ const (
 const (
 	GaugeStreamState       = "stream_state" // the number of the StreamState
 	GaugeRelistPeriod      = "relist_period_seconds"
-	GaugeLastRelist        = "last_relist_age_seconds" // since the start of the last finished relist
+	GaugeHealthy           = "healthy"                 // 1 if Health returns nil, else 0
+	GaugeLastRelist        = "last_relist_age_seconds" // since the last finished relist, or since the start
+	GaugeLastSeen          = "last_seen_seconds"       // Unix time of the last finished relist; none before the first
 	GaugeWaiters           = "waiters"
 	GaugeDirtyPods         = "dirty_pods"
 	GaugeInspecting        = "inspecting"

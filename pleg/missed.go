@@ -3,8 +3,6 @@
 
 package pleg
 
-import "fmt"
-
 // candidate is a change that a read found and that the stream has not told. If no claim confirms it
 // within the grace, it was missed, or, if nobody has listened all the while, it was not heard of.
 type candidate struct {
@@ -105,9 +103,11 @@ func (c *core[S]) settleMissing(now instant) {
 		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
 			c.count.unheard++
 			c.cfg.Metrics.Add(MetricUnheardChanges, 1)
+			c.unheardToll.add(e.item, e.phase)
 		case !heard: // creations and removals
 		case e.phase == PhaseRunning, e.phase == PhaseExited:
 			missed++
+			c.missedToll.add(e.item, e.phase)
 			found = min(found, e.found)
 		case e.phase == PhaseRemoved:
 			c.count.missedRemovals++
@@ -124,5 +124,4 @@ func (c *core[S]) settleMissing(now instant) {
 	c.cfg.Metrics.Add(MetricMissedEvents, missed)
 	c.sched.distrust(now)
 	c.suspectDeaf(found, now)
-	c.report(ReasonEventsMissed, "Relist", true, fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v", missed, c.sched.period))
 }

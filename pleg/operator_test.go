@@ -128,3 +128,179 @@ func TestEventsCarryNames(t *testing.T) {
 		}
 	})
 }
+
+// reportLog keeps reports. It belongs to the generator's loop until that rests.
+type reportLog []Report
+
+func (r *reportLog) Record(report Report) { *r = append(*r, report) }
+
+// of returns the reports of a reason.
+func (r *reportLog) of(reason Reason) []Report {
+	var found []Report
+	for _, x := range *r {
+		if x.Reason == reason {
+			found = append(found, x)
+		}
+	}
+	return found
+}
+
+// hush has the toy tell no events, or tell them again.
+func (b *bed) hush(silent bool) {
+	b.toy.mu.Lock()
+	defer b.toy.mu.Unlock()
+	b.toy.silent = silent
+}
+
+// fiveAppsIn puts a pod with a sandbox and five containers into the toy.
+func fiveAppsIn(r *toyRuntime) {
+	items := []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}
+	for i := range 5 {
+		items = append(items, Item{ID: fmt.Sprint("c", i), Kind: Container, Phase: PhaseRunning, Name: fmt.Sprint("app-", i)})
+	}
+	r.pods["p"] = items
+}
+
+func TestReportsNameWhatWasMissed(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder = &reports; fiveAppsIn(r) }, func(b *bed) {
+		time.Sleep(10 * time.Second)
+		b.hush(true)
+		for i := range 5 {
+			b.toy.set("p", Container, fmt.Sprint("c", i), PhaseExited)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := reports.of(ReasonEventsMissed)
+		const want = "of 5 containers or sandboxes without telling; relisting every 1s: container app-0 (c0) of pod default/p (p) is Exited, " +
+			"container app-1 (c1) of pod default/p (p) is Exited, container app-2 (c2) of pod default/p (p) is Exited, and 2 more"
+		if len(got) != 1 || !strings.HasSuffix(got[0].Note, want) {
+			b.t.Errorf("reported %v, want one that ends in %q", got, want)
+		}
+		b.events()
+	})
+}
+
+func TestReportsNameWhatNobodyHeard(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder = &reports; fiveAppsIn(r) }, func(b *bed) {
+		time.Sleep(10 * time.Second)
+		b.toy.mu.Lock()
+		b.toy.refuse = errors.New("connection refused")
+		b.toy.mu.Unlock()
+		b.toy.cutStreams()
+		synctest.Wait()
+		b.toy.set("p", Container, "c0", PhaseExited)
+		time.Sleep(10 * time.Second)
+		b.toy.set("p", Container, "c1", PhaseExited) // within the pause: reported when that is over
+		time.Sleep(20 * time.Second)
+		b.toy.set("p", Container, "c2", PhaseExited)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var notes []string
+		for _, r := range reports.of(ReasonChangesUnheard) {
+			notes = append(notes, r.Note)
+		}
+		if all := strings.Join(notes, "\n"); len(notes) != 3 || strings.Count(all, "is Exited") != 3 || !strings.Contains(notes[0], "container app-0 (c0) of pod default/p (p) is Exited") {
+			b.t.Errorf("reported %q, want each of the three exits named once", notes)
+		}
+		if n := len(reports.of(ReasonEventsMissed)); n != 0 {
+			b.t.Errorf("%d reports blame the runtime", n)
+		}
+		b.events()
+	})
+}
+
+func TestReportsAboutTheNodeArePaced(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.listErr = &reports, errors.New("away") }, func(b *bed) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		got := reports.of(ReasonRelistFailed)
+		sum := len(got)
+		for _, r := range got {
+			sum += r.Held
+		}
+		if len(got) < 5 || len(got) > 11 { // after 10, 50, 210 and 810 s, then every ten minutes
+			b.t.Errorf("%d reports in an hour of failures, want about nine", len(got))
+		}
+		b.toy.mu.Lock()
+		b.toy.listErr = nil
+		b.toy.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		got = reports.of(ReasonRelistFailed)
+		last := got[len(got)-1]
+		if sum += 1 + last.Held; sum != b.gen.Stats().RelistErrors || !strings.HasSuffix(last.Note, "it succeeds again") {
+			b.t.Errorf("reports stand for %d failures of %d; the last one: %+v", sum, b.gen.Stats().RelistErrors, last)
+		}
+	})
+}
+
+func TestAListThatHangsIsReportedWhileItHangs(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.delay = &reports, time.Hour }, func(b *bed) {
+		gauges := func() map[string]float64 {
+			found := make(map[string]float64)
+			b.gen.Gauges(func(name string, v float64) { found[name] = v })
+			return found
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n := len(reports.of(ReasonRelistHangs)); n != 1 || b.gen.Stats().RelistErrors != 0 {
+			b.t.Errorf("%d reports of a list that has hung for 6 s, want one, before any failed: %v", n, reports)
+		}
+		if g := gauges(); g[GaugeLastRelist] != 6 || g[GaugeHealthy] != 1 {
+			b.t.Errorf("gauges after 6 s: %v; want an age since the start, and healthy", g)
+		}
+		time.Sleep(200 * time.Second)
+		g := gauges()
+		if _, seen := g[GaugeLastSeen]; seen || g[GaugeLastRelist] != 206 || g[GaugeHealthy] != 0 {
+			b.t.Errorf("gauges after 206 s: %v; want an age since the start, no list seen, and not healthy", g)
+		}
+		if n := len(reports.of(ReasonRelistHangs)); n != 2 {
+			b.t.Errorf("%d reports of two lists that hung", n)
+		}
+	})
+}
+
+func TestLastSeenIsATimestamp(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		synctest.Wait()
+		first := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		b.gen.Gauges(func(name string, v float64) {
+			if want := float64(first.UnixNano()) / 1e9; name == GaugeLastSeen && (v < want-0.001 || v > want+0.001) {
+				b.t.Errorf("last seen at %f, want %f", v, want)
+			}
+		})
+	})
+}
+
+func TestTheEndOfTheStreamIsSaidOnceWithItsCause(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.endErr = &reports, errors.New("goaway") }, func(b *bed) {
+		time.Sleep(10 * time.Second)
+		b.toy.mu.Lock()
+		b.toy.refuse = errors.New("connection refused")
+		b.toy.mu.Unlock()
+		b.toy.cutStreams()
+		time.Sleep(10 * time.Minute)
+		b.toy.mu.Lock()
+		b.toy.refuse = nil
+		b.toy.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		b.stop()
+		log := b.log.String()
+		for _, once := range []string{"goaway", "connection refused", "ContainerEventStreamRestored"} {
+			if n := strings.Count(log, once); n != 1 {
+				b.t.Errorf("%q is in the log at default verbosity %d times, want once:\n%s", once, n, log)
+			}
+		}
+		if got := reports.of(ReasonStreamLost); len(got) != 1 || !strings.Contains(got[0].Note, "goaway") {
+			b.t.Errorf("reported %v, want the loss with its cause", got)
+		}
+		b.stop = func() {}
+	})
+}

@@ -12,13 +12,16 @@ type Recorder interface {
 }
 
 // Report is one thing that an operator would want to know of. Every report is about the node unless Pod is set. Reports of one
-// reason repeat while the condition lasts; a series-aware recorder turns them into one Event with a count.
+// reason repeat while the condition lasts, ever more rarely.
 type Report struct {
 	Reason  Reason
 	Action  string
 	Warning bool
 	Note    string
 	Pod     *PodRef
+	// Held is how often this has come up, unreported, since the last report of its reason: what goes on
+	// about the node is reported at once, and then after 10 s, 40 s, 160 s and every ten minutes.
+	Held int
 }
 
 // PodRef names a pod.
@@ -32,16 +35,21 @@ type PodRef struct {
 type Reason string
 
 const (
-	// ReasonStreamLost: a connected stream ended, or hung and was ended; the generator polls at the base period.
+	// ReasonStreamLost: a connected stream ended, or hung and was ended; the generator polls at the base
+	// period. The note says why.
 	ReasonStreamLost Reason = "ContainerEventStreamLost"
 	// ReasonStreamRestored: the stream is connected again.
 	ReasonStreamRestored Reason = "ContainerEventStreamRestored"
 	// ReasonStreamUnsupported: the runtime offers no events; the generator polls.
 	ReasonStreamUnsupported Reason = "ContainerEventStreamUnsupported"
-	// ReasonEventsMissed: a read found changes that the stream did not tell.
+	// ReasonEventsMissed: a read found changes that the stream did not tell. The note names the first.
 	ReasonEventsMissed Reason = "ContainerEventsMissed"
 	// ReasonEventsOverruled: a read took back what the stream had told. The note names the first pod and ID; one report in ten seconds at most.
 	ReasonEventsOverruled Reason = "ContainerEventsOverruled"
+	// ReasonChangesUnheard: lists found changes while the stream was down. The note names the first.
+	ReasonChangesUnheard Reason = "ContainerChangesUnheard"
+	// ReasonRelistHangs: a list of everything has been under way for longer than RelistSlow.
+	ReasonRelistHangs Reason = "RelistHangs"
 	// ReasonRelistSlow: a list of everything took longer than RelistSlow.
 	ReasonRelistSlow Reason = "RelistSlow"
 	// ReasonRelistFailed: a list of everything failed.

@@ -102,10 +102,21 @@ func (g *Generator[S]) Stats() Stats {
 // Gauges yields the present value of every Gauge of this package, for a metrics registry that is being scraped.
 func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	s := g.Stats()
+	g.mu.Lock()
+	running, finished := g.snapshot.running, g.snapshot.finished
+	g.mu.Unlock()
+	healthy := 0.0
+	if g.Health() == nil {
+		healthy = 1
+	}
+	yield(GaugeHealthy, healthy)
 	yield(GaugeStreamState, float64(s.State))
 	yield(GaugeRelistPeriod, s.RelistPeriod.Seconds())
+	if running || !s.LastRelist.IsZero() {
+		yield(GaugeLastRelist, g.clock.now().sub(finished).Seconds())
+	}
 	if !s.LastRelist.IsZero() {
-		yield(GaugeLastRelist, time.Since(s.LastRelist).Seconds())
+		yield(GaugeLastSeen, float64(time.Now().Add(-time.Since(s.LastRelist)).UnixNano())/1e9)
 	}
 	yield(GaugeWaiters, float64(s.Waiters))
 	yield(GaugeDirtyPods, float64(s.OpenPods))

@@ -136,35 +136,35 @@ func (c *core[S]) tell(p *pod, now instant) {
 		case x.phase < before:
 			sync = true
 		case x.phase == PhaseRunning:
-			sync = !c.tellOnce(x, ContainerStarted, maskStarted|maskDied|maskRemoved, maskStarted) || sync
+			sync = !c.tellOnce(x, ContainerStarted, maskStarted|maskDied|maskRemoved, maskStarted, now) || sync
 		case x.phase == PhaseExited:
-			sync = !c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied) || sync
+			sync = !c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied, now) || sync
 		case x.phase == PhaseRemoved:
 			if before < PhaseExited {
-				c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied)
+				c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied, now)
 			}
-			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved) || sync
+			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved, now) || sync
 		}
 	}
 	lost := p.lost && p.force == 0
 	switch {
 	case sync:
-		c.emit(c.event(last, PodSync))
+		c.emit(c.event(last, PodSync), now)
 	case lost, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
 		c.emit(Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
-		})
+		}, now)
 	}
 	p.answer, p.lost = false, p.lost && !lost
 }
 
 // tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted before.
-func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
+func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8, now instant) bool {
 	if x.mask&unless != 0 {
 		return false
 	}
 	x.mask |= mask
-	c.emit(c.event(x, t))
+	c.emit(c.event(x, t), now)
 	return true
 }
 
@@ -182,14 +182,17 @@ func (c *core[S]) event(x *item, t EventType) Event {
 	return e
 }
 
-func (c *core[S]) emit(e Event) {
+func (c *core[S]) emit(e Event, now instant) {
 	c.count.events++
 	c.cfg.Metrics.Add(MetricEvents, 1)
 	if !c.out.put(e) {
 		return
 	}
 	if c.count.owed++; c.count.owed == 1 || len(c.out.owed) == 1 {
-		c.report(ReasonWatchOverflow, "Coalesce", true, "pod lifecycle events are not being read fast enough; pods are owed one PodSync each")
+		c.paced(Report{
+			Reason: ReasonWatchOverflow, Action: "Coalesce", Warning: true,
+			Note: "pod lifecycle events are not being read fast enough; pods are owed one PodSync each",
+		}, now)
 	}
 	c.cfg.Metrics.Add(MetricOwed, 1)
 }

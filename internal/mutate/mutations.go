@@ -511,8 +511,8 @@ var mutations = []mutation{
 	},
 	{
 		"nobody looks when a read begins to hang", "pleg/core.go",
-		"d = min(d, c.sweepDue(), c.nextHung())",
-		"d = min(d, c.sweepDue())",
+		"d = min(d, c.sweepDue(), c.nextHung(), c.reportsDue())",
+		"d = min(d, c.sweepDue(), c.reportsDue())",
 	},
 	{
 		"a flood of claims of unknown IDs is a flood of lists", "pleg/claim.go",

@@ -69,12 +69,15 @@ func (p *printer) harvest(now time.Time) error {
 // report prints a report of the generator's; one that repeats word for word is printed now and then
 // with its number.
 func (p *printer) report(r pleg.Report, now time.Time) error {
-	p.reports[r.Reason]++
+	p.reports[r.Reason] += 1 + r.Held
 	l := reportLine{Time: now, Reason: string(r.Reason), Warning: r.Warning, Note: r.Note}
 	if r.Pod != nil {
 		l.Namespace, l.Pod, l.UID = r.Pod.Namespace, r.Pod.Name, string(r.Pod.UID)
 	}
 	key := l.Reason + "\x00" + l.UID + "\x00" + l.Note
+	if r.Held > 0 {
+		l.Note += fmt.Sprintf(" (and %d times more since the last report of this)", r.Held)
+	}
 	before := p.repeats[key]
 	switch {
 	case before == nil:
