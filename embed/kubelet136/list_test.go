@@ -199,8 +199,14 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-func TestKubeletsGaugesFollow(t *testing.T) {
+// registered registers the kubelet's metrics when a kubelet does: after it has made its PLEG.
+func registered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { newNode(t, noEvents()) })
 	metrics.Register()
+}
+
+func TestKubeletsGaugesFollow(t *testing.T) {
+	registered(t)
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())
 		one := pod("1", container("c1", running), container("c2", unknown), container("c3", created))
@@ -208,10 +214,9 @@ func TestKubeletsGaugesFollow(t *testing.T) {
 		two := pod("2", container("d1", exited))
 		two.Sandboxes = []*kubecontainer.Container{container("t1", running), container("t2", exited)}
 		n.runtime.show(one, two)
-		n.started()
-		if ok, err := n.pleg.Healthy(); !ok {
-			t.Fatal(err)
-		}
+		n.started() // and nobody asks Healthy
+		time.Sleep(2 * gaugesDelay)
+		synctest.Wait()
 		check := func(want string) {
 			t.Helper()
 			if err := testutil.GatherAndCompare(metrics.GetGather(), strings.NewReader(want), "kubelet_running_containers", "kubelet_running_pods"); err != nil {
@@ -231,7 +236,8 @@ kubelet_running_pods 2
 `)
 		n.runtime.show()
 		n.afterRelist()
-		n.pleg.Healthy()
+		time.Sleep(2 * gaugesDelay)
+		synctest.Wait()
 		check(`
 # HELP kubelet_running_containers [ALPHA] Number of containers currently running
 # TYPE kubelet_running_containers gauge

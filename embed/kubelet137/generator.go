@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
@@ -47,7 +48,11 @@ type Config struct {
 // Generator is the kubelet's PLEG.
 type Generator struct {
 	core  *pleg.Generator[kubecontainer.PodStatus]
+	cache *Cache
+	moved chan struct{}                    // capacity 1: something has changed that gauges show
 	watch chan *kubepleg.PodLifecycleEvent // unbuffered: what the kubelet has not taken is with the core, which merges it
+
+	gauges sync.Mutex // held while they are set, so that the newest stand
 
 	mu     sync.Mutex // owns what follows
 	cancel context.CancelFunc
@@ -85,13 +90,15 @@ func New(c Config) (*Generator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubelet137: %w", err)
 	}
+	lengthenIntervals()
+	moved := make(chan struct{}, 1)
 	core, err := pleg.New(pleg.Config[kubecontainer.PodStatus]{
 		Source:          &source{runtime: c.Runtime},
 		Stream:          embed.Stream[kubecontainer.PodStatus](c.Events),
 		Cache:           own.statuses,
 		Merge:           keepIPs,
 		Recorder:        embed.Recorder(c.Recorder, c.Node),
-		Metrics:         meter{extra},
+		Metrics:         meter{own: extra, moved: moved},
 		RelistBase:      c.RelistPeriod,
 		RelistMax:       relistMax(c),
 		RelistThreshold: c.RelistThreshold,
@@ -101,7 +108,7 @@ func New(c Config) (*Generator, error) {
 		return nil, fmt.Errorf("kubelet137: %w", err)
 	}
 	extra.SetGauges(core.Gauges)
-	return &Generator{core: core, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
+	return &Generator{core: core, cache: own, moved: moved, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
 }
 
 // relistMax is the longest relist period that a stream can earn, never more than KEP-3386's 300 s.
@@ -123,7 +130,9 @@ func (g *Generator) start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	g.cancel = cancel
 	g.done.Go(func() { _ = g.core.Run(ctx) }) // it returns nil: it is run once
-	g.done.Go(func() { g.pump(ctx) })
+	feed := &pump{g: g, log: klog.FromContext(ctx).WithName("pleg"), died: make(map[types.UID]map[string]struct{})}
+	g.done.Go(func() { feed.run(ctx) })
+	g.done.Go(func() { g.showGauges(ctx) })
 }
 
 // Stop ends what Start started and waits for it. A kubelet never calls it; embedders and tests do. A stopped generator stays stopped.
@@ -137,32 +146,17 @@ func (g *Generator) Stop() {
 	}
 }
 
-// pump hands the core's events to the kubelet.
-func (g *Generator) pump(ctx context.Context) {
-	for e := range g.core.Watch() {
-		event := &kubepleg.PodLifecycleEvent{ID: types.UID(e.Pod), Type: kubepleg.PodLifeCycleEventType(e.Type)}
-		if e.ID != "" {
-			event.Data = e.ID
-		}
-		select {
-		case g.watch <- event:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // Watch returns the channel of events. It is never closed.
 func (g *Generator) Watch() chan *kubepleg.PodLifecycleEvent { return g.watch }
 
 // Healthy reports false and why before the first list of the runtime has succeeded, and when one is overdue by RelistThreshold. The
-// kubelet asks at every turn of its sync loop; its gauges are set on the way.
+// kubelet asks at every turn of its sync loop.
 func (g *Generator) Healthy() (bool, error) {
 	stats, err := g.core.Stats(), g.core.Health()
 	if err == nil && stats.LastRelist.IsZero() {
 		err = errors.New("pleg: no list of the container runtime has succeeded yet")
 	}
-	publish(stats, err == nil)
+	g.publish()
 	return err == nil, err
 }
 

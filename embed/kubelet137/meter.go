@@ -6,8 +6,11 @@
 package kubelet137
 
 import (
+	"context"
+	"slices"
 	"time"
 
+	compmetrics "k8s.io/component-base/metrics"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
@@ -15,7 +18,10 @@ import (
 )
 
 // meter feeds the metrics that the kubelet has registered, and those that it does not have.
-type meter struct{ own pleg.Metrics }
+type meter struct {
+	own   pleg.Metrics
+	moved chan<- struct{} // see Generator
+}
 
 var _ pleg.Metrics = meter{}
 
@@ -27,6 +33,12 @@ func (m meter) Add(name string, n int) {
 		metrics.EventedPLEGConn.Add(float64(n))
 	case pleg.MetricConnectErrors:
 		metrics.EventedPLEGConnErr.Add(float64(n))
+	}
+	if name == pleg.MetricEvents || name == pleg.MetricRelists {
+		select {
+		case m.moved <- struct{}{}:
+		default:
+		}
 	}
 	m.own.Add(name, n)
 }
@@ -45,10 +57,47 @@ func (m meter) Observe(name string, d time.Duration) {
 	m.own.Observe(name, d)
 }
 
+// lengthenIntervals gives the kubelet's histogram of the time between relists buckets for 300 s: its own end
+// at 10 s. It must be called before the kubelet registers its metrics, which it does after it has made its
+// PLEG; a histogram that is registered stays as it is.
+func lengthenIntervals() {
+	if metrics.PLEGRelistInterval.IsCreated() {
+		return
+	}
+	metrics.PLEGRelistInterval = compmetrics.NewHistogram(&compmetrics.HistogramOpts{
+		Subsystem: metrics.KubeletSubsystem, Name: metrics.PLEGRelistIntervalKey,
+		Help:    "Interval in seconds between relisting in PLEG.",
+		Buckets: append(slices.Clone(compmetrics.DefBuckets), 30, 60, 120, 200, 300, 400), StabilityLevel: compmetrics.ALPHA,
+	})
+}
+
+// gaugesDelay is how long changes are gathered before gauges show them.
+const gaugesDelay = 100 * time.Millisecond
+
+// showGauges keeps the kubelet's gauges right until ctx ends, whether or not the kubelet asks Healthy.
+func (g *Generator) showGauges(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.moved:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gaugesDelay):
+		}
+		g.publish()
+	}
+}
+
 // publish sets the kubelet's gauges, which cannot be computed at a scrape.
-func publish(s pleg.Stats, healthy bool) {
-	if healthy {
-		metrics.PLEGLastSeen.Set(float64(time.Now().Unix()))
+func (g *Generator) publish() {
+	g.gauges.Lock()
+	defer g.gauges.Unlock()
+	s := g.core.Stats()
+	if !s.LastRelist.IsZero() {
+		metrics.PLEGLastSeen.Set(float64(s.LastRelist.Unix()))
 	}
 	metrics.RunningPodCount.Set(float64(s.RunningPods))
 	for p, state := range map[pleg.Phase]kubecontainer.State{

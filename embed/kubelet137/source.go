@@ -161,11 +161,16 @@ func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
 		return next
 	}
 	for _, sb := range next.SandboxStatuses {
-		if sb.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+		if ready(sb) {
 			return next
 		}
 	}
 	kept := *next
 	kept.IPs = prev.IPs
 	return &kept
+}
+
+// ready says that a sandbox runs.
+func ready(s *runtimeapi.PodSandboxStatus) bool {
+	return s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
 }

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet136
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// pump makes the kubelet's events of the core's.
+//
+// A kubelet removes a dead container, of which it keeps a few, when ContainerDied names it, and never for a
+// PodSync. So for a PodSync that took the place of events which found Watch full, the pump adds the ends
+// that the pod's status shows and that were not told. It belongs to the goroutine that is in run.
+type pump struct {
+	g    *Generator
+	log  klog.Logger
+	died map[types.UID]map[string]struct{} // IDs that have ended, and were told, until they are gone
+}
+
+// run hands events over until ctx ends.
+func (p *pump) run(ctx context.Context) {
+	for e := range p.g.core.Watch() {
+		for _, event := range p.events(e) {
+			select {
+			case p.g.watch <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// events returns what the kubelet is told for an event of the core's.
+func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
+	uid := types.UID(e.Pod)
+	event := &kubepleg.PodLifecycleEvent{ID: uid, Type: kubepleg.PodLifeCycleEventType(e.Type)}
+	all := []*kubepleg.PodLifecycleEvent{event}
+	if e.ID != "" {
+		event.Data = e.ID
+	}
+	switch e.Type {
+	case pleg.ContainerDied:
+		p.note(uid, e.ID)
+		p.logFinished(e)
+	case pleg.ContainerRemoved:
+		p.forget(uid, e.ID)
+	case pleg.PodSync:
+		for _, id := range p.untold(e.Pod) {
+			all = append(all, &kubepleg.PodLifecycleEvent{ID: uid, Type: kubepleg.ContainerDied, Data: id})
+		}
+		p.prune()
+	}
+	return all
+}
+
+// note remembers that the kubelet was told of the end of an ID.
+func (p *pump) note(uid types.UID, id string) {
+	ids := p.died[uid]
+	if ids == nil {
+		ids = make(map[string]struct{})
+		p.died[uid] = ids
+	}
+	ids[id] = struct{}{}
+}
+
+// forget forgets an ID that is gone.
+func (p *pump) forget(uid types.UID, id string) {
+	if ids := p.died[uid]; ids != nil {
+		if delete(ids, id); len(ids) == 0 {
+			delete(p.died, uid)
+		}
+	}
+}
+
+// untold returns the IDs of the pod that have ended and of which the kubelet was not told, and notes that it
+// is now. It forgets those that are gone.
+func (p *pump) untold(pod cache.UID) []string {
+	uid := types.UID(pod)
+	status, _ := p.g.cache.statuses.Get(pod)
+	before := p.died[uid]
+	delete(p.died, uid)
+	var untold []string
+	ended := func(id string) {
+		if _, ok := before[id]; !ok {
+			untold = append(untold, id)
+		}
+		p.note(uid, id)
+	}
+	for _, c := range status.ContainerStatuses {
+		if c.State == kubecontainer.ContainerStateExited {
+			ended(c.ID.ID)
+		}
+	}
+	for _, s := range status.SandboxStatuses {
+		if !ready(s) {
+			ended(s.GetId())
+		}
+	}
+	return untold
+}
+
+// manyDied is the number of pods with dead containers from which on those that have gone are looked for: the
+// PodSync of a pod that has gone may be given up.
+const manyDied = 1000
+
+// prune forgets the pods that have gone, if there may be many.
+func (p *pump) prune() {
+	if len(p.died) <= manyDied+2*p.g.core.Stats().Pods {
+		return
+	}
+	for uid := range p.died {
+		if status, _ := p.g.cache.statuses.Get(cache.UID(uid)); len(status.ContainerStatuses)+len(status.SandboxStatuses) == 0 {
+			delete(p.died, uid)
+		}
+	}
+}
+
+// logFinished says with which exit code a container has finished, as the stock PLEG does.
+func (p *pump) logFinished(e pleg.Event) {
+	log := p.log.V(2)
+	if e.Kind != pleg.Container || !log.Enabled() {
+		return
+	}
+	status, _ := p.g.cache.statuses.Get(e.Pod)
+	for _, c := range status.ContainerStatuses {
+		if c.ID.ID == e.ID {
+			log.Info("Event-driven PLEG: container finished", "pod", klog.KRef(e.Namespace, e.PodName), "podID", e.Pod,
+				"containerName", e.ContainerName, "containerID", e.ID, "exitCode", c.ExitCode)
+		}
+	}
+}
