@@ -61,7 +61,7 @@ prove: ## search every state of one pod that the rules of evidence can reach (an
 	$(GO) test ./pleg/internal/evidence -count=1 -timeout=0 -v -run '^TestFixpoint$$' -args -prove -scopes=$(SCOPES)
 
 .PHONY: mutate
-mutate: ## apply deliberate faults to pleg and cache one by one; each must be caught
+mutate: ## apply deliberate faults to pleg, cache and embed/ledger one by one; each must be caught
 	$(GO) run ./internal/mutate
 
 #: real components, as root on Linux; built once from the module registry into build/

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate checks the checks: it breaks packages pleg and cache on purpose, one way at a time, and reports whether the simulation and the
+// Command mutate checks the checks: it breaks packages pleg, cache and embed/ledger on purpose, one way at a time, and reports whether the simulation and the
 // packages' own tests notice.
 //
 //	go run ./internal/mutate [-seeds N] [-run NAME]

@@ -49,7 +49,7 @@ func mutate(ctx context.Context, seeds, skip int, run string) (survived int, err
 	defer os.RemoveAll(dir)
 	var chosen []mutation
 	var stale []error
-	for _, m := range slices.Concat(evidenceMutations, mutations) {
+	for _, m := range slices.Concat(evidenceMutations, ledgerMutations, mutations) {
 		if !strings.Contains(m.name, run) {
 			continue
 		}
@@ -100,7 +100,8 @@ func (m mutation) apply(root string) (string, error) {
 }
 
 // stages are what may notice a mutation, the simulation first. The rules of evidence answer to their
-// own tests alone: the tables and the short form of the fixpoint, and then a larger scope.
+// own tests alone: the tables and the short form of the fixpoint, and then a larger scope. Those of the
+// ledger answer to its own search.
 func (m mutation) stages(seeds int) [][]string {
 	if strings.HasPrefix(m.file, evidenceDir) {
 		fixpoint := "-run=^TestFixpoint$"
@@ -109,6 +110,9 @@ func (m mutation) stages(seeds int) [][]string {
 			{"the fixpoint", "./" + evidenceDir, fixpoint},
 			{"the large fixpoint", "./" + evidenceDir, fixpoint, "-args", "-scopes=" + convicting},
 		}
+	}
+	if strings.HasPrefix(m.file, ledgerDir) {
+		return [][]string{{"the search", "./" + ledgerDir, "-run=^TestSearch$", "-args", "-seeds=" + strconv.Itoa(10*seeds)}}
 	}
 	return [][]string{
 		{"the simulation", "./internal/simulate", "-run=^TestSimulate$", "-args", "-hung=20s", "-seeds=" + strconv.Itoa(seeds)},
@@ -143,7 +147,7 @@ func try(ctx context.Context, root, dir string, m mutation, seeds int) (by strin
 	if err := os.WriteFile(overlay, spec, 0o644); err != nil {
 		return "", err
 	}
-	if out, err := command(ctx, root, "build", "-overlay="+overlay, "./pleg/...", "./cache"); err != nil {
+	if out, err := command(ctx, root, "build", "-overlay="+overlay, "./pleg/...", "./cache", "./"+ledgerDir); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
 	for _, stage := range m.stages(seeds) {

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Read is a read of the runtime that is under way.
+type Read struct {
+	began Seq
+	at    time.Time
+}
+
+// Begin is called before a read is sent.
+func (l *Ledger) Begin(now time.Time) Read { return Read{l.tick(), now} }
+
+// Sandboxes takes the answer to a list of sandboxes.
+func (l *Ledger) Sandboxes(r Read, f *runtimeapi.PodSandboxFilter, shown []*runtimeapi.PodSandbox, now time.Time) {
+	l.sandboxes.apply(r, sandboxFilter(f), shown, now)
+}
+
+// Containers takes the answer to a list of containers.
+func (l *Ledger) Containers(r Read, f *runtimeapi.ContainerFilter, shown []*runtimeapi.Container, now time.Time) {
+	l.containers.apply(r, containerFilter(f), shown, now)
+	l.dropPaths()
+	if len(l.ended) > len(l.sandboxes.items) {
+		prune(l.ended, now)
+	}
+}
+
+// SandboxStatus takes the state in the answer to a PodSandboxStatus.
+func (l *Ledger) SandboxStatus(r Read, id string, state runtimeapi.PodSandboxState) {
+	l.sandboxes.state(r, id, SandboxPhase(state))
+}
+
+// ContainerStatus takes the state and the log's path in the answer to a ContainerStatus. The path is known
+// from the container's creation on and never changes.
+func (l *Ledger) ContainerStatus(r Read, id string, state runtimeapi.ContainerState, logPath string) {
+	l.containers.state(r, id, ContainerPhase(state))
+	if l.containers.items[id] != nil && logPath != "" {
+		l.logPaths[id] = logPath
+	}
+}
+
+// dropPaths forgets the paths of containers that are gone.
+func (l *Ledger) dropPaths() {
+	if len(l.logPaths) <= len(l.containers.items) {
+		return // each path was of a known container: at most as many are left over as have come since
+	}
+	for id := range l.logPaths {
+		if l.containers.items[id] == nil {
+			delete(l.logPaths, id)
+		}
+	}
+}
+
+// Claim takes an event of the runtime: something with that ID is said to have come to a phase. It makes
+// nothing known. Kind may be EitherKind, and pod empty, if the event does not tell.
+func (l *Ledger) Claim(id string, k Kind, phase Phase, pod string) {
+	switch {
+	case l.sandboxes.items[id] != nil:
+		k = SandboxKind
+	case l.containers.items[id] != nil:
+		k = ContainerKind
+	}
+	if k != ContainerKind {
+		l.claimSandbox(id, phase, pod)
+	}
+	if k != SandboxKind {
+		l.claimContainer(id, phase, pod)
+	}
+}
+
+func (l *Ledger) claimSandbox(id string, phase Phase, pod string) {
+	if phase == Created {
+		phase = Running // a sandbox is announced when it is ready
+	}
+	if l.sandboxes.news(id, phase) && !l.ending(id, phase) {
+		l.sandboxes.question(id, phase, pod)
+	}
+}
+
+// ending says that an own call is under way that brings the ID to that end. Its answer will tell; that the
+// event comes first is no news. Should the call fail, all that it may have ended is in doubt.
+func (l *Ledger) ending(id string, phase Phase) bool {
+	return phase >= Exited && l.removing[id] > 0 || phase == Exited && l.stopping[id] > 0
+}
+
+func (l *Ledger) claimContainer(id string, phase Phase, pod string) {
+	if !l.containers.news(id, phase) || phase == Running && l.starting[id] > 0 {
+		return
+	}
+	// A container that ends while it is being *started* is news: that answer does not tell of it.
+	if x := l.containers.items[id]; l.ending(id, phase) || x != nil && l.ending(x.element.GetPodSandboxId(), phase) {
+		return
+	}
+	l.containers.question(id, phase, pod)
+}
+
+// news says whether a claim goes beyond what is known.
+func (t *table[E]) news(id string, phase Phase) bool {
+	if x := t.items[id]; x != nil {
+		return phase > x.phase || t.doubts[id].claim == anything // then what is known may be taken back
+	}
+	// Of an ID that is not known even the removal is news: a read under way may still show it.
+	_, dead := t.gone[id]
+	return !dead || phase < Exited
+}

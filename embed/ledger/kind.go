@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// kind is what a table must know of its elements.
+type kind[E any] struct {
+	id     func(E) string
+	labels func(E) map[string]string
+	// sandbox returns the ID of the sandbox that the element belongs to.
+	sandbox func(E) string
+	phase   func(E) Phase
+	// with returns a copy in another phase.
+	with func(E, Phase) E
+	// same says that two elements of one ID and phase are the same in everything else too.
+	same func(a, b E) bool
+}
+
+var sandboxKind = kind[*runtimeapi.PodSandbox]{
+	id:      (*runtimeapi.PodSandbox).GetId,
+	labels:  (*runtimeapi.PodSandbox).GetLabels,
+	sandbox: (*runtimeapi.PodSandbox).GetId,
+	phase:   func(s *runtimeapi.PodSandbox) Phase { return SandboxPhase(s.GetState()) },
+	with: func(s *runtimeapi.PodSandbox, p Phase) *runtimeapi.PodSandbox {
+		copied := shallow(s)
+		copied.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		if p == Running {
+			copied.State = runtimeapi.PodSandboxState_SANDBOX_READY
+		}
+		return copied
+	},
+	same: func(a, b *runtimeapi.PodSandbox) bool {
+		m, n := a.GetMetadata(), b.GetMetadata()
+		return m.GetName() == n.GetName() && m.GetUid() == n.GetUid() && m.GetNamespace() == n.GetNamespace() &&
+			m.GetAttempt() == n.GetAttempt() && a.CreatedAt == b.CreatedAt && a.RuntimeHandler == b.RuntimeHandler &&
+			maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	},
+}
+
+var containerKind = kind[*runtimeapi.Container]{
+	id:      (*runtimeapi.Container).GetId,
+	labels:  (*runtimeapi.Container).GetLabels,
+	sandbox: (*runtimeapi.Container).GetPodSandboxId,
+	phase:   func(c *runtimeapi.Container) Phase { return ContainerPhase(c.GetState()) },
+	with: func(c *runtimeapi.Container, p Phase) *runtimeapi.Container {
+		copied := shallow(c)
+		copied.State = containerState(p)
+		return copied
+	},
+	same: func(a, b *runtimeapi.Container) bool {
+		m, n := a.GetMetadata(), b.GetMetadata()
+		return m.GetName() == n.GetName() && m.GetAttempt() == n.GetAttempt() && a.PodSandboxId == b.PodSandboxId &&
+			a.GetImage().GetImage() == b.GetImage().GetImage() && a.ImageRef == b.ImageRef && a.ImageId == b.ImageId &&
+			a.CreatedAt == b.CreatedAt && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	},
+}
+
+// SandboxPhase returns the phase that a state of the CRI means.
+func SandboxPhase(s runtimeapi.PodSandboxState) Phase {
+	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
+		return Running
+	}
+	return Exited
+}
+
+// ContainerPhase returns the phase that a state of the CRI means.
+func ContainerPhase(s runtimeapi.ContainerState) Phase {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return Created
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return Running
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return Exited
+	}
+	return Unknown
+}
+
+func containerState(p Phase) runtimeapi.ContainerState {
+	switch p {
+	case Created:
+		return runtimeapi.ContainerState_CONTAINER_CREATED
+	case Running:
+		return runtimeapi.ContainerState_CONTAINER_RUNNING
+	case Exited:
+		return runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	return runtimeapi.ContainerState_CONTAINER_UNKNOWN
+}
+
+// shallow copies the fields of a message of the CRI, whichever generator made its type, and not what the
+// generator keeps beside them. Fields that a later CRI adds are copied too.
+func shallow[M any](m *M) *M {
+	copied := new(M)
+	from, to := reflect.ValueOf(m).Elem(), reflect.ValueOf(copied).Elem()
+	for i := range from.NumField() {
+		if f := from.Type().Field(i); f.IsExported() && !strings.HasPrefix(f.Name, "XXX_") {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return copied
+}
+
+// filter is a filter of the CRI, of either kind. Fields that are not set filter nothing.
+type filter struct {
+	id, sandbox string
+	labels      map[string]string
+	hasState    bool
+	state       Phase
+}
+
+func sandboxFilter(f *runtimeapi.PodSandboxFilter) filter {
+	return filter{
+		id: f.GetId(), labels: f.GetLabelSelector(),
+		hasState: f.GetState() != nil, state: SandboxPhase(f.GetState().GetState()),
+	}
+}
+
+func containerFilter(f *runtimeapi.ContainerFilter) filter {
+	return filter{
+		id: f.GetId(), sandbox: f.GetPodSandboxId(), labels: f.GetLabelSelector(),
+		hasState: f.GetState() != nil, state: ContainerPhase(f.GetState().GetState()),
+	}
+}
+
+// all says that the filter lets everything through.
+func (f filter) all() bool { return f.id == "" && f.sandbox == "" && len(f.labels) == 0 && !f.hasState }
+
+// covers says that a list with this filter would show the element with this ID, whatever else it is,
+// state aside. Of labels nobody knows: a container made by hand need not have them.
+func (f filter) covers(id string) bool {
+	return (f.id == "" || f.id == id) && f.sandbox == "" && len(f.labels) == 0
+}
+
+// mayCover says that a list with this filter could show an element with this ID, of which no more is known
+// than its pod, and that only if it was told.
+func (f filter) mayCover(id, pod string) bool {
+	if f.id != "" && f.id != id {
+		return false
+	}
+	wanted := f.labels[PodUIDLabel]
+	return wanted == "" || pod == "" || wanted == pod
+}
+
+// covers says that a list with this filter shows the element, state aside.
+func (t *table[E]) covers(f filter, e E) bool {
+	if f.id != "" && f.id != t.id(e) || f.sandbox != "" && f.sandbox != t.sandbox(e) {
+		return false
+	}
+	labels := t.labels(e)
+	for k, v := range f.labels {
+		if has, ok := labels[k]; !ok || has != v {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,394 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// hand drives a ledger by hand: a sandbox s with the containers that it is given.
+type hand struct {
+	*Ledger
+	t   *testing.T
+	now time.Time
+}
+
+func newHand(t *testing.T, containers ...*runtimeapi.Container) *hand {
+	h := &hand{New(time.Minute), t, time.Unix(1000, 0)}
+	h.Trust(true)
+	h.full(containers...)
+	return h
+}
+
+func ct(id string, p Phase) *runtimeapi.Container {
+	return &runtimeapi.Container{
+		Id: id, PodSandboxId: "s", State: containerState(p), ImageRef: "ref",
+		Labels: map[string]string{PodUIDLabel: "pod", "app": "a"},
+	}
+}
+
+func ready() *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{Id: "s", Labels: map[string]string{PodUIDLabel: "pod"}}
+}
+
+// full reads everything.
+func (h *hand) full(containers ...*runtimeapi.Container) {
+	h.Sandboxes(h.Begin(h.now), nil, []*runtimeapi.PodSandbox{ready()}, h.now)
+	h.Containers(h.Begin(h.now), nil, containers, h.now)
+}
+
+// read reads one ID.
+func (h *hand) read(id string, shown ...*runtimeapi.Container) {
+	h.Containers(h.Begin(h.now), &runtimeapi.ContainerFilter{Id: id}, shown, h.now)
+}
+
+// own makes an own call that is answered at once, unless between has something to say first.
+func (h *hand) own(op Op, id string, a Answer, between ...func()) {
+	c := h.Start(op, id)
+	for _, f := range between {
+		f()
+	}
+	h.End(c, a, h.now)
+}
+
+var failed = Answer{Failed: true}
+
+// containers is what a list says, in words.
+func (h *hand) listed() string {
+	list, v := h.ServeContainers(nil, h.now)
+	switch {
+	case len(v.Resolve) > 0:
+		slices.Sort(v.Resolve)
+		return fmt.Sprintf("read %v", v.Resolve)
+	case v.Reason != "":
+		return string(v.Reason)
+	}
+	var words []string
+	for _, c := range list {
+		words = append(words, fmt.Sprintf("%s%d", c.Id, ContainerPhase(c.State)))
+	}
+	slices.Sort(words)
+	return fmt.Sprint(words)
+}
+
+func (h *hand) wantList(want string) {
+	h.t.Helper()
+	if got := h.listed(); got != want {
+		h.t.Errorf("listed: %s, want %s", got, want)
+	}
+}
+
+// TestRules plays one short history for each rule. C is created, r runs, x has ended.
+func TestRules(t *testing.T) {
+	for name, play := range map[string]func(h *hand) (want string){
+		"what a full list shows is served": func(h *hand) string { return "[c1 r2 x3]" },
+		"a claim makes no end known, it wants a read": func(h *hand) string {
+			h.Claim("r", ContainerKind, Exited, "pod")
+			return "read [r]"
+		},
+		"a false claim of an end ends nothing": func(h *hand) string {
+			h.Claim("r", ContainerKind, Exited, "pod")
+			h.read("r", ct("r", Running))
+			return "[c1 r2 x3]"
+		},
+		"a read that began before the claim answers nothing": func(h *hand) string {
+			before := h.Begin(h.now)
+			h.Claim("r", ContainerKind, Exited, "pod")
+			h.Containers(before, nil, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited)}, h.now)
+			return "read [r]"
+		},
+		"unless it shows what was claimed": func(h *hand) string {
+			before := h.Begin(h.now)
+			h.Claim("r", ContainerKind, Exited, "pod")
+			h.Containers(before, nil, []*runtimeapi.Container{ct("c", Created), ct("r", Exited), ct("x", Exited)}, h.now)
+			return "[c1 r3 x3]"
+		},
+		"a claim that tells nothing new is no doubt": func(h *hand) string {
+			h.Claim("r", ContainerKind, Running, "pod")
+			h.Claim("x", EitherKind, Exited, "")
+			return "[c1 r2 x3]"
+		},
+		"a claim of an unknown ID wants a read": func(h *hand) string {
+			h.Claim("new", ContainerKind, Created, "other")
+			return "read [new]"
+		},
+		"a list that leaves it out answers": func(h *hand) string {
+			h.Claim("new", ContainerKind, Created, "other")
+			h.read("new")
+			return "[c1 r2 x3]"
+		},
+		"a list by labels does not: what is made by hand has none": func(h *hand) string {
+			h.Claim("new", ContainerKind, Created, "pod")
+			f := &runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: "pod"}}
+			h.Containers(h.Begin(h.now), f, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited)}, h.now)
+			return "read [new]"
+		},
+		"a list by state takes nothing away": func(h *hand) string {
+			f := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+			h.Containers(h.Begin(h.now), f, []*runtimeapi.Container{ct("new", Running)}, h.now)
+			return "[c1 new2 r2 x3]"
+		},
+		"StartContainer: running": func(h *hand) string {
+			h.own(StartContainer, "c", Answer{})
+			return "[c2 r2 x3]"
+		},
+		"nothing is served while it is under way": func(h *hand) string {
+			h.Start(StartContainer, "c")
+			return "creating"
+		},
+		"its STARTED that comes first is no doubt": func(h *hand) string {
+			h.own(StartContainer, "c", Answer{}, func() { h.Claim("c", ContainerKind, Running, "pod") })
+			return "[c2 r2 x3]"
+		},
+		"a STOPPED that comes before its answer is not forgotten": func(h *hand) string {
+			h.own(StartContainer, "c", Answer{}, func() { h.Claim("c", ContainerKind, Exited, "pod") })
+			return "read [c]"
+		},
+		"an end that was read before its answer stays": func(h *hand) string {
+			h.own(StartContainer, "c", Answer{}, func() { h.read("c", ct("c", Exited)) })
+			return "[c3 r2 x3]"
+		},
+		"StartContainer failed: in doubt": func(h *hand) string {
+			h.own(StartContainer, "c", failed)
+			return "read [c]"
+		},
+		"StopContainer of what runs: ended": func(h *hand) string {
+			h.own(StopContainer, "r", Answer{})
+			return "[c1 r3 x3]"
+		},
+		"StopContainer of what was only created: in doubt": func(h *hand) string {
+			h.own(StopContainer, "c", Answer{})
+			return "read [c]"
+		},
+		"StopContainer of what was started meanwhile: in doubt": func(h *hand) string {
+			h.own(StopContainer, "c", Answer{}, func() { h.own(StartContainer, "c", Answer{}) })
+			return "read [c]"
+		},
+		"the STOPPED that overtakes its answer is no doubt": func(h *hand) string {
+			h.own(StopContainer, "r", Answer{}, func() {
+				h.Claim("r", ContainerKind, Exited, "pod")
+				h.wantList("[c1 r2 x3]")
+			})
+			return "[c1 r3 x3]"
+		},
+		"but a removal is, which a stop does not bring": func(h *hand) string {
+			h.own(StopContainer, "r", Answer{}, func() { h.Claim("r", ContainerKind, Gone, "pod") })
+			return "read [r]"
+		},
+		"StopContainer failed: in doubt, whatever overtook it": func(h *hand) string {
+			h.own(StopContainer, "r", failed, func() { h.Claim("r", ContainerKind, Exited, "pod") })
+			return "read [r]"
+		},
+		"RemoveContainer: gone, and a list from before does not bring it back": func(h *hand) string {
+			before := h.Begin(h.now)
+			h.own(RemoveContainer, "x", Answer{})
+			h.Containers(before, nil, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited)}, h.now)
+			h.Claim("x", ContainerKind, Exited, "pod")
+			h.Claim("x", ContainerKind, Gone, "pod")
+			return "[c1 r2]"
+		},
+		"StopPodSandbox: what ran in it has ended, what was created is in doubt": func(h *hand) string {
+			h.own(StopPodSandbox, "s", Answer{}, func() { h.Claim("r", ContainerKind, Exited, "pod") })
+			h.wantList("read [c]")
+			h.read("c", ct("c", Created))
+			return "[c1 r3 x3]"
+		},
+		"StopPodSandbox failed: all that ran in it is in doubt": func(h *hand) string {
+			h.own(StopPodSandbox, "s", failed)
+			return "read [c r]"
+		},
+		"RemovePodSandbox: its containers went with it": func(h *hand) string {
+			h.own(RemovePodSandbox, "s", Answer{})
+			return "[]"
+		},
+		"CreateContainer: a read must show it": func(h *hand) string {
+			h.own(CreateContainer, "", Answer{Made: "new", Pod: "pod"})
+			h.wantList("read [new]")
+			h.read("new", ct("new", Created))
+			return "[c1 new1 r2 x3]"
+		},
+		"or has": func(h *hand) string {
+			h.own(CreateContainer, "", Answer{Made: "new", Pod: "pod"}, func() { h.read("new", ct("new", Created)) })
+			return "[c1 new1 r2 x3]"
+		},
+		"CreateContainer failed: there may be one that nobody knows": func(h *hand) string {
+			h.own(CreateContainer, "", failed)
+			return "failed_call"
+		},
+		"a full list finds it": func(h *hand) string {
+			h.own(CreateContainer, "", failed)
+			h.full(ct("lost", Created))
+			return "[lost1]"
+		},
+		"a full list that began before does not count": func(h *hand) string {
+			sandboxes, containers := h.Begin(h.now), h.Begin(h.now)
+			h.own(RunPodSandbox, "", failed)
+			h.Sandboxes(sandboxes, nil, []*runtimeapi.PodSandbox{ready()}, h.now)
+			h.Containers(containers, nil, nil, h.now)
+			return "failed_call"
+		},
+		"an unknown state refuses the list": func(h *hand) string {
+			h.full(ct("r", Unknown))
+			return "unknown_state"
+		},
+		"until it is known": func(h *hand) string {
+			h.full(ct("r", Unknown))
+			h.read("r", ct("r", Running))
+			return "[r2]"
+		},
+		"a stream that was lost wants full lists": func(h *hand) string {
+			h.Trust(false)
+			h.wantList("untrusted")
+			h.Trust(true)
+			return "untrusted"
+		},
+		"a list of what came while another was read is not undone by that": func(h *hand) string {
+			torn := h.Begin(h.now)
+			h.full(ct("r", Running), ct("new", Created))
+			h.Containers(torn, nil, []*runtimeapi.Container{ct("r", Running)}, h.now)
+			return "[new1 r2]"
+		},
+		"the last full list is too old": func(h *hand) string {
+			h.now = h.now.Add(time.Minute + 1)
+			return "stale"
+		},
+		"many doubts are cheaper forwarded": func(h *hand) string {
+			for i := range 5 {
+				h.Claim(fmt.Sprint("new", i), ContainerKind, Created, "")
+			}
+			return "doubt"
+		},
+		"a flood of claims is bounded, and refuses until the next full lists": func(h *hand) string {
+			for i := range 3 * maxDoubts {
+				h.Claim(fmt.Sprint("new", i), ContainerKind, Created, "")
+			}
+			if _, _, doubts := h.Len(); doubts > maxDoubts {
+				h.t.Errorf("%d IDs in doubt, want at most %d", doubts, maxDoubts)
+			}
+			clear(h.containers.doubts)
+			h.wantList("doubt")
+			h.full(ct("r", Running))
+			return "[r2]"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHand(t, ct("c", Created), ct("r", Running), ct("x", Exited))
+			h.wantList(play(h))
+		})
+	}
+}
+
+func TestFilters(t *testing.T) {
+	h := newHand(t, ct("c", Created), ct("r", Running))
+	h.Claim("r", ContainerKind, Exited, "pod")
+	state := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_CREATED}
+	for _, c := range []struct {
+		filter *runtimeapi.ContainerFilter
+		want   []string
+		reason Reason
+	}{
+		{&runtimeapi.ContainerFilter{Id: "c"}, []string{"c"}, ""},
+		{&runtimeapi.ContainerFilter{Id: "c", PodSandboxId: "s"}, []string{"c"}, ""},
+		{&runtimeapi.ContainerFilter{Id: "c", LabelSelector: map[string]string{"app": "b"}}, []string{}, ""},
+		{&runtimeapi.ContainerFilter{Id: "c", State: state}, []string{"c"}, ""},
+		{&runtimeapi.ContainerFilter{Id: "nobody"}, nil, UnknownID},
+		{&runtimeapi.ContainerFilter{PodSandboxId: "nobody"}, nil, UnknownID},
+		{&runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: "elsewhere"}}, []string{}, ""},
+		{&runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: "pod"}}, nil, InDoubt},
+		{&runtimeapi.ContainerFilter{State: state}, nil, InDoubt}, // r could be shown by none but the ledger cannot know
+		{&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_UNKNOWN}}, nil, UnknownState},
+	} {
+		list, v := h.ServeContainers(c.filter, h.now)
+		var ids []string
+		if list != nil {
+			ids = []string{}
+		}
+		for _, x := range list {
+			ids = append(ids, x.Id)
+		}
+		if diff := cmp.Diff(c.want, ids); diff != "" || v.Reason != c.reason {
+			t.Errorf("%v: %v because %q, want %v because %q", c.filter, ids, v.Reason, c.want, c.reason)
+		}
+	}
+}
+
+// TestOwnSlicesSharedElements: callers sort what they get, and nobody changes an element.
+func TestOwnSlicesSharedElements(t *testing.T) {
+	h := newHand(t, ct("c", Created), ct("r", Running))
+	before := h.Revision()
+	a, _ := h.ServeContainers(nil, h.now)
+	b, _ := h.ServeContainers(nil, h.now)
+	if &a[0] == &b[0] {
+		t.Error("two callers share a slice")
+	}
+	created := slices.IndexFunc(a, func(c *runtimeapi.Container) bool { return c.Id == "c" })
+	h.own(StartContainer, "c", Answer{})
+	if a[created].State != runtimeapi.ContainerState_CONTAINER_CREATED {
+		t.Error("an element that was served has changed")
+	}
+	if h.Revision() == before {
+		t.Error("the revision stands although a list would show something else")
+	}
+	after, _ := h.ServeContainers(&runtimeapi.ContainerFilter{Id: "c"}, h.now)
+	if c := after[0]; c.ImageRef != "ref" || c.Labels["app"] != "a" || c.PodSandboxId != "s" || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("the copy in another state lacks something: %v", c)
+	}
+	still := h.Revision()
+	h.full(ct("c", Running), ct("r", Running))
+	if h.Revision() != still {
+		t.Error("a list that shows nothing new moves the revision")
+	}
+	other := ct("r", Running)
+	other.Annotations = map[string]string{"new": "one"}
+	h.full(ct("c", Running), other)
+	if list, _ := h.ServeContainers(&runtimeapi.ContainerFilter{Id: "r"}, h.now); h.Revision() == still || list[0] != other {
+		t.Error("another annotation is not taken over")
+	}
+}
+
+func TestLogPaths(t *testing.T) {
+	h := newHand(t, ct("r", Running))
+	h.ContainerStatus(h.Begin(h.now), "r", runtimeapi.ContainerState_CONTAINER_RUNNING, "/log/r")
+	h.ContainerStatus(h.Begin(h.now), "stranger", runtimeapi.ContainerState_CONTAINER_RUNNING, "/log/stranger")
+	if path, ok := h.LogPath("r"); !ok || path != "/log/r" {
+		t.Errorf("LogPath: %q, %v", path, ok)
+	}
+	if path, ok := h.LogPath("stranger"); ok {
+		t.Errorf("the path %q of an unknown container is kept", path)
+	}
+	h.ContainerStatus(h.Begin(h.now), "r", runtimeapi.ContainerState_CONTAINER_EXITED, "/log/r")
+	h.wantList("[r3]")
+	h.own(RemoveContainer, "r", Answer{})
+	if _, ok := h.LogPath("r"); ok {
+		t.Error("the path of a removed container is kept")
+	}
+}
+
+// TestASandboxInTheMaking: some runtimes list a sandbox, as not ready, before RunPodSandbox has answered.
+func TestASandboxInTheMaking(t *testing.T) {
+	h := newHand(t)
+	making := ready()
+	making.Id, making.State = "n", runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	made := ready()
+	made.Id = "n"
+	slow := h.Begin(h.now)
+	h.own(RunPodSandbox, "", Answer{Made: "n", Pod: "pod"}, func() {
+		h.Sandboxes(h.Begin(h.now), &runtimeapi.PodSandboxFilter{Id: "n"}, []*runtimeapi.PodSandbox{making}, h.now)
+	})
+	if _, v := h.ServeSandboxes(nil, h.now); !slices.Equal(v.Resolve, []string{"n"}) {
+		t.Errorf("it is served as not ready: %+v", v)
+	}
+	h.Sandboxes(h.Begin(h.now), &runtimeapi.PodSandboxFilter{Id: "n"}, []*runtimeapi.PodSandbox{made}, h.now)
+	h.Sandboxes(slow, nil, []*runtimeapi.PodSandbox{ready(), making}, h.now)
+	list, v := h.ServeSandboxes(&runtimeapi.PodSandboxFilter{Id: "n"}, h.now)
+	if v.Reason != "" || list[0].State != runtimeapi.PodSandboxState_SANDBOX_READY {
+		t.Errorf("a list from before it was made ends it: %v %+v", list, v)
+	}
+}

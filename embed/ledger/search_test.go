@@ -1,0 +1,383 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"flag"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+var seeds = flag.Int("seeds", 3000, "random histories to search")
+
+// TestSearch looks for a random history in which a list that was served is wrong. The oracle, at each list:
+//
+//   - too little: what the runtime has is shown, if an own call or an event that has come told of it, or a
+//     full list began after it came; and what was shown once is shown until it has gone;
+//   - false end: nothing is shown as ended that has not ended;
+//   - too late: what has ended, or gone, is shown so under the same conditions, unless an own call that
+//     ends it is under way;
+//   - and once everything is at rest, lists are served and show exactly what there is.
+func TestSearch(t *testing.T) {
+	served, refused, ids := 0, 0, 0
+	for seed := range uint64(*seeds) {
+		w := newWorld(seed)
+		for range 400 {
+			w.turn(true)
+		}
+		w.rest()
+		served, refused, ids = served+w.served, refused+w.refused, ids+w.ids
+		if w.wrong != "" {
+			t.Fatalf(": seed %d: %s", seed, w.wrong)
+		}
+	}
+	t.Logf("%d histories: %d lists served, %d refused, %d reads of one ID", *seeds, served, refused, ids)
+	if served < refused/2 {
+		t.Errorf("%d lists served and %d refused: the search looks at little", served, refused)
+	}
+}
+
+// turn makes one move.
+func (w *world) turn(lists bool) {
+	w.step++
+	w.deliver()
+	switch n := w.rng.IntN(100); {
+	case n < 15:
+		w.foreign()
+	case n < 20 && len(w.calls) < 3:
+		w.start()
+	case n < 50 && len(w.calls) > 0:
+		w.proceed(w.rng.IntN(len(w.calls)))
+	case n < 60 && len(w.reads) < 4:
+		w.begin(w.oneIn(2), w.someFilter())
+	case n < 80 && len(w.reads) > 0:
+		w.look(w.reads[w.rng.IntN(len(w.reads))])
+	case n < 85 && len(w.reads) > 0:
+		w.finish(w.reads[w.rng.IntN(len(w.reads))])
+	case n == 85 && w.oneIn(8):
+		w.disconnect()
+	case n < 90 && !w.connected:
+		w.connected = true
+	case lists:
+		w.list(w.oneIn(2), w.someFilter())
+	}
+}
+
+// someFilter returns a filter as the CRI has it, for either kind.
+func (w *world) someFilter() filter {
+	f := filter{}
+	if t := w.pick(w.oneIn(2)); t != nil {
+		switch w.rng.IntN(8) {
+		case 0:
+			f.id = t.id
+		case 1:
+			f.sandbox = t.sandbox
+		case 2:
+			f.labels = map[string]string{PodUIDLabel: t.pod}
+		}
+	}
+	if w.oneIn(4) {
+		f.hasState, f.state = true, Running
+	}
+	return f
+}
+
+// begin begins a list.
+func (w *world) begin(sandboxes bool, f filter) *toyRead {
+	if sandboxes {
+		f.sandbox = "" // the CRI's filter of sandboxes has none
+	}
+	w.l.Trust(w.connected)
+	r := &toyRead{read: w.l.Begin(w.now()), began: w.step, sandboxes: sandboxes, filter: f, looked: map[*thing]bool{}}
+	w.reads = append(w.reads, r)
+	return r
+}
+
+// look looks at some of the things: a list is no picture of one moment.
+func (w *world) look(r *toyRead) {
+	for _, t := range w.things {
+		if w.oneIn(3) {
+			r.lookAt(t)
+		}
+	}
+}
+
+func (r *toyRead) lookAt(t *thing) {
+	if r.looked[t] || t.sandboxed != r.sandboxes {
+		return
+	}
+	r.looked[t] = true
+	if t.phase == Gone || !r.filter.fits(t) {
+		return
+	}
+	if s := t.seen(); !r.filter.hasState || s == r.filter.state {
+		if t.sandboxed {
+			r.listedSB = append(r.listedSB, t.asSandbox(s))
+		} else {
+			r.listedCT = append(r.listedCT, t.asContainer(s))
+		}
+	}
+}
+
+// seen is the phase in which a list shows it.
+func (t *thing) seen() Phase {
+	switch {
+	case t.murky && !t.sandboxed:
+		return Unknown
+	case t.unready:
+		return Exited
+	}
+	return t.phase
+}
+
+func (f filter) fits(t *thing) bool {
+	pod, wants := f.labels[PodUIDLabel]
+	return (f.id == "" || f.id == t.id) && (f.sandbox == "" || f.sandbox == t.sandbox) && (!wants || t.labelled && pod == t.pod)
+}
+
+func (t *thing) labels() map[string]string {
+	if !t.labelled {
+		return nil
+	}
+	return map[string]string{PodUIDLabel: t.pod}
+}
+
+func (t *thing) asSandbox(p Phase) *runtimeapi.PodSandbox {
+	s := &runtimeapi.PodSandbox{Id: t.id, Labels: t.labels(), State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
+	if p == Running {
+		s.State = runtimeapi.PodSandboxState_SANDBOX_READY
+	}
+	return s
+}
+
+func (t *thing) asContainer(p Phase) *runtimeapi.Container {
+	return &runtimeapi.Container{Id: t.id, PodSandboxId: t.sandbox, Labels: t.labels(), State: containerState(p)}
+}
+
+// finish ends a list.
+func (w *world) finish(r *toyRead) {
+	for _, t := range w.things {
+		if t.at[t.first()] <= r.began || w.oneIn(2) { // what comes while a list is made may be in it
+			r.lookAt(t)
+		}
+	}
+	for i, x := range w.reads {
+		if x == r {
+			w.reads = append(w.reads[:i], w.reads[i+1:]...)
+			break
+		}
+	}
+	w.step++
+	i := 1
+	if r.sandboxes {
+		i = 0
+		w.l.Sandboxes(r.read, r.filter.forSandboxes(), r.listedSB, w.now())
+	} else {
+		w.l.Containers(r.read, r.filter.forContainers(), r.listedCT, w.now())
+	}
+	if r.filter.all() {
+		w.full[i] = max(w.full[i], r.began)
+	}
+	w.busy = append(w.busy, [2]int{r.began, w.step})
+}
+
+func (f filter) forSandboxes() *runtimeapi.PodSandboxFilter {
+	c := &runtimeapi.PodSandboxFilter{Id: f.id, LabelSelector: f.labels}
+	if f.hasState {
+		c.State = &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+	}
+	return c
+}
+
+func (f filter) forContainers() *runtimeapi.ContainerFilter {
+	c := &runtimeapi.ContainerFilter{Id: f.id, PodSandboxId: f.sandbox, LabelSelector: f.labels}
+	if f.hasState {
+		c.State = &runtimeapi.ContainerStateValue{State: containerState(f.state)}
+	}
+	return c
+}
+
+// list asks for a list as the service does, and compares it with the runtime.
+func (w *world) list(sandboxes bool, f filter) bool {
+	if sandboxes {
+		f.sandbox = ""
+	}
+	for range 2 {
+		w.l.Trust(w.connected)
+		shown, v := make(map[string]Phase), Verdict{}
+		if sandboxes {
+			var list []*runtimeapi.PodSandbox
+			list, v = w.l.ServeSandboxes(f.forSandboxes(), w.now())
+			for _, s := range list {
+				shown[s.Id] = SandboxPhase(s.State)
+			}
+		} else {
+			var list []*runtimeapi.Container
+			list, v = w.l.ServeContainers(f.forContainers(), w.now())
+			for _, c := range list {
+				shown[c.Id] = ContainerPhase(c.State)
+			}
+		}
+		if v.Reason == "" {
+			w.served++
+			w.compare(sandboxes, f, shown)
+			return true
+		}
+		if len(v.Resolve) == 0 {
+			break
+		}
+		for _, id := range v.Resolve {
+			w.ids++
+			r := w.begin(sandboxes, filter{id: id})
+			for range w.rng.IntN(3) {
+				w.turn(false)
+			}
+			if w.pending(r) {
+				w.finish(r)
+			}
+		}
+	}
+	w.refused++
+	return false
+}
+
+func (w *world) pending(r *toyRead) bool {
+	for _, x := range w.reads {
+		if x == r {
+			return true
+		}
+	}
+	return false
+}
+
+// compare is the oracle.
+func (w *world) compare(sandboxes bool, f filter, shown map[string]Phase) {
+	for _, t := range w.things {
+		if t.sandboxed != sandboxes || !f.fits(t) {
+			if _, ok := shown[t.id]; ok {
+				w.fail("misfit: %s is shown by filter %+v", t.id, f)
+			}
+			continue
+		}
+		as, is := shown[t.id]
+		switch {
+		case is && as == Unknown:
+			w.fail("unknown: %s is shown in no known state", t.id)
+		case is && f.hasState && as != f.state:
+			w.fail("misfit: %s is shown as %d by filter %+v", t.id, as, f)
+		case is && as == Exited && t.phase < Exited:
+			w.fail("false end: %s is shown as ended, and has come to %d", t.id, t.phase)
+		case is && as < Exited && t.phase == Exited && w.knowable(t, Exited) && !w.ending(t):
+			w.fail("too late: %s is shown as %d and has ended at %d", t.id, as, t.at[Exited])
+		case is && t.phase == Gone && w.knowable(t, Gone) && !w.ending(t):
+			w.fail("too late: %s is shown as %d and has gone at %d", t.id, as, t.at[Gone])
+		case !is && t.phase != Gone && !f.hasState && (t.shown || w.knowable(t, t.first())):
+			w.fail("too little: %s is not shown and has been there since %d", t.id, t.at[t.first()])
+		case !is && t.phase == Running && f.hasState && w.knowable(t, Running):
+			w.fail("too little: %s is not shown as running and runs since %d", t.id, t.at[Running])
+		}
+		t.shown = t.shown || is
+	}
+}
+
+// first is the phase in which it came.
+func (t *thing) first() Phase {
+	if t.sandboxed {
+		return Running
+	}
+	return Created
+}
+
+// knowable says that the ledger must know of it: an own call or an event told, or a full list began after
+// it. What a read, or a call, that was under way then made of it later, only the next list undoes.
+func (w *world) knowable(t *thing, p Phase) bool {
+	if t.due[p] {
+		return true
+	}
+	i := 1
+	if t.sandboxed {
+		i = 0
+	}
+	if p != Gone {
+		return w.full[i] > t.at[p]
+	}
+	for _, r := range w.reads {
+		if r.began <= t.at[p] {
+			return false
+		}
+	}
+	for _, c := range w.calls {
+		if c.began <= t.at[p] {
+			return false
+		}
+	}
+	quiet := t.at[p]
+	for _, span := range w.busy {
+		if span[0] <= t.at[p] {
+			quiet = max(quiet, span[1])
+		}
+	}
+	return w.full[i] > quiet
+}
+
+// ending says that an own call that ends it is under way.
+func (w *world) ending(t *thing) bool {
+	for _, c := range w.calls {
+		if c.op != RunPodSandbox && c.op != CreateContainer && c.op != StartContainer && (c.target == t || c.target.id == t.sandbox) {
+			return true
+		}
+	}
+	return false
+}
+
+// rest ends all that is under way, lists everything, and wants to be served the truth.
+func (w *world) rest() {
+	for len(w.calls) > 0 {
+		w.proceed(0)
+	}
+	for len(w.reads) > 0 {
+		w.finish(w.reads[0])
+	}
+	w.letters, w.connected = nil, true
+	for _, t := range w.things {
+		t.murky = false
+	}
+	for _, sandboxes := range []bool{true, false} {
+		w.step++
+		w.finish(w.begin(sandboxes, filter{}))
+	}
+	for _, sandboxes := range []bool{true, false} {
+		if !w.list(sandboxes, filter{}) {
+			w.fail("refused: at rest a list is not served")
+			return
+		}
+		w.truth(sandboxes)
+	}
+}
+
+// truth compares what is served at rest with what there is, item by item.
+func (w *world) truth(sandboxes bool) {
+	shown := make(map[string]Phase)
+	if sandboxes {
+		list, _ := w.l.ServeSandboxes(nil, w.now())
+		for _, s := range list {
+			shown[s.Id] = SandboxPhase(s.State)
+		}
+	} else {
+		list, _ := w.l.ServeContainers(nil, w.now())
+		for _, c := range list {
+			shown[c.Id] = ContainerPhase(c.State)
+		}
+	}
+	for _, t := range w.things {
+		want := t.phase
+		if t.sandboxed != sandboxes || want == Gone {
+			want = 0
+		}
+		if shown[t.id] != want {
+			w.fail("at rest: %s is shown as %d, want %d", t.id, shown[t.id], want)
+		}
+	}
+}

@@ -1,0 +1,339 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// thing is a sandbox or a container as it is on the toy runtime.
+type thing struct {
+	id, sandbox, pod string
+	sandboxed        bool // it is a sandbox
+	labelled         bool
+	phase            Phase
+	unready          bool // lists show it as not ready yet: it is being made
+	murky            bool // lists show its state as unknown
+	shown            bool // it has been served
+	// at is the step at which it came to a phase, due says that an event or an own call has told of that.
+	at  [Gone + 1]int
+	due [Gone + 1]bool
+}
+
+// ownCall is a call of the agent's own on its way.
+type ownCall struct {
+	op      Op
+	target  *thing
+	call    Call
+	began   int
+	fails   bool
+	made    *thing
+	kill    []*thing // what a StopPodSandbox has still to end
+	effects int      // how much of it has been done
+	late    bool     // it fails, and works after that
+}
+
+// toyRead is a list on its way: it looks at one thing after the other.
+type toyRead struct {
+	read       Read
+	began      int
+	sandboxes  bool
+	filter     filter
+	cri        any // the filter as the CRI has it
+	looked     map[*thing]bool
+	listedSB   []*runtimeapi.PodSandbox
+	listedCT   []*runtimeapi.Container
+	resolution bool
+}
+
+// letter is an event on its way.
+type letter struct {
+	about *thing
+	phase Phase
+	arise int // the step at which it is delivered
+}
+
+// world is a toy runtime, an agent that calls it, and a ledger that hears of both.
+type world struct {
+	rng       *rand.Rand
+	l         *Ledger
+	step      int
+	things    []*thing
+	calls     []*ownCall
+	reads     []*toyRead
+	letters   []letter
+	connected bool
+	// full is when the last full list that has ended began, by kind (sandboxes first).
+	full [2]int
+	// busy are the spans of reads and own calls that have ended.
+	busy                 [][2]int
+	served, refused, ids int
+	wrong                string
+}
+
+func newWorld(seed uint64) *world {
+	return &world{rng: rand.New(rand.NewPCG(seed, 14)), l: New(time.Hour), step: 1, full: [2]int{-1, -1}}
+}
+
+func (w *world) now() time.Time { return time.Unix(0, 0).Add(time.Duration(w.step) * time.Millisecond) }
+
+func (w *world) oneIn(n int) bool { return w.rng.IntN(n) == 0 }
+
+func (w *world) fail(format string, args ...any) {
+	if w.wrong == "" {
+		w.wrong = fmt.Sprintf("step %d: ", w.step) + fmt.Sprintf(format, args...)
+	}
+}
+
+// pick returns a thing that the runtime has, of that kind, or nil.
+func (w *world) pick(sandbox bool) *thing {
+	var all []*thing
+	for _, t := range w.things {
+		if t.sandboxed == sandbox && t.phase != Gone {
+			all = append(all, t)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[w.rng.IntN(len(all))]
+}
+
+// come brings a thing to a phase and sends the events.
+func (w *world) come(t *thing, p Phase) {
+	if p <= t.phase {
+		return
+	}
+	early := w.connected && w.oneIn(20)
+	if early { // before it is true: that is no evidence
+		w.l.Claim(t.id, w.kind(t), p, t.pod)
+	}
+	w.step++
+	t.phase, t.at[p] = p, w.step
+	t.due[p] = !w.connected && p != Gone // nobody is told, so lists must be full and later
+	for !early && w.connected && !w.oneIn(8) {
+		w.letters = append(w.letters, letter{about: t, phase: p, arise: w.step + w.rng.IntN(12)})
+		if !w.oneIn(8) {
+			break
+		}
+	}
+}
+
+func (w *world) kind(t *thing) Kind {
+	switch {
+	case w.oneIn(10):
+		return EitherKind
+	case t.sandboxed:
+		return SandboxKind
+	}
+	return ContainerKind
+}
+
+func (w *world) make(sandbox *thing, p Phase, labelled bool) *thing {
+	t := &thing{id: fmt.Sprintf("t%d", len(w.things)), labelled: labelled}
+	if t.sandboxed = sandbox == nil; t.sandboxed {
+		t.pod, t.sandbox = fmt.Sprintf("p%d", w.rng.IntN(4)), t.id
+	} else {
+		t.pod, t.sandbox = sandbox.pod, sandbox.id
+	}
+	w.things = append(w.things, t)
+	w.come(t, p)
+	return t
+}
+
+// foreign is what happens without the agent.
+func (w *world) foreign() {
+	sandbox, container := w.pick(true), w.pick(false)
+	switch n := w.rng.IntN(10); {
+	case n == 0:
+		w.make(nil, Running, w.oneIn(2))
+	case n == 1 && sandbox != nil:
+		w.make(sandbox, Created, w.oneIn(2))
+	case n == 2 && container != nil && container.phase == Created:
+		w.come(container, Running)
+	case n < 6 && container != nil && container.phase == Running:
+		w.come(container, Exited)
+	case n == 6 && container != nil:
+		w.come(container, Gone)
+	case n == 7 && sandbox != nil && w.oneIn(3):
+		w.come(sandbox, Exited)
+	case n == 8 && container != nil:
+		container.murky = !container.murky && w.oneIn(12)
+	}
+}
+
+// start starts a call of the agent's own.
+func (w *world) start() {
+	sandbox, container := w.pick(true), w.pick(false)
+	c := &ownCall{op: Op(w.rng.IntN(7)), fails: w.oneIn(6), began: w.step}
+	switch c.op {
+	case RunPodSandbox:
+	case CreateContainer, StopPodSandbox, RemovePodSandbox:
+		if c.target = sandbox; sandbox == nil {
+			return
+		}
+	default:
+		if c.target = container; container == nil {
+			return
+		}
+	}
+	if c.op == StopPodSandbox {
+		for _, t := range w.things {
+			if t != c.target && t.sandbox == c.target.id {
+				c.kill = append(c.kill, t)
+			}
+		}
+	}
+	for _, other := range w.calls {
+		if other.op == StopContainer && w.oneIn(3) { // who stops it and who starts it do not know of each other
+			c.op, c.target = StartContainer, other.target
+		}
+	}
+	c.late = c.fails && w.oneIn(2)
+	id := ""
+	if c.op != RunPodSandbox && c.op != CreateContainer {
+		id = c.target.id
+	}
+	c.call = w.l.Start(c.op, id)
+	w.calls = append(w.calls, c)
+}
+
+// work does the next part of a call's work and says whether all is done.
+func (w *world) work(c *ownCall) bool {
+	c.effects++
+	switch c.op {
+	case RunPodSandbox:
+		if c.made == nil {
+			c.made = w.make(nil, Running, true)
+			c.made.unready = !c.fails && w.oneIn(2)
+			return !c.made.unready
+		}
+		c.made.unready = false
+	case CreateContainer:
+		if c.target.phase == Gone {
+			c.fails = true
+		} else if c.made == nil {
+			c.made = w.make(c.target, Created, true)
+		}
+	case StartContainer:
+		if c.target.phase == Created && c.effects == 1 {
+			w.come(c.target, Running)
+		} else if c.effects == 1 {
+			c.fails = true
+		}
+	case StopContainer:
+		if c.target.phase == Running && c.effects == 1 {
+			w.come(c.target, Exited)
+		}
+	case RemoveContainer:
+		w.come(c.target, Gone)
+	case StopPodSandbox:
+		if len(c.kill) > 0 {
+			if c.kill[0].phase == Running {
+				w.come(c.kill[0], Exited)
+			}
+			c.kill = c.kill[1:]
+			return false
+		}
+		w.come(c.target, Exited)
+	case RemovePodSandbox:
+		w.come(c.target, Gone)
+		for _, t := range w.things {
+			if t.sandbox == c.target.id {
+				w.come(t, Gone)
+			}
+		}
+	}
+	return true
+}
+
+// proceed works on a call, or answers it.
+func (w *world) proceed(i int) {
+	c := w.calls[i]
+	if c.fails && (c.late || w.oneIn(2)) {
+		w.answer(i)
+		if c.late {
+			w.work(c) // the agent has given up, the runtime has not
+		}
+		return
+	}
+	if w.work(c) && (c.effects > 1 || w.oneIn(2)) {
+		w.answer(i)
+	}
+}
+
+// answer ends a call and notes what the agent then knows for sure.
+func (w *world) answer(i int) {
+	c := w.calls[i]
+	w.calls = slices.Delete(w.calls, i, i+1)
+	w.step++
+	a := Answer{Failed: c.fails}
+	if c.made != nil && !c.fails {
+		a.Made, a.Pod = c.made.id, c.made.pod
+	}
+	w.l.End(c.call, a, w.now())
+	w.busy = append(w.busy, [2]int{c.began, w.step})
+	if c.fails {
+		if c.made != nil {
+			c.made.due[c.made.first()] = true // a full list must look for it
+		}
+		return
+	}
+	switch c.op {
+	case RunPodSandbox:
+		c.made.due[Running] = true
+	case CreateContainer:
+		c.made.due[Created] = true
+	case StartContainer:
+		c.target.due[Running] = true
+	case StopContainer, StopPodSandbox:
+		w.tell(c, Exited)
+	default:
+		w.tell(c, Gone)
+	}
+}
+
+// tell notes what a call has surely ended: its target, and what was in it.
+func (w *world) tell(c *ownCall, p Phase) {
+	for _, t := range w.things {
+		if (t == c.target || t.sandbox == c.target.id) && t.phase >= p {
+			t.due[p] = true
+		}
+	}
+}
+
+// disconnect loses the stream and what it carries.
+func (w *world) disconnect() {
+	for _, x := range w.letters {
+		x.about.due[x.phase] = x.phase != Gone || x.about.due[x.phase]
+	}
+	w.connected, w.letters = false, nil
+	w.l.Trust(false)
+}
+
+// deliver delivers what has arrived, and now and then what nobody has sent.
+func (w *world) deliver() {
+	if w.connected && len(w.things) > 0 && w.oneIn(40) {
+		t := w.things[w.rng.IntN(len(w.things))]
+		w.l.Claim(t.id, w.kind(t), Phase(1+w.rng.IntN(4)), t.pod)
+	}
+	if w.connected && w.oneIn(200) {
+		w.l.Claim("nobody", EitherKind, Running, "")
+	}
+	for i := 0; i < len(w.letters); i++ {
+		x := w.letters[i]
+		if x.arise > w.step {
+			continue
+		}
+		w.letters = slices.Delete(w.letters, i, i+1)
+		i--
+		w.l.Claim(x.about.id, w.kind(x.about), x.phase, x.about.pod)
+		x.about.due[x.phase] = true
+	}
+}

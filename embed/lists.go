@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package embed
+
+import (
+	"context"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/embed/ledger"
+)
+
+// lists is what listing sandboxes and listing containers differ in: F is the filter, E the element.
+type lists[F, E any] struct {
+	service *Service
+	send    func(context.Context, F) ([]E, error)
+	byID    func(string) F
+	serve   func(*ledger.Ledger, F, time.Time) ([]E, ledger.Verdict)
+	took    func(*ledger.Ledger, ledger.Read, F, []E, time.Time)
+}
+
+func (s *Service) sandboxes() lists[*runtimeapi.PodSandboxFilter, *runtimeapi.PodSandbox] {
+	return lists[*runtimeapi.PodSandboxFilter, *runtimeapi.PodSandbox]{
+		s, s.RuntimeService.ListPodSandbox,
+		func(id string) *runtimeapi.PodSandboxFilter { return &runtimeapi.PodSandboxFilter{Id: id} },
+		(*ledger.Ledger).ServeSandboxes, (*ledger.Ledger).Sandboxes,
+	}
+}
+
+func (s *Service) containers() lists[*runtimeapi.ContainerFilter, *runtimeapi.Container] {
+	return lists[*runtimeapi.ContainerFilter, *runtimeapi.Container]{
+		s, s.RuntimeService.ListContainers,
+		func(id string) *runtimeapi.ContainerFilter { return &runtimeapi.ContainerFilter{Id: id} },
+		(*ledger.Ledger).ServeContainers, (*ledger.Ledger).Containers,
+	}
+}
+
+// list answers a list.
+func (k lists[F, E]) list(ctx context.Context, f F, noFilter, byState bool) ([]E, error) {
+	s, who := k.service, callerOf(ctx)
+	reason := ""
+	switch {
+	case who.by == ByPLEG:
+		reason = becausePLEG
+	case noFilter, byState && who.by == ByOthers:
+		// Without a filter lists who builds its own state at the start. By state lists, besides
+		// housekeeping, who looks for a container to run a command in.
+		reason = becauseCaller
+	default:
+		list, because := k.recall(ctx, f)
+		if because == "" {
+			s.count(MetricListsServed + string(who.by))
+			return list, nil
+		}
+		reason = string(because)
+	}
+	if who.forwarded != nil {
+		*who.forwarded = true
+	}
+	return k.forward(ctx, f, reason)
+}
+
+// forward passes a list on and observes the answer.
+func (k lists[F, E]) forward(ctx context.Context, f F, reason string) ([]E, error) {
+	s := k.service
+	s.count(MetricListsForwarded + reason)
+	read := s.begin()
+	shown, err := k.send(ctx, f)
+	if err == nil {
+		s.tell(func(l *ledger.Ledger, now time.Time) { k.took(l, read, f, shown, now) })
+	}
+	return shown, err
+}
+
+// recall answers a list from memory, after reading what is in doubt, or says why not.
+func (k lists[F, E]) recall(ctx context.Context, f F) (list []E, because ledger.Reason) {
+	for range 2 { // an event may come while what is in doubt is read
+		var v ledger.Verdict
+		k.service.with(func(l *ledger.Ledger, now time.Time) { list, v = k.serve(l, f, now) })
+		if v.Reason == "" || len(v.Resolve) == 0 {
+			return list, v.Reason
+		}
+		if !k.resolve(ctx, v.Resolve) {
+			break
+		}
+	}
+	return nil, ledger.InDoubt
+}
+
+// resolve reads IDs that are in doubt. It reports false if that takes too long, fails, or somebody else is
+// at it: then one list of everything is the better answer.
+func (k lists[F, E]) resolve(ctx context.Context, ids []string) bool {
+	if !k.service.resolving.TryLock() {
+		return false
+	}
+	defer k.service.resolving.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	for _, id := range ids {
+		if _, err := k.forward(ctx, k.byID(id), becauseResolve); err != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package embed
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/embed/ledger"
+)
+
+// Caller is who asks for a list. A context carries it; see [As].
+type Caller string
+
+// Callers.
+const (
+	// ByPLEG reads for the generator, and always from the runtime.
+	ByPLEG Caller = "pleg"
+	// ByHousekeeping is the kubelet's runtime cache, by which it finds pods that should not run.
+	ByHousekeeping Caller = "housekeeping"
+	// ByContainerLogs is the manager that rotates the containers' logs.
+	ByContainerLogs Caller = "container_logs"
+	// ByImageGC is the collector of unused images.
+	ByImageGC Caller = "image_gc"
+	// ByOthers is everybody else: the collection of dead containers, statistics, pod workers.
+	ByOthers Caller = "others"
+)
+
+type callerKey struct{}
+
+// asked is what the context of a call carries.
+type asked struct {
+	by        Caller
+	forwarded *bool // set if a list goes to the runtime; owned by the goroutine that reads it
+}
+
+// As returns a context in which lists are asked for by that caller.
+func As(ctx context.Context, by Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, asked{by: by})
+}
+
+func callerOf(ctx context.Context) asked {
+	if a, ok := ctx.Value(callerKey{}).(asked); ok {
+		return a
+	}
+	return asked{by: ByOthers}
+}
+
+// Metrics that a [Service] reports; what follows the slash is a caller or a reason.
+const (
+	MetricListsServed    = "lists_served/"
+	MetricListsForwarded = "lists_forwarded/"
+)
+
+// Reasons to forward a list that are not the ledger's.
+const (
+	becausePLEG    = "pleg"    // the generator reads
+	becauseCaller  = "caller"  // the list is one for which even a short lag would be wrong
+	becauseResolve = "resolve" // one ID is read, so that a list can be served
+)
+
+// resolveWithin bounds how long a list waits for what is in doubt. Then it is forwarded.
+const resolveWithin = time.Second
+
+// Service is a kubelet's CRI client that remembers what it has seen and done, and answers lists of
+// sandboxes and containers from that; see package ledger for the rules. Everything else is passed on. It
+// serves nothing before [Service.Attach]. It is safe for concurrent use; it keeps no goroutine but the one
+// that hands events on, which ends with their stream.
+type Service struct {
+	internalapi.RuntimeService
+
+	resolving sync.Mutex // held while IDs in doubt are read; nobody waits for it
+
+	mu      sync.Mutex // owns what follows; never held during a call
+	ledger  *ledger.Ledger
+	streams int // streams of events that are open
+	trusted func() bool
+	add     func(name string, n int)
+}
+
+// NewService wraps a CRI client.
+func NewService(client internalapi.RuntimeService) *Service {
+	return &Service{RuntimeService: client, ledger: ledger.New(0)}
+}
+
+// Attach has the service serve lists. Trusted says whether the generator hears of changes: its stream is
+// connected, and it has listed everything since. MaxAge is for how long a full list is enough, should no
+// other come. Add takes the service's counters.
+func (s *Service) Attach(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trusted, s.add = trusted, add
+	s.ledger.SetMaxAge(maxAge)
+}
+
+// count reports to Attach's Add.
+func (s *Service) count(name string) {
+	s.mu.Lock()
+	add := s.add
+	s.mu.Unlock()
+	if add != nil {
+		add(name, 1)
+	}
+}
+
+// with runs f on the ledger, which knows then whether the stream can be trusted.
+func (s *Service) with(f func(l *ledger.Ledger, now time.Time)) {
+	s.mu.Lock()
+	trusted := s.trusted
+	s.mu.Unlock()
+	trust := trusted != nil && trusted() // it takes a lock of its own
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.Trust(trust && s.streams > 0)
+	f(s.ledger, time.Now())
+}
+
+// begin notes that a read begins.
+func (s *Service) begin() (r ledger.Read) {
+	s.with(func(l *ledger.Ledger, now time.Time) { r = l.Begin(now) })
+	return r
+}
+
+// tell runs f on the ledger.
+func (s *Service) tell(f func(l *ledger.Ledger, now time.Time)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.ledger, time.Now())
+}
+
+// Revision returns a number that changes with everything that a list could show.
+func (s *Service) Revision() (n uint64) {
+	s.tell(func(l *ledger.Ledger, _ time.Time) { n = l.Revision() })
+	return n
+}
+
+// Current says that the runtime's lists are as they were at that revision, as surely as a list that is
+// served from memory is. It counts as two lists served.
+func (s *Service) Current(ctx context.Context, revision uint64) bool {
+	if s.Revision() != revision {
+		return false
+	}
+	_, sandboxes := s.sandboxes().recall(ctx, &runtimeapi.PodSandboxFilter{})
+	_, containers := s.containers().recall(ctx, &runtimeapi.ContainerFilter{})
+	if sandboxes != "" || containers != "" || s.Revision() != revision {
+		return false
+	}
+	s.count(MetricListsServed + string(callerOf(ctx).by))
+	s.count(MetricListsServed + string(callerOf(ctx).by))
+	return true
+}
+
+// ListPodSandbox lists sandboxes, from memory if that is right.
+func (s *Service) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	return s.sandboxes().list(ctx, f, f == nil, f.GetState() != nil)
+}
+
+// ListContainers lists containers, from memory if that is right.
+func (s *Service) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return s.containers().list(ctx, f, f == nil, f.GetState() != nil)
+}
+
+// LogPath returns the path of the log of a container that the runtime has, if a status has told it.
+func (s *Service) LogPath(id string) (path string, ok bool) {
+	s.tell(func(l *ledger.Ledger, _ time.Time) { path, ok = l.LogPath(id) })
+	return path, ok
+}

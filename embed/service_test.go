@@ -1,0 +1,453 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/embed/ledger"
+)
+
+// toy is a runtime of one sandbox. Other calls than those that it has panic.
+type toy struct {
+	internalapi.RuntimeService
+
+	mu         sync.Mutex
+	containers map[string]runtimeapi.ContainerState
+	calls      map[string]int
+	events     chan *runtimeapi.ContainerEventResponse // nil: no stream yet
+	made       int
+
+	onStart  func() // in StartContainer, after the work
+	onList   func(context.Context) error
+	failNext error
+}
+
+func newToy() *toy {
+	return &toy{containers: map[string]runtimeapi.ContainerState{}, calls: map[string]int{}}
+}
+
+func (r *toy) called(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls[name]++
+}
+
+func (r *toy) count(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[name]
+}
+
+func (r *toy) set(id string, s runtimeapi.ContainerState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers[id] = s
+}
+
+func (r *toy) send(id string, what runtimeapi.ContainerEventType) {
+	r.events <- &runtimeapi.ContainerEventResponse{
+		ContainerId: id, ContainerEventType: what,
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "pod"}},
+	}
+}
+
+func (r *toy) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	r.called("ListPodSandbox")
+	return []*runtimeapi.PodSandbox{{Id: "s"}}, nil
+}
+
+func (r *toy) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	r.called("ListContainers")
+	if r.onList != nil {
+		if err := r.onList(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*runtimeapi.Container
+	for id, s := range r.containers {
+		if f.GetId() == "" || f.Id == id {
+			list = append(list, &runtimeapi.Container{Id: id, PodSandboxId: "s", State: s})
+		}
+	}
+	return list, nil
+}
+
+func (r *toy) CreateContainer(context.Context, string, *runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.made++
+	id := fmt.Sprint("c", r.made)
+	r.containers[id] = runtimeapi.ContainerState_CONTAINER_CREATED
+	err := r.failNext
+	r.failNext = nil
+	return id, err
+}
+
+func (r *toy) StartContainer(_ context.Context, id string) error {
+	r.set(id, runtimeapi.ContainerState_CONTAINER_RUNNING)
+	if r.onStart != nil {
+		r.onStart()
+	}
+	return nil
+}
+
+func (r *toy) StopContainer(_ context.Context, id string, _ int64) error {
+	r.set(id, runtimeapi.ContainerState_CONTAINER_EXITED)
+	return nil
+}
+
+func (r *toy) RemoveContainer(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.containers, id)
+	return nil
+}
+
+func (r *toy) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	r.called("ContainerStatus")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: r.containers[id], LogPath: "/log/" + id}}, nil
+}
+
+func (r *toy) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	for {
+		select {
+		case e := <-r.events:
+			if e == nil {
+				return errors.New("the stream has ended")
+			}
+			events <- e // as the kubelet's client does: without a look at ctx
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// kubelet is a service on a toy, its stream open, everything listed, with what it has counted.
+type kubelet struct {
+	*Service
+	toy     *toy
+	t       *testing.T
+	trusted atomic.Bool
+	mu      sync.Mutex
+	counted map[string]int
+	close   func()
+}
+
+func newKubelet(t *testing.T) *kubelet {
+	k := &kubelet{toy: newToy(), t: t, counted: map[string]int{}}
+	k.toy.events = make(chan *runtimeapi.ContainerEventResponse)
+	k.toy.set("c", runtimeapi.ContainerState_CONTAINER_CREATED)
+	k.toy.set("r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.Service = NewService(k.toy)
+	k.trusted.Store(true)
+	k.Attach(k.trusted.Load, time.Hour, func(name string, n int) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.counted[name] += n
+	})
+	k.stream()
+	k.relist()
+	return k
+}
+
+// stream opens a stream, which close ends.
+func (k *kubelet) stream() {
+	ctx, cancel := context.WithCancel(k.t.Context())
+	taken := make(chan *runtimeapi.ContainerEventResponse)
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer close(taken)
+		_ = k.GetContainerEvents(ctx, taken, nil)
+	})
+	done.Go(func() {
+		for range taken {
+		}
+	})
+	k.close = func() { cancel(); done.Wait() }
+	for open := false; !open; {
+		k.tell(func(*ledger.Ledger, time.Time) { open = k.streams > 0 })
+	}
+}
+
+// relist reads as the generator does.
+func (k *kubelet) relist() {
+	ctx := As(k.t.Context(), ByPLEG)
+	if _, err := k.ListPodSandbox(ctx, nil); err != nil {
+		k.t.Fatal(err)
+	}
+	if _, err := k.ListContainers(ctx, nil); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// list lists as housekeeping does, and returns the states by ID and how many lists the runtime saw for it.
+func (k *kubelet) list(by Caller) (states map[string]runtimeapi.ContainerState, calls int) {
+	k.t.Helper()
+	before := k.toy.count("ListContainers")
+	list, err := k.ListContainers(As(k.t.Context(), by), &runtimeapi.ContainerFilter{})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	states = make(map[string]runtimeapi.ContainerState)
+	for _, c := range list {
+		states[c.Id] = c.State
+	}
+	return states, k.toy.count("ListContainers") - before
+}
+
+func (k *kubelet) want(calls int, id string, state runtimeapi.ContainerState) {
+	k.t.Helper()
+	states, made := k.list(ByHousekeeping)
+	if got, ok := states[id]; !ok || got != state || made != calls {
+		k.t.Errorf("%s is shown: %v, as %v, after %d calls, want as %v after %d", id, ok, got, made, state, calls)
+	}
+}
+
+func TestNothingIsServedBeforeAttach(t *testing.T) {
+	s := NewService(newToy())
+	for range 2 {
+		if _, err := s.ListContainers(t.Context(), &runtimeapi.ContainerFilter{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.RuntimeService.(*toy).count("ListContainers"); n != 2 {
+		t.Errorf("the runtime saw %d lists of 2", n)
+	}
+}
+
+func TestWhoIsServed(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	for _, c := range []struct {
+		by      Caller
+		filter  *runtimeapi.ContainerFilter
+		counted string
+		calls   int
+	}{
+		{ByHousekeeping, running, "lists_served/housekeeping", 0},
+		{ByContainerLogs, &runtimeapi.ContainerFilter{}, "lists_served/container_logs", 0},
+		{ByImageGC, &runtimeapi.ContainerFilter{}, "lists_served/image_gc", 0},
+		{ByOthers, &runtimeapi.ContainerFilter{}, "lists_served/others", 0},
+		{ByPLEG, &runtimeapi.ContainerFilter{}, "lists_forwarded/pleg", 1},
+		{ByOthers, running, "lists_forwarded/caller", 1},
+		{ByOthers, nil, "lists_forwarded/caller", 1},
+		{ByHousekeeping, &runtimeapi.ContainerFilter{Id: "nobody"}, "lists_forwarded/unknown_id", 1},
+	} {
+		calls, counted := k.toy.count("ListContainers"), k.counted[c.counted]
+		if _, err := k.ListContainers(As(t.Context(), c.by), c.filter); err != nil {
+			t.Fatal(err)
+		}
+		if n := k.toy.count("ListContainers") - calls; n != c.calls || k.counted[c.counted] != counted+1 {
+			t.Errorf("%s, %v: %d calls, want %d; counted %v", c.by, c.filter, n, c.calls, k.counted)
+		}
+	}
+	calls := k.toy.count("ListPodSandbox")
+	if list, err := k.ListPodSandbox(t.Context(), &runtimeapi.PodSandboxFilter{}); err != nil || len(list) != 1 || k.toy.count("ListPodSandbox") != calls {
+		t.Errorf("sandboxes: %v, %v, %d calls", list, err, k.toy.count("ListPodSandbox")-calls)
+	}
+}
+
+func TestWithoutTrustEverythingIsForwarded(t *testing.T) {
+	k := newKubelet(t)
+	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.trusted.Store(false)
+	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.trusted.Store(true)
+	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING) // no full list has begun since
+	k.relist()
+	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.close() // the generator has not noticed yet
+	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.stream()
+	defer k.close()
+	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.relist()
+	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+}
+
+// TestAnEventCausesOneRead: what is in doubt is read once, and then known.
+func TestAnEventCausesOneRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.send("r", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT) // a lie
+		synctest.Wait()
+		k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		k.toy.set("r", runtimeapi.ContainerState_CONTAINER_EXITED)
+		k.toy.send("r", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		synctest.Wait()
+		k.relist() // the generator reads it first
+		k.want(0, "r", runtimeapi.ContainerState_CONTAINER_EXITED)
+	})
+}
+
+// TestAnExitBeforeTheAnswer: the container has ended, and its event is here, before StartContainer answers.
+func TestAnExitBeforeTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.onStart = func() {
+			k.toy.send("c", runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+			k.toy.set("c", runtimeapi.ContainerState_CONTAINER_EXITED)
+			k.toy.send("c", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+			synctest.Wait()
+			k.want(1, "c", runtimeapi.ContainerState_CONTAINER_EXITED) // forwarded
+		}
+		if err := k.StartContainer(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+		k.want(0, "c", runtimeapi.ContainerState_CONTAINER_EXITED)
+	})
+}
+
+func TestOwnCallsAreFacts(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	ctx := t.Context()
+	for _, err := range []error{k.StartContainer(ctx, "c"), k.StopContainer(ctx, "r", 1)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.want(0, "c", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_EXITED)
+	if err := k.RemoveContainer(ctx, "r"); err != nil {
+		t.Fatal(err)
+	}
+	if states, calls := k.list(ByOthers); len(states) != 1 || calls != 0 {
+		t.Errorf("after the removal: %v, %d calls", states, calls)
+	}
+	id, err := k.CreateContainer(ctx, "s", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.want(1, id, runtimeapi.ContainerState_CONTAINER_CREATED)
+	k.want(0, id, runtimeapi.ContainerState_CONTAINER_CREATED)
+	k.toy.failNext = errors.New("timed out, and has worked")
+	if _, err := k.CreateContainer(ctx, "s", nil, nil); err == nil {
+		t.Fatal("no error")
+	}
+	k.want(1, "c2", runtimeapi.ContainerState_CONTAINER_CREATED)
+	k.relist()
+	k.want(0, "c2", runtimeapi.ContainerState_CONTAINER_CREATED)
+}
+
+// TestADoubtThatCannotBeAnsweredForwards: the read of one ID hangs, the list does not wait for it for ever.
+func TestADoubtThatCannotBeAnsweredForwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.send("r", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		synctest.Wait()
+		k.toy.onList = func(ctx context.Context) error {
+			if _, bounded := ctx.Deadline(); bounded {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		began := time.Now()
+		k.want(2, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		if took := time.Since(began); took != resolveWithin {
+			t.Errorf("it took %v, want %v", took, resolveWithin)
+		}
+	})
+}
+
+func TestCurrentAndRevision(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	ctx := As(t.Context(), ByHousekeeping)
+	at := k.Revision()
+	if !k.Current(ctx, at) {
+		t.Error("nothing has changed")
+	}
+	if err := k.StartContainer(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	if k.Current(ctx, at) {
+		t.Error("a container has started")
+	}
+	at = k.Revision()
+	k.trusted.Store(false)
+	if k.Current(ctx, at) {
+		t.Error("nothing is trusted")
+	}
+}
+
+func TestLogPathsComeFromStatuses(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	if _, ok := k.LogPath("r"); ok {
+		t.Error("a path that nobody has told")
+	}
+	if _, err := k.ContainerStatus(t.Context(), "r", false); err != nil {
+		t.Fatal(err)
+	}
+	if path, ok := k.LogPath("r"); !ok || path != "/log/r" {
+		t.Errorf("LogPath: %q, %v", path, ok)
+	}
+}
+
+// TestManyAtOnce has several make, start, stop and remove containers while others list. Who has made a
+// container must find it in every list until it removes it, in no state that is behind its own calls.
+func TestManyAtOnce(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	var done sync.WaitGroup
+	for range 4 {
+		done.Go(func() {
+			ctx := As(t.Context(), ByHousekeeping)
+			see := func(id string, want ...runtimeapi.ContainerState) {
+				list, err := k.ListContainers(ctx, &runtimeapi.ContainerFilter{})
+				at := slices.IndexFunc(list, func(c *runtimeapi.Container) bool { return c.Id == id })
+				if err != nil || (at >= 0) != (len(want) > 0) || at >= 0 && !slices.Contains(want, list[at].State) {
+					t.Errorf("%s: at %d of %d, want %v; %v", id, at, len(list), want, err)
+				}
+			}
+			for range 50 {
+				id, err := k.CreateContainer(ctx, "s", nil, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				see(id, runtimeapi.ContainerState_CONTAINER_CREATED)
+				_ = k.StartContainer(ctx, id)
+				see(id, runtimeapi.ContainerState_CONTAINER_RUNNING)
+				_ = k.StopContainer(ctx, id, 0)
+				see(id, runtimeapi.ContainerState_CONTAINER_EXITED)
+				_ = k.RemoveContainer(ctx, id)
+				see(id)
+			}
+		})
+	}
+	done.Go(func() {
+		for range 50 {
+			k.relist()
+		}
+	})
+	done.Wait()
+	k.relist()
+	if states, calls := k.list(ByOthers); len(states) != 2 || calls != 0 {
+		t.Errorf("in the end: %v, %d calls", states, calls)
+	}
+}
