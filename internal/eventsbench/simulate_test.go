@@ -28,8 +28,9 @@ var (
 
 // simulated is the recorder of a node inside of a bubble: its sink is the server itself, without HTTP.
 type simulated struct {
-	emit func(obj runtime.Object, eventtype, reason, action, note string)
-	stop func()
+	emit  func(obj runtime.Object, eventtype, reason, action, note string)
+	calls func() map[string]int64 // of ours, by kind
+	stop  func()
 }
 
 // coreSink is a server as client-go's legacy recorder wants it.
@@ -81,6 +82,7 @@ func simulate(t *testing.T, recorder string, api *eventstest.Server, node string
 	}
 	r := b.NewRecorder(scheme.Scheme, controller)
 	return simulated{
+		calls: func() map[string]int64 { return b.Stats().Calls },
 		emit: func(obj runtime.Object, eventtype, reason, action, note string) {
 			r.Eventf(obj, nil, eventtype, reason, action, "%s", note)
 		},
@@ -156,6 +158,13 @@ func TestSimulatedCluster(t *testing.T) {
 				if stored != emitted || failed > int64(*simNodes) { // each looks for the roster of an earlier process
 					t.Errorf("stored %d of %d, %d calls failed", stored, emitted, failed)
 				}
+				kinds := make(map[string]int64)
+				for _, n := range nodes {
+					for kind, calls := range n.calls() {
+						kinds[kind] += calls
+					}
+				}
+				t.Logf("calls by kind: %v", kinds)
 				// Four series with their early counts, and the roster.
 				if limit := int64(*simNodes * (4*(3+4+2**simHours) + 3 + 2**simHours)); all > limit {
 					t.Errorf("%d calls, want at most %d", all, limit)

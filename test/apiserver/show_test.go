@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -372,7 +373,8 @@ func (s *stage) write(table string) {
 	fmt.Fprintf(&out, "# Shown on a real API server\n\nMade by `make show-events`: kube-apiserver %s, etcd, client-go's recorders of v0.37 and this one, each with the\n"+
 		"rights of a node. What is stored: occurrences (objects). *by record*: by the older interface, as a kubelet uses it;\n"+
 		"there a ReplicaSet's messages beyond ten are counted together. A killed process takes with it what it had counted\n"+
-		"since its last write; the object says that its count is a lower bound.\n\n", version())
+		"since its last write; the object says that its count is a lower bound.\n\n"+
+		"All of it is of one run, on %s, with %s on %d processors.\n\n", version(), time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU())
 	fmt.Fprintf(&out, "| scenario | true | %s |\n|---|---|---|---|---|---|\n%s", strings.Join(recorderKinds, " | "), table)
 	for _, kind := range recorderKinds {
 		get, desc := s.listings(kind)
