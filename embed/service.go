@@ -44,6 +44,13 @@ func As(ctx context.Context, by Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, asked{by: by})
 }
 
+// Tracked is As. Forwarded says whether a list that was asked for with the context went to the runtime; the
+// calls and the question must come from one goroutine.
+func Tracked(ctx context.Context, by Caller) (tracked context.Context, forwarded func() bool) {
+	any := new(bool)
+	return context.WithValue(ctx, callerKey{}, asked{by, any}), func() bool { return *any }
+}
+
 func callerOf(ctx context.Context) asked {
 	if a, ok := ctx.Value(callerKey{}).(asked); ok {
 		return a
@@ -69,7 +76,7 @@ const resolveWithin = time.Second
 
 // Service is a kubelet's CRI client that remembers what it has seen and done, and answers lists of
 // sandboxes and containers from that; see package ledger for the rules. Everything else is passed on. It
-// serves nothing before [Service.Attach]. It is safe for concurrent use; it keeps no goroutine but the one
+// serves nothing before [Service.ServeLists]. It is safe for concurrent use; it keeps no goroutine but the one
 // that hands events on, which ends with their stream.
 type Service struct {
 	internalapi.RuntimeService
@@ -88,17 +95,17 @@ func NewService(client internalapi.RuntimeService) *Service {
 	return &Service{RuntimeService: client, ledger: ledger.New(0)}
 }
 
-// Attach has the service serve lists. Trusted says whether the generator hears of changes: its stream is
+// ServeLists has the service serve lists. Trusted says whether the generator hears of changes: its stream is
 // connected, and it has listed everything since. MaxAge is for how long a full list is enough, should no
 // other come. Add takes the service's counters.
-func (s *Service) Attach(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
+func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trusted, s.add = trusted, add
 	s.ledger.SetMaxAge(maxAge)
 }
 
-// count reports to Attach's Add.
+// count reports to ServeLists' add.
 func (s *Service) count(name string) {
 	s.mu.Lock()
 	add := s.add

@@ -157,7 +157,7 @@ func newKubelet(t *testing.T) *kubelet {
 	k.toy.set("r", runtimeapi.ContainerState_CONTAINER_RUNNING)
 	k.Service = NewService(k.toy)
 	k.trusted.Store(true)
-	k.Attach(k.trusted.Load, time.Hour, func(name string, n int) {
+	k.ServeLists(k.trusted.Load, time.Hour, func(name string, n int) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.counted[name] += n
@@ -220,7 +220,7 @@ func (k *kubelet) want(calls int, id string, state runtimeapi.ContainerState) {
 	}
 }
 
-func TestNothingIsServedBeforeAttach(t *testing.T) {
+func TestNothingIsServedBeforeItIsAsked(t *testing.T) {
 	s := NewService(newToy())
 	for range 2 {
 		if _, err := s.ListContainers(t.Context(), &runtimeapi.ContainerFilter{}); err != nil {

@@ -146,4 +146,10 @@ var reported = []definition{
 	{name: "evented_pleg_owed_events_total", kind: counter, source: "owed_events",
 		help: "Number of pod lifecycle events that found Watch full and became an owed PodSync.",
 		read: "0. Above: the consumer of Watch is slower than the node."},
+	{name: "evented_pleg_lists_served_total", kind: counter, source: "lists_served/", label: "caller",
+		help: "Number of lists of sandboxes and of containers that were answered from memory, inside a kubelet, by caller.",
+		read: "Two every 2 s for housekeeping. The runtime does not see them; the kubelet's own count of runtime operations does, for it counts what it asks."},
+	{name: "evented_pleg_lists_forwarded_total", kind: counter, source: "lists_forwarded/", label: "reason",
+		help: "Number of lists of sandboxes and of containers that went to the runtime, inside a kubelet, by reason.",
+		read: "pleg: the generator's own. untrusted: the stream is down, or no full list has come since. creating, failed_call, doubt, resolve: something is being made, or has to be read first. stale: the generator cannot list. unknown_state, unknown_id, caller: lists that memory cannot answer."},
 }

@@ -24,7 +24,7 @@ type Runtime interface {
 	GetPodStatus(ctx context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error)
 }
 
-// source reads through the runtime manager.
+// source reads through the runtime manager, and always from the runtime.
 type source struct {
 	runtime Runtime
 
@@ -36,7 +36,7 @@ var _ pleg.Source[kubecontainer.PodStatus] = (*source)(nil)
 
 // List lists everything, in full.
 func (s *source) List(ctx context.Context, _ pleg.Revision) (pleg.Listing, error) {
-	pods, err := s.runtime.GetPods(ctx, true)
+	pods, err := s.runtime.GetPods(embed.As(ctx, embed.ByPLEG), true)
 	if err != nil {
 		return pleg.Listing{}, err
 	}
@@ -54,6 +54,7 @@ func (s *source) List(ctx context.Context, _ pleg.Revision) (pleg.Listing, error
 
 // ListPod lists one pod.
 func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
+	ctx = embed.As(ctx, embed.ByPLEG)
 	p, err := s.runtime.GetPod(ctx, types.UID(uid))
 	if errors.Is(err, kubecontainer.ErrPodNotFound) {
 		p, err = nil, nil
@@ -77,6 +78,7 @@ func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 // Inspect reads the statuses of the IDs that a listing showed. The runtime manager wants that listing back in its own form, in its order and with each
 // container's sandbox, so it is remembered; when another listing has come between, the pod is listed again.
 func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
+	ctx = embed.As(ctx, embed.ByPLEG)
 	uid := types.UID(pod.UID)
 	s.mu.Lock()
 	p := s.shown[uid]

@@ -28,7 +28,7 @@ import (
 
 // Config is what a kubelet gives. Every field without a default is required.
 type Config struct {
-	// Runtime is the kubelet's runtime manager, Events its CRI client.
+	// Runtime is the kubelet's runtime manager, Events its CRI client. If that is what [Serve] returned, it serves lists from now on.
 	Runtime Runtime
 	Events  embed.Events
 	// Cache is what [NewCache] returned, with the gate on.
@@ -108,6 +108,7 @@ func New(c Config) (*Generator, error) {
 		return nil, fmt.Errorf("kubelet137: %w", err)
 	}
 	extra.SetGauges(core.Gauges)
+	attach(c.Events, core, relistMax(c), extra.Add)
 	return &Generator{core: core, cache: own, moved: moved, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
 }
 

@@ -51,6 +51,13 @@ func Measure(ctx context.Context, w *World, pods int, settle, idle time.Duration
 		at, _ := w.tracker.at(w.tracker.ready, name)
 		f.Start = append(f.Start, time.Duration(at-put[name]))
 	}
+	if !w.Variant.Containerd { // which writes its own
+		if n, err := w.node.WriteLogs(); err != nil {
+			return nil, err
+		} else if n != len(all) {
+			return nil, fmt.Errorf("the kubelet has made folders for the logs of %d containers, want %d", n, len(all))
+		}
+	}
 	if err := sleep(ctx, settle); err != nil {
 		return nil, err
 	}

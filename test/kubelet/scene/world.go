@@ -58,6 +58,9 @@ type Variant struct {
 	Containerd bool
 	// API is the folder with etcd and kube-apiserver. With it, pods are bound to the node by an API server; without, they are static.
 	API string
+	// MaxPods and LogInterval are the kubelet's, if they are not to be the harness's own.
+	MaxPods     int
+	LogInterval time.Duration
 }
 
 // World is a node with its runtime.
@@ -97,7 +100,7 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 			err = errors.Join(err, w.Close())
 		}
 	}()
-	node := standalone.Config{Dir: dir}
+	node := standalone.Config{Dir: dir, MaxPods: v.MaxPods, LogInterval: v.LogInterval}
 	if v.Containerd {
 		node.CgroupRoot = "kubelet-e2e-" + filepath.Base(dir)
 		if err = standalone.MakeCgroup(node.CgroupRoot); err != nil {

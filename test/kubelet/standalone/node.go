@@ -29,6 +29,9 @@ type Config struct {
 	Kubeconfig string
 	// MaxPods bounds the pods of the node. Default 250.
 	MaxPods int
+	// LogInterval is how often the kubelet looks whether logs must be rotated. Default an hour, which keeps it from
+	// asking a runtime that writes none for them again and again: see [Node.WriteLogs].
+	LogInterval time.Duration
 }
 
 // NodeName is the name of every node. It is an address, for documentation only, because a kubelet asks the DNS for any other name again and again, and its sync
@@ -63,6 +66,9 @@ func NewNode(cfg Config) (*Node, error) {
 	if cfg.MaxPods == 0 {
 		cfg.MaxPods = 250
 	}
+	if cfg.LogInterval == 0 {
+		cfg.LogInterval = time.Hour
+	}
 	n := &Node{cfg: cfg, folders: folders{cfg.Dir}}
 	for _, d := range append(n.writable(), n.manifests(), n.tmp()) {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -96,6 +102,18 @@ func (n *Node) Remove(name string) error {
 	return os.Remove(filepath.Join(n.manifests(), name+".yaml"))
 }
 
+// WriteLogs makes an empty log for each container that the kubelet has made a folder for, as a runtime would, and
+// returns how many there are.
+func (n *Node) WriteLogs() (int, error) {
+	folders, err := filepath.Glob(filepath.Join(n.logs(), "*", "*"))
+	for _, folder := range folders {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, "0.log"), nil, 0o644)
+		}
+	}
+	return len(folders), err
+}
+
 // configure writes the kubelet's configuration, and returns the ports of its two servers.
 func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int, err error) {
 	ports, err := freePorts(3)
@@ -113,7 +131,7 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
 		"serializeImagePulls": false, "featureGates": gates,
-		"containerLogMonitorInterval": "1h", // the fake runtime writes no logs, and the kubelet asks for them again and again
+		"containerLogMonitorInterval": n.cfg.LogInterval.String(),
 		// A static pod that is taken away and put back under its UID counts as a crash; the wait after that says nothing of a PLEG.
 		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
 		"evictionHard":     map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},

@@ -24,6 +24,7 @@ func compare(ctx context.Context, args []string) error {
 	pods := flags.Int("pods", 200, "pods of the node")
 	settle := flags.Duration("settle", 2*time.Minute, "time for a started node to come to rest")
 	idle := flags.Duration("idle", 5*time.Minute, "time to watch the idle node")
+	logs := flags.Duration("logs", 10*time.Second, "how often the kubelet looks whether logs must be rotated (its default)")
 	together := flags.Bool("together", false, "all at once, so that whatever else the machine does is the same for all")
 	_ = flags.Parse(args)
 	list, err := variants(*dir, flags.Args())
@@ -34,6 +35,7 @@ func compare(ctx context.Context, args []string) error {
 	errs := make([]error, len(list))
 	var done sync.WaitGroup
 	for i, v := range list {
+		v.MaxPods, v.LogInterval = *pods+100, *logs
 		done.Go(func() { all[i], errs[i] = measure(ctx, v, *pods, *settle, *idle) })
 		if !*together {
 			done.Wait()

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet136
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/evented-pleg/evented-pleg/embed"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Serve returns the kubelet's CRI client as one that answers lists from memory, once the generator's stream is
+// trusted. With the gate off it returns the client itself.
+func Serve(client internalapi.RuntimeService) internalapi.RuntimeService {
+	if !Enabled() {
+		return client
+	}
+	return embed.NewService(client)
+}
+
+// attach has the client serve lists, if it is what Serve returned. Lists are good for two of the longest
+// relist periods: the generator's list is never that late but when the runtime does not answer.
+func attach(client embed.Events, core *pleg.Generator[kubecontainer.PodStatus], relistMax time.Duration, add func(string, int)) {
+	if s, ok := client.(*embed.Service); ok {
+		s.ServeLists(func() bool { return core.Stats().State == pleg.StreamConnected }, 2*relistMax, add)
+	}
+}
+
+// Logs returns the client for the manager of container logs, which lists all containers every ten seconds and
+// asks for the status of each that runs, to see where its log is. That never changes.
+func Logs(client internalapi.RuntimeService) internalapi.RuntimeService {
+	if s, ok := client.(*embed.Service); ok {
+		return logs{s}
+	}
+	return client
+}
+
+type logs struct{ *embed.Service }
+
+// ListContainers lists containers for the log manager.
+func (l logs) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return l.Service.ListContainers(embed.As(ctx, embed.ByContainerLogs), f)
+}
+
+// ContainerStatus returns a status with the path of the log and nothing else, if the path is known. The log
+// manager reads nothing else.
+func (l logs) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+	if path, ok := l.LogPath(id); ok {
+		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, LogPath: path}}, nil
+	}
+	return l.Service.ContainerStatus(ctx, id, verbose)
+}
+
+// PodsGetter is the part of the kubelet's runtime manager that its runtime cache uses.
+type PodsGetter interface {
+	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
+}
+
+// Housekeeping returns the runtime manager for the kubelet's runtime cache, by which housekeeping looks every
+// two seconds for pods that should not run. While no list would show anything new it returns the same pods,
+// which nobody changes, in a slice of the caller's own.
+func Housekeeping(runtime PodsGetter, client internalapi.RuntimeService) PodsGetter {
+	if s, ok := client.(*embed.Service); ok {
+		return &housekeeping{runtime: runtime, service: s}
+	}
+	return runtime
+}
+
+type housekeeping struct {
+	runtime PodsGetter
+	service *embed.Service
+
+	mu       sync.Mutex // owns what follows; the runtime cache, too, asks one at a time
+	pods     []*kubecontainer.Pod
+	revision uint64 // of the lists that pods were made from
+	held     bool   // pods are as at that revision
+}
+
+// GetPods returns the running pods, or all.
+func (h *housekeeping) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+	ctx, forwarded := embed.Tracked(ctx, embed.ByHousekeeping)
+	if all {
+		return h.runtime.GetPods(ctx, all)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held && h.service.Current(ctx, h.revision) {
+		return slices.Clone(h.pods), nil
+	}
+	h.revision = h.service.Revision()
+	pods, err := h.runtime.GetPods(ctx, all)
+	h.held = err == nil && !forwarded() && h.service.Revision() == h.revision
+	h.pods = nil
+	if h.held {
+		h.pods = slices.Clone(pods)
+	}
+	return pods, err
+}
+
+// ImageGC returns the runtime manager for the collector of images, which asks for the status of each container
+// to see which images it has mounted. That never changes, and the pod cache has it.
+func ImageGC(runtime kubecontainer.Runtime, cache kubecontainer.Cache) kubecontainer.Runtime {
+	if _, ours := cache.(*Cache); ours {
+		return imageGC{runtime, cache}
+	}
+	return runtime
+}
+
+type imageGC struct {
+	kubecontainer.Runtime
+	cache kubecontainer.Cache
+}
+
+// GetPods lists the pods for the collector.
+func (g imageGC) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+	return g.Runtime.GetPods(embed.As(ctx, embed.ByImageGC), all)
+}
+
+// GetContainerStatus returns the last status that was read of a container, or reads it.
+func (g imageGC) GetContainerStatus(ctx context.Context, uid types.UID, id kubecontainer.ContainerID) (*kubecontainer.Status, error) {
+	if s, err := g.cache.Get(uid); err == nil && s != nil {
+		for _, c := range s.ContainerStatuses {
+			if c.ID == id {
+				return c, nil
+			}
+		}
+	}
+	return g.Runtime.GetContainerStatus(ctx, uid, id)
+}
