@@ -78,10 +78,12 @@ runtime: ## a private runtime with our workload image, for pleg-bench --endpoint
 containerd: ## the same as make runtime NAME=containerd-2.4
 	$(GO) run ./test/node/cmd/runtime containerd-2.4
 
+KUBE_VERSION ?= v1.36.3
+
 .PHONY: test-apiserver
-test-apiserver: ## the Event recorder against etcd and kube-apiserver
-	test/apiserver/build
-	cd test/apiserver && $(GO) test -count=1 -timeout=20m ./...
+test-apiserver: ## the Event recorder against etcd and kube-apiserver: KUBE_VERSION, v1.36.3 or v1.37.1
+	test/apiserver/build $(KUBE_VERSION)
+	cd test/apiserver && KUBE_VERSION=$(KUBE_VERSION) $(GO) test -count=1 -timeout=20m ./...
 
 .PHONY: show-events
 show-events: ## docs/events/shown.md: what a real API server holds of ours and of client-go's (15 min)
