@@ -32,7 +32,7 @@ type Broadcaster struct {
 	tab      table
 	gate     gate
 	limit    *limiter
-	count    counters
+	count    Stats
 	rosters  []*roster // one for each source; their place is the source's index
 	watchers map[*watcher]struct{}
 	inflight int
@@ -106,7 +106,7 @@ func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance strin
 		})
 		b.signal()
 	}
-	return &core{b: b, kinds: &kinds{scheme: scheme}, source: uint32(i), from: src, byNote: byNote}
+	return &core{b: b, kinds: &kinds{scheme: scheme}, source: uint32(i), from: src}
 }
 
 // NewRecorder returns a recorder for events of the given controller. The scheme is asked for the kind of objects that

@@ -32,7 +32,7 @@ func (c *core) emit(logger klog.Logger, e *emission) {
 	b := c.b
 	now := time.Now()
 	err := c.identify(e)
-	if err == nil && c.byNote { // the note is part of the identity
+	if err == nil && c.from.byNote { // the note is part of the identity
 		if !e.literal {
 			e.note, e.literal = fmt.Sprintf(e.note, e.args...), true
 		}
@@ -41,7 +41,7 @@ func (c *core) emit(logger klog.Logger, e *emission) {
 	}
 	if err != nil {
 		b.mu.Lock()
-		b.count.emitted++
+		b.count.Emitted++
 		b.count.drop(DropInvalid, 1)
 		b.mu.Unlock()
 		logger.Error(err, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
@@ -52,7 +52,7 @@ func (c *core) emit(logger klog.Logger, e *emission) {
 		built = c.build(e, now)
 	}
 	b.mu.Lock()
-	b.count.emitted++
+	b.count.Emitted++
 	wake, more := b.take(e, built, now)
 	if more { // formatting runs code of the caller: not under our lock
 		b.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *core) build(e *emission, now time.Time) *eventsv1.Event {
 	annotations, left := cleanAnnotations(e.annotations)
 	if left > 0 {
 		c.b.mu.Lock()
-		c.b.count.annotations += int64(left)
+		c.b.count.AnnotationsDropped += int64(left)
 		c.b.mu.Unlock()
 	}
 	ev := &eventsv1.Event{
@@ -159,7 +159,7 @@ func (b *Broadcaster) take(e *emission, built *eventsv1.Event, now time.Time) (w
 		b.count.drop(DropRateLimited, 1)
 		return false, false
 	}
-	b.count.unsent++
+	b.count.Unsent++
 	id := e.key.id(b.rosters[e.key.source].src)
 	if strings.HasPrefix(e.key.note, combinedMark) {
 		combined := *built
@@ -199,7 +199,7 @@ func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 		b.count.drop(DropRejected, 1)
 		return true, false
 	}
-	b.count.unsent++
+	b.count.Unsent++
 	if s.st.phase != settling {
 		b.tab.touch(s)
 	}

@@ -80,36 +80,30 @@ type Stats struct {
 	GateClosed                    time.Duration
 }
 
-// counters is guarded by the broadcaster's lock. Maps stay small: their keys are words of this package or of the API.
-type counters struct {
-	emitted, acked, unsent     int64
-	watchDropped, annotations  int64
-	dropped, rejected, retries map[string]int64
-	calls, transitions         map[string]int64
-}
-
-func newCounters() counters {
-	return counters{
-		dropped: map[string]int64{}, rejected: map[string]int64{}, retries: map[string]int64{}, calls: map[string]int64{}, transitions: map[string]int64{},
+// newCounters is what a broadcaster counts in, under its lock. Maps stay small: their keys are words of this
+// package or of the API. Series, Queue and GateClosed are filled in by Stats.
+func newCounters() Stats {
+	return Stats{
+		Dropped: map[string]int64{}, Rejected: map[string]int64{}, Retries: map[string]int64{}, Calls: map[string]int64{}, Transitions: map[string]int64{},
 	}
 }
 
-func (c *counters) drop(reason string, n int64) {
+func (c *Stats) drop(reason string, n int64) {
 	if n > 0 {
-		c.dropped[reason] += n
+		c.Dropped[reason] += n
 	}
 }
 
 // each yields every counter under its metric's name.
-func (c *counters) each(yield func(name string, n int64)) {
-	yield(MetricEmitted, c.emitted)
-	yield(MetricAcknowledged, c.acked)
-	yield(MetricAnnotations, c.annotations)
-	yield(MetricWatchDropped, c.watchDropped)
+func (c *Stats) each(yield func(name string, n int64)) {
+	yield(MetricEmitted, c.Emitted)
+	yield(MetricAcknowledged, c.Acknowledged)
+	yield(MetricAnnotations, c.AnnotationsDropped)
+	yield(MetricWatchDropped, c.WatchDropped)
 	for _, m := range []struct {
 		prefix string
 		by     map[string]int64
-	}{{MetricDropped, c.dropped}, {MetricCalls, c.calls}, {MetricRetries, c.retries}, {MetricRejected, c.rejected}, {MetricSeries, c.transitions}} {
+	}{{MetricDropped, c.Dropped}, {MetricCalls, c.Calls}, {MetricRetries, c.Retries}, {MetricRejected, c.Rejected}, {MetricSeries, c.Transitions}} {
 		for _, k := range slices.Sorted(maps.Keys(m.by)) {
 			yield(m.prefix+k, m.by[k])
 		}
@@ -120,15 +114,12 @@ func (c *counters) each(yield func(name string, n int64)) {
 func (b *Broadcaster) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := &b.count
-	return Stats{
-		Emitted: c.emitted, Acknowledged: c.acked, Unsent: c.unsent,
-		Dropped: maps.Clone(c.dropped), Rejected: maps.Clone(c.rejected), Retries: maps.Clone(c.retries),
-		Calls: maps.Clone(c.calls), Transitions: maps.Clone(c.transitions),
-		WatchDropped: c.watchDropped, AnnotationsDropped: c.annotations,
-		Series: b.tab.all, Queue: b.tab.queue.Len() + b.tab.urgent.Len(),
-		GateClosed: b.gate.closed(time.Now()),
+	s := b.count
+	for _, by := range []*map[string]int64{&s.Dropped, &s.Rejected, &s.Retries, &s.Calls, &s.Transitions} {
+		*by = maps.Clone(*by)
 	}
+	s.Series, s.Queue, s.GateClosed = b.tab.all, b.tab.queue.Len()+b.tab.urgent.Len(), b.gate.closed(time.Now())
+	return s
 }
 
 // Gauges yields what is now, and first pushes counters that are due to Metrics. Safe for concurrent use.
@@ -148,20 +139,15 @@ func (b *Broadcaster) pushMetrics() {
 	}
 	b.pushMu.Lock()
 	defer b.pushMu.Unlock()
-	type delta struct {
-		name string
-		n    int64
-	}
-	var due []delta
+	due := make(map[string]int64)
 	b.mu.Lock()
 	b.count.each(func(name string, n int64) {
 		if d := n - b.pushed[name]; d > 0 {
-			due = append(due, delta{name, d})
-			b.pushed[name] = n
+			due[name], b.pushed[name] = d, n
 		}
 	})
 	b.mu.Unlock()
-	for _, d := range due {
-		b.opts.Metrics.Add(d.name, int(d.n))
+	for name, n := range due {
+		b.opts.Metrics.Add(name, int(n))
 	}
 }

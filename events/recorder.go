@@ -27,7 +27,6 @@ type core struct {
 	kinds  *kinds
 	source uint32 // index of from
 	from   source
-	byNote bool
 }
 
 // Recorder emits events.k8s.io/v1 Events. Its methods never block, start no goroutine, and keep nothing of what they are given. They are safe

@@ -159,7 +159,7 @@ func (b *Broadcaster) unreadable(r *roster) {
 
 // listSeries finds the series of a source by a list of its controller's events.
 func (b *Broadcaster) listSeries(ctx context.Context, r *roster) func() (func(), error) {
-	b.count.calls["list"]++
+	b.count.Calls["list"]++
 	return func() (func(), error) {
 		var all []eventsv1.Event
 		var err error
@@ -203,7 +203,7 @@ func (r *roster) listed(e *eventsv1.Event) bool {
 
 // readRoster reads the names of the series that an earlier process left.
 func (b *Broadcaster) readRoster(ctx context.Context, r *roster) func() (func(), error) {
-	b.count.calls["read"]++
+	b.count.Calls["read"]++
 	e := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: b.opts.ClusterNamespace, Name: r.name()}}
 	return func() (func(), error) {
 		stored, err := b.opts.Sink.Patch(ctx, e, []byte("{}"))
@@ -220,7 +220,7 @@ func (b *Broadcaster) readRoster(ctx context.Context, r *roster) func() (func(),
 
 // readSeries reads one of them.
 func (b *Broadcaster) readSeries(ctx context.Context, r *roster) func() (func(), error) {
-	b.count.calls["read"]++
+	b.count.Calls["read"]++
 	namespace, name, _ := strings.Cut(r.reads[0], "/")
 	e := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	return func() (func(), error) {
@@ -258,7 +258,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	}
 	if continues && waiting {
 		s.name, s.st = e.Name, st
-		b.count.transitions["adopted"]++
+		b.count.Transitions["adopted"]++
 		b.tab.written(s)
 		b.kept(r, now)
 		b.apply(s, effects{owes: true, wake: st.deadline(&b.policy)})
@@ -269,13 +269,13 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	template.Namespace, template.Series = e.Namespace, nil
 	n := &series{key: key, id: key.id(r.src), object: key.regarding.object(), template: template, name: e.Name, st: st, heapIndex: -1}
 	if continues {
-		b.count.transitions["adopted"]++
+		b.count.Transitions["adopted"]++
 		b.tab.add(n)
 		b.kept(r, now)
 		b.apply(n, effects{wake: st.deadline(&b.policy)})
 		return
 	}
-	b.count.transitions["abandoned"]++
+	b.count.Transitions["abandoned"]++
 	n.st = state{phase: ongoing, count: f.count, stored: f.count, eventTime: f.eventTime, last: f.last, loose: true}
 	b.tab.count(n, 1)
 	b.step(n, input{kind: inClose, closing: evicted, now: now})
@@ -327,7 +327,7 @@ func rosterOf(all []*series) (names []string) {
 
 // writeRoster stores the names.
 func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string) func() (func(), error) {
-	b.count.calls["roster"]++
+	b.count.Calls["roster"]++
 	now := time.Now()
 	r.due, r.refresh = false, time.Time{}
 	r.next = now.Add(rosterEvery)

@@ -69,7 +69,7 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	if running {
 		select {
 		case <-ended:
-		case <-after(b.share(ctx)): // a call that hangs does not use up the time of all others
+		case <-time.After(b.share(ctx)): // a call that hangs does not use up the time of all others
 			cancel(errCallTooLong)
 			select {
 			case <-ended:
@@ -98,9 +98,6 @@ func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	}
 	return min(time.Until(end)/3, b.opts.WriteTimeout)
 }
-
-// after is time.After for a time that may be over.
-func after(d time.Duration) <-chan time.Time { return time.After(max(d, 0)) }
 
 // drain closes all series and sends what they owe, in the goroutine of the shutdown; then the rosters.
 func (b *Broadcaster) drain(ctx context.Context) {
@@ -176,12 +173,10 @@ func (b *Broadcaster) sendWhile(ctx context.Context, owed func() bool, next func
 			b.perform(ctx, j, b.share(ctx))
 			continue
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(pause):
 		}
-		timer.Stop()
 	}
 }
 
@@ -209,9 +204,9 @@ func (b *Broadcaster) abandon(ctx context.Context, everRan bool) error {
 	defer b.mu.Unlock()
 	b.abandoned = true
 	left := b.tab.queue.Len() + b.tab.urgent.Len() + b.inflight
-	occurrences := b.count.unsent
+	occurrences := b.count.Unsent
 	b.count.drop(DropShutdown, occurrences)
-	b.count.unsent = 0
+	b.count.Unsent = 0
 	b.tab.init(1)
 	if left == 0 && occurrences == 0 {
 		return nil

@@ -67,7 +67,7 @@ func (b *Broadcaster) troubled(ctx context.Context, s *series, v judged, err err
 // failed books a call that will be made again, and closes the gate unless only one object was in the way.
 func (b *Broadcaster) failed(ctx context.Context, v judged, err error, now time.Time) {
 	b.lastErr = err
-	b.count.retries[v.reason]++
+	b.count.Retries[v.reason]++
 	if v.verdict == verdictConflict {
 		return
 	}

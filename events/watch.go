@@ -71,7 +71,7 @@ func (b *Broadcaster) distribute(built *eventsv1.Event, e *emission, now time.Ti
 		select {
 		case w.ch <- event:
 		default:
-			b.count.watchDropped++
+			b.count.WatchDropped++
 		}
 	}
 }

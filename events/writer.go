@@ -130,7 +130,7 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 			return j, min(wait, retry, d)
 		}
 		b.busy[j.series.object] = struct{}{}
-		b.count.calls[j.op.kind.String()]++
+		b.count.Calls[j.op.kind.String()]++
 	}
 	b.inflight++
 	if b.opts.Writers > 1 {
@@ -233,11 +233,11 @@ func (b *Broadcaster) answered(ctx context.Context, j job, err error) {
 		b.openGate(ctx)
 	case verdictMissing:
 		in.kind = inMissing
-		b.count.transitions["renewed"]++
+		b.count.Transitions["renewed"]++
 		b.openGate(ctx)
 	case verdictRefused:
 		in.kind = inRefused
-		b.count.rejected[v.reason]++
+		b.count.Rejected[v.reason]++
 		b.openGate(ctx)
 		b.complain(ctx, v.reason, err, j.event)
 	default:
@@ -272,15 +272,15 @@ func (b *Broadcaster) step(s *series, in input) {
 // apply brings the table in line with the state of a series. The lock is held.
 func (b *Broadcaster) apply(s *series, e effects) {
 	t := &b.tab
-	b.count.acked += e.acked
-	b.count.unsent -= e.acked + e.lost
+	b.count.Acknowledged += e.acked
+	b.count.Unsent -= e.acked + e.lost
 	b.count.drop(DropRejected, e.lost)
 	if s.st.phase != settling {
 		t.written(s)
 	}
 	if e.forget {
 		if s.st.closing == finished && s.st.stored > 1 {
-			b.count.transitions["finished"]++
+			b.count.Transitions["finished"]++
 		}
 		t.forget(s)
 		return
@@ -307,7 +307,7 @@ func (b *Broadcaster) evict(now time.Time) {
 	for b.tab.aged.Len() > b.opts.MaxSeries {
 		s := b.tab.oldest()
 		b.tab.unlist(s)
-		b.count.transitions["evicted"]++
+		b.count.Transitions["evicted"]++
 		b.tab.dequeue(s) // it moves to the front
 		b.step(s, input{kind: inClose, closing: evicted, now: now})
 	}
