@@ -8,6 +8,7 @@ package kubelet137
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -162,10 +163,8 @@ func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
 	if len(next.IPs) != 0 || prev == nil || len(prev.IPs) == 0 {
 		return next
 	}
-	for _, sb := range next.SandboxStatuses {
-		if ready(sb) {
-			return next
-		}
+	if slices.ContainsFunc(next.SandboxStatuses, ready) {
+		return next
 	}
 	kept := *next
 	kept.IPs = prev.IPs
