@@ -304,3 +304,27 @@ func TestTheEndOfTheStreamIsSaidOnceWithItsCause(t *testing.T) {
 		b.stop = func() {}
 	})
 }
+
+// flapping is a toy of whose lists two fail and one succeeds.
+type flapping struct {
+	*toyRuntime
+	calls int // the generator makes one list at a time
+}
+
+func (f *flapping) List(ctx context.Context, since Revision) (Listing, error) {
+	if f.calls++; f.calls%3 != 0 {
+		return Listing{}, errors.New("busy")
+	}
+	return f.toyRuntime.List(ctx, since)
+}
+
+func TestFailuresThatComeAndGoArePacedToo(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, c.Source = &reports, &flapping{toyRuntime: r} }, func(b *bed) {
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := len(reports.of(ReasonRelistFailed)); n < 3 || n > 30 {
+			b.t.Errorf("%d reports of some 200 failures in five minutes, want one in ten seconds at most", n)
+		}
+	})
+}

@@ -22,6 +22,7 @@ const (
 type pace struct {
 	next  instant       // no report before this
 	pause time.Duration // before next; 0 if none was made
+	told  instant       // when the last report was made
 	seen  instant       // when the reason last came up
 	held  int           // times it has come up since its last report
 	last  Report        // the last that was held
@@ -54,13 +55,14 @@ func (c *core[S]) release(p *pace, r Report, now instant) {
 	r.Held += p.held
 	p.held, p.last = 0, Report{}
 	p.pause = min(max(firstPause, pauseFactor*p.pause), longestPause)
-	p.next = now.add(p.pause)
+	p.told, p.next = now, now.add(p.pause)
 	c.reports = append(c.reports, r)
 }
 
-// over is told that what a reason reports has ended: what was held back is reported, with a last word.
+// over is told that what a reason reports has ended: what was held back is reported, with a
+// last word, unless it comes and goes within the first pause.
 func (c *core[S]) over(reason Reason, word string, now instant) {
-	if p := c.paces[reason]; p != nil && p.held > 0 {
+	if p := c.paces[reason]; p != nil && p.held > 0 && now.sub(p.told) >= firstPause {
 		r := p.last
 		r.Note += word
 		p.held-- // the report stands for itself
