@@ -64,6 +64,10 @@ prove: ## search every state of one pod that the rules of evidence can reach (an
 mutate: ## apply deliberate faults to pleg, cache and embed/ledger one by one; each must be caught
 	$(GO) run ./internal/mutate
 
+.PHONY: pages
+pages: ## look at the pages of run, stress, watch and compare in a real browser, on a phone and a desk; pictures in build/pages
+	$(GO) run ./test/pages -out $(BUILD)/pages
+
 #: real components, as root on Linux; built once from the module registry into build/
 .PHONY: test-node
 test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or all; NODE_E2E_BOUNDED=1: the short form)

@@ -5,7 +5,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -14,12 +13,13 @@ import (
 )
 
 func newCompare(s streams) *cobra.Command {
-	var output string
+	var output, out string
 	cmd := &cobra.Command{
-		Use:   "compare A B",
+		Use:   "compare A [B]",
 		Short: "Tell what two runs that were kept with --out differ in, and how sure that is",
 		Long: `compare reads two runs that "run --out DIR" has kept and tells their numbers, the difference, and how
-sure the difference is:
+sure the difference is. With one run it compares the two generators that watched its load (evented and
+generic). --out keeps the comparison, with a page that shows both beside each other.
 
   differs       at 95 %: the intervals in which the two quantiles lie do not touch, or two counts
                 differ by more than chance makes them
@@ -28,24 +28,24 @@ sure the difference is:
 		Example: `  pleg-bench run --out before
   pleg-bench run --out after --relist-max 60s
   pleg-bench compare before after
+  pleg-bench compare before after --out difference       # difference/report.html
+  pleg-bench compare before                              # evented and generic of one run
   benchstat before/benchstat.txt after/benchstat.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usageError{fmt.Errorf("compare needs two runs, folders of --out: %d given", len(args))}
+			if len(args) < 1 || len(args) > 2 {
+				return usageError{fmt.Errorf("compare needs one or two runs, folders of run --out: %d given", len(args))}
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "text" && output != "json" {
 				return usageError{fmt.Errorf("--output %s: use text or json", output)}
 			}
-			a, errA := report.Load(args[0])
-			b, errB := report.Load(args[1])
-			if err := errors.Join(errA, errB); err != nil {
+			a, b, err := report.LoadPair(args...)
+			if err != nil {
 				return err
 			}
 			c := report.Compare(a, b)
-			var err error
 			if output == "json" {
 				encoder := json.NewEncoder(s.out)
 				encoder.SetIndent("", "  ")
@@ -56,9 +56,15 @@ sure the difference is:
 			if err != nil {
 				return fmt.Errorf("write the comparison: %w", err)
 			}
-			return nil
+			if out == "" {
+				return nil
+			}
+			err = report.WriteComparison(out, commandLine(cmd), a, b)
+			tellKept(s, out)
+			return err
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVar(&out, "out", "", "keep the comparison in this folder: result.json, differences.csv, report.html")
 	return cmd
 }

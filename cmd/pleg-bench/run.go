@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -69,25 +68,13 @@ func refusal(err error) error {
 	return err
 }
 
-// parseExpectations reads all bounds, and reports every bad one.
-func parseExpectations(texts []string) ([]report.Expectation, error) {
-	var list []report.Expectation
-	var errs []error
-	for _, text := range texts {
-		e, err := report.ParseExpectation(text)
-		list, errs = append(list, e), append(errs, err)
-	}
-	return list, errors.Join(errs...)
-}
-
 func newRun(s streams) *cobra.Command {
 	var (
 		o       run.Options
 		fake    fakeFlags
 		output  string
 		plot    string
-		out     string
-		expect  []string
+		keep    keepFlags
 		args    string
 		compare bool
 	)
@@ -139,11 +126,11 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 			o.Logger = klog.FromContext(cmd.Context())
 			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
 			o.FakeArgs = fake.childArgs(cmd)
-			expectations, err := parseExpectations(expect)
+			expectations, err := keep.parse(report.BlankRun())
 			if err != nil {
-				return usageError{err}
+				return err
 			}
-			o.WantTimeline = plot != "" || out != ""
+			o.WantTimeline = plot != "" || keep.out != ""
 			began := time.Now()
 			display := newDisplay(s)
 			if output == "text" {
@@ -168,13 +155,12 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 			if plot != "" {
 				left = errors.Join(left, writePlot(plot, result))
 			}
-			saved := report.New(began, append([]string{cmd.Root().Name()}, os.Args[1:]...), result, expectations)
-			if out != "" {
-				left = errors.Join(left, saved.Write(out))
+			saved := report.New(began, commandLine(cmd), result, expectations)
+			if keep.out != "" {
+				left = errors.Join(left, saved.Write(keep.out))
 			}
-			for _, failure := range saved.Failures {
-				fmt.Fprintf(s.err, "pleg-bench: %s\n", failure)
-			}
+			tellFailures(s.err, saved.Failures)
+			tellKept(s, keep.out)
 			if left == nil && (!result.OK || len(saved.Failures) > 0) {
 				return errBad
 			}
@@ -208,8 +194,7 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
 	flags.StringVarP(&output, "output", "o", "text", "text or json; json is documented in docs/pleg-bench.md")
-	flags.StringVar(&out, "out", "", "keep the run in this folder: result.json, report.html, changes.csv, benchstat.txt, junit.xml")
-	flags.StringArrayVar(&expect, "expect", nil, "fail unless a number of the result keeps a bound, such as 'latency.p99<5ms'; may be repeated")
+	keep.add(flags, "changes.csv, ", "latency.p99<5ms")
 	flags.StringVar(&plot, "plot", "", "write a picture of the latency to this file (.svg)")
 	return cmd
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
@@ -22,6 +24,7 @@ func newStress(s streams) *cobra.Command {
 		fake   fakeFlags
 		output string
 		args   string
+		keep   keepFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "stress",
@@ -34,6 +37,7 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 		Example: `  pleg-bench stress
   pleg-bench stress --pods 5 --start-rate 100 --max-rate 2000 --step 5s
   pleg-bench stress --profile crio -o json
+  pleg-bench stress --out stress --expect 'knee_rate>200' --expect missed=0
   pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox --start-rate 5 --max-rate 100`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,6 +52,10 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 			if err := o.Validate(); err != nil {
 				return usageError{err}
 			}
+			expectations, err := keep.parse(new(bench.StressResult))
+			if err != nil {
+				return err
+			}
 			o.Stderr = s.err
 			o.Logger = klog.FromContext(cmd.Context())
 			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
@@ -56,6 +64,7 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 			if output == "text" {
 				o.OnStatus = display.show
 			}
+			began := time.Now()
 			result, err := run.Stress(cmd.Context(), o)
 			display.clear()
 			if result == nil {
@@ -72,7 +81,13 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 			if err != nil {
 				return errors.Join(fmt.Errorf("write the result: %w", err), left)
 			}
-			if left == nil && !result.OK {
+			saved := report.NewStress(began, commandLine(cmd), result, expectations)
+			if keep.out != "" {
+				left = errors.Join(left, saved.Write(keep.out))
+			}
+			tellFailures(s.err, saved.Failures)
+			tellKept(s, keep.out)
+			if left == nil && (!result.OK || len(saved.Failures) > 0) {
 				return errBad
 			}
 			return left
@@ -95,5 +110,6 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 	flags.StringVar(&args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.05s")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
 	flags.StringVarP(&output, "output", "o", "text", "text or json")
+	keep.add(flags, "steps.csv, ", "knee_rate>200")
 	return cmd
 }

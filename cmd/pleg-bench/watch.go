@@ -15,7 +15,10 @@ import (
 )
 
 func newWatch(s streams) *cobra.Command {
-	var o watch.Options
+	var (
+		o    watch.Options
+		keep keepFlags
+	)
 	cmd := &cobra.Command{
 		Use:   "watch --endpoint ENDPOINT",
 		Short: "Attach to a runtime, read-only, and print pod lifecycle events as they come",
@@ -34,7 +37,8 @@ the kubelet, which may be an evented one. Use --mode generic with these.`,
 		Example: `  pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
   pleg-bench watch --endpoint unix:///run/crio/crio.sock --namespace kube-system
   pleg-bench watch --endpoint /tmp/cri.sock -o json --duration 30s
-  pleg-bench watch --endpoint /tmp/cri.sock --raw --duration 30s`,
+  pleg-bench watch --endpoint /tmp/cri.sock --raw --duration 30s
+  pleg-bench watch --endpoint /tmp/cri.sock --duration 1m --out watched --expect verdict.worth=full`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Endpoint == "" {
@@ -52,8 +56,15 @@ the kubelet, which may be an evented one. Use --mode generic with these.`,
 			if o.Duration < 0 {
 				return usageError{fmt.Errorf("--duration %v: it must not be negative", o.Duration)}
 			}
+			bounds, err := keep.parse(watch.BlankSummary())
+			if err != nil {
+				return err
+			}
 			o.Out, o.Err = s.out, s.err
-			return watch.Run(cmd.Context(), o)
+			o.Keep = watch.Keep{Dir: keep.out, Command: commandLine(cmd), Expect: bounds}
+			err = watch.Run(cmd.Context(), o)
+			tellKept(s, keep.out)
+			return err
 		},
 	}
 	flags := cmd.Flags()
@@ -66,5 +77,6 @@ the kubelet, which may be an evented one. Use --mode generic with these.`,
 	flags.BoolVar(&o.Raw, "raw", false, "print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve metrics and /healthz on this address, such as 127.0.0.1:9464")
 	flags.StringVarP(&o.Output, "output", "o", "text", "text, or json with one object a line, all on standard output")
+	keep.add(flags, "events.csv, ", "missed=0")
 	return cmd
 }

@@ -63,6 +63,19 @@ type StressStep struct {
 	Latency LatencyResult `json:"latency_seconds"`
 	// PLEGCPU is the generator's use of CPU, in cores.
 	PLEGCPU float64 `json:"pleg_cpu"`
+
+	// Histogram is of the latencies.
+	Histogram *Histogram `json:"-"`
+}
+
+// Why says in words why the rate was raised no further.
+func (r *StressResult) Why() string {
+	return map[string]string{
+		EndKnee:        "events began to take a second or more",
+		EndMaxRate:     "the largest rate was reached without events of a second or more",
+		EndRuntime:     "the runtime makes containers no faster: its events never were the limit",
+		EndInterrupted: "the user ended the test; the cache was not compared with the runtime",
+	}[r.End]
 }
 
 // WriteText writes the result for people.
@@ -74,13 +87,7 @@ func (r *StressResult) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "%12.3g %9.3g %9d %7d %7d %9s %9s %6.2f\n", s.Rate, s.Achieved, s.UnderWay, s.Events, s.Late,
 			Short(seconds(s.Latency.P50)), Short(seconds(s.Latency.P99)), s.PLEGCPU)
 	}
-	why := map[string]string{
-		EndKnee:        "events began to take a second or more",
-		EndMaxRate:     "the largest rate was reached without events of a second or more",
-		EndRuntime:     "the runtime makes containers no faster: its events never were the limit",
-		EndInterrupted: "the user ended the test; the cache was not compared with the runtime",
-	}[r.End]
-	fmt.Fprintf(&b, "\n%s: %s.\nThe most that was achieved: %.3g containers/s, with a p99 of %s there.\n", r.End, why, r.KneeRate, Short(seconds(r.KneeP99Seconds)))
+	fmt.Fprintf(&b, "\n%s: %s.\nThe most that was achieved: %.3g containers/s, with a p99 of %s there.\n", r.End, r.Why(), r.KneeRate, Short(seconds(r.KneeP99Seconds)))
 	fmt.Fprintf(&b, "%d container events, %d late; missed %d, owed %d, delivered twice %d, out of order %d; %d pods differ in the end; memory at most %s\n",
 		r.Events, r.Late, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
 	if r.GivenUp > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,15 +22,21 @@ type Difference struct {
 	B    float64 `json:"b"`
 	// Change is (B-A)/A, nil if A is 0.
 	Change *float64 `json:"change"`
+	// AInterval and BInterval are where the numbers lie at 95 %, nil where one run does not tell.
+	AInterval *[2]float64 `json:"a_interval"`
+	BInterval *[2]float64 `json:"b_interval"`
 	// Sure says how sure it is that the runs differ: "differs" (at 95 %), "same" (nothing speaks for a
 	// difference), or "one run each" where a single run tells nothing of the spread.
 	Sure string `json:"sure"`
 }
 
-// Comparison is what two runs differ in.
+// Comparison is what two runs, or two generators of one run, differ in.
 type Comparison struct {
 	Schema string `json:"schema"`
-	// Alike lists what was not the same about the runs themselves, empty if nothing.
+	// A and B are what the two are called.
+	A string `json:"a"`
+	B string `json:"b"`
+	// Unlike lists what was not the same about the runs themselves, empty if nothing.
 	Unlike      []string     `json:"unlike"`
 	Differences []Difference `json:"differences"`
 }
@@ -44,22 +51,53 @@ const (
 	single  = "one run each"
 )
 
-// Compare holds two runs against each other, generator by generator under test.
-func Compare(a, b *Saved) Comparison {
-	c := Comparison{Schema: CompareSchema, Unlike: unlike(a.Result, b.Result), Differences: []Difference{}}
-	add := func(name, unit string, x, y float64, sure string) {
+// Entry is one generator of a run that was kept.
+type Entry struct {
+	// Name is what to call it.
+	Name   string
+	run    *Saved
+	side   Side
+	result *bench.ComparisonResult
+}
+
+// UnderTest returns the generator under test.
+func (s *Saved) UnderTest(name string) Entry { return Entry{name, s, s.Sides[0], own(s.Result)} }
+
+// Beside returns the generator that watched the same load, false if there was none.
+func (s *Saved) Beside(name string) (Entry, bool) {
+	if s.Result.Comparison == nil || len(s.Sides) < 2 || s.Sides[1].Latency == nil {
+		return Entry{}, false
+	}
+	return Entry{name, s, s.Sides[1], s.Result.Comparison}, true
+}
+
+// Compare holds two generators against each other.
+func Compare(a, b Entry) Comparison {
+	c := Comparison{Schema: CompareSchema, A: a.Name, B: b.Name, Unlike: []string{}, Differences: []Difference{}}
+	if a.run != b.run {
+		c.Unlike = unlike(a.run.Result, b.run.Result)
+	}
+	add := func(name, unit string, x, y float64, sure string) *Difference {
 		d := Difference{Name: name, Unit: unit, A: x, B: y, Sure: sure}
 		if x != 0 {
 			d.Change = new((y - x) / x)
 		}
 		c.Differences = append(c.Differences, d)
+		return &c.Differences[len(c.Differences)-1]
 	}
-	ha, hb := a.Sides[0].Latency, b.Sides[0].Latency
+	ha, hb := a.side.Latency, b.side.Latency
 	for _, q := range []float64{0.5, 0.9, 0.99} {
-		add(fmt.Sprintf("change told on Watch after, p%.0f", 100*q), "s", ha.At(q).Seconds(), hb.At(q).Seconds(), apart(ha, hb, q))
+		sure := apart(ha, hb, q)
+		d := add(fmt.Sprintf("change told on Watch after, p%.0f", 100*q), "s", ha.At(q).Seconds(), hb.At(q).Seconds(), sure)
+		if sure != single {
+			d.AInterval, d.BInterval = bounds(ha, q), bounds(hb, q)
+		}
 	}
-	ra, rb := a.Result, b.Result
-	count := func(name string, x, y int) { add(name, "", float64(x), float64(y), countsApart(x, y)) }
+	ra, rb := a.result, b.result
+	count := func(name string, x, y int) {
+		d := add(name, "", float64(x), float64(y), countsApart(x, y))
+		d.AInterval, d.BInterval = countBounds(x), countBounds(y)
+	}
 	add("GetNewerThan(now) answered, p50", "s", ra.Freshness.P50, rb.Freshness.P50, single)
 	add("GetNewerThan(now) answered, p99", "s", ra.Freshness.P99, rb.Freshness.P99, single)
 	count("changes that nobody saw", ra.Events.Unseen, rb.Events.Unseen)
@@ -72,7 +110,19 @@ func Compare(a, b *Saved) Comparison {
 	return c
 }
 
-func calls(r *bench.Result) (n int) {
+// bounds is where a quantile lies, in seconds.
+func bounds(h *bench.Histogram, q float64) *[2]float64 {
+	low, high := interval(h, q)
+	return &[2]float64{low.Seconds(), high.Seconds()}
+}
+
+// countBounds is where the mean of a count lies: 3 is what a count of 0 leaves possible.
+func countBounds(n int) *[2]float64 {
+	off := normal95 * math.Sqrt(float64(n))
+	return &[2]float64{max(float64(n)-off, 0), max(float64(n)+off, 3)}
+}
+
+func calls(r *bench.ComparisonResult) (n int) {
 	for _, k := range r.Cost.RPCs {
 		n += k
 	}
@@ -136,16 +186,32 @@ func (c Comparison) WriteText(w io.Writer) error {
 	for _, u := range c.Unlike {
 		fmt.Fprintf(&b, "not alike: %s\n", u)
 	}
-	fmt.Fprintf(&b, "%-34s %10s %10s %8s  %s\n", "", "A", "B", "change", "")
+	fmt.Fprintf(&b, "A: %s\nB: %s\n\n%-34s %10s %10s %9s  %s\n", c.A, c.B, "", "A", "B", "change", "")
 	for _, d := range c.Differences {
-		change := "-"
-		if d.Change != nil {
-			change = fmt.Sprintf("%+.1f %%", 100**d.Change)
-		}
-		fmt.Fprintf(&b, "%-34s %10s %10s %8s  %s\n", d.Name, d.show(d.A), d.show(d.B), change, d.Sure)
+		fmt.Fprintf(&b, "%-34s %10s %10s %9s  %s\n", d.Name, d.show(d.A), d.show(d.B), d.change(), d.Sure)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// change writes how much B is more than A, as a share or, if that is large, as a factor.
+func (d Difference) change() string {
+	const large = 10
+	switch {
+	case d.Change == nil:
+		return "-"
+	case *d.Change >= large:
+		return "× " + strconv.FormatFloat(*d.Change+1, 'f', 0, 64)
+	}
+	return fmt.Sprintf("%+.1f %%", 100**d.Change)
+}
+
+// within writes an interval.
+func (d Difference) within(i *[2]float64) string {
+	if i == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s … %s", d.show(i[0]), d.show(i[1]))
 }
 
 func (d Difference) show(v float64) string {

@@ -19,29 +19,64 @@ import (
 type Expectation struct {
 	text, path, op string
 	bound          float64
+	word           string // what a text is to be; empty if the bound is a number
 }
 
-var expectationForm = regexp.MustCompile(`^([A-Za-z0-9_.]+)\s*(<=|>=|<|>|=)\s*(.+)$`)
+var expectationForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\s*(<=|>=|<|>|=)\s*(.+)$`)
 
-// ParseExpectation reads a bound: the path of a number in the result's JSON, in which _seconds and _bytes
-// may be left out, a comparison, and a number, a duration (5ms) or a size (64MiB).
-func ParseExpectation(text string) (Expectation, error) {
+// ParseExpectations reads bounds on results of the kind of blank, which has all its optional parts, and
+// reports every bad one. A bound is the path of a number in the result's JSON, in which _seconds and
+// _bytes may be left out, a comparison, and a number, a duration (5ms) or a size (64MiB); or the path of
+// a text, =, and the text.
+func ParseExpectations(texts []string, blank any) ([]Expectation, error) {
+	var list []Expectation
+	var errs []error
+	for _, text := range texts {
+		e, err := parseExpectation(text, blank)
+		list, errs = append(list, e), append(errs, err)
+	}
+	return list, errors.Join(errs...)
+}
+
+// BlankRun is a run's result with all its optional parts, for [ParseExpectations].
+func BlankRun() *bench.Result {
+	blank := new(bench.Result)
+	blank.Comparison, blank.Cost.RuntimeCPUSeconds, blank.Events.RuntimeEmitted = new(bench.ComparisonResult), new(float64), new(int)
+	blank.Outage, blank.Stall = new(bench.OutageResult), new(bench.StallResult)
+	return blank
+}
+
+func parseExpectation(text string, blank any) (Expectation, error) {
 	m := expectationForm.FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
 		return Expectation{}, fmt.Errorf("--expect %q: use PATH<VALUE, such as latency.p99<5ms, events.missed=0 or cost.pleg_max_rss<64MiB", text)
 	}
 	e := Expectation{text: text, path: m[1], op: m[2]}
-	var err error
+	found, err := e.value(blank)
+	if err != nil && !errors.Is(err, errAbsent) {
+		return Expectation{}, err
+	}
+	if _, ok := found.(string); ok {
+		if e.op != "=" {
+			return Expectation{}, fmt.Errorf("--expect %q: %s is a text, which only = compares", text, e.path)
+		}
+		e.word = strings.TrimSpace(m[3])
+		return e, nil
+	}
 	if e.bound, err = quantity(m[3]); err != nil {
 		return Expectation{}, fmt.Errorf("--expect %q: %w", text, err)
 	}
-	var blank bench.Result // every number is there, whatever the run was
-	blank.Comparison, blank.Cost.RuntimeCPUSeconds, blank.Events.RuntimeEmitted = new(bench.ComparisonResult), new(float64), new(int)
-	blank.Outage, blank.Stall = new(bench.OutageResult), new(bench.StallResult)
-	if _, err := e.value(&blank); err != nil && !errors.Is(err, errAbsent) {
-		return Expectation{}, err
-	}
 	return e, nil
+}
+
+// Failures says which bounds a result does not keep.
+func Failures(bounds []Expectation, result any) (list []string) {
+	for _, e := range bounds {
+		if err := e.Check(result); err != nil {
+			list = append(list, err.Error())
+		}
+	}
+	return list
 }
 
 // quantity reads a number, a duration in seconds, or a size in bytes.
@@ -64,62 +99,75 @@ func quantity(s string) (float64, error) {
 }
 
 // inMap matches paths into maps, whose keys only a run tells.
-var inMap = regexp.MustCompile(`(^|\.)(latency_by_change|cost\.rpcs|load\.errors)(\.|$)`)
+var inMap = regexp.MustCompile(`(^|\.)(latency_by_change|cost\.rpcs|load\.errors|stream\.delay(_seconds)?|calls)(\.|$)`)
+
+// counting matches paths into maps of counts, in which nothing is 0.
+var counting = regexp.MustCompile(`^(stream\.(flaws|skipped|reordered|endings)|reports)\.`)
 
 // errAbsent says that a run has not measured a number.
 var errAbsent = errors.New("this run has no such number")
 
-// value returns the number that the expectation is about.
-func (e Expectation) value(r *bench.Result) (float64, error) {
-	raw, err := json.Marshal(r)
+// value returns the number or the text that the expectation is about.
+func (e Expectation) value(result any) (any, error) {
+	raw, err := json.Marshal(result)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	var at any
 	if err := json.Unmarshal(raw, &at); err != nil {
-		return 0, err
+		return nil, err
 	}
 	for part := range strings.SplitSeq(e.path, ".") {
 		fields, ok := at.(map[string]any)
-		if !ok && inMap.MatchString(e.path) {
-			return 0, errAbsent
-		}
-		if !ok {
-			return 0, fmt.Errorf("--expect %q: %s is no number of the result (docs/pleg-bench.md lists them)", e.text, e.path)
-		}
 		found := false
 		for _, name := range []string{part, part + "_seconds", part + "_bytes"} {
 			if at, found = fields[name]; found {
 				break
 			}
 		}
-		if !found && inMap.MatchString(e.path) {
-			return 0, errAbsent
-		}
-		if !found {
-			return 0, fmt.Errorf("--expect %q: the result has no %s (docs/pleg-bench.md lists its fields)", e.text, e.path)
+		switch {
+		case found:
+		case counting.MatchString(e.path):
+			return 0., nil
+		case inMap.MatchString(e.path):
+			return nil, errAbsent
+		case !ok:
+			return nil, e.noNumber()
+		default:
+			return nil, fmt.Errorf("--expect %q: the result has no %s (docs/pleg-bench.md lists its fields)", e.text, e.path)
 		}
 	}
 	switch v := at.(type) {
-	case float64:
+	case float64, string:
 		return v, nil
 	case bool:
 		if v {
-			return 1, nil
+			return 1., nil
 		}
-		return 0, nil
+		return 0., nil
 	case nil:
-		return 0, errAbsent
+		return nil, errAbsent
 	}
-	return 0, fmt.Errorf("--expect %q: %s is no number of the result (docs/pleg-bench.md lists them)", e.text, e.path)
+	return nil, e.noNumber()
+}
+
+func (e Expectation) noNumber() error {
+	return fmt.Errorf("--expect %q: %s is no number of the result (docs/pleg-bench.md lists them)", e.text, e.path)
 }
 
 // Check says why a result does not keep the bound, nil if it does.
-func (e Expectation) Check(r *bench.Result) error {
-	v, err := e.value(r)
+func (e Expectation) Check(result any) error {
+	found, err := e.value(result)
 	if err != nil {
 		return fmt.Errorf("expected %s: %w", e.text, err)
 	}
+	if s, ok := found.(string); ok {
+		if s != e.word {
+			return fmt.Errorf("expected %s, it is %s", e.text, s)
+		}
+		return nil
+	}
+	v := found.(float64) // value returns nothing else
 	kept := map[string]bool{"<": v < e.bound, "<=": v <= e.bound, ">": v > e.bound, ">=": v >= e.bound, "=": v == e.bound}[e.op]
 	if !kept {
 		return fmt.Errorf("expected %s, it is %.4g", e.text, v)

@@ -6,6 +6,7 @@ package report_test
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"encoding/xml"
 	"math/rand/v2"
 	"os"
@@ -52,13 +53,9 @@ func result(typical time.Duration, lists int) *bench.Result {
 
 func save(t *testing.T, r *bench.Result, expect ...string) (*report.Saved, string) {
 	t.Helper()
-	var list []report.Expectation
-	for _, text := range expect {
-		e, err := report.ParseExpectation(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, e)
+	list, err := report.ParseExpectations(expect, report.BlankRun())
+	if err != nil {
+		t.Fatal(err)
 	}
 	s := report.New(time.Unix(1_700_000_000, 0), []string{"pleg-bench", "run", "--fault", "</script><b>"}, r, list)
 	dir := filepath.Join(t.TempDir(), "new", "folder")
@@ -128,19 +125,19 @@ func TestExpectations(t *testing.T) {
 	for text, kept := range map[string]bool{
 		"latency.p99<5ms": true, "latency.p99<0.1ms": false, "latency_seconds.p99 <= 0.005": true, "events.missed=0": true, "events.missed>0": false,
 		"cost.pleg_max_rss<64MiB": true, "cost.pleg_max_rss<1MiB": false, "ok=1": true, "load.pods>=10": true, "outage.at<5s": true, "stall.for<1s": false,
-		"comparison.latency.p50<1s": false,
+		"comparison.latency.p50<1s": false, "pleg.state=Connected": true, "runtime.name = containerd": true, "pleg.mode=generic": false,
 	} {
-		e, err := report.ParseExpectation(text)
+		list, err := report.ParseExpectations([]string{text}, report.BlankRun())
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if err := e.Check(r); (err == nil) != kept {
+		if err := list[0].Check(r); (err == nil) != kept {
 			t.Errorf("%s: %v, want kept %v", text, err, kept)
 		}
 	}
-	for _, bad := range []string{"", "latency", "latency<", "<5", "latency<5ms", "nothing.p99<5ms", "latency.p99<5 parsecs", "latency.p99!5"} {
-		if _, err := report.ParseExpectation(bad); err == nil || !strings.Contains(err.Error(), "--expect") {
+	for _, bad := range []string{"", "latency", "latency<", "<5", "latency<5ms", "nothing.p99<5ms", "latency.p99<5 parsecs", "latency.p99!5", "pleg.state<5", "runtime.name>=x"} {
+		if _, err := report.ParseExpectations([]string{bad}, report.BlankRun()); err == nil || !strings.Contains(err.Error(), "--expect") {
 			t.Errorf("%q is taken for a bound: %v", bad, err)
 		}
 	}
@@ -161,7 +158,7 @@ func TestCompare(t *testing.T) {
 		b    *report.Saved
 		want string
 	}{"the same again": {again, "same"}, "twice as slow": {slow, "differs"}} {
-		c := report.Compare(a, test.b)
+		c := report.Compare(a.UnderTest("a"), test.b.UnderTest("b"))
 		for _, of := range []string{"change told on Watch after, p50", "change told on Watch after, p99", "lists of the whole runtime"} {
 			if got := sure(c)[of]; got != test.want {
 				t.Errorf("%s: %s: %s, want %s", name, of, got, test.want)
@@ -183,7 +180,7 @@ func TestCompare(t *testing.T) {
 	other := result(time.Millisecond, 3)
 	other.Load.Pods = 99
 	b, _ := save(t, other)
-	if c := report.Compare(a, b); len(c.Unlike) != 1 || !strings.Contains(c.Unlike[0], "pods: 10 and 99") {
+	if c := report.Compare(a.UnderTest("a"), b.UnderTest("b")); len(c.Unlike) != 1 || !strings.Contains(c.Unlike[0], "pods: 10 and 99") {
 		t.Errorf("unlike: %q", c.Unlike)
 	}
 }
@@ -201,5 +198,96 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	if _, err := report.Load(filepath.Join(dir, "nothing")); err == nil {
 		t.Error("a missing file is read")
+	}
+}
+
+// stressResult is that of a stress test of three steps.
+func stressResult() *bench.StressResult {
+	r := &bench.StressResult{Schema: bench.StressSchema, OK: true, End: bench.EndMaxRate, Runtime: bench.RuntimeResult{Name: "crio", Version: "1.36"}, KneeRate: 90, KneeP99Seconds: 0.02}
+	for i, rate := range []float64{25, 50, 100} {
+		h := new(bench.Histogram)
+		for k := range 100 {
+			h.Record(time.Duration(k*(i+1)) * 100 * time.Microsecond)
+		}
+		r.Steps = append(r.Steps, bench.StressStep{Rate: rate, Achieved: 0.9 * rate, Events: 100, Latency: h.Seconds(), PLEGCPU: 0.1, Histogram: h})
+	}
+	return r
+}
+
+func TestStressFiles(t *testing.T) {
+	list, err := report.ParseExpectations([]string{"knee_rate>50", "missed=0", "knee_p99<1ms", "end=max-rate"}, new(bench.StressResult))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := report.NewStress(time.Unix(1_700_000_000, 0), []string{"pleg-bench", "stress"}, stressResult(), list)
+	if len(s.Failures) != 1 || !strings.Contains(s.Failures[0], "knee_p99<1ms, it is 0.02") {
+		t.Errorf("failures %q, want that of the latency", s.Failures)
+	}
+	dir := t.TempDir()
+	if err := s.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(read(t, dir, "steps.csv"))).ReadAll()
+	if err != nil || len(rows) != 4 || rows[3][0] != "100" || rows[3][1] != "90" {
+		t.Errorf("steps.csv: %v (%v)", rows, err)
+	}
+	if text := read(t, dir, "benchstat.txt"); strings.Count(text, "BenchmarkStress/rate=") != 3 || !strings.Contains(text, "BenchmarkStressKnee 1 90 achieved/s") {
+		t.Errorf("benchstat.txt: %s", text)
+	}
+	var back struct {
+		Result    bench.StressResult `json:"result"`
+		Histogram []*bench.Histogram `json:"latency_histograms"`
+	}
+	if err := json.Unmarshal([]byte(read(t, dir, "result.json")), &back); err != nil || len(back.Histogram) != 3 || back.Histogram[2].Count() != 100 || back.Result.KneeRate != 90 {
+		t.Errorf("result.json: %+v (%v)", back, err)
+	}
+	if text := read(t, dir, "junit.xml"); !strings.Contains(text, `tests="5" failures="1"`) {
+		t.Errorf("junit.xml: %s", text)
+	}
+	for _, want := range []string{"max-rate", "90/s", "most: 90/s", "uPlot"} {
+		if text := read(t, dir, "report.html"); !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if _, err := report.Load(dir); err == nil || !strings.Contains(err.Error(), report.StressSchema) {
+		t.Errorf("a stress test is taken for a run: %v", err)
+	}
+}
+
+// TestComparisonPage compares two runs, and the generators of one, each read back from its folder.
+func TestComparisonPage(t *testing.T) {
+	r := result(time.Millisecond, 3)
+	beside := result(time.Second, 10)
+	r.Comparison = &bench.ComparisonResult{PLEG: bench.PLEGResult{Mode: "generic"}, Latency: beside.Latency, Cost: beside.Cost}
+	r.Series = append(r.Series, bench.Series{Mode: "generic", Points: beside.Series[0].Points, Samples: beside.Series[0].Samples})
+	_, a := save(t, r)
+	_, b := save(t, result(2*time.Millisecond, 60))
+	for _, paths := range [][]string{{a, b}, {a}} {
+		x, y, err := report.LoadPair(paths...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := report.WriteComparison(dir, []string{"pleg-bench", "compare"}, x, y); err != nil {
+			t.Fatal(err)
+		}
+		page := read(t, dir, "report.html")
+		for _, want := range []string{"change told on Watch after, p99", "differs", "one run each", "ListContainers", `"id":"quantiles"`, `"id":"scatter"`} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%d paths: the page lacks %q", len(paths), want)
+			}
+		}
+		if !strings.Contains(page, "0.99,") {
+			t.Error("the page lacks the changes of the runs")
+		}
+	}
+	if _, _, err := report.LoadPair(b); err == nil || !strings.Contains(err.Error(), "one generator") {
+		t.Errorf("a run of one generator is compared with itself: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(b, "changes.csv"), []byte("mode,at_seconds,latency_seconds\nother,1,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := report.Load(b); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("changes of no generator are read: %v", err)
 	}
 }

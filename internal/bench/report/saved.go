@@ -4,17 +4,15 @@
 package report
 
 import (
-	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -60,38 +58,17 @@ func New(began time.Time, command []string, result *bench.Result, expectations [
 		}
 		s.Sides = append(s.Sides, Side{Mode: series.Mode, Latency: h, Samples: series.Samples, points: series.Points})
 	}
-	for _, e := range expectations {
-		if err := e.Check(result); err != nil {
-			s.Failures = append(s.Failures, err.Error())
-		}
-	}
+	s.Failures = append(s.Failures, Failures(expectations, result)...)
 	return s
 }
 
-// Names of the files in a folder.
-const (
-	resultFile, changesFile, benchstatFile, junitFile, pageFile = "result.json", "changes.csv", "benchstat.txt", "junit.xml", "report.html"
-)
-
 // Write writes every file into the folder, which it makes if there is none. It goes on after a failure.
 func (s *Saved) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	var errs []error
-	for name, write := range map[string]func(io.Writer) error{
-		resultFile: s.writeJSON, changesFile: s.writeCSV, benchstatFile: s.writeBenchstat, junitFile: s.writeJUnit, pageFile: s.WritePage,
-	} {
-		var b bytes.Buffer
-		err := write(&b)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--out: write %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
+	verdict := "the cache equals the runtime; nothing was told twice, out of order or never"
+	suite := NewJUnit("pleg-bench run", s.Began, verdict, s.Result.Failures, s.expectations, s.Result)
+	return Files{
+		resultFile: JSON(s), changesFile: s.writeCSV, benchstatFile: s.writeBenchstat, junitFile: suite.Write, pageFile: s.WritePage,
+	}.Write(dir)
 }
 
 // Load reads result.json, or that of a folder.
@@ -103,35 +80,70 @@ func Load(path string) (*Saved, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a run: %w", err)
 	}
+	var of struct{ Schema string }
+	if err := json.Unmarshal(raw, &of); err != nil {
+		return nil, fmt.Errorf("%s is no run that \"pleg-bench run --out\" has kept: %w", path, err)
+	}
+	if of.Schema != Schema {
+		return nil, fmt.Errorf("%s is no run that \"pleg-bench run --out\" has kept: its schema is %q, want %q", path, of.Schema, Schema)
+	}
 	s := new(Saved)
 	if err := json.Unmarshal(raw, s); err != nil {
-		return nil, fmt.Errorf("%s is no run that pleg-bench has kept (--out): %w", path, err)
+		return nil, fmt.Errorf("%s is no run that \"pleg-bench run --out\" has kept: %w", path, err)
 	}
-	if s.Schema != Schema || s.Result == nil || len(s.Sides) == 0 || s.Sides[0].Latency == nil {
-		return nil, fmt.Errorf("%s is no run that pleg-bench has kept (--out): its schema is %q, want %q", path, s.Schema, Schema)
+	if s.Result == nil || len(s.Sides) == 0 || s.Sides[0].Latency == nil {
+		return nil, fmt.Errorf("%s is no whole run: it lacks its result or its latencies", path)
+	}
+	// Each change is in a file of its own, which a page shows if it is there.
+	if err := s.readCSV(filepath.Join(filepath.Dir(path), changesFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Saved) writeJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", " ")
-	return encoder.Encode(s)
+// readCSV reads the changes back.
+func (s *Saved) readCSV(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read a run: %w", err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	sides := make(map[string]*Side)
+	for i := range s.Sides {
+		sides[s.Sides[i].Mode] = &s.Sides[i]
+	}
+	for i, row := range rows[min(1, len(rows)):] {
+		side := sides[row[0]]
+		if len(row) != 3 || side == nil {
+			return fmt.Errorf("%s, line %d: want mode, at_seconds and latency_seconds of one of the run's generators, it is %q", path, i+2, row)
+		}
+		at, errAt := strconv.ParseFloat(row[1], 64)
+		latency, errLatency := strconv.ParseFloat(row[2], 64)
+		if err := errors.Join(errAt, errLatency); err != nil {
+			return fmt.Errorf("%s, line %d: %w", path, i+2, err)
+		}
+		side.points = append(side.points, bench.Point{At: duration(at), Latency: duration(latency)})
+	}
+	return nil
 }
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 func (s *Saved) writeCSV(w io.Writer) error {
 	table := csv.NewWriter(w)
 	_ = table.Write([]string{"mode", "at_seconds", "latency_seconds"}) // Flush keeps errors
 	for _, side := range s.Sides {
 		for _, p := range side.points {
-			_ = table.Write([]string{side.Mode, number(p.At.Seconds()), number(p.Latency.Seconds())})
+			_ = table.Write([]string{side.Mode, Number(p.At.Seconds()), Number(p.Latency.Seconds())})
 		}
 	}
 	table.Flush()
 	return table.Error()
 }
-
-func number(f float64) string { return strconv.FormatFloat(f, 'g', 9, 64) }
 
 // writeBenchstat writes lines in the form of Go's benchmarks, one for each generator. Those of several
 // runs go to benchstat one after another.
@@ -163,51 +175,4 @@ func own(r *bench.Result) *bench.ComparisonResult {
 		PLEG: r.PLEG, Events: r.Events, Latency: r.Latency, LatencyBy: r.LatencyBy, EventLatency: r.EventLatency,
 		Freshness: r.Freshness, Consistency: r.Consistency, Cost: r.Cost,
 	}
-}
-
-// junit is what CI systems read.
-type junit struct {
-	XMLName  xml.Name    `xml:"testsuite"`
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Time     string      `xml:"timestamp,attr"`
-	Cases    []junitCase `xml:"testcase"`
-}
-
-type junitCase struct {
-	Class   string        `xml:"classname,attr"`
-	Name    string        `xml:"name,attr"`
-	Failure *junitFailure `xml:"failure,omitempty"`
-}
-
-type junitFailure struct {
-	Message string `xml:"message,attr"`
-}
-
-func (s *Saved) writeJUnit(w io.Writer) error {
-	suite := junit{Name: "pleg-bench run", Time: s.Began.Format("2006-01-02T15:04:05")}
-	add := func(name, failure string) {
-		c := junitCase{Class: "pleg-bench", Name: name}
-		if failure != "" {
-			c.Failure = &junitFailure{failure}
-			suite.Failures++
-		}
-		suite.Cases = append(suite.Cases, c)
-		suite.Tests++
-	}
-	add("the cache equals the runtime; nothing was told twice, out of order or never", strings.Join(s.Result.Failures, "; "))
-	for _, e := range s.expectations {
-		failure := ""
-		if err := e.Check(s.Result); err != nil {
-			failure = err.Error()
-		}
-		add(e.String(), failure)
-	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
-	}
-	encoder := xml.NewEncoder(w)
-	encoder.Indent("", "  ")
-	return encoder.Encode(suite)
 }

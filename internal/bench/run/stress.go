@@ -224,6 +224,6 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 	r.pace = fmt.Sprintf(" (before: the runtime completed %.3g a second of %.3g)", achieved, rate)
 	return bench.StressStep{
 		Rate: rate, Achieved: achieved, UnderWay: r.driver.Stats().UnderWay, Events: after.LatencyCount - before.LatencyCount, Late: after.LatencyLate - before.LatencyLate,
-		Latency: bench.Summarize(v.Path).Seconds(), PLEGCPU: (usageAfter.Usage.CPUSeconds - usageBefore.Usage.CPUSeconds) / time.Duration(usageAfter.At-usageBefore.At).Seconds(),
+		Latency: bench.Summarize(v.Path).Seconds(), Histogram: bench.HistogramOf(v.Path), PLEGCPU: (usageAfter.Usage.CPUSeconds - usageBefore.Usage.CPUSeconds) / time.Duration(usageAfter.At-usageBefore.At).Seconds(),
 	}, nil
 }

@@ -39,6 +39,12 @@ type outcome struct {
 // watchFake watches a fake runtime on which pods come and go.
 func watchFake(t *testing.T, long time.Duration, profile string, faults ...string) outcome {
 	t.Helper()
+	return keepFake(t, watch.Keep{}, long, profile, faults...)
+}
+
+// keepFake is watchFake, and keeps what it finds.
+func keepFake(t *testing.T, keep watch.Keep, long time.Duration, profile string, faults ...string) outcome {
+	t.Helper()
 	p, err := fakeruntime.ProfileByName(profile)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +93,7 @@ func watchFake(t *testing.T, long time.Duration, profile string, faults ...strin
 	}
 	group.Go(func() { driver.Run(ctx, time.Hour) })
 	var out bytes.Buffer
-	o := outcome{err: watch.Run(ctx, watch.Options{Endpoint: socket, Mode: worker.Evented, Duration: long, Output: "json", Out: &out, Err: &out})}
+	o := outcome{err: watch.Run(ctx, watch.Options{Endpoint: socket, Mode: worker.Evented, Duration: long, Keep: keep, Output: "json", Out: &out, Err: &out})}
 	for line := range strings.Lines(out.String()) {
 		var l struct{ Type, Reason, Note string }
 		if err := json.Unmarshal([]byte(line), &l); err != nil {

@@ -188,6 +188,7 @@ func (p *printer) look(now time.Time) error {
 		p.connected += now.Sub(p.lookedAt)
 	}
 	p.lookedAt = now
+	p.tap.sample(now, st)
 	if err := p.harvest(now); err != nil {
 		return err
 	}

@@ -136,6 +136,38 @@ func (s Summary) text() string {
 		b.WriteString(fold(fmt.Sprintf("%-9s ", name)+fmt.Sprintf(format, args...), 10) + "\n")
 	}
 	fmt.Fprintf(&b, "\n%s, watched for %s: %d events printed\n", s.Runtime, short(s.Seconds), s.Printed)
+	for _, l := range s.lines() {
+		if l[0] == reportsLine && s.Stream != nil {
+			writeDelays(&b, s.Stream)
+		}
+		row(l[0], "%s", l[1])
+	}
+	if len(s.Reports) == 0 && s.Stream != nil {
+		writeDelays(&b, s.Stream)
+	}
+	if v := s.Verdict; v != nil {
+		b.WriteString("\n" + fold(fmt.Sprintf("VERDICT   %s: %s.", v.Worth, v.Summary), 10) + "\n")
+		if v.Period != "" {
+			row("relists", "%s.", v.Period)
+		}
+		if len(v.Maintainers) > 0 {
+			b.WriteString("\nFor those who maintain the runtime:\n")
+		}
+		for _, m := range v.Maintainers {
+			b.WriteString(fold("- "+m+".", 2) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// reportsLine is the name of the last line, that of the generator's reports.
+const reportsLine = "reports"
+
+// lines are what was found in words, each with its name.
+func (s Summary) lines() (list [][2]string) {
+	row := func(name, format string, args ...any) {
+		list = append(list, [2]string{name, fmt.Sprintf(format, args...)})
+	}
 	row("lists", "%d of the whole runtime, %d failed, %d hung; %d reads of a pod, %d failed, %d hung; %d calls in all",
 		s.Lists, s.ListErrors, s.ListsHung, s.Reads, s.ReadErrors, s.ReadsHung, total(s.Calls))
 	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", short(s.ListSeconds.P50), short(s.ListSeconds.P99),
@@ -151,28 +183,15 @@ func (s Summary) text() string {
 		row("gaps", "%d starts and exits that no event told of; %d creations, %d removals; %d events not confirmed", s.Missed, s.MissedCreations, s.MissedRemovals, s.Overruled)
 		row("left out", "%s", or(skipped(r), "no event"))
 		row("flaws", "%s", or(flaws(r), "none"))
-		writeDelays(&b, r)
 	}
 	if len(s.Reports) > 0 {
 		var parts []string
 		for _, reason := range slices.Sorted(maps.Keys(s.Reports)) {
 			parts = append(parts, fmt.Sprintf("%s %d", reason, s.Reports[reason]))
 		}
-		row("reports", "%s", strings.Join(parts, ", "))
+		row(reportsLine, "%s", strings.Join(parts, ", "))
 	}
-	if v := s.Verdict; v != nil {
-		b.WriteString("\n" + fold(fmt.Sprintf("VERDICT   %s: %s.", v.Worth, v.Summary), 10) + "\n")
-		if v.Period != "" {
-			row("relists", "%s.", v.Period)
-		}
-		if len(v.Maintainers) > 0 {
-			b.WriteString("\nFor those who maintain the runtime:\n")
-		}
-		for _, m := range v.Maintainers {
-			b.WriteString(fold("- "+m+".", 2) + "\n")
-		}
-	}
-	return b.String()
+	return list
 }
 
 func short(seconds float64) string {

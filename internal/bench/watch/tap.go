@@ -48,7 +48,8 @@ type tap struct {
 	readErr int
 	took    map[string]*bench.Histogram // how long reads took, by kind
 	listErr error
-	unknown int  // items in the state UNKNOWN that reads showed
+	unknown int // items in the state UNKNOWN that reads showed
+	track   *track
 	closing bool // the watch ends: what ends now ends by our wish
 }
 
@@ -68,7 +69,7 @@ const (
 
 func newTap(wantRaw bool) *tap {
 	return &tap{
-		wantRaw: wantRaw, judge: stream.New(0), calls: make(map[int]*call), hung: make(map[string]int),
+		wantRaw: wantRaw, judge: stream.New(0), track: newTrack(time.Now()), calls: make(map[int]*call), hung: make(map[string]int),
 		took: map[string]*bench.Histogram{listCall: new(bench.Histogram), readCall: new(bench.Histogram)},
 	}
 }
@@ -79,6 +80,7 @@ func (t *tap) message(raw []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.judge.Event(now, raw)
+	t.track.event(e)
 	switch {
 	case !t.wantRaw:
 	case len(t.raw) < maxWaiting:
@@ -157,6 +159,13 @@ func (t *tap) shown(pods ...pleg.Pod) {
 			}
 		}
 	}
+}
+
+// sample enters the generator's numbers into the track.
+func (t *tap) sample(now time.Time, st pleg.Stats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.track.sample(now, st, t.readErr)
 }
 
 // close says that what ends from now on ends because the watch does.

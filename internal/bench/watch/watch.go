@@ -55,6 +55,8 @@ type Options struct {
 	Raw bool
 	// MetricsAddr serves the generator's metrics and health; empty for none.
 	MetricsAddr string
+	// Keep says where to keep what was found, and what to expect of it.
+	Keep Keep
 	// Output is text or json. With json everything goes to Out, one object a line.
 	Output string
 	Out    io.Writer
@@ -111,7 +113,7 @@ func Run(ctx context.Context, o Options) error {
 		err = cause
 	}
 	summary := p.sum(time.Since(begun), w.version.String(), w.client.Stats())
-	return errors.Join(err, p.summary(summary), summary.failure(w.tap))
+	return errors.Join(err, p.summary(summary), p.keep(summary), summary.failure(w.tap))
 }
 
 // watched is a generator on a runtime with all that is needed to look at it.

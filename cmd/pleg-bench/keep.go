@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+)
+
+// keepFlags are those that keep what a command found, and judge it.
+type keepFlags struct {
+	out    string
+	expect []string
+}
+
+func (k *keepFlags) add(flags *pflag.FlagSet, files, example string) {
+	flags.StringVar(&k.out, "out", "", "keep what was found in this folder: result.json, report.html, "+files+"benchstat.txt, junit.xml")
+	flags.StringArrayVar(&k.expect, "expect", nil, "fail unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
+}
+
+// parse reads the bounds on results like blank, and finds out before the work that the folder cannot be
+// written after it.
+func (k *keepFlags) parse(blank any) ([]report.Expectation, error) {
+	bounds, err := report.ParseExpectations(k.expect, blank)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return bounds, checkFolder(k.out)
+}
+
+// checkFolder makes the folder, if one is named, and tries to write to it.
+func checkFolder(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return usageError{fmt.Errorf("--out: %w", err)}
+	}
+	f, err := os.CreateTemp(dir, ".try-")
+	if err != nil {
+		return usageError{fmt.Errorf("--out: %w", err)}
+	}
+	name := f.Name()
+	_ = f.Close()
+	_ = os.Remove(name)
+	return nil
+}
+
+// tellKept says where the page is, on a terminal only: what is scripted has asked for the folder.
+func tellKept(s streams, dir string) {
+	if dir != "" && s.terminal() > 0 {
+		fmt.Fprintf(s.err, "kept in %s\n", filepath.Join(dir, "report.html"))
+	}
+}
+
+// tellFailures says which bounds were not kept.
+func tellFailures(w io.Writer, failures []string) {
+	for _, failure := range failures {
+		fmt.Fprintf(w, "pleg-bench: %s\n", failure)
+	}
+}
+
+// commandLine is what the user typed.
+func commandLine(cmd *cobra.Command) []string {
+	return append([]string{cmd.Root().Name()}, os.Args[1:]...)
+}
