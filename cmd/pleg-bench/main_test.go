@@ -129,7 +129,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"run", "--expect", "latency.p99"}, "PATH<VALUE"},
 		{[]string{"run", "--expect", "latency.p98<5ms"}, "no latency.p98"},
 		{[]string{"run", "--expect", "latency.p99<soon"}, "soon"},
-		{[]string{"compare", "one"}, "two runs"},
+		{[]string{"compare", "one", "two", "three"}, "one or two runs"},
 		{[]string{"cleanup"}, "--endpoint is missing"},
 		{[]string{"cleanup", "--endpoint", "/x", "--all", "--run", "y"}, "exclude"},
 		{[]string{"fake"}, "--socket is missing"},
