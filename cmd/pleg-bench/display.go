@@ -35,10 +35,14 @@ func (d *display) show(s run.Status) {
 		p := side.Progress
 		latency := "-"
 		if side.Latency.Count > 0 {
-			latency = fmt.Sprintf("p50 %s  p99 %s", bench.Short(side.Latency.P50), bench.Short(side.Latency.P99))
+			latency = fmt.Sprintf("p50 %s p99 %s", bench.Short(side.Latency.P50), bench.Short(side.Latency.P99))
 		}
-		lines = append(lines, fmt.Sprintf("%8s  %-12s change→Watch %-26s lists %-4d period %-6s told %-6d missed %-3d owed %d",
-			side.Mode, p.State, latency, p.Counts.Relists, bench.Short(p.RelistPeriod), p.Counts.Events, p.Counts.Missed, p.Counts.Owed))
+		line := fmt.Sprintf("%s %s  %-22s lists %d (%s)  told %d  missed %d", side.Mode, p.State, latency,
+			p.Counts.Relists, bench.Short(p.RelistPeriod), p.Counts.Events, p.Counts.Missed)
+		if p.Counts.Owed > 0 {
+			line += fmt.Sprintf("  owed %d", p.Counts.Owed)
+		}
+		lines = append(lines, line)
 	}
 	d.draw(lines)
 }

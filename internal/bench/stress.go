@@ -87,11 +87,12 @@ func (r *StressResult) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "%12.3g %9.3g %9d %7d %7d %9s %9s %6.2f\n", s.Rate, s.Achieved, s.UnderWay, s.Events, s.Late,
 			Short(seconds(s.Latency.P50)), Short(seconds(s.Latency.P99)), s.PLEGCPU)
 	}
+	line := func(format string, args ...any) { b.WriteString(Fold(fmt.Sprintf(format, args...), 2) + "\n") }
 	fmt.Fprintf(&b, "\n%s: %s.\nThe most that was achieved: %.3g containers/s, with a p99 of %s there.\n", r.End, r.Why(), r.KneeRate, Short(seconds(r.KneeP99Seconds)))
-	fmt.Fprintf(&b, "%d container events, %d late; missed %d, owed %d, delivered twice %d, out of order %d; %d pods differ in the end; memory at most %s\n",
+	line("%d container events, %d late; missed %d, owed %d, delivered twice %d, out of order %d; %d pods differ in the end; memory at most %s",
 		r.Events, r.Late, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
 	if r.GivenUp > 0 {
-		fmt.Fprintf(&b, "the runtime did not finish %d containers in 20 s after the last step: they were given up and removed\n", r.GivenUp)
+		line("the runtime did not finish %d containers in 20 s after the last step: they were given up and removed", r.GivenUp)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -19,29 +19,39 @@ func (r *Result) WriteText(w io.Writer) error {
 	if r.Runtime.Profile != "" {
 		what = fmt.Sprintf("fake runtime as %s (%s)", r.Runtime.Profile, what)
 	}
-	fmt.Fprintf(&b, "%s\n%d pods × %d containers, %.0f changes/s for %s, seed %d", what, r.Load.Pods, r.Load.Containers, r.Load.AchievedRate,
+	fmt.Fprintf(&b, "%s\n", what)
+	head := fmt.Sprintf("%d pods × %d containers, %.0f changes/s for %s, seed %d", r.Load.Pods, r.Load.Containers, r.Load.AchievedRate,
 		Short(seconds(r.Load.DurationSeconds)), r.Load.Seed)
 	if len(r.Load.Faults) > 0 {
-		fmt.Fprintf(&b, ", faults %s", strings.Join(r.Load.Faults, " "))
+		head += ", faults " + strings.Join(r.Load.Faults, " ")
 	}
-	b.WriteString("\n\n")
+	b.WriteString(Fold(head, 2) + "\n\n")
 	r.writeTable(&b)
 	r.writeStory(&b)
 	switch {
 	case r.OK:
-		b.WriteString("\nPASS: the cache equals the runtime; nothing was told twice, out of order or never.\n")
+		b.WriteString("\n" + Fold(r.pass(), 6) + "\n")
 	default:
 		verdict := "FAIL"
 		if r.Interrupted && len(r.Failures) == 1 {
 			verdict = "NO VERDICT"
 		}
-		fmt.Fprintf(&b, "\n%s: %s.\n", verdict, strings.Join(r.Failures, "; "))
+		b.WriteString("\n" + Fold(fmt.Sprintf("%s: %s.", verdict, strings.Join(r.Failures, "; ")), 6) + "\n")
 		for _, d := range r.Consistency.Differences {
-			fmt.Fprintf(&b, "  %s\n", d)
+			b.WriteString(Fold("  "+d, 4) + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// pass is the verdict on a good run. What nobody saw is not hidden by it.
+func (r *Result) pass() string {
+	text := "PASS: the cache equals the runtime; no event came twice or out of order, and nothing that was seen to begin was left without its end"
+	if n := r.Events.Unseen; n > 0 {
+		text += fmt.Sprintf(". %d of %d changes came and went unseen, between two reads", n, r.Events.Changes)
+	}
+	return text + "."
 }
 
 // writeTable writes what both modes have, side by side if there is a comparison.
@@ -52,12 +62,12 @@ func (r *Result) writeTable(b *strings.Builder) {
 		columns = append(columns, r.Comparison)
 	}
 	row := func(name string, cell func(*ComparisonResult) string, note string) {
-		fmt.Fprintf(b, "  %-34s", name)
+		fmt.Fprintf(b, "  %-33s", name)
 		for _, c := range columns {
-			fmt.Fprintf(b, "%16s", cell(c))
+			fmt.Fprintf(b, "%10s", cell(c))
 		}
 		if note != "" {
-			b.WriteString("   " + note)
+			b.WriteString("  " + note)
 		}
 		b.WriteByte('\n')
 	}
@@ -86,7 +96,7 @@ func (r *Result) writeTable(b *strings.Builder) {
 	row("                              p99", at(func(l LatencyResult) float64 { return l.P99 }), "")
 	row("                              max", at(func(l LatencyResult) float64 { return l.Max }), "")
 	row("changes that nobody saw", number(func(c *ComparisonResult) int { return c.Events.Unseen }),
-		fmt.Sprintf("of %d: they came and went between two reads", r.Events.Changes))
+		fmt.Sprintf("of %d changes", r.Events.Changes))
 	row("GetNewerThan(now) answered    p50", fresh(func(l LatencyResult) float64 { return l.P50 }), "")
 	row("                              p99", fresh(func(l LatencyResult) float64 { return l.P99 }), "")
 	row("answers older than known", number(func(c *ComparisonResult) int { return c.Freshness.StaleReads }), fmt.Sprintf("of %d", r.Freshness.Count))
@@ -102,20 +112,22 @@ func (r *Result) writeTable(b *strings.Builder) {
 		return
 	}
 	row("pods that differ at the end", number(func(c *ComparisonResult) int { return c.Consistency.Mismatches }),
-		fmt.Sprintf("of %d, cache against runtime", r.Consistency.CheckedPods))
+		fmt.Sprintf("of %d", r.Consistency.CheckedPods))
 }
 
 // writeStory writes what only this run has.
 func (r *Result) writeStory(b *strings.Builder) {
+	line := func(format string, args ...any) { b.WriteString(Fold(fmt.Sprintf(format, args...), 2) + "\n") }
 	emitted := "the PLEG"
 	if n := r.Events.RuntimeEmitted; n != nil {
 		emitted = fmt.Sprintf("the runtime emitted %d, the PLEG", *n)
 	}
-	fmt.Fprintf(b, "\nevents: %s received %d (%d told nothing new), told %d on Watch; missed %d, owed %d\n",
+	b.WriteByte('\n')
+	line("events: %s received %d (%d told nothing new), told %d on Watch; missed %d, owed %d",
 		emitted, r.Events.Received, r.Events.Stale, r.Events.Lifecycle, r.Events.Missed, r.Events.Owed)
-	fmt.Fprintf(b, "stream: %s, %d reconnects\n", r.PLEG.State, r.PLEG.Reconnects)
+	line("stream: %s, %d reconnects", r.PLEG.State, r.PLEG.Reconnects)
 	if p := r.PLEG.RelistPeriodSeconds; p > 0 && r.PLEG.State == "Connected" {
-		fmt.Fprintf(b, "trust: %.3g lists a minute now; each list that finds nothing which the stream had not told halves that, down to one in 5 minutes\n", 60/p)
+		line("trust: %.3g lists a minute now; each list that finds nothing which the stream had not told halves that, down to one in 5 minutes", 60/p)
 	}
 	whom, cpu := "the load and the PLEG", "unknown"
 	if r.Comparison != nil {
@@ -124,21 +136,21 @@ func (r *Result) writeStory(b *strings.Builder) {
 	if r.Cost.RuntimeCPUSeconds != nil {
 		cpu = Short(seconds(*r.Cost.RuntimeCPUSeconds))
 	}
-	fmt.Fprintf(b, "runtime: %s CPU for %s; its calls took p50 %s, p99 %s\n", cpu, whom,
+	line("runtime: %s CPU for %s; its calls took p50 %s, p99 %s", cpu, whom,
 		Short(seconds(r.Load.CallSeconds.P50)), Short(seconds(r.Load.CallSeconds.P99)))
 	if n := r.Consistency.BeforeRelist; n > 0 {
-		fmt.Fprintf(b, "%d pods differed until one more relist\n", n)
+		line("%d pods differed until one more relist", n)
 	}
 	if r.Load.Broken > 0 {
-		fmt.Fprintf(b, "load: %d actions failed (calls: %s) and their pods were replaced\n", r.Load.Broken, counts(r.Load.Errors))
+		line("load: %d actions failed (calls: %s) and their pods were replaced", r.Load.Broken, counts(r.Load.Errors))
 	}
 	if o := r.Outage; o != nil {
 		verb := map[string]string{"restart": "restarted, its containers survived", "kill": "killed, everything in it was lost"}[o.Kind]
-		fmt.Fprintf(b, "outage: at %s the runtime was %s; down %s, stream back after %s, whole cache fresh after %s\n", Short(seconds(o.AtSeconds)), verb,
+		line("outage: at %s the runtime was %s; down %s, stream back after %s, whole cache fresh after %s", Short(seconds(o.AtSeconds)), verb,
 			Short(seconds(o.DownSeconds)), or(o.ReconnectedSeconds, "never"), or(o.RelistedSeconds, "never"))
 	}
 	if s := r.Stall; s != nil {
-		fmt.Fprintf(b, "stall: Watch was not read for %s; %d events became PodSyncs of at most %d pods; the runtime's calls took p99 %s before and %s during; heap %s before, %s at most, %s after\n",
+		line("stall: Watch was not read for %s; %d events became PodSyncs of at most %d pods; the runtime's calls took p99 %s before and %s during; heap %s before, %s at most, %s after",
 			Short(seconds(s.ForSeconds)), s.OwedEvents, s.OwedPods, Short(seconds(s.CallSecondsBefore.P99)), Short(seconds(s.CallSecondsDuring.P99)),
 			Bytes(s.HeapBytesBefore), Bytes(s.HeapBytesPeak), Bytes(s.HeapBytesAfter))
 	}

@@ -177,6 +177,15 @@ func TestSwapStopDelete(t *testing.T) {
 	}
 }
 
+// TestSwapStartStop names the order: a start that is held back until the stop is told after it. In real time
+// it depends on how busy the machine is whether a container exits soon enough for that.
+func TestSwapStartStop(t *testing.T) {
+	r := judged(t, "containerd-2", "swap-start-stop=1")
+	if r.Reordered["STARTED after STOPPED"] != 20 || len(r.Reordered) != 1 || len(r.Skipped) != 0 {
+		t.Errorf("reordered %v, skipped %v, want 20 STARTED after STOPPED", r.Reordered, r.Skipped)
+	}
+}
+
 // TestDroppedEvents are found in part by what comes after them.
 func TestDroppedEvents(t *testing.T) {
 	r := judged(t, "containerd-2", "drop=0.3")

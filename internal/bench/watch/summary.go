@@ -133,7 +133,7 @@ func (p *printer) summary(s Summary) error {
 func (s Summary) text() string {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
-		b.WriteString(fold(fmt.Sprintf("%-9s ", name)+fmt.Sprintf(format, args...), 10) + "\n")
+		b.WriteString(bench.Fold(fmt.Sprintf("%-9s ", name)+fmt.Sprintf(format, args...), 10) + "\n")
 	}
 	fmt.Fprintf(&b, "\n%s, watched for %s: %d events printed\n", s.Runtime, short(s.Seconds), s.Printed)
 	for _, l := range s.lines() {
@@ -146,7 +146,7 @@ func (s Summary) text() string {
 		writeDelays(&b, s.Stream)
 	}
 	if v := s.Verdict; v != nil {
-		b.WriteString("\n" + fold(fmt.Sprintf("VERDICT   %s: %s.", v.Worth, v.Summary), 10) + "\n")
+		b.WriteString("\n" + bench.Fold(fmt.Sprintf("VERDICT   %s: %s.", v.Worth, v.Summary), 10) + "\n")
 		if v.Period != "" {
 			row("relists", "%s.", v.Period)
 		}
@@ -154,7 +154,7 @@ func (s Summary) text() string {
 			b.WriteString("\nFor those who maintain the runtime:\n")
 		}
 		for _, m := range v.Maintainers {
-			b.WriteString(fold("- "+m+".", 2) + "\n")
+			b.WriteString(bench.Fold("- "+m+".", 2) + "\n")
 		}
 	}
 	return b.String()
@@ -254,24 +254,4 @@ func total(calls map[string]uint64) (n uint64) {
 		n += c
 	}
 	return n
-}
-
-// fold breaks a line at spaces so that it fits 80 columns; what follows the first is indented.
-func fold(s string, indent int) string {
-	const width = 80
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.SplitAfter(s, " ") {
-		if long := len([]rune(strings.TrimRight(word, " "))); i > 0 && column+long > width && column > indent {
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			column = indent
-		}
-		b.WriteString(word)
-		column += len([]rune(word))
-	}
-	lines := strings.Split(b.String(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n")
 }
