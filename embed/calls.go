@@ -97,7 +97,8 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 	return r, err
 }
 
-// GetContainerEvents streams the runtime's events. The ledger has each of them before who asked for them.
+// GetContainerEvents streams the runtime's events. The ledger has each of them before who asked for
+// them.
 func (s *Service) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	in := make(chan *runtimeapi.ContainerEventResponse, received)
 	done := make(chan struct{})

@@ -89,8 +89,8 @@ func (k lists[F, E]) recall(ctx context.Context, f F) (list []E, because ledger.
 	return nil, ledger.InDoubt
 }
 
-// resolve reads IDs that are in doubt. It reports false if that takes too long, fails, or somebody else is
-// at it: then one list of everything is the better answer.
+// resolve reads IDs that are in doubt. It reports false if that takes too long, fails, or somebody
+// else is at it: then one list of everything is the better answer.
 func (k lists[F, E]) resolve(ctx context.Context, ids []string) bool {
 	if !k.service.resolving.TryLock() {
 		return false

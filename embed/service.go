@@ -44,8 +44,8 @@ func As(ctx context.Context, by Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, asked{by: by})
 }
 
-// Tracked is As. Forwarded says whether a list that was asked for with the context went to the runtime; the
-// calls and the question must come from one goroutine.
+// Tracked is As. Forwarded says whether a list that was asked for with the context went to the
+// runtime; the calls and the question must come from one goroutine.
 func Tracked(ctx context.Context, by Caller) (tracked context.Context, forwarded func() bool) {
 	any := new(bool)
 	return context.WithValue(ctx, callerKey{}, asked{by, any}), func() bool { return *any }
@@ -75,9 +75,9 @@ const (
 const resolveWithin = time.Second
 
 // Service is a kubelet's CRI client that remembers what it has seen and done, and answers lists of
-// sandboxes and containers from that; see package ledger for the rules. Everything else is passed on. It
-// serves nothing before [Service.ServeLists]. It is safe for concurrent use; it keeps no goroutine but the one
-// that hands events on, which ends with their stream.
+// sandboxes and containers from that; see package ledger for the rules. Everything else is passed
+// on. It serves nothing before [Service.ServeLists]. It is safe for concurrent use; it keeps no
+// goroutine but the one that hands events on, which ends with their stream.
 type Service struct {
 	internalapi.RuntimeService
 
@@ -95,9 +95,9 @@ func NewService(client internalapi.RuntimeService) *Service {
 	return &Service{RuntimeService: client, ledger: ledger.New(0)}
 }
 
-// ServeLists has the service serve lists. Trusted says whether the generator hears of changes: its stream is
-// connected, and it has listed everything since. MaxAge is for how long a full list is enough, should no
-// other come. Add takes the service's counters.
+// ServeLists has the service serve lists. Trusted says whether the generator hears of changes: its
+// stream is connected, and it has listed everything since. MaxAge is for how long a full list is
+// enough, should no other come. Add takes the service's counters.
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +146,8 @@ func (s *Service) Revision() (n uint64) {
 	return n
 }
 
-// Current says that the runtime's lists are as they were at that revision, as surely as a list that is
-// served from memory is. It counts as two lists served.
+// Current says that the runtime's lists are as they were at that revision, as surely as a list that
+// is served from memory is. It counts as two lists served.
 func (s *Service) Current(ctx context.Context, revision uint64) bool {
 	if s.Revision() != revision {
 		return false

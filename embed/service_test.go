@@ -197,7 +197,8 @@ func (k *kubelet) relist() {
 	}
 }
 
-// list lists as housekeeping does, and returns the states by ID and how many lists the runtime saw for it.
+// list lists as housekeeping does, and returns the states by ID and how many lists the runtime saw
+// for it.
 func (k *kubelet) list(by Caller) (states map[string]runtimeapi.ContainerState, calls int) {
 	k.t.Helper()
 	before := k.toy.count("ListContainers")
@@ -300,7 +301,8 @@ func TestAnEventCausesOneRead(t *testing.T) {
 	})
 }
 
-// TestAnExitBeforeTheAnswer: the container has ended, and its event is here, before StartContainer answers.
+// TestAnExitBeforeTheAnswer: the container has ended, and its event is here, before StartContainer
+// answers.
 func TestAnExitBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)
@@ -351,7 +353,8 @@ func TestOwnCallsAreFacts(t *testing.T) {
 	k.want(0, "c2", runtimeapi.ContainerState_CONTAINER_CREATED)
 }
 
-// TestADoubtThatCannotBeAnsweredForwards: the read of one ID hangs, the list does not wait for it for ever.
+// TestADoubtThatCannotBeAnsweredForwards: the read of one ID hangs, the list does not wait for it
+// for ever.
 func TestADoubtThatCannotBeAnsweredForwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)
@@ -408,8 +411,9 @@ func TestLogPathsComeFromStatuses(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce has several make, start, stop and remove containers while others list. Who has made a
-// container must find it in every list until it removes it, in no state that is behind its own calls.
+// TestManyAtOnce has several make, start, stop and remove containers while others list. Who has
+// made a container must find it in every list until it removes it, in no state that is behind its
+// own calls.
 func TestManyAtOnce(t *testing.T) {
 	k := newKubelet(t)
 	defer k.close()

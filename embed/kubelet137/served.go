@@ -20,8 +20,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Serve returns the kubelet's CRI client as one that answers lists from memory, once the generator's stream is
-// trusted. With the gate off it returns the client itself.
+// Serve returns the kubelet's CRI client as one that answers lists from memory, once the
+// generator's stream is trusted. With the gate off it returns the client itself.
 func Serve(client internalapi.RuntimeService) internalapi.RuntimeService {
 	if !Enabled() {
 		return client
@@ -29,16 +29,17 @@ func Serve(client internalapi.RuntimeService) internalapi.RuntimeService {
 	return embed.NewService(client)
 }
 
-// attach has the client serve lists, if it is what Serve returned. Lists are good for two of the longest
-// relist periods: the generator's list is never that late but when the runtime does not answer.
+// attach has the client serve lists, if it is what Serve returned. Lists are good for two of the
+// longest relist periods: the generator's list is never that late but when the runtime does not
+// answer.
 func attach(client embed.Events, core *pleg.Generator[kubecontainer.PodStatus], relistMax time.Duration, add func(string, int)) {
 	if s, ok := client.(*embed.Service); ok {
 		s.ServeLists(func() bool { return core.Stats().State == pleg.StreamConnected }, 2*relistMax, add)
 	}
 }
 
-// Logs returns the client for the manager of container logs, which lists all containers every ten seconds and
-// asks for the status of each that runs, to see where its log is. That never changes.
+// Logs returns the client for the manager of container logs, which lists all containers every ten
+// seconds and asks for the status of each that runs, to see where its log is. That never changes.
 func Logs(client internalapi.RuntimeService) internalapi.RuntimeService {
 	if s, ok := client.(*embed.Service); ok {
 		return logs{s}
@@ -53,8 +54,8 @@ func (l logs) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter)
 	return l.Service.ListContainers(embed.As(ctx, embed.ByContainerLogs), f)
 }
 
-// ContainerStatus returns a status with the path of the log and nothing else, if the path is known. The log
-// manager reads nothing else.
+// ContainerStatus returns a status with the path of the log and nothing else, if the path is known.
+// The log manager reads nothing else.
 func (l logs) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	if path, ok := l.LogPath(id); ok {
 		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, LogPath: path}}, nil
@@ -67,9 +68,9 @@ type PodsGetter interface {
 	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
 }
 
-// Housekeeping returns the runtime manager for the kubelet's runtime cache, by which housekeeping looks every
-// two seconds for pods that should not run. While no list would show anything new it returns the same pods,
-// which nobody changes, in a slice of the caller's own.
+// Housekeeping returns the runtime manager for the kubelet's runtime cache, by which housekeeping
+// looks every two seconds for pods that should not run. While no list would show anything new it
+// returns the same pods, which nobody changes, in a slice of the caller's own.
 func Housekeeping(runtime PodsGetter, client internalapi.RuntimeService) PodsGetter {
 	if s, ok := client.(*embed.Service); ok {
 		return &housekeeping{runtime: runtime, service: s}
@@ -108,8 +109,8 @@ func (h *housekeeping) GetPods(ctx context.Context, all bool) ([]*kubecontainer.
 	return pods, err
 }
 
-// ImageGC returns the runtime manager for the collector of images, which asks for the status of each container
-// to see which images it has mounted. That never changes, and the pod cache has it.
+// ImageGC returns the runtime manager for the collector of images, which asks for the status of
+// each container to see which images it has mounted. That never changes, and the pod cache has it.
 func ImageGC(runtime kubecontainer.Runtime, cache kubecontainer.Cache) kubecontainer.Runtime {
 	if _, ours := cache.(*Cache); ours {
 		return imageGC{runtime, cache}

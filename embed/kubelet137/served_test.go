@@ -7,6 +7,7 @@ package kubelet137
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -125,6 +126,34 @@ func TestGateOffNothingIsWrapped(t *testing.T) {
 	}
 	if got := ImageGC(runtime, kubecontainer.NewCache()); got != kubecontainer.Runtime(runtime) {
 		t.Errorf("ImageGC: %T", got)
+	}
+}
+
+// considered are the methods of the CRI client: those that the service observes or answers, and those that change
+// nothing that a list shows. What RestorePod makes is for its events and the next full list to tell, as if somebody
+// else had made it; no kubelet calls it yet.
+var considered = map[string]string{
+	"ListPodSandbox": "answered", "ListContainers": "answered", "PodSandboxStatus": "observed",
+	"ContainerStatus": "observed", "GetContainerEvents": "observed", "RunPodSandbox": "observed",
+	"StopPodSandbox": "observed", "RemovePodSandbox": "observed", "CreateContainer": "observed",
+	"StartContainer": "observed", "StopContainer": "observed", "RemoveContainer": "observed",
+
+	"Attach": "no change", "CheckpointContainer": "no change", "CheckpointPod": "no change", "Close": "no change",
+	"ContainerStats": "no change", "Exec": "no change", "ExecSync": "no change", "ListContainerStats": "no change",
+	"ListMetricDescriptors": "no change", "ListPodSandboxMetrics": "no change", "ListPodSandboxStats": "no change",
+	"PodSandboxStats": "no change", "PortForward": "no change", "ReopenContainerLog": "no change",
+	"RestorePod": "like a stranger's", "RuntimeConfig": "no change", "Status": "no change",
+	"UpdateContainerResources": "no change", "UpdatePodSandboxResources": "no change",
+	"UpdateRuntimeConfig": "no change", "Version": "no change",
+}
+
+// TestEveryMethodOfTheClientIsConsidered: a method that a later CRI adds may make or end a container.
+func TestEveryMethodOfTheClientIsConsidered(t *testing.T) {
+	methods := reflect.TypeFor[internalapi.RuntimeService]()
+	for i := range methods.NumMethod() {
+		if name := methods.Method(i).Name; considered[name] == "" {
+			t.Errorf("%s is new: does it change what a list shows? Then embed.Service must observe it", name)
+		}
 	}
 }
 

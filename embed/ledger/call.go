@@ -49,7 +49,8 @@ func (l *Ledger) under(o Op) map[string]int {
 	return l.removing
 }
 
-// Start is called before an own call is sent. ID is what it names: a sandbox or a container, or nothing.
+// Start is called before an own call is sent. ID is what it names: a sandbox or a container, or
+// nothing.
 func (l *Ledger) Start(op Op, id string) Call {
 	if op.creates() {
 		l.creating++
@@ -60,7 +61,8 @@ func (l *Ledger) Start(op Op, id string) Call {
 	return Call{op, id, l.tick()}
 }
 
-// End is called when an own call has been answered. After it, what the call has done is known, or in doubt.
+// End is called when an own call has been answered. After it, what the call has done is known, or
+// in doubt.
 func (l *Ledger) End(c Call, a Answer, now time.Time) {
 	if c.op.creates() {
 		l.creating--
@@ -137,8 +139,8 @@ func (t *table[E]) ask(id string) {
 	t.question(id, anything, pod)
 }
 
-// stopped takes a StopContainer that worked. A runtime need not end what it has not started, and what was
-// started while the call was under way may have been started after it did its work.
+// stopped takes a StopContainer that worked. A runtime need not end what it has not started, and
+// what was started while the call was under way may have been started after it did its work.
 func (l *Ledger) stopped(c Call) {
 	x := l.containers.items[c.id]
 	switch {

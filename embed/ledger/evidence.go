@@ -37,8 +37,8 @@ func (l *Ledger) SandboxStatus(r Read, id string, state runtimeapi.PodSandboxSta
 	l.sandboxes.state(r, id, SandboxPhase(state))
 }
 
-// ContainerStatus takes the state and the log's path in the answer to a ContainerStatus. The path is known
-// from the container's creation on and never changes.
+// ContainerStatus takes the state and the log's path in the answer to a ContainerStatus. The path
+// is known from the container's creation on and never changes.
 func (l *Ledger) ContainerStatus(r Read, id string, state runtimeapi.ContainerState, logPath string) {
 	l.containers.state(r, id, ContainerPhase(state))
 	if l.containers.items[id] != nil && logPath != "" {
@@ -58,8 +58,8 @@ func (l *Ledger) dropPaths() {
 	}
 }
 
-// Claim takes an event of the runtime: something with that ID is said to have come to a phase. It makes
-// nothing known. Kind may be EitherKind, and pod empty, if the event does not tell.
+// Claim takes an event of the runtime: something with that ID is said to have come to a phase. It
+// makes nothing known. Kind may be EitherKind, and pod empty, if the event does not tell.
 func (l *Ledger) Claim(id string, k Kind, phase Phase, pod string) {
 	switch {
 	case l.sandboxes.items[id] != nil:
@@ -84,8 +84,9 @@ func (l *Ledger) claimSandbox(id string, phase Phase, pod string) {
 	}
 }
 
-// ending says that an own call is under way that brings the ID to that end. Its answer will tell; that the
-// event comes first is no news. Should the call fail, all that it may have ended is in doubt.
+// ending says that an own call is under way that brings the ID to that end. Its answer will tell;
+// that the event comes first is no news. Should the call fail, all that it may have ended is in
+// doubt.
 func (l *Ledger) ending(id string, phase Phase) bool {
 	return phase >= Exited && l.removing[id] > 0 || phase == Exited && l.stopping[id] > 0
 }

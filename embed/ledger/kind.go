@@ -96,8 +96,8 @@ func containerState(p Phase) runtimeapi.ContainerState {
 	return runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
-// shallow copies the fields of a message of the CRI, whichever generator made its type, and not what the
-// generator keeps beside them. Fields that a later CRI adds are copied too.
+// shallow copies the fields of a message of the CRI, whichever generator made its type, and not
+// what the generator keeps beside them. Fields that a later CRI adds are copied too.
 func shallow[M any](m *M) *M {
 	copied := new(M)
 	from, to := reflect.ValueOf(m).Elem(), reflect.ValueOf(copied).Elem()
@@ -134,14 +134,14 @@ func containerFilter(f *runtimeapi.ContainerFilter) filter {
 // all says that the filter lets everything through.
 func (f filter) all() bool { return f.id == "" && f.sandbox == "" && len(f.labels) == 0 && !f.hasState }
 
-// covers says that a list with this filter would show the element with this ID, whatever else it is,
-// state aside. Of labels nobody knows: a container made by hand need not have them.
+// covers says that a list with this filter would show the element with this ID, whatever else it
+// is, state aside. Of labels nobody knows: a container made by hand need not have them.
 func (f filter) covers(id string) bool {
 	return (f.id == "" || f.id == id) && f.sandbox == "" && len(f.labels) == 0
 }
 
-// mayCover says that a list with this filter could show an element with this ID, of which no more is known
-// than its pod, and that only if it was told.
+// mayCover says that a list with this filter could show an element with this ID, of which no more
+// is known than its pod, and that only if it was told.
 func (f filter) mayCover(id, pod string) bool {
 	if f.id != "" && f.id != id {
 		return false

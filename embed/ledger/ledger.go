@@ -95,7 +95,8 @@ type Ledger struct {
 	ended map[string]tombstone
 }
 
-// New returns a ledger that serves nothing yet. It serves for maxAge after the beginning of a full list.
+// New returns a ledger that serves nothing yet. It serves for maxAge after the beginning of a full
+// list.
 func New(maxAge time.Duration) *Ledger {
 	l := &Ledger{
 		maxAge: maxAge, logPaths: make(map[string]string),
@@ -118,8 +119,8 @@ func (l *Ledger) tick() Seq {
 // SetMaxAge sets for how long a full list is enough to serve from.
 func (l *Ledger) SetMaxAge(d time.Duration) { l.maxAge = d }
 
-// Trust says whether the runtime's events are being received, so that a change would be heard of. When
-// that begins, only full lists that begin later count.
+// Trust says whether the runtime's events are being received, so that a change would be heard of.
+// When that begins, only full lists that begin later count.
 func (l *Ledger) Trust(on bool) {
 	if on && !l.trusted {
 		l.connected = l.tick()

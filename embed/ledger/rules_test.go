@@ -371,7 +371,8 @@ func TestLogPaths(t *testing.T) {
 	}
 }
 
-// TestASandboxInTheMaking: some runtimes list a sandbox, as not ready, before RunPodSandbox has answered.
+// TestASandboxInTheMaking: some runtimes list a sandbox, as not ready, before RunPodSandbox has
+// answered.
 func TestASandboxInTheMaking(t *testing.T) {
 	h := newHand(t)
 	making := ready()

@@ -12,7 +12,8 @@ import (
 
 var seeds = flag.Int("seeds", 3000, "random histories to search")
 
-// TestSearch looks for a random history in which a list that was served is wrong. The oracle, at each list:
+// TestSearch looks for a random history in which a list that was served is wrong. The oracle, at
+// each list:
 //
 //   - too little: what the runtime has is shown, if an own call or an event that has come told of it, or a
 //     full list began after it came; and what was shown once is shown until it has gone;
@@ -290,8 +291,9 @@ func (t *thing) first() Phase {
 	return Created
 }
 
-// knowable says that the ledger must know of it: an own call or an event told, or a full list began after
-// it. What a read, or a call, that was under way then made of it later, only the next list undoes.
+// knowable says that the ledger must know of it: an own call or an event told, or a full list began
+// after it. What a read, or a call, that was under way then made of it later, only the next list
+// undoes.
 func (w *world) knowable(t *thing, p Phase) bool {
 	if t.due[p] {
 		return true

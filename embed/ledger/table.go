@@ -9,20 +9,22 @@ import "time"
 type table[E any] struct {
 	kind[E]
 	tick func() Seq
-	// late says that a read began before an own call ended the sandbox of an element, and may show the element as
-	// it was before.
+	// late says that a read began before an own call ended the sandbox of an element, and may show
+	// the element as it was before.
 	late    func(Read, E) bool
 	changes uint64
 	items   map[string]*item[E]
 	gone    map[string]tombstone
 	doubts  map[string]doubt
-	// made are the sandboxes that own calls have made, with the moment of the answer. What a read that began
-	// earlier shows as ended was not ready yet: runtimes list a sandbox while they make it.
+	// made are the sandboxes that own calls have made, with the moment of the answer. What a read
+	// that began earlier shows as ended was not ready yet: runtimes list a sandbox while they make
+	// it.
 	made map[string]Seq
 	// full and fullAt are when the last full list that was applied began.
 	full   Seq
 	fullAt time.Time
-	// flooded is when doubts were dropped for want of room; only a full list begun later makes up for it.
+	// flooded is when doubts were dropped for want of room; only a full list begun later makes up
+	// for it.
 	flooded Seq
 }
 
@@ -30,13 +32,14 @@ type table[E any] struct {
 type item[E any] struct {
 	element E
 	phase   Phase
-	// born is when the ledger learned that there is such an item. Only a read that began later can miss it.
+	// born is when the ledger learned that there is such an item. Only a read that began later can
+	// miss it.
 	born Seq
-	// since is when the ledger learned of the phase, or when the last read that bore it out began. What a read
-	// that began earlier shows may be older.
+	// since is when the ledger learned of the phase, or when the last read that bore it out began.
+	// What a read that began earlier shows may be older.
 	since Seq
-	// unknown is when a read last showed the state as unknown, 0 if a later one knew it. What was known before
-	// stays in phase.
+	// unknown is when a read last showed the state as unknown, 0 if a later one knew it. What was
+	// known before stays in phase.
 	unknown Seq
 }
 
@@ -128,7 +131,8 @@ func (t *table[E]) state(r Read, id string, phase Phase) {
 	t.learn(r, id, x, phase)
 }
 
-// learn takes the phase that a read has shown of an item: forward always, back if the read is later.
+// learn takes the phase that a read has shown of an item: forward always, back if the read is
+// later.
 func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 	later := r.began > x.since
 	if phase == Unknown {
@@ -151,8 +155,8 @@ func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 	t.answer(id, r, phase)
 }
 
-// answer drops the doubt about an item that a read has shown in some phase, unless the doubt is a later one
-// about more. A read that is too old to be believed answers nothing.
+// answer drops the doubt about an item that a read has shown in some phase, unless the doubt is a
+// later one about more. A read that is too old to be believed answers nothing.
 func (t *table[E]) answer(id string, r Read, shown Phase) {
 	d, ok := t.doubts[id]
 	if x := t.items[id]; ok && (r.began > d.at && shown == x.phase || d.claim <= x.phase) {
@@ -203,8 +207,8 @@ func (t *table[E]) question(id string, claim Phase, pod string) {
 	t.doubts[id] = doubt{claim: max(claim, d.claim), at: t.tick(), pod: pod}
 }
 
-// prune forgets removed IDs after a while, or when a flood of claims has made too many. A read that began
-// before then may show one of them once more, until the next.
+// prune forgets removed IDs after a while, or when a flood of claims has made too many. A read that
+// began before then may show one of them once more, until the next.
 func prune(stones map[string]tombstone, now time.Time) {
 	if len(stones) > maxGone {
 		clear(stones)

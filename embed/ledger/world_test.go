@@ -21,7 +21,8 @@ type thing struct {
 	unready          bool // lists show it as not ready yet: it is being made
 	murky            bool // lists show its state as unknown
 	shown            bool // it has been served
-	// at is the step at which it came to a phase, due says that an event or an own call has told of that.
+	// at is the step at which it came to a phase, due says that an event or an own call has told of
+	// that.
 	at  [Gone + 1]int
 	due [Gone + 1]bool
 }
