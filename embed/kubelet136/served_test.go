@@ -148,8 +148,8 @@ var considered = map[string]string{
 // TestEveryMethodOfTheClientIsConsidered: a method that a later CRI adds may make or end a container.
 func TestEveryMethodOfTheClientIsConsidered(t *testing.T) {
 	methods := reflect.TypeFor[internalapi.RuntimeService]()
-	for i := range methods.NumMethod() {
-		if name := methods.Method(i).Name; considered[name] == "" {
+	for method := range methods.Methods() {
+		if name := method.Name; considered[name] == "" {
 			t.Errorf("%s is new: does it change what a list shows? Then embed.Service must observe it", name)
 		}
 	}

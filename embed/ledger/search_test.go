@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"flag"
+	"slices"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -245,12 +246,7 @@ func (w *world) list(sandboxes bool, f filter) bool {
 }
 
 func (w *world) pending(r *toyRead) bool {
-	for _, x := range w.reads {
-		if x == r {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(w.reads, r)
 }
 
 // compare is the oracle.

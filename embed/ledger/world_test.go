@@ -42,15 +42,13 @@ type ownCall struct {
 
 // toyRead is a list on its way: it looks at one thing after the other.
 type toyRead struct {
-	read       Read
-	began      int
-	sandboxes  bool
-	filter     filter
-	cri        any // the filter as the CRI has it
-	looked     map[*thing]bool
-	listedSB   []*runtimeapi.PodSandbox
-	listedCT   []*runtimeapi.Container
-	resolution bool
+	read      Read
+	began     int
+	sandboxes bool
+	filter    filter
+	looked    map[*thing]bool
+	listedSB  []*runtimeapi.PodSandbox
+	listedCT  []*runtimeapi.Container
 }
 
 // letter is an event on its way.
