@@ -129,16 +129,25 @@ func TestEventsCarryNames(t *testing.T) {
 	})
 }
 
-// reportLog keeps reports. It belongs to the generator's loop until that rests.
-type reportLog []Report
+// reportLog keeps reports.
+type reportLog struct {
+	mu  sync.Mutex // owns all
+	all []Report
+}
 
-func (r *reportLog) Record(report Report) { *r = append(*r, report) }
+func (r *reportLog) Record(report Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, report)
+}
 
-// of returns the reports of a reason.
+// of returns the reports of a reason, of all if it is empty.
 func (r *reportLog) of(reason Reason) []Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var found []Report
-	for _, x := range *r {
-		if x.Reason == reason {
+	for _, x := range r.all {
+		if reason == "" || x.Reason == reason {
 			found = append(found, x)
 		}
 	}
@@ -248,12 +257,13 @@ func TestAListThatHangsIsReportedWhileItHangs(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if n := len(reports.of(ReasonRelistHangs)); n != 1 || b.gen.Stats().RelistErrors != 0 {
-			b.t.Errorf("%d reports of a list that has hung for 6 s, want one, before any failed: %v", n, reports)
+			b.t.Errorf("%d reports of a list that has hung for 6 s, want one, before any failed: %v", n, reports.of(""))
 		}
 		if g := gauges(); g[GaugeLastRelist] != 6 || g[GaugeHealthy] != 1 {
 			b.t.Errorf("gauges after 6 s: %v; want an age since the start, and healthy", g)
 		}
 		time.Sleep(200 * time.Second)
+		synctest.Wait()
 		g := gauges()
 		if _, seen := g[GaugeLastSeen]; seen || g[GaugeLastRelist] != 206 || g[GaugeHealthy] != 0 {
 			b.t.Errorf("gauges after 206 s: %v; want an age since the start, no list seen, and not healthy", g)

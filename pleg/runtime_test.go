@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -129,7 +130,8 @@ func (r *toyRuntime) List(ctx context.Context, since Revision) (Listing, error) 
 		r.revision++
 		l.Revision = r.revision
 	}
-	for uid, items := range r.pods {
+	for _, uid := range slices.Sorted(maps.Keys(r.pods)) { // so that a test runs the same way each time
+		items := r.pods[uid]
 		if !l.Delta || !slices.Equal(items, r.shown[uid]) {
 			l.Pods = append(l.Pods, Pod{UID: uid, Name: string(uid), Namespace: "default", Items: slices.Clone(items)})
 		}
