@@ -89,6 +89,7 @@ func TestNilFields(t *testing.T) {
 	if st := c.Stats(); st.Unattributed != 2 || st.Malformed == 0 {
 		t.Errorf("stats: %+v", st)
 	}
+	checkCounts(t, c)
 	if _, err := c.Inspect(t.Context(), pleg.Pod{UID: "s", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}}}); err == nil || !strings.Contains(err.Error(), "holds no status") {
 		t.Errorf("Inspect of a nil status: %v", err)
 	}
@@ -187,4 +188,5 @@ func TestUnknownEvents(t *testing.T) {
 	if st := c.Stats(); st.UnknownEvents != 2 || st.Malformed != 1 {
 		t.Errorf("stats: %+v", st)
 	}
+	checkCounts(t, c)
 }

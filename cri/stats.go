@@ -63,3 +63,30 @@ func (c *Client) Stats() Stats {
 	}
 	return s
 }
+
+// The names under which Counts yields.
+const (
+	countCalls        = "client_calls/" // before the CRI method
+	countConnects     = "client_connects"
+	countAbandoned    = "client_abandoned"
+	countUnattributed = "client_unattributed"
+	countMalformed    = "client_malformed"
+	countDuplicates   = "client_duplicates"
+	countUnknown      = "client_unknown_events"
+)
+
+// Counts yields the numbers of Stats by short names, as a set of metrics takes them: give it to that
+// set's SetGauges beside the generator's Gauges. It may be called at any time from any goroutine, and
+// does not block.
+func (c *Client) Counts(yield func(name string, v float64)) {
+	s := c.Stats()
+	for method, n := range s.Calls {
+		yield(countCalls+method, float64(n))
+	}
+	yield(countConnects, float64(s.Connects))
+	yield(countAbandoned, float64(s.Abandoned))
+	yield(countUnattributed, float64(s.Unattributed))
+	yield(countMalformed, float64(s.Malformed))
+	yield(countDuplicates, float64(s.Duplicates))
+	yield(countUnknown, float64(s.UnknownEvents))
+}

@@ -243,6 +243,7 @@ func TestAReplacedServerIsLeft(t *testing.T) {
 	if st := c.Stats(); now.Calls("ListPodSandbox") == 0 || st.Abandoned != 1 || st.Connects != 2 {
 		t.Errorf("the new server was called %d times; %+v", now.Calls("ListPodSandbox"), st)
 	}
+	checkCounts(t, c)
 }
 
 // TestAHungServerIsLeft: repeated deadlines in silence are reason to connect anew where no socket can be looked at; events are not silence.
@@ -527,6 +528,7 @@ func TestOneIDOfTwoKinds(t *testing.T) {
 	if st := c.Stats(); st.Duplicates != 1 {
 		t.Errorf("stats %+v", st)
 	}
+	checkCounts(t, c)
 	if again := mustList(t, c, next.Revision); len(again.Pods)+len(again.Gone) != 0 {
 		t.Errorf("the next list: %+v", again)
 	}

@@ -9,12 +9,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
@@ -43,7 +45,7 @@ func runAgent(ctx context.Context, endpoint string, registry *prometheus.Registr
 	if err != nil {
 		return err
 	}
-	set.SetGauges(generator.Gauges)
+	set.SetGauges(generator.Gauges, client.Counts)
 
 	var consumer sync.WaitGroup
 	consumer.Go(func() {
@@ -162,8 +164,13 @@ func TestAgentOnCRI(t *testing.T) {
 	if err != nil || started != 2 {
 		t.Errorf("%v, %d started; want the sandbox and the container", err, started)
 	}
-	if families, err := registry.Gather(); err != nil || len(families) < 10 {
+	families, err := registry.Gather()
+	if err != nil || len(families) < 10 {
 		t.Errorf("%d families of metrics (%v)", len(families), err)
+	}
+	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "evented_pleg_client_calls_total" })
+	if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() == 0 {
+		t.Error("the client's calls are not served")
 	}
 }
 

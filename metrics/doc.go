@@ -14,8 +14,9 @@
 //     served in its place then, so that nothing is measured in vain.
 //   - this project's (evented_pleg_*), and kube_pod_missed_events and evented_pleg_notifications_received, which KEP-3386 asks for.
 //
-// Counters and histograms are pushed with [Metrics.Add] and [Metrics.Observe]. Gauges are pulled: a scrape asks the source that
-// [Metrics.SetGauges] was given, so that they are right even while a relist hangs. A gauge that the source does not yield is not served.
+// Counters and histograms are pushed with [Metrics.Add] and [Metrics.Observe]. Gauges, and the counts of a
+// CRI client, are pulled: a scrape asks the sources that [Metrics.SetGauges] was given, so that they are
+// right even while a relist hangs. What no source yields is not served.
 //
 // [NewEvents] does the same for a recorder of Kubernetes Events (event_recorder_*).
 //
@@ -24,8 +25,9 @@
 //
 // # Concurrency
 //
-// All methods may be called from anywhere at any time. Add and Observe take no lock of this package and do not block. The gauge source is
-// called from the goroutine of a scrape, and from several of them if scrapes overlap.
+// All methods may be called from anywhere at any time. Add and Observe take no lock of this package and do
+// not block. The sources are called from the goroutine of a scrape, and from several of them if scrapes
+// overlap.
 //
 // # Errors
 //

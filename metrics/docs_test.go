@@ -27,7 +27,8 @@ const (
 
 // table renders every metric as a row of Markdown.
 func table() string {
-	return "## Of the generator\n\n" + section(reported, gauges) + "\n## Of the Event recorder\n\n" + section(eventsReported, eventsGauges)
+	return "## Of the generator\n\n" + section(reported, gauges) +
+		"\n## Of the CRI client\n\n" + section(nil, clientCounts) + "\n## Of the Event recorder\n\n" + section(eventsReported, eventsGauges)
 }
 
 func section(reported []definition, gauges []gaugeDefinition) string {
@@ -93,7 +94,7 @@ func served() map[string]bool {
 	for _, d := range slices.Concat(reported, eventsReported) {
 		add(d)
 	}
-	for _, g := range slices.Concat(gauges, eventsGauges) {
+	for _, g := range slices.Concat(gauges, clientCounts, eventsGauges) {
 		add(g.definition)
 	}
 	return names

@@ -4,6 +4,8 @@
 package metrics
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 // streamStates are the label values of the stream's state, in the order of the numbers that the generator yields.
 var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsupported"}
 
-// gaugeDefinition is a gauge and how it comes from what the source yielded.
+// gaugeDefinition is a metric that a scrape pulls, a gauge or somebody else's counter, and how it comes
+// from what the sources yielded.
 type gaugeDefinition struct {
 	definition
 	// series calls yield for each series. The label value is ignored if the gauge has no label.
@@ -25,6 +28,18 @@ func plain(source string) func(map[string]float64, time.Time, func(string, float
 	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
 		if v, ok := yielded[source]; ok {
 			yield("", v)
+		}
+	}
+}
+
+// byLabel serves what the source yields under names that begin with prefix. The rest of the name is the
+// label's value.
+func byLabel(prefix string) func(map[string]float64, time.Time, func(string, float64)) {
+	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
+		for name, v := range yielded {
+			if value, ok := strings.CutPrefix(name, prefix); ok {
+				yield(value, v)
+			}
 		}
 	}
 }
@@ -98,17 +113,15 @@ var gauges = []gaugeDefinition{
 
 // gaugeSource is where scrapes read gauges from.
 type gaugeSource struct {
-	source atomic.Pointer[func(yield func(string, float64))]
+	sources atomic.Pointer[[]func(yield func(string, float64))] // the slice never changes
 }
 
-// SetGauges gives the source that scrapes read the gauges from, such as a generator's Gauges method. It replaces the source before; nil
-// takes it away, and the gauges with it. The source must be safe for concurrent use and must not block.
-func (g *gaugeSource) SetGauges(source func(yield func(name string, v float64))) {
-	if source == nil {
-		g.source.Store(nil)
-		return
-	}
-	g.source.Store(&source)
+// SetGauges gives the sources that scrapes read from: a generator's Gauges method, and, to have the
+// metrics of the CRI client too, that client's Counts method. They replace the sources before; nil takes
+// those away, and what they served with them. Sources must be safe for concurrent use and must not block.
+func (g *gaugeSource) SetGauges(sources ...func(yield func(name string, v float64))) {
+	sources = slices.DeleteFunc(slices.Clone(sources), func(s func(func(string, float64))) bool { return s == nil })
+	g.sources.Store(&sources)
 }
 
 // collector serves gauges. A registry calls it at a scrape, from any goroutine.
@@ -136,20 +149,26 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 
 // CollectWithStability sends what the source yields now.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
-	source := c.from.source.Load()
-	if source == nil {
+	sources := c.from.sources.Load()
+	if sources == nil {
 		return
 	}
 	yielded := make(map[string]float64)
-	(*source)(func(name string, v float64) { yielded[name] = v })
+	for _, source := range *sources {
+		source(func(name string, v float64) { yielded[name] = v })
+	}
 	now := time.Now()
 	for i, g := range c.gauges {
+		valueType := metrics.GaugeValue
+		if g.kind == counter {
+			valueType = metrics.CounterValue
+		}
 		g.series(yielded, now, func(labelValue string, v float64) {
 			if g.label == "" {
-				ch <- metrics.NewLazyConstMetric(c.descs[i], metrics.GaugeValue, v)
+				ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v)
 				return
 			}
-			ch <- metrics.NewLazyConstMetric(c.descs[i], metrics.GaugeValue, v, labelValue)
+			ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v, labelValue)
 		})
 	}
 }

@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ type Metrics struct {
 // names it: either the registry has a set already, or it is a kubelet's own, which wants OmitKubelet.
 func New(registry Registry, options Options) (*Metrics, error) {
 	m := new(Metrics)
-	err := m.register(registry, reported, newCollector(&m.gaugeSource, gauges, options.OmitKubelet), options.OmitKubelet)
+	err := m.register(registry, reported, newCollector(&m.gaugeSource, slices.Concat(gauges, clientCounts), options.OmitKubelet), options.OmitKubelet)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w (a registry takes one set; inside a kubelet set OmitKubelet)", err)
 	}

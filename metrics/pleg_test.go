@@ -87,3 +87,32 @@ func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
 		})
 	}
 }
+
+// TestEveryCountOfTheClientIsServed yields each of the client's names, with a method where it wants one.
+func TestEveryCountOfTheClientIsServed(t *testing.T) {
+	for constant, name := range constants(t, "../cri/stats.go", "count") {
+		t.Run(constant, func(t *testing.T) {
+			m, reg := newMetrics(t, metrics.Options{})
+			before := gather(t, reg)
+			labelled := strings.HasSuffix(name, "/")
+			if labelled {
+				name += "Version"
+			}
+			m.SetGauges(nil, func(yield func(string, float64)) { yield(name, 7) })
+			after := gather(t, reg)
+			found := 0
+			for key, v := range after {
+				if _, ok := before[key]; ok {
+					continue
+				}
+				found++
+				if v != 7 || labelled != strings.HasSuffix(key, "{Version}") {
+					t.Errorf("%s is served as %s = %v", name, key, v)
+				}
+			}
+			if found != 1 {
+				t.Errorf("cri.%s = %q shows in %d series, want 1", constant, name, found)
+			}
+		})
+	}
+}

@@ -97,7 +97,7 @@ func TestQueries(t *testing.T) {
 	for _, d := range slices.Concat(reported, eventsReported) {
 		input = append(input, seriesOf(d)...)
 	}
-	for _, g := range slices.Concat(gauges, eventsGauges) {
+	for _, g := range slices.Concat(gauges, clientCounts, eventsGauges) {
 		input = append(input, seriesOf(g.definition)...)
 	}
 	write := func(name string, v any) string {

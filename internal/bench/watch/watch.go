@@ -154,7 +154,7 @@ func attach(ctx context.Context, o Options) (w watched, err error) {
 	if w.generator, err = pleg.New(config); err != nil {
 		return fail(err)
 	}
-	set.SetGauges(w.generator.Gauges)
+	set.SetGauges(w.generator.Gauges, w.client.Counts)
 	return w, nil
 }
 

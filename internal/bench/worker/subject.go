@@ -69,7 +69,7 @@ func newSubject(ctx context.Context, config Config) (*subject, error) {
 	if s.generator, err = pleg.New(plegConfig); err != nil {
 		return nil, errors.Join(err, s.client.Close())
 	}
-	set.SetGauges(s.generator.Gauges)
+	set.SetGauges(s.generator.Gauges, s.client.Counts)
 	if config.MetricsAddr != "" {
 		if s.listener, err = net.Listen("tcp", config.MetricsAddr); err != nil {
 			return nil, errors.Join(fmt.Errorf("worker: cannot serve metrics on %s: %w", config.MetricsAddr, err), s.client.Close())
