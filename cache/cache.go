@@ -34,7 +34,8 @@ type Cache[S any] struct {
 	demand  map[UID]time.Time
 }
 
-// New returns an empty cache. Empty makes the status of a pod of which nothing is known, and must not return nil; a nil func stands for new(S).
+// New returns an empty cache. Empty makes the status of a pod of which nothing is known, and must
+// not return nil; a nil func stands for new(S).
 func New[S any](empty func(UID) *S) *Cache[S] {
 	if empty == nil {
 		empty = func(UID) *S { return new(S) }
@@ -49,8 +50,8 @@ func New[S any](empty func(UID) *S) *Cache[S] {
 	}
 }
 
-// Get returns the last known status of the pod and the error of its last read. The status is never nil: a pod of which nothing is known has an
-// empty one.
+// Get returns the last known status of the pod and the error of its last read. The status is never
+// nil: a pod of which nothing is known has an empty one.
 func (c *Cache[S]) Get(uid UID) (*S, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -64,7 +65,8 @@ func (c *Cache[S]) get(uid UID) (*S, error) {
 	return c.empty(uid), nil
 }
 
-// AsOf returns the start of the latest read that covered the pod, shown or not; zero if there was none.
+// AsOf returns the start of the latest read that covered the pod, shown or not; zero if there was
+// none.
 func (c *Cache[S]) AsOf(uid UID) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -79,11 +81,13 @@ func (c *Cache[S]) asOf(uid UID) time.Time {
 	return later(at, c.gone[uid])
 }
 
-// newer is the one freshness predicate: what is known of the pod was confirmed by a read begun after t.
+// newer is the one freshness predicate: what is known of the pod was confirmed by a read begun
+// after t.
 func (c *Cache[S]) newer(uid UID, t time.Time) bool { return c.asOf(uid).After(t) }
 
-// Set stores what a read of the pod, begun at the given time, showed: a status, or an error, which leaves the last status readable beside it.
-// It reports whether it did: a write older than what is known is refused, and so is one with neither status nor error.
+// Set stores what a read of the pod, begun at the given time, showed: a status, or an error, which
+// leaves the last status readable beside it. It reports whether it did: a write older than what is
+// known is refused, and so is one with neither status nor error.
 func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
 	if status == nil && err == nil {
 		return false
@@ -118,8 +122,9 @@ func (c *Cache[S]) refuses(uid UID, at time.Time) bool {
 	return c.pods[uid] == nil && c.floor.After(at)
 }
 
-// Delete forgets a pod that a read, begun at the given time, did not show, and leaves a tombstone. It reports whether it did: a
-// delete older than what is known is refused. Deleting a pod that is not there says that a read did not show it, and wakes its waiters.
+// Delete forgets a pod that a read, begun at the given time, did not show, and leaves a tombstone.
+// It reports whether it did: a delete older than what is known is refused. Deleting a pod that is
+// not there says that a read did not show it, and wakes its waiters.
 func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +151,8 @@ func (c *Cache[S]) Observe(uid UID, at time.Time) {
 	c.wakePod(uid)
 }
 
-// Advance moves the global time: a read of everything, begun at the given time, is in the cache, every pod that it found changed included.
-// The global time never moves back.
+// Advance moves the global time: a read of everything, begun at the given time, is in the cache,
+// every pod that it found changed included. The global time never moves back.
 func (c *Cache[S]) Advance(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +166,8 @@ func (c *Cache[S]) Advance(at time.Time) {
 	}
 }
 
-// Prune says that no write as of a time before the given one will come any more, so that older tombstones can go.
+// Prune says that no write as of a time before the given one will come any more, so that older
+// tombstones can go.
 func (c *Cache[S]) Prune(before time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

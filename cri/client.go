@@ -22,7 +22,8 @@ const (
 	readBufferSize = 128 << 10
 )
 
-// Client reads one container runtime over its CRI socket. It is safe for use by several goroutines at once.
+// Client reads one container runtime over its CRI socket. It is safe for use by several goroutines
+// at once.
 type Client struct {
 	config   Config
 	endpoint string // for messages
@@ -34,7 +35,8 @@ type Client struct {
 	index   *index
 	// byID is shared: it has its own lock.
 	byID unlabelled
-	// traits is what has been learned of the runtime behind the present connection; replaced at every reconnect.
+	// traits is what has been learned of the runtime behind the present connection; replaced at
+	// every reconnect.
 	traits  atomic.Pointer[traits]
 	link    link
 	dials   atomic.Uint64
@@ -46,8 +48,8 @@ var (
 	_ pleg.Stream[PodStatus] = (*Client)(nil)
 )
 
-// traits is what a client has learned of a runtime. It lives as long as one connection, because a runtime that comes back may have
-// been upgraded.
+// traits is what a client has learned of a runtime. It lives as long as one connection, because a
+// runtime that comes back may have been upgraded.
 type traits struct {
 	// has says whether the runtime has a call. It is learned of the list calls.
 	has [methods]knowledge
@@ -55,7 +57,8 @@ type traits struct {
 	fillsStatuses knowledge
 }
 
-// knowledge is a question about the runtime that is open until it has answered: 0 open, 1 yes, 2 no.
+// knowledge is a question about the runtime that is open until it has answered: 0 open, 1 yes, 2
+// no.
 type knowledge struct{ v atomic.Int32 }
 
 func (k *knowledge) learn(yes bool) {
@@ -69,8 +72,8 @@ func (k *knowledge) no() bool { return k.v.Load() == 2 }
 
 func (k *knowledge) String() string { return [...]string{"unknown", "yes", "no"}[k.v.Load()] }
 
-// New returns a client that connects when it is first used, and reconnects for as long as it is used, so the runtime need not be
-// up yet. It makes no call. The caller must Close it.
+// New returns a client that connects when it is first used, and reconnects for as long as it is
+// used, so the runtime need not be up yet. It makes no call. The caller must Close it.
 func New(config Config) (*Client, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -111,16 +114,17 @@ func New(config Config) (*Client, error) {
 			c.link.made(conn, socket)
 			return conn, nil
 		}),
-		// A local socket answers or refuses at once. The default pauses, up to 120 s, would keep a runtime that is back unseen. Calls
-		// cut these short as well (see awake).
+		// A local socket answers or refuses at once. The default pauses, up to 120 s, would keep a
+		// runtime that is back unseen. Calls cut these short as well (see awake).
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// No keepalive: a server with grpc's defaults ends a connection that pings more often than every five minutes, and a dead
-		// peer of a unix socket is noticed at once.
-		// A fixed window makes grpc do without the pings by which it would size one, one for every event on a quiet stream; it also bounds
-		// what waits here unread. The read buffer saves an eighth of the CPU of a large list.
+		// No keepalive: a server with grpc's defaults ends a connection that pings more often than
+		// every five minutes, and a dead peer of a unix socket is noticed at once. A fixed window
+		// makes grpc do without the pings by which it would size one, one for every event on a
+		// quiet stream; it also bounds what waits here unread. The read buffer saves an eighth of
+		// the CPU of a large list.
 		grpc.WithInitialWindowSize(windowSize),
 		grpc.WithInitialConnWindowSize(windowSize),
 		grpc.WithReadBufferSize(readBufferSize),
@@ -135,8 +139,9 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// Dial returns a client that has reached its runtime: it connects, asks for the runtime's version, and reports plainly why that failed.
-// It does not wait for a runtime that is not there; use [New] for that.
+// Dial returns a client that has reached its runtime: it connects, asks for the runtime's version,
+// and reports plainly why that failed. It does not wait for a runtime that is not there; use [New]
+// for that.
 func Dial(ctx context.Context, config Config) (*Client, error) {
 	c, err := New(config)
 	if err != nil {

@@ -15,10 +15,12 @@ type codec struct{}
 // request is an encoded message to send.
 type request []byte
 
-// owned receives a message into memory of its own, which is exactly as large as the message and may be kept.
+// owned receives a message into memory of its own, which is exactly as large as the message and may
+// be kept.
 type owned struct{ data []byte }
 
-// borrowed receives a message in the buffers that the transport read it into. Whoever receives it must free it.
+// borrowed receives a message in the buffers that the transport read it into. Whoever receives it
+// must free it.
 type borrowed struct{ data mem.BufferSlice }
 
 func (b *borrowed) free() {
@@ -51,6 +53,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Name implements grpc's encoding.CodecV2. The empty name makes the content type "application/grpc", which CRI-O's server wants exactly: of
-// a client that writes "application/grpc+proto" it closes the connection.
+// Name implements grpc's encoding.CodecV2. The empty name makes the content type
+// "application/grpc", which CRI-O's server wants exactly: of a client that writes
+// "application/grpc+proto" it closes the connection.
 func (codec) Name() string { return "" }

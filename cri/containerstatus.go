@@ -21,7 +21,8 @@ const (
 // ContainerStatus is what the runtime said of one container (CRI ContainerStatus).
 type ContainerStatus struct {
 	ID string `json:"id"`
-	// SandboxID is the sandbox that the container runs in; empty if the pod has several and the runtime did not tell.
+	// SandboxID is the sandbox that the container runs in; empty if the pod has several and the
+	// runtime did not tell.
 	SandboxID string `json:"sandboxId,omitempty"`
 	Name      string `json:"name,omitempty"`
 	// Attempt counts the containers that were made of that name for the pod, from 0.
@@ -36,7 +37,8 @@ type ContainerStatus struct {
 	// Reason is a CamelCase word, Message a sentence on why the container is in its phase.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Image is the image as the container was made with, ImageRef its digested reference, ImageID the runtime's ID of it.
+	// Image is the image as the container was made with, ImageRef its digested reference, ImageID
+	// the runtime's ID of it.
 	Image       string            `json:"image,omitempty"`
 	ImageRef    string            `json:"imageRef,omitempty"`
 	ImageID     string            `json:"imageId,omitempty"`
@@ -71,7 +73,8 @@ type Resources struct {
 // Hash returns the kubelet's hash of the container's spec, empty if there is none.
 func (c *ContainerStatus) Hash() string { return c.Annotations[annotationHash] }
 
-// RestartCount returns how often the kubelet had restarted the container when it made this one, 0 if it did not say.
+// RestartCount returns how often the kubelet had restarted the container when it made this one, 0
+// if it did not say.
 func (c *ContainerStatus) RestartCount() int {
 	n, err := strconv.Atoi(c.Annotations[annotationRestartCount])
 	if err != nil || n < 0 {
@@ -80,7 +83,8 @@ func (c *ContainerStatus) RestartCount() int {
 	return n
 }
 
-// decodeContainer decodes a CRI ContainerStatus. It reports false if parts of it are malformed and were left out.
+// decodeContainer decodes a CRI ContainerStatus. It reports false if parts of it are malformed and
+// were left out.
 func decodeContainer(raw []byte) (c ContainerStatus, ok bool) {
 	var (
 		d     decoder

@@ -9,7 +9,8 @@ import (
 	"unsafe"
 )
 
-// decoder collects what goes wrong while a status is decoded: the malformed part is left out, the rest is read.
+// decoder collects what goes wrong while a status is decoded: the malformed part is left out, the
+// rest is read.
 type decoder struct{ bad bool }
 
 func (d *decoder) check(ok bool) { d.bad = d.bad || !ok }
@@ -26,8 +27,9 @@ func (d *decoder) entry(m *map[string]string, raw []byte) {
 	(*m)[text(key)] = text(value)
 }
 
-// text returns a field of a status as a string of valid UTF-8. The string shares the memory of b: a status keeps the message that it was
-// received in, nobody writes to it again, and so its strings need none of their own.
+// text returns a field of a status as a string of valid UTF-8. The string shares the memory of b: a
+// status keeps the message that it was received in, nobody writes to it again, and so its strings
+// need none of their own.
 func text(b []byte) string {
 	if len(b) == 0 {
 		return ""

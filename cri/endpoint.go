@@ -18,7 +18,8 @@ import (
 // maxSocketPath is what fits into sockaddr_un's sun_path beside its closing NUL.
 const maxSocketPath = 107
 
-// socketPath returns the path of the unix socket that an endpoint names, without touching the file system.
+// socketPath returns the path of the unix socket that an endpoint names, without touching the file
+// system.
 func socketPath(endpoint string) (string, error) {
 	path := endpoint
 	if scheme, rest, ok := strings.Cut(endpoint, ":"); ok && !strings.Contains(scheme, "/") {

@@ -16,12 +16,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Events implements [pleg.Stream] with CRI GetContainerEvents. The iterator may be ranged over any number of times; each is a subscription of
-// its own. The runtime must be read without pause, because some runtimes block on a subscriber that does not read.
+// Events implements [pleg.Stream] with CRI GetContainerEvents. The iterator may be ranged over any
+// number of times; each is a subscription of its own. The runtime must be read without pause,
+// because some runtimes block on a subscriber that does not read.
 //
-// The last pair's error is io.EOF as such for an orderly end, which is also how CRI-O says that its events are turned off; it matches
-// pleg.ErrNoEvents if the runtime does not have the call, and ErrMalformed if it sent what is not an event. Events of an unknown
-// type are skipped and counted.
+// The last pair's error is io.EOF as such for an orderly end, which is also how CRI-O says that its
+// events are turned off; it matches pleg.ErrNoEvents if the runtime does not have the call, and
+// ErrMalformed if it sent what is not an event. Events of an unknown type are skipped and counted.
 func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], error] {
 	return func(yield func(pleg.Claim[PodStatus], error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -69,7 +70,8 @@ type event struct {
 	id        []byte
 	kind      int32
 	createdAt int64
-	// sandboxRaw is the encoded status of the sandbox, nil if the event has none; sandbox is what it says.
+	// sandboxRaw is the encoded status of the sandbox, nil if the event has none; sandbox is what
+	// it says.
 	sandboxRaw []byte
 	sandbox    sandboxItem
 	// containers is how many container statuses follow.
@@ -106,7 +108,8 @@ func (e *event) containerStatuses(yield func([]byte) bool) {
 	}
 }
 
-// claim returns what an event, whose message lies in p, claims. It reports false if the event is to be skipped. A claim with a payload owns p.
+// claim returns what an event, whose message lies in p, claims. It reports false if the event is to
+// be skipped. A claim with a payload owns p.
 func (c *Client) claim(e *event, names *interner, p *parcel) (pleg.Claim[PodStatus], bool) {
 	var claim pleg.Claim[PodStatus]
 	if !usable(e.id) {

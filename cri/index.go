@@ -10,12 +10,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// index is what the last listing showed, kept so that the next one costs little where nothing changed: an item is found unchanged by the print of the
-// few things that a listing tells of it (see prints), which are read in one pass (see quick). Only an item whose print is not there is read with care,
-// and looked up by its ID. (A hash over the whole item would not do: runtimes send the entries of a label map in random order.)
+// index is what the last listing showed, kept so that the next one costs little where nothing
+// changed: an item is found unchanged by the print of the few things that a listing tells of it
+// (see prints), which are read in one pass (see quick). Only an item whose print is not there is
+// read with care, and looked up by its ID. (A hash over the whole item would not do: runtimes send
+// the entries of a label map in random order.)
 //
-// The holder of Client.listing owns it. A listing that fails halfway leaves it partly new. That is harmless: every pod that differs stays
-// marked until a listing hands it out.
+// The holder of Client.listing owns it. A listing that fails halfway leaves it partly new. That is
+// harmless: every pod that differs stays marked until a listing hands it out.
 type index struct {
 	sandboxes  map[string]*sandboxRecord
 	containers map[string]*containerRecord
@@ -23,7 +25,8 @@ type index struct {
 	// dirty holds the pods that may differ from the listing named by revision.
 	dirty    []*podRecord
 	revision pleg.Revision
-	// round counts listings begun, failed ones included; a record whose entry does not carry it was not shown by the present one.
+	// round counts listings begun, failed ones included; a record whose entry does not carry it was
+	// not shown by the present one.
 	round uint32
 	// shown counts the entries that carry round, hidden the sandbox records that no listing shows.
 	shownSandboxes, shownContainers, hidden int
@@ -39,17 +42,20 @@ type index struct {
 	malformed, duplicates uint64 // of the present listing
 }
 
-// sandboxRecord is a sandbox that the last listing showed, or one that only unlabelled containers refer to.
+// sandboxRecord is a sandbox that the last listing showed, or one that only unlabelled containers
+// refer to.
 type sandboxRecord struct {
 	// id and uid, the pod's, lie side by side in memory, as they are compared.
 	id, uid string
 	pod     *podRecord // nil until a listing shows the sandbox, then kept for as long as the record
 	phase   pleg.Phase
-	// listed says that the last listing showed it; labelled, that a list filtered by the pod UID label does.
+	// listed says that the last listing showed it; labelled, that a list filtered by the pod UID
+	// label does.
 	listed, labelled bool
 	// place is that of the record's entry in index.sandboxPrints; it has one if it is listed.
 	place int32
-	// dependents are the containers that have no pod UID label and so are attributed by this sandbox. Former ones may remain.
+	// dependents are the containers that have no pod UID label and so are attributed by this
+	// sandbox. Former ones may remain.
 	dependents []*containerRecord
 }
 
@@ -74,10 +80,12 @@ func (c *containerRecord) put(place int) { c.place = int32(place) }
 type podRecord struct {
 	uid             cache.UID
 	name, namespace string
-	// sandboxes and containers may hold records that are gone or belong to another pod now, until the pod is built.
+	// sandboxes and containers may hold records that are gone or belong to another pod now, until
+	// the pod is built.
 	sandboxes  []*sandboxRecord
 	containers []*containerRecord
-	// dirty says that the pod is in index.dirty; shown, that the caller has seen it; byID, that the pod UID label does not find all of it.
+	// dirty says that the pod is in index.dirty; shown, that the caller has seen it; byID, that the
+	// pod UID label does not find all of it.
 	dirty, shown, byID bool
 }
 
@@ -106,8 +114,8 @@ func (x *index) mark(p *podRecord) {
 	}
 }
 
-// pod returns the record of a pod, made if need be. A sandbox's metadata says what the pod is called; the labels of a container do so for a pod of which
-// nothing else does.
+// pod returns the record of a pod, made if need be. A sandbox's metadata says what the pod is
+// called; the labels of a container do so for a pod of which nothing else does.
 func (x *index) pod(uid string, name, namespace []byte, of pleg.Kind) *podRecord {
 	p := x.pods[cache.UID(uid)]
 	if p == nil {
@@ -125,7 +133,8 @@ func (x *index) pod(uid string, name, namespace []byte, of pleg.Kind) *podRecord
 	return p
 }
 
-// current returns the record of the pod that p once was the record of. A sandbox that is not listed any more may hold a dropped one.
+// current returns the record of the pod that p once was the record of. A sandbox that is not listed
+// any more may hold a dropped one.
 func (x *index) current(p *podRecord) *podRecord {
 	if now := x.pods[p.uid]; now != nil {
 		return now
@@ -137,7 +146,8 @@ func (x *index) current(p *podRecord) *podRecord {
 // maxID bounds the length of an ID or UID. Those of real runtimes have 64 bytes or fewer.
 const maxID = 1024
 
-// usable reports whether an ID or UID can be used: a request with one that is not UTF-8 could not be sent.
+// usable reports whether an ID or UID can be used: a request with one that is not UTF-8 could not
+// be sent.
 func usable(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
 // sandbox takes one item of a sandbox list. It reports false if the item is not a protobuf message.
@@ -163,7 +173,8 @@ func (x *index) sandbox(raw []byte) bool {
 	return true
 }
 
-// changedSandbox takes a sandbox that is not as the listing before showed it, or that the present one has shown already.
+// changedSandbox takes a sandbox that is not as the listing before showed it, or that the present
+// one has shown already.
 func (x *index) changedSandbox(item *sandboxItem) {
 	uid, labelled, state := item.uid(), item.labelled(), item.state
 	s := x.sandboxes[string(item.id)]
@@ -217,7 +228,8 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	}
 }
 
-// container takes one item of a container list. It reports false if the item is not a protobuf message.
+// container takes one item of a container list. It reports false if the item is not a protobuf
+// message.
 func (x *index) container(raw []byte) bool {
 	var q quick
 	if q.read(raw, quickContainer) && x.containerPrints.show(x.printer.containerPrint(q.id, q.two, q.uid, int32(q.state)), x.round) {
@@ -240,7 +252,8 @@ func (x *index) container(raw []byte) bool {
 	return true
 }
 
-// changedContainer takes a container that is not as the listing before showed it, or that the present one has shown already.
+// changedContainer takes a container that is not as the listing before showed it, or that the
+// present one has shown already.
 func (x *index) changedContainer(item *containerItem) {
 	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxPrints.entries[s.place].round == x.round {
 		x.duplicates++ // an ID is of one thing: the sandbox stands
@@ -282,7 +295,8 @@ func (x *index) changedContainer(item *containerItem) {
 	x.attribute(c, x.podBySandbox(c, item.sandbox))
 }
 
-// podBySandbox notes the sandbox of a container that has no pod UID label, and returns that sandbox's pod, nil if no listing has shown it.
+// podBySandbox notes the sandbox of a container that has no pod UID label, and returns that
+// sandbox's pod, nil if no listing has shown it.
 func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	if !usable(sandbox) {
 		c.sandbox = nil
@@ -305,7 +319,8 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	return s.pod
 }
 
-// yield makes a container give way to a sandbox of its ID that a listing shows now: the next listing of containers reads it with care.
+// yield makes a container give way to a sandbox of its ID that a listing shows now: the next
+// listing of containers reads it with care.
 func (x *index) yield(s *sandboxRecord) {
 	if c := x.containers[s.id]; c != nil {
 		x.containerPrints.change(int(c.place), print{})

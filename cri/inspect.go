@@ -17,12 +17,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Inspect implements [pleg.Source]. It reads the status of every sandbox of the pod, and of every container whose status no
-// PodSandboxStatus answer brought along: a timestamp in that answer proves nothing, since containerd 2.0.0 to 2.0.2 sets it and leaves the
-// statuses out, so what counts is that the very container is in it. CRI-O with events on is thus read with one call a sandbox, others with
-// one a sandbox and one a container, all at once within Config.MaxStatusCalls.
+// Inspect implements [pleg.Source]. It reads the status of every sandbox of the pod, and of every
+// container whose status no PodSandboxStatus answer brought along: a timestamp in that answer
+// proves nothing, since containerd 2.0.0 to 2.0.2 sets it and leaves the statuses out, so what
+// counts is that the very container is in it. CRI-O with events on is thus read with one call a
+// sandbox, others with one a sandbox and one a container, all at once within Config.MaxStatusCalls.
 //
-// IDs that the runtime does not have any more are left out. Any other failure fails the inspection; the error names the call and the ID.
+// IDs that the runtime does not have any more are left out. Any other failure fails the inspection;
+// the error names the call and the ID.
 func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[PodStatus], error) {
 	return c.Update(ctx, pod, nil)
 }
@@ -31,11 +33,13 @@ func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Pod
 type inspection struct {
 	client *Client
 	pod    pleg.Pod
-	// sandboxes and containers are the IDs to read; of the others, taken holds what an earlier status says.
+	// sandboxes and containers are the IDs to read; of the others, taken holds what an earlier
+	// status says.
 	sandboxes, containers []string
 	taken                 messages
 	severalSandboxes      bool
-	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil if the runtime has none.
+	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil
+	// if the runtime has none.
 	sandboxStatuses, containerStatuses [][]byte
 	// brought holds the container statuses that came with each sandbox's.
 	brought   [][][]byte
@@ -100,8 +104,8 @@ func (in *inspection) covered() map[string]struct{} {
 	return ids
 }
 
-// status makes one status call and returns the encoded status in its answer, nil if the runtime does not have the ID, and the statuses of
-// containers that came with it and are whole.
+// status makes one status call and returns the encoded status in its answer, nil if the runtime
+// does not have the ID, and the statuses of containers that came with it and are whole.
 func (in *inspection) status(ctx context.Context, m method, id string, idOf func(raw []byte) ([]byte, bool)) (raw []byte, containers [][]byte, err error) {
 	c := in.client
 	select {
@@ -169,9 +173,10 @@ func (c *Client) readStatus(m method, id string, reply []byte, idOf func(raw []b
 	return kept[0], kept[1:], nil
 }
 
-// complete says that an encoded PodSandboxStatus or ContainerStatus has what every runtime fills in, metadata (2) and created_at (4); the fields
-// have the same numbers in both. One that lacks them is not stored: its phase may be right, so that nothing would ever read it again.
-// The kubelet's client refuses it too.
+// complete says that an encoded PodSandboxStatus or ContainerStatus has what every runtime fills
+// in, metadata (2) and created_at (4); the fields have the same numbers in both. One that lacks
+// them is not stored: its phase may be right, so that nothing would ever read it again. The
+// kubelet's client refuses it too.
 func complete(raw []byte) bool {
 	metadata, created := false, false
 	f := fields{rest: raw}
@@ -191,7 +196,8 @@ func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
 	return err
 }
 
-// sandboxID and containerID return the ID that an encoded status is about. They report false if that is malformed.
+// sandboxID and containerID return the ID that an encoded status is about. They report false if
+// that is malformed.
 func sandboxID(raw []byte) ([]byte, bool) {
 	var item sandboxItem
 	ok := item.read(raw, labelsOfPodSandboxStatus)
@@ -250,7 +256,8 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		if id == "" {
 			id = string(item.id)
 		}
-		// Several answers may show one container, none of them older than this inspection: the later phase holds.
+		// Several answers may show one container, none of them older than this inspection: the
+		// later phase holds.
 		if j, ok := at[id]; ok {
 			if k := len(pod.Items) - len(body.containers) + j; item.phase() >= pod.Items[k].Phase {
 				pod.Items[k].Phase, body.containers[j] = item.phase(), raw
@@ -280,8 +287,8 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 	}
 }
 
-// each calls do for 0 to n-1, as many at once as status calls may be in flight, and returns when all have returned. The first failure
-// cancels the rest and is what it returns.
+// each calls do for 0 to n-1, as many at once as status calls may be in flight, and returns when
+// all have returned. The first failure cancels the rest and is what it returns.
 func (c *Client) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return do(ctx, 0)

@@ -9,12 +9,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// internerSize is the number of strings after which an interner starts over; it may hold twice as many.
+// internerSize is the number of strings after which an interner starts over; it may hold twice as
+// many.
 const internerSize = 8192
 
-// interner gives equal bytes one string of their own, so that what events repeat is allocated once, and an ID does not hold on to
-// the event that it came in. It remembers what it gave out since it last started over, and what was used since the time before. It belongs to
-// one goroutine.
+// interner gives equal bytes one string of their own, so that what events repeat is allocated once,
+// and an ID does not hold on to the event that it came in. It remembers what it gave out since it
+// last started over, and what was used since the time before. It belongs to one goroutine.
 type interner struct{ young, old map[string]string }
 
 func (n *interner) get(b []byte) string {

@@ -29,8 +29,9 @@ func (m *metadata) read(b []byte) bool {
 	return !f.bad
 }
 
-// sandboxItem is what a listing or an event payload tells of a sandbox: what is needed of a CRI PodSandbox or PodSandboxStatus, which
-// differ in the number of one field. The slices alias the message.
+// sandboxItem is what a listing or an event payload tells of a sandbox: what is needed of a CRI
+// PodSandbox or PodSandboxStatus, which differ in the number of one field. The slices alias the
+// message.
 type sandboxItem struct {
 	id []byte
 	// metaRaw is the encoded metadata, meta what it says.
@@ -45,7 +46,8 @@ const (
 	labelsOfPodSandboxStatus = 7
 )
 
-// read takes an encoded message whose labels are field number labels. It reports false if that is malformed.
+// read takes an encoded message whose labels are field number labels. It reports false if that is
+// malformed.
 func (s *sandboxItem) read(b []byte, labels int32) bool {
 	f := fields{rest: b}
 	ok := true
@@ -71,8 +73,8 @@ func (s *sandboxItem) readListed(b []byte) bool {
 	return ok && s.read(b, labelsOfPodSandbox)
 }
 
-// uid returns the UID of the sandbox's pod: what the metadata says, else the kubelet's label, else, for a sandbox of something that
-// has no UIDs, the sandbox's own ID.
+// uid returns the UID of the sandbox's pod: what the metadata says, else the kubelet's label, else,
+// for a sandbox of something that has no UIDs, the sandbox's own ID.
 func (s *sandboxItem) uid() []byte {
 	switch {
 	case len(s.meta.uid) > 0:
@@ -88,14 +90,14 @@ func (s *sandboxItem) labelled() bool {
 	return len(s.labels.uid) > 0 && string(s.labels.uid) == string(s.uid())
 }
 
-// usable reports whether the sandbox can be spoken of: it and the pod that it names have usable IDs. One that cannot is left out wherever it
-// shows up, and counted.
+// usable reports whether the sandbox can be spoken of: it and the pod that it names have usable
+// IDs. One that cannot is left out wherever it shows up, and counted.
 func (s *sandboxItem) usable() bool { return usable(s.id) && usable(s.uid()) }
 
 func (s *sandboxItem) phase() pleg.Phase { return sandboxPhase(s.state) }
 
-// containerItem is what a listing or an event payload tells of a container: what is needed of a CRI Container or ContainerStatus.
-// The slices alias the message.
+// containerItem is what a listing or an event payload tells of a container: what is needed of a CRI
+// Container or ContainerStatus. The slices alias the message.
 type containerItem struct {
 	id, sandbox []byte
 	name        []byte // of a listed container
@@ -128,7 +130,8 @@ func (c *containerItem) readListed(b []byte) bool {
 	return ok && !f.bad
 }
 
-// readStatus takes an encoded CRI ContainerStatus, which does not tell its sandbox. It reports false if that is malformed.
+// readStatus takes an encoded CRI ContainerStatus, which does not tell its sandbox. It reports
+// false if that is malformed.
 func (c *containerItem) readStatus(b []byte) bool {
 	f := fields{rest: b}
 	ok := true
@@ -145,7 +148,8 @@ func (c *containerItem) readStatus(b []byte) bool {
 	return ok && !f.bad
 }
 
-// nameOfStatus returns what an encoded CRI ContainerStatus, which is well-formed, calls the container.
+// nameOfStatus returns what an encoded CRI ContainerStatus, which is well-formed, calls the
+// container.
 func nameOfStatus(b []byte) string {
 	var m metadata // a ContainerMetadata, which begins alike
 	for f := (fields{rest: b}); f.next(); {
@@ -156,8 +160,8 @@ func nameOfStatus(b []byte) string {
 	return bounded(string(m.name))
 }
 
-// usable reports whether the container can be spoken of: it, and the pod if it names one, have usable IDs. One that cannot is left out wherever
-// it shows up, and counted.
+// usable reports whether the container can be spoken of: it, and the pod if it names one, have
+// usable IDs. One that cannot is left out wherever it shows up, and counted.
 func (c *containerItem) usable() bool {
 	return usable(c.id) && (len(c.labels.uid) == 0 || usable(c.labels.uid))
 }

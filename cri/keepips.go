@@ -5,9 +5,10 @@ package cri
 
 import "github.com/evented-pleg/evented-pleg/pleg"
 
-// KeepIPs is a Merge function for pleg.Config: once no sandbox of a pod is ready and the runtime shows no addresses any more, it keeps
-// those of the status before, as the kubelet does, so that what still ends in the pod can be told where it was. It changes neither
-// status, and does not decode next.
+// KeepIPs is a Merge function for pleg.Config: once no sandbox of a pod is ready and the runtime
+// shows no addresses any more, it keeps those of the status before, as the kubelet does, so that
+// what still ends in the pod can be told where it was. It changes neither status, and does not
+// decode next.
 func KeepIPs(prev, next *PodStatus) *PodStatus {
 	if prev == nil || next == nil || len(next.kept) > 0 || next.body.addressed() {
 		return next

@@ -10,7 +10,8 @@ const (
 	labelPodNamespace = "io.kubernetes.pod.namespace"
 )
 
-// podLabels are the labels that tell the pod of a sandbox or container. The slices alias the message that they were read from.
+// podLabels are the labels that tell the pod of a sandbox or container. The slices alias the
+// message that they were read from.
 type podLabels struct{ uid, name, namespace []byte }
 
 // read takes one encoded label. It reports false if the label is malformed.

@@ -17,9 +17,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A connection is given up, so that the next call makes another one, when a call has met its deadline and the socket has been replaced by another server's;
-// or when hungCalls calls in a row, over hungTime or longer, have met theirs while the runtime said nothing at all, not even an event. A server that hangs
-// ends nothing by itself: a client of it would wait for ever while its successor listens beside it.
+// A connection is given up, so that the next call makes another one, when a call has met its
+// deadline and the socket has been replaced by another server's; or when hungCalls calls in a row,
+// over hungTime or longer, have met theirs while the runtime said nothing at all, not even an
+// event. A server that hangs ends nothing by itself: a client of it would wait for ever while its
+// successor listens beside it.
 const (
 	hungCalls = 3
 	hungTime  = 5 * time.Second
@@ -36,7 +38,8 @@ type link struct {
 	mu     sync.Mutex // guards what follows
 	conn   net.Conn
 	socket os.FileInfo // of the socket that conn was made at, nil if not known
-	// silent counts the calls that met their deadline since the runtime said its last, when heard was said; first is when the first of them did.
+	// silent counts the calls that met their deadline since the runtime said its last, when heard
+	// was said; first is when the first of them did.
 	silent int
 	first  time.Time
 	said   uint64
@@ -61,7 +64,8 @@ func (l *link) made(conn net.Conn, socket os.FileInfo) {
 	l.conn, l.socket, l.silent = conn, socket, 0
 }
 
-// deadlineSlack is how long before a call's deadline an answer that it was exceeded may come: a server knows the deadline, and its clock may be first.
+// deadlineSlack is how long before a call's deadline an answer that it was exceeded may come: a
+// server knows the deadline, and its clock may be first.
 const deadlineSlack = 20 * time.Millisecond
 
 // note takes the result of a call: an answer, or a deadline met in silence.
@@ -94,8 +98,9 @@ func (l *link) expired(now time.Time) {
 	l.abandoned.Add(1)
 }
 
-// replaced reports whether another socket file is now where the connection was made. The old server's keeps its inode for as long as that listens,
-// so that a new one is never taken for it. The caller holds mu.
+// replaced reports whether another socket file is now where the connection was made. The old
+// server's keeps its inode for as long as that listens, so that a new one is never taken for it.
+// The caller holds mu.
 func (l *link) replaced() bool {
 	if l.socket == nil {
 		return false

@@ -19,17 +19,20 @@ import (
 // itemsField is the number of the repeated field of all four list answers.
 const itemsField protowire.Number = 1
 
-// maxListed bounds the sandboxes, and the containers, of one listing, so that a runtime whose streaming list does not end cannot fill
-// the memory. It is ten times what a node of 100,000 containers has.
+// maxListed bounds the sandboxes, and the containers, of one listing, so that a runtime whose
+// streaming list does not end cannot fill the memory. It is ten times what a node of 100,000
+// containers has.
 const maxListed = 1 << 20
 
-// List implements [pleg.Source]. It reads all sandboxes, then all containers, with the streaming list calls where the runtime has them,
-// and returns the difference from the listing named by since if that is the last one it returned.
+// List implements [pleg.Source]. It reads all sandboxes, then all containers, with the streaming
+// list calls where the runtime has them, and returns the difference from the listing named by since
+// if that is the last one it returned.
 //
-// Order matters, because the two calls are not one snapshot. Sandboxes are listed first: what may happen in between is then that a
-// container shows up whose sandbox was created after the first call, and it names its pod by its label. The other way round, a pod removed
-// in between would show running containers without a sandbox, which never was true. A container that is still unattributed makes the
-// sandboxes be listed once more, if it is new.
+// Order matters, because the two calls are not one snapshot. Sandboxes are listed first: what may
+// happen in between is then that a container shows up whose sandbox was created after the first
+// call, and it names its pod by its label. The other way round, a pod removed in between would show
+// running containers without a sandbox, which never was true. A container that is still
+// unattributed makes the sandboxes be listed once more, if it is new.
 func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
 	select {
 	case c.listing <- struct{}{}:
@@ -70,14 +73,16 @@ type lister struct {
 	items  int
 }
 
-// listAll makes one list call of everything, the streaming one unless the runtime is known not to have it, and visits every item of the answer.
+// listAll makes one list call of everything, the streaming one unless the runtime is known not to
+// have it, and visits every item of the answer.
 func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, streaming, plain method) error {
 	l := lister{client: c, walker: walker, visit: visit}
 	return l.either(ctx, nil, streaming, plain)
 }
 
-// either makes the first of two calls that list the same, or the second if the runtime is known not to have the first. One that turns out to be
-// unimplemented gives way to the other, whichever that is, so that what was learned of a runtime cannot keep it from being listed.
+// either makes the first of two calls that list the same, or the second if the runtime is known not
+// to have the first. One that turns out to be unimplemented gives way to the other, whichever that
+// is, so that what was learned of a runtime cannot keep it from being listed.
 func (l *lister) either(ctx context.Context, req request, first, second method) error {
 	known := l.client.traits.Load()
 	if known.has[first].no() && !known.has[second].no() {
@@ -109,7 +114,8 @@ func (l *lister) call(ctx context.Context, req request, m method) error {
 	return l.take(&reply, m)
 }
 
-// stream makes one streaming list call and visits every item of its batches. A runtime without the call says so at the first receive.
+// stream makes one streaming list call and visits every item of its batches. A runtime without the
+// call says so at the first receive.
 func (l *lister) stream(ctx context.Context, req request, m method) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,8 +10,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// commit ends a listing that showed everything: what it did not show is gone. It returns the difference from revision since if the
-// index knows that, else everything, and tells byID how the pods that differ can be found.
+// commit ends a listing that showed everything: what it did not show is gone. It returns the
+// difference from revision since if the index knows that, else everything, and tells byID how the
+// pods that differ can be found.
 func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 	x.sweep()
 	delta := since != 0 && since == x.revision
@@ -89,7 +90,8 @@ func (x *index) sweep() {
 	}
 }
 
-// release drops the dependents that are gone, and the sandbox records that no listing shows and no container needs.
+// release drops the dependents that are gone, and the sandbox records that no listing shows and no
+// container needs.
 func (x *index) release() {
 	for id, s := range x.sandboxes {
 		if len(s.dependents) > 0 {
@@ -122,7 +124,8 @@ func (p *podRecord) build() pleg.Pod {
 	return pod
 }
 
-// needsIDs reports whether the pod UID label does not find all of the pod, and if so, the IDs of the sandboxes that do.
+// needsIDs reports whether the pod UID label does not find all of the pod, and if so, the IDs of
+// the sandboxes that do.
 func (p *podRecord) needsIDs() (ids []string, needed bool) {
 	for _, s := range p.sandboxes {
 		needed = needed || !s.labelled

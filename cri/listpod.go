@@ -17,11 +17,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// ListPod implements [pleg.Source]: it lists the pod's sandboxes and containers, both calls at once, by the label io.kubernetes.pod.uid
-// that the kubelet sets. What the runtime's filter lets through wrongly is left out.
+// ListPod implements [pleg.Source]: it lists the pod's sandboxes and containers, both calls at
+// once, by the label io.kubernetes.pod.uid that the kubelet sets. What the runtime's filter lets
+// through wrongly is left out.
 //
-// A pod that does not carry the label is also listed by the IDs of its sandboxes, as the last [Client.List], or an event since, showed
-// them. So a new sandbox of such a pod is found by the event about it, else by the next List.
+// A pod that does not carry the label is also listed by the IDs of its sandboxes, as the last
+// [Client.List], or an event since, showed them. So a new sandbox of such a pod is found by the
+// event about it, else by the next List.
 func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if uid == "" {
 		return pleg.Pod{}, errors.New("cri: cannot list a pod with an empty UID")
@@ -35,10 +37,12 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	return found.pod, nil
 }
 
-// maxByID bounds the sandboxes of one pod that are asked for one by one. A pod with more of them is picked out of a list of everything.
+// maxByID bounds the sandboxes of one pod that are asked for one by one. A pod with more of them is
+// picked out of a list of everything.
 const maxByID = 32
 
-// podRead is one list call with one of the filters. A container without the pod UID label is the pod's if its sandbox is among those.
+// podRead is one list call with one of the filters. A container without the pod UID label is the
+// pod's if its sandbox is among those.
 type podRead struct {
 	sandboxes  *runtimeapi.PodSandboxFilter
 	containers *runtimeapi.ContainerFilter
@@ -112,7 +116,8 @@ func (p *podParts) sandbox(raw []byte) bool {
 	return true
 }
 
-// container takes one listed container; among are the sandboxes, in order, whose unlabelled containers are the pod's. The caller holds mu.
+// container takes one listed container; among are the sandboxes, in order, whose unlabelled
+// containers are the pod's. The caller holds mu.
 func (p *podParts) container(raw []byte, among []string) bool {
 	var item containerItem
 	if !item.readListed(raw) {

@@ -12,9 +12,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// parcel is the memory of one event: the message, and what its claim refers to. Most statuses that events carry are never asked for, so the
-// memory goes round: from the pool to Events, with the claim to its consumer, and back when that releases it. A third of the cost of an
-// event was the garbage collector's, for messages of which nothing was kept.
+// parcel is the memory of one event: the message, and what its claim refers to. Most statuses that
+// events carry are never asked for, so the memory goes round: from the pool to Events, with the
+// claim to its consumer, and back when that releases it. A third of the cost of an event was the
+// garbage collector's, for messages of which nothing was kept.
 //
 // Whoever holds the claim owns its parcel.
 type parcel struct {
@@ -32,7 +33,8 @@ const maxKeptPayload = 64
 
 var (
 	parcels sync.Pool // of *parcel
-	// eventBuffers are closer to the size of events than the transport's own pool, so that claims which wait hold on to little more than they need.
+	// eventBuffers are closer to the size of events than the transport's own pool, so that claims
+	// which wait hold on to little more than they need.
 	eventBuffers = mem.NewTieredBufferPool(1<<10, 3<<9, 2<<10, 3<<10, 4<<10, 6<<10, 8<<10, 12<<10, 16<<10, 32<<10, 64<<10)
 )
 

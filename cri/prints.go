@@ -8,8 +8,9 @@ import (
 	"hash/maphash"
 )
 
-// print stands for all that a listing says of one item: 128 bits of two hashes with seeds of their own, made anew in each process. Two items that
-// differ have the same print with a chance of one in 2^128, whatever a runtime sends, because it does not know the seeds (ADR 50).
+// print stands for all that a listing says of one item: 128 bits of two hashes with seeds of their
+// own, made anew in each process. Two items that differ have the same print with a chance of one in
+// 2^128, whatever a runtime sends, because it does not know the seeds (ADR 50).
 type print struct{ a, b uint64 }
 
 // printer makes prints. It belongs to one goroutine.
@@ -34,15 +35,17 @@ func (p *printer) of(id, x, y []byte, bits uint32) print {
 	return print{maphash.Bytes(p.seeds[0], key), maphash.Bytes(p.seeds[1], key)}
 }
 
-// prints is the set of what the last listing showed, by print. Entries lie in the order in which they came, and the one after the entry found last is tried
-// first: a list in the order of the one before is compared in one pass through memory. In any other order an entry is found through slots, a table that is
-// small enough for a processor's cache: four bytes for each, at most half of them in use.
+// prints is the set of what the last listing showed, by print. Entries lie in the order in which
+// they came, and the one after the entry found last is tried first: a list in the order of the one
+// before is compared in one pass through memory. In any other order an entry is found through
+// slots, a table that is small enough for a processor's cache: four bytes for each, at most half of
+// them in use.
 //
 // R is a pointer to a record, which knows the place of its entry.
 type prints[R interface{ put(place int) }] struct {
 	entries []entry[R]
-	// slots hold a place plus one in their low bits, and some bits of the print above; zero if free. A print's slot is the first free one at its home
-	// or after, circularly.
+	// slots hold a place plus one in their low bits, and some bits of the print above; zero if
+	// free. A print's slot is the first free one at its home or after, circularly.
 	slots []uint32
 	// dead counts the entries that are no more.
 	dead int
@@ -82,7 +85,8 @@ func (t *prints[R]) find(p print) int {
 	return -1
 }
 
-// slotOf returns the slot of a print, of the one at a place if that is not negative; -1 if there is none.
+// slotOf returns the slot of a print, of the one at a place if that is not negative; -1 if there is
+// none.
 func (t *prints[R]) slotOf(p print, place int) int {
 	if len(t.slots) == 0 {
 		return -1
@@ -100,7 +104,8 @@ func (t *prints[R]) slotOf(p print, place int) int {
 	return -1
 }
 
-// show finds an item that the present listing has not shown yet and that has not changed since the one before. It reports whether there is one.
+// show finds an item that the present listing has not shown yet and that has not changed since the
+// one before. It reports whether there is one.
 func (t *prints[R]) show(p print, round uint32) bool {
 	i := t.find(p)
 	if i < 0 || t.entries[i].round == round {
@@ -146,7 +151,8 @@ func (t *prints[R]) link(place int) {
 	t.slots[i] = p.slot(place)
 }
 
-// unlink takes the entry at a place out of the slots, and moves up those behind it that would not be found any more.
+// unlink takes the entry at a place out of the slots, and moves up those behind it that would not
+// be found any more.
 func (t *prints[R]) unlink(place int) {
 	mask := len(t.slots) - 1
 	free := t.slotOf(t.entries[place].print, place)

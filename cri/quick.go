@@ -7,9 +7,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// quick is what decides whether a listed item has changed, read in one pass over the usual encoding: tags of one byte, lengths of three at most, the ID and
-// field 2 once, the pod UID label once and every label with its key before its value. Fields may come in any order. Anything else is left to the careful
-// readers, sandboxItem and containerItem, which read of an item that quick takes the same. The slices alias the message.
+// quick is what decides whether a listed item has changed, read in one pass over the usual
+// encoding: tags of one byte, lengths of three at most, the ID and field 2 once, the pod UID label
+// once and every label with its key before its value. Fields may come in any order. Anything else
+// is left to the careful readers, sandboxItem and containerItem, which read of an item that quick
+// takes the same. The slices alias the message.
 type quick struct {
 	id  []byte // field 1
 	two []byte // field 2: the metadata of a sandbox, undecoded, or the sandbox ID of a container
@@ -29,7 +31,8 @@ var (
 // maxQuickVarint is the number of bytes up to which any varint is well-formed.
 const maxQuickVarint = 9
 
-// read takes an encoded item. It reports false, and leaves q half read, if the item is not of the usual encoding.
+// read takes an encoded item. It reports false, and leaves q half read, if the item is not of the
+// usual encoding.
 func (q *quick) read(b []byte, tags quickTags) bool {
 	touch(b)
 	for i := 0; i < len(b); {
@@ -87,10 +90,10 @@ func (q *quick) read(b []byte, tags quickTags) bool {
 const cacheLine = 64
 
 // touch reads one byte of each cache line of an item. A list of many megabytes lies outside the
-// processor's caches when it is walked, and read learns where a field begins from the field before it,
-// so that it would wait for the lines one after the other. The reads here do not depend on each other:
-// the processor fetches the lines side by side. Measured: the index of 100,000 containers takes 0.78 of
-// the CPU that it takes without, that of 10,000 the same (BenchmarkIndex).
+// processor's caches when it is walked, and read learns where a field begins from the field before
+// it, so that it would wait for the lines one after the other. The reads here do not depend on each
+// other: the processor fetches the lines side by side. Measured: the index of 100,000 containers
+// takes 0.78 of the CPU that it takes without, that of 10,000 the same (BenchmarkIndex).
 //
 //go:noinline
 func touch(b []byte) (all byte) {
@@ -100,7 +103,8 @@ func touch(b []byte) (all byte) {
 	return all
 }
 
-// extent returns where the data of a field lie whose length is at b[i]; to is negative if that length is unusual or too long.
+// extent returns where the data of a field lie whose length is at b[i]; to is negative if that
+// length is unusual or too long.
 func extent(b []byte, i int) (from, to int) {
 	size := 0
 	for shift := 0; shift <= 14; shift += 7 {
@@ -138,12 +142,14 @@ func (q *quick) label(b []byte) bool {
 	return true
 }
 
-// sandboxPrint returns the print of a sandbox: metadata is its encoded metadata, label its pod UID label.
+// sandboxPrint returns the print of a sandbox: metadata is its encoded metadata, label its pod UID
+// label.
 func (p *printer) sandboxPrint(id, metadata, label []byte, state int32) print {
 	return p.of(id, metadata, label, uint32(sandboxPhase(state)))
 }
 
-// containerPrint returns the print of a container: the sandbox counts only if the container has no pod UID label, as it is attributed by one of them.
+// containerPrint returns the print of a container: the sandbox counts only if the container has no
+// pod UID label, as it is attributed by one of them.
 func (p *printer) containerPrint(id, sandbox, label []byte, state int32) print {
 	const labelled = 1 << 8
 	bits := uint32(containerPhase(state))

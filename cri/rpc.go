@@ -32,8 +32,9 @@ const (
 	methods // how many there are
 )
 
-// service begins the paths of the methods. They are spelled here, because the CRI's module names the
-// streaming lists only from v0.36 on, and would raise the gRPC of an agent that is on an older one.
+// service begins the paths of the methods. They are spelled here, because the CRI's module names
+// the streaming lists only from v0.36 on, and would raise the gRPC of an agent that is on an older
+// one.
 const service = "/runtime.v1.RuntimeService/"
 
 var (
@@ -58,8 +59,9 @@ func (m method) String() string { return methodNames[m] }
 // connectPatience is how long a call waits for a connection that is made anew because of it.
 const connectPatience = 100 * time.Millisecond
 
-// awake ends grpc's pause between two attempts to connect, if there is one, and gives the next attempt a moment. Our callers pace themselves: a
-// call that failed because of an attempt made before the runtime came back might not be repeated for a minute.
+// awake ends grpc's pause between two attempts to connect, if there is one, and gives the next
+// attempt a moment. Our callers pace themselves: a call that failed because of an attempt made
+// before the runtime came back might not be repeated for a minute.
 func (c *Client) awake(ctx context.Context) {
 	if c.conn.GetState() != connectivity.TransientFailure {
 		return
@@ -70,7 +72,8 @@ func (c *Client) awake(ctx context.Context) {
 	c.conn.WaitForStateChange(ctx, connectivity.TransientFailure)
 }
 
-// invoke makes a unary call and receives its answer into reply, a *owned or a *borrowed. The error is grpc's.
+// invoke makes a unary call and receives its answer into reply, a *owned or a *borrowed. The error
+// is grpc's.
 func (c *Client) invoke(ctx context.Context, m method, req request, reply any) error {
 	c.counter.calls[m].Add(1)
 	c.awake(ctx)
@@ -103,7 +106,8 @@ func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientSt
 	return stream, err
 }
 
-// explain wraps an error of a call with its name, its subject if any, and what can be done about it.
+// explain wraps an error of a call with its name, its subject if any, and what can be done about
+// it.
 func (c *Client) explain(ctx context.Context, m method, id string, err error) error {
 	subject := m.String()
 	if id != "" {

@@ -21,7 +21,8 @@ type SandboxStatus struct {
 	Attempt uint32 `json:"attempt"`
 	// Phase is Running for a ready sandbox, Exited for one that is not.
 	Phase pleg.Phase `json:"-"`
-	// CreatedAt is the runtime's stamp; zero if it gave none, as runtimes do in the event about a removal.
+	// CreatedAt is the runtime's stamp; zero if it gave none, as runtimes do in the event about a
+	// removal.
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	// IPs are the sandbox's addresses, the primary one first; none with host networking.
 	IPs            []string          `json:"ips,omitempty"`
@@ -33,7 +34,8 @@ type SandboxStatus struct {
 // Ready reports whether the sandbox is ready.
 func (s *SandboxStatus) Ready() bool { return s.Phase == pleg.PhaseRunning }
 
-// decodeSandbox decodes a CRI PodSandboxStatus. It reports false if parts of it are malformed and were left out.
+// decodeSandbox decodes a CRI PodSandboxStatus. It reports false if parts of it are malformed and
+// were left out.
 func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 	var (
 		d     decoder
@@ -101,7 +103,8 @@ func newest(a, b time.Time, idA, idB string) int {
 	return strings.Compare(idA, idB)
 }
 
-// stamp returns the time that a CRI timestamp means: nanoseconds of the Unix epoch, none if not after it.
+// stamp returns the time that a CRI timestamp means: nanoseconds of the Unix epoch, none if not
+// after it.
 func stamp(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}

@@ -11,8 +11,9 @@ import (
 // maxKeptScratch bounds the scratch memory that a walker keeps from one message to the next.
 const maxKeptScratch = 1 << 20
 
-// segments walks the repeated message field of a list answer through the buffers that the transport read it into. An item that lies in
-// one buffer is handed out where it lies; one that straddles buffers is first put together in a scratch buffer, which the walker keeps.
+// segments walks the repeated message field of a list answer through the buffers that the transport
+// read it into. An item that lies in one buffer is handed out where it lies; one that straddles
+// buffers is first put together in a scratch buffer, which the walker keeps.
 type segments struct {
 	scratch []byte
 	part    []byte // the unread rest of the present buffer
@@ -20,8 +21,9 @@ type segments struct {
 	left    int // unread bytes, in part and later
 }
 
-// walk calls visit with every occurrence of field number of the message in data, and skips other fields. An item is valid until visit
-// returns. It stops, and reports false, where the message is malformed or visit reports false.
+// walk calls visit with every occurrence of field number of the message in data, and skips other
+// fields. An item is valid until visit returns. It stops, and reports false, where the message is
+// malformed or visit reports false.
 func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit func(item []byte) bool) bool {
 	s.part, s.later, s.left = nil, data, data.Len()
 	defer func() {
@@ -74,7 +76,8 @@ func (s *segments) take(n int) []byte {
 	return s.scratch
 }
 
-// one consumes one field of any kind, wherever it lies. Only unusual messages and fields that straddle buffers come here.
+// one consumes one field of any kind, wherever it lies. Only unusual messages and fields that
+// straddle buffers come here.
 func (s *segments) one(number protowire.Number, visit func(item []byte) bool) bool {
 	tag, ok := s.uvarint()
 	if num := tag >> 3; !ok || num < uint64(protowire.MinValidNumber) || num > uint64(protowire.MaxValidNumber) {

@@ -13,8 +13,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// shape is the structure of a CRI message as the CRI's own descriptor has it: by it a message is examined to its last field without being decoded.
-// A shape is immutable.
+// shape is the structure of a CRI message as the CRI's own descriptor has it: by it a message is
+// examined to its last field without being decoded. A shape is immutable.
 type shape struct {
 	// fields are indexed by number.
 	fields []fieldShape
@@ -81,7 +81,8 @@ func wireOf(kind protoreflect.Kind) protowire.Type {
 	return protowire.VarintType
 }
 
-// field returns what the shape knows of the present field, the zero value if it knows nothing of that number or the field is sent in another way.
+// field returns what the shape knows of the present field, the zero value if it knows nothing of
+// that number or the field is sent in another way.
 func (s *shape) field(f *fields) fieldShape {
 	if uint64(f.num) >= uint64(len(s.fields)) {
 		return fieldShape{}
@@ -93,7 +94,8 @@ func (s *shape) field(f *fields) fieldShape {
 	return k
 }
 
-// check reports whether raw is such a message all through, and how many of its bytes belong to fields that the CRI does not know.
+// check reports whether raw is such a message all through, and how many of its bytes belong to
+// fields that the CRI does not know.
 func (s *shape) check(raw []byte) (unknown int, ok bool) {
 	f := fields{rest: raw}
 	for before := len(raw); f.next(); before = len(f.rest) {
@@ -147,18 +149,21 @@ type part struct {
 	unknown int // bytes of fields that the CRI does not know
 }
 
-// examine reports whether an encoded status may be stored: whole, well-formed to its last field, and complete. A status of which only a part can
-// be read is as good as none, because its phase may be right, so that nothing would ever cause another read.
+// examine reports whether an encoded status may be stored: whole, well-formed to its last field,
+// and complete. A status of which only a part can be read is as good as none, because its phase may
+// be right, so that nothing would ever cause another read.
 func examine(raw []byte, of *shape) (part, bool) {
 	unknown, ok := of.check(raw)
 	return part{raw, of, unknown}, ok && complete(raw)
 }
 
-// looseBytes is how much memory beside what is known of statuses may be kept because they lie in one message with it.
+// looseBytes is how much memory beside what is known of statuses may be kept because they lie in
+// one message with it.
 const looseBytes = 512
 
-// keep returns what to store of the parts of a message of the given size: the parts as they are if the message holds little else, else a copy of what
-// is known of them. So a runtime cannot fill the memory with what nobody reads.
+// keep returns what to store of the parts of a message of the given size: the parts as they are if
+// the message holds little else, else a copy of what is known of them. So a runtime cannot fill the
+// memory with what nobody reads.
 func keep(parts []part, message int) (kept [][]byte) {
 	loose := message
 	for _, p := range parts {

@@ -11,24 +11,27 @@ type Stats struct {
 	Calls map[string]uint64
 	// Connects counts the connections made; all but the first are reconnects.
 	Connects uint64
-	// Abandoned counts the connections that the client gave up because the runtime behind them hung: calls met their deadline, and the socket had been
-	// replaced or nothing had been heard for long.
+	// Abandoned counts the connections that the client gave up because the runtime behind them
+	// hung: calls met their deadline, and the socket had been replaced or nothing had been heard
+	// for long.
 	Abandoned uint64
-	// Unattributed is the number of containers of the last listing that have no pod UID label and whose sandbox the runtime does
-	// not list. They are left out of listings.
+	// Unattributed is the number of containers of the last listing that have no pod UID label and
+	// whose sandbox the runtime does not list. They are left out of listings.
 	Unattributed int
-	// Malformed counts listed items and items of answers and event payloads that were left out because they are malformed or incomplete, or because
-	// their ID or pod UID is empty, longer than 1024 bytes or not valid UTF-8.
+	// Malformed counts listed items and items of answers and event payloads that were left out
+	// because they are malformed or incomplete, or because their ID or pod UID is empty, longer
+	// than 1024 bytes or not valid UTF-8.
 	Malformed uint64
-	// Duplicates counts listed items whose ID was listed before in the same listing. The later phase holds.
+	// Duplicates counts listed items whose ID was listed before in the same listing. The later
+	// phase holds.
 	Duplicates uint64
 	// UnknownEvents counts events of a type that this client does not know. They were skipped.
 	UnknownEvents uint64
-	// StreamingLists says whether the runtime has StreamPodSandboxes and StreamContainers: "unknown" until the first listing
-	// of the present connection, then "yes" or "no".
+	// StreamingLists says whether the runtime has StreamPodSandboxes and StreamContainers:
+	// "unknown" until the first listing of the present connection, then "yes" or "no".
 	StreamingLists string
-	// FilledStatuses says whether PodSandboxStatus brings container statuses along: "unknown" until a pod with containers was
-	// inspected over the present connection, then "yes" or "no".
+	// FilledStatuses says whether PodSandboxStatus brings container statuses along: "unknown" until
+	// a pod with containers was inspected over the present connection, then "yes" or "no".
 	FilledStatuses string
 }
 
@@ -75,9 +78,9 @@ const (
 	countUnknown      = "client_unknown_events"
 )
 
-// Counts yields the numbers of Stats by short names, as a set of metrics takes them: give it to that
-// set's SetGauges beside the generator's Gauges. It may be called at any time from any goroutine, and
-// does not block.
+// Counts yields the numbers of Stats by short names, as a set of metrics takes them: give it to
+// that set's SetGauges beside the generator's Gauges. It may be called at any time from any
+// goroutine, and does not block.
 func (c *Client) Counts(yield func(name string, v float64)) {
 	s := c.Stats()
 	for method, n := range s.Calls {

@@ -16,9 +16,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// PodStatus is what the runtime said of one pod. It is immutable and safe for use by several goroutines at once; what its methods
-// return is shared and must not be changed. It keeps the runtime's bytes and decodes them when they are first asked for, so a status that
-// nobody reads costs next to nothing. The zero value is the status of a pod of which nothing is known.
+// PodStatus is what the runtime said of one pod. It is immutable and safe for use by several
+// goroutines at once; what its methods return is shared and must not be changed. It keeps the
+// runtime's bytes and decodes them when they are first asked for, so a status that nobody reads
+// costs next to nothing. The zero value is the status of a pod of which nothing is known.
 type PodStatus struct {
 	uid             cache.UID
 	name, namespace string // as the listing had them, for pods whose sandboxes do not tell
@@ -66,8 +67,9 @@ func (s *PodStatus) Namespace() string {
 	return namespace
 }
 
-// names returns what the newest sandbox that tells it says, else what the listing said, else the labels of the containers: a status is read later than
-// the listing, and is what RequestReinspect reads.
+// names returns what the newest sandbox that tells it says, else what the listing said, else the
+// labels of the containers: a status is read later than the listing, and is what RequestReinspect
+// reads.
 func (s *PodStatus) names() (name, namespace string) {
 	for _, sandbox := range s.Sandboxes() {
 		name, namespace = or(name, sandbox.Name), or(namespace, sandbox.Namespace)
@@ -88,8 +90,9 @@ func or(a, b string) string {
 	return b
 }
 
-// IPs returns the pod's addresses, the primary one first: those of the newest ready sandbox, else those that were kept from an earlier status
-// (see [KeepIPs]), else what the newest sandbox that has any still shows.
+// IPs returns the pod's addresses, the primary one first: those of the newest ready sandbox, else
+// those that were kept from an earlier status (see [KeepIPs]), else what the newest sandbox that
+// has any still shows.
 func (s *PodStatus) IPs() []string {
 	sandboxes := s.Sandboxes()
 	for _, sandbox := range sandboxes {
@@ -129,7 +132,8 @@ func (s *PodStatus) Sandboxes() []SandboxStatus {
 	return b.sandboxList
 }
 
-// Containers returns the pod's containers, the newest first: of containers of one name, the first is the present one.
+// Containers returns the pod's containers, the newest first: of containers of one name, the first
+// is the present one.
 func (s *PodStatus) Containers() []ContainerStatus {
 	if s.body == nil {
 		return nil
@@ -158,7 +162,8 @@ func (s *PodStatus) Containers() []ContainerStatus {
 	return b.containerList
 }
 
-// Err decodes the status and says whether parts of it were unreadable. Those parts are missing from what the other methods return.
+// Err decodes the status and says whether parts of it were unreadable. Those parts are missing from
+// what the other methods return.
 func (s *PodStatus) Err() error {
 	if s.body == nil {
 		return nil
@@ -168,8 +173,9 @@ func (s *PodStatus) Err() error {
 	return errors.Join(s.body.sandboxErr, s.body.containerErr)
 }
 
-// Messages decodes the status into the CRI's own types, for what the other methods leave out. The result is the caller's. Order is the
-// runtime's. Unlike the other methods it fails on text that is not valid UTF-8.
+// Messages decodes the status into the CRI's own types, for what the other methods leave out. The
+// result is the caller's. Order is the runtime's. Unlike the other methods it fails on text that is
+// not valid UTF-8.
 func (s *PodStatus) Messages() ([]*runtimeapi.PodSandboxStatus, []*runtimeapi.ContainerStatus, error) {
 	if s.body == nil {
 		return nil, nil, nil
@@ -207,8 +213,9 @@ func (s *PodStatus) String() string {
 	return b.String()
 }
 
-// statusOfEvent returns the status that an encoded event carries, in memory of its own. It fails if a part of the payload is malformed or incomplete: what
-// is left would be shown for as long as its phases are right, without names, addresses or exit codes.
+// statusOfEvent returns the status that an encoded event carries, in memory of its own. It fails if
+// a part of the payload is malformed or incomplete: what is left would be shown for as long as its
+// phases are right, without names, addresses or exit codes.
 func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 	e, ok := readEvent(raw)
 	if !ok {

@@ -18,14 +18,16 @@ const (
 	maxHintsOfPod = 16
 )
 
-// unlabelled knows the pods that a list filtered by the kubelet's pod UID label would miss, in whole or in part, because their
-// sandboxes or containers do not carry it (crictl sets labels only if told to), and the IDs of the sandboxes that find them.
-// Its methods may be called from any goroutine.
+// unlabelled knows the pods that a list filtered by the kubelet's pod UID label would miss, in
+// whole or in part, because their sandboxes or containers do not carry it (crictl sets labels only
+// if told to), and the IDs of the sandboxes that find them. Its methods may be called from any
+// goroutine.
 type unlabelled struct {
 	mu     sync.Mutex
 	listed map[cache.UID][]string // by listings
-	// hinted are known from events since the last listing began, older from events before that. A hint is dropped when a listing
-	// that began after it has ended, which shows the pod, or that it is gone.
+	// hinted are known from events since the last listing began, older from events before that. A
+	// hint is dropped when a listing that began after it has ended, which shows the pod, or that it
+	// is gone.
 	hinted, older map[cache.UID][]string
 }
 

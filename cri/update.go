@@ -10,10 +10,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Update implements [pleg.Updater]: it takes over from prev what that says of the sandboxes and containers that pod shows in the same phase, and reads
-// the others: one call for a container that has exited, however many there are beside it. Where PodSandboxStatus answers bring the
-// statuses of containers along, several containers that differ are read with one call a sandbox. What changes without a change of phase (resources, annotations)
-// is read by Inspect only, which is what a generator's RequestReinspect comes to.
+// Update implements [pleg.Updater]: it takes over from prev what that says of the sandboxes and
+// containers that pod shows in the same phase, and reads the others: one call for a container that
+// has exited, however many there are beside it. Where PodSandboxStatus answers bring the statuses
+// of containers along, several containers that differ are read with one call a sandbox. What
+// changes without a change of phase (resources, annotations) is read by Inspect only, which is what
+// a generator's RequestReinspect comes to.
 func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
 	in := inspection{client: c, pod: pod}
 	in.plan(prev)
@@ -53,15 +55,16 @@ func (in *inspection) plan(prev *PodStatus) {
 	}
 }
 
-// homeless says that the sandbox of one of the pod's containers is not known from an earlier status.
+// homeless says that the sandbox of one of the pod's containers is not known from an earlier
+// status.
 func (in *inspection) homeless() bool {
 	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
 		return item.Kind == pleg.Container && in.taken.sandboxOf[item.ID] == ""
 	})
 }
 
-// parts returns the statuses that can be taken over into another one, each in memory of its own: one that shared the message that brought it would
-// keep all of that alive.
+// parts returns the statuses that can be taken over into another one, each in memory of its own:
+// one that shared the message that brought it would keep all of that alive.
 func (s *PodStatus) parts() map[pleg.Item][]byte {
 	if s == nil || s.body == nil {
 		return nil

@@ -24,7 +24,8 @@ type Version struct {
 // String returns the runtime's name and version.
 func (v Version) String() string { return v.RuntimeName + " " + v.RuntimeVersion }
 
-// Version asks the runtime who it is. It is also the cheapest way to see whether the runtime answers.
+// Version asks the runtime who it is. It is also the cheapest way to see whether the runtime
+// answers.
 func (c *Client) Version(ctx context.Context) (Version, error) {
 	var reply owned
 	if err := c.call(ctx, version, nil, &reply); err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// fields walks the fields of one encoded message, in the order in which they were sent. Fields of any number and type may appear
-// any number of times. For a singular field the last occurrence holds; occurrences of a singular message are merged, which is what
-// reading one after the other into the same variables does.
+// fields walks the fields of one encoded message, in the order in which they were sent. Fields of
+// any number and type may appear any number of times. For a singular field the last occurrence
+// holds; occurrences of a singular message are merged, which is what reading one after the other
+// into the same variables does.
 type fields struct {
 	rest []byte
 	// num and wire are the present field's number and type.
@@ -25,7 +26,8 @@ type fields struct {
 	bad bool
 }
 
-// next moves to the next field. It reports false at the end of the message, and where the message is malformed.
+// next moves to the next field. It reports false at the end of the message, and where the message
+// is malformed.
 func (f *fields) next() bool {
 	b := f.rest
 	if len(b) == 0 {
@@ -78,8 +80,8 @@ func (f *fields) fail() bool {
 	return false
 }
 
-// isBytes and isVarint report whether the present field is number n and of that type. A known number of another type is an unknown
-// field, as it is for the generated decoder.
+// isBytes and isVarint report whether the present field is number n and of that type. A known
+// number of another type is an unknown field, as it is for the generated decoder.
 func (f *fields) isBytes(n protowire.Number) bool { return f.num == n && f.wire == protowire.BytesType }
 func (f *fields) isVarint(n protowire.Number) bool {
 	return f.num == n && f.wire == protowire.VarintType
@@ -129,7 +131,8 @@ func containerPhase(state int32) pleg.Phase {
 	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and what later versions of the CRI may add
 }
 
-// stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases that those return.
+// stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases
+// that those return.
 func stateOf(phase pleg.Phase) int32 {
 	switch phase {
 	case pleg.PhaseRunning:
@@ -152,8 +155,8 @@ func stateOfContainer(phase pleg.Phase) int32 {
 	return 3
 }
 
-// merged returns what one more occurrence of a singular message makes of it. Encoded messages are merged by putting them one after the
-// other.
+// merged returns what one more occurrence of a singular message makes of it. Encoded messages are
+// merged by putting them one after the other.
 func merged(before, occurrence []byte) []byte {
 	if before == nil {
 		return occurrence

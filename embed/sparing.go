@@ -14,21 +14,24 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Client-go's recorder lets 25 Events about one object through and then one in five minutes, whatever they say. A runtime
-// that drops its events would use them up within seconds, and nobody would be told that its stream is lost. So what goes
-// on is told at once and then ever more rarely.
+// Client-go's recorder lets 25 Events about one object through and then one in five minutes,
+// whatever they say. A runtime that drops its events would use them up within seconds, and nobody
+// would be told that its stream is lost. So what goes on is told at once and then ever more rarely.
 const (
 	firstPause  = time.Minute
 	pauseFactor = 4
 	longestRest = time.Hour
 )
 
-// The pauses alone do not keep within that: many reasons at once, or reasons that rest for an hour and begin anew, make
-// more Events. So all of them come out of an allowance that grows as client-go's does and holds less, because the kubelet's
-// own Events about its node may come out of the same 25. It is never overdrawn, however many reasons there are:
+// The pauses alone do not keep within that: many reasons at once, or reasons that rest for an hour
+// and begin anew, make more Events. So all of them come out of an allowance that grows as
+// client-go's does and holds less, because the kubelet's own Events about its node may come out of
+// the same 25. It is never overdrawn, however many reasons there are:
 //
-//   - a repetition is sent if it leaves what the first Events of eight more reasons and the lost streams of an hour take;
-//   - the first Event of a reason, if it leaves what the lost streams of an hour take: four, by the pauses above;
+//   - a repetition is sent if it leaves what the first Events of eight more reasons and the lost
+//     streams of an hour take;
+//   - the first Event of a reason, if it leaves what the lost streams of an hour take: four, by the
+//     pauses above;
 //   - a lost stream, always: the allowance grows by twelve in an hour, so there is one for it.
 //
 // What is not sent is counted, and the reason's next report tries again.
@@ -77,8 +80,8 @@ func (s *sparing) Record(report pleg.Report) {
 	s.recorder.Event(about, kind, string(report.Reason), note)
 }
 
-// due says whether a reason is to be told now, and how often it has come up untold; before says how often
-// it came up for which the generator made no report.
+// due says whether a reason is to be told now, and how often it has come up untold; before says how
+// often it came up for which the generator made no report.
 func (s *sparing) due(reason pleg.Reason, before int, now time.Time) (held int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

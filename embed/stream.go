@@ -23,16 +23,19 @@ type Events interface {
 	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
 }
 
-// Stream returns the CRI client's events as claims for a generator of statuses S. The claims carry phases only: a kubelet takes statuses from reads.
+// Stream returns the CRI client's events as claims for a generator of statuses S. The claims carry
+// phases only: a kubelet takes statuses from reads.
 func Stream[S any](events Events) pleg.Stream[S] { return stream[S]{events} }
 
 // stream turns the CRI client's channel of events into claims.
 type stream[S any] struct{ events Events }
 
-// received is how many events may wait between the client and the loop that takes them, which does nothing but that.
+// received is how many events may wait between the client and the loop that takes them, which does
+// nothing but that.
 const received = 64
 
-// Events subscribes and yields claims until the stream ends. Nothing of the subscription is left when it returns.
+// Events subscribes and yields claims until the stream ends. Nothing of the subscription is left
+// when it returns.
 func (s stream[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {
 	return func(yield func(pleg.Claim[S], error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

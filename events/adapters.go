@@ -29,8 +29,8 @@ var (
 // adapter is the broadcaster as client-go's events.EventBroadcasterAdapter.
 type adapter struct{ *Broadcaster }
 
-// Adapter returns the broadcaster as the adapter of client-go's tools/events, which kube-scheduler takes. Its recorders
-// know the kinds of client-go's own scheme.
+// Adapter returns the broadcaster as the adapter of client-go's tools/events, which kube-scheduler
+// takes. Its recorders know the kinds of client-go's own scheme.
 //
 //lint:ignore SA1019 kube-scheduler still takes this type, so it is adapted to on purpose
 func (b *Broadcaster) Adapter() clientevents.EventBroadcasterAdapter { return adapter{b} }
@@ -48,9 +48,10 @@ func (a adapter) DeprecatedNewLegacyRecorder(name string) record.EventRecorderLo
 // recordFace is the broadcaster as client-go's record.EventBroadcaster.
 type recordFace struct{ b *Broadcaster }
 
-// Record returns the broadcaster as client-go's older record.EventBroadcaster, which controller-runtime's manager takes.
-// Its StartRecordingToSink starts the recording to the broadcaster's own sink, once, however often it is called, and
-// leaves the core/v1 sink that it is given alone: series need events.k8s.io/v1. Watchers get core/v1 Events.
+// Record returns the broadcaster as client-go's older record.EventBroadcaster, which
+// controller-runtime's manager takes. Its StartRecordingToSink starts the recording to the
+// broadcaster's own sink, once, however often it is called, and leaves the core/v1 sink that it is
+// given alone: series need events.k8s.io/v1. Watchers get core/v1 Events.
 func (b *Broadcaster) Record() record.EventBroadcaster { return recordFace{b} }
 
 // stopper is a watch.Interface that is there to be stopped: nothing comes out of it.
@@ -73,8 +74,8 @@ func (s *stopper) Stop() {
 // ResultChan is closed by Stop.
 func (s *stopper) ResultChan() <-chan watch.Event { return s.out }
 
-// StartRecordingToSink starts the recording to the broadcaster's own sink; its Stop does nothing, because others may
-// record by the same broadcaster: Shutdown ends the recording.
+// StartRecordingToSink starts the recording to the broadcaster's own sink; its Stop does nothing,
+// because others may record by the same broadcaster: Shutdown ends the recording.
 func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 	if err := f.b.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
 		klog.Background().Error(err, "Events are not recorded")
@@ -82,7 +83,8 @@ func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 	return newStopper(func() {})
 }
 
-// StartEventWatcher calls the handler with every event that is emitted; see [Broadcaster.StartEventWatcher].
+// StartEventWatcher calls the handler with every event that is emitted; see
+// [Broadcaster.StartEventWatcher].
 func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interface {
 	stop, err := f.b.StartEventWatcher(func(obj runtime.Object) {
 		if e, ok := obj.(*eventsv1.Event); ok {
@@ -126,9 +128,10 @@ func coreEvent(e *eventsv1.Event) *corev1.Event {
 	}
 }
 
-// FromCorrelator sets in opts what the options of client-go's correlator say and this recorder has too: LRUCacheSize is
-// MaxSeries, BurstSize is Burst, QPS is Refill, MaxEvents is MaxNotes. The others have no counterpart: series end after
-// FinishAfter, events are told apart by their identity, and the limits are per object and reason.
+// FromCorrelator sets in opts what the options of client-go's correlator say and this recorder has
+// too: LRUCacheSize is MaxSeries, BurstSize is Burst, QPS is Refill, MaxEvents is MaxNotes. The
+// others have no counterpart: series end after FinishAfter, events are told apart by their
+// identity, and the limits are per object and reason.
 func FromCorrelator(c record.CorrelatorOptions, opts Options) Options {
 	set := func(v *int, from int) {
 		if from > 0 {

@@ -19,8 +19,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Broadcaster takes events from its recorders, hands them to watchers, and writes them to the sink as series. It satisfies client-go's
-// events.EventBroadcaster. All methods are safe for concurrent use.
+// Broadcaster takes events from its recorders, hands them to watchers, and writes them to the sink
+// as series. It satisfies client-go's events.EventBroadcaster. All methods are safe for concurrent
+// use.
 type Broadcaster struct {
 	opts     Options
 	policy   policy
@@ -59,8 +60,8 @@ type Broadcaster struct {
 
 var _ clientevents.EventBroadcaster = (*Broadcaster)(nil)
 
-// New makes a broadcaster. It starts nothing: see [Broadcaster.Run] and [Broadcaster.StartRecordingToSinkWithContext]. Events emitted before
-// that wait in the table.
+// New makes a broadcaster. It starts nothing: see [Broadcaster.Run] and
+// [Broadcaster.StartRecordingToSinkWithContext]. Events emitted before that wait in the table.
 func New(opts Options) (*Broadcaster, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -109,17 +110,18 @@ func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance strin
 	return &core{b: b, kinds: &kinds{scheme: scheme}, source: uint32(i), from: src}
 }
 
-// NewRecorder returns a recorder for events of the given controller. The scheme is asked for the kind of objects that
-// do not carry it; nil is fine if all do, or if only ObjectReferences are passed. A name that the server would not
-// accept is made acceptable.
+// NewRecorder returns a recorder for events of the given controller. The scheme is asked for the
+// kind of objects that do not carry it; nil is fine if all do, or if only ObjectReferences are
+// passed. A name that the server would not accept is made acceptable.
 func (b *Broadcaster) NewRecorder(scheme *runtime.Scheme, reportingController string) clientevents.EventRecorderLogger {
 	instance := cmp.Or(b.opts.Instance, controllerName(reportingController)+"-"+b.hostname)
 	return &Recorder{core: b.newCore(scheme, reportingController, instance, false), logger: klog.Background()}
 }
 
-// NewLegacyRecorder returns a recorder with client-go's older interface, such as a kubelet's Dependencies.Recorder
-// wants. The controller is src.Component, the instance is Options.Instance, src.Host or the host name, and the action
-// of an event is its reason, because that interface knows none. See [LegacyRecorder] for what makes a series of it.
+// NewLegacyRecorder returns a recorder with client-go's older interface, such as a kubelet's
+// Dependencies.Recorder wants. The controller is src.Component, the instance is Options.Instance,
+// src.Host or the host name, and the action of an event is its reason, because that interface knows
+// none. See [LegacyRecorder] for what makes a series of it.
 func (b *Broadcaster) NewLegacyRecorder(scheme *runtime.Scheme, src corev1.EventSource) record.EventRecorderLogger {
 	instance := cmp.Or(b.opts.Instance, src.Host, b.hostname)
 	return &LegacyRecorder{core: b.newCore(scheme, src.Component, instance, true), logger: klog.Background()}

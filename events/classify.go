@@ -38,7 +38,8 @@ type judged struct {
 	after  time.Duration // how long the server asks us to wait
 }
 
-// judge sorts errors by what to do; ctx is the one that tells the recorder to stop. A server that is overloaded, failing or away is trouble of all events; a refusal is of one.
+// judge sorts errors by what to do; ctx is the one that tells the recorder to stop. A server that
+// is overloaded, failing or away is trouble of all events; a refusal is of one.
 func judge(ctx context.Context, err error) judged {
 	if err == nil {
 		return judged{}
@@ -88,15 +89,16 @@ func judge(ctx context.Context, err error) judged {
 	return j
 }
 
-// brokenOff is true of a call that reached something: it hung until the time was over, or ended without an answer. That
-// may be the fault of what was sent; a connection that is refused never is.
+// brokenOff is true of a call that reached something: it hung until the time was over, or ended
+// without an answer. That may be the fault of what was sent; a connection that is refused never is.
 func brokenOff(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// routeMissing tells the 404 of a server that does not know the resource from that of an object that is not there.
+// routeMissing tells the 404 of a server that does not know the resource from that of an object
+// that is not there.
 func routeMissing(err error) bool {
 	var as apierrors.APIStatus
 	if !errors.As(err, &as) {
@@ -114,7 +116,8 @@ func routeMissing(err error) bool {
 	return false
 }
 
-// statusReason is the reason if it is one of the API's, else the class of the code: a server must not be able to grow our metrics.
+// statusReason is the reason if it is one of the API's, else the class of the code: a server must
+// not be able to grow our metrics.
 func statusReason(st *metav1.Status) string {
 	switch st.Reason {
 	case metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,

@@ -27,7 +27,8 @@ type emission struct {
 	regardingVersion, relatedVersion string
 }
 
-// emit counts an occurrence of a series that is known without formatting or allocating anything, and begins a new series otherwise.
+// emit counts an occurrence of a series that is known without formatting or allocating anything,
+// and begins a new series otherwise.
 func (c *core) emit(logger klog.Logger, e *emission) {
 	b := c.b
 	now := time.Now()
@@ -129,7 +130,8 @@ func (c *core) build(e *emission, now time.Time) *eventsv1.Event {
 	return ev
 }
 
-// take books one occurrence. It reports whether a writer has something new to do, and whether it needs the built event first. The lock is held.
+// take books one occurrence. It reports whether a writer has something new to do, and whether it
+// needs the built event first. The lock is held.
 func (b *Broadcaster) take(e *emission, built *eventsv1.Event, now time.Time) (wake, more bool) {
 	switch {
 	case b.stopped:
@@ -170,8 +172,8 @@ func (b *Broadcaster) take(e *emission, built *eventsv1.Event, now time.Time) (w
 	return true, false
 }
 
-// current is the series of an event, nil for none. Where notes count, and there are too many of them already, the event
-// is counted with others.
+// current is the series of an event, nil for none. Where notes count, and there are too many of
+// them already, the event is counted with others.
 func (b *Broadcaster) current(e *emission) *series {
 	s := b.tab.byKey[e.key]
 	if s != nil || e.key.note == "" || strings.HasPrefix(e.key.note, combinedMark) {

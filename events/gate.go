@@ -8,15 +8,16 @@ import "time"
 // maxRetryAfter is the longest Retry-After that is honoured.
 const maxRetryAfter = 5 * time.Minute
 
-// gate holds back every write of the recorder while the server, or the way to it, is in trouble. It is a value without
-// clock or lock.
+// gate holds back every write of the recorder while the server, or the way to it, is in trouble. It
+// is a value without clock or lock.
 type gate struct {
 	base, limit time.Duration
 	failures    int
 	until       time.Time
 }
 
-// fail closes the gate for the larger of what the server asked for and an exponential delay with jitter.
+// fail closes the gate for the larger of what the server asked for and an exponential delay with
+// jitter.
 func (g gate) fail(now time.Time, asked time.Duration, rand float64) gate {
 	d := g.limit
 	if g.failures < 30 {

@@ -16,14 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// refKey identifies a referenced object. The resourceVersion is left out on purpose: it changes with every write of the object and
-// would make each occurrence a series of its own.
+// refKey identifies a referenced object. The resourceVersion is left out on purpose: it changes
+// with every write of the object and would make each occurrence a series of its own.
 type refKey struct {
 	kind, group, version, namespace, name, uid, fieldPath string
 }
 
-// seriesKey is what makes two events isomorphic: everything but the note, the annotations and the time. Only the
-// recorders with the older interface, whose callers use one reason for different things, distinguish notes.
+// seriesKey is what makes two events isomorphic: everything but the note, the annotations and the
+// time. Only the recorders with the older interface, whose callers use one reason for different
+// things, distinguish notes.
 type seriesKey struct {
 	source             uint32 // index of controller and instance, see sources
 	eventType          string
@@ -43,9 +44,9 @@ type objectKey struct {
 	kind, group, namespace, name, uid string
 }
 
-// pairKey is the object that an event is about, and the related one: for the cap and the rate limits.
-// Events that differ in the related object are bounded by the number of objects there are (a ReplicaSet
-// creates 500 pods), so they are no spam, however many they are.
+// pairKey is the object that an event is about, and the related one: for the cap and the rate
+// limits. Events that differ in the related object are bounded by the number of objects there are
+// (a ReplicaSet creates 500 pods), so they are no spam, however many they are.
 type pairKey struct {
 	regarding, related objectKey
 }
@@ -118,16 +119,16 @@ func (k *seriesKey) id(src source) seriesID {
 	return id
 }
 
-// eventName is the name of a series' object: the name of what it is about, the time at which the series began, and a
-// hash of the key. kubectl shows Events in the order of their names, and client-go's end in the time in the same form,
-// so all come in the order in which they began.
+// eventName is the name of a series' object: the name of what it is about, the time at which the
+// series began, and a hash of the key. kubectl shows Events in the order of their names, and
+// client-go's end in the time in the same form, so all come in the order in which they began.
 func eventName(regarding string, id seriesID, born time.Time) string {
 	suffix := fmt.Sprintf(".%016x%x", born.UnixNano(), id[:4])
 	return subdomain(regarding, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
 }
 
-// birth is the time by which a new series is named: later than that of any before it, though the clock be set back or
-// two events come within its resolution. The lock is held.
+// birth is the time by which a new series is named: later than that of any before it, though the
+// clock be set back or two events come within its resolution. The lock is held.
 func (b *Broadcaster) birth(now time.Time) time.Time {
 	if !now.After(b.lastBirth) || now.UnixNano() <= b.lastBirth.UnixNano() {
 		now = b.lastBirth.Add(1)
@@ -136,17 +137,19 @@ func (b *Broadcaster) birth(now time.Time) time.Time {
 	return now
 }
 
-// What key.note is where it is not the note: of an event without one, and before what begins the notes of several.
+// What key.note is where it is not the note: of an event without one, and before what begins the
+// notes of several.
 const (
 	emptyNote    = " "
 	combinedMark = "\x00"
 )
 
-// combinedNote begins the note of a series in which events with different notes are counted together.
+// combinedNote begins the note of a series in which events with different notes are counted
+// together.
 const combinedNote = "(combined from similar events): "
 
-// combinedKey stands for the notes that begin as the given one does, up to the first colon, digit or quotation mark:
-// "Liveness probe failed" is never counted with "Readiness probe failed".
+// combinedKey stands for the notes that begin as the given one does, up to the first colon, digit
+// or quotation mark: "Liveness probe failed" is never counted with "Readiness probe failed".
 func combinedKey(note string) string {
 	const longest = 64
 	end := strings.IndexAny(note, ":\"0123456789")
@@ -156,7 +159,8 @@ func combinedKey(note string) string {
 	return combinedMark + note[:end]
 }
 
-// subdomain makes a DNS subdomain of at most limit bytes out of any name; one that is valid comes back unchanged.
+// subdomain makes a DNS subdomain of at most limit bytes out of any name; one that is valid comes
+// back unchanged.
 func subdomain(name string, limit int) string {
 	if len(name) <= limit && len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name

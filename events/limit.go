@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// limiter is a token bucket per pair of objects and reason; the bucket that was used longest ago is forgotten first.
-// Guarded by the broadcaster's lock.
+// limiter is a token bucket per pair of objects and reason; the bucket that was used longest ago is
+// forgotten first. Guarded by the broadcaster's lock.
 type limiter struct {
 	burst   int // < 0: off
 	every   rate.Limit

@@ -26,7 +26,8 @@ const (
 	suspended          // the recorder shuts down
 )
 
-// The states of the redesign proposal, kept as an annotation because the v1 API has no field for them.
+// The states of the redesign proposal, kept as an annotation because the v1 API has no field for
+// them.
 const (
 	stateOngoing  = "Ongoing"
 	stateFinished = "Finished"
@@ -117,8 +118,8 @@ type policy struct {
 	early     []int64 // ascending
 }
 
-// continued is for how long after its last stored time an Ongoing object may be continued: the process that was
-// killed may have seen occurrences until just before its next heartbeat.
+// continued is for how long after its last stored time an Ongoing object may be continued: the
+// process that was killed may have seen occurrences until just before its next heartbeat.
 func (p *policy) continued() time.Duration { return p.heartbeat*11/10 + p.threshold }
 
 // begin is a series at its first occurrence.
@@ -173,7 +174,8 @@ func step(s state, in input, p *policy) (state, effects) {
 	return s, e
 }
 
-// occur is the input inOccurred in place: the one that comes a million times a second, so it copies nothing.
+// occur is the input inOccurred in place: the one that comes a million times a second, so it copies
+// nothing.
 func (s *state) occur(now time.Time, p *policy) (reopen, lost, owes bool) {
 	switch {
 	case s.phase == rejected:
@@ -282,8 +284,8 @@ func done(s state, in input, p *policy) (state, effects) {
 	return s, e
 }
 
-// exists books a create that met the object which an earlier try had made, with a count that is not known: all that
-// is certain is the first occurrence. A patch says the rest.
+// exists books a create that met the object which an earlier try had made, with a count that is not
+// known: all that is certain is the first occurrence. A patch says the rest.
 func exists(s state) (state, effects) {
 	var e effects
 	s.recreate = false
@@ -348,9 +350,10 @@ type found struct {
 	loose           bool
 }
 
-// adopt is the state of a series that continues the stored one, together with the occurrences of the given state,
-// which has not been sent yet (its zero value if there are none). It reports whether the stored series may be
-// continued at all; where it may not, an Ongoing one was abandoned and must be said to be Unknown.
+// adopt is the state of a series that continues the stored one, together with the occurrences of
+// the given state, which has not been sent yet (its zero value if there are none). It reports
+// whether the stored series may be continued at all; where it may not, an Ongoing one was abandoned
+// and must be said to be Unknown.
 func (p *policy) adopt(s state, f found, now time.Time, rand float64) (_ state, continues, abandoned bool) {
 	at := now
 	if s.count > 0 {

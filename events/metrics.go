@@ -9,20 +9,25 @@ import (
 	"time"
 )
 
-// Metrics takes what the recorder counts. Names are the Metric constants of this package; where one ends in a slash, a reason follows, such as
-// "events_dropped/queue_full": what stands after the slash is made to be a label, and is one of a few dozen words.
-// Add is called without locks, from the goroutine that runs the broadcaster and from callers of Gauges, never from Eventf. It must not block.
+// Metrics takes what the recorder counts. Names are the Metric constants of this package; where one
+// ends in a slash, a reason follows, such as "events_dropped/queue_full": what stands after the
+// slash is made to be a label, and is one of a few dozen words. Add is called without locks, from
+// the goroutine that runs the broadcaster and from callers of Gauges, never from Eventf. It must
+// not block.
 type Metrics interface {
 	Add(name string, n int)
 }
 
 // Counters.
 const (
-	// MetricEmitted counts calls of Eventf and its kin: occurrences. Every one of them ends up as acknowledged, dropped, or is still unsent.
+	// MetricEmitted counts calls of Eventf and its kin: occurrences. Every one of them ends up as
+	// acknowledged, dropped, or is still unsent.
 	MetricEmitted = "events_emitted"
-	// MetricAcknowledged counts occurrences that the server was told of, as an object or in the count of one.
+	// MetricAcknowledged counts occurrences that the server was told of, as an object or in the
+	// count of one.
 	MetricAcknowledged = "events_acknowledged"
-	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited, object_cap, rejected, shutdown, no_sink.
+	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited,
+	// object_cap, rejected, shutdown, no_sink.
 	MetricDropped = "events_dropped/"
 	// MetricCalls counts API calls by kind: create, patch, read (empty patch), roster, list.
 	MetricCalls = "event_calls/"
@@ -30,8 +35,8 @@ const (
 	MetricRetries = "event_retries/"
 	// MetricRejected counts calls that the server refused for good, by its reason.
 	MetricRejected = "event_rejections/"
-	// MetricSeries counts what became of series: finished, adopted, abandoned (by a process that was killed), evicted, renewed (the
-	// stored object had expired).
+	// MetricSeries counts what became of series: finished, adopted, abandoned (by a process that
+	// was killed), evicted, renewed (the stored object had expired).
 	MetricSeries = "event_series/"
 	// MetricAnnotations counts annotations left out because the server would not have taken them.
 	MetricAnnotations = "event_annotations_dropped"
@@ -66,7 +71,8 @@ type noMetrics struct{}
 
 func (noMetrics) Add(string, int) {}
 
-// Stats is a snapshot of a broadcaster. Emitted = Acknowledged + the sum of Dropped + Unsent, at any moment.
+// Stats is a snapshot of a broadcaster. Emitted = Acknowledged + the sum of Dropped + Unsent, at
+// any moment.
 type Stats struct {
 	Emitted, Acknowledged, Unsent int64
 	Dropped                       map[string]int64 // by reason
@@ -80,8 +86,8 @@ type Stats struct {
 	GateClosed                    time.Duration
 }
 
-// newCounters is what a broadcaster counts in, under its lock. Maps stay small: their keys are words of this
-// package or of the API. Series, Queue and GateClosed are filled in by Stats.
+// newCounters is what a broadcaster counts in, under its lock. Maps stay small: their keys are
+// words of this package or of the API. Series, Queue and GateClosed are filled in by Stats.
 func newCounters() Stats {
 	return Stats{
 		Dropped: map[string]int64{}, Rejected: map[string]int64{}, Retries: map[string]int64{}, Calls: map[string]int64{}, Transitions: map[string]int64{},
@@ -122,7 +128,8 @@ func (b *Broadcaster) Stats() Stats {
 	return s
 }
 
-// Gauges yields what is now, and first pushes counters that are due to Metrics. Safe for concurrent use.
+// Gauges yields what is now, and first pushes counters that are due to Metrics. Safe for concurrent
+// use.
 func (b *Broadcaster) Gauges(yield func(name string, v float64)) {
 	b.pushMetrics()
 	s := b.Stats()

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds resolves objects to references without garbage. It remembers the kind of each Go type that the scheme knows, because asking the
-// scheme allocates. Safe for concurrent use.
+// kinds resolves objects to references without garbage. It remembers the kind of each Go type that
+// the scheme knows, because asking the scheme allocates. Safe for concurrent use.
 type kinds struct {
 	scheme *runtime.Scheme
 	seen   sync.Map // reflect.Type → *schema.GroupVersionKind
@@ -26,7 +26,8 @@ type kinds struct {
 
 var errNilObject = errors.New("the object is nil")
 
-// refer identifies the object in out and returns its resourceVersion. A nil pointer inside of the interface is an error, not a panic.
+// refer identifies the object in out and returns its resourceVersion. A nil pointer inside of the
+// interface is an error, not a panic.
 func (k *kinds) refer(obj runtime.Object, out *refKey) (resourceVersion string, err error) {
 	if obj == nil {
 		return "", errNilObject

@@ -31,10 +31,11 @@ const (
 	maxRoster   = 128 << 10        // bytes of a roster before it is packed, and of what one is unpacked to
 )
 
-// roster is how one source finds the series of its earlier processes: by a list, where the role allows one; else by
-// one Event with a name that is always the same, which holds the names of the series that go on, and by reading these
-// with empty patches. A node may do that, while it may neither list nor get events. Guarded by the broadcaster's lock;
-// the writer that set busy owns reads.
+// roster is how one source finds the series of its earlier processes: by a list, where the role
+// allows one; else by one Event with a name that is always the same, which holds the names of the
+// series that go on, and by reading these with empty patches. A node may do that, while it may
+// neither list nor get events. Guarded by the broadcaster's lock; the writer that set busy owns
+// reads.
 type roster struct {
 	index    uint32 // of the source
 	src      source
@@ -60,7 +61,8 @@ func (r *roster) changed(now time.Time) {
 	r.due = true
 }
 
-// kept notes that a series goes on which the stored roster names already: it must not expire, and need not be written.
+// kept notes that a series goes on which the stored roster names already: it must not expire, and
+// need not be written.
 func (b *Broadcaster) kept(r *roster, now time.Time) {
 	if r.refresh.IsZero() {
 		r.refresh = now.Add(b.opts.Heartbeat * 9 / 10)
@@ -74,8 +76,8 @@ func (r *roster) name() string {
 	return subdomain(cmp.Or(base, r.src.controller), validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
 }
 
-// nextRoster is a roster that has a call to make. If none has, it says when one will, or 0 if nothing may be sent
-// before the answer that one waits for. The lock is held.
+// nextRoster is a roster that has a call to make. If none has, it says when one will, or 0 if
+// nothing may be sent before the answer that one waits for. The lock is held.
 func (b *Broadcaster) nextRoster(now time.Time) (*roster, time.Duration) {
 	wait := forever
 	for _, r := range b.rosters {
@@ -145,8 +147,8 @@ func (b *Broadcaster) performRoster(ctx, call context.Context, r *roster) {
 	b.signal()
 }
 
-// unreadable books that a read failed, perhaps through the fault of what is read: the others come first, and what
-// fails again and again is given up.
+// unreadable books that a read failed, perhaps through the fault of what is read: the others come
+// first, and what fails again and again is given up.
 func (b *Broadcaster) unreadable(r *roster) {
 	r.attempts++
 	switch {
@@ -195,8 +197,8 @@ func (r *roster) reports(e *eventsv1.Event) bool {
 	return e.ReportingController == r.src.controller && e.ReportingInstance == r.src.instance && e.Annotations[AnnotationRoster] == ""
 }
 
-// listed is true of those of a list. One instance may have recorders of either kind, and an object must have one owner:
-// those of the older interface have the reason as their action.
+// listed is true of those of a list. One instance may have recorders of either kind, and an object
+// must have one owner: those of the older interface have the reason as their action.
 func (r *roster) listed(e *eventsv1.Event) bool {
 	return r.reports(e) && r.src.byNote == (e.Action == e.Reason)
 }
@@ -235,8 +237,8 @@ func (b *Broadcaster) readSeries(ctx context.Context, r *roster) func() (func(),
 	}
 }
 
-// rebuild takes one stored event into the table, or, if its series was abandoned in the middle, has that written. The
-// lock is held.
+// rebuild takes one stored event into the table, or, if its series was abandoned in the middle, has
+// that written. The lock is held.
 func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	key := keyOf(e, r)
 	s := b.tab.byKey[key]
@@ -300,7 +302,8 @@ func keyOf(e *eventsv1.Event, r *roster) seriesKey {
 	return key
 }
 
-// goingOn is the stored series of a source that a restart would continue, the latest first. The lock is held.
+// goingOn is the stored series of a source that a restart would continue, the latest first. The
+// lock is held.
 func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	for el := b.tab.aged.Back(); el != nil; el = el.Prev() {
 		if s := el.Value.(*series); s.key.source == r.index && s.st.closing != finished {
@@ -331,7 +334,8 @@ func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string
 	now := time.Now()
 	r.due, r.refresh = false, time.Time{}
 	r.next = now.Add(rosterEvery)
-	// The time makes each write a change: a patch that changes nothing does not prolong the object's life.
+	// The time makes each write a change: a patch that changes nothing does not prolong the
+	// object's life.
 	packed := now.UTC().Format(time.RFC3339) + " " + packRoster(names)
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -345,7 +349,8 @@ func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string
 	patch := []byte(`{"metadata":{"annotations":{"` + AnnotationRoster + `":` + strconv.Quote(packed) + `}}}`)
 	exists := r.exists
 	return func() (func(), error) {
-		// The patch first if the object was there when it was last seen, the create first if not: one call nearly always.
+		// The patch first if the object was there when it was last seen, the create first if not:
+		// one call nearly always.
 		var err error
 		for try, create := 0, !exists; try < 2; try, create = try+1, !create {
 			if create {

@@ -18,15 +18,17 @@ const (
 	maxNote     = 1024
 	maxWord     = 128 // reason, action, reportingInstance
 	maxRefField = 1024
-	// maxAnnotations is below the server's limit of 256 KiB: a full table of such events must still fit in memory.
+	// maxAnnotations is below the server's limit of 256 KiB: a full table of such events must still
+	// fit in memory.
 	maxAnnotations = 8 << 10
 )
 
-// cut shortens s to at most limit bytes of valid UTF-8 without splitting a character. A string that is fine comes back as it is,
-// without allocation.
+// cut shortens s to at most limit bytes of valid UTF-8 without splitting a character. A string that
+// is fine comes back as it is, without allocation.
 func cut(s string, limit int) string {
 	if len(s) > limit {
-		// Enough for limit bytes even if invalid ones at the end are dropped; the replacement character never makes it shorter.
+		// Enough for limit bytes even if invalid ones at the end are dropped; the replacement
+		// character never makes it shorter.
 		end := limit
 		for end > 0 && end > limit-utf8.UTFMax && !utf8.RuneStart(s[end]) {
 			end--
@@ -53,7 +55,8 @@ func word(s, fallback string) string {
 	return s // valid UTF-8 is made of it when it is stored
 }
 
-// controllerName makes a qualified name out of any: an optional DNS subdomain, a slash, and at most 63 of [A-Za-z0-9-_.].
+// controllerName makes a qualified name out of any: an optional DNS subdomain, a slash, and at most
+// 63 of [A-Za-z0-9-_.].
 func controllerName(s string) string {
 	if len(validation.IsQualifiedName(s)) == 0 {
 		return s
@@ -82,7 +85,8 @@ func controllerName(s string) string {
 	return subdomain(prefix, validation.DNS1123SubdomainMaxLength) + "/" + name
 }
 
-// cleanAnnotations copies what the server would accept and says how many were left out. Keys of this package's own are not the caller's.
+// cleanAnnotations copies what the server would accept and says how many were left out. Keys of
+// this package's own are not the caller's.
 func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
 	if len(in) == 0 {
 		return nil, 0

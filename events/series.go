@@ -17,18 +17,19 @@ import (
 // Annotations of this package. The prefix is not for callers.
 const (
 	annotationPrefix = "series.evented-pleg.io/"
-	// AnnotationState is the state of the series as the redesign proposal defines it: Ongoing, Finished or Unknown (the
-	// reporter stopped before it could tell). A singleton has none.
+	// AnnotationState is the state of the series as the redesign proposal defines it: Ongoing,
+	// Finished or Unknown (the reporter stopped before it could tell). A singleton has none.
 	AnnotationState = annotationPrefix + "state"
-	// AnnotationAtLeast is "true" on a series whose count is a lower bound: a process was killed while it counted.
+	// AnnotationAtLeast is "true" on a series whose count is a lower bound: a process was killed
+	// while it counted.
 	AnnotationAtLeast = annotationPrefix + "at-least"
-	// AnnotationRoster holds, on the one Event by which a reporter that may not list events finds them again after a
-	// restart, the names of its series.
+	// AnnotationRoster holds, on the one Event by which a reporter that may not list events finds
+	// them again after a restart, the names of its series.
 	AnnotationRoster = annotationPrefix + "roster"
 )
 
-// series is one entry of the table: the state, what it is about, and its places in the lists. Guarded by the
-// broadcaster's lock, but for template, which does not change.
+// series is one entry of the table: the state, what it is about, and its places in the lists.
+// Guarded by the broadcaster's lock, but for template, which does not change.
 type series struct {
 	key      seriesKey
 	id       seriesID

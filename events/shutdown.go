@@ -13,7 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// StartRecordingToSinkWithContext is Run in a goroutine of its own, which ends with the context or with a shutdown.
+// StartRecordingToSinkWithContext is Run in a goroutine of its own, which ends with the context or
+// with a shutdown.
 func (b *Broadcaster) StartRecordingToSinkWithContext(ctx context.Context) error {
 	ctx, err := b.start(ctx)
 	if err != nil {
@@ -45,10 +46,12 @@ var (
 	errNeverRan        = errors.New("recording to the sink was never started")
 )
 
-// ShutdownWithContext takes no more events, sends what waits and the final count of every series that goes on, with the state Unknown so that a
-// restart continues it, lets the watchers see what was emitted, and returns when nothing of the broadcaster runs any more or the context ends. A handler
-// or a sink that does not return in time is not waited for. A server in trouble is tried once more at once, then by the usual
-// delays. What could not be sent is dropped, counted as such, and returned as an *UnsentError. A second call waits for the first and returns nil.
+// ShutdownWithContext takes no more events, sends what waits and the final count of every series
+// that goes on, with the state Unknown so that a restart continues it, lets the watchers see what
+// was emitted, and returns when nothing of the broadcaster runs any more or the context ends. A
+// handler or a sink that does not return in time is not waited for. A server in trouble is tried
+// once more at once, then by the usual delays. What could not be sent is dropped, counted as such,
+// and returned as an *UnsentError. A second call waits for the first and returns nil.
 func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	b.mu.Lock()
 	if b.stopped {
@@ -99,7 +102,8 @@ func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	return min(time.Until(end)/3, b.opts.WriteTimeout)
 }
 
-// drain closes all series and sends what they owe, in the goroutine of the shutdown; then the rosters.
+// drain closes all series and sends what they owe, in the goroutine of the shutdown; then the
+// rosters.
 func (b *Broadcaster) drain(ctx context.Context) {
 	b.suspend(time.Now())
 	owed := func() bool { return b.tab.urgent.Len()+b.tab.queue.Len() > 0 }

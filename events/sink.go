@@ -21,8 +21,9 @@ var _ clientevents.EventSink = (*ClientSink)(nil)
 
 var errNoNamespace = errors.New("events: an event without a namespace cannot be stored")
 
-// ClientSink stores events.k8s.io/v1 Events through a client. Each call is one request: the retries that a REST client
-// makes by itself for a 429 would hide it from the recorder, which then could not hold back.
+// ClientSink stores events.k8s.io/v1 Events through a client. Each call is one request: the retries
+// that a REST client makes by itself for a 429 would hide it from the recorder, which then could
+// not hold back.
 type ClientSink struct {
 	client kubernetes.Interface
 }
@@ -74,8 +75,8 @@ func (s *ClientSink) call(ctx context.Context, verb string, e *eventsv1.Event, b
 	return out, err
 }
 
-// NewForClient is New with everything that a client can give: the sink, and, where list is true, the reconstruction of
-// series by a list, for roles that may. Fields of opts that are set stay.
+// NewForClient is New with everything that a client can give: the sink, and, where list is true,
+// the reconstruction of series by a list, for roles that may. Fields of opts that are set stay.
 func NewForClient(client kubernetes.Interface, list bool, opts Options) (*Broadcaster, error) {
 	if client == nil {
 		return nil, errors.New("events: the client is nil")

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// table holds every series that is known, the lists they wait in, and what is remembered of those that were evicted.
-// Guarded by the broadcaster's lock; it calls nothing that blocks.
+// table holds every series that is known, the lists they wait in, and what is remembered of those
+// that were evicted. Guarded by the broadcaster's lock; it calls nothing that blocks.
 type table struct {
 	byKey   map[seriesKey]*series
 	all     int // series in memory
@@ -100,7 +100,8 @@ func (t *table) listOf(s *series) *list.List {
 	return t.queue
 }
 
-// enqueue appends a series to the calls owed, or puts it before all others. It reports whether it was not there yet.
+// enqueue appends a series to the calls owed, or puts it before all others. It reports whether it
+// was not there yet.
 func (t *table) enqueue(s *series, first bool) bool {
 	if s.waits != nil || s.inflight {
 		return false
@@ -161,7 +162,8 @@ func (t *table) schedule(s *series, at time.Time) {
 	}
 }
 
-// timerHeap orders series by their deadline. Occurrences do not move it: a deadline that comes too early is set again.
+// timerHeap orders series by their deadline. Occurrences do not move it: a deadline that comes too
+// early is set again.
 type timerHeap []*series
 
 func (h timerHeap) Len() int           { return len(h) }

@@ -15,8 +15,9 @@ import (
 const (
 	ownFaults = 3  // after so many failures in a row that may be its own, a series waits by itself
 	maxFaults = 12 // after so many, while others get through, it is given up
-	// authGrace is how long after trouble a 403 is not believed: a kube-apiserver that has just started refuses everybody
-	// until its roles are loaded, for a second or so. The first call that is not refused ends it.
+	// authGrace is how long after trouble a 403 is not believed: a kube-apiserver that has just
+	// started refuses everybody until its roles are loaded, for a second or so. The first call that
+	// is not refused ends it.
 	authGrace = 30 * time.Second
 )
 
@@ -64,7 +65,8 @@ func (b *Broadcaster) troubled(ctx context.Context, s *series, v judged, err err
 	b.failed(ctx, v, err, now)
 }
 
-// failed books a call that will be made again, and closes the gate unless only one object was in the way.
+// failed books a call that will be made again, and closes the gate unless only one object was in
+// the way.
 func (b *Broadcaster) failed(ctx context.Context, v judged, err error, now time.Time) {
 	b.lastErr = err
 	b.count.Retries[v.reason]++

@@ -24,9 +24,11 @@ type watcher struct {
 	once sync.Once
 }
 
-// StartEventWatcher calls the handler with every event that is emitted from now on, as a *eventsv1.Event without a series, in the order of
-// emission, those included that a limit keeps from the server. The handler runs in a goroutine of its own. One that falls more than 1000 events
-// behind misses some, which is counted. The function returned ends it, once the handler has seen what was emitted before; it does not wait.
+// StartEventWatcher calls the handler with every event that is emitted from now on, as a
+// *eventsv1.Event without a series, in the order of emission, those included that a limit keeps
+// from the server. The handler runs in a goroutine of its own. One that falls more than 1000 events
+// behind misses some, which is counted. The function returned ends it, once the handler has seen
+// what was emitted before; it does not wait.
 func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (stop func(), err error) {
 	if handler == nil {
 		return nil, errors.New("events: the handler of a watcher is nil")
@@ -62,7 +64,8 @@ func (b *Broadcaster) removeWatcher(w *watcher) {
 	})
 }
 
-// distribute hands one occurrence to the watchers. The lock is held, so that they see the order of emission.
+// distribute hands one occurrence to the watchers. The lock is held, so that they see the order of
+// emission.
 func (b *Broadcaster) distribute(built *eventsv1.Event, e *emission, now time.Time) {
 	event := built.DeepCopy()
 	event.Name = eventName(event.Regarding.Name, e.key.id(b.rosters[e.key.source].src), now)

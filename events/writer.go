@@ -17,10 +17,11 @@ import (
 // forever is a wait that a signal ends.
 const forever = time.Duration(1<<63 - 1)
 
-// Run writes events to the sink until the context ends or the broadcaster is shut down, and returns when nothing that
-// it started runs any more. The goroutine that calls it owns the writes; with Options.Writers above one it starts that
-// many others instead. What is unsent when the context ends stays in the table: a shutdown sends it, or the next Run.
-// It returns ErrRunning, ErrShutdown or ErrNoSink if it cannot start, nil otherwise.
+// Run writes events to the sink until the context ends or the broadcaster is shut down, and returns
+// when nothing that it started runs any more. The goroutine that calls it owns the writes; with
+// Options.Writers above one it starts that many others instead. What is unsent when the context
+// ends stays in the table: a shutdown sends it, or the next Run. It returns ErrRunning, ErrShutdown
+// or ErrNoSink if it cannot start, nil otherwise.
 func (b *Broadcaster) Run(ctx context.Context) error {
 	ctx, err := b.start(ctx)
 	if err != nil {
@@ -107,7 +108,8 @@ func (b *Broadcaster) write(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// next takes the next call from the table; with a wait above zero there is none before that. The lock is held.
+// next takes the next call from the table; with a wait above zero there is none before that. The
+// lock is held.
 func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	wait = b.fire(now)
 	if d := b.gate.closed(now); d > 0 {
@@ -116,7 +118,8 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	if b.gate.probing() && b.inflight > 0 {
 		return j, wait
 	}
-	// What earlier processes left comes before everything that is new, or a series would get two objects.
+	// What earlier processes left comes before everything that is new, or a series would get two
+	// objects.
 	r, d := b.nextRoster(now)
 	switch {
 	case r != nil:
@@ -154,8 +157,8 @@ func (b *Broadcaster) fire(now time.Time) time.Duration {
 	return forever
 }
 
-// pick takes the first series that may be sent. Where one has to wait, so does everything else about its object, to
-// keep the order.
+// pick takes the first series that may be sent. Where one has to wait, so does everything else
+// about its object, to keep the order.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	retry = forever
 	var blocked map[objectKey]struct{}
@@ -301,8 +304,8 @@ func (b *Broadcaster) apply(s *series, e effects) {
 	}
 }
 
-// evict makes room in the table by closing the series whose last occurrence is the longest ago. What they still owe is
-// sent before anything else. The lock is held.
+// evict makes room in the table by closing the series whose last occurrence is the longest ago.
+// What they still owe is sent before anything else. The lock is held.
 func (b *Broadcaster) evict(now time.Time) {
 	for b.tab.aged.Len() > b.opts.MaxSeries {
 		s := b.tab.oldest()
@@ -313,8 +316,8 @@ func (b *Broadcaster) evict(now time.Time) {
 	}
 }
 
-// complain says at default verbosity that the server refuses events, for each reason once in a while: a role that
-// lacks a verb must not be found by the silence. The lock is held.
+// complain says at default verbosity that the server refuses events, for each reason once in a
+// while: a role that lacks a verb must not be found by the silence. The lock is held.
 func (b *Broadcaster) complain(ctx context.Context, reason string, err error, e *eventsv1.Event) {
 	const every = 10 * time.Minute
 	logger, now := klog.FromContext(ctx), time.Now()

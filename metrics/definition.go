@@ -63,12 +63,13 @@ func (d definition) labels() []string {
 const stability = metrics.ALPHA
 
 var (
-	// latencyBuckets resolve a healthy stream (about 1 ms) and a stressed one: KEP-3386 reads stress off the 1 s bucket.
+	// latencyBuckets resolve a healthy stream (about 1 ms) and a stressed one: KEP-3386 reads
+	// stress off the 1 s bucket.
 	latencyBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	// readBuckets reach as far as a read may take before it times out.
 	readBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120}
-	// intervalBuckets part the periods that a generator goes through: 1 s, doubled up to 300 s, each ending after its relist. Doubled bounds
-	// lie between them.
+	// intervalBuckets part the periods that a generator goes through: 1 s, doubled up to 300 s,
+	// each ending after its relist. Doubled bounds lie between them.
 	intervalBuckets = []float64{0.1, 0.5, 1.5, 3, 6, 12, 24, 48, 96, 192, 280, 400}
 )
 

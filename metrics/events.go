@@ -5,7 +5,8 @@ package metrics
 
 import "fmt"
 
-// eventsReported are the counters of an Event recorder. A source that ends in a slash has its label's value behind it.
+// eventsReported are the counters of an Event recorder. A source that ends in a slash has its
+// label's value behind it.
 var eventsReported = []definition{
 	{name: "event_recorder_emitted_total", kind: counter, source: "events_emitted",
 		help: "Number of events that the recorder was given.",
@@ -58,8 +59,9 @@ type Events struct {
 	gaugeSource
 }
 
-// NewEvents makes a set of metrics for an Event recorder and registers it. If one of the names is taken, it registers none and returns an error
-// that names it. The recorder's counters are pushed when its gauges are read, so [Events.SetGauges] should be given its Gauges method.
+// NewEvents makes a set of metrics for an Event recorder and registers it. If one of the names is
+// taken, it registers none and returns an error that names it. The recorder's counters are pushed
+// when its gauges are read, so [Events.SetGauges] should be given its Gauges method.
 func NewEvents(registry Registry) (*Events, error) {
 	e := new(Events)
 	if err := e.register(registry, eventsReported, newCollector(&e.gaugeSource, eventsGauges, false), false); err != nil {

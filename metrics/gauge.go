@@ -12,11 +12,12 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// streamStates are the label values of the stream's state, in the order of the numbers that the generator yields.
+// streamStates are the label values of the stream's state, in the order of the numbers that the
+// generator yields.
 var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsupported"}
 
-// gaugeDefinition is a metric that a scrape pulls, a gauge or somebody else's counter, and how it comes
-// from what the sources yielded.
+// gaugeDefinition is a metric that a scrape pulls, a gauge or somebody else's counter, and how it
+// comes from what the sources yielded.
 type gaugeDefinition struct {
 	definition
 	// series calls yield for each series. The label value is ignored if the gauge has no label.
@@ -32,8 +33,8 @@ func plain(source string) func(map[string]float64, time.Time, func(string, float
 	}
 }
 
-// byLabel serves what the source yields under names that begin with prefix. The rest of the name is the
-// label's value.
+// byLabel serves what the source yields under names that begin with prefix. The rest of the name is
+// the label's value.
 func byLabel(prefix string) func(map[string]float64, time.Time, func(string, float64)) {
 	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
 		for name, v := range yielded {
@@ -117,8 +118,9 @@ type gaugeSource struct {
 }
 
 // SetGauges gives the sources that scrapes read from: a generator's Gauges method, and, to have the
-// metrics of the CRI client too, that client's Counts method. They replace the sources before; nil takes
-// those away, and what they served with them. Sources must be safe for concurrent use and must not block.
+// metrics of the CRI client too, that client's Counts method. They replace the sources before; nil
+// takes those away, and what they served with them. Sources must be safe for concurrent use and
+// must not block.
 func (g *gaugeSource) SetGauges(sources ...func(yield func(name string, v float64))) {
 	sources = slices.DeleteFunc(slices.Clone(sources), func(s func(func(string, float64))) bool { return s == nil })
 	g.sources.Store(&sources)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Registry is the part of a [metrics.KubeRegistry] that [New] uses. [Plain] makes one of a Prometheus
-// registry.
+// Registry is the part of a [metrics.KubeRegistry] that [New] uses. [Plain] makes one of a
+// Prometheus registry.
 type Registry interface {
 	Register(metrics.Registerable) error
 	CustomRegister(metrics.StableCollector) error
@@ -22,8 +22,8 @@ type Registry interface {
 
 // Options say what [New] registers. The zero value registers all.
 type Options struct {
-	// OmitKubelet leaves out the names that a kubelet registers itself, for a generator that runs inside one. What they would have shown
-	// is served under the prefix evented_pleg_.
+	// OmitKubelet leaves out the names that a kubelet registers itself, for a generator that runs
+	// inside one. What they would have shown is served under the prefix evented_pleg_.
 	OmitKubelet bool
 }
 
@@ -33,8 +33,9 @@ type Metrics struct {
 	gaugeSource
 }
 
-// New makes a set of metrics for a generator and registers it. If one of the names is taken, it registers none and returns an error that
-// names it: either the registry has a set already, or it is a kubelet's own, which wants OmitKubelet.
+// New makes a set of metrics for a generator and registers it. If one of the names is taken, it
+// registers none and returns an error that names it: either the registry has a set already, or it
+// is a kubelet's own, which wants OmitKubelet.
 func New(registry Registry, options Options) (*Metrics, error) {
 	m := new(Metrics)
 	err := m.register(registry, reported, newCollector(&m.gaugeSource, slices.Concat(gauges, clientCounts), options.OmitKubelet), options.OmitKubelet)
@@ -44,7 +45,8 @@ func New(registry Registry, options Options) (*Metrics, error) {
 	return m, nil
 }
 
-// set is counters and histograms, keyed by the names that their reporter uses. It never changes after register.
+// set is counters and histograms, keyed by the names that their reporter uses. It never changes
+// after register.
 type set struct {
 	counters   map[string]*metrics.Counter
 	labelled   map[string]*metrics.CounterVec
@@ -89,8 +91,9 @@ func (s *set) register(registry Registry, definitions []definition, gauges *coll
 	return nil
 }
 
-// Add adds n to the counter that its reporter calls name. Names that are not known and n below zero are ignored. What stands after the slash of
-// a name that has one is the value of the counter's label.
+// Add adds n to the counter that its reporter calls name. Names that are not known and n below zero
+// are ignored. What stands after the slash of a name that has one is the value of the counter's
+// label.
 func (s *set) Add(name string, n int) {
 	if n <= 0 {
 		return
@@ -106,7 +109,8 @@ func (s *set) Add(name string, n int) {
 	}
 }
 
-// Observe adds a duration to the histogram that its reporter calls name. Names that are not known are ignored.
+// Observe adds a duration to the histogram that its reporter calls name. Names that are not known
+// are ignored.
 func (s *set) Observe(name string, d time.Duration) {
 	if h, ok := s.histograms[name]; ok {
 		h.Observe(d.Seconds())

@@ -14,8 +14,8 @@ func Plain(registerer prometheus.Registerer) Registry {
 	return plainRegistry{registerer: registerer, kube: metrics.NewKubeRegistry()}
 }
 
-// plainRegistry registers in two registries: Kubernetes' own creates a metric when it is registered.
-// Nobody scrapes that one.
+// plainRegistry registers in two registries: Kubernetes' own creates a metric when it is
+// registered. Nobody scrapes that one.
 type plainRegistry struct {
 	registerer prometheus.Registerer
 	kube       metrics.KubeRegistry

@@ -28,8 +28,8 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	}
 }
 
-// discard counts claims for which there was no room. A list tells what they would have told, but not
-// sooner than a base period after the last one: there may be any number of them.
+// discard counts claims for which there was no room. A list tells what they would have told, but
+// not sooner than a base period after the last one: there may be any number of them.
 func (c *core[S]) discard(n int, now instant) {
 	c.count.dropped += n
 	c.cfg.Metrics.Add(MetricDiscardedClaims, n)
@@ -46,7 +46,8 @@ const (
 	tooMuch              // of one more unknown ID than there is room for
 )
 
-// onLetter applies what the stream told of one pod, and returns how many of the claims told nothing new.
+// onLetter applies what the stream told of one pod, and returns how many of the claims told nothing
+// new.
 func (c *core[S]) onLetter(l *letter[S], now instant) int {
 	if l.pod == "" {
 		return c.onHomeless(l, now)
@@ -78,8 +79,8 @@ func (c *core[S]) onLetter(l *letter[S], now instant) int {
 	return max(0, l.claims-fresh)
 }
 
-// onHomeless applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads know it of every ID that they have shown, and a list
-// will tell of the others.
+// onHomeless applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads know
+// it of every ID that they have shown, and a list will tell of the others.
 func (c *core[S]) onHomeless(l *letter[S], now instant) int {
 	fresh := 0
 	for _, t := range l.told {
@@ -136,10 +137,10 @@ func (c *core[S]) onTold(p *pod, t told, now instant) news {
 	return someNews
 }
 
-// onStranger applies the claim of an ID that no read has shown: the ID is told to nobody until a read
-// shows it, because a runtime may replay the history of pods long gone. That such an ID is gone needs
-// no read; but it is remembered for the grace and for as long as a read is under way that began by
-// then, because a runtime may tell of a removal before its lists show it.
+// onStranger applies the claim of an ID that no read has shown: the ID is told to nobody until a
+// read shows it, because a runtime may replay the history of pods long gone. That such an ID is
+// gone needs no read; but it is remembered for the grace and for as long as a read is under way
+// that began by then, because a runtime may tell of a removal before its lists show it.
 func (c *core[S]) onStranger(p *pod, t told, now instant) news {
 	s, known := p.suspects[t.item.ID]
 	if known && t.item.Phase <= s.phase {
@@ -163,8 +164,9 @@ func (c *core[S]) onStranger(p *pod, t told, now instant) news {
 	return someNews
 }
 
-// offer stores a claim's payload as the pod's status if it dominates what is known: if it shows exactly the live IDs, none at an earlier
-// phase. It is stored under the time of the read that it builds on: it makes nothing fresh, and any later read replaces it.
+// offer stores a claim's payload as the pod's status if it dominates what is known: if it shows
+// exactly the live IDs, none at an earlier phase. It is stored under the time of the read that it
+// builds on: it makes nothing fresh, and any later read replaces it.
 func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
 	if l.status == nil || !p.hasStatus || p.failed || p.disagrees || p.force != 0 || p.suspected() || p.settled() {
 		return

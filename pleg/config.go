@@ -11,26 +11,30 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// Config configures a [Generator]. Source, and Cache are required; every other field's zero value is its default.
+// Config configures a [Generator]. Source, and Cache are required; every other field's zero value
+// is its default.
 type Config[S any] struct {
 	// Source reads the runtime. Required.
 	Source Source[S]
-	// Stream is the runtime's event stream. Nil makes the generator generic: it polls at RelistBase for ever.
+	// Stream is the runtime's event stream. Nil makes the generator generic: it polls at RelistBase
+	// for ever.
 	Stream Stream[S]
 	// Cache takes the pod statuses. Required. The generator must be its only writer while it runs.
 	Cache *cache.Cache[S]
-	// Merge, when set, may replace a new status before it is stored, given the one stored before (nil if none), so that
-	// what the runtime forgets early (pod IPs after teardown) is kept. It is called from the loop and must not block or
-	// change prev.
+	// Merge, when set, may replace a new status before it is stored, given the one stored before
+	// (nil if none), so that what the runtime forgets early (pod IPs after teardown) is kept. It is
+	// called from the loop and must not block or change prev.
 	Merge func(prev, next *S) *S
 	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
 	Recorder Recorder
 	// Metrics takes counts and timings. Nil discards them.
 	Metrics Metrics
-	// WallClock is the clock that the latency metric compares with the runtime's stamps; nil means time.Now. Nothing else reads it.
+	// WallClock is the clock that the latency metric compares with the runtime's stamps; nil means
+	// time.Now. Nothing else reads it.
 	WallClock func() time.Time
 
-	// RelistBase is the time from the end of a relist to the next while nothing has earned trust, and always without a stream. Default 1s.
+	// RelistBase is the time from the end of a relist to the next while nothing has earned trust,
+	// and always without a stream. Default 1s.
 	RelistBase time.Duration
 	// RelistMax bounds the relist period that a stream can earn. Default 300s.
 	RelistMax time.Duration
@@ -40,42 +44,53 @@ type Config[S any] struct {
 	RelistSlow time.Duration
 	// RelistThreshold is how late a due relist may finish before Health reports a failure. Default 3m.
 	RelistThreshold time.Duration
-	// Grace is how long a claim and a read may contradict each other before the read is believed, and how long a change that a read
-	// found waits for its claim before it counts as missed. Default 2s.
+	// Grace is how long a claim and a read may contradict each other before the read is believed,
+	// and how long a change that a read found waits for its claim before it counts as missed.
+	// Default 2s.
 	Grace time.Duration
-	// InspectWorkers bounds the per-pod reads in flight. Those that are under way for longer than RelistBase hold half of them at most
-	// (one, if there is but one) while other pods need to be read: the rest are interrupted and made again. Default 8.
+	// InspectWorkers bounds the per-pod reads in flight. Those that are under way for longer than
+	// RelistBase hold half of them at most (one, if there is but one) while other pods need to be
+	// read: the rest are interrupted and made again. Default 8.
 	InspectWorkers int
 	// InspectTimeout bounds one per-pod read. Default 30s.
 	InspectTimeout time.Duration
-	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again; it doubles with each failure. Defaults 1s, 32s.
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again; it
+	// doubles with each failure. Defaults 1s, 32s.
 	RetryBase time.Duration
 	RetryMax  time.Duration
-	// RereadBase is the first delay after which a pod that is going away, or that disagrees with a claim, is read again; it doubles
-	// up to RelistMax. Default 1ms: about as long as containerd still lists a sandbox of which it has told DELETED.
+	// RereadBase is the first delay after which a pod that is going away, or that disagrees with a
+	// claim, is read again; it doubles up to RelistMax. Default 1ms: about as long as containerd
+	// still lists a sandbox of which it has told DELETED.
 	RereadBase time.Duration
-	// SweepAt is the number of pods wanting a read at which one list of everything is made instead: at once if somebody waits for so many, else
-	// RelistBase after the last one at the earliest. Default 16.
+	// SweepAt is the number of pods wanting a read at which one list of everything is made instead:
+	// at once if somebody waits for so many, else RelistBase after the last one at the earliest.
+	// Default 16.
 	SweepAt int
 	// Capacity is the size of the Watch channel. Default 1000.
 	Capacity int
-	// OwedMax bounds the pods that no longer exist and are still owed a PodSync because Watch is not read. Default 65536.
+	// OwedMax bounds the pods that no longer exist and are still owed a PodSync because Watch is
+	// not read. Default 65536.
 	OwedMax int
-	// MailboxMax bounds the IDs of which claims wait for the loop; beyond it claims are discarded, counted, and a list of
-	// everything, RelistBase after the last one at the earliest, tells what they would have told. Default 65536.
+	// MailboxMax bounds the IDs of which claims wait for the loop; beyond it claims are discarded,
+	// counted, and a list of everything, RelistBase after the last one at the earliest, tells what
+	// they would have told. Default 65536.
 	MailboxMax int
-	// SuspectMax bounds the claimed IDs that no read has shown yet; beyond it they are discarded likewise. Default 4096.
+	// SuspectMax bounds the claimed IDs that no read has shown yet; beyond it they are discarded
+	// likewise. Default 4096.
 	SuspectMax int
-	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened again: at once, then ReconnectBase, doubling to
-	// ReconnectMax, then ReconnectSteady for ever (KEP-3386, "retry logic": 0, 1, 2, 4 … 64 s, then every 60 s). Defaults 1s, 64s, 60s.
+	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened
+	// again: at once, then ReconnectBase, doubling to ReconnectMax, then ReconnectSteady for ever
+	// (KEP-3386, "retry logic": 0, 1, 2, 4 … 64 s, then every 60 s). Defaults 1s, 64s, 60s.
 	ReconnectBase   time.Duration
 	ReconnectMax    time.Duration
 	ReconnectSteady time.Duration
-	// Jitter is the fraction by which every reconnect delay is lengthened at random. Default 0.1; negative means none.
+	// Jitter is the fraction by which every reconnect delay is lengthened at random. Default 0.1;
+	// negative means none.
 	Jitter float64
 	// StableAfter is how long a stream must last for the reconnect delay to start over. Default 1m.
 	StableAfter time.Duration
-	// Settle is how long an opened stream that has told nothing must last to count as connected. Default 1s.
+	// Settle is how long an opened stream that has told nothing must last to count as connected.
+	// Default 1s.
 	Settle time.Duration
 	// Seed seeds the jitter; zero seeds it at random.
 	Seed uint64
@@ -153,7 +168,8 @@ func (c Config[S]) withDefaults() Config[S] {
 	return c
 }
 
-// validate reports every field, of a configuration with its defaults filled in, that cannot work, by name and value.
+// validate reports every field, of a configuration with its defaults filled in, that cannot work,
+// by name and value.
 func (c Config[S]) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pleg: Config."+format, args...)) }

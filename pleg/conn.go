@@ -12,18 +12,21 @@ import (
 // StreamState is the state of the runtime's event stream as the generator sees it.
 //
 //	            open                 heard, or silent for Settle
-//	Idle ───► Opening ─────────────────────────────────────► Connected
-//	             ▲ │ ended                                      │ ended
-//	     retryAt │ ▼                                            ▼
-//	            Backoff ◄───────────────────────────────────────┘
-//	             ▲ │
-//	     retryAt │ ▼ no events, or EOF at once: from a runtime that was never connected, or again and again
+//	Idle ----> Opening -------------------------------------> Connected
+//	             ^ | ended                                      | ended
+//	     retryAt | v                                            v
+//	            Backoff <---------------------------------------+
+//	             ^ |
+//	             | | no events, or EOF at once: from a runtime that was
+//	     retryAt | v never connected, or again and again
 //	            Unsupported
 //
-// A list that succeeds after one that failed ends either wait at once: the runtime is back, and may have become another one.
+// A list that succeeds after one that failed ends either wait at once: the runtime is back, and may
+// have become another one.
 //
-// Opening a stream tells nothing: a runtime without the call, and one that is full, answer alike until the first message. So a stream counts as
-// connected once it has told something or has lasted Settle.
+// Opening a stream tells nothing: a runtime without the call, and one that is full, answer alike
+// until the first message. So a stream counts as connected once it has told something or has lasted
+// Settle.
 type StreamState uint8
 
 const (
@@ -31,7 +34,8 @@ const (
 	StreamIdle StreamState = iota
 	// StreamOpening: the stream was asked for and has told nothing yet.
 	StreamOpening
-	// StreamConnected: the stream is up. Only in this state can a relist earn a longer period, and a change be missed.
+	// StreamConnected: the stream is up. Only in this state can a relist earn a longer period, and
+	// a change be missed.
 	StreamConnected
 	// StreamBackoff: the stream was lost or could not be opened, and is opened again later.
 	StreamBackoff
@@ -74,10 +78,10 @@ type conn struct {
 	told      bool    // the present unsupported state was announced
 }
 
-// eofsOfRestart is the number of openings that may come to nothing after a connection before an orderly
-// end at once means that the runtime has no events. A runtime that stops ends its streams in order too,
-// but not for long. One whose events were switched off does so for ever, and so does one that never had
-// them and seemed connected only because its wire was frozen for Settle.
+// eofsOfRestart is the number of openings that may come to nothing after a connection before an
+// orderly end at once means that the runtime has no events. A runtime that stops ends its streams
+// in order too, but not for long. One whose events were switched off does so for ever, and so does
+// one that never had them and seemed connected only because its wire was frozen for Settle.
 const eofsOfRestart = 4
 
 // connInput is what can happen to the stream.
@@ -134,7 +138,8 @@ const (
 	effUnsupported                        // the runtime has no events: announce it
 )
 
-// step is the stream machine: pure, given a random number in [0, 1) for the jitter. Inputs that mean nothing in a state change nothing.
+// step is the stream machine: pure, given a random number in [0, 1) for the jitter. Inputs that
+// mean nothing in a state change nothing.
 func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (conn, connEffect) {
 	switch in {
 	case inOpen:
@@ -181,7 +186,8 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 	return c, 0
 }
 
-// opened sets when a silent stream counts as connected: the loop calls it when it has asked for the stream.
+// opened sets when a silent stream counts as connected: the loop calls it when it has asked for the
+// stream.
 func (c conn) opened(cfg *connConfig, now instant) conn {
 	if c.state == StreamOpening {
 		c.deadline = now.add(cfg.settle)
@@ -215,8 +221,9 @@ func (c conn) unsupported(cfg *connConfig, now instant, random float64) (conn, c
 	return c, eff
 }
 
-// delay returns how long to wait before the stream is opened again, after the given number of openings that came to nothing:
-// 0, base, 2 base, 4 base … max, then steady for ever (KEP-3386: 0, 1, 2, 4, 8, 16, 32, 64 s, then every 60 s).
+// delay returns how long to wait before the stream is opened again, after the given number of
+// openings that came to nothing: 0, base, 2 base, 4 base … max, then steady for ever (KEP-3386:
+// 0, 1, 2, 4, 8, 16, 32, 64 s, then every 60 s).
 func (cfg *connConfig) delay(attempts int, random float64) time.Duration {
 	if attempts == 0 {
 		return 0

@@ -11,11 +11,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// core is the generator without goroutines, locks, RPCs or a clock: inputs with their time come in through its on methods and tick, and what has to
-// be done comes out of actions. It belongs to the loop, which is the only writer of the cache and the outbox.
+// core is the generator without goroutines, locks, RPCs or a clock: inputs with their time come in
+// through its on methods and tick, and what has to be done comes out of actions. It belongs to the
+// loop, which is the only writer of the cache and the outbox.
 //
-// Where to read what: demand.go (who wants a read), claim.go (what the stream tells), merge.go (what a read shows), store.go
-// (cache, then Watch), dispatch.go (which reads to make), list.go (reads of everything and the global time), missed.go and overruled.go (trust).
+// Where to read what: demand.go (who wants a read), claim.go (what the stream tells), merge.go
+// (what a read shows), store.go (cache, then Watch), dispatch.go (which reads to make), list.go
+// (reads of everything and the global time), missed.go and overruled.go (trust).
 type core[S any] struct {
 	cfg     *Config[S]
 	connCfg connConfig
@@ -233,8 +235,8 @@ func (c *core[S]) beganAt(now instant) bool {
 // connected says that the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
 
-// offered says that the runtime was known to have events when a read began: what has changed since, it
-// told whoever listened (see listened), or missed.
+// offered says that the runtime was known to have events when a read began: what has changed since,
+// it told whoever listened (see listened), or missed.
 func (c *core[S]) offered(read instant) bool { return c.heard != 0 && read > c.heard }
 
 // readAt returns the start of the latest applied read that covers the pod.
@@ -256,8 +258,9 @@ func (c *core[S]) ensure(uid cache.UID) *pod {
 // fewItems is the number of items of a pod up to which they are looked through before the index is.
 const fewItems = 4
 
-// itemOf returns the item of that ID, whosever it is, nil if nobody's. A report of the pod p has it at position i, which is where to look first:
-// reports mostly show what is known in the order in which it came, and lookups in the index, which miss the processor's caches on a big node, were
+// itemOf returns the item of that ID, whosever it is, nil if nobody's. A report of the pod p has it
+// at position i, which is where to look first: reports mostly show what is known in the order in
+// which it came, and lookups in the index, which miss the processor's caches on a big node, were
 // half the cost of applying a list.
 func (c *core[S]) itemOf(p *pod, i int, id string) *item {
 	if i < len(p.items) && p.items[i].id == id {

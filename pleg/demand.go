@@ -56,8 +56,8 @@ func (c *core[S]) onRequest(r request, now instant) {
 	}
 }
 
-// review looks at a pod after anything has changed about it: tells Watch what the cache shows, settles rounds, and sees to it that the pod
-// is read if it must be.
+// review looks at a pod after anything has changed about it: tells Watch what the cache shows,
+// settles rounds, and sees to it that the pod is read if it must be.
 func (c *core[S]) review(p *pod, now instant) {
 	c.looks += uint64(len(p.items))
 	settled := p.settled()
@@ -111,8 +111,8 @@ func (c *core[S]) reviewAffected(now instant) {
 	c.affected = c.affected[:0]
 }
 
-// firstLook returns how long after a sandbox was found not ready it is first looked at again: some runtimes never tell of its end, and who
-// stops a pod mostly removes it soon.
+// firstLook returns how long after a sandbox was found not ready it is first looked at again: some
+// runtimes never tell of its end, and who stops a pod mostly removes it soon.
 func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1) }
 
 // forget drops the record of a pod of which nothing is known and nothing wanted.
@@ -134,13 +134,15 @@ func (c *core[S]) nextRead(p *pod) instant {
 		at = min(at, c.notBefore(p, p.want))
 	}
 	if p.force != 0 {
-		// At once the first time; then a base period apart, or a consumer that asks again whenever it is told would spin.
+		// At once the first time; then a base period apart, or a consumer that asks again whenever
+		// it is told would spin.
 		at = min(at, max(c.notBefore(p, p.force), p.forced.after(c.cfg.RelistBase)))
 	}
 	return at
 }
 
-// notBefore returns when a read that must begin after t may begin: right after t, unless one that did has already failed, or failed to settle the pod.
+// notBefore returns when a read that must begin after t may begin: right after t, unless one that
+// did has already failed, or failed to settle the pod.
 func (c *core[S]) notBefore(p *pod, t instant) instant {
 	if max(p.read, p.asOf) > t {
 		return max(t.next(), p.notYet)

@@ -5,8 +5,9 @@ package pleg
 
 import "container/heap"
 
-// queueKind says which queue a pod waits in for its next read. A pod that is enqueued again while it
-// waits moves to a later kind or stays where it is, so that it loses its place a few times at most.
+// queueKind says which queue a pod waits in for its next read. A pod that is enqueued again while
+// it waits moves to a later kind or stays where it is, so that it loses its place a few times at
+// most.
 type queueKind uint8
 
 const (
@@ -18,10 +19,12 @@ const (
 	queueKinds
 )
 
-// sweepPatience, in base periods, is how long pods that a list under way will serve wait for it before they are read one by one.
+// sweepPatience, in base periods, is how long pods that a list under way will serve wait for it
+// before they are read one by one.
 const sweepPatience = 1
 
-// enqueue puts an open pod where its next read will be made from. A pod is in one queue at most, and not while it is being read.
+// enqueue puts an open pod where its next read will be made from. A pod is in one queue at most,
+// and not while it is being read.
 func (c *core[S]) enqueue(p *pod, now instant) {
 	if p.inflight {
 		return
@@ -61,8 +64,8 @@ func (c *core[S]) queueFor(p *pod) queueKind {
 	return inReady
 }
 
-// dropOldListing drops what a list showed of the pod if a removal that came after that list may have
-// been forgotten: only pods that wait as listed hold the forgetting back.
+// dropOldListing drops what a list showed of the pod if a removal that came after that list may
+// have been forgotten: only pods that wait as listed hold the forgetting back.
 func (c *core[S]) dropOldListing(p *pod) {
 	if p.listingBegan < c.forgotten {
 		p.listing = nil
@@ -104,8 +107,8 @@ func (c *core[S]) dispatch(now instant) {
 	c.interruptHung(now)
 }
 
-// sweeps says that so many pods want to be listed that one list of everything is to do it: at once if
-// somebody waits for so many, and a base period after the last list if claims told of them, or a
+// sweeps says that so many pods want to be listed that one list of everything is to do it: at once
+// if somebody waits for so many, and a base period after the last list if claims told of them, or a
 // flood of claims would be a flood of lists.
 func (c *core[S]) sweeps(now instant) bool {
 	if c.lists.inflight || c.lists.broken {
@@ -118,8 +121,8 @@ func (c *core[S]) sweeps(now instant) bool {
 	return n >= c.cfg.SweepAt
 }
 
-// sweepDue returns when pods that nobody waits for may next be listed by a sweep; never if there are
-// not enough of them, or a list is under way or has failed.
+// sweepDue returns when pods that nobody waits for may next be listed by a sweep; never if there
+// are not enough of them, or a list is under way or has failed.
 func (c *core[S]) sweepDue() instant {
 	if c.lists.inflight || c.lists.broken || c.queues[inWaited].len()+c.queues[inReady].len()+c.slowWaited() < c.cfg.SweepAt {
 		return never
@@ -127,8 +130,8 @@ func (c *core[S]) sweepDue() instant {
 	return c.sched.ended.add(c.cfg.RelistBase)
 }
 
-// slowWaited counts the pods whose last read hung and that a list can serve: somebody waits for them,
-// and nothing but their statuses' age is in doubt.
+// slowWaited counts the pods whose last read hung and that a list can serve: somebody waits for
+// them, and nothing but their statuses' age is in doubt.
 func (c *core[S]) slowWaited() int {
 	n := 0
 	for p := range c.queues[inSlow].all() {
@@ -274,8 +277,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	c.review(p, now)
 }
 
-// crossed says that a list was applied during an inspection and showed the pod otherwise. Either may
-// have looked last, whichever began last, so that only a read to come can tell how the pod is.
+// crossed says that a list was applied during an inspection and showed the pod otherwise. Either
+// may have looked last, whichever began last, so that only a read to come can tell how the pod is.
 func (c *core[S]) crossed(r *inspected[S]) bool {
 	if r.asked >= c.lists.finished {
 		return false
@@ -308,9 +311,11 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 }
 
-// pace decides when a pod that a read, which did not fail, has not settled is read again: at once if something has changed since that read began,
-// otherwise with growing delay. Every read and every list starts the delay anew, and only one that has waited for it makes it grow: lists and waiters come
-// when others want them, and a dozen within some milliseconds would put the next look off by minutes.
+// pace decides when a pod that a read, which did not fail, has not settled is read again: at once
+// if something has changed since that read began, otherwise with growing delay. Every read and
+// every list starts the delay anew, and only one that has waited for it makes it grow: lists and
+// waiters come when others want them, and a dozen within some milliseconds would put the next look
+// off by minutes.
 func (c *core[S]) pace(p *pod, began, now instant) {
 	delay, first := &p.reread, c.cfg.RereadBase
 	switch {

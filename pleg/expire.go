@@ -9,14 +9,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// expiry is a pod that has a removed item, or a suspect said to be removed, since a time. Such IDs are remembered for the grace, and while a
-// read is under way that began before, so that nothing late brings them back.
+// expiry is a pod that has a removed item, or a suspect said to be removed, since a time. Such IDs
+// are remembered for the grace, and while a read is under way that began before, so that nothing
+// late brings them back.
 type expiry struct {
 	at  instant
 	pod *pod
 }
 
-// maxUnconfirmed bounds the removals of one pod that only claims have told of: a pod whose containers come and go for ever is read now and then.
+// maxUnconfirmed bounds the removals of one pod that only claims have told of: a pod whose
+// containers come and go for ever is read now and then.
 const maxUnconfirmed = 32
 
 // oldestRead returns the start of the oldest read whose result is still to come, or now.
@@ -62,8 +64,9 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		if x.phase != PhaseRemoved {
 			return false
 		}
-		// A claim that no read has confirmed may yet be overruled. And what the last list showed must be remembered until a list no
-		// longer shows it: one that tells only differences will say nothing of it.
+		// A claim that no read has confirmed may yet be overruled. And what the last list showed
+		// must be remembered until a list no longer shows it: one that tells only differences will
+		// say nothing of it.
 		needed := x.byClaim || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
 		if needed || !done(x.sure) {
 			kept = kept || needed

@@ -44,7 +44,8 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
-// laterEntry is a pod that is looked at again at a time. An entry whose pod has been rescheduled is stale and ignored.
+// laterEntry is a pod that is looked at again at a time. An entry whose pod has been rescheduled is
+// stale and ignored.
 type laterEntry struct {
 	at  instant
 	pod *pod

@@ -26,7 +26,8 @@ type Generator[S any] struct {
 	snapshot snapshot
 }
 
-// New checks the configuration and returns a generator that Run starts. Errors name every field that cannot work.
+// New checks the configuration and returns a generator that Run starts. Errors name every field
+// that cannot work.
 func New[S any](cfg Config[S]) (*Generator[S], error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -48,21 +49,24 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 	return g, nil
 }
 
-// Watch returns the channel of pod lifecycle events, of size Config.Capacity. It is closed when Run returns. A reader that falls behind loses
-// detail, never news: pods whose events found it full are owed one PodSync each, delivered as soon as there is room.
+// Watch returns the channel of pod lifecycle events, of size Config.Capacity. It is closed when Run
+// returns. A reader that falls behind loses detail, never news: pods whose events found it full are
+// owed one PodSync each, delivered as soon as there is room.
 func (g *Generator[S]) Watch() <-chan Event { return g.core.out.ch }
 
-// HasSynced says that the cache holds the whole runtime: a list of everything has been applied, and the
-// status of every pod that it showed was read, or the error recorded. Once true it stays true. Safe for
-// concurrent use.
+// HasSynced says that the cache holds the whole runtime: a list of everything has been applied, and
+// the status of every pod that it showed was read, or the error recorded. Once true it stays true.
+// Safe for concurrent use.
 func (g *Generator[S]) HasSynced() bool { return !g.Stats().GlobalTime.IsZero() }
 
-// RequestRelist wants the pod read now, whatever the relist period is; an empty UID wants everything listed. It does not
-// wait: use the cache's GetNewerThan for that. Safe for concurrent use; without effect when Run is over.
+// RequestRelist wants the pod read now, whatever the relist period is; an empty UID wants
+// everything listed. It does not wait: use the cache's GetNewerThan for that. Safe for concurrent
+// use; without effect when Run is over.
 func (g *Generator[S]) RequestRelist(uid cache.UID) { g.request(request{uid: uid}) }
 
-// RequestReinspect wants the pod's statuses read, even if no phase has changed: now, or a base period after the last time that this was wanted of the pod.
-// Watch then tells of the pod, with a PodSync if nothing else has changed. Safe for concurrent use; without effect when Run is over.
+// RequestReinspect wants the pod's statuses read, even if no phase has changed: now, or a base
+// period after the last time that this was wanted of the pod. Watch then tells of the pod, with a
+// PodSync if nothing else has changed. Safe for concurrent use; without effect when Run is over.
 func (g *Generator[S]) RequestReinspect(uid cache.UID) { g.request(request{uid: uid, inspect: true}) }
 
 func (g *Generator[S]) request(r request) {
@@ -89,8 +93,9 @@ func (g *Generator[S]) takeRequests() map[request]struct{} {
 	return taken
 }
 
-// Run generates events until ctx ends, and then returns nil once everything that it started has ended. A generator runs once;
-// a second call returns [ErrAlreadyRun]. The calls of Source and Stream get a context that ends with ctx.
+// Run generates events until ctx ends, and then returns nil once everything that it started has
+// ended. A generator runs once; a second call returns [ErrAlreadyRun]. The calls of Source and
+// Stream get a context that ends with ctx.
 func (g *Generator[S]) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.ran {

@@ -20,9 +20,10 @@ type snapshot struct {
 	listErr  error   // of the last list
 }
 
-// Health returns nil while the generator does its work, and otherwise why it does not: it is not running, or no list of the runtime has finished for
-// RelistThreshold longer than the present period. A stream that is down is not a failure, since polling stands in for it, and neither is a Watch
-// that is not read: nothing here depends on how full it is. Safe for concurrent use.
+// Health returns nil while the generator does its work, and otherwise why it does not: it is not
+// running, or no list of the runtime has finished for RelistThreshold longer than the present
+// period. A stream that is down is not a failure, since polling stands in for it, and neither is a
+// Watch that is not read: nothing here depends on how full it is. Safe for concurrent use.
 func (g *Generator[S]) Health() error {
 	g.mu.Lock()
 	s := g.snapshot

@@ -228,7 +228,8 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 	}
 	k.that(len(c.rounds) <= 2, "%d rounds", len(c.rounds))
 	for _, r := range c.rounds {
-		// Two lists may begin in one instant: the first may be over, and so the global time be there, before the second is.
+		// Two lists may begin in one instant: the first may be over, and so the global time be
+		// there, before the second is.
 		k.that(r.began >= l.global && len(r.pending) > 0, "the round of %d, with %d pods, is over: the global time is %d", r.began, len(r.pending), l.global)
 		for p := range r.pending {
 			k.that(c.pods[p.uid] == p && p.asOf < r.began, "the round of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)

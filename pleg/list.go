@@ -26,7 +26,8 @@ type lists struct {
 	err      error    // of the last one, nil when it succeeded
 }
 
-// round is a list whose changed pods are still being inspected. When none is left, the global time moves to its start.
+// round is a list whose changed pods are still being inspected. When none is left, the global time
+// moves to its start.
 type round struct {
 	began   instant
 	pending map[*pod]struct{}
@@ -73,29 +74,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		}, now)
 	}
 	trusted := c.connected() && c.lists.applied > c.conn.connected
-	c.lists.serial++
-	visited := make([]*pod, 0, len(r.listing.Pods)+len(r.listing.Gone)+len(c.open))
-	for i := range r.listing.Pods {
-		shown := &r.listing.Pods[i]
-		if shown.UID == "" {
-			continue
-		}
-		p := c.ensure(shown.UID)
-		if p.seenIn == c.lists.serial {
-			c.count.conflicts++ // shown twice: the first stands
-			continue
-		}
-		c.name(p, shown)
-		visited = append(visited, c.visit(p, shown.Items, r, now))
-	}
-	for _, uid := range r.listing.Gone {
-		if p := c.pods[uid]; p != nil && p.seenIn != c.lists.serial {
-			visited = append(visited, c.visit(p, nil, r, now))
-		}
-	}
-	c.reviewAffected(now) // whoever has lost an ID is open, and so is visited
-	visited = c.visitSilent(visited, r, now)
-	c.reviewAffected(now)
+	visited := c.visitAll(r, now)
 	c.lists.applied, c.lists.revision = r.began, r.listing.Revision
 	c.lists.done = true
 	for id, s := range c.homeless {
@@ -122,6 +101,35 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	c.advance()
 }
 
+// visitAll merges what a list shows, and does not show, of every pod, and returns those of which it
+// may have changed something.
+func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
+	c.lists.serial++
+	visited := make([]*pod, 0, len(r.listing.Pods)+len(r.listing.Gone)+len(c.open))
+	for i := range r.listing.Pods {
+		shown := &r.listing.Pods[i]
+		if shown.UID == "" {
+			continue
+		}
+		p := c.ensure(shown.UID)
+		if p.seenIn == c.lists.serial {
+			c.count.conflicts++ // shown twice: the first stands
+			continue
+		}
+		c.name(p, shown)
+		visited = append(visited, c.visit(p, shown.Items, r, now))
+	}
+	for _, uid := range r.listing.Gone {
+		if p := c.pods[uid]; p != nil && p.seenIn != c.lists.serial {
+			visited = append(visited, c.visit(p, nil, r, now))
+		}
+	}
+	c.reviewAffected(now) // whoever has lost an ID is open, and so is visited
+	visited = c.visitSilent(visited, r, now)
+	c.reviewAffected(now)
+	return visited
+}
+
 // visit applies what a list shows of one pod.
 func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 	p.seenIn = c.lists.serial
@@ -138,8 +146,9 @@ func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 	return p
 }
 
-// visitSilent applies a list to the pods that it did not name: without Delta they are gone; with it they are as the last list showed them, which
-// matters only for the pods of which something has changed, or is wanted, since.
+// visitSilent applies a list to the pods that it did not name: without Delta they are gone; with it
+// they are as the last list showed them, which matters only for the pods of which something has
+// changed, or is wanted, since.
 func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod {
 	from := len(visited)
 	add := func(pods map[cache.UID]*pod) {
@@ -184,8 +193,9 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 	}
 }
 
-// openRound notes which of the visited pods must be inspected before the cache holds what the list showed. Two rounds are kept at most, the
-// oldest and the newest, so that the global time moves however slow inspections are.
+// openRound notes which of the visited pods must be inspected before the cache holds what the list
+// showed. Two rounds are kept at most, the oldest and the newest, so that the global time moves
+// however slow inspections are.
 func (c *core[S]) openRound(visited []*pod, began instant) {
 	n := round{began: began, pending: make(map[*pod]struct{})}
 	for _, p := range visited {
@@ -220,7 +230,8 @@ func (c *core[S]) settleRounds(p *pod, now instant) {
 	}
 }
 
-// advance moves the global time to the start of the latest round of which every changed pod was inspected or its error recorded.
+// advance moves the global time to the start of the latest round of which every changed pod was
+// inspected or its error recorded.
 func (c *core[S]) advance() {
 	for i := len(c.rounds) - 1; i >= 0; i-- {
 		if len(c.rounds[i].pending) > 0 {

@@ -14,9 +14,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// loop is the one goroutine that owns the core: the only writer of the cache and of Watch. Everything that may block on an RPC is a child that
-// touches no shared state and sends its result back. There is one child for the stream, one for the list of everything, and
-// InspectWorkers at most for reads of one pod.
+// loop is the one goroutine that owns the core: the only writer of the cache and of Watch.
+// Everything that may block on an RPC is a child that touches no shared state and sends its result
+// back. There is one child for the stream, one for the list of everything, and InspectWorkers at
+// most for reads of one pod.
 type loop[S any] struct {
 	g        *Generator[S]
 	core     *core[S]
@@ -186,7 +187,8 @@ func (l *loop[S]) tell(r Report) {
 	l.log.Info("PLEG report", about...)
 }
 
-// stream is the child that receives the runtime's events. It does nothing but put them into the mailbox.
+// stream is the child that receives the runtime's events. It does nothing but put them into the
+// mailbox.
 func (l *loop[S]) stream(ctx context.Context) {
 	err := error(io.EOF)
 	cfg, opened := &l.g.cfg, l.g.cfg.WallClock()
@@ -214,7 +216,8 @@ func (l *loop[S]) list(a action[S]) {
 	l.listed <- &listedAll{began: a.began, listing: listing, err: err}
 }
 
-// inspect is a child that reads one pod: its listing unless it is known, and its statuses if the listing is not what the cache shows.
+// inspect is a child that reads one pod: its listing unless it is known, and its statuses if the
+// listing is not what the cache shows.
 func (l *loop[S]) inspect(ctx context.Context, a action[S]) {
 	start := time.Now()
 	r := &inspected[S]{pod: a.pod, began: a.began, asked: a.asked}

@@ -34,8 +34,9 @@ func (l *letter[S]) drop() {
 	l.payload, l.status, l.release = nil, nil, nil
 }
 
-// mailbox takes claims from the stream's receive loop and hands them to the generator's loop, merged by pod. Putting never blocks, because a client that
-// stops reading stops the runtime; what it holds is bounded by the IDs told of, at any rate of claims. The mutex owns everything.
+// mailbox takes claims from the stream's receive loop and hands them to the generator's loop,
+// merged by pod. Putting never blocks, because a client that stops reading stops the runtime; what
+// it holds is bounded by the IDs told of, at any rate of claims. The mutex owns everything.
 type mailbox[S any] struct {
 	wake chan struct{} // capacity 1: letters that are already announced need not be announced again
 	max  int
@@ -57,7 +58,8 @@ func newMailbox[S any](max int) *mailbox[S] {
 // manyTold is the number of IDs in one letter from which on they are indexed.
 const manyTold = 16
 
-// put merges a claim. Replayed says that its stamp is not of the time since the stream was opened. It never blocks.
+// put merges a claim. Replayed says that its stamp is not of the time since the stream was opened.
+// It never blocks.
 func (m *mailbox[S]) put(c Claim[S], replayed bool) {
 	m.mu.Lock()
 	m.merge(c, replayed)

@@ -9,111 +9,46 @@ import (
 	"slices"
 )
 
-// merge applies what a read, begun at the given time, shows of a pod: items is all that the runtime has of it. It reports whether the read agrees with
-// what is known, that is, whether nothing is known to be further than the read shows.
+// reading is one read while it is merged into what is known of its pod.
+type reading struct {
+	pod        *pod
+	began, now instant
+	fromList   bool // a list of everything; else a read of the pod
+
+	last instant // when the latest read began that was applied before this one
+	// overtaken: this read began before that one. What it alone shows may have been and gone; what it
+	// does not show yet says nothing.
+	overtaken bool
+	expected  bool // the stream was to tell of what this read finds
+	agrees    bool // nothing is known to be further than the read shows
+	asks      bool // the read, overtaken or not, leaves a question that only another one answers
+}
+
+// merge applies what a read, begun at the given time, shows of a pod: items is all that the runtime
+// has of it. It reports whether the read agrees with what is known, that is, whether nothing is
+// known to be further than the read shows.
 //
-// Phases are merged forward always. Backward, a read overrules what was known before it began: at once if that comes from a read too,
-// after the grace if it comes from a claim, because a runtime may tell of a change before its lists show it. An ID that the
-// read does not show, and that was known before it began, is Removed.
+// Phases are merged forward always. Backward, a read overrules what was known before it began: at
+// once if that comes from a read too, after the grace if it comes from a claim, because a runtime
+// may tell of a change before its lists show it. An ID that the read does not show, and that was
+// known before it began, is Removed.
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool) (agrees bool) {
 	last := c.readAt(p)
-	overtaken := began < last // what it alone shows may have been and gone; what it does not show yet says nothing
-	asks := false             // whether the read, overtaken or not, leaves a question that only another one answers
-	expected := c.offered(last) && !overtaken
+	r := reading{pod: p, began: began, now: now, fromList: fromList, last: last, overtaken: began < last, agrees: true}
+	r.expected = c.offered(last) && !r.overtaken
 	c.marks++
-	agrees = true
 	if fromList {
 		clear(p.contested)
 	}
 	for i, it := range items {
-		if it.ID == "" || it.Phase > PhaseExited {
-			continue // a read shows what is there
-		}
-		x := c.itemOf(p, i, it.ID)
-		var mask uint8 // of events that were told of it while it was another pod's
-		moved := x != nil && x.pod != p && began > x.pod.read
-		if moved {
-			mask = x.mask
-			c.disputed(p, x)
-			c.disown(x, now)
-			x = nil
-		}
-		if x != nil && x.blank && x.cached != phaseNone && it.Phase != PhaseUnknown {
-			x.cached = PhaseUnknown // the read knows what the status does not: it must be read again
-		}
-		switch {
-		case x == nil:
-			var ok bool
-			if x, ok = c.discover(p, it, expected && !moved, last, began, now); !ok || overtaken { // no stream tells that an ID moves
-				agrees, asks = false, true
-			}
-			x.mask = mask
-		case x.pod != p:
-			c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
-			if fromList {
-				p.contest(it)
-				p.want = max(p.want, now) // rather than wait for the next list
-			}
-			continue
-		case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
-			continue
-		case it.Phase == PhaseUnknown && x.phase != PhaseRemoved || it.Phase == x.phase:
-			if fromList && it.Phase == PhaseUnknown && x.cached != phaseNone && !x.blank {
-				x.cached = PhaseUnknown // the list does not confirm what the status shows: that must be read again
-			}
-			if x.blank && it.Phase == PhaseUnknown && x.cached == it.Phase && began >= p.moved {
-				x.cached = x.phase // no more does this read know than the status
-			}
-			if it.Phase == x.phase && x.byClaim {
-				x.byClaim, x.sure = false, now
-			}
-		case it.Phase > x.phase && x.overtook(began):
-			agrees = false
-		case it.Phase > x.phase:
-			if expected && x.phase != PhaseUnknown { // or else it need not have changed
-				c.maybeMissed(x, it.Phase, last, now)
-			}
-			c.setPhase(x, it.Phase, CauseRead, false, 0, now)
-		default:
-			if !c.overrule(x, it.Phase, began, now) {
-				agrees = false
-			}
-		}
-		x.mark = c.marks
-		if x.name == "" {
-			x.name = it.Name
-		}
-		if fromList {
-			x.listed = it.Phase
+		if it.ID != "" && it.Phase <= PhaseExited { // a read shows what is there
+			c.mergeShown(&r, i, it)
 		}
 	}
 	for _, x := range p.items {
-		if x.mark == c.marks {
-			continue
+		if x.mark != c.marks {
+			c.mergeAbsent(&r, x)
 		}
-		if fromList {
-			x.listed = phaseNone
-		}
-		if x.phase == PhaseRemoved {
-			switch {
-			case !x.byClaim:
-			case began > x.first && !x.overtook(began):
-				x.byClaim, x.sure = false, now // reads that began before may have looked before it went
-				c.expiring.push(expiry{at: now, pod: p})
-			default: // it may have looked before it came: the next list bears it out, if only by its silence
-				c.touched[p.uid] = p
-			}
-			continue
-		}
-		if began <= x.first || x.overtook(began) {
-			agrees = false // it may have come after the read looked, or have gone before
-			asks = asks || overtaken
-			continue
-		}
-		if expected {
-			c.maybeMissed(x, PhaseRemoved, last, now)
-		}
-		c.setPhase(x, PhaseRemoved, CauseRead, false, 0, now)
 	}
 	for id, s := range p.suspects {
 		// No runtime tells of a creation, a start or an end before its reads show the ID: the claim is
@@ -125,15 +60,113 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 		}
 	}
 	p.read = max(p.read, began)
-	if !overtaken {
-		p.disagrees = !agrees
-	} else if asks {
+	if !r.overtaken {
+		p.disagrees = !r.agrees
+	} else if r.asks {
 		p.disagrees = true
 	}
-	return agrees
+	return r.agrees
 }
 
-// disputed reports, once of a pod, that the runtime shows an ID of it that it has shown of another one.
+// mergeShown applies what a read shows at position i: an ID and its phase.
+func (c *core[S]) mergeShown(r *reading, i int, it Item) {
+	p := r.pod
+	x := c.itemOf(p, i, it.ID)
+	var mask uint8 // of events that were told of it while it was another pod's
+	moved := x != nil && x.pod != p && r.began > x.pod.read
+	if moved {
+		mask = x.mask
+		c.disputed(p, x)
+		c.disown(x, r.now)
+		x = nil
+	}
+	if x != nil && x.blank && x.cached != phaseNone && it.Phase != PhaseUnknown {
+		x.cached = PhaseUnknown // the read knows what the status does not: it must be read again
+	}
+	switch {
+	case x == nil:
+		var ok bool
+		if x, ok = c.discover(p, it, r.expected && !moved, r.last, r.began, r.now); !ok || r.overtaken { // no stream tells that an ID moves
+			r.agrees, r.asks = false, true
+		}
+		x.mask = mask
+	case x.pod != p:
+		c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
+		if r.fromList {
+			p.contest(it)
+			p.want = max(p.want, r.now) // rather than wait for the next list
+		}
+		return
+	case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
+		return
+	default:
+		c.mergePhase(r, x, it.Phase)
+	}
+	x.mark = c.marks
+	if x.name == "" {
+		x.name = it.Name
+	}
+	if r.fromList {
+		x.listed = it.Phase
+	}
+}
+
+// mergePhase applies the phase that a read shows of an item of its pod.
+func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
+	switch {
+	case phase == PhaseUnknown && x.phase != PhaseRemoved || phase == x.phase:
+		if r.fromList && phase == PhaseUnknown && x.cached != phaseNone && !x.blank {
+			x.cached = PhaseUnknown // the list does not confirm what the status shows: that must be read again
+		}
+		if x.blank && phase == PhaseUnknown && x.cached == phase && r.began >= r.pod.moved {
+			x.cached = x.phase // no more does this read know than the status
+		}
+		if phase == x.phase && x.byClaim {
+			x.byClaim, x.sure = false, r.now
+		}
+	case phase > x.phase && x.overtook(r.began):
+		r.agrees = false
+	case phase > x.phase:
+		if r.expected && x.phase != PhaseUnknown { // or else it need not have changed
+			c.maybeMissed(x, phase, r.last, r.now)
+		}
+		c.setPhase(x, phase, CauseRead, false, 0, r.now)
+	default:
+		if !c.overrule(x, phase, r.began, r.now) {
+			r.agrees = false
+		}
+	}
+}
+
+// mergeAbsent applies that a read does not show an item of its pod.
+func (c *core[S]) mergeAbsent(r *reading, x *item) {
+	if r.fromList {
+		x.listed = phaseNone
+	}
+	if x.phase == PhaseRemoved {
+		switch {
+		case !x.byClaim:
+		case r.began > x.first && !x.overtook(r.began):
+			x.byClaim, x.sure = false, r.now // reads that began before may have looked before it went
+			c.expiring.push(expiry{at: r.now, pod: r.pod})
+		default: // it may have looked before it came: the next list bears it out, if only by its silence
+			c.touched[r.pod.uid] = r.pod
+		}
+		return
+	}
+	if r.began <= x.first || x.overtook(r.began) {
+		r.agrees = false // it may have come after the read looked, or have gone before
+		r.asks = r.asks || r.overtaken
+		return
+	}
+	if r.expected {
+		c.maybeMissed(x, PhaseRemoved, r.last, r.now)
+	}
+	c.setPhase(x, PhaseRemoved, CauseRead, false, 0, r.now)
+}
+
+// disputed reports, once of a pod, that the runtime shows an ID of it that it has shown of another
+// one.
 func (c *core[S]) disputed(p *pod, x *item) {
 	if p.disputed {
 		return
@@ -146,8 +179,9 @@ func (c *core[S]) disputed(p *pod, x *item) {
 	})
 }
 
-// disown takes an item from its pod, because a later read shows it of another one: the runtime had lost track of whose it is. What the pod's status
-// shows is read again, and Watch, if it was told of the ID, is owed a PodSync: no event will tell that pod's consumers that it has gone.
+// disown takes an item from its pod, because a later read shows it of another one: the runtime had
+// lost track of whose it is. What the pod's status shows is read again, and Watch, if it was told
+// of the ID, is owed a PodSync: no event will tell that pod's consumers that it has gone.
 func (c *core[S]) disown(x *item, now instant) {
 	c.count.conflicts++
 	c.uncount(x)
@@ -165,8 +199,9 @@ func (c *core[S]) disown(x *item, now instant) {
 	c.reviewLater(old)
 }
 
-// discover adds an item that a read, begun at the given time, shows for the first time. It reports whether the read agrees with what the stream told of it,
-// or overrules that. Expected says that the runtime had events to tell of it by when the last read before this one began.
+// discover adds an item that a read, begun at the given time, shows for the first time. It reports
+// whether the read agrees with what the stream told of it, or overrules that. Expected says that
+// the runtime had events to tell of it by when the last read before this one began.
 func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now instant) (*item, bool) {
 	x := &item{
 		id: it.ID, name: it.Name, pod: p, kind: it.Kind,
@@ -216,7 +251,8 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	return x, agrees
 }
 
-// overrule takes an item back to the phase that a read shows, if the read is to be believed. It reports whether it is.
+// overrule takes an item back to the phase that a read shows, if the read is to be believed. It
+// reports whether it is.
 func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	limit := x.sure
 	if x.byClaim {
@@ -237,8 +273,8 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	return true
 }
 
-// overtook says that the ID has been taken back to its phase since a read began that shows it further, or gone: what that read looked at may be
-// what has been overruled.
+// overtook says that the ID has been taken back to its phase since a read began that shows it
+// further, or gone: what that read looked at may be what has been overruled.
 func (x *item) overtook(began instant) bool { return x.back && began <= x.sure }
 
 // listingOf returns what the last applied list showed of the pod.
@@ -255,8 +291,9 @@ func listingOf(p *pod) []Item {
 	return items
 }
 
-// differs says that the ledger does not hold what the last applied list showed, or not yet as confirmed, so that a list that tells only differences says
-// something about the pod by its silence.
+// differs says that the ledger does not hold what the last applied list showed, or not yet as
+// confirmed, so that a list that tells only differences says something about the pod by its
+// silence.
 func differs(p *pod) bool {
 	if len(p.contested) > 0 {
 		return true

@@ -5,9 +5,10 @@ package pleg
 
 import "time"
 
-// Metrics takes what the generator counts and times. Names are the Metric constants of this package; an implementation ignores
-// the ones that it does not know. Methods are called from the generator's goroutines, must be safe for concurrent use and must not block.
-// Gauges are not pushed: [Generator.Gauges] yields them when somebody looks.
+// Metrics takes what the generator counts and times. Names are the Metric constants of this
+// package; an implementation ignores the ones that it does not know. Methods are called from the
+// generator's goroutines, must be safe for concurrent use and must not block. Gauges are not
+// pushed: [Generator.Gauges] yields them when somebody looks.
 type Metrics interface {
 	// Add adds n to the counter of that name.
 	Add(name string, n int)
@@ -25,36 +26,41 @@ const (
 	MetricInspections = "inspections"
 	// MetricInspectionErrors counts per-pod reads that failed.
 	MetricInspectionErrors = "inspection_errors"
-	// MetricInterruptedInspections counts per-pod reads that hung and were ended because other pods waited
-	// for their workers. They are made again.
+	// MetricInterruptedInspections counts per-pod reads that hung and were ended because other pods
+	// waited for their workers. They are made again.
 	MetricInterruptedInspections = "interrupted_inspections"
 	// MetricClaims counts claims received (KEP-3386 evented_pleg_notifications_received).
 	MetricClaims = "claims"
 	// MetricStaleClaims counts claims that told nothing new: old, duplicated or replayed.
 	MetricStaleClaims = "stale_claims"
-	// MetricReplayedClaims counts claims whose stamp lies before the stream was opened, or in the future. They tell no latency.
+	// MetricReplayedClaims counts claims whose stamp lies before the stream was opened, or in the
+	// future. They tell no latency.
 	MetricReplayedClaims = "replayed_claims"
 	// MetricDiscardedClaims counts claims that found the mailbox full; a relist stands in for them.
 	MetricDiscardedClaims = "discarded_claims"
-	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim confirmed although the stream was up all the while
-	// (KEP-3386 kube_pod_missed_events).
+	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
+	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"
-	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim confirmed while the stream was down, or claims were
-	// discarded: nobody listened, so the runtime is not to blame.
+	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim
+	// confirmed while the stream was down, or claims were discarded: nobody listened, so the
+	// runtime is not to blame.
 	MetricUnheardChanges = "unheard_changes"
-	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a read told of although the stream was up. Runtimes
-	// differ in what they send for them, so they cost no trust.
+	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a read
+	// told of although the stream was up. Runtimes differ in what they send for them, so they cost
+	// no trust.
 	MetricMissedCreations = "missed_creations"
 	MetricMissedRemovals  = "missed_removals"
 	// MetricOverruledClaims counts claims that a read took back.
 	MetricOverruledClaims = "overruled_claims"
-	// MetricRegressions counts phases that one read took back from an earlier read, such as a sandbox that recovers.
+	// MetricRegressions counts phases that one read took back from an earlier read, such as a
+	// sandbox that recovers.
 	MetricRegressions = "regressions"
 	// MetricEvents counts lifecycle events handed to Watch.
 	MetricEvents = "events"
 	// MetricOwed counts events that found Watch full and became a PodSync owed.
 	MetricOwed = "owed_events"
-	// MetricDiscardedEvents counts PodSyncs that were owed for pods long gone and given up because OwedMax was reached.
+	// MetricDiscardedEvents counts PodSyncs that were owed for pods long gone and given up because
+	// OwedMax was reached.
 	MetricDiscardedEvents = "discarded_events"
 	// MetricConnects counts streams that connected (evented_pleg_connection_success_count).
 	MetricConnects = "connects"
@@ -70,7 +76,8 @@ const (
 	MetricRelistInterval = "relist_interval"
 	// MetricInspectionDuration is the time that a per-pod read took.
 	MetricInspectionDuration = "inspection_duration"
-	// MetricLatency is the time from a claim's stamp to its receipt by the wall clock, never negative (evented_pleg_connection_latency_seconds).
+	// MetricLatency is the time from a claim's stamp to its receipt by the wall clock, never
+	// negative (evented_pleg_connection_latency_seconds).
 	MetricLatency = "latency"
 )
 

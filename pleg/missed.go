@@ -13,7 +13,8 @@ type candidate struct {
 	deadline instant // the grace after that
 }
 
-// deafness is what is remembered to tell a stream that loses events from one that hangs open and carries none.
+// deafness is what is remembered to tell a stream that loses events from one that hangs open and
+// carries none.
 type deafness struct {
 	missed instant // since when events are missing and nothing is heard, on the present stream; 0 if not
 	claims int     // received by then
@@ -36,8 +37,9 @@ func (c *core[S]) suspectDeaf(found, now instant) {
 	}
 }
 
-// vouch raises the relist period for a list that has just been applied: now if it found nothing, or else once all that was found has been
-// confirmed by claims, because a read may well see a change before the runtime gets round to telling of it.
+// vouch raises the relist period for a list that has just been applied: now if it found nothing, or
+// else once all that was found has been confirmed by claims, because a read may well see a change
+// before the runtime gets round to telling of it.
 func (c *core[S]) vouch(now instant) {
 	if c.missing.len() == 0 {
 		c.sched.trust(now)
@@ -46,8 +48,8 @@ func (c *core[S]) vouch(now instant) {
 	c.missing.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
 }
 
-// withdraw takes back what lists vouched for a stream that is lost or has lied. The changes that it has
-// not confirmed are still settled.
+// withdraw takes back what lists vouched for a stream that is lost or has lied. The changes that it
+// has not confirmed are still settled.
 func (c *core[S]) withdraw() {
 	changes := fifo[candidate]{}
 	for c.missing.len() > 0 {
@@ -71,16 +73,16 @@ func (c *core[S]) maybeMissed(x *item, phase Phase, since, now instant) {
 	c.missing.push(e)
 }
 
-// listened says that the stream has been up since before that time, and that no claim was discarded:
-// what has changed since, the runtime had somebody to tell.
+// listened says that the stream has been up since before that time, and that no claim was
+// discarded: what has changed since, the runtime had somebody to tell.
 func (c *core[S]) listened(since instant) bool {
 	return c.connected() && since > max(c.conn.connected, c.deaf)
 }
 
-// settleMissing counts the changes whose grace has passed. A missed change to Running or Exited costs the
-// stream its trust; creations and removals are counted apart, because runtimes differ in what they send
-// for them (KEP-3386: kube_pod_missed_events). So are changes while nobody listened, which are no fault
-// of the runtime's.
+// settleMissing counts the changes whose grace has passed. A missed change to Running or Exited
+// costs the stream its trust; creations and removals are counted apart, because runtimes differ in
+// what they send for them (KEP-3386: kube_pod_missed_events). So are changes while nobody listened,
+// which are no fault of the runtime's.
 func (c *core[S]) settleMissing(now instant) {
 	missed, found := 0, never
 	for {

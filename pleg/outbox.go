@@ -5,8 +5,9 @@ package pleg
 
 import "github.com/evented-pleg/evented-pleg/cache"
 
-// outbox feeds Watch without ever blocking. An event that finds the channel full is not lost: its pod is owed one PodSync, which takes the place of
-// all events of that pod until it is delivered. It belongs to the loop.
+// outbox feeds Watch without ever blocking. An event that finds the channel full is not lost: its
+// pod is owed one PodSync, which takes the place of all events of that pod until it is delivered.
+// It belongs to the loop.
 type outbox struct {
 	ch   chan Event
 	owed map[cache.UID]Event // the PodSync of each pod owed one
@@ -63,8 +64,8 @@ func (o *outbox) delivered() {
 	}
 }
 
-// forgive gives up the oldest debts until at most n are left, and returns how many it gave up. Debts of pods for which keep is true
-// are moved to the end instead.
+// forgive gives up the oldest debts until at most n are left, and returns how many it gave up.
+// Debts of pods for which keep is true are moved to the end instead.
 func (o *outbox) forgive(n int, keep func(cache.UID) bool) int {
 	given := 0
 	for tries := len(o.owed); len(o.owed) > n && tries > 0; tries-- {

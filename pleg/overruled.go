@@ -21,9 +21,9 @@ type lies struct {
 	report instant // no report before this
 }
 
-// overruled notes that a read has overruled the claim of an ID: the read shows another phase than the
-// claim told of, and began more than the grace later. Settled in the same turn by settleLies, because
-// one list may overrule any number of claims.
+// overruled notes that a read has overruled the claim of an ID: the read shows another phase than
+// the claim told of, and began more than the grace later. Settled in the same turn by settleLies,
+// because one list may overrule any number of claims.
 func (c *core[S]) overruled(p *pod, it Item, claimed Phase) {
 	c.count.overruled++
 	c.cfg.Metrics.Add(MetricOverruledClaims, 1)

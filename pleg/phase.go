@@ -3,9 +3,10 @@
 
 package pleg
 
-// Phase is how far a container or a sandbox has come in its life. Phases of one ID only move forward, because runtimes never
-// reuse an ID: a container is Created, Running, Exited, Removed; a sandbox is Running (the CRI's READY), Exited (the CRI's
-// NOTREADY), Removed. Two reports of one ID are therefore merged by taking the later phase.
+// Phase is how far a container or a sandbox has come in its life. Phases of one ID only move
+// forward, because runtimes never reuse an ID: a container is Created, Running, Exited, Removed; a
+// sandbox is Running (the CRI's READY), Exited (the CRI's NOTREADY), Removed. Two reports of one ID
+// are therefore merged by taking the later phase.
 type Phase uint8
 
 const (
@@ -15,9 +16,11 @@ const (
 	PhaseUnknown Phase = iota
 	// PhaseCreated is a container that has not been started (CRI CONTAINER_CREATED).
 	PhaseCreated
-	// PhaseRunning is a running container (CRI CONTAINER_RUNNING) or a ready sandbox (CRI SANDBOX_READY).
+	// PhaseRunning is a running container (CRI CONTAINER_RUNNING) or a ready sandbox (CRI
+	// SANDBOX_READY).
 	PhaseRunning
-	// PhaseExited is an ended container (CRI CONTAINER_EXITED) or a sandbox that is not ready (CRI SANDBOX_NOTREADY).
+	// PhaseExited is an ended container (CRI CONTAINER_EXITED) or a sandbox that is not ready (CRI
+	// SANDBOX_NOTREADY).
 	PhaseExited
 	// PhaseRemoved is an ID that the runtime no longer has.
 	PhaseRemoved

@@ -34,7 +34,7 @@ type item struct {
 	mark  uint64  // the merge that showed it last
 	first instant // when a read first showed the ID
 	since instant // when the report was applied that set the phase
-	sure  instant // when a read confirmed that phase, if a claim had set it, and else since: an older read may have looked before
+	sure  instant // when a read confirmed a claimed phase, else since: an older read may have looked before
 	stamp int64   // the runtime's stamp of that claim, Unix nanoseconds; 0 if none
 }
 
@@ -51,7 +51,8 @@ type suspect struct {
 	stamp int64
 }
 
-// pod is what is known of one pod. It belongs to the core. A pod without items exists only while somebody wants to know of it, or the cache has a status of it.
+// pod is what is known of one pod. It belongs to the core. A pod without items exists only while
+// somebody wants to know of it, or the cache has a status of it.
 type pod struct {
 	uid             cache.UID
 	name, namespace string
@@ -65,11 +66,13 @@ type pod struct {
 	foreign   bool    // the cache has a status of it from before this generator
 	failed    bool    // its last inspection failed; the error is in the cache
 
-	want     instant // a read must begin after this: somebody waits for it
-	force    instant // statuses must be read by a read begun after this, changed or not
-	forced   instant // when the last such read was started
-	answer   bool    // such a read was stored: Watch is told at least a PodSync
-	lost     bool    // an ID that Watch or the cache has told of turned out to be another pod's: once force is answered, Watch is told a PodSync, whatever else it is told
+	want   instant // a read must begin after this: somebody waits for it
+	force  instant // statuses must be read by a read begun after this, changed or not
+	forced instant // when the last such read was started
+	answer bool    // such a read was stored: Watch is told at least a PodSync
+	// lost: an ID that Watch or the cache has told of turned out to be another pod's. Once force is
+	// answered, Watch is told a PodSync, whatever else it is told.
+	lost     bool
 	disputed bool    // that the runtime shows an ID of it of another pod, too, was reported
 	alien    bool    // the pod's status in the cache shows an ID that is believed to be another pod's
 	moved    instant // when a claim last changed something of it, known or suspected
@@ -81,14 +84,17 @@ type pod struct {
 	laterAt  instant // its earliest entry in the heap of pods to look at later; 0 if none
 	notYet   instant // no read before this: backoff, or time for the runtime to agree with itself
 
-	// Delays, and when the last of each is over: a read that begins sooner, because somebody wanted it, does not make it grow.
+	// Delays, and when the last of each is over: a read that begins sooner, because somebody wanted
+	// it, does not make it grow.
 	reread  time.Duration // of rereading; 0 if the pod is not unsure
 	goingAt time.Duration // of looking whether it has gone; 0 if it is not going
 	again   instant       // end of either
 	backoff time.Duration // after failures; 0 if the last inspection did not fail
 	retry   instant       // its end
 
-	contested map[string]Item // what the last list showed of it that is believed to be another pod's: a later list may say so by saying nothing
+	// contested is what the last list showed of it that is believed to be another pod's: a later list
+	// may say so by saying nothing.
+	contested map[string]Item
 
 	listing      []Item // what the last list showed of it, until an inspection has used it; nil if used
 	listingBegan instant
@@ -96,7 +102,8 @@ type pod struct {
 	ready        int    // running sandboxes
 }
 
-// servedBy says that a read begun at the given time is late enough for all that is wanted of the pod, and for all that claims have told of it.
+// servedBy says that a read begun at the given time is late enough for all that is wanted of the
+// pod, and for all that claims have told of it.
 func (p *pod) servedBy(began instant) bool {
 	return began > p.want && began > p.force && began >= p.moved
 }
@@ -125,7 +132,8 @@ func (p *pod) contest(it Item) {
 	p.contested[it.ID] = it
 }
 
-// listingServes says that what the last list showed of the pod is all that an inspection needs, and no older than what is stored.
+// listingServes says that what the last list showed of the pod is all that an inspection needs, and
+// no older than what is stored.
 func (p *pod) listingServes() bool {
 	return p.listing != nil && p.servedBy(p.listingBegan) && p.listingBegan >= p.asOf
 }
@@ -151,7 +159,8 @@ func (p *pod) find(id string) *item {
 	return nil
 }
 
-// settled says that the cache shows the pod as it is known: every live ID in its phase, and no other.
+// settled says that the cache shows the pod as it is known: every live ID in its phase, and no
+// other.
 func (p *pod) settled() bool {
 	if p.foreign {
 		return false

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// What goes on about the node is reported at once and then ever more rarely: after 10 s, 40 s, 160 s and
-// every ten minutes. What has rested for ten minutes begins anew. The stream's transitions are not paced:
-// the reconnect delay keeps them rare, and each is news.
+// What goes on about the node is reported at once and then ever more rarely: after 10 s, 40 s, 160
+// s and every ten minutes. What has rested for ten minutes begins anew. The stream's transitions
+// are not paced: the reconnect delay keeps them rare, and each is news.
 const (
 	firstPause   = 10 * time.Second
 	pauseFactor  = 4
@@ -133,8 +133,8 @@ func (c *core[S]) reportsDue() instant {
 	return at
 }
 
-// lookHanging reports, once, that the list under way hangs: its timeout may be minutes away, and nobody
-// else says so until then.
+// lookHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
+// nobody else says so until then.
 func (c *core[S]) lookHanging(now instant) {
 	if !c.lists.inflight || c.lists.hanging || now.sub(c.lists.began) <= c.cfg.RelistSlow {
 		return

@@ -5,8 +5,9 @@ package pleg
 
 import "time"
 
-// schedule decides when the next relist is due. Trust is earned: the period starts at the base, doubles after a relist that found nothing
-// which the stream had not told, once in a period at most, and falls back to the base when an event was missed or the stream lost.
+// schedule decides when the next relist is due. Trust is earned: the period starts at the base,
+// doubles after a relist that found nothing which the stream had not told, once in a period at
+// most, and falls back to the base when an event was missed or the stream lost.
 type schedule struct {
 	base, max time.Duration
 	period    time.Duration
@@ -20,8 +21,8 @@ func newSchedule(base, max time.Duration) schedule {
 	return schedule{base: base, max: max, period: base, asked: never}
 }
 
-// due returns when the next relist shall begin: at the start, a period after the last one, or when asked, but not sooner than a base
-// period after the last one unless it cannot wait.
+// due returns when the next relist shall begin: at the start, a period after the last one, or when
+// asked, but not sooner than a base period after the last one unless it cannot wait.
 func (s *schedule) due() instant {
 	if s.ended == 0 {
 		return 0

@@ -17,15 +17,16 @@ type Item struct {
 	ID    string
 	Kind  Kind
 	Phase Phase
-	// Name is what people call the container, for events, reports and logs; empty where nobody says it.
-	// It decides nothing: items that differ in their names only are the same.
+	// Name is what people call the container, for events, reports and logs; empty where nobody says
+	// it. It decides nothing: items that differ in their names only are the same.
 	Name string
 }
 
 // same says that both show the same ID in the same phase.
 func (a Item) same(b Item) bool { return a.ID == b.ID && a.Phase == b.Phase }
 
-// Pod is what a report shows of one pod: every sandbox and container of it that the runtime has, in any order.
+// Pod is what a report shows of one pod: every sandbox and container of it that the runtime has, in
+// any order.
 type Pod struct {
 	UID       cache.UID
 	Name      string
@@ -38,10 +39,12 @@ type Revision uint64
 
 // Listing is what one read of the whole runtime showed.
 type Listing struct {
-	// Revision names this listing, to be handed to the next List. Zero: the source always lists in full.
+	// Revision names this listing, to be handed to the next List. Zero: the source always lists in
+	// full.
 	Revision Revision
-	// Delta says that Pods holds only the pods that differ from the listing named by List's since, each complete, and Gone the pods
-	// that it showed and this one does not. Without Delta, Pods holds every pod.
+	// Delta says that Pods holds only the pods that differ from the listing named by List's since,
+	// each complete, and Gone the pods that it showed and this one does not. Without Delta, Pods
+	// holds every pod.
 	Delta bool
 	Pods  []Pod
 	Gone  []cache.UID
@@ -51,59 +54,70 @@ type Listing struct {
 
 // Inspection is what one read of one pod's statuses showed.
 type Inspection[S any] struct {
-	// Status is the pod's status, never nil unless the error is not. It must not be changed after it was returned.
+	// Status is the pod's status, never nil unless the error is not. It must not be changed after
+	// it was returned.
 	Status *S
-	// Pod holds the phases that Status shows. An ID that was asked for and that the runtime no longer has is left out of both.
+	// Pod holds the phases that Status shows. An ID that was asked for and that the runtime no
+	// longer has is left out of both.
 	Pod Pod
 }
 
-// Source reads the runtime. Its calls may block on RPCs, must honour ctx, and may be made from several goroutines at once.
-// A read is taken to be true at some moment after the call began.
+// Source reads the runtime. Its calls may block on RPCs, must honour ctx, and may be made from
+// several goroutines at once. A read is taken to be true at some moment after the call began.
 type Source[S any] interface {
-	// List reads every pod of the runtime. Since is the revision of the last listing that the caller applied; a source that still
-	// knows it may answer with the difference. It is never called twice at once.
+	// List reads every pod of the runtime. Since is the revision of the last listing that the
+	// caller applied; a source that still knows it may answer with the difference. It is never
+	// called twice at once.
 	List(ctx context.Context, since Revision) (Listing, error)
-	// ListPod reads the phases of one pod. A pod that the runtime does not have is a Pod without Items, not an error.
+	// ListPod reads the phases of one pod. A pod that the runtime does not have is a Pod without
+	// Items, not an error.
 	ListPod(ctx context.Context, uid cache.UID) (Pod, error)
-	// Inspect reads the statuses of a pod that a List or ListPod just showed. IDs that have gone since are left out.
-	// An error says that no status could be had: the last good one stays readable beside it.
+	// Inspect reads the statuses of a pod that a List or ListPod just showed. IDs that have gone
+	// since are left out. An error says that no status could be had: the last good one stays
+	// readable beside it.
 	Inspect(ctx context.Context, pod Pod) (Inspection[S], error)
 }
 
-// Updater is a [Source] that can bring a status up to date for less than a new one costs. In a pod of many containers, reading all of them for each
-// one that starts is what makes a busy runtime busier.
+// Updater is a [Source] that can bring a status up to date for less than a new one costs. In a pod
+// of many containers, reading all of them for each one that starts is what makes a busy runtime
+// busier.
 type Updater[S any] interface {
 	Source[S]
-	// Update is Inspect for a pod whose last good status is prev: what prev says of an ID that pod shows in the very phase in which prev has it may be
-	// taken over, all else is read. It is not called when statuses are to be read whatever the phases are (RequestReinspect), nor after
-	// a failure. Prev must not be changed.
+	// Update is Inspect for a pod whose last good status is prev: what prev says of an ID that pod
+	// shows in the very phase in which prev has it may be taken over, all else is read. It is not
+	// called when statuses are to be read whatever the phases are (RequestReinspect), nor after a
+	// failure. Prev must not be changed.
 	Update(ctx context.Context, pod Pod, prev *S) (Inspection[S], error)
 }
 
-// Claim is one event of the runtime's stream (CRI ContainerEventResponse): partial, perhaps old, perhaps false about anything but its
-// own ID. It advances phases and never makes anything fresh.
+// Claim is one event of the runtime's stream (CRI ContainerEventResponse): partial, perhaps old,
+// perhaps false about anything but its own ID. It advances phases and never makes anything fresh.
 type Claim[S any] struct {
 	// Pod is the UID of the pod, empty when the event does not say (CRI pod_sandbox_status nil).
 	Pod cache.UID
-	// Item is the ID that the event is about and the phase that its type means (CRI container_id, container_event_type).
-	// Kind is a guess when the event does not say.
+	// Item is the ID that the event is about and the phase that its type means (CRI container_id,
+	// container_event_type). Kind is a guess when the event does not say.
 	Item Item
 	// Payload holds the phases that the event's statuses show, its own ID included if shown.
 	Payload []Item
-	// Status builds the pod's status from the payload. Nil when the payload has none. It is called at most once, only
-	// when the payload dominates what is known, from the generator's loop; it must be quick and must not block.
+	// Status builds the pod's status from the payload. Nil when the payload has none. It is called
+	// at most once, only when the payload dominates what is known, from the generator's loop; it
+	// must be quick and must not block.
 	Status func() (*S, error)
-	// Release, when set, gives back the memory that Payload, and Status before it was called, lie in, for the next claim. It is called at
-	// most once, from any goroutine, when neither will be used any more, and must not block. A consumer that does not call it leaves
-	// them to the garbage collector.
+	// Release, when set, gives back the memory that Payload, and Status before it was called, lie
+	// in, for the next claim. It is called at most once, from any goroutine, when neither will be
+	// used any more, and must not block. A consumer that does not call it leaves them to the
+	// garbage collector.
 	Release func()
-	// CreatedAt is the runtime's wall-clock stamp (CRI created_at), zero if absent. It serves the latency metric and nothing else.
+	// CreatedAt is the runtime's wall-clock stamp (CRI created_at), zero if absent. It serves the
+	// latency metric and nothing else.
 	CreatedAt time.Time
 }
 
 // Stream is the runtime's event stream.
 type Stream[S any] interface {
-	// Events subscribes and yields claims until the stream ends; the last pair carries the reason (io.EOF for an orderly end,
-	// an error matching [ErrNoEvents] for a runtime without the call). It returns when ctx ends. The consumer never blocks.
+	// Events subscribes and yields claims until the stream ends; the last pair carries the reason
+	// (io.EOF for an orderly end, an error matching [ErrNoEvents] for a runtime without the call).
+	// It returns when ctx ends. The consumer never blocks.
 	Events(ctx context.Context) iter.Seq2[Claim[S], error]
 }

@@ -30,35 +30,44 @@ type Stats struct {
 	LastRelist time.Time
 	// GlobalTime is the cache's global time; zero before the first.
 	GlobalTime time.Time
-	// Relists counts successful lists of everything; Sweeps those of them and of the failed ones that were made because many pods wanted a read.
+	// Relists counts successful lists of everything; Sweeps those of them and of the failed ones
+	// that were made because many pods wanted a read.
 	Relists, RelistErrors, Sweeps int
-	// Inspections counts reads of one pod, the ones under way and the failed ones included. InterruptedInspections counts those of them that
-	// hung and were ended because other pods waited for their workers: they are made again.
+	// Inspections counts reads of one pod, the ones under way and the failed ones included.
+	// InterruptedInspections counts those of them that hung and were ended because other pods
+	// waited for their workers: they are made again.
 	Inspections, InspectionErrors, InterruptedInspections int
-	// Connects counts streams that connected, Reconnects those of them that were not the first, ConnectErrors streams that failed or ended.
+	// Connects counts streams that connected, Reconnects those of them that were not the first,
+	// ConnectErrors streams that failed or ended.
 	Connects, Reconnects, ConnectErrors int
-	// Claims counts the stream's messages; Stale those that told nothing new, Replayed those stamped before the stream was opened or in the
-	// future, Discarded those for
-	// which there was no room: the mailbox was full, or too many unknown IDs were waiting to be confirmed.
+	// Claims counts the stream's messages; Stale those that told nothing new, Replayed those
+	// stamped before the stream was opened or in the future, Discarded those for which there was no
+	// room: the mailbox was full, or too many unknown IDs were waiting to be confirmed.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
-	// Missed counts changes to Running or Exited that only a read told of although the stream was up all the while; creations and removals apart.
+	// Missed counts changes to Running or Exited that only a read told of although the stream was
+	// up all the while; creations and removals apart.
 	Missed, MissedCreations, MissedRemovals int
-	// Unheard counts changes to Running or Exited that only a read told of while the stream was down, or claims were discarded.
+	// Unheard counts changes to Running or Exited that only a read told of while the stream was
+	// down, or claims were discarded.
 	Unheard int
-	// Overruled counts claims that a read took back, Regressions phases that one read took back from another.
+	// Overruled counts claims that a read took back, Regressions phases that one read took back
+	// from another.
 	Overruled, Regressions int
-	// Events counts events handed to Watch or owed, Owed those that became a PodSync owed, Discarded debts given up.
+	// Events counts events handed to Watch or owed, Owed those that became a PodSync owed,
+	// Discarded debts given up.
 	Events, Owed, DiscardedEvents int
 	// Conflicts counts IDs that two pods claim; the first has it.
 	Conflicts int
 	// Pods, Containers and Sandboxes are what the runtime is believed to have.
 	Pods, Containers, Sandboxes int
-	// RunningPods have a ready sandbox. ContainersBy is the number of containers in each phase up to Exited.
+	// RunningPods have a ready sandbox. ContainersBy is the number of containers in each phase up
+	// to Exited.
 	RunningPods  int
 	ContainersBy [PhaseRemoved]int
-	// OpenPods want a read, Inspecting are being read, OwedPods are owed a PodSync, Waiters are blocked in GetNewerThan.
+	// OpenPods want a read, Inspecting are being read, OwedPods are owed a PodSync, Waiters are
+	// blocked in GetNewerThan.
 	OpenPods, Inspecting, OwedPods, Waiters int
 }
 
@@ -90,7 +99,8 @@ func (c *core[S]) stats() Stats {
 	return s
 }
 
-// Stats returns a snapshot of the generator. It is safe for concurrent use and never blocks on the loop.
+// Stats returns a snapshot of the generator. It is safe for concurrent use and never blocks on the
+// loop.
 func (g *Generator[S]) Stats() Stats {
 	g.mu.Lock()
 	s := g.snapshot.stats
@@ -99,7 +109,8 @@ func (g *Generator[S]) Stats() Stats {
 	return s
 }
 
-// Gauges yields the present value of every Gauge of this package, for a metrics registry that is being scraped.
+// Gauges yields the present value of every Gauge of this package, for a metrics registry that is
+// being scraped.
 func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	s := g.Stats()
 	g.mu.Lock()

@@ -5,8 +5,9 @@ package pleg
 
 import "time"
 
-// store writes a pod's status, which shows the given items, as of the start of the read that it stands for. A refused write leaves the pod
-// unsettled, so that it is read again: nothing of the round is lost.
+// store writes a pod's status, which shows the given items, as of the start of the read that it
+// stands for. A refused write leaves the pod unsettled, so that it is read again: nothing of the
+// round is lost.
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	if c.cfg.Merge != nil {
 		var prev *S
@@ -38,8 +39,8 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	}
 }
 
-// refusedBy is told of a write that the cache refused, because something newer is there: the pod is read again at once if that is not how it is known to
-// be, and no failure of a newer read.
+// refusedBy is told of a write that the cache refused, because something newer is there: the pod is
+// read again at once if that is not how it is known to be, and no failure of a newer read.
 func (c *core[S]) refusedBy(p *pod, now instant) {
 	c.count.refused++
 	if !p.failed && !p.settled() {
@@ -47,8 +48,8 @@ func (c *core[S]) refusedBy(p *pod, now instant) {
 	}
 }
 
-// replaced notes that what the cache had of the pod has given way to what a read begun at the given time showed: a status, or that there is none.
-// What that status shows is still to be noted.
+// replaced notes that what the cache had of the pod has given way to what a read begun at the given
+// time showed: a status, or that there is none. What that status shows is still to be noted.
 func (p *pod) replaced(hasStatus bool, at instant) {
 	for _, x := range p.items {
 		x.cached = phaseNone
@@ -80,7 +81,8 @@ func (c *core[S]) erase(p *pod, at, now instant) {
 	p.replaced(false, at)
 }
 
-// confirm applies a read, begun at the given time, that agrees with what is known and brought no statuses.
+// confirm applies a read, begun at the given time, that agrees with what is known and brought no
+// statuses.
 func (c *core[S]) confirm(p *pod, at, now instant) {
 	switch {
 	case p.live() == 0:
@@ -91,7 +93,8 @@ func (c *core[S]) confirm(p *pod, at, now instant) {
 	}
 }
 
-// takesBack says that a status which shows the given items would take back what the cache shows of a pod, without a read having overruled it.
+// takesBack says that a status which shows the given items would take back what the cache shows of
+// a pod, without a read having overruled it.
 func (c *core[S]) takesBack(p *pod, shows []Item) bool {
 	c.marks++
 	for i, it := range shows {
@@ -118,7 +121,8 @@ func (c *core[S]) takesBack(p *pod, shows []Item) bool {
 	return false
 }
 
-// tell hands what the cache shows and Watch has not been told to Watch. The pod must be settled: the cache comes first.
+// tell hands what the cache shows and Watch has not been told to Watch. The pod must be settled:
+// the cache comes first.
 func (c *core[S]) tell(p *pod, now instant) {
 	sync, events := false, c.count.events
 	var last *item
@@ -158,7 +162,8 @@ func (c *core[S]) tell(p *pod, now instant) {
 	p.answer, p.lost = false, p.lost && !lost
 }
 
-// tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted before.
+// tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted
+// before.
 func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8, now instant) bool {
 	if x.mask&unless != 0 {
 		return false

@@ -37,9 +37,9 @@ func (c *core[S]) hung(now instant) int {
 	return n
 }
 
-// interruptHung ends the youngest of the reads that hang, as many as are more than may, if pods wait
-// for their workers of which none is known to hang. What it ends has not failed: it waits for one of
-// the workers that hung reads may hold, and is not interrupted again.
+// interruptHung ends the youngest of the reads that hang, as many as are more than may, if pods
+// wait for their workers of which none is known to hang. What it ends has not failed: it waits for
+// one of the workers that hung reads may hold, and is not interrupted again.
 func (c *core[S]) interruptHung(now instant) {
 	excess := c.hung(now) - c.mayHang()
 	if excess <= 0 || !c.othersQueued() {
@@ -67,8 +67,8 @@ func (c *core[S]) othersQueued() bool {
 	return false
 }
 
-// youngestHung returns the pod of the read that began to hang last. There must be one that is not of
-// a pod known to be slow, of which no more than may hang are started.
+// youngestHung returns the pod of the read that began to hang last. There must be one that is not
+// of a pod known to be slow, of which no more than may hang are started.
 func (c *core[S]) youngestHung(now instant) *pod {
 	var found *pod
 	for p, f := range c.inflight {

@@ -14,8 +14,9 @@ import (
 // reply is a message that is already in wire format. Only the codec of [Runtime.Serve] can send it.
 type reply struct{ wire mem.BufferSlice }
 
-// reply returns what to hand to gRPC for a message in wire format. For a server with another codec the bytes travel as the unknown fields of
-// an empty message of the right type, which every codec copies as they are.
+// reply returns what to hand to gRPC for a message in wire format. For a server with another codec
+// the bytes travel as the unknown fields of an empty message of the right type, which every codec
+// copies as they are.
 func (s *service) reply(empty proto.Message, wire mem.BufferSlice) any {
 	if s.raw {
 		return &reply{wire}
@@ -39,7 +40,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// pageSize is the size of the buffers that a long list is made of. It is one that the pool of gRPC keeps.
+// pageSize is the size of the buffers that a long list is made of. It is one that the pool of gRPC
+// keeps.
 const pageSize = 1 << 20
 
 // pages collects the items of a list into pooled buffers.
@@ -76,7 +78,8 @@ func (p *pages) add(num protowire.Number, size int, put func([]byte) []byte) {
 	p.b = end(put(b), start)
 }
 
-// addRow appends an item of two parts and a state as field 1: what add does, for the many items with which nothing is wrong.
+// addRow appends an item of two parts and a state as field 1: what add does, for the many items
+// with which nothing is wrong.
 func (p *pages) addRow(blob, tail []byte, stateField protowire.Number, state int64) {
 	size := len(blob) + len(tail)
 	p.room(size + rowMargin)
@@ -106,7 +109,8 @@ func (p *pages) done() mem.BufferSlice {
 	return p.out
 }
 
-// filler is what oversized events are padded with: unknown fields that share one buffer, so that a huge message costs no memory here.
+// filler is what oversized events are padded with: unknown fields that share one buffer, so that a
+// huge message costs no memory here.
 var filler = func() []byte {
 	b := protowire.AppendTag(nil, 1000, protowire.BytesType)
 	return protowire.AppendBytes(b, make([]byte, 64<<10))

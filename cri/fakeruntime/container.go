@@ -10,11 +10,13 @@ import (
 
 // A ContainerSpec describes a container for [Runtime.AddContainer]. Every field can be left zero.
 type ContainerSpec struct {
-	// Name defaults to c0, c1 … by the number of containers in the sandbox. A name that the sandbox already has gets the next attempt.
+	// Name defaults to c0, c1 … by the number of containers in the sandbox. A name that the
+	// sandbox already has gets the next attempt.
 	Name string
 	// Image defaults to a workload image that every runtime has.
 	Image string
-	// Life is how the container ends by itself once it is started. The zero value runs until it is stopped.
+	// Life is how the container ends by itself once it is started. The zero value runs until it is
+	// stopped.
 	Life Life
 	// Labels and Annotations are added to those that every container of a pod has.
 	Labels, Annotations map[string]string
@@ -28,7 +30,8 @@ type view struct {
 	reason, message       string
 }
 
-// container is one container. All but view, prev, place and the pending tasks is fixed once it is in the store.
+// container is one container. All but view, prev, place and the pending tasks is fixed once it is
+// in the store.
 type container struct {
 	id, name, labelUID  string
 	attempt             uint32
@@ -38,7 +41,7 @@ type container struct {
 	labels, annotations map[string]string // nil once encoded
 	blob                []byte            // runtime.v1.Container without its state
 	tail                *tail             // what it shares with others; nil: nothing
-	extra               []byte            // more fields of the status (mounts, log path …) of a container made through the CRI; nil: as a kubelet makes them
+	extra               []byte            // more fields of the status of a container made by a call; nil: as a kubelet makes them
 	resources           []byte            // field 16 of the status, encoded; nil: none set
 	createdAt           int64
 	life                Life

@@ -15,10 +15,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// AnnotationIgnoreTerm set to "true" makes a container survive until the timeout of StopContainer is over.
+// AnnotationIgnoreTerm set to "true" makes a container survive until the timeout of StopContainer
+// is over.
 const AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
 
-// CreateContainer makes a container; its lifetime comes from annotations or the command. An image that was never pulled is there all the same.
+// CreateContainer makes a container; its lifetime comes from annotations or the command. An image
+// that was never pulled is there all the same.
 func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	cfg := req.GetConfig()
 	if cfg.GetMetadata().GetName() == "" {
@@ -71,7 +73,8 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
 }
 
-// statusExtra are the fields of a ContainerStatus that only the status has and that never change. It is not nil.
+// statusExtra are the fields of a ContainerStatus that only the status has and that never change.
+// It is not nil.
 func statusExtra(cfg *runtimeapi.ContainerConfig, logDir string) []byte {
 	st := &runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal()}
 	if cfg.GetLogPath() != "" {
@@ -130,8 +133,8 @@ func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContain
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// containerNamed returns the container that has the name of this one in any sandbox of the pod, or nil: a runtime that answers with it reserves names
-// by pod.
+// containerNamed returns the container that has the name of this one in any sandbox of the pod, or
+// nil: a runtime that answers with it reserves names by pod.
 func (rt *Runtime) containerNamed(c *container) *container {
 	if p := rt.store.pods[c.sb.uid]; p != nil {
 		for _, sb := range p.sandboxes {
@@ -143,8 +146,8 @@ func (rt *Runtime) containerNamed(c *container) *container {
 	return nil
 }
 
-// StopContainer ends a running container with 143, or with 137 if there is no time to end by itself and the profile's runtime kills then. Anything else
-// is stopped already.
+// StopContainer ends a running container with 143, or with 137 if there is no time to end by itself
+// and the profile's runtime kills then. Anything else is stopped already.
 func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	rt := s.rt
 	rt.lock()
@@ -174,7 +177,8 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-// RemoveContainer stops a running container and removes it; one that is not there is removed already.
+// RemoveContainer stops a running container and removes it; one that is not there is removed
+// already.
 func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	rt := s.rt
 	rt.lock()
@@ -195,7 +199,8 @@ func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 
-// UpdateContainerResources changes those resources in the status that the request sets, without an event, and whatever the container's state.
+// UpdateContainerResources changes those resources in the status that the request sets, without an
+// event, and whatever the container's state.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()

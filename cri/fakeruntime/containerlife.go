@@ -29,7 +29,8 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 	return c.id, nil
 }
 
-// newContainer makes a container for the direct methods, with the labels and the size of one that a kubelet made.
+// newContainer makes a container for the direct methods, with the labels and the size of one that a
+// kubelet made.
 func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	c := &container{id: rt.ids.hex64(), name: spec.Name, sb: sb, image: spec.Image, life: spec.Life}
 	if c.name == "" {
@@ -78,7 +79,8 @@ func (c *container) set(v view) {
 	c.prev, c.view = &old, v
 }
 
-// Start starts a container that was created. With Faults.StartError it can fail as a real one does: the container is EXITED, code 128.
+// Start starts a container that was created. With Faults.StartError it can fail as a real one does:
+// the container is EXITED, code 128.
 func (rt *Runtime) Start(containerID string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -121,8 +123,8 @@ func (rt *Runtime) limitLife(c *container) {
 	}
 }
 
-// Exit ends a running container with that exit code. While the runtime is down (see [Runtime.Down]) nobody sees the exit: it shows as EXITED
-// 255 Unknown later.
+// Exit ends a running container with that exit code. While the runtime is down (see [Runtime.Down])
+// nobody sees the exit: it shows as EXITED 255 Unknown later.
 func (rt *Runtime) Exit(containerID string, code int32) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -137,7 +139,8 @@ func (rt *Runtime) Exit(containerID string, code int32) error {
 	return nil
 }
 
-// exit ends a container that runs; any other is left as it is. An empty reason is made from the code.
+// exit ends a container that runs; any other is left as it is. An empty reason is made from the
+// code.
 func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	if c.state != StateRunning && c.state != StateUnknown || rt.store.containers[c.id] != c {
 		return
@@ -169,7 +172,8 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	rt.record(c.sb, c, old, StateExited, how, ev)
 }
 
-// endUnborn ends a container that was never started, where the runtime does so before it removes one.
+// endUnborn ends a container that was never started, where the runtime does so before it removes
+// one.
 func (rt *Runtime) endUnborn(c *container) {
 	now := rt.stamp()
 	c.set(view{state: StateExited, finishedAt: max(now-int64(rt.cfg.Profile.ExitLag), c.createdAt), exitCode: exitUnborn, reason: "Error"})
@@ -209,7 +213,8 @@ func (rt *Runtime) removeContainer(c *container, silent bool) *event {
 	return ev
 }
 
-// SetReason changes the reason and message of a container that has ended, without an event, as a runtime does that learns late of an OOM kill.
+// SetReason changes the reason and message of a container that has ended, without an event, as a
+// runtime does that learns late of an OOM kill.
 func (rt *Runtime) SetReason(containerID, reason, message string) error {
 	rt.lock()
 	defer rt.mu.Unlock()

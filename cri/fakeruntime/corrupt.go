@@ -45,7 +45,8 @@ func (bad corruption) victim(n int) int {
 	return int(bad.pick % uint64(n))
 }
 
-// spoil appends a wrong state and a wrong text to an item: of a field that comes twice, the last one counts.
+// spoil appends a wrong state and a wrong text to an item: of a field that comes twice, the last
+// one counts.
 func (bad corruption) spoil(b []byte, stateField, textField protowire.Number) []byte {
 	if bad.enum {
 		b = appendInt(b, stateField, 77)

@@ -22,21 +22,21 @@ type Stats struct {
 
 // EventStats counts events.
 type EventStats struct {
-	// Emitted were put into the runtime's queue; Delivered is the number of times one was written to a stream.
-	// Duplicates are the part of Emitted that the fault duplicate added.
+	// Emitted were put into the runtime's queue; Delivered is the number of times one was written
+	// to a stream. Duplicates are the part of Emitted that the fault duplicate added.
 	Emitted    uint64 `json:"emitted"`
 	Delivered  uint64 `json:"delivered"`
 	Duplicates uint64 `json:"duplicates"`
-	// Faulted were suppressed by a fault; Discarded found no room or nobody; Expired grew too old in the backlog; Lost left the queue and
-	// reached nobody, Expired included.
+	// Faulted were suppressed by a fault; Discarded found no room or nobody; Expired grew too old
+	// in the backlog; Lost left the queue and reached nobody, Expired included.
 	Faulted   uint64 `json:"faulted"`
 	Discarded uint64 `json:"discarded"`
 	Expired   uint64 `json:"expired"`
 	Lost      uint64 `json:"lost"`
 }
 
-// BlockedStats is about events for which the channel of a subscriber had no room. A real runtime's caller hangs that long; the direct methods
-// do not, but count the same.
+// BlockedStats is about events for which the channel of a subscriber had no room. A real runtime's
+// caller hangs that long; the direct methods do not, but count the same.
 type BlockedStats struct {
 	// Events had to wait, Now of them still do.
 	Events uint64 `json:"events"`
@@ -51,7 +51,8 @@ type SubscriberStats struct {
 	// ID numbers the streams, from 1, over the runtime's life.
 	ID    uint64    `json:"id"`
 	Since time.Time `json:"since"`
-	// Sent events were written to it, Pending ones wait for it, Dropped ones were discarded while it was there.
+	// Sent events were written to it, Pending ones wait for it, Dropped ones were discarded while
+	// it was there.
 	Sent    uint64 `json:"sent"`
 	Pending uint64 `json:"pending"`
 	Dropped uint64 `json:"dropped"`

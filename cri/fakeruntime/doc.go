@@ -1,45 +1,56 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeruntime is a container runtime without containers: a CRI server whose pods are data. It exists to test, to simulate and to measure
-// clients of the CRI, above all a pod lifecycle event generator, against everything that real runtimes do and some of what they should not.
+// Package fakeruntime is a container runtime without containers: a CRI server whose pods are data.
+// It exists to test, to simulate and to measure clients of the CRI, above all a pod lifecycle event
+// generator, against everything that real runtimes do and some of what they should not.
 //
 // # Model
 //
-// A [Runtime] holds sandboxes and containers. A container goes from Created to Running to Exited to Removed, a sandbox from Ready to NotReady to
-// Removed; IDs are never used twice. Two hands move them:
+// A [Runtime] holds sandboxes and containers. A container goes from Created to Running to Exited to
+// Removed, a sandbox from Ready to NotReady to Removed; IDs are never used twice. Two hands move
+// them:
 //
-//   - the CRI calls, as a kubelet or crictl makes them. How long a container lives, and with which code it ends, comes from its annotations or its
-//     command (see [ParseCommand]).
-//   - the direct methods, for drivers and simulations: [Runtime.AddPod], [Runtime.AddContainer], [Runtime.Start], [Runtime.Exit], [Runtime.Remove],
-//     [Runtime.StopSandbox], [Runtime.RemoveSandbox], [Runtime.KillShim] and others, and [Runtime.Populate] for 100,000 containers at once.
+//   - the CRI calls, as a kubelet or crictl makes them. How long a container lives, and with which
+//     code it ends, comes from its annotations or its command (see [ParseCommand]).
+//   - the direct methods, for drivers and simulations: [Runtime.AddPod], [Runtime.AddContainer],
+//     [Runtime.Start], [Runtime.Exit], [Runtime.Remove], [Runtime.StopSandbox],
+//     [Runtime.RemoveSandbox], [Runtime.KillShim] and others, and [Runtime.Populate] for 100,000
+//     containers at once.
 //
-// A [Profile] says which family of runtimes it behaves like: which changes give an event, what the event carries, what happens when a
-// subscriber does not read or nobody subscribes, what a status and a list contain. It holds quirks that were observed in healthy runtimes; package
-// test/node/conformance holds the profiles against these runtimes, call by call.
-// [Faults] say what goes wrong beyond that: events that are lost, late, doubled, out of order or wrong, streams that end or hang, calls that are
-// slow, fail, hang or lie, clocks that jump. They can be changed at any time. [Runtime.Restart] kills the runtime's process, not the containers.
+// A [Profile] says which family of runtimes it behaves like: which changes give an event, what the
+// event carries, what happens when a subscriber does not read or nobody subscribes, what a status
+// and a list contain. It holds quirks that were observed in healthy runtimes; package
+// test/node/conformance holds the profiles against these runtimes, call by call. [Faults] say what
+// goes wrong beyond that: events that are lost, late, doubled, out of order or wrong, streams that
+// end or hang, calls that are slow, fail, hang or lie, clocks that jump. They can be changed at any
+// time. [Runtime.Restart] kills the runtime's process, not the containers.
 //
-// The runtime knows what is true, whatever it tells: [Runtime.History] is every change of state with its time and what became of its event,
-// [Runtime.Truth] all pods at one moment, [Runtime.Stats] what it did for its clients.
+// The runtime knows what is true, whatever it tells: [Runtime.History] is every change of state
+// with its time and what became of its event, [Runtime.Truth] all pods at one moment,
+// [Runtime.Stats] what it did for its clients.
 //
-// A seed, a profile, faults and the same calls in the same order are the same scenario: IDs, events and faults are equal. What is due at a moment
-// of (virtual) time has happened before any call that comes at that moment.
+// A seed, a profile, faults and the same calls in the same order are the same scenario: IDs, events
+// and faults are equal. What is due at a moment of (virtual) time has happened before any call that
+// comes at that moment.
 //
 // # Concurrency
 //
-// All methods can be called from any goroutine. One mutex guards the whole state, and is never held while something is sent or waited for, so
-// that lists work however blocked the event stream is. [New] starts nothing; [Runtime.Serve] returns when everything it started has ended; one
-// timer drives all lifetimes and delays, until [Runtime.Close]. All waiting is on channels and timers: the package can be used in a
-// testing/synctest bubble, with a bufconn listener made in the bubble.
+// All methods can be called from any goroutine. One mutex guards the whole state, and is never held
+// while something is sent or waited for, so that lists work however blocked the event stream is.
+// [New] starts nothing; [Runtime.Serve] returns when everything it started has ended; one timer
+// drives all lifetimes and delays, until [Runtime.Close]. All waiting is on channels and timers:
+// the package can be used in a testing/synctest bubble, with a bufconn listener made in the bubble.
 //
-// The direct methods never wait for a client. The CRI calls that a real runtime holds up until their event has found room are held up in
-// the same way; [BlockedStats] tells of both.
+// The direct methods never wait for a client. The CRI calls that a real runtime holds up until
+// their event has found room are held up in the same way; [BlockedStats] tells of both.
 //
 // # Errors
 //
-// The direct methods return [ErrNotFound], [ErrState], [ErrExists], [ErrStart] or [ErrDown], wrapped with the ID. The CRI calls answer with the
-// codes that the profile's runtime uses; for containerd NotFound for a missing ID in a read, nothing for stopping or removing what is not there, FailedPrecondition for a name
-// in use, Unknown for a wrong state, and InvalidArgument for a request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
+// The direct methods return [ErrNotFound], [ErrState], [ErrExists], [ErrStart] or [ErrDown],
+// wrapped with the ID. The CRI calls answer with the codes that the profile's runtime uses; for
+// containerd NotFound for a missing ID in a read, nothing for stopping or removing what is not
+// there, FailedPrecondition for a name in use, Unknown for a wrong state, and InvalidArgument for a
+// request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
 // because there is no process to talk to. An image that was never pulled can be used all the same.
 package fakeruntime

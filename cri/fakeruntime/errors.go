@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Errors of the direct methods. The gRPC calls answer with the code that real runtimes use for them.
+// Errors of the direct methods. The gRPC calls answer with the code that real runtimes use for
+// them.
 var (
 	// ErrNotFound: no container or sandbox has that ID.
 	ErrNotFound = errNotFound

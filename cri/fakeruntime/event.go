@@ -18,10 +18,12 @@ const (
 	eventDeleted
 )
 
-// zeroStamp is the nanosecond value of Go's zero time, which containerd sends as created_at of a sandbox that is being deleted.
+// zeroStamp is the nanosecond value of Go's zero time, which containerd sends as created_at of a
+// sandbox that is being deleted.
 const zeroStamp = -6795364578871345152
 
-// event is one message for the subscribers. The runtime's mutex guards all but wire, which does not change.
+// event is one message for the subscribers. The runtime's mutex guards all but wire, which does not
+// change.
 type event struct {
 	seq      uint64 // place in the hub's log
 	wire     []byte // runtime.v1.ContainerEventResponse
@@ -60,8 +62,9 @@ func (p payload) id() string {
 	return p.sb.id
 }
 
-// emitSandbox and emitContainer send the event of a change that has just been made, unless the profile has none, the runtime is down, or a
-// fault prevents it. They return the event, if one was or will be sent, and what became of it.
+// emitSandbox and emitContainer send the event of a change that has just been made, unless the
+// profile has none, the runtime is down, or a fault prevents it. They return the event, if one was
+// or will be sent, and what became of it.
 func (rt *Runtime) emitSandbox(sb *sandbox, kind eventKind) (*event, Emission) {
 	return rt.emit(payload{kind, sb, nil})
 }

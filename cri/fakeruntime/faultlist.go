@@ -44,7 +44,8 @@ type Fault struct {
 	Kind string
 	// Help is one line on what the fault does.
 	Help string
-	// Example is a value that strikes often enough to be seen and rarely enough to get through; empty for a field that only tunes another.
+	// Example is a value that strikes often enough to be seen and rarely enough to get through;
+	// empty for a field that only tunes another.
 	Example string
 
 	field func(*Faults) any
@@ -113,7 +114,8 @@ var faultList = []Fault{
 	{"orphan-container", kindProbability, "a list shows a container of an unknown sandbox", "0.1", func(f *Faults) any { return &f.OrphanContainer }},
 }
 
-// Set sets the fault called name from its text form. A name or value that makes no sense is an error, and changes nothing.
+// Set sets the fault called name from its text form. A name or value that makes no sense is an
+// error, and changes nothing.
 func (f *Faults) Set(name, value string) error {
 	i := slices.IndexFunc(faultList, func(d Fault) bool { return d.Name == name })
 	if i < 0 {
@@ -179,8 +181,8 @@ func (f Faults) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ParseFaults reads faults of the form NAME=VALUE, such as "drop=0.05" or "delay-by=2s". A later one overrides an earlier one of the same name.
-// All errors are reported, joined.
+// ParseFaults reads faults of the form NAME=VALUE, such as "drop=0.05" or "delay-by=2s". A later
+// one overrides an earlier one of the same name. All errors are reported, joined.
 func ParseFaults(specs ...string) (Faults, error) {
 	var f Faults
 	var errs []error
@@ -200,7 +202,8 @@ func ParseFaults(specs ...string) (Faults, error) {
 	return f, nil
 }
 
-// Strings returns the faults that are not zero as NAME=VALUE, in the order of [FaultList]; [ParseFaults] reads them back.
+// Strings returns the faults that are not zero as NAME=VALUE, in the order of [FaultList];
+// [ParseFaults] reads them back.
 func (f Faults) Strings() []string {
 	var out []string
 	for _, d := range faultList {

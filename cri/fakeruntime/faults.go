@@ -5,12 +5,14 @@ package fakeruntime
 
 import "time"
 
-// Faults are the ways in which a runtime misbehaves beyond its [Profile], as plain comparable data: a seed and a Faults are a scenario. The zero
-// value misbehaves in nothing. A field that is a float64 is a probability from 0 to 1. Each field has a name for text and JSON, which
-// [FaultList] gives together with its meaning.
+// Faults are the ways in which a runtime misbehaves beyond its [Profile], as plain comparable data:
+// a seed and a Faults are a scenario. The zero value misbehaves in nothing. A field that is a
+// float64 is a probability from 0 to 1. Each field has a name for text and JSON, which [FaultList]
+// gives together with its meaning.
 //
-// Whether a fault strikes depends on the seed, the fault, and the thing struck (the container and the kind of event; for calls, how many calls
-// of that method came before), and not on how goroutines interleave.
+// Whether a fault strikes depends on the seed, the fault, and the thing struck (the container and
+// the kind of event; for calls, how many calls of that method came before), and not on how
+// goroutines interleave.
 type Faults struct {
 	// Events, one decision an event.
 
@@ -18,9 +20,9 @@ type Faults struct {
 	Duplicate      float64       // duplicate: the event is sent twice
 	Delay          float64       // delay: the event is sent DelayBy later, its stamp and payload unchanged
 	DelayBy        time.Duration // delay-by: see Delay; 0 means 200 ms
-	SwapStartStop  float64       // swap-start-stop: STARTED of a container is held until its STOPPED was sent, for 100 ms at most, and then carries EXITED
+	SwapStartStop  float64       // swap-start-stop: STARTED is held until STOPPED was sent, 100 ms at most, and then carries EXITED
 	SwapStopDelete float64       // swap-stop-delete: STOPPED of a container is held until its DELETED was sent, for 100 ms at most
-	Stale          float64       // stale: the payload shows the other containers of the pod in their previous state, with the newest stamp
+	Stale          float64       // stale: the payload shows the pod's other containers in their previous state, newest stamp
 	NilSandbox     float64       // nil-sandbox: the payload has no pod_sandbox_status
 	NilStatuses    float64       // nil-statuses: the payload has no containers_statuses
 	Oversize       float64       // oversize: the message is padded to OversizeBytes
@@ -48,8 +50,8 @@ type Faults struct {
 	ClockStep      time.Duration // clock-step: the runtime's clock jumps by this much, and back, in turns
 	ClockStepEvery time.Duration // clock-step-every: the time between two jumps; 0 means 10 s
 
-	// Calls, one decision a call. A list is ListX and StreamX; a status is PodSandboxStatus, ContainerStatus and stats; a write is what changes
-	// a pod, a container or an image.
+	// Calls, one decision a call. A list is ListX and StreamX; a status is PodSandboxStatus,
+	// ContainerStatus and stats; a write is what changes a pod, a container or an image.
 
 	SlowList   time.Duration // slow-list: a list takes this much longer
 	SlowStatus time.Duration // slow-status: a status takes this much longer

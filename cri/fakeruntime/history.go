@@ -50,15 +50,18 @@ func (s *State) UnmarshalText(text []byte) error {
 type Emission uint8
 
 const (
-	// NoEvent: the profile has no such event, the change is one that runtimes do not tell of, or the runtime was down.
+	// NoEvent: the profile has no such event, the change is one that runtimes do not tell of, or
+	// the runtime was down.
 	NoEvent Emission = iota
-	// Emitted: the event was given to the stream, or will be (the faults delay, swap-start-stop and swap-stop-delete).
+	// Emitted: the event was given to the stream, or will be (the faults delay, swap-start-stop and
+	// swap-stop-delete).
 	Emitted
 	// Faulted: a fault suppressed the event (drop, silent-exit).
 	Faulted
 	// Discarded: no room in the runtime's queue, or nobody to send it to.
 	Discarded
-	// Lost: it was emitted, and then it expired in the backlog, or was in the hands of a stream that broke, or the runtime restarted.
+	// Lost: it was emitted, and then it expired in the backlog, or was in the hands of a stream
+	// that broke, or the runtime restarted.
 	Lost
 )
 
@@ -85,27 +88,31 @@ func (e *Emission) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A Change is one entry of the authoritative history: a container or sandbox went from one state to another.
+// A Change is one entry of the authoritative history: a container or sandbox went from one state to
+// another.
 type Change struct {
 	// Seq numbers the changes, from 0, without gaps.
 	Seq uint64 `json:"seq"`
 	// Time is when it happened. It has a monotonic reading; changes are in its order.
 	Time time.Time `json:"time"`
-	// PodUID and SandboxID are the pod and sandbox it belongs to. ContainerID is empty when it is the sandbox that changed.
+	// PodUID and SandboxID are the pod and sandbox it belongs to. ContainerID is empty when it is
+	// the sandbox that changed.
 	PodUID      string `json:"podUID"`
 	SandboxID   string `json:"sandboxID"`
 	ContainerID string `json:"containerID,omitempty"`
-	// Old and New are the states before and after. A sandbox that is removed while ready goes through NotReady first, a running container
-	// through Exited.
+	// Old and New are the states before and after. A sandbox that is removed while ready goes
+	// through NotReady first, a running container through Exited.
 	Old State `json:"old"`
 	New State `json:"new"`
 	// ExitCode is set when New is StateExited.
 	ExitCode int32 `json:"exitCode,omitempty"`
-	// Event says what became of the event. Emitted can still turn into Lost while the event is under way.
+	// Event says what became of the event. Emitted can still turn into Lost while the event is
+	// under way.
 	Event Emission `json:"event"`
 }
 
-// history keeps the last changes in a ring that grows up to its limit. The runtime's mutex guards it.
+// history keeps the last changes in a ring that grows up to its limit. The runtime's mutex guards
+// it.
 type history struct {
 	limit   int // < 0: none
 	changes []Change
@@ -135,8 +142,9 @@ func (h *history) at(seq uint64) *Change {
 	return &h.changes[(h.head+int(seq-h.first))%len(h.changes)]
 }
 
-// History returns the changes with Seq ≥ since, oldest first, and the Seq that the next change will have. If the first one returned has a
-// larger Seq than since, those between were dropped because of Config.HistoryLimit.
+// History returns the changes with Seq ≥ since, oldest first, and the Seq that the next change
+// will have. If the first one returned has a larger Seq than since, those between were dropped
+// because of Config.HistoryLimit.
 func (rt *Runtime) History(since uint64) (changes []Change, next uint64) {
 	rt.lock()
 	defer rt.mu.Unlock()

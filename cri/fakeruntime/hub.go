@@ -5,12 +5,14 @@ package fakeruntime
 
 import "time"
 
-// hub is the log of events between the runtime and its subscribers. There is no goroutine in it: a subscriber's own goroutine pulls from the
-// log, as far as the profile's channels would have let the event through. The runtime's mutex guards it.
+// hub is the log of events between the runtime and its subscribers. There is no goroutine in it: a
+// subscriber's own goroutine pulls from the log, as far as the profile's channels would have let
+// the event through. The runtime's mutex guards it.
 //
-// For DeliverBroadcast and DeliverSequential the log is one sequence with a cursor per subscriber. limit is the first event for which the
-// channel of the slowest subscriber has no room: that one and all later ones are still in the hands of blocked callers, and no subscriber can
-// see them. For DeliverCompete the log is a queue that subscribers pop from.
+// For DeliverBroadcast and DeliverSequential the log is one sequence with a cursor per subscriber.
+// limit is the first event for which the channel of the slowest subscriber has no room: that one
+// and all later ones are still in the hands of blocked callers, and no subscriber can see them. For
+// DeliverCompete the log is a queue that subscribers pop from.
 type hub struct {
 	log    []*event
 	head   uint64 // seq of log[0]
@@ -94,7 +96,8 @@ func (h *hub) remember(ev *event) {
 	h.recent = append(h.recent, ev)
 }
 
-// advance recomputes limit, lets go of callers whose event found room, and trims what everybody has.
+// advance recomputes limit, lets go of callers whose event found room, and trims what everybody
+// has.
 func (rt *Runtime) advance() {
 	h, p := &rt.hub, &rt.cfg.Profile
 	if p.Delivery == DeliverCompete {

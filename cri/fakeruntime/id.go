@@ -9,7 +9,8 @@ import (
 	"math/bits"
 )
 
-// mix is a bijection of 64 bits that spreads every input bit over the output (the finalizer of the SplitMix64 generator).
+// mix is a bijection of 64 bits that spreads every input bit over the output (the finalizer of the
+// SplitMix64 generator).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -17,8 +18,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ids makes identifiers. They depend on the seed and on how many were made before, and none comes twice: the first half of each is a bijection
-// of a counter. The runtime's mutex guards it.
+// ids makes identifiers. They depend on the seed and on how many were made before, and none comes
+// twice: the first half of each is a bijection of a counter. The runtime's mutex guards it.
 type ids struct {
 	seed uint64
 	n    uint64
@@ -58,7 +59,8 @@ func hashOf(seed uint64, text string, more ...uint64) uint64 {
 	return mix(h)
 }
 
-// roll decides whether a fault of the given probability strikes the thing named by text and more. kind keeps the faults independent.
+// roll decides whether a fault of the given probability strikes the thing named by text and more.
+// kind keeps the faults independent.
 func (rt *Runtime) roll(kind rollKind, p float64, text string, more ...uint64) bool {
 	if p <= 0 {
 		return false
@@ -100,7 +102,8 @@ const (
 	rollCutList
 )
 
-// ipOf is the nth address of 198.18.0.0/15, which is set aside for tests, so that nobody who probes a pod reaches a real host; skipping .0 and .255 of each /24.
+// ipOf is the nth address of 198.18.0.0/15, which is set aside for tests, so that nobody who probes
+// a pod reaches a real host; skipping .0 and .255 of each /24.
 func ipOf(n uint64) string {
 	last := n%254 + 1
 	n /= 254

@@ -40,7 +40,8 @@ var (
 	imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// normalImage returns a name with all that its writer left out: nginx is docker.io/library/nginx:latest. ok is false for what is no name of an image.
+// normalImage returns a name with all that its writer left out: nginx is
+// docker.io/library/nginx:latest. ok is false for what is no name of an image.
 func normalImage(name string) (full string, ok bool) {
 	repo, digest, digested := strings.Cut(name, "@")
 	tag := ""
@@ -66,7 +67,8 @@ func normalImage(name string) (full string, ok bool) {
 	return domain + "/" + path + ":" + cmp.Or(tag, "latest"), true
 }
 
-// imageOf returns the image of that name, ID or digest, and makes it if it is new. What is no name of an image names one all the same.
+// imageOf returns the image of that name, ID or digest, and makes it if it is new. What is no name
+// of an image names one all the same.
 func (rt *Runtime) imageOf(name string) *image {
 	if img := rt.findImage(name); img != nil {
 		return img

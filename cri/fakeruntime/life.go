@@ -11,15 +11,17 @@ import (
 	"time"
 )
 
-// Life is how a container ends by itself: after For, counted from its start, with ExitCode, if Ends. Through the CRI it comes from the
-// annotations [AnnotationLifetime] and [AnnotationExitCode], or else from the command (see [ParseCommand]).
+// Life is how a container ends by itself: after For, counted from its start, with ExitCode, if
+// Ends. Through the CRI it comes from the annotations [AnnotationLifetime] and
+// [AnnotationExitCode], or else from the command (see [ParseCommand]).
 type Life struct {
 	Ends     bool
 	For      time.Duration
 	ExitCode int32
 }
 
-// Annotations of a container that is created through the CRI. A lifetime is a Go duration, or a number of seconds.
+// Annotations of a container that is created through the CRI. A lifetime is a Go duration, or a
+// number of seconds.
 const (
 	AnnotationLifetime = "fakeruntime.evented-pleg.io/lifetime"
 	AnnotationExitCode = "fakeruntime.evented-pleg.io/exit-code"
@@ -43,13 +45,14 @@ func (l Life) validate() error {
 
 // ParseCommand finds out how long a command lives and how it ends. It knows
 //
-//	sleep D [CODE]    for D (a Go duration, a number of seconds, or infinity), then exits with CODE or 0
+//	sleep D [CODE]    for D (a Go duration, seconds, or infinity), then exits with CODE or 0
 //	exit N            at once, with code N
 //	true, false       at once, with code 0 or 1
-//	sh -c SCRIPT      a SCRIPT of these, separated by ; && or newlines (also bash, and any path to it)
+//	sh -c SCRIPT      a SCRIPT of these, separated by ; && or newlines (also bash, any path)
 //
-// The name of the program can have a path. Any other command runs until it is stopped; pause then ends with code 0, and /does/not/exist cannot be
-// started at all. A known one with arguments that make no sense is an error.
+// The name of the program can have a path. Any other command runs until it is stopped; pause then
+// ends with code 0, and /does/not/exist cannot be started at all. A known one with arguments that
+// make no sense is an error.
 func ParseCommand(argv []string) (Life, error) {
 	if len(argv) == 0 {
 		return Life{}, nil
@@ -79,7 +82,8 @@ func ParseCommand(argv []string) (Life, error) {
 
 func program(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
 
-// missingCommand is the one program that no image has; a client that wants to see a start fail runs it.
+// missingCommand is the one program that no image has; a client that wants to see a start fail runs
+// it.
 const missingCommand = "/does/not/exist"
 
 func isMissing(argv []string) bool { return len(argv) > 0 && argv[0] == missingCommand }

@@ -12,7 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerRow and sandboxRow are what a list needs of an item, copied under the lock: all else of it never changes.
+// containerRow and sandboxRow are what a list needs of an item, copied under the lock: all else of
+// it never changes.
 type containerRow struct {
 	c     *container
 	state State
@@ -23,7 +24,8 @@ type sandboxRow struct {
 	state State
 }
 
-// findContainers selects by ID, sandbox, or pod UID through an index, and tests only what that gives against the rest of the filter.
+// findContainers selects by ID, sandbox, or pod UID through an index, and tests only what that
+// gives against the rest of the filter.
 func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []containerRow {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -98,7 +100,8 @@ func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []sandboxRow {
 	return rows
 }
 
-// matches tests a label selector; labels are decoded from the blob only if it asks for more than the pod.
+// matches tests a label selector; labels are decoded from the blob only if it asks for more than
+// the pod.
 func matches(selector map[string]string, uid string, blob []byte, field int) bool {
 	if want, ok := selector[labelPodUID]; ok && want != "" {
 		if want != uid {
@@ -120,7 +123,8 @@ func matches(selector map[string]string, uid string, blob []byte, field int) boo
 // rowMargin is more than what a fault or the state adds to an item, tag and length included.
 const rowMargin = 96
 
-// containerPage writes a message whose field 1 are the containers. Faults are applied once a call, to its first page.
+// containerPage writes a message whose field 1 are the containers. Faults are applied once a call,
+// to its first page.
 func (rt *Runtime) containerPage(rows []containerRow, first bool, method string, call uint64) mem.BufferSlice {
 	bad := rt.corruption(first, method, call)
 	total := 0
@@ -203,7 +207,8 @@ func otherState(s State) State {
 	return StateRunning
 }
 
-// sendBatches sends items in batches of the profile's size. No item is no message. A runtime without streaming lists answers Unimplemented.
+// sendBatches sends items in batches of the profile's size. No item is no message. A runtime
+// without streaming lists answers Unimplemented.
 func sendBatches[T any](s *service, method string, items []T, send func([]T) error) error {
 	size := s.rt.cfg.Profile.StreamBatch
 	if size == 0 {

@@ -74,7 +74,8 @@ func (s *service) refusal(err error) error {
 	return status.Error(code, err.Error())
 }
 
-// endingLag waits until the end of what a call stops can be seen, if it runs. The mutex is held before and afterwards, and not meanwhile.
+// endingLag waits until the end of what a call stops can be seen, if it runs. The mutex is held
+// before and afterwards, and not meanwhile.
 func (s *service) endingLag(ctx context.Context, runs bool) error {
 	lag, life := s.rt.cfg.Profile.ExitLag, s.rt.incarnation
 	if !runs || lag == 0 {
@@ -86,7 +87,8 @@ func (s *service) endingLag(ctx context.Context, runs bool) error {
 	return err
 }
 
-// StopPodSandbox does nothing to a sandbox that is stopped or not there. Its events may come after its answer.
+// StopPodSandbox does nothing to a sandbox that is stopped or not there. Its events may come after
+// its answer.
 func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
@@ -99,7 +101,8 @@ func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSan
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox removes the sandbox and its containers; one that is not there is removed already.
+// RemovePodSandbox removes the sandbox and its containers; one that is not there is removed
+// already.
 func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	rt := s.rt
 	rt.lock()

@@ -15,8 +15,9 @@ type Population struct {
 	Life Life
 }
 
-// Populate adds pods that were there before anybody looked: no event is emitted and nothing goes into the history. It returns the sandbox IDs.
-// 100,000 containers take about 160 MB and a second or two.
+// Populate adds pods that were there before anybody looked: no event is emitted and nothing goes
+// into the history. It returns the sandbox IDs. 100,000 containers take about 160 MB and a second
+// or two.
 func (rt *Runtime) Populate(p Population) (sandboxIDs []string, err error) {
 	if p.Pods < 0 || p.Containers < 0 {
 		return nil, fmt.Errorf("fakeruntime: Populate: %d pods with %d containers each: neither can be negative", p.Pods, p.Containers)

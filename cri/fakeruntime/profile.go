@@ -18,7 +18,8 @@ type EventSupport uint8
 const (
 	// EventsOn: the stream stays open and carries events.
 	EventsOn EventSupport = iota
-	// EventsOff: the call ends at once without an error, so that the client sees io.EOF (CRI-O with enable_pod_events=false).
+	// EventsOff: the call ends at once without an error, so that the client sees io.EOF (CRI-O with
+	// enable_pod_events=false).
 	EventsOff
 	// EventsUnimplemented: the first Recv of the client fails with codes.Unimplemented.
 	EventsUnimplemented
@@ -28,15 +29,18 @@ const (
 type Delivery uint8
 
 const (
-	// DeliverBroadcast gives every subscriber its own channel of Profile.Slots events and waits when one of them is full: a subscriber that
-	// does not read blocks the runtime's CreateContainer and RemoveContainer, and starves the other subscribers. Without a subscriber,
-	// events are kept for Profile.BacklogAge and all go to the first one that comes (containerd ≥ 2.0).
+	// DeliverBroadcast gives every subscriber its own channel of Profile.Slots events and waits
+	// when one of them is full: a subscriber that does not read blocks the runtime's
+	// CreateContainer and RemoveContainer, and starves the other subscribers. Without a subscriber,
+	// events are kept for Profile.BacklogAge and all go to the first one that comes (containerd ≥
+	// 2.0).
 	DeliverBroadcast Delivery = iota
-	// DeliverSequential holds Profile.Queue events in one channel, drops the newest when it is full, and hands each event to every
-	// subscriber in turn before it takes the next. Events without a subscriber vanish, except before the first one ever came (CRI-O).
+	// DeliverSequential holds Profile.Queue events in one channel, drops the newest when it is
+	// full, and hands each event to every subscriber in turn before it takes the next. Events
+	// without a subscriber vanish, except before the first one ever came (CRI-O).
 	DeliverSequential
-	// DeliverCompete holds Profile.Queue events in one channel and drops the newest when it is full; each event goes to exactly one of the
-	// subscribers (containerd 1.7).
+	// DeliverCompete holds Profile.Queue events in one channel and drops the newest when it is
+	// full; each event goes to exactly one of the subscribers (containerd 1.7).
 	DeliverCompete
 )
 
@@ -52,8 +56,9 @@ const (
 	StampSeconds
 )
 
-// A Profile is the behaviour of one family of runtimes, as plain data. The zero Profile is not usable; take one from [ProfileByName] and change
-// what a test needs. A zero [Config] uses containerd-2.
+// A Profile is the behaviour of one family of runtimes, as plain data. The zero Profile is not
+// usable; take one from [ProfileByName] and change what a test needs. A zero [Config] uses
+// containerd-2.
 type Profile struct {
 	// Name is the profile's name, as in [ProfileByName].
 	Name string
@@ -71,57 +76,71 @@ type Profile struct {
 	// BacklogAge is how long an event waits for a first subscriber, for DeliverBroadcast.
 	BacklogAge time.Duration
 
-	// SandboxCreated and SandboxDeleted say whether these two events of a sandbox are sent; STARTED always is, and STOPPED but for SilentCascade.
+	// SandboxCreated and SandboxDeleted say whether these two events of a sandbox are sent; STARTED
+	// always is, and STOPPED but for SilentCascade.
 	SandboxCreated, SandboxDeleted bool
 	// DeletedAlone: the DELETED event of a sandbox carries no sandbox status.
 	DeletedAlone bool
-	// SilentCascade: containers that go because RemovePodSandbox took their sandbox away get no DELETED event, and a sandbox that was still ready no
-	// STOPPED.
+	// SilentCascade: containers that go because RemovePodSandbox took their sandbox away get no
+	// DELETED event, and a sandbox that was still ready no STOPPED.
 	SilentCascade bool
-	// ExitLag is how much later than its end a container shows as exited: finished_at tells the end, lists, statuses and STOPPED are that late. The
-	// direct methods, which end a container at a moment that the caller chooses, date finished_at back instead.
+	// ExitLag is how much later than its end a container shows as exited: finished_at tells the
+	// end, lists, statuses and STOPPED are that late. The direct methods, which end a container at
+	// a moment that the caller chooses, date finished_at back instead.
 	ExitLag time.Duration
-	// PayloadByUID: an event carries the containers that have the label io.kubernetes.pod.uid of its pod, so all attempts; otherwise those
-	// of its sandbox ID.
+	// PayloadByUID: an event carries the containers that have the label io.kubernetes.pod.uid of
+	// its pod, so all attempts; otherwise those of its sandbox ID.
 	PayloadByUID bool
-	// NewestFirst: the newest container comes first in the payload of an event, otherwise the oldest (real runtimes of that kind have no order).
+	// NewestFirst: the newest container comes first in the payload of an event, otherwise the
+	// oldest (real runtimes of that kind have no order).
 	NewestFirst bool
-	// PayloadAllOrNothing: an event whose payload cannot be read is not sent; otherwise it is sent with that part nil.
+	// PayloadAllOrNothing: an event whose payload cannot be read is not sent; otherwise it is sent
+	// with that part nil.
 	PayloadAllOrNothing bool
-	// DeleteLag is the time between a sandbox's DELETED event and the moment it leaves the store: until then lists still show it.
+	// DeleteLag is the time between a sandbox's DELETED event and the moment it leaves the store:
+	// until then lists still show it.
 	DeleteLag time.Duration
 
-	// StatusContainers says whether PodSandboxStatus fills containers_statuses; StatusStamp what its timestamp is.
+	// StatusContainers says whether PodSandboxStatus fills containers_statuses; StatusStamp what
+	// its timestamp is.
 	StatusContainers bool
 	StatusStamp      StatusStamp
-	// StreamBatch is the number of items in one message of the streaming lists; 0 makes them Unimplemented.
+	// StreamBatch is the number of items in one message of the streaming lists; 0 makes them
+	// Unimplemented.
 	StreamBatch int
 	// ShortIDs: a unique prefix of an ID stands for it, in calls and in filters.
 	ShortIDs bool
 
-	// GracefulStops: who stops or removes a container that runs, or a pod, sends SIGTERM however little time is given; otherwise a kill, unless
-	// StopContainer gives time.
+	// GracefulStops: who stops or removes a container that runs, or a pod, sends SIGTERM however
+	// little time is given; otherwise a kill, unless StopContainer gives time.
 	GracefulStops bool
-	// StopsUnborn: removing a container that was never started ends it first, with code 2 and a STOPPED event.
+	// StopsUnborn: removing a container that was never started ends it first, with code 2 and a
+	// STOPPED event.
 	StopsUnborn bool
-	// WantsUserImage: CreateContainer fails without image.user_specified_image, which a runtime needs that checks signatures.
+	// WantsUserImage: CreateContainer fails without image.user_specified_image, which a runtime
+	// needs that checks signatures.
 	WantsUserImage bool
-	// CreateFails: a command that does not exist fails in CreateContainer, which leaves nothing; otherwise in StartContainer.
+	// CreateFails: a command that does not exist fails in CreateContainer, which leaves nothing;
+	// otherwise in StartContainer.
 	CreateFails bool
-	// NamesReturned: a name in use is no error: RunPodSandbox and CreateContainer answer with what has it. Otherwise they fail with NameInUse.
+	// NamesReturned: a name in use is no error: RunPodSandbox and CreateContainer answer with what
+	// has it. Otherwise they fail with NameInUse.
 	NamesReturned bool
-	// NameInUse is the code of a name in use, NoSandbox that of a container created in a sandbox that does not exist, StoppedSandbox that of one
-	// created in a sandbox that is not ready. 0, which is no failure: FailedPrecondition, NotFound and Unknown.
+	// NameInUse is the code of a name in use, NoSandbox that of a container created in a sandbox
+	// that does not exist, StoppedSandbox that of one created in a sandbox that is not ready. 0,
+	// which is no failure: FailedPrecondition, NotFound and Unknown.
 	NameInUse, NoSandbox, StoppedSandbox codes.Code
-	// ContentType is the one content type of requests that the server takes, to the letter; a request with another ends the connection, as at CRI-O,
-	// which shares its socket between protocols by that. Empty: all that gRPC knows.
+	// ContentType is the one content type of requests that the server takes, to the letter; a
+	// request with another ends the connection, as at CRI-O, which shares its socket between
+	// protocols by that. Empty: all that gRPC knows.
 	ContentType string
 }
 
 // DefaultProfile is the name of the profile of a zero [Config].
 const DefaultProfile = "containerd-2"
 
-// How long after a container's end real runtimes show it: 60 to 160 ms and 20 to 140 ms were measured.
+// How long after a container's end real runtimes show it: 60 to 160 ms and 20 to 140 ms were
+// measured.
 const (
 	containerdExitLag = 100 * time.Millisecond
 	crioExitLag       = 30 * time.Millisecond
@@ -178,7 +197,8 @@ func ProfileNames() []string {
 	return names
 }
 
-// ProfileByName returns the profile called name. An unknown name is an error that lists the known ones.
+// ProfileByName returns the profile called name. An unknown name is an error that lists the known
+// ones.
 func ProfileByName(name string) (Profile, error) {
 	for _, p := range profiles {
 		if p.Name == name {

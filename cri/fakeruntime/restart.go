@@ -23,9 +23,10 @@ const (
 	brokenStream   = "error reading from server: EOF"
 )
 
-// Down kills the runtime's process: connections and streams break, the backlog of events is gone, and until [Runtime.Up] nobody can connect.
-// Containers live on; what happens to them is seen by nobody, and the ones that ended show as EXITED 255 Unknown afterwards. With
-// Faults.RestartExit some end right now.
+// Down kills the runtime's process: connections and streams break, the backlog of events is gone,
+// and until [Runtime.Up] nobody can connect. Containers live on; what happens to them is seen by
+// nobody, and the ones that ended show as EXITED 255 Unknown afterwards. With Faults.RestartExit
+// some end right now.
 func (rt *Runtime) Down() {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -49,7 +50,8 @@ func (rt *Runtime) down() {
 	}
 }
 
-// Up starts the runtime's process again: it can be connected to at once, and answers every call with Unavailable until initializing is over.
+// Up starts the runtime's process again: it can be connected to at once, and answers every call
+// with Unavailable until initializing is over.
 func (rt *Runtime) Up(initializing time.Duration) {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -73,7 +75,8 @@ func (rt *Runtime) up(initializing time.Duration) {
 	})
 }
 
-// ready answers calls from now on. What ended while nobody was looking is found now, and now is when it is said to have ended, as containerd does.
+// ready answers calls from now on. What ended while nobody was looking is found now, and now is
+// when it is said to have ended, as containerd does.
 func (rt *Runtime) ready() {
 	rt.phase = phaseUp
 	now := rt.stamp()
@@ -108,7 +111,8 @@ func (rt *Runtime) endIncarnation() {
 	}
 }
 
-// listener hands out connections that can all be broken at once, and refuses new ones while the runtime is down.
+// listener hands out connections that can all be broken at once, and refuses new ones while the
+// runtime is down.
 type listener struct {
 	net.Listener
 	rt *Runtime
@@ -164,7 +168,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// breakAll closes the connections under the feet of the server. The closing itself is the connection's own, which does not call back.
+// breakAll closes the connections under the feet of the server. The closing itself is the
+// connection's own, which does not call back.
 func (l *listener) breakAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

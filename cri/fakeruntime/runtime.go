@@ -21,18 +21,21 @@ type Config struct {
 	Seed uint64
 	// Name and Version replace what the profile answers to Version. Empty keeps the profile's.
 	Name, Version string
-	// Now is the runtime's wall clock, for the stamps it sends; Faults add their skew to it. Default time.Now. History and lifetimes use
-	// time.Now always.
+	// Now is the runtime's wall clock, for the stamps it sends; Faults add their skew to it.
+	// Default time.Now. History and lifetimes use time.Now always.
 	Now func() time.Time
-	// ContainerBytes is the size that the status of a container made by [Runtime.AddContainer] or [Runtime.Populate] is padded to.
-	// Default 1500. Below about 1000 there is nothing to pad.
+	// ContainerBytes is the size that the status of a container made by [Runtime.AddContainer] or
+	// [Runtime.Populate] is padded to. Default 1500. Below about 1000 there is nothing to pad.
 	ContainerBytes int
-	// SandboxBytes is the same for the status of a sandbox. Default 1200. Below about 600 there is nothing to pad.
+	// SandboxBytes is the same for the status of a sandbox. Default 1200. Below about 600 there is
+	// nothing to pad.
 	SandboxBytes int
-	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first. Default 100,000; negative keeps all.
+	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first.
+	// Default 100,000; negative keeps all.
 	HistoryLimit int
-	// MaxSendBytes is the largest message that [Runtime.Serve] sends; a larger one fails with ResourceExhausted. Real runtimes have 16 MiB
-	// (containerd) or 80 MiB (CRI-O). Default: no limit.
+	// MaxSendBytes is the largest message that [Runtime.Serve] sends; a larger one fails with
+	// ResourceExhausted. Real runtimes have 16 MiB (containerd) or 80 MiB (CRI-O). Default: no
+	// limit.
 	MaxSendBytes int
 }
 
@@ -85,8 +88,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Runtime is a virtual container runtime. Make it with [New]. All its methods can be called from any goroutine, and none of the methods that
-// change pods or containers waits for a client.
+// A Runtime is a virtual container runtime. Make it with [New]. All its methods can be called from
+// any goroutine, and none of the methods that change pods or containers waits for a client.
 type Runtime struct {
 	cfg                        Config
 	containerTail, sandboxTail *tail
@@ -117,8 +120,8 @@ type Runtime struct {
 	closing     chan struct{}
 }
 
-// New returns a runtime without pods. It starts nothing: no goroutine runs before [Runtime.Serve], but containers that were given a lifetime
-// end by themselves, driven by one timer.
+// New returns a runtime without pods. It starts nothing: no goroutine runs before [Runtime.Serve],
+// but containers that were given a lifetime end by themselves, driven by one timer.
 func New(cfg Config) (*Runtime, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -142,8 +145,8 @@ func New(cfg Config) (*Runtime, error) {
 	return rt, nil
 }
 
-// Close ends every stream, every [Runtime.Serve] and every pending lifetime, for good: later calls fail. It returns at once; Serve returns when
-// its part has ended.
+// Close ends every stream, every [Runtime.Serve] and every pending lifetime, for good: later calls
+// fail. It returns at once; Serve returns when its part has ended.
 func (rt *Runtime) Close() {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -167,7 +170,8 @@ func (rt *Runtime) Faults() Faults {
 	return rt.faults
 }
 
-// SetFaults replaces the faults in force. What was already decided stays: a delayed event still comes late, a stalled stream stays stalled.
+// SetFaults replaces the faults in force. What was already decided stays: a delayed event still
+// comes late, a stalled stream stays stalled.
 func (rt *Runtime) SetFaults(f Faults) error {
 	if err := f.Validate(); err != nil {
 		return err

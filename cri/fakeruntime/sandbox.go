@@ -7,7 +7,8 @@ import "maps"
 
 // A PodSpec describes a pod for [Runtime.AddPod]. Every field can be left zero.
 type PodSpec struct {
-	// UID names the pod; empty makes a new one. A UID that already has sandboxes gets another, with the next attempt.
+	// UID names the pod; empty makes a new one. A UID that already has sandboxes gets another, with
+	// the next attempt.
 	UID string
 	// Name and Namespace default to a name made from a counter, and "default".
 	Name, Namespace string
@@ -21,7 +22,8 @@ type PodSpec struct {
 	Handler string
 }
 
-// sandbox is one attempt of a pod. All but state, ip, containers and place is fixed once it is in the store.
+// sandbox is one attempt of a pod. All but state, ip, containers and place is fixed once it is in
+// the store.
 type sandbox struct {
 	id, name, namespace, uid, labelUID string
 	attempt                            uint32

@@ -26,7 +26,8 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 	return sb.id, nil
 }
 
-// newSandbox makes a sandbox for the direct methods, with the labels and the size of one that a kubelet made.
+// newSandbox makes a sandbox for the direct methods, with the labels and the size of one that a
+// kubelet made.
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	id := rt.ids.hex64()
 	sb := &sandbox{id: id, uid: spec.UID, name: spec.Name, namespace: spec.Namespace, handler: spec.Handler, hostNetwork: spec.HostNetwork, pid: pidPerContainer}
@@ -71,7 +72,8 @@ func (rt *Runtime) sandboxNamed(sb *sandbox) *sandbox {
 	return nil
 }
 
-// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those who wait for it.
+// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those
+// who wait for it.
 func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 	if old := rt.sandboxNamed(sb); old != nil {
 		return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", errExists, sb.name, sb.namespace, sb.uid, sb.attempt, old.id)
@@ -93,7 +95,8 @@ func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 	return ev, nil
 }
 
-// StopSandbox ends the containers of the sandbox, with the code of the profile's way to stop, and makes it not ready. Stopping what is stopped already does nothing.
+// StopSandbox ends the containers of the sandbox, with the code of the profile's way to stop, and
+// makes it not ready. Stopping what is stopped already does nothing.
 func (rt *Runtime) StopSandbox(id string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -141,8 +144,9 @@ func (rt *Runtime) sandboxFades(sb *sandbox) {
 	rt.record(sb, nil, StateReady, StateNotReady, NoEvent, nil)
 }
 
-// RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that tells of a deletion before its lists do (see
-// Profile.DeleteLag) still lists it for that time after RemoveSandbox returned.
+// RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that tells of
+// a deletion before its lists do (see Profile.DeleteLag) still lists it for that time after
+// RemoveSandbox returned.
 func (rt *Runtime) RemoveSandbox(id string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -154,7 +158,8 @@ func (rt *Runtime) RemoveSandbox(id string) error {
 	return nil
 }
 
-// removeSandbox returns the last event, and a channel that is closed when the sandbox has left the store (nil: it has already).
+// removeSandbox returns the last event, and a channel that is closed when the sandbox has left the
+// store (nil: it has already).
 func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
 	if sb.removing {
 		return nil, nil
@@ -195,8 +200,8 @@ func (rt *Runtime) dropSandbox(sb *sandbox, how Emission, ev *event) {
 	rt.record(sb, nil, StateNotReady, StateRemoved, how, ev)
 }
 
-// KillShim makes the sandbox die as when its shim is killed: its STOPPED comes first, while its containers still run; they end with code 255
-// after 1.4 s.
+// KillShim makes the sandbox die as when its shim is killed: its STOPPED comes first, while its
+// containers still run; they end with code 255 after 1.4 s.
 func (rt *Runtime) KillShim(id string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -213,7 +218,8 @@ func (rt *Runtime) KillShim(id string) error {
 
 const shimDeathLag = 1400 * time.Millisecond
 
-// RecoverSandbox makes a sandbox ready that is not, without an event, as some runtimes do when a restart finds it alive after all.
+// RecoverSandbox makes a sandbox ready that is not, without an event, as some runtimes do when a
+// restart finds it alive after all.
 func (rt *Runtime) RecoverSandbox(id string) error {
 	rt.lock()
 	defer rt.mu.Unlock()

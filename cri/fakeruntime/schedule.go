@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// scheduler runs functions at later times, in the order of their times and then of their scheduling, so that a history does not depend on
-// which of several timers fires first. One timer serves all. The runtime's mutex guards it, and is held while a function runs.
+// scheduler runs functions at later times, in the order of their times and then of their
+// scheduling, so that a history does not depend on which of several timers fires first. One timer
+// serves all. The runtime's mutex guards it, and is held while a function runs.
 type scheduler struct {
 	rt      *Runtime
 	tasks   taskHeap
@@ -78,8 +79,9 @@ func (s *scheduler) cancel(t *task) {
 	}
 }
 
-// lock takes the runtime's mutex and first does what is due: a caller who comes at the very moment of a task (in virtual time that is common)
-// finds it done, whichever goroutine happens to run first.
+// lock takes the runtime's mutex and first does what is due: a caller who comes at the very moment
+// of a task (in virtual time that is common) finds it done, whichever goroutine happens to run
+// first.
 func (rt *Runtime) lock() {
 	rt.mu.Lock()
 	rt.sched.runDue()

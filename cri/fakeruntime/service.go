@@ -20,9 +20,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Serve answers CRI calls on the listener until ctx ends or [Runtime.Close] is called, closes the listener, and returns nil when all that it
-// started has ended; calls that hang are broken off. Another reason to stop is returned. The pods outlive it: several listeners can be served
-// one after another or at the same time.
+// Serve answers CRI calls on the listener until ctx ends or [Runtime.Close] is called, closes the
+// listener, and returns nil when all that it started has ended; calls that hang are broken off.
+// Another reason to stop is returned. The pods outlive it: several listeners can be served one
+// after another or at the same time.
 func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	stop := make(chan struct{})
 	srv := grpc.NewServer(
@@ -71,8 +72,9 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	return nil
 }
 
-// Register puts the runtime's services on a gRPC server of the caller. Prefer [Runtime.Serve]: only it can break connections at a restart, and
-// its lists cost less. The caller must Close the runtime before it waits for the server's handlers.
+// Register puts the runtime's services on a gRPC server of the caller. Prefer [Runtime.Serve]: only
+// it can break connections at a restart, and its lists cost less. The caller must Close the runtime
+// before it waits for the server's handlers.
 func (rt *Runtime) Register(sr grpc.ServiceRegistrar) {
 	(&service{rt: rt}).register(sr)
 }
@@ -91,8 +93,8 @@ func (s *service) register(sr grpc.ServiceRegistrar) {
 	sr.RegisterService(s.wrap(&runtimeapi.ImageService_ServiceDesc, imageLists), s)
 }
 
-// wrap adds the streaming lists to a service and puts the runtime's gate before every method, whatever
-// interceptors the server has.
+// wrap adds the streaming lists to a service and puts the runtime's gate before every method,
+// whatever interceptors the server has.
 func (s *service) wrap(desc *grpc.ServiceDesc, lists []grpc.StreamDesc) *grpc.ServiceDesc {
 	d := *desc
 	d.Methods = slices.Clone(d.Methods)
@@ -190,8 +192,8 @@ var callKinds = map[string]callKind{
 	"PullImage": callWrite, "RemoveImage": callWrite,
 }
 
-// enter counts a call, and makes it fail, wait or hang if the runtime's state or its faults ask for that. It returns the number of the call
-// among those of its method.
+// enter counts a call, and makes it fail, wait or hang if the runtime's state or its faults ask for
+// that. It returns the number of the call among those of its method.
 func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err error) {
 	rt.lock()
 	rt.rpcs[method]++
@@ -258,8 +260,9 @@ func wait(ctx context.Context, life <-chan struct{}, d time.Duration) error {
 	}
 }
 
-// await holds a caller until its event has found room with every subscriber. As in a real runtime the caller's own deadline does not matter:
-// its client gives up, and the event is sent all the same.
+// await holds a caller until its event has found room with every subscriber. As in a real runtime
+// the caller's own deadline does not matter: its client gives up, and the event is sent all the
+// same.
 func (s *service) await(ev *event) error {
 	s.rt.lock()
 	if ev == nil || ev.deferred || ev.accepted {

@@ -11,8 +11,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The numbers of the stats are invented, but plausible: a running container uses a few hundredths of a CPU that its ID decides, so that its
-// counters grow with time, and a constant amount of memory.
+// The numbers of the stats are invented, but plausible: a running container uses a few hundredths
+// of a CPU that its ID decides, so that its counters grow with time, and a constant amount of
+// memory.
 
 func u64(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }
 

@@ -16,13 +16,16 @@ const (
 	labelContainerName = "io.kubernetes.container.name"
 )
 
-// store holds the sandboxes and containers and finds them by ID, by pod and by label. The runtime's mutex guards it.
+// store holds the sandboxes and containers and finds them by ID, by pod and by label. The runtime's
+// mutex guards it.
 type store struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	// pods is by UID: the one of the sandbox's metadata, and the one of the labels. They are the same unless a client chose otherwise.
+	// pods is by UID: the one of the sandbox's metadata, and the one of the labels. They are the
+	// same unless a client chose otherwise.
 	pods map[string]*pod
-	// The lists are in no particular order but the same for the same history; the items know their place.
+	// The lists are in no particular order but the same for the same history; the items know their
+	// place.
 	sandboxList   []*sandbox
 	containerList []*container
 }

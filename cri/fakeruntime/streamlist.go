@@ -11,8 +11,8 @@ import (
 )
 
 // The streaming lists are described here, because the CRI's module has them only from v0.36 on, and
-// would raise the gRPC of an agent that is on an older one. Request and batch of a streaming list have
-// the wire format of the plain list's request and answer.
+// would raise the gRPC of an agent that is on an older one. Request and batch of a streaming list
+// have the wire format of the plain list's request and answer.
 var (
 	runtimeLists = []grpc.StreamDesc{
 		streamingList("StreamPodSandboxes", (*service).streamPodSandboxes),

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// subscriber is one GetContainerEvents call. The runtime's mutex guards its fields; wake has capacity 1.
+// subscriber is one GetContainerEvents call. The runtime's mutex guards its fields; wake has
+// capacity 1.
 type subscriber struct {
 	id      uint64
 	since   time.Time
@@ -112,7 +113,8 @@ func (rt *Runtime) finish(s *subscriber, ev *event, err error) {
 	rt.advance()
 }
 
-// leave removes a subscriber. What was in its channel, and in nobody else's, is lost; what callers still hold goes to the backlog.
+// leave removes a subscriber. What was in its channel, and in nobody else's, is lost; what callers
+// still hold goes to the backlog.
 func (rt *Runtime) leave(s *subscriber) {
 	h := &rt.hub
 	if i := slices.Index(h.subs, s); i >= 0 {
@@ -143,7 +145,8 @@ func (rt *Runtime) orphaned() {
 	rt.advance()
 }
 
-// resetHub forgets everything, as a restart does. The old subscribers' goroutines find their streams broken.
+// resetHub forgets everything, as a restart does. The old subscribers' goroutines find their
+// streams broken.
 func (rt *Runtime) resetHub() {
 	h := &rt.hub
 	for _, s := range h.subs {

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// Truth is everything that the runtime would tell of its pods at one moment, if all its answers were right.
+// Truth is everything that the runtime would tell of its pods at one moment, if all its answers
+// were right.
 type Truth struct {
-	// Time is the moment, with a monotonic reading. Changes before it are those of [Runtime.History] with Seq < Next.
+	// Time is the moment, with a monotonic reading. Changes before it are those of
+	// [Runtime.History] with Seq < Next.
 	Time time.Time `json:"time"`
 	Next uint64    `json:"next"`
 	// Pods are sorted by UID.

@@ -11,10 +11,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The hot replies (lists, statuses, events) are written straight in the wire format of the CRI, for two reasons: the server must cost little
-// beside the transport, or it would hide what a client costs; and a broken runtime sends bytes that the generated encoder refuses to write.
-// What never changes of an item is encoded once, when it is made, with the field numbers of the list item; a status is that blob renumbered,
-// plus what changes. The tests compare all of it against the generated decoder.
+// The hot replies (lists, statuses, events) are written straight in the wire format of the CRI, for
+// two reasons: the server must cost little beside the transport, or it would hide what a client
+// costs; and a broken runtime sends bytes that the generated encoder refuses to write. What never
+// changes of an item is encoded once, when it is made, with the field numbers of the list item; a
+// status is that blob renumbered, plus what changes. The tests compare all of it against the
+// generated decoder.
 
 // begin opens a message field; end closes it and puts its length in front.
 func begin(b []byte, num protowire.Number) ([]byte, int) {
@@ -123,8 +125,9 @@ func entryIn(entry []byte) (k, v string) {
 	return k, v
 }
 
-// tail are the annotations that every object made by the direct methods carries, among them one that fills it up to the size of a real one:
-// encoded once for all of them, with the field number of the list item and with that of the status.
+// tail are the annotations that every object made by the direct methods carries, among them one
+// that fills it up to the size of a real one: encoded once for all of them, with the field number
+// of the list item and with that of the status.
 type tail struct{ forItem, forStatus []byte }
 
 func (t *tail) item() []byte {

@@ -26,7 +26,8 @@ import (
 
 // Config is what a kubelet gives. Every field without a default is required.
 type Config struct {
-	// Runtime is the kubelet's runtime manager, Events its CRI client. If that is what [Serve] returned, it serves lists from now on.
+	// Runtime is the kubelet's runtime manager, Events its CRI client. If that is what [Serve]
+	// returned, it serves lists from now on.
 	Runtime Runtime
 	Events  embed.Events
 	// Cache is what [NewCache] returned, with the gate on.
@@ -34,12 +35,14 @@ type Config struct {
 	// Recorder and Node are the kubelet's recorder and the reference of its node.
 	Recorder record.EventRecorder
 	Node     *v1.ObjectReference
-	// RelistPeriod is the time between relists while the runtime's events have not earned trust. Default 1s.
+	// RelistPeriod is the time between relists while the runtime's events have not earned trust.
+	// Default 1s.
 	RelistPeriod time.Duration
 	// RelistThreshold is how late a due relist may be for the kubelet to stay healthy. Default 3m.
 	RelistThreshold time.Duration
-	// SyncFrequency is the kubelet's: every pod is synced anew that long after its last sync, or up to half as long again, and its worker waits for a read
-	// begun since. The relist period never grows beyond three quarters of it, so that one relist serves them all. Default 1m.
+	// SyncFrequency is the kubelet's: every pod is synced anew that long after its last sync, or up
+	// to half as long again, and its worker waits for a read begun since. The relist period never
+	// grows beyond three quarters of it, so that one relist serves them all. Default 1m.
 	SyncFrequency time.Duration
 }
 
@@ -119,7 +122,8 @@ func relistMax(c Config) time.Duration {
 	return max(c.RelistPeriod, time.Second, min(frequency*3/4, 300*time.Second))
 }
 
-// start starts the generator, which works until ctx ends, and returns. Only the first call does anything.
+// start starts the generator, which works until ctx ends, and returns. Only the first call does
+// anything.
 func (g *Generator) start(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,7 +138,8 @@ func (g *Generator) start(ctx context.Context) {
 	g.done.Go(func() { g.showGauges(ctx) })
 }
 
-// Stop ends what Start started and waits for it. A kubelet never calls it; embedders and tests do. A stopped generator stays stopped.
+// Stop ends what Start started and waits for it. A kubelet never calls it; embedders and tests do.
+// A stopped generator stays stopped.
 func (g *Generator) Stop() {
 	g.mu.Lock()
 	cancel := g.cancel
@@ -148,8 +153,8 @@ func (g *Generator) Stop() {
 // Watch returns the channel of events. It is never closed.
 func (g *Generator) Watch() chan *kubepleg.PodLifecycleEvent { return g.watch }
 
-// Healthy reports false and why before the first list of the runtime has succeeded, and when one is overdue by RelistThreshold. The
-// kubelet asks at every turn of its sync loop.
+// Healthy reports false and why before the first list of the runtime has succeeded, and when one is
+// overdue by RelistThreshold. The kubelet asks at every turn of its sync loop.
 func (g *Generator) Healthy() (bool, error) {
 	stats, err := g.core.Stats(), g.core.Health()
 	if err == nil && stats.LastRelist.IsZero() {
@@ -159,7 +164,8 @@ func (g *Generator) Healthy() (bool, error) {
 	return err == nil, err
 }
 
-// RequestReinspect has the pod's statuses read even if no phase has changed, and an event of it sent after that.
+// RequestReinspect has the pod's statuses read even if no phase has changed, and an event of it
+// sent after that.
 func (g *Generator) RequestReinspect(podUID types.UID) {
 	g.core.RequestReinspect(cache.UID(podUID))
 }

@@ -55,9 +55,9 @@ func (m meter) Observe(name string, d time.Duration) {
 	m.own.Observe(name, d)
 }
 
-// lengthenIntervals gives the kubelet's histogram of the time between relists buckets for 300 s: its own end
-// at 10 s. It must be called before the kubelet registers its metrics, which it does after it has made its
-// PLEG; a histogram that is registered stays as it is.
+// lengthenIntervals gives the kubelet's histogram of the time between relists buckets for 300 s:
+// its own end at 10 s. It must be called before the kubelet registers its metrics, which it does
+// after it has made its PLEG; a histogram that is registered stays as it is.
 func lengthenIntervals() {
 	if metrics.PLEGRelistInterval.IsCreated() {
 		return
@@ -72,7 +72,8 @@ func lengthenIntervals() {
 // gaugesDelay is how long changes are gathered before gauges show them.
 const gaugesDelay = 100 * time.Millisecond
 
-// showGauges keeps the kubelet's gauges right until ctx ends, whether or not the kubelet asks Healthy.
+// showGauges keeps the kubelet's gauges right until ctx ends, whether or not the kubelet asks
+// Healthy.
 func (g *Generator) showGauges(ctx context.Context) {
 	for {
 		select {

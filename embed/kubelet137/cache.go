@@ -15,15 +15,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// Cache is the kubelet's pod cache. A waiting GetNewerThan is a demand: the generator reads that pod at once. The write methods are there for
-// the interface; while a [Generator] runs, it is the only writer.
+// Cache is the kubelet's pod cache. A waiting GetNewerThan is a demand: the generator reads that
+// pod at once. The write methods are there for the interface; while a [Generator] runs, it is the
+// only writer.
 type Cache struct {
 	statuses *cache.Cache[kubecontainer.PodStatus]
 }
 
 var _ kubecontainer.Cache = (*Cache)(nil)
 
-// NewCache returns the pod cache for the kubelet: a [*Cache] if the gate is on, the stock one if it is off.
+// NewCache returns the pod cache for the kubelet: a [*Cache] if the gate is on, the stock one if it
+// is off.
 func NewCache() kubecontainer.Cache {
 	if !Enabled() {
 		return kubecontainer.NewCache()
@@ -42,12 +44,14 @@ func (c *Cache) Get(id types.UID) (*kubecontainer.PodStatus, error) {
 	return c.statuses.Get(cache.UID(id))
 }
 
-// GetNewerThan blocks until a read of the pod begun after minTime was applied. Like the stock one it cannot be cancelled.
+// GetNewerThan blocks until a read of the pod begun after minTime was applied. Like the stock one
+// it cannot be cancelled.
 func (c *Cache) GetNewerThan(id types.UID, minTime time.Time) (*kubecontainer.PodStatus, error) {
 	return c.statuses.GetNewerThan(context.Background(), cache.UID(id), minTime)
 }
 
-// Set stores what a read begun at the given time showed, unless something newer is known. An error leaves the last good status readable beside it.
+// Set stores what a read begun at the given time showed, unless something newer is known. An error
+// leaves the last good status readable beside it.
 func (c *Cache) Set(id types.UID, status *kubecontainer.PodStatus, err error, at time.Time) bool {
 	return c.statuses.Set(cache.UID(id), status, err, at)
 }

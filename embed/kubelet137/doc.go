@@ -1,24 +1,30 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet137 puts the evented PLEG into the kubelet of Kubernetes 1.37: [Generator] is a kubelet's pleg.PodLifecycleEventGenerator and [Cache]
-// its pod cache. The patch that a fork applies is kubelet.patch beside this file.
+// Package kubelet137 puts the evented PLEG into the kubelet of Kubernetes 1.37: [Generator] is a
+// kubelet's pleg.PodLifecycleEventGenerator and [Cache] its pod cache. The patch that a fork
+// applies is kubelet.patch beside this file.
 //
 // # Model
 //
-// Nothing is converted: the generator's type parameter is the kubelet's own PodStatus. Reads go through the kubelet's runtime manager (GetPods, GetPod,
-// GetPodStatus), claims come from its CRI client (GetContainerEvents). A claim's payload tells phases only and never becomes a status: making one
-// out of it reads files of the pod, which may block the generator, and a pod worker asks for a read anyway (docs/adr/0023).
+// Nothing is converted: the generator's type parameter is the kubelet's own PodStatus. Reads go
+// through the kubelet's runtime manager (GetPods, GetPod, GetPodStatus), claims come from its CRI
+// client (GetContainerEvents). A claim's payload tells phases only and never becomes a status:
+// making one out of it reads files of the pod, which may block the generator, and a pod worker asks
+// for a read anyway (docs/adr/0023).
 //
-// The feature gate [EventDrivenPLEG], off by default, decides. Off, [NewCache] is the stock cache and New is not called: the kubelet is the stock one.
-// Upstream's own gate EventedPLEG must stay off, because it makes the runtime manager take statuses from the runtime's unordered snapshots.
+// The feature gate [EventDrivenPLEG], off by default, decides. Off, [NewCache] is the stock cache
+// and New is not called: the kubelet is the stock one. Upstream's own gate EventedPLEG must stay
+// off, because it makes the runtime manager take statuses from the runtime's unordered snapshots.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use. Start starts two goroutines, which own everything else, and Stop ends them. The channel
-// of Watch is never closed, because the kubelet's sync loop would read nil events from it.
+// All methods are safe for concurrent use. Start starts two goroutines, which own everything else,
+// and Stop ends them. The channel of Watch is never closed, because the kubelet's sync loop would
+// read nil events from it.
 //
 // # Errors
 //
-// New reports every part that is missing. What fails later is told by Healthy, by the error beside a pod's status, by Events on the node and by metrics.
+// New reports every part that is missing. What fails later is told by Healthy, by the error beside
+// a pod's status, by Events on the node and by metrics.
 package kubelet137

@@ -12,8 +12,9 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// EventDrivenPLEG is the feature gate that puts this PLEG in the place of the stock one, which stays and runs when the gate is off, as by default.
-// It belongs to this package, so that a fork's list of features needs no patch.
+// EventDrivenPLEG is the feature gate that puts this PLEG in the place of the stock one, which
+// stays and runs when the gate is off, as by default. It belongs to this package, so that a fork's
+// list of features needs no patch.
 const EventDrivenPLEG featuregate.Feature = "EventDrivenPLEG"
 
 func init() {
@@ -22,5 +23,6 @@ func init() {
 	}))
 }
 
-// Enabled says whether the gate is on. It must not be asked before the kubelet's configuration was applied.
+// Enabled says whether the gate is on. It must not be asked before the kubelet's configuration was
+// applied.
 func Enabled() bool { return utilfeature.DefaultFeatureGate.Enabled(EventDrivenPLEG) }

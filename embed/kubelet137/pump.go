@@ -19,9 +19,10 @@ import (
 
 // pump makes the kubelet's events of the core's.
 //
-// A kubelet removes a dead container, of which it keeps a few, when ContainerDied names it, and never for a
-// PodSync. So for a PodSync that took the place of events which found Watch full, the pump adds the ends
-// that the pod's status shows and that were not told. It belongs to the goroutine that is in run.
+// A kubelet removes a dead container, of which it keeps a few, when ContainerDied names it, and
+// never for a PodSync. So for a PodSync that took the place of events which found Watch full, the
+// pump adds the ends that the pod's status shows and that were not told. It belongs to the
+// goroutine that is in run.
 type pump struct {
 	g    *Generator
 	log  klog.Logger
@@ -83,8 +84,8 @@ func (p *pump) forget(uid types.UID, id string) {
 	}
 }
 
-// untold returns the IDs of the pod that have ended and of which the kubelet was not told, and notes that it
-// is now. It forgets those that are gone.
+// untold returns the IDs of the pod that have ended and of which the kubelet was not told, and
+// notes that it is now. It forgets those that are gone.
 func (p *pump) untold(pod cache.UID) []string {
 	uid := types.UID(pod)
 	status, _ := p.g.cache.statuses.Get(pod)
@@ -110,8 +111,8 @@ func (p *pump) untold(pod cache.UID) []string {
 	return untold
 }
 
-// manyDied is the number of pods with dead containers from which on those that have gone are looked for: the
-// PodSync of a pod that has gone may be given up.
+// manyDied is the number of pods with dead containers from which on those that have gone are looked
+// for: the PodSync of a pod that has gone may be given up.
 const manyDied = 1000
 
 // prune forgets the pods that have gone, if there may be many.

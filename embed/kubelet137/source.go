@@ -78,8 +78,9 @@ func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	return convert(p), nil
 }
 
-// Inspect reads the statuses of the IDs that a listing showed. The runtime manager wants that listing back in its own form, in its order and with each
-// container's sandbox, so it is remembered; when another listing has come between, the pod is listed again.
+// Inspect reads the statuses of the IDs that a listing showed. The runtime manager wants that
+// listing back in its own form, in its order and with each container's sandbox, so it is
+// remembered; when another listing has come between, the pod is listed again.
 func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
 	ctx = embed.As(ctx, embed.ByPLEG)
 	uid := types.UID(pod.UID)
@@ -127,7 +128,8 @@ func convert(p *kubecontainer.Pod) pleg.Pod {
 	return pod
 }
 
-// sameIDs says that the remembered listing has the IDs that were asked for, in their order, which is the order that it was told in.
+// sameIDs says that the remembered listing has the IDs that were asked for, in their order, which
+// is the order that it was told in.
 func sameIDs(p *kubecontainer.Pod, items []pleg.Item) bool {
 	if len(p.Sandboxes)+len(p.Containers) != len(items) {
 		return false
@@ -145,7 +147,8 @@ func sameIDs(p *kubecontainer.Pod, items []pleg.Item) bool {
 	return true
 }
 
-// phase returns the phase that a state of the runtime manager means. It shows sandboxes in the states of containers.
+// phase returns the phase that a state of the runtime manager means. It shows sandboxes in the
+// states of containers.
 func phase(s kubecontainer.State) pleg.Phase {
 	switch s {
 	case kubecontainer.ContainerStateCreated:
@@ -158,7 +161,8 @@ func phase(s kubecontainer.State) pleg.Phase {
 	return pleg.PhaseUnknown
 }
 
-// keepIPs is the generator's Merge: a pod whose network has been torn down keeps the addresses that it had.
+// keepIPs is the generator's Merge: a pod whose network has been torn down keeps the addresses that
+// it had.
 func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
 	if len(next.IPs) != 0 || prev == nil || len(prev.IPs) == 0 {
 		return next

@@ -17,7 +17,8 @@ import (
 // minor is the version of Kubernetes.
 const minor = "1.37"
 
-// Start starts the generator and returns. It works until ctx ends, and logs to ctx's logger. Only the first call does anything.
+// Start starts the generator and returns. It works until ctx ends, and logs to ctx's logger. Only
+// the first call does anything.
 func (g *Generator) Start(ctx context.Context) { g.start(ctx) }
 
 // RequestRelist has the pod read now.

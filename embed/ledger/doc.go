@@ -12,8 +12,8 @@
 //   - a read, a list or a status, is the truth as of its beginning. What it shows may lie at any
 //     moment between its beginning and its end. So it moves an item forward always; back only if it
 //     began after the ledger learned the phase, and away only if after it learned of the item.
-//   - an own call that has been answered without error is a fact ("ack"): the agent started, stopped
-//     or removed the item itself.
+//   - an own call that has been answered without error is a fact ("ack"): the agent started,
+//     stopped or removed the item itself.
 //   - a claim, an event of the runtime's stream, moves nothing. If it tells of more than is known,
 //     its ID is in doubt, until a read that began later answers, or what is known has caught up.
 //

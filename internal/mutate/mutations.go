@@ -85,7 +85,7 @@ var mutations = []mutation{
 	},
 	{
 		"the stream is blamed for an ID that moves between pods", "pleg/merge.go",
-		"expected && !moved, last", "expected, last",
+		"expected && !moved, r.last", "expected, r.last",
 	},
 	{
 		"a missed event costs no trust", "pleg/missed.go",
@@ -125,7 +125,7 @@ var mutations = []mutation{
 	},
 	{
 		"a read removes what came after it began", "pleg/merge.go",
-		"if began <= x.first || x.overtook(began) {", "if x.overtook(began) {",
+		"if r.began <= x.first || x.overtook(r.began) {", "if x.overtook(r.began) {",
 	},
 	{
 		"a status may take back what the cache shows", "pleg/dispatch.go",
@@ -141,11 +141,11 @@ var mutations = []mutation{
 	},
 	{
 		"an overtaken read makes a pod doubtful that later ones have settled", "pleg/merge.go",
-		"if !overtaken {\n\t\tp.disagrees = !agrees", "if true {\n\t\tp.disagrees = !agrees || overtaken && p.disagrees",
+		"if !r.overtaken {\n\t\tp.disagrees = !r.agrees", "if true {\n\t\tp.disagrees = !r.agrees || r.overtaken && p.disagrees",
 	},
 	{
 		"a read from before an ID came bears out that it has gone", "pleg/merge.go",
-		"case began > x.first && !x.overtook(began):\n\t\t\t\tx.byClaim", "case true:\n\t\t\t\tx.byClaim",
+		"case r.began > x.first && !x.overtook(r.began):\n\t\t\tx.byClaim", "case true:\n\t\t\tx.byClaim",
 	},
 	{
 		"a removal that a list could not bear out is not asked after", "pleg/merge.go",
@@ -161,7 +161,7 @@ var mutations = []mutation{
 	},
 	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
-		"} else if asks {", "} else if asks && false {",
+		"} else if r.asks {", "} else if r.asks && false {",
 	},
 	{
 		"waiters do not cause a read", "pleg/demand.go",
@@ -185,7 +185,7 @@ var mutations = []mutation{
 	},
 	{
 		"what a list showed of another pod is forgotten", "pleg/merge.go",
-		"\t\t\t\tp.contest(it)\n", "",
+		"\t\t\tp.contest(it)\n", "",
 	},
 	{
 		"what moves to another pod is not remembered", "pleg/merge.go",
@@ -281,7 +281,7 @@ var mutations = []mutation{
 	},
 	{
 		"what an overtaken list does not show is not asked after", "pleg/merge.go",
-		"asks = asks || overtaken", "_ = asks",
+		"r.asks = r.asks || r.overtaken", "_ = r.asks",
 	},
 	{
 		"a DELETED of an ID that no read has shown is dropped", "pleg/claim.go",
@@ -535,7 +535,7 @@ var mutations = []mutation{
 	},
 	{
 		"a state that was not known counts as changed without an event", "pleg/merge.go",
-		"if expected && x.phase != PhaseUnknown {", "if expected {",
+		"if r.expected && x.phase != PhaseUnknown {", "if r.expected {",
 	},
 	{
 		"a status that does not know a state outweighs a later claim", "pleg/store.go",

@@ -5,8 +5,8 @@ package evidence
 
 import "fmt"
 
-// Check says which invariant of the record is broken, nil if none is. Now is no earlier than the last
-// report. Tests call it after each step.
+// Check says which invariant of the record is broken, nil if none is. Now is no earlier than the
+// last report. Tests call it after each step.
 func (p *Pod) Check(now Time) error {
 	if p.AsOf > now || p.Moved > now || p.AsOf < 0 || p.Moved < 0 {
 		return fmt.Errorf("as of %d, moved %d: not within 0 and %d", p.AsOf, p.Moved, now)

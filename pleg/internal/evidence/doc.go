@@ -30,7 +30,8 @@
 //  5. A claim is dropped when a read or an ack shows at least as much, or a read overrules it.
 //  6. A claim of an ID that no read has shown makes nothing known. Its removal is dropped only when
 //     a grace has passed for every read under way and to come.
-//  7. A successful ack sets Seen, never backward. A call that failed sets Moved: it may have worked.
+//  7. A successful ack sets Seen, never backward. A call that failed sets Moved: it may have
+//     worked.
 //  8. An inspection is stored as of its begin, unless it is older than AsOf or takes back what the
 //     cache showed, or an ack ended, without overruling it. A refused inspection sets Moved.
 //  9. A list refreshes only if it shows literally what the cache shows, with no UNKNOWN, error or

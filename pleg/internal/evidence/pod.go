@@ -118,8 +118,8 @@ func (p *Pod) Served(to []Shown) ([]Shown, bool) {
 	return to, true
 }
 
-// OnInspected applies a read that brought statuses, or found the pod exactly as its last good status
-// shows it. With Stored, the caller puts the statuses into the cache as of r.From.
+// OnInspected applies a read that brought statuses, or found the pod exactly as its last good
+// status shows it. With Stored, the caller puts the statuses into the cache as of r.From.
 func (p *Pod) OnInspected(r Read, now Time) Effects {
 	var buf [16]Phase
 	shows := p.align(r.Shows, buf[:0])
@@ -153,8 +153,8 @@ func (p *Pod) OnListed(r Read, inspecting bool, now Time) Effects {
 	return p.compare(shows, &r, inspecting, now)
 }
 
-// OnPodListed applies a list of this pod alone, after which no statuses were read. If it shows what the
-// cached status does, or that there is nothing to read, it is an inspection.
+// OnPodListed applies a list of this pod alone, after which no statuses were read. If it shows what
+// the cached status does, or that there is nothing to read, it is an inspection.
 func (p *Pod) OnPodListed(r Read, now Time) Effects {
 	var buf [16]Phase
 	shows := p.align(r.Shows, buf[:0])
@@ -199,9 +199,10 @@ func (p *Pod) showsCached(shows []Phase) bool {
 	return true
 }
 
-// believes says that the evidence has taken up what a report shows: every ID is shown as is believed,
-// or short of a claim that is still to be borne out or overruled. If the cache shows otherwise, or has
-// an error or a foreign status, that is doubt enough, and an inspection may begin with the report.
+// believes says that the evidence has taken up what a report shows: every ID is shown as is
+// believed, or short of a claim that is still to be borne out or overruled. If the cache shows
+// otherwise, or has an error or a foreign status, that is doubt enough, and an inspection may begin
+// with the report.
 func (p *Pod) believes(shows []Phase) bool {
 	for i := range p.IDs {
 		x := &p.IDs[i]
@@ -212,8 +213,8 @@ func (p *Pod) believes(shows []Phase) bool {
 	return true
 }
 
-// LastList appends what the last list showed of the pod, which is what a list shows by its silence if
-// it tells only differences.
+// LastList appends what the last list showed of the pod, which is what a list shows by its silence
+// if it tells only differences.
 func (p *Pod) LastList(to []Shown) []Shown {
 	if p.Listed != nil {
 		return append(to, p.Listed...)
@@ -307,8 +308,8 @@ func (p *Pod) dominating(payload []Shown, buf []Phase) ([]Phase, bool) {
 	return shows, change && live
 }
 
-// OnCall applies the return of a call of the agent's own that makes, starts, stops or removes an ID.
-// Of a call that failed nothing is known but that it may have worked.
+// OnCall applies the return of a call of the agent's own that makes, starts, stops or removes an
+// ID. Of a call that failed nothing is known but that it may have worked.
 func (p *Pod) OnCall(s Shown, ok bool, now Time) {
 	if !ok {
 		p.Moved = now
@@ -326,9 +327,9 @@ func (p *Pod) OnCall(s Shown, ok bool, now Time) {
 	x.Evidence = x.acked(s.Phase, now)
 }
 
-// Forget drops the IDs that no read under way, or to come, can contradict. Oldest is when the oldest
-// of those began, and cut the instant one grace before: a removal may be told of before reads show
-// it, even the removal of an ID that no read has shown yet.
+// Forget drops the IDs that no read under way, or to come, can contradict. Oldest is when the
+// oldest of those began, and cut the instant one grace before: a removal may be told of before
+// reads show it, even the removal of an ID that no read has shown yet.
 func (p *Pod) Forget(oldest, cut Time) {
 	p.IDs = slices.DeleteFunc(p.IDs, func(x ID) bool {
 		switch {
@@ -405,7 +406,8 @@ func (p *Pod) find(name string) int {
 
 // align appends to phases what a report shows of every ID of the pod, Gone if it does not, and adds
 // to the pod the IDs that it does not have. An ID shown twice is shown in the later phase. Reports
-// mostly show IDs in the order in which they are known; in any other order, too, the cost is linear.
+// mostly show IDs in the order in which they are known; in any other order, too, the cost is
+// linear.
 func (p *Pod) align(report []Shown, phases []Phase) []Phase {
 	for range p.IDs {
 		phases = append(phases, Gone)
