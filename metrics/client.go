@@ -3,8 +3,8 @@
 
 package metrics
 
-// clientCounts are those of a CRI client, which yields them at a scrape, in the order of docs/metrics.md.
-// An agent without that client, such as a kubelet, serves none of them.
+// clientCounts are those of a CRI client, which yields them at a scrape, in the order of
+// docs/metrics.md. An agent without that client, such as a kubelet, serves none of them.
 var clientCounts = []gaugeDefinition{
 	{definition{name: "evented_pleg_client_calls_total", kind: counter, source: "client_calls/", label: "method",
 		help: "Number of calls to the runtime, by CRI method.",
