@@ -4,7 +4,9 @@
 package pleg
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"time"
 
@@ -54,7 +56,7 @@ type core[S any] struct {
 	inflight map[*pod]flight // the inspections under way
 	pruned   instant
 
-	paces       map[Reason]*pace
+	paces       []*pace // of the reasons that have come up, in that order
 	missedToll  toll
 	unheardToll toll
 	ended       error // what the stream ended with last
@@ -110,7 +112,6 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		inflight: make(map[*pod]flight),
 		homeless: make(map[string]suspect),
 		leftover: make(map[cache.UID]*pod),
-		paces:    make(map[Reason]*pace),
 	}
 	return c
 }
@@ -133,6 +134,7 @@ func (c *core[S]) tick(now instant) {
 	c.settleMissing(now)
 	c.settleLies(now)
 	c.reportTolls(now)
+	c.reportHeld(now)
 	c.lookHanging(now)
 	c.expire(now)
 	if !c.lists.inflight && now >= c.sched.due() {
@@ -215,7 +217,11 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.heard = 0
 	}
 	if eff&effUnsupported != 0 {
-		c.report(ReasonStreamUnsupported, "Poll", false, fmt.Sprintf("the runtime offers no container events (%v); polling", c.ended))
+		note := fmt.Sprintf("%v; polling", c.ended) // which says that there are no events, and how the runtime said so
+		if errors.Is(c.ended, io.EOF) {
+			note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
+		}
+		c.report(ReasonStreamUnsupported, "Poll", false, note)
 	}
 }
 

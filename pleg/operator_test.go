@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -337,4 +338,92 @@ func TestFailuresThatComeAndGoArePacedToo(t *testing.T) {
 			b.t.Errorf("%d reports of some 200 failures in five minutes, want one in ten seconds at most", n)
 		}
 	})
+}
+
+// slowTwice is a toy of whose lists the first two take 6 s.
+type slowTwice struct {
+	*toyRuntime
+	calls int // the generator makes one list at a time
+}
+
+func (s *slowTwice) List(ctx context.Context, since Revision) (Listing, error) {
+	if s.calls++; s.calls <= 2 {
+		time.Sleep(6 * time.Second)
+	}
+	return s.toyRuntime.List(ctx, since)
+}
+
+// TestWhatAPauseHeldBackIsTold: what comes up once within a pause is reported when the pause is over,
+// though it does not come up again.
+func TestWhatAPauseHeldBackIsTold(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) {
+		c.Recorder, c.Source = &reports, &slowTwice{toyRuntime: r}
+	}, func(b *bed) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		told := func(reason Reason) (sum int) {
+			for _, r := range reports.of(reason) {
+				sum += 1 + r.Held
+			}
+			return sum
+		}
+		if n := told(ReasonRelistSlow); n != 2 {
+			b.t.Errorf("reports stand for %d slow lists of 2: %+v", n, reports.of(ReasonRelistSlow))
+		}
+		got := reports.of(ReasonRelistHangs)
+		if n := told(ReasonRelistHangs); n != 2 || len(got) != 2 || !strings.HasSuffix(got[1].Note, " (4s ago)") {
+			b.t.Errorf("reports stand for %d lists of 2 that hung, want the second with its age: %+v", n, got)
+		}
+	})
+}
+
+// TestWhatAPauseHeldBackOutlivesARest: a reason that has rested begins anew, with what was held back.
+func TestWhatAPauseHeldBackOutlivesARest(t *testing.T) {
+	c := newCore(&Config[status]{}, clock{}, 1)
+	now := instant(1)
+	c.paced(Report{Reason: ReasonRelistSlow, Note: "first"}, now)
+	c.paced(Report{Reason: ReasonRelistSlow, Note: "second"}, now.add(time.Second))
+	c.paced(Report{Reason: ReasonRelistSlow, Note: "third"}, now.add(time.Hour)) // the loop was held up
+	c.reportHeld(now.add(time.Hour))
+	sum := len(c.reports)
+	for _, r := range c.reports {
+		sum += r.Held
+	}
+	if sum != 3 || c.reports[len(c.reports)-1].Note != "third" {
+		t.Errorf("reports stand for %d of 3: %+v", sum, c.reports)
+	}
+}
+
+func TestFailuresThatEndWithinAPauseAreToldAsOver(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.listErr = &reports, errors.New("away") }, func(b *bed) {
+		time.Sleep(5 * time.Second)
+		b.toy.mu.Lock()
+		b.toy.listErr = nil
+		b.toy.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := reports.of(ReasonRelistFailed)
+		if len(got) != 2 || 2+got[1].Held != b.gen.Stats().RelistErrors || !strings.Contains(got[1].Note, "away; it succeeds again (") {
+			b.t.Errorf("%d failures, reported as %+v; want the first, and the others as over when the pause is", b.gen.Stats().RelistErrors, got)
+		}
+	})
+}
+
+// TestUnsupportedSaysWhyOnce: the report says once that there are no events, and how the runtime said so.
+func TestUnsupportedSaysWhyOnce(t *testing.T) {
+	for want, refuse := range map[string]error{
+		"the runtime does not offer container events: unknown method; polling":                                 fmt.Errorf("%w: unknown method", ErrNoEvents),
+		"the runtime ends the stream of container events at once (EOF), as one does that offers none; polling": io.EOF,
+	} {
+		var reports reportLog
+		inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.refuse = &reports, refuse }, func(b *bed) {
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if got := reports.of(ReasonStreamUnsupported); len(got) != 1 || got[0].Note != want {
+				b.t.Errorf("reported %+v, want one of %q", got, want)
+			}
+		})
+	}
 }

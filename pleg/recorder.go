@@ -21,7 +21,8 @@ type Report struct {
 	Pod     *PodRef
 	// Held is how often this has come up, unreported, since the last report of its reason: what
 	// goes on about the node is reported at once, and then after 10 s, 40 s, 160 s and every ten
-	// minutes.
+	// minutes. What was held back and has not come up again is reported when the pause is over, with
+	// its age at the end of the note.
 	Held int
 }
 

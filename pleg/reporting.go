@@ -20,12 +20,13 @@ const (
 
 // pace is how the reports of one reason are paced. It belongs to the core.
 type pace struct {
-	next  instant       // no report before this
-	pause time.Duration // before next; 0 if none was made
-	told  instant       // when the last report was made
-	seen  instant       // when the reason last came up
-	held  int           // times it has come up since its last report
-	last  Report        // the last that was held
+	reason Reason
+	next   instant       // no report before this
+	pause  time.Duration // before next; 0 if none was made
+	told   instant       // when the last report was made
+	seen   instant       // when the reason last came up
+	held   int           // times it has come up since its last report
+	last   Report        // the last that was held
 }
 
 // paced reports, or holds a report back.
@@ -40,14 +41,44 @@ func (c *core[S]) paced(r Report, now instant) {
 	c.release(p, r, now)
 }
 
-// paceOf returns the pace of a reason; a reason that has rested begins anew.
+// paceOf returns the pace of a reason; a reason that has rested begins anew, with what it has held
+// back.
 func (c *core[S]) paceOf(reason Reason, now instant) *pace {
-	p := c.paces[reason]
-	if p == nil || now.sub(p.seen) >= longestPause {
-		p = &pace{next: now, seen: now}
-		c.paces[reason] = p
+	p := c.paceIfAny(reason)
+	switch {
+	case p == nil:
+		p = &pace{reason: reason, next: now, seen: now}
+		c.paces = append(c.paces, p)
+	case now.sub(p.seen) >= longestPause:
+		p.next, p.pause, p.seen = now, 0, now
 	}
 	return p
+}
+
+// paceIfAny returns the pace of a reason that has come up, or nil.
+func (c *core[S]) paceIfAny(reason Reason) *pace {
+	for _, p := range c.paces {
+		if p.reason == reason {
+			return p
+		}
+	}
+	return nil
+}
+
+// reportHeld reports, for each reason whose pause is over, what it has held back: it may not come
+// up again.
+func (c *core[S]) reportHeld(now instant) {
+	for _, p := range c.paces {
+		if p.held == 0 || now < p.next {
+			continue
+		}
+		r := p.last
+		if age := now.sub(p.seen).Round(time.Second); age > 0 {
+			r.Note += fmt.Sprintf(" (%v ago)", age)
+		}
+		p.held-- // the report stands for itself
+		c.release(p, r, now)
+	}
 }
 
 // release makes a report that stands for those held as well.
@@ -59,12 +90,16 @@ func (c *core[S]) release(p *pace, r Report, now instant) {
 	c.reports = append(c.reports, r)
 }
 
-// over is told that what a reason reports has ended: what was held back is reported, with a
-// last word, unless it comes and goes within the first pause.
+// over is told that what a reason reports has ended. What was held back is reported with a last
+// word, at once, or when the first pause is over if it came and went within that.
 func (c *core[S]) over(reason Reason, word string, now instant) {
-	if p := c.paces[reason]; p != nil && p.held > 0 && now.sub(p.told) >= firstPause {
+	p := c.paceIfAny(reason)
+	if p == nil || p.held == 0 {
+		return
+	}
+	p.last.Note += word
+	if now.sub(p.told) >= firstPause {
 		r := p.last
-		r.Note += word
 		p.held-- // the report stands for itself
 		c.release(p, r, now)
 	}
@@ -122,8 +157,8 @@ func (c *core[S]) tollDue(reason Reason, t *toll, now instant) bool {
 // reportsDue returns when something that is held back is to be reported, or a list begins to hang.
 func (c *core[S]) reportsDue() instant {
 	at := never
-	for reason, t := range map[Reason]*toll{ReasonEventsMissed: &c.missedToll, ReasonChangesUnheard: &c.unheardToll} {
-		if p := c.paces[reason]; t.n > 0 && p != nil {
+	for _, p := range c.paces {
+		if p.held > 0 || p.reason == ReasonEventsMissed && c.missedToll.n > 0 || p.reason == ReasonChangesUnheard && c.unheardToll.n > 0 {
 			at = min(at, p.next)
 		}
 	}
