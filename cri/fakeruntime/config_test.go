@@ -23,7 +23,7 @@ func podConfig(name string, attempt uint32) *runtimeapi.PodSandboxConfig {
 func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: 0},
-		Image:    &runtimeapi.ImageSpec{Image: "example.com/tool:1", UserSpecifiedImage: "tool:1"},
+		Image:    &runtimeapi.ImageSpec{Image: WorkloadImage, UserSpecifiedImage: "tool:1"},
 		Command:  command,
 		Labels: map[string]string{
 			labelPodName: "a", labelPodNamespace: "ns", labelPodUID: "uid-a", labelContainerName: name,

@@ -13,7 +13,7 @@ type ContainerSpec struct {
 	// Name defaults to c0, c1 … by the number of containers in the sandbox. A name that the
 	// sandbox already has gets the next attempt.
 	Name string
-	// Image defaults to a workload image that every runtime has.
+	// Image defaults to [WorkloadImage]. Another one counts as pulled.
 	Image string
 	// Life is how the container ends by itself once it is started. The zero value runs until it is
 	// stopped.
@@ -43,6 +43,7 @@ type container struct {
 	tail                *tail             // what it shares with others; nil: nothing
 	extra               []byte            // more fields of the status of a container made by a call; nil: as a kubelet makes them
 	resources           []byte            // field 16 of the status, encoded; nil: none set
+	user                []byte            // field 18 of the status, encoded; nil: the profile's runtime does not tell
 	createdAt           int64
 	life                Life
 	ignoreTerm          bool
@@ -153,7 +154,8 @@ func (c *container) appendStatus(b []byte, v view) []byte {
 	} else {
 		b = c.appendKubeletExtra(b)
 	}
-	return append(b, c.resources...)
+	b = append(b, c.resources...)
+	return append(b, c.user...)
 }
 
 // appendKubeletExtra writes the mounts and the log path that a kubelet gives a container.

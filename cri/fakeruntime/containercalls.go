@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
 	"time"
@@ -19,8 +20,8 @@ import (
 // is over.
 const AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
 
-// CreateContainer makes a container; its lifetime comes from annotations or the command. An image
-// that was never pulled is there all the same.
+// CreateContainer makes a container of an image that is there; its lifetime comes from annotations
+// or the command.
 func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	cfg := req.GetConfig()
 	if cfg.GetMetadata().GetName() == "" {
@@ -34,36 +35,13 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	if err != nil {
 		return nil, invalid("CreateContainer: container %q: %v", cfg.GetMetadata().GetName(), err)
 	}
-	rt := s.rt
-	rt.lock()
-	sb, err := rt.sandboxByID(req.GetPodSandboxId())
+	user, err := encodeUser(s.rt.cfg.Profile.User, cfg.GetLinux().GetSecurityContext())
 	if err != nil {
-		rt.mu.Unlock()
-		return nil, s.refusal(err)
+		return nil, err
 	}
-	if rt.cfg.Profile.WantsUserImage && cfg.GetImage().GetUserSpecifiedImage() == "" {
-		rt.mu.Unlock()
-		return nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
-	}
-	if isMissing(argv) && rt.cfg.Profile.CreateFails {
-		rt.mu.Unlock()
-		return nil, status.Errorf(codes.Unknown, "CreateContainer: exec: %q: stat %[1]s: no such file or directory", argv[0])
-	}
-	c := &container{
-		id: rt.ids.hex64(), name: cfg.GetMetadata().GetName(), attempt: cfg.GetMetadata().GetAttempt(), sb: sb,
-		image: cfg.GetImage().GetImage(), userImage: cfg.GetImage().GetUserSpecifiedImage(),
-		labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(), life: life,
-		ignoreTerm: cfg.GetAnnotations()[AnnotationIgnoreTerm] == "true",
-		extra:      statusExtra(cfg, sb.logDir),
-		resources:  encodeResources(cfg.GetLinux().GetResources()),
-		isPause:    isPause(argv), isMissing: isMissing(argv),
-	}
-	if old := rt.containerNamed(c); old != nil && rt.cfg.Profile.NamesReturned {
-		rt.mu.Unlock()
-		return &runtimeapi.CreateContainerResponse{ContainerId: old.id}, nil
-	}
-	ev, err := rt.createContainer(c)
-	rt.mu.Unlock()
+	s.rt.lock()
+	c, ev, err := s.rt.createRequested(&container{life: life, user: user, isPause: isPause(argv), isMissing: isMissing(argv)}, req)
+	s.rt.mu.Unlock()
 	if err != nil {
 		return nil, s.refusal(err)
 	}
@@ -71,6 +49,38 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 		return nil, err
 	}
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
+}
+
+// createRequested makes the container that a call asks for, or returns the one that has its name
+// already, where the profile's runtime does.
+func (rt *Runtime) createRequested(c *container, req *runtimeapi.CreateContainerRequest) (*container, *event, error) {
+	p, cfg := &rt.cfg.Profile, req.GetConfig()
+	sb, err := rt.sandboxByID(req.GetPodSandboxId())
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.WantsUserImage && cfg.GetImage().GetUserSpecifiedImage() == "" {
+		return nil, nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
+	}
+	if c.isMissing && p.CreateFails {
+		return nil, nil, status.Error(codes.Unknown, "CreateContainer: the command does not exist: no such file or directory")
+	}
+	c.id, c.name, c.attempt, c.sb = rt.ids.hex64(), cfg.GetMetadata().GetName(), cfg.GetMetadata().GetAttempt(), sb
+	c.image, c.userImage = cfg.GetImage().GetImage(), cfg.GetImage().GetUserSpecifiedImage()
+	c.labels, c.annotations = cfg.GetLabels(), cfg.GetAnnotations()
+	c.ignoreTerm = c.annotations[AnnotationIgnoreTerm] == "true"
+	c.extra, c.resources = statusExtra(cfg, sb.logDir), encodeResources(cfg.GetLinux().GetResources())
+	if old := rt.containerNamed(c); old != nil && p.NamesReturned {
+		return old, nil, nil
+	}
+	if err := rt.admit(c); err != nil {
+		return nil, nil, err
+	}
+	if rt.findImage(c.image) == nil {
+		return nil, nil, fmt.Errorf("%w: CreateContainer: container %q: image %q was never pulled: pull it, or use one of %s",
+			errNoImage, c.name, c.image, rt.someImages())
+	}
+	return c, rt.addCreated(c), nil
 }
 
 // statusExtra are the fields of a ContainerStatus that only the status has and that never change.

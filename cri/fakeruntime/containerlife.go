@@ -23,9 +23,10 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 		return "", fmt.Errorf("fakeruntime: AddContainer: %w", err)
 	}
 	c := rt.newContainer(sb, spec)
-	if _, err := rt.createContainer(c); err != nil {
+	if err := rt.admit(c); err != nil {
 		return "", err
 	}
+	rt.addCreated(c)
 	return c.id, nil
 }
 
@@ -42,11 +43,11 @@ func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 		}
 	}
 	if c.image == "" {
-		c.image = defaultImage
+		c.image = WorkloadImage
 	}
 	c.labels = c.withPodLabels(spec.Labels)
 	c.annotations = c.kubeletAnnotations(spec.Annotations)
-	c.tail = rt.containerTail
+	c.tail, c.user = rt.containerTail, rt.rootUser
 	return c
 }
 
@@ -60,17 +61,23 @@ func (rt *Runtime) placeContainer(c *container) {
 	rt.store.addContainer(c)
 }
 
-func (rt *Runtime) createContainer(c *container) (*event, error) {
+// admit reports why a container cannot be created in its sandbox.
+func (rt *Runtime) admit(c *container) error {
 	if c.sb.state != StateReady || c.sb.removing {
-		return nil, fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", errState, c.sb.id)
+		return fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", errState, c.sb.id)
 	}
 	if i := slices.IndexFunc(c.sb.containers, c.sameName); i >= 0 {
-		return nil, fmt.Errorf("%w: container %s_%s_%d is reserved for %q", errExists, c.name, c.sb.id, c.attempt, c.sb.containers[i].id)
+		return fmt.Errorf("%w: container %s_%s_%d is reserved for %q", errExists, c.name, c.sb.id, c.attempt, c.sb.containers[i].id)
 	}
+	return nil
+}
+
+// addCreated stores a container that was admitted, and tells of it.
+func (rt *Runtime) addCreated(c *container) *event {
 	rt.placeContainer(c)
 	ev, how := rt.emitContainer(c, eventCreated)
 	rt.record(c.sb, c, StateNone, StateCreated, how, ev)
-	return ev, nil
+	return ev
 }
 
 // set moves the container to another state.

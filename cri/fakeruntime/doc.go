@@ -52,5 +52,7 @@
 // containerd NotFound for a missing ID in a read, nothing for stopping or removing what is not
 // there, FailedPrecondition for a name in use, Unknown for a wrong state, and InvalidArgument for a
 // request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
-// because there is no process to talk to. An image that was never pulled can be used all the same.
+// because there is no process to talk to. Every runtime has [WorkloadImage] and [PauseImage]; a
+// container of another image is refused by CreateContainer until PullImage was called for it, which
+// makes any image there is a name for.
 package fakeruntime

@@ -32,6 +32,7 @@ var (
 	errExists   = errors.New("name in use")
 	errStart    = errors.New("start error")
 	errDown     = errors.New("runtime is down")
+	errNoImage  = errors.New("no such image") // only calls can ask for one
 )
 
 // toStatus turns an error of this package into the one that a runtime would answer.

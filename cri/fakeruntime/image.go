@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// Images that every runtime has from the beginning. A call that creates a container of another one
+// must pull it first.
 const (
-	defaultImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
-	pauseImage   = "registry.k8s.io/pause:3.10"
+	WorkloadImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+	PauseImage    = "registry.k8s.io/pause:3.10"
 )
 
 // image is one image. Nothing of it changes.
@@ -28,8 +31,19 @@ type image struct {
 
 func (rt *Runtime) addDefaultImages() {
 	rt.images = map[string]*image{}
-	rt.imageOf(pauseImage).pinned = true
-	rt.imageOf(defaultImage)
+	rt.imageOf(PauseImage).pinned = true
+	rt.imageOf(WorkloadImage)
+}
+
+// someImages names the first few images that there are.
+func (rt *Runtime) someImages() string {
+	const few = 5
+	names := slices.Sorted(maps.Keys(rt.images))
+	text := strings.Join(names[:min(few, len(names))], ", ")
+	if more := len(names) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // Parts of an image's name, as clients write it.

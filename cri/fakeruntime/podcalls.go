@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -67,6 +68,8 @@ func (s *service) refusal(err error) error {
 		code = p.NoSandbox
 	case errors.Is(err, errState):
 		code = p.StoppedSandbox
+	case errors.Is(err, errNoImage):
+		code = cmp.Or(p.NoImage, codes.NotFound)
 	}
 	if code == codes.OK {
 		return err

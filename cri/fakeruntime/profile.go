@@ -56,6 +56,28 @@ const (
 	StampSeconds
 )
 
+// Features are what Status says that a runtime can do.
+type Features struct {
+	// Handlers: it lists its handlers at all, the default one and runc, each with the next two.
+	Handlers, RecursiveReadOnlyMounts, UserNamespaces bool
+	// These two are the runtime's own.
+	SupplementalGroupsPolicy, UserNamespacesHostNetwork bool
+}
+
+// UserStyle says what ContainerStatus.user holds.
+type UserStyle uint8
+
+const (
+	// UserUntold: nothing.
+	UserUntold UserStyle = iota
+	// UserSortedGroups: user and group, and as supplemental groups the group and those that were
+	// asked for, sorted, each once (containerd).
+	UserSortedGroups
+	// UserGroupFirst: the same, with the group first and the others in the order in which they were
+	// asked for (CRI-O).
+	UserGroupFirst
+)
+
 // A Profile is the behaviour of one family of runtimes, as plain data. The zero Profile is not
 // usable; take one from [ProfileByName] and change what a test needs. A zero [Config] uses
 // containerd-2.
@@ -126,6 +148,14 @@ type Profile struct {
 	// NamesReturned: a name in use is no error: RunPodSandbox and CreateContainer answer with what
 	// has it. Otherwise they fail with NameInUse.
 	NamesReturned bool
+	// NoImage is the code of a container created from an image that the runtime does not have. 0:
+	// NotFound.
+	NoImage codes.Code
+	// Features is what Status tells, User what ContainerStatus tells of a container's user, and
+	// Metrics which metrics there are.
+	Features Features
+	User     UserStyle
+	Metrics  MetricSet
 	// NameInUse is the code of a name in use, NoSandbox that of a container created in a sandbox
 	// that does not exist, StoppedSandbox that of one created in a sandbox that is not ready. 0,
 	// which is no failure: FailedPrecondition, NotFound and Unknown.
@@ -146,18 +176,25 @@ const (
 	crioExitLag       = 30 * time.Millisecond
 )
 
+// featuresOf2025 are those of containerd 2.0 to 2.2 and of CRI-O.
+var featuresOf2025 = Features{Handlers: true, RecursiveReadOnlyMounts: true, UserNamespaces: true, SupplementalGroupsPolicy: true}
+
 var profiles = []Profile{
 	{
 		Name: "containerd-2", RuntimeName: "containerd", RuntimeVersion: "v2.4.2",
 		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
 		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond, ExitLag: containerdExitLag,
-		StreamBatch: 5000, ShortIDs: true,
+		StreamBatch: 5000, ShortIDs: true, User: UserSortedGroups, Metrics: MetricsContainerd,
+		Features: Features{
+			Handlers: true, RecursiveReadOnlyMounts: true, UserNamespaces: true,
+			SupplementalGroupsPolicy: true, UserNamespacesHostNetwork: true,
+		},
 	},
 	{
 		Name: "containerd-2.0", RuntimeName: "containerd", RuntimeVersion: "v2.0.2",
 		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
 		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond, ExitLag: containerdExitLag,
-		StatusStamp: StampNanoseconds, ShortIDs: true,
+		StatusStamp: StampNanoseconds, ShortIDs: true, User: UserSortedGroups, Features: featuresOf2025,
 	},
 	{
 		Name: "containerd-1.7", RuntimeName: "containerd", RuntimeVersion: "v1.7.35",
@@ -172,12 +209,14 @@ var profiles = []Profile{
 		StatusContainers: true, StatusStamp: StampNanoseconds,
 		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
 		WantsUserImage: true, ContentType: "application/grpc",
+		NoImage: codes.Unknown, User: UserGroupFirst, Metrics: MetricsCRIO, Features: featuresOf2025,
 	},
 	{
 		Name: "crio-disabled", RuntimeName: "cri-o", RuntimeVersion: "1.36.3",
 		Events: EventsOff, SilentCascade: true, ExitLag: crioExitLag,
 		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
 		WantsUserImage: true, ContentType: "application/grpc",
+		NoImage: codes.Unknown, User: UserGroupFirst, Metrics: MetricsCRIO, Features: featuresOf2025,
 	},
 	{
 		Name: "no-events", RuntimeName: "virtual", RuntimeVersion: "v1.0.0",
@@ -221,6 +260,10 @@ func (p Profile) validate() error {
 		return fmt.Errorf("fakeruntime: profile %q: unknown Delivery %d", p.Name, p.Delivery)
 	case p.StatusStamp > StampSeconds:
 		return fmt.Errorf("fakeruntime: profile %q: unknown StatusStamp %d", p.Name, p.StatusStamp)
+	case p.User > UserGroupFirst:
+		return fmt.Errorf("fakeruntime: profile %q: unknown User %d", p.Name, p.User)
+	case p.Metrics > MetricsCRIO:
+		return fmt.Errorf("fakeruntime: profile %q: unknown Metrics %d", p.Name, p.Metrics)
 	case p.Events == EventsOn && p.Delivery == DeliverBroadcast && p.Slots < 1:
 		return fmt.Errorf("fakeruntime: profile %q: Slots is %d: a broadcasting runtime needs at least 1", p.Name, p.Slots)
 	case p.Events == EventsOn && p.Delivery != DeliverBroadcast && p.Queue < 1:

@@ -93,6 +93,7 @@ func (c Config) validate() error {
 type Runtime struct {
 	cfg                        Config
 	containerTail, sandboxTail *tail
+	rootUser                   []byte // of containers that the direct methods make, encoded
 
 	// mu guards everything below, and is never held while something is sent or waited for.
 	mu      sync.Mutex
@@ -140,6 +141,7 @@ func New(cfg Config) (*Runtime, error) {
 	rt.store.init()
 	rt.history.limit = cfg.HistoryLimit
 	rt.sched.rt = rt
+	rt.rootUser, _ = encodeUser(cfg.Profile.User, nil) // root can be encoded
 	rt.makeTails()
 	rt.addDefaultImages()
 	return rt, nil

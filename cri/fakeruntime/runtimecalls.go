@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"context"
+	"slices"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -22,11 +23,13 @@ func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*run
 			{Type: "RuntimeReady", Status: true},
 			{Type: "NetworkReady", Status: true},
 		}},
-		RuntimeHandlers: []*runtimeapi.RuntimeHandler{
-			{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{}},
-			{Name: "runc", Features: &runtimeapi.RuntimeHandlerFeatures{}},
-		},
-		Features: &runtimeapi.RuntimeFeatures{},
+		Features: s.rt.cfg.Profile.Features.message(),
+	}
+	for _, name := range handlers {
+		if !s.rt.cfg.Profile.Features.Handlers {
+			break
+		}
+		res.RuntimeHandlers = append(res.RuntimeHandlers, &runtimeapi.RuntimeHandler{Name: name, Features: s.rt.cfg.Profile.Features.handlerMessage()})
 	}
 	if req.GetVerbose() {
 		res.Info = map[string]string{"config": infoJSON(map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults()})}
@@ -34,8 +37,29 @@ func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*run
 	return res, nil
 }
 
+// handlers are the names of the runtime handlers.
+var handlers = []string{"", "runc"}
+
+// userNamespacesHostNetwork is the field of that name in RuntimeFeatures, which the CRI's module
+// has only from v0.36 on.
+const userNamespacesHostNetwork = 2
+
+// message is the part of the features that belongs to the runtime.
+func (f Features) message() *runtimeapi.RuntimeFeatures {
+	m := &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: f.SupplementalGroupsPolicy}
+	if f.UserNamespacesHostNetwork {
+		m.ProtoReflect().SetUnknown(appendInt(nil, userNamespacesHostNetwork, 1))
+	}
+	return m
+}
+
+// handlerMessage is the part that belongs to each handler.
+func (f Features) handlerMessage() *runtimeapi.RuntimeHandlerFeatures {
+	return &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: f.RecursiveReadOnlyMounts, UserNamespaces: f.UserNamespaces}
+}
+
 // knownHandler says whether Status lists a runtime handler of that name.
-func knownHandler(name string) bool { return name == "" || name == "runc" }
+func knownHandler(name string) bool { return slices.Contains(handlers, name) }
 
 // RuntimeConfig says how cgroups are driven.
 func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {

@@ -159,36 +159,3 @@ func (s *service) listSandboxStats(f *runtimeapi.PodSandboxStatsFilter) []*runti
 func (s *service) ListPodSandboxStats(_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: s.listSandboxStats(req.GetFilter())}, nil
 }
-
-const cpuMetric = "container_cpu_usage_seconds_total"
-
-// ListMetricDescriptors describes the one metric that there is.
-func (s *service) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest) (*runtimeapi.ListMetricDescriptorsResponse, error) {
-	return &runtimeapi.ListMetricDescriptorsResponse{Descriptors: []*runtimeapi.MetricDescriptor{
-		{Name: cpuMetric, Help: "Invented CPU time of a virtual container, in seconds.", LabelKeys: []string{"id"}},
-	}}, nil
-}
-
-func (s *service) listMetrics() []*runtimeapi.PodSandboxMetrics {
-	rows := s.rt.findSandboxes(nil)
-	s.rt.lock()
-	defer s.rt.mu.Unlock()
-	out := make([]*runtimeapi.PodSandboxMetrics, len(rows))
-	now := s.rt.stamp()
-	for i, r := range rows {
-		m := &runtimeapi.PodSandboxMetrics{PodSandboxId: r.sb.id}
-		for _, c := range r.sb.containers {
-			used := s.rt.cpu(c, now).GetUsageCoreNanoSeconds().GetValue()
-			m.ContainerMetrics = append(m.ContainerMetrics, &runtimeapi.ContainerMetrics{ContainerId: c.id, Metrics: []*runtimeapi.Metric{
-				{Name: cpuMetric, Timestamp: now, MetricType: runtimeapi.MetricType_COUNTER, LabelValues: []string{c.id}, Value: u64(used / 1e9)},
-			}})
-		}
-		out[i] = m
-	}
-	return out
-}
-
-// ListPodSandboxMetrics lists the metric of every container.
-func (s *service) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
-	return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: s.listMetrics()}, nil
-}

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+const image = fakeruntime.WorkloadImage
 
 // serve serves a fake runtime and returns it with a connection to it.
 func serve(t *testing.T, config fakeruntime.Config) (*fakeruntime.Runtime, *grpc.ClientConn) {

@@ -17,7 +17,7 @@ import (
 )
 
 // FakeImage is the image that containers run on the fake runtime.
-const FakeImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+const FakeImage = fakeruntime.WorkloadImage
 
 // Options are those of a run.
 type Options struct {

@@ -79,7 +79,7 @@ func keepFake(t *testing.T, keep watch.Keep, long time.Duration, profile string,
 	}
 	defer conn.Close()
 	driver, err := load.New(load.Config{
-		Conn: conn, RunID: "w", Pods: 4, Containers: 2, Rate: 60, Seed: 1, Image: "registry.k8s.io/e2e-test-images/agnhost:2.53",
+		Conn: conn, RunID: "w", Pods: 4, Containers: 2, Rate: 60, Seed: 1, Image: fakeruntime.WorkloadImage,
 		JobLife: 20 * time.Millisecond, CallTimeout: time.Second, LogDirectory: filepath.Join(dir, "logs"),
 	})
 	if err != nil {

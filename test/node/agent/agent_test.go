@@ -60,7 +60,7 @@ func start(t *testing.T, change func(*Config)) (*crikit.Client, *Client) {
 		}
 	})
 	endpoint := "unix://" + filepath.Join(dir, "cri.sock")
-	kit, err := crikit.Dial(crikit.Options{Endpoint: endpoint, Namespace: "test", Image: "image"})
+	kit, err := crikit.Dial(crikit.Options{Endpoint: endpoint, Namespace: "test", Image: fakeruntime.WorkloadImage})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,12 @@ package conformance
 
 import (
 	"slices"
+	"strings"
 )
 
-// Compare holds a transcript of the fake against that of the real runtime of that name. It returns the fake's transcript with every known
-// difference replaced by what the real one does, and the differences of the table that it has found: what then still differs is unknown.
+// Compare holds a transcript of the fake against that of the real runtime of that name. It returns
+// the fake's transcript with every known difference replaced by what the real one does, and the
+// differences of the table that it has found: what then still differs is unknown.
 func Compare(runtime string, fake Transcript) (mended Transcript, found []Difference) {
 	for _, s := range fake {
 		s.Lines = slices.Clone(s.Lines)
@@ -16,18 +18,11 @@ func Compare(runtime string, fake Transcript) (mended Transcript, found []Differ
 			if d.Step != s.Name || len(d.Runtimes) > 0 && !slices.Contains(d.Runtimes, runtime) {
 				continue
 			}
-			at := slices.Index(s.Lines, d.Fake)
-			if d.Fake == "" {
-				at = slices.Index(s.Lines, d.Before)
-			}
+			at, replaced := d.in(s.Lines)
 			if at < 0 {
 				continue
 			}
 			found = append(found, d)
-			replaced := 1
-			if d.Fake == "" {
-				replaced = 0
-			}
 			var with []string
 			if d.Real != "" {
 				with = []string{d.Real}
@@ -37,4 +32,23 @@ func Compare(runtime string, fake Transcript) (mended Transcript, found []Differ
 		mended = append(mended, s)
 	}
 	return mended, found
+}
+
+// in finds where the difference is in the fake's lines, and how many of them it is; -1: nowhere.
+func (d Difference) in(lines []string) (at, count int) {
+	if d.Fake == "" {
+		return slices.Index(lines, d.Before), 0
+	}
+	begin, several := strings.CutSuffix(d.Fake, "…")
+	if !several {
+		return slices.Index(lines, d.Fake), 1
+	}
+	has := func(line string) bool { return strings.HasPrefix(line, begin) }
+	if at = slices.IndexFunc(lines, has); at < 0 {
+		return at, 0
+	}
+	for at+count < len(lines) && has(lines[at+count]) {
+		count++
+	}
+	return at, count
 }

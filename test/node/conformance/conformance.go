@@ -1,17 +1,20 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance holds the fake runtime against the real ones: one script of CRI calls, and what a runtime answers and tells meanwhile, as text.
+// Package conformance holds the fake runtime against the real ones: one script of CRI calls, and
+// what a runtime answers and tells meanwhile, as text.
 //
 // # Model
 //
-// [Record] runs the script on any CRI runtime and returns a [Transcript]: for each step the outcome of every call, every event with the phases in
-// its payload, in the order in which they came, and what the lists and statuses show afterwards. IDs, times and messages are left out: what is left
+// [Record] runs the script on any CRI runtime and returns a [Transcript]: for each step the outcome
+// of every call, every event with the phases in its payload, in the order in which they came, and
+// what the lists and statuses show afterwards. IDs, times and messages are left out: what is left
 // is what a client can depend on, and is the same each time.
 //
-// The transcripts of the real runtimes are in testdata, one for each that package runtimes knows. A scenario of the node e2e tests records them
-// anew on the real ones and fails if one has changed. A test of this package runs the script on the fake runtime with the profile that stands for
-// each, and fails if the fake differs in anything that [Differences] does not name.
+// The transcripts of the real runtimes are in testdata, one for each that package runtimes knows. A
+// scenario of the node e2e tests records them anew on the real ones and fails if one has changed. A
+// test of this package runs the script on the fake runtime with the profile that stands for each,
+// and fails if the fake differs in anything that [Differences] does not name.
 //
 // # Concurrency
 //
@@ -79,7 +82,8 @@ type Options struct {
 	Quiet time.Duration
 	// NewestFirst: see runtimes.Traits. Otherwise the containers of a payload are told by name.
 	NewestFirst bool
-	// RemovalRaces: see runtimes.Traits. What such a payload shows of the container that is removed is left out.
+	// RemovalRaces: see runtimes.Traits. What such a payload shows of the container that is removed
+	// is left out.
 	RemovalRaces bool
 	// LateStops: see runtimes.Traits. Elsewhere a STOPPED is not told by how late it is.
 	LateStops bool
@@ -106,7 +110,8 @@ type recording struct {
 	steps   Transcript
 }
 
-// Record runs the script. It leaves nothing on the runtime, whatever happened, unless the runtime does not let go of it.
+// Record runs the script. It leaves nothing on the runtime, whatever happened, unless the runtime
+// does not let go of it.
 func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, error) {
 	r := &recording{Client: client, ctx: ctx, o: o, raw: &crikit.Recorder{}, names: map[string]string{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the script did not end within %v", limit))
@@ -173,7 +178,8 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// name gives an ID a name, unless it has one: then it tells that the runtime has answered with something that exists.
+// name gives an ID a name, unless it has one: then it tells that the runtime has answered with
+// something that exists.
 func (r *recording) name(id, name string) {
 	switch old, known := r.names[id]; {
 	case id == "":
@@ -194,8 +200,8 @@ func (r *recording) nameOf(id string) string {
 // lag is from when on an event counts as one that comes after its container's end, and not with it.
 const lag = 20 * time.Millisecond
 
-// tellEvents tells the events since the step before. Where the order of several containers is the runtime's mood, the events are sorted, and the
-// payloads left out.
+// tellEvents tells the events since the step before. Where the order of several containers is the
+// runtime's mood, the events are sorted, and the payloads left out.
 func (r *recording) tellEvents(anyOrder bool) {
 	events := r.raw.Events()
 	var lines []string

@@ -16,14 +16,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// TestFakeIsWhatItStandsFor: the script, run on the fake with a profile, gives the transcript of the real runtime for which that profile stands, but for
-// the differences of the table; and each of those is still there.
+// TestFakeIsWhatItStandsFor: the script, run on the fake with a profile, gives the transcript of
+// the real runtime for which that profile stands, but for the differences of the table; and each of
+// those is still there.
 func TestFakeIsWhatItStandsFor(t *testing.T) {
 	var mu sync.Mutex // guards found
 	found := make([]bool, len(Differences))
@@ -94,6 +96,10 @@ func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	pull := &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: client.Image}}
+	if _, err := client.Images().PullImage(t.Context(), pull); err != nil {
+		t.Fatal(err)
+	}
 	got, err := Record(t.Context(), client, OptionsFor(r.Traits, 250*time.Millisecond))
 	if err != nil {
 		t.Fatalf("%v, after\n%s", err, got)
@@ -121,16 +127,18 @@ func TestCompare(t *testing.T) {
 		{Step: "one", Real: "x: Unknown", Fake: "x: OK"},
 		{Step: "one", Fake: "only the fake"},
 		{Step: "one", Real: "only the real", Before: "lists: "},
+		{Step: "one", Real: "many: none", Fake: "many: …"},
+		{Step: "one", Real: "never", Fake: "absent: …"},
 		{Step: "two", Real: "y: Unknown", Fake: "x: OK"},
 		{Runtimes: []string{"another"}, Step: "one", Real: "", Fake: "lists: "},
 	}
-	fake := Transcript{{Name: "one", Lines: []string{"x: OK", "only the fake", "lists: "}}}
+	fake := Transcript{{Name: "one", Lines: []string{"x: OK", "only the fake", "many: 1", "many: 2", "lists: ", "many: 3"}}}
 	got, found := Compare("some", fake)
-	want := Transcript{{Name: "one", Lines: []string{"x: Unknown", "only the real", "lists: "}}}
+	want := Transcript{{Name: "one", Lines: []string{"x: Unknown", "many: none", "only the real", "lists: ", "many: 3"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mended (-want +got):\n%s", diff)
 	}
-	if len(found) != 3 || fake[0].Lines[0] != "x: OK" {
-		t.Errorf("found %+v, want the first three, and the transcript as it was: %v", found, fake)
+	if len(found) != 4 || fake[0].Lines[0] != "x: OK" {
+		t.Errorf("found %+v, want the first four, and the transcript as it was: %v", found, fake)
 	}
 }

@@ -34,10 +34,12 @@ type objects struct {
 	runs                       string
 }
 
-// script is every change that a pod and a container can make by a call, and every call that should be refused.
+// script is every change that a pod and a container can make by a call, and every call that should
+// be refused.
 func script() []step {
 	o := &objects{}
 	return []step{
+		{name: "what it can do", run: func(r *recording) { r.abilities() }},
 		{name: "run a pod", run: func(r *recording) { o.pod = r.runPod("pod", 0) }},
 		{name: "a container ends by itself", run: func(r *recording) { r.ends(o.pod, "ends", 3) }},
 		{name: "statuses", run: func(r *recording) { r.statuses(o.pod) }},
@@ -45,6 +47,8 @@ func script() []step {
 			id := r.create(o.pod, crikit.Spec{Name: "unborn", Args: []string{"sleep", "1h"}})
 			r.called("remove", r.Remove(r.ctx, id))
 		}},
+		{name: "users", run: func(r *recording) { r.users(o.pod) }},
+		{name: "an image that is not there", run: func(r *recording) { r.absentImage(o.pod) }},
 		{name: "stop a container that takes SIGTERM", run: func(r *recording) {
 			id := r.runs(o.pod, "gentle", "sleep", "1h")
 			r.called("stop", r.Stop(r.ctx, id, 10*time.Second))
@@ -80,6 +84,7 @@ func script() []step {
 		}},
 		{name: "calls that are refused", run: func(r *recording) { r.refusals(o) }},
 		{name: "resources", run: func(r *recording) { r.resources(o.runs) }},
+		{name: "metrics", run: func(r *recording) { r.metrics(o.pod) }},
 		{name: "another sandbox of the same pod", run: func(r *recording) {
 			o.again = r.runPod("pod", 1)
 			r.ends(o.again, "new", 0)
@@ -129,7 +134,8 @@ func (r *recording) create(pod *crikit.Pod, spec crikit.Spec) string {
 	return id
 }
 
-// young is how long a container's program may take to be able to hear a signal, which nothing outside it shows. Before, SIGTERM ends it with code 2.
+// young is how long a container's program may take to be able to hear a signal, which nothing
+// outside it shows. Before, SIGTERM ends it with code 2.
 const young = 400 * time.Millisecond
 
 // runs creates and starts a container whose program hears signals.
@@ -170,7 +176,8 @@ func (r *recording) told(name, id string) {
 	r.line("%s: %s, exit code %d %s", name, strings.TrimPrefix(s.State.String(), "CONTAINER_"), s.ExitCode, s.Reason)
 }
 
-// statuses tells what a sandbox's and a container's status hold besides their phases, and which lists there are.
+// statuses tells what a sandbox's and a container's status hold besides their phases, and which
+// lists there are.
 func (r *recording) statuses(pod *crikit.Pod) {
 	answer, err := r.PodSandboxStatus(r.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod.SandboxID})
 	r.called("status", err)

@@ -47,7 +47,7 @@ func onFake(t *testing.T) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	served.Go(func() { _ = rt.Serve(ctx, listener) })
-	client, err := Dial(Options{Endpoint: "unix://" + filepath.Join(dir, "cri.sock"), Namespace: "mine", Image: "image"})
+	client, err := Dial(Options{Endpoint: "unix://" + filepath.Join(dir, "cri.sock"), Namespace: "mine", Image: fakeruntime.WorkloadImage})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 package crikit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -69,20 +71,30 @@ type Spec struct {
 	// Command replaces the image's entrypoint; a path that does not exist makes
 	// StartContainer fail.
 	Command string
+	// Image is what it runs. Empty: the client's image.
+	Image string
+	// Security is who runs it; Create adds the namespaces. Nil: whom the image names.
+	Security *runtimeapi.LinuxContainerSecurityContext
 }
 
 // Create makes a container in the pod and returns its ID.
 func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error) {
 	labels := c.podLabels(pod.UID, pod.Name)
 	maps.Copy(labels, map[string]string{LabelContainerName: spec.Name})
+	security := &runtimeapi.LinuxContainerSecurityContext{}
+	if spec.Security != nil {
+		proto.Merge(security, spec.Security)
+	}
+	security.NamespaceOptions = namespaces()
+	image := cmp.Or(spec.Image, c.Image)
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
-		Image:    &runtimeapi.ImageSpec{Image: c.Image, UserSpecifiedImage: c.Image}, // CRI-O checks signatures by the name that the user gave
+		Image:    &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image}, // CRI-O checks signatures by the name that the user gave
 		Args:     spec.Args,
 		Labels:   labels,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.Memory},
-			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
+			SecurityContext: security,
 		},
 	}
 	if spec.Command != "" {

@@ -51,7 +51,7 @@ func Example() {
 	defer stop()
 	<-proxy.Ready()
 
-	client, err := crikit.Dial(crikit.Options{Endpoint: proxy.Endpoint(), Namespace: "default", Image: "image"})
+	client, err := crikit.Dial(crikit.Options{Endpoint: proxy.Endpoint(), Namespace: "default", Image: fakeruntime.WorkloadImage})
 	if err != nil {
 		log.Fatal(err)
 	}
