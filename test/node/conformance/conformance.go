@@ -198,7 +198,7 @@ func (r *recording) nameOf(id string) string {
 }
 
 // lag is from when on an event counts as one that comes after its container's end, and not with it.
-const lag = 20 * time.Millisecond
+const lag = 5 * time.Millisecond
 
 // tellEvents tells the events since the step before. Where the order of several containers is the
 // runtime's mood, the events are sorted, and the payloads left out.

@@ -68,7 +68,7 @@ type Traits struct {
 	NewestFirst bool
 	// RemovalRaces: when a container that runs is removed, its STOPPED may be read beside the removal, so that the payload lacks the container.
 	RemovalRaces bool
-	// LateStops: STOPPED comes tens of milliseconds after its container's finished_at, always.
+	// LateStops: STOPPED comes ten milliseconds and more after its container's finished_at, always.
 	LateStops bool
 	// StopNowCodes are the exit codes of a container that takes SIGTERM and ends with 143 then, when it is stopped with no time to do so; 2 is that of a
 	// program in Go that does not listen yet.
