@@ -16,24 +16,25 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// The benchmarks of this file drive the core without goroutines, so that what they show is the work of the loop's one goroutine. What a
-// relist costs with its RPCs is measured in test/peer.
+// The benchmarks of this file drive the core without goroutines, so that what they show is the work
+// of the loop's one goroutine. What a relist costs with its RPCs is measured in test/peer.
 
 // benchStatus is a status of which nothing but its existence matters here.
 type benchStatus struct{ _ int }
 
 // deck is a core and the node that it is shown.
 type deck struct {
-	core *core[benchStatus]
+	*driver[benchStatus]
 	mail *mailbox[benchStatus]
 	pods []Pod
 	now  instant
 }
 
-// newDeck returns a core that has listed and inspected a node of two containers a pod, all running, and whose stream is up.
+// newDeck returns a core that has listed and inspected a node of two containers a pod, all running,
+// and whose stream is up.
 func newDeck(pods int) *deck {
-	cfg := Config[benchStatus]{Cache: cache.New[benchStatus](nil), Source: deadSource{}, Stream: deadSource{}, Capacity: 1 << 20}.withDefaults()
-	d := &deck{core: newCore(&cfg, clock{epoch: time.Now()}, 1), mail: newMailbox[benchStatus](cfg.MailboxMax), now: 1}
+	cfg := Config[benchStatus]{Cache: cache.New[benchStatus](nil), Source: deadSource{}, Stream: deadSource{}, Capacity: 1 << 20}
+	d := &deck{driver: newDriver(cfg, clock{epoch: time.Now()}), mail: newMailbox[benchStatus](defaultMailboxMax), now: 1}
 	for i := range pods {
 		p := Pod{UID: cache.UID(fmt.Sprintf("%036d", i)), Name: fmt.Sprintf("pod-%d", i), Namespace: "bench"}
 		p.Items = append(p.Items, Item{ID: fmt.Sprintf("%064x", i), Kind: Sandbox, Phase: PhaseRunning})
@@ -42,7 +43,7 @@ func newDeck(pods int) *deck {
 		}
 		d.pods = append(d.pods, p)
 	}
-	d.core.start(d.now)
+	d.start(d.now)
 	d.list(Listing{Pods: d.pods})
 	d.step(time.Minute) // the stream has settled
 	for range 5 {
@@ -55,46 +56,49 @@ func newDeck(pods int) *deck {
 // step lets time pass, and does what the loop would.
 func (d *deck) step(by time.Duration) {
 	d.now = d.now.add(by)
-	d.core.tick(d.now)
+	d.tick(d.now)
 	d.act()
 }
 
-// act makes the reads that the core wants, which all succeed at once, until it wants none. Lists it wants are not made: the benchmarks make their own.
+// act makes the reads that the core wants, which all succeed at once, until it wants none. Lists it
+// wants are not made: the benchmarks make their own.
 func (d *deck) act() {
-	for len(d.core.todo) > 0 {
-		todo := d.core.todo
-		d.core.todo = nil
-		for _, a := range todo {
+	for len(d.begun) > 0 {
+		begun := d.begun
+		d.begun = nil
+		for _, a := range begun {
 			switch a.kind {
 			case actList:
 				d.core.lists.inflight = false
 				d.core.sched.finished(d.now)
 			case actInspect:
 				d.now++
-				d.core.onInspected(&inspected[benchStatus]{pod: a.pod, began: a.began, status: &benchStatus{}, shows: a.ref}, d.now)
+				d.onInspected(&inspected[benchStatus]{uid: a.uid, began: a.at, status: &benchStatus{}, shows: a.read.ref}, d.now)
 			}
 		}
 		d.core.dispatch(d.now)
+		d.settle()
 	}
-	d.core.reports = d.core.reports[:0]
+	d.reports = d.reports[:0]
 }
 
 // list applies a list of everything.
 func (d *deck) list(l Listing) {
 	d.now++
 	d.core.list(d.now)
-	d.core.todo = d.core.todo[:len(d.core.todo)-1]
+	d.settle()
+	d.begun = d.begun[:len(d.begun)-1]
 	began := d.now
 	d.now++
-	d.core.onListed(&listedAll{began: began, listing: l}, d.now)
+	d.onListed(&listedAll{began: began, listing: l}, d.now)
 	d.core.dispatch(d.now)
+	d.settle()
 	d.act()
 }
 
 // drain empties Watch.
 func (d *deck) drain() {
-	for len(d.core.out.ch) > 0 {
-		<-d.core.out.ch
+	for range d.watched {
 	}
 }
 
@@ -119,8 +123,9 @@ func exited(p Pod, n int) Pod {
 	return p
 }
 
-// BenchmarkApply applies one list of everything to the ledger: one that says that nothing has changed, one that shows everything without saying so, and
-// one that shows 1 % of the pods, which have a container that exited, and their inspections (made afresh after every hundred rounds).
+// BenchmarkApply applies one list of everything to the ledger: one that says that nothing has
+// changed, one that shows everything without saying so, and one that shows 1 % of the pods, which
+// have a container that exited, and their inspections (made afresh after every hundred rounds).
 func BenchmarkApply(b *testing.B) {
 	for _, containers := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("containers=%d/nothing", containers), func(b *testing.B) {
@@ -169,14 +174,15 @@ func claimOf(p *Pod, n int, phase Phase) Claim[benchStatus] {
 	}
 }
 
-// BenchmarkClaims takes one event from the receive loop through the mailbox into the ledger: one that tells what is known already, and one
-// that tells of an exit with the status that goes with it, up to Watch. Every so many events the loop empties the mailbox.
+// BenchmarkClaims takes one event from the receive loop through the mailbox into the ledger: one
+// that tells what is known already, and one that tells of an exit with the status that goes with
+// it, up to Watch. Every so many events the loop empties the mailbox.
 func BenchmarkClaims(b *testing.B) {
 	for _, burst := range []int{1, 100} {
 		take := func(d *deck, letters *batch[benchStatus]) {
 			d.now++
 			d.mail.take(letters)
-			d.core.onClaims(letters, d.now)
+			d.claims(letters, d.now)
 			d.mail.recycle(letters)
 		}
 		b.Run(fmt.Sprintf("known/burst=%d", burst), func(b *testing.B) {
@@ -227,17 +233,18 @@ func BenchmarkClaims(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn is one turn of the loop with nothing to do, apart from the select, on nodes of different sizes.
+// BenchmarkTurn is one turn of the loop with nothing to do, apart from the select, on nodes of
+// different sizes.
 func BenchmarkTurn(b *testing.B) {
 	for _, containers := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {
 			d := newDeck(containers / 2)
-			g := &Generator[benchStatus]{cfg: *d.core.cfg, core: d.core}
+			g := &Generator[benchStatus]{cfg: *d.exec.cfg, core: d.core, exec: d.exec}
 			l := newLoop(g, b.Context())
 			b.ReportAllocs()
 			for b.Loop() {
 				d.now++
-				d.core.tick(d.now)
+				d.tick(d.now)
 				l.publish()
 				_ = d.core.deadline()
 			}
@@ -245,7 +252,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkDemand serves waiters, each of another pod: the demand is taken, and each pod's read shows it unchanged.
+// BenchmarkDemand serves waiters, each of another pod: the demand is taken, and each pod's read
+// shows it unchanged.
 func BenchmarkDemand(b *testing.B) {
 	for _, waiters := range []int{1, 10} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
@@ -260,23 +268,25 @@ func BenchmarkDemand(b *testing.B) {
 					i++
 				}
 				d.now++
-				d.core.onDemand(demand, d.now)
+				d.tell(input[benchStatus]{kind: inputDemand, demand: demand}, d.now)
 				d.core.takeLater(d.now + 1)
 				d.now += 2
 				d.core.dispatch(d.now)
-				for _, a := range d.core.todo {
+				d.settle()
+				for _, a := range d.begun {
 					if a.kind == actInspect {
-						d.core.onInspected(&inspected[benchStatus]{pod: a.pod, began: a.began, listing: &Pod{UID: a.ref.UID, Items: a.have}}, d.now+1)
+						d.onInspected(&inspected[benchStatus]{uid: a.uid, began: a.at, listing: &Pod{UID: a.uid, Items: a.read.have}}, d.now+1)
 					}
 				}
-				d.core.todo = d.core.todo[:0]
+				d.begun = d.begun[:0]
 				d.now++
 			}
 		})
 	}
 }
 
-// BenchmarkMemory is what the ledger and the cache hold of a node, for each container, beside its strings and statuses.
+// BenchmarkMemory is what the ledger and the cache hold of a node, for each container, beside its
+// strings and statuses.
 func BenchmarkMemory(b *testing.B) {
 	const containers = 100_000
 	var before, after runtime.MemStats
@@ -300,8 +310,8 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkSameItems compares what a list shows of one big pod with what the cache does, in the same
-// order and in another one.
+// BenchmarkSameItems compares what a list shows of one big pod with what the cache does, in the
+// same order and in another one.
 func BenchmarkSameItems(b *testing.B) {
 	for _, n := range []int{10_000, 20_000} {
 		items := manyItems(n)
@@ -329,9 +339,8 @@ func BenchmarkMove(b *testing.B) {
 			for b.Loop() {
 				pods[0].Items, pods[1].Items = pods[1].Items, pods[0].Items
 				w.listOf(instant(time.Minute), pods...)
-				w.core.todo, w.core.reports = w.core.todo[:0], w.core.reports[:0]
-				for len(w.core.out.ch) > 0 {
-					<-w.core.out.ch
+				w.begun, w.reports = w.begun[:0], w.reports[:0]
+				for range w.watched {
 				}
 			}
 		})

@@ -10,21 +10,12 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	}
 	c.step(inHeard, now)
 	c.count.claims += b.claims
-	c.cfg.Metrics.Add(MetricClaims, b.claims)
-	if b.replayed > 0 {
-		c.count.replayed += b.replayed
-		c.cfg.Metrics.Add(MetricReplayedClaims, b.replayed)
-	}
+	c.count.replayed += b.replayed
 	if b.dropped > 0 {
 		c.discard(b.dropped, now)
 	}
-	stale := 0
 	for _, l := range b.letters {
-		stale += c.onLetter(l, now)
-	}
-	if stale > 0 {
-		c.count.stale += stale
-		c.cfg.Metrics.Add(MetricStaleClaims, stale)
+		c.count.stale += c.onLetter(l, now)
 	}
 }
 
@@ -32,7 +23,6 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 // not sooner than a base period after the last one: there may be any number of them.
 func (c *core[S]) discard(n int, now instant) {
 	c.count.dropped += n
-	c.cfg.Metrics.Add(MetricDiscardedClaims, n)
 	c.deaf = now
 	c.sched.ask(now, false)
 }
@@ -125,7 +115,7 @@ func (c *core[S]) onTold(p *pod, t told, now instant) news {
 		c.reviewLater(p)
 	}
 	x.claimed = max(x.claimed, t.item.Phase)
-	if t.item.Phase == x.phase && x.blank && x.phase != PhaseRemoved {
+	if t.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {
 		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
 		p.moved, p.notYet, p.reread = now, 0, 0
 	}

@@ -96,6 +96,33 @@ type Config[S any] struct {
 	Seed uint64
 }
 
+// limits is what the core goes by: of a configuration the durations and the bounds, and nothing
+// that has effects.
+type limits struct {
+	Streams                                          bool // there is a stream
+	RelistBase, RelistMax, RelistTimeout, RelistSlow time.Duration
+	Grace, RetryBase, RetryMax, RereadBase           time.Duration
+	InspectWorkers, SweepAt, OwedMax, SuspectMax     int
+}
+
+// limits returns what the core goes by.
+func (c *Config[S]) limits() limits {
+	return limits{
+		Streams:    c.Stream != nil,
+		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistTimeout: c.RelistTimeout, RelistSlow: c.RelistSlow,
+		Grace: c.Grace, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
+		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, SuspectMax: c.SuspectMax,
+	}
+}
+
+// conn returns what the stream machine goes by.
+func (c *Config[S]) conn() connConfig {
+	return connConfig{
+		base: c.ReconnectBase, max: c.ReconnectMax, steady: c.ReconnectSteady,
+		stableAfter: c.StableAfter, settle: c.Settle, jitter: c.Jitter,
+	}
+}
+
 const (
 	defaultRelistBase      = time.Second
 	defaultRelistMax       = 300 * time.Second

@@ -30,7 +30,8 @@ func keyOf(c conn, cfg *connConfig, now instant) connKey {
 	return k
 }
 
-// TestConnExhaustive visits every state that the stream machine can reach, under every input and after no, some and much time, and checks each move.
+// TestConnExhaustive visits every state that the stream machine can reach, under every input and
+// after no, some and much time, and checks each move.
 func TestConnExhaustive(t *testing.T) {
 	cfg := testConn()
 	type node struct {

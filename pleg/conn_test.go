@@ -16,7 +16,8 @@ func testConn() *connConfig {
 	}
 }
 
-// TestReconnectDelays holds the sequence that KEP-3386 asks for: retry at once, after 1, 2, 4 … 64 s, then every 60 s for ever.
+// TestReconnectDelays holds the sequence that KEP-3386 asks for: retry at once, after 1, 2, 4 …
+// 64 s, then every 60 s for ever.
 func TestReconnectDelays(t *testing.T) {
 	cfg := testConn()
 	var got []int

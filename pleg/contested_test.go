@@ -11,8 +11,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// TestContested: an ID that moves between pods, as it does when lists lack metadata for a while, is found by lists that tell only differences as it
-// would be by lists that tell everything. The case decides what the reads say; then a list says nothing new, twice.
+// TestContested: an ID that moves between pods, as it does when lists lack metadata for a while, is
+// found by lists that tell only differences as it would be by lists that tell everything. The case
+// decides what the reads say; then a list says nothing new, twice.
 func TestContested(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	for name, tc := range map[string]struct {
@@ -62,7 +63,7 @@ func TestContested(t *testing.T) {
 			w.list(Pod{UID: "p"}, Pod{UID: "q"})
 			for range 5 {
 				w.now += instant(time.Hour)
-				w.core.tick(w.now)
+				w.tick(w.now)
 				w.list()
 			}
 			for uid, p := range w.core.pods {
@@ -74,8 +75,9 @@ func TestContested(t *testing.T) {
 	}
 }
 
-// TestMovedIsTold: of an ID that moves between pods every event is told once, and each pod that it leaves or comes to hears of it, as a PodSync where no event is
-// left to tell, and not before the cache shows the move.
+// TestMovedIsTold: of an ID that moves between pods every event is told once, and each pod that it
+// leaves or comes to hears of it, as a PodSync where no event is left to tell, and not before the
+// cache shows the move.
 func TestMovedIsTold(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	dead := Item{ID: "s", Kind: Sandbox, Phase: PhaseExited}
@@ -108,29 +110,31 @@ func TestMovedIsTold(t *testing.T) {
 	}
 }
 
-// TestAlien: a status shows an ID that another pod's read, begun in the same instant, has shown there. It stays that one's, and so nothing is left that the pod would be read
-// or remembered for; but the cache shows it, so that it must be read again, and Watch must hear when the cache no longer does.
+// TestAlien: a status shows an ID that another pod's read, begun in the same instant, has shown
+// there. It stays that one's, and so nothing is left that the pod would be read or remembered for;
+// but the cache shows it, so that it must be read again, and Watch must hear when the cache no
+// longer does.
 func TestAlien(t *testing.T) {
 	s := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}
 	w := newMoving()
 	w.list(Pod{UID: "q", Items: []Item{s}})
 	w.read("q", s)
 	shown := Pod{UID: "p", Items: []Item{s}}
-	w.core.onInspected(&inspected[status]{
-		pod: w.core.ensure("p"), began: w.core.pods["q"].read, listing: &shown, status: &status{UID: "p", Items: shown.Items}, shows: shown,
+	w.onInspected(&inspected[status]{
+		uid: "p", began: w.core.pods["q"].read, listing: &shown, status: &status{UID: "p", Items: shown.Items}, shows: shown,
 	}, w.now+1)
-	if shown, _ := w.core.cfg.Cache.Get("p"); len(shown.Items) != 1 {
+	if shown, _ := w.cache.Get("p"); len(shown.Items) != 1 {
 		t.Fatalf("the cache shows %v: this test is about something else", shown)
 	}
 	w.now += instant(100 * time.Millisecond) // no list is due yet
-	w.core.todo = nil
-	w.core.tick(w.now)
-	if !slices.ContainsFunc(w.core.todo, func(a action[status]) bool { return a.kind == actInspect && a.pod.uid == "p" }) {
-		t.Errorf("p is not read again; to do: %v", w.core.todo)
+	w.begun = nil
+	w.tick(w.now)
+	if !slices.ContainsFunc(w.begun, func(a action[status]) bool { return a.kind == actInspect && a.uid == "p" }) {
+		t.Errorf("p is not read again; to do: %v", w.begun)
 	}
 	w.told()
 	w.read("p")
-	if shown, _ := w.core.cfg.Cache.Get("p"); len(shown.Items) != 0 {
+	if shown, _ := w.cache.Get("p"); len(shown.Items) != 0 {
 		t.Errorf("after a read that shows nothing, the cache shows %v", shown)
 	}
 	if told, want := w.told(), []string{"p PodSync "}; !slices.Equal(told, want) {
@@ -141,40 +145,40 @@ func TestAlien(t *testing.T) {
 	}
 }
 
-// TestStatusOfNothing: a source has a status of a pod and names no ID in it. It goes with the pod all the same.
+// TestStatusOfNothing: a source has a status of a pod and names no ID in it. It goes with the pod
+// all the same.
 func TestStatusOfNothing(t *testing.T) {
 	w := newMoving()
 	w.list(Pod{UID: "q", Items: []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}})
 	w.read("p", Item{Kind: Sandbox, Phase: PhaseRunning})
-	if uids := w.core.cfg.Cache.UIDs(); !slices.Contains(uids, "p") {
+	if uids := w.cache.UIDs(); !slices.Contains(uids, "p") {
 		t.Fatalf("the cache has %q: this test is about something else", uids)
 	}
 	w.list(Pod{UID: "p"})
-	if uids := w.core.cfg.Cache.UIDs(); slices.Contains(uids, "p") {
+	if uids := w.cache.UIDs(); slices.Contains(uids, "p") {
 		t.Errorf("p has gone, and the cache has %q", uids)
 	}
 }
 
 // moving is a core whose reads a test makes up.
 type moving struct {
-	core     *core[status]
+	*driver[status]
 	now      instant
 	revision Revision
 }
 
 func newMoving() *moving {
 	toy := newToy()
-	cfg := Config[status]{Source: toy, Stream: toy, Cache: cache.New(func(uid cache.UID) *status { return &status{UID: uid} }), Jitter: -1}.withDefaults()
-	w := &moving{core: newCore(&cfg, clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, 1), now: 1}
-	w.core.start(w.now)
+	cfg := Config[status]{Source: toy, Stream: toy, Cache: cache.New(func(uid cache.UID) *status { return &status{UID: uid} }), Jitter: -1}
+	w := &moving{driver: newDriver(cfg, clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}), now: 1}
+	w.start(w.now)
 	return w
 }
 
 // told returns what Watch has been told since the last time.
 func (w *moving) told() []string {
 	var told []string
-	for len(w.core.out.ch) > 0 {
-		e := <-w.core.out.ch
+	for e := range w.watched {
 		told = append(told, string(e.Pod)+" "+string(e.Type)+" "+e.ID)
 	}
 	return told
@@ -196,7 +200,7 @@ func (w *moving) listOf(later instant, pods ...Pod) {
 		}
 	}
 	w.now += instant(time.Millisecond)
-	w.core.onListed(&listedAll{began: began, listing: l}, w.now)
+	w.onListed(&listedAll{began: began, listing: l}, w.now)
 }
 
 // readBegins notes that a read of the pod, which found it unchanged, began at this instant.
@@ -204,13 +208,14 @@ func (w *moving) readBegins(uid cache.UID) {
 	w.now += instant(time.Millisecond)
 	p := w.core.ensure(uid)
 	w.core.merge(p, listingOf(p), w.now, w.now, false)
+	w.settle()
 }
 
 // read applies a read of one pod.
 func (w *moving) read(uid cache.UID, items ...Item) {
 	w.now += instant(time.Millisecond)
 	shown := Pod{UID: uid, Items: items}
-	w.core.onInspected(&inspected[status]{
-		pod: w.core.ensure(uid), began: w.now, listing: &shown, status: &status{UID: uid, Items: items}, shows: shown,
+	w.onInspected(&inspected[status]{
+		uid: uid, began: w.now, listing: &shown, status: &status{UID: uid, Items: items}, shows: shown,
 	}, w.now+1)
 }

@@ -13,18 +13,19 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// core is the generator without goroutines, locks, RPCs or a clock: inputs with their time come in
-// through its on methods and tick, and what has to be done comes out of actions. It belongs to the
-// loop, which is the only writer of the cache and the outbox.
+// core is the generator without goroutines, locks, RPCs, a clock or effects: reports come in
+// through apply, each with its time, and what has to be done about them comes out of todo, in
+// order. So the same inputs make the same actions, and a core can be copied and replayed. It
+// belongs to the loop.
 //
 // Where to read what: demand.go (who wants a read), claim.go (what the stream tells), merge.go
 // (what a read shows), store.go (cache, then Watch), dispatch.go (which reads to make), list.go
 // (reads of everything and the global time), missed.go and overruled.go (trust).
 type core[S any] struct {
-	cfg     *Config[S]
+	cfg     limits
 	connCfg connConfig
-	clock   clock
-	random  *rand.Rand
+	clock   clock // turns instants into the times that readers of Watch see; it is never asked for the time
+	random  rand.PCG
 
 	pods      map[cache.UID]*pod
 	index     map[string]*item   // every item by ID
@@ -44,7 +45,7 @@ type core[S any] struct {
 
 	conn     conn
 	sched    schedule
-	out      outbox
+	guard    guard
 	lists    lists
 	rounds   []round
 	missing  fifo[candidate]
@@ -61,69 +62,40 @@ type core[S any] struct {
 	unheardToll toll
 	ended       error // what the stream ended with last
 
-	todo    []action[S]
-	reports []Report
+	todo    todo[S]
 	count   counters
 	phases  [2][PhaseRemoved]int // live items by kind and phase
 	running int                  // pods with a running sandbox
 }
 
-// actionKind is what the loop has to do for the core.
-type actionKind uint8
-
-const (
-	actOpen      actionKind = iota // open the stream
-	actCut                         // end the stream
-	actList                        // list everything
-	actInspect                     // read one pod
-	actInterrupt                   // end the read of one pod
-)
-
-// action is one thing that the loop has to do for the core.
-type action[S any] struct {
-	kind  actionKind
-	began instant  // what is read is true at some moment after this
-	since Revision // actList
-
-	pod    *pod    // actInspect, actInterrupt; the worker must not look into it
-	asked  instant // when the inspection started: later than began if it builds on a list
-	ref    Pod     // what to read; Items is the listing if it is known
-	listed bool    // ref.Items is the listing: no ListPod needed, and the statuses are wanted
-	prev   *S      // the status in the cache if it may be built upon; nil: all statuses must be read
-	have   []Item  // what prev shows, so that an unchanged pod needs no statuses
-}
-
+// newCore returns a core that waits for its start. It keeps nothing of the configuration but
+// numbers.
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
-	c := &core[S]{
-		cfg: cfg,
-		connCfg: connConfig{
-			base: cfg.ReconnectBase, max: cfg.ReconnectMax, steady: cfg.ReconnectSteady,
-			stableAfter: cfg.StableAfter, settle: cfg.Settle, jitter: cfg.Jitter,
-		},
+	return &core[S]{
+		cfg:      cfg.limits(),
+		connCfg:  cfg.conn(),
 		clock:    clk,
-		random:   rand.New(rand.NewPCG(seed, seed)),
+		random:   *rand.NewPCG(seed, seed),
 		pods:     make(map[cache.UID]*pod),
 		index:    make(map[string]*item),
 		open:     make(map[cache.UID]*pod),
 		touched:  make(map[cache.UID]*pod),
 		conn:     conn{deadline: never},
 		sched:    newSchedule(cfg.RelistBase, cfg.RelistMax),
-		out:      newOutbox(cfg.Capacity),
+		guard:    guard{gone: make(map[cache.UID]instant)},
 		inflight: make(map[*pod]flight),
 		homeless: make(map[string]suspect),
 		leftover: make(map[cache.UID]*pod),
 	}
-	return c
 }
 
-// start begins: it takes over the cache and wants the stream.
-func (c *core[S]) start(now instant) {
-	for _, uid := range c.cfg.Cache.UIDs() {
+// start begins: it takes over a cache that holds the given pods, and wants the stream.
+func (c *core[S]) start(held []cache.UID, now instant) {
+	for _, uid := range held {
 		c.ensure(uid).foreign = true // the first list reads or removes it
 	}
-	c.cfg.Cache.RenewDemand()
 	c.lists.finished = now
-	if c.cfg.Stream != nil {
+	if c.cfg.Streams {
 		c.step(inOpen, now)
 	}
 }
@@ -175,11 +147,11 @@ func (c *core[S]) step(in connInput, now instant) {
 		return // the common case; and the jitter must not depend on how often the loop turns
 	}
 	old := c.conn
-	next, eff := c.conn.step(&c.connCfg, in, now, c.random.Float64())
+	next, eff := c.conn.step(&c.connCfg, in, now, rand.New(&c.random).Float64())
 	c.conn = next
 	if eff&effOpen != 0 {
 		c.conn = c.conn.opened(&c.connCfg, now)
-		c.todo = append(c.todo, action[S]{kind: actOpen, began: now})
+		c.todo.do(action[S]{kind: actOpen})
 		c.deafness = deafness{}
 		c.count.opens++
 	}
@@ -191,7 +163,6 @@ func (c *core[S]) step(in connInput, now instant) {
 			c.heard = c.conn.connected
 		}
 		c.count.connects++
-		c.cfg.Metrics.Add(MetricConnects, 1)
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
 		if old.ever {
@@ -200,7 +171,6 @@ func (c *core[S]) step(in connInput, now instant) {
 		}
 	}
 	if eff&(effFailed|effFellBack) != 0 {
-		c.cfg.Metrics.Add(MetricConnectErrors, 1)
 		c.count.connectErrors++
 	}
 	if eff&effFellBack != 0 {
@@ -280,9 +250,9 @@ func (c *core[S]) itemOf(p *pod, i int, id string) *item {
 	return c.index[id]
 }
 
-// report queues a report about the node that is not paced; the loop hands it to the recorder.
+// report makes a report about the node that is not paced.
 func (c *core[S]) report(reason Reason, action string, warning bool, note string) {
-	c.reports = append(c.reports, Report{Reason: reason, Action: action, Warning: warning, Note: note})
+	c.todo.report(Report{Reason: reason, Action: action, Warning: warning, Note: note})
 }
 
 // setPhase moves an item and keeps the running counts.

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestDeafStreamIsOpenedAnew: a stream that hangs open and carries nothing is noticed by the second change that it has not told of, and opened again; one that
-// loses events but tells of others is left alone.
+// TestDeafStreamIsOpenedAnew: a stream that hangs open and carries nothing is noticed by the second
+// change that it has not told of, and opened again; one that loses events but tells of others is
+// left alone.
 func TestDeafStreamIsOpenedAnew(t *testing.T) {
 	for name, tc := range map[string]struct {
 		between    func(b *bed)
@@ -116,7 +117,8 @@ func TestEventsMissedAtOnceEndNoStream(t *testing.T) {
 	}
 }
 
-// TestDeafStreamOnABusyNode: missed events that follow each other faster than the grace give a deaf stream away too.
+// TestDeafStreamOnABusyNode: missed events that follow each other faster than the grace give a deaf
+// stream away too.
 func TestDeafStreamOnABusyNode(t *testing.T) {
 	inBubble(t, func(_ *Config[status], toy *toyRuntime) { toy.silent = true }, func(b *bed) {
 		time.Sleep(5 * time.Second)

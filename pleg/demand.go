@@ -19,7 +19,7 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 	slices.Sort(uids) // so that a history replays the same way
 	for _, uid := range uids {
 		t := c.clock.instant(demand[uid])
-		if p := c.pods[uid]; p != nil && p.asOf > t && !p.hasStatus && !c.cfg.Cache.AsOf(uid).After(demand[uid]) {
+		if p := c.pods[uid]; p != nil && p.asOf > t && !p.hasStatus && c.covered(p) <= t {
 			t = max(p.asOf, p.read) // the cache has pruned the tombstone that would have told when the pod was found gone
 		}
 		c.wantRead(uid, t, now)
@@ -120,6 +120,7 @@ func (c *core[S]) forget(p *pod) {
 	if len(p.items) == 0 && len(p.suspects) == 0 && len(p.contested) == 0 && !p.foreign && !p.hasStatus && !p.inflight && p.want == 0 && p.force == 0 && c.pods[p.uid] == p {
 		delete(c.pods, p.uid)
 		delete(c.touched, p.uid)
+		delete(c.leftover, p.uid)
 		delete(c.open, p.uid)
 	}
 }

@@ -3,7 +3,11 @@
 
 package pleg
 
-import "container/heap"
+import (
+	"container/heap"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
 
 // queueKind says which queue a pod waits in for its next read. A pod that is enqueued again while
 // it waits moves to a later kind or stays where it is, so that it loses its place a few times at
@@ -195,24 +199,23 @@ func (c *core[S]) take(kind queueKind, now instant) (*pod, bool) {
 
 // inspect starts the read of one pod.
 func (c *core[S]) inspect(p *pod, now instant) {
-	a := action[S]{kind: actInspect, pod: p, began: now, asked: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
+	r := &podRead{asked: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
 	if p.hasStatus && !p.failed && !p.alien && !p.blank() && p.force == 0 {
-		a.prev, _ = c.cfg.Cache.Get(p.uid)
-		a.have = cachedItems(p)
+		r.builds, r.have = true, cachedItems(p)
 	}
+	began := now
 	c.dropOldListing(p)
 	if p.listingServes() {
-		a.listed, a.ref.Items, a.began = true, p.listing, p.listingBegan
+		r.listed, r.ref.Items, began = true, p.listing, p.listingBegan
 	}
 	p.listing = nil
 	p.inflight = true
 	if p.force != 0 {
 		p.forced = now
 	}
-	c.inflight[p] = flight{began: a.began, started: now, slow: p.slow}
+	c.inflight[p] = flight{began: began, started: now, slow: p.slow}
 	c.count.inspections++
-	c.cfg.Metrics.Add(MetricInspections, 1)
-	c.todo = append(c.todo, a)
+	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: began, read: r})
 }
 
 // cachedItems returns what the pod's status in the cache shows.
@@ -228,7 +231,7 @@ func cachedItems(p *pod) []Item {
 
 // inspected is the result of the read of one pod.
 type inspected[S any] struct {
-	pod     *pod
+	uid     cache.UID
 	began   instant
 	asked   instant // when the inspection started: later than began if it builds on a list
 	listing *Pod    // what a ListPod of this read showed, nil if none was made or it failed
@@ -239,7 +242,7 @@ type inspected[S any] struct {
 
 // onInspected applies the read of one pod.
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
-	p := r.pod
+	p := c.ensure(r.uid)
 	p.inflight = false
 	interrupted := c.landed(p, r.err != nil, now)
 	if r.listing != nil {
@@ -268,7 +271,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 	}
 	if r.err == nil {
-		if c.crossed(r) {
+		if c.crossed(p, r) {
 			p.disagrees = true
 		}
 		c.pace(p, r.began, now)
@@ -279,7 +282,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 
 // crossed says that a list was applied during an inspection and showed the pod otherwise. Either
 // may have looked last, whichever began last, so that only a read to come can tell how the pod is.
-func (c *core[S]) crossed(r *inspected[S]) bool {
+func (c *core[S]) crossed(p *pod, r *inspected[S]) bool {
 	if r.asked >= c.lists.finished {
 		return false
 	}
@@ -287,12 +290,11 @@ func (c *core[S]) crossed(r *inspected[S]) bool {
 	if r.status == nil {
 		shows = r.listing.Items
 	}
-	return !sameItems(listingOf(r.pod), shows)
+	return !sameItems(listingOf(p), shows)
 }
 
 func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	c.count.inspectErrors++
-	c.cfg.Metrics.Add(MetricInspectionErrors, 1)
 	if r.listing != nil {
 		c.merge(p, r.listing.Items, r.began, now, false)
 	}
@@ -302,9 +304,9 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 	p.retry = now.add(p.backoff)
 	p.notYet = p.retry
-	c.storeError(p, r.err, r.began, now)
+	c.storeError(p, r.err, r.began)
 	if first {
-		c.reports = append(c.reports, Report{
+		c.todo.report(Report{
 			Reason: ReasonInspectFailed, Action: "Inspect", Warning: true, Note: "the pod's status cannot be read: " + r.err.Error(),
 			Pod: &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
 		})

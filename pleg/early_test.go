@@ -18,6 +18,7 @@ func TestADeletedIsRemembered(t *testing.T) {
 		t.Helper()
 		w.core.expire(w.now)
 		w.core.housekeep(w.now)
+		w.settle()
 		if n := len(w.core.homeless) + w.core.suspects; n != want {
 			t.Errorf("%s %d of 4 are remembered, want %d", when, n, want)
 		}
@@ -30,7 +31,7 @@ func TestADeletedIsRemembered(t *testing.T) {
 		}
 		b.letters = append(b.letters, l)
 	}
-	w.core.onClaims(b, w.now)
+	w.claims(b, w.now)
 	remembered("at once", 4)
 	w.now = w.now.add(100 * time.Millisecond)
 	w.list()

@@ -15,10 +15,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg/internal/evidence"
 )
 
-// TestTheNextCoreEndsAsThisOneDoes gives random histories of the small world to the core and, report
-// by report, to the rules of pleg/internal/evidence, which are to take its place. While a history runs,
-// what the rules show must have been so since their AsOf. Once all is at rest both must show what the
-// runtime has, and must have told Watch of the same ends.
+// TestTheNextCoreEndsAsThisOneDoes gives random histories of the small world to the core and,
+// report by report, to the rules of pleg/internal/evidence, which are to take its place. While a
+// history runs, what the rules show must have been so since their AsOf. Once all is at rest both
+// must show what the runtime has, and must have told Watch of the same ends.
 func TestTheNextCoreEndsAsThisOneDoes(t *testing.T) {
 	histories, reads := 1000, 0
 	if testing.Short() {
@@ -109,7 +109,7 @@ func (w *twin) listed(early bool) bool {
 		return false
 	}
 	for uid, p := range w.know {
-		inspecting := slices.ContainsFunc(w.s.inspect, func(in smallInspect) bool { return in.a.pod.uid == uid })
+		inspecting := slices.ContainsFunc(w.s.inspect, func(in smallInspect) bool { return in.a.uid == uid })
 		i := slices.IndexFunc(r.listing.Pods, func(x Pod) bool { return x.UID == uid })
 		var items []Item
 		if i >= 0 {
@@ -126,7 +126,7 @@ func (w *twin) inspected(early bool) bool {
 	if r == nil {
 		return false
 	}
-	p := w.know[r.pod.uid]
+	p := w.know[r.uid]
 	if r.status != nil {
 		w.apply(p, p.OnInspected(readOf(r.began, r.shows.Items), w.time()))
 	} else {
@@ -206,8 +206,8 @@ func (w *twin) rest() {
 
 // compare compares both with the runtime, and with each other.
 func (w *twin) compare() {
-	for len(w.s.core.out.ch) > 0 {
-		w.s.checkEvent(<-w.s.core.out.ch)
+	for e := range w.s.watched {
+		w.s.checkEvent(e)
 	}
 	for _, d := range w.s.ids {
 		want := d.now()

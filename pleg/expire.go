@@ -4,9 +4,8 @@
 package pleg
 
 import (
+	"math"
 	"slices"
-
-	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 // expiry is a pod that has a removed item, or a suspect said to be removed, since a time. Such IDs
@@ -109,20 +108,16 @@ func (c *core[S]) housekeep(now instant) {
 	c.pruned = now
 	oldest := c.oldestRead(now)
 	c.forgotten = max(c.forgotten, oldest)
-	if c.cfg.Cache.Tombstones() > 0 {
-		c.cfg.Cache.Prune(c.clock.time(oldest))
+	if c.guard.prune(oldest) {
+		c.todo.do(action[S]{kind: actPrune, at: oldest})
 	}
 	for id, s := range c.homeless {
 		if s.phase == PhaseRemoved && now.sub(s.at) > c.cfg.Grace && s.at < oldest {
 			delete(c.homeless, id)
 		}
 	}
-	for _, p := range c.leftover {
+	for _, p := range inOrder(c.leftover) {
 		c.expirePod(p, oldest, now)
 	}
-	if limit := len(c.pods) + c.cfg.OwedMax; len(c.out.owed) > limit {
-		n := c.out.forgive(limit, func(uid cache.UID) bool { return c.pods[uid] != nil })
-		c.count.discarded += n
-		c.cfg.Metrics.Add(MetricDiscardedEvents, n)
-	}
+	c.todo.do(action[S]{kind: actForgive, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
 }

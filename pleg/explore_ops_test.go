@@ -40,7 +40,7 @@ func makeSmallOps() []smallOp {
 	add("an inspection, as it began", func(s *small) bool { return s.inspected(true) })
 	add("an inspection, as it ended", func(s *small) bool { return s.inspected(false) })
 	add("a waiter for pod a", func(s *small) bool {
-		s.core.onDemand(map[cache.UID]time.Time{"a": s.clock.time(s.now)}, s.now)
+		s.tell(input[status]{kind: inputDemand, demand: map[cache.UID]time.Time{"a": s.clock.time(s.now)}}, s.now)
 		return true
 	})
 	add("the grace passes", func(s *small) bool {
@@ -71,7 +71,7 @@ func (s *small) claim(i int, stale bool) bool {
 	if l == nil {
 		return false
 	}
-	s.core.onClaims(&batch[status]{letters: []*letter[status]{l}, claims: 1}, s.now)
+	s.claims(&batch[status]{letters: []*letter[status]{l}, claims: 1}, s.now)
 	return true
 }
 
@@ -109,7 +109,7 @@ func (s *small) listed(early bool) bool {
 		return false
 	}
 	s.list = nil
-	s.core.onListed(r, s.now)
+	s.onListed(r, s.now)
 	return true
 }
 
@@ -122,17 +122,18 @@ func (s *small) listResult(early bool) *listedAll {
 	if !early {
 		l = s.listing()
 	}
-	return &listedAll{began: s.list.began, listing: l}
+	return &listedAll{began: s.list.at, listing: l}
 }
 
-// inspected ends the oldest inspection under way, as the loop's child would: list the pod, and read its statuses if it has changed.
+// inspected ends the oldest inspection under way, as the loop's child would: list the pod, and read
+// its statuses if it has changed.
 func (s *small) inspected(early bool) bool {
 	r := s.inspectResult(early)
 	if r == nil {
 		return false
 	}
 	s.inspect = s.inspect[1:]
-	s.core.onInspected(r, s.now)
+	s.onInspected(r, s.now)
 	return true
 }
 
@@ -142,21 +143,21 @@ func (s *small) inspectResult(early bool) *inspected[status] {
 		return nil
 	}
 	in := s.inspect[0]
-	r := &inspected[status]{pod: in.a.pod, began: in.a.began, asked: in.a.asked}
-	items := in.a.ref.Items
-	if !in.a.listed {
+	r := &inspected[status]{uid: in.a.uid, began: in.a.at, asked: in.a.read.asked}
+	items := in.a.read.ref.Items
+	if !in.a.read.listed {
 		p := in.early
 		if !early {
-			p = s.pod(in.a.pod.uid)
+			p = s.pod(in.a.uid)
 		}
 		r.listing, items = &p, p.Items
 	}
-	if len(items) > 0 && (in.a.listed || in.a.prev == nil || !sameItems(items, in.a.have)) {
+	if len(items) > 0 && (in.a.read.listed || !in.a.read.builds || !sameItems(items, in.a.read.have)) {
 		seen := in.early
 		if !early {
-			seen = s.pod(in.a.pod.uid)
+			seen = s.pod(in.a.uid)
 		}
-		shows := Pod{UID: in.a.pod.uid}
+		shows := Pod{UID: in.a.uid}
 		for _, it := range items {
 			for _, now := range seen.Items {
 				if now.ID == it.ID {
@@ -164,9 +165,9 @@ func (s *small) inspectResult(early bool) *inspected[status] {
 				}
 			}
 		}
-		r.status, r.shows = &status{UID: in.a.pod.uid, Items: shows.Items}, shows
+		r.status, r.shows = &status{UID: in.a.uid, Items: shows.Items}, shows
 	} else if r.listing == nil {
-		r.listing = &Pod{UID: in.a.pod.uid}
+		r.listing = &Pod{UID: in.a.uid}
 	}
 	return r
 }

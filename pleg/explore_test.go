@@ -16,9 +16,10 @@ import (
 
 var exploreFlag = flag.Int("explore", 5, "length of the sequences that TestExplore enumerates; 7 takes a minute or so")
 
-// TestExplore runs every sequence of so many observations of two pods with two containers each through the core: changes, claims, stale claims, lists and
-// inspections that look early or late, waiters, and time. After each observation what the cache shows, and what Watch was told, is compared
-// with the runtime's history.
+// TestExplore runs every sequence of so many observations of two pods with two containers each
+// through the core: changes, claims, stale claims, lists and inspections that look early or late,
+// waiters, and time. After each observation what the cache shows, and what Watch was told, is
+// compared with the runtime's history.
 func TestExplore(t *testing.T) {
 	x := &explorer{t: t, states: map[string]struct{}{}}
 	x.walk(make([]int, 0, *exploreFlag), *exploreFlag)
@@ -28,7 +29,8 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// explorer enumerates sequences. A sequence is replayed from the start for each extension: the core cannot be copied.
+// explorer enumerates sequences. A sequence is replayed from the start for each extension: the core
+// cannot be copied.
 type explorer struct {
 	t         *testing.T
 	states    map[string]struct{}
@@ -86,8 +88,7 @@ func (d *smallID) now() Phase { return d.steps[len(d.steps)-1].phase }
 
 // small is a world of two pods with two containers each, around a core.
 type small struct {
-	core    *core[status]
-	cache   *cache.Cache[status]
+	*driver[status]
 	clock   clock
 	now     instant
 	ids     []*smallID
@@ -106,18 +107,17 @@ type smallInspect struct {
 func newSmall() *small {
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &small{clock: clock{epoch}, now: 1, told: map[string]EventType{}}
-	s.cache = cache.New(func(uid cache.UID) *status { return &status{UID: uid} })
-	cfg := Config[status]{
-		Source: newToy(), Stream: newToy(), Cache: s.cache, Jitter: -1, Capacity: 64,
+	s.driver = newDriver(Config[status]{
+		Source: newToy(), Stream: newToy(), Jitter: -1, Capacity: 64,
+		Cache:     cache.New(func(uid cache.UID) *status { return &status{UID: uid} }),
 		RelistMax: 30 * time.Second, // so that a minute of rest has a relist, which finds what no claim told
-	}.withDefaults()
-	s.core = newCore(&cfg, s.clock, 1)
+	}, s.clock)
 	for i, pod := range []cache.UID{"a", "a", "b", "b"} {
 		s.ids = append(s.ids, &smallID{pod: pod, id: fmt.Sprintf("c%d", i), steps: []smallStep{{0, phaseNone}}})
 	}
 	s.ids[0].steps = []smallStep{{0, PhaseRunning}} // one runs before the beginning
-	s.core.start(s.now)
-	s.core.step(inHeard, s.now)
+	s.start(s.now)
+	s.claims(&batch[status]{claims: 1}, s.now) // so that the stream counts as connected
 	s.turn()
 	return s
 }
@@ -125,9 +125,8 @@ func newSmall() *small {
 // turn is one turn of the loop: time passes a little, and the core says what it wants.
 func (s *small) turn() {
 	s.now++
-	s.core.tick(s.now)
-	for i := range s.core.todo {
-		a := s.core.todo[i]
+	s.tick(s.now)
+	for _, a := range s.begun {
 		switch a.kind {
 		case actList:
 			if s.list != nil {
@@ -136,15 +135,15 @@ func (s *small) turn() {
 			s.list, s.early = &a, s.listing()
 		case actInspect:
 			for _, in := range s.inspect {
-				if in.a.pod.uid == a.pod.uid {
-					s.fail("two inspections of %s at once", a.pod.uid)
+				if in.a.uid == a.uid {
+					s.fail("two inspections of %s at once", a.uid)
 				}
 			}
-			s.inspect = append(s.inspect, smallInspect{a, s.pod(a.pod.uid)})
+			s.inspect = append(s.inspect, smallInspect{a, s.pod(a.uid)})
 		}
 	}
-	s.core.todo, s.core.reports = s.core.todo[:0], s.core.reports[:0]
-	if err := s.core.checkInvariants(s.now); err != nil {
+	s.begun, s.reports = nil, nil
+	if err := s.invariants(s.now); err != nil {
 		s.fail("invariant: %v", err)
 	}
 }
@@ -192,8 +191,7 @@ func (s *small) check() {
 			}
 		}
 	}
-	for len(s.core.out.ch) > 0 {
-		e := <-s.core.out.ch
+	for e := range s.watched {
 		s.checkEvent(e)
 	}
 }

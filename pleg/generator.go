@@ -17,8 +17,11 @@ type Generator[S any] struct {
 	cfg   Config[S] // with defaults; read only
 	clock clock
 	mail  *mailbox[S]
-	core  *core[S] // belongs to the goroutine that is in Run
+	core  *core[S]     // belongs to the goroutine that is in Run
+	exec  *executor[S] // likewise
 	wake  chan struct{}
+
+	journal func(in input[S], now instant, do *todo[S]) // sees what the core is told and wants done; in tests
 
 	mu       sync.Mutex // owns what follows; never held while anything blocks
 	ran      bool
@@ -45,6 +48,7 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 		requests: make(map[request]struct{}),
 	}
 	g.core = newCore(&g.cfg, g.clock, seed)
+	g.exec = newExecutor(&g.cfg, g.clock, g.core)
 	g.snapshot.stats = g.core.stats()
 	return g, nil
 }
@@ -52,7 +56,7 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 // Watch returns the channel of pod lifecycle events, of size Config.Capacity. It is closed when Run
 // returns. A reader that falls behind loses detail, never news: pods whose events found it full are
 // owed one PodSync each, delivered as soon as there is room.
-func (g *Generator[S]) Watch() <-chan Event { return g.core.out.ch }
+func (g *Generator[S]) Watch() <-chan Event { return g.exec.out.ch }
 
 // HasSynced says that the cache holds the whole runtime: a list of everything has been applied, and
 // the status of every pod that it showed was read, or the error recorded. Once true it stays true.
@@ -110,7 +114,7 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 	l.run()
 	cancel()
 	l.children.Wait()
-	close(g.core.out.ch)
+	close(g.exec.out.ch)
 	g.mu.Lock()
 	g.snapshot.running = false
 	clear(g.requests)

@@ -26,6 +26,7 @@ type bed struct {
 	cache *cache.Cache[status]
 	gen   *Generator[status]
 	stop  func()
+	told  *journal // what the core is told, if set
 	got   []Event
 	log   bytes.Buffer // at default verbosity; the generator's, while it runs
 }
@@ -53,6 +54,9 @@ func (b *bed) start(configure func(*Config[status], *toyRuntime)) {
 		b.t.Fatal(err)
 	}
 	b.gen = gen
+	if b.told != nil {
+		gen.journal = b.told.record
+	}
 	ctx, cancel := context.WithCancel(klog.NewContext(b.t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&b.log)))))
 	done := make(chan error, 1)
 	go func() { done <- gen.Run(ctx) }()
@@ -216,7 +220,8 @@ func TestGetNewerThanReadsThatPodAtOnce(t *testing.T) {
 }
 
 func TestManyWaitersAreServedByOneList(t *testing.T) {
-	// The invariants look at every pod after each tick, which takes minutes with so many: smaller tests check them.
+	// The invariants look at every pod after each tick, which takes minutes with so many: smaller
+	// tests check them.
 	unchecked := func(cfg *Config[status], _ *toyRuntime) { cfg.Metrics = nil }
 	inBubble(t, unchecked, func(b *bed) {
 		const n = 10000
@@ -396,7 +401,8 @@ func TestClaimsWithoutAPod(t *testing.T) {
 	})
 }
 
-// TestTrustGrowsUnderLoad holds that changes which a relist sees a little before the stream tells of them do not keep the period down.
+// TestTrustGrowsUnderLoad holds that changes which a relist sees a little before the stream tells
+// of them do not keep the period down.
 func TestTrustGrowsUnderLoad(t *testing.T) {
 	inBubble(t, nil, func(b *bed) {
 		b.toy.set("p", Sandbox, "s", PhaseRunning)
@@ -416,7 +422,8 @@ func TestTrustGrowsUnderLoad(t *testing.T) {
 	})
 }
 
-// TestChurnInOnePodIsForgotten holds that what is remembered follows what lives, even in a pod that nobody reads for minutes.
+// TestChurnInOnePodIsForgotten holds that what is remembered follows what lives, even in a pod that
+// nobody reads for minutes.
 func TestChurnInOnePodIsForgotten(t *testing.T) {
 	inBubble(t, func(c *Config[status], r *toyRuntime) { r.delta = true }, func(b *bed) {
 		b.toy.set("p", Sandbox, "s", PhaseRunning)

@@ -28,11 +28,14 @@ func (k *checker) that(ok bool, format string, args ...any) {
 	}
 }
 
+// err returns all that does not hold.
+func (k *checker) err() error { return errors.Join(k.errs...) }
+
 // checkInvariants returns what must hold after a tick at the given time, and does not. It changes
 // nothing.
 func (c *core[S]) checkInvariants(now instant) error {
 	var k checker
-	ids, suspects, entries := 0, 0, 0
+	ids, suspects := 0, 0
 	waiting := c.waitingLater()
 	for uid, p := range c.pods {
 		k.that(uid == p.uid && uid != "", "pod %q is filed as %q", p.uid, uid)
@@ -40,18 +43,13 @@ func (c *core[S]) checkInvariants(now instant) error {
 		c.checkPod(&k, p, now)
 		c.checkNeed(&k, p, waiting[p])
 		c.checkItems(&k, p, now)
-		c.checkCached(&k, p)
 		for i := range k.errs[before:] {
 			k.errs[before+i] = fmt.Errorf("pod %q: %w", uid, k.errs[before+i])
 		}
 		ids, suspects = ids+len(p.items), suspects+len(p.suspects)
-		if p.hasEntry() {
-			entries++
-		}
 	}
 	k.that(ids == len(c.index), "%d IDs in pods, %d in the index", ids, len(c.index))
 	k.that(suspects == c.suspects, "%d suspects in pods, %d counted", suspects, c.suspects)
-	k.that(entries == c.cfg.Cache.Len(), "%d pods with a cache entry, %d in the cache", entries, c.cfg.Cache.Len())
 	for id := range c.homeless {
 		k.that(c.index[id] == nil, "homeless %q is pod %v's", id, c.index[id])
 	}
@@ -59,7 +57,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	c.checkQueues(&k, now)
 	c.checkLists(&k, now)
 	c.checkTrust(&k, now)
-	return errors.Join(k.errs...)
+	return k.err()
 }
 
 // waitingLater returns the pods whose earliest entry in the heap is as they remember it.
@@ -151,17 +149,6 @@ func (c *core[S]) checkItem(k *checker, x *item, now instant) {
 	k.that(x.mask&maskRemoved == 0 || x.mask&maskDied != 0 || x.mask&maskStarted == 0, "told to start and to be removed, not to die")
 }
 
-// checkCached checks that the cache is as the core remembers to have written it.
-func (c *core[S]) checkCached(k *checker, p *pod) {
-	if !p.hasEntry() || p.foreign && !p.failed {
-		return
-	}
-	_, err := c.cfg.Cache.Get(p.uid)
-	k.that((err != nil) == p.failed, "its last read failed: %t, and the cache's error is %v", p.failed, err)
-	at, want := c.cfg.Cache.AsOf(p.uid), c.clock.time(c.asOf(p))
-	k.that(at.Equal(want), "the cache has it as of %v, to be %v", at.Sub(c.clock.epoch), want.Sub(c.clock.epoch))
-}
-
 // checkCounts counts everything anew that is kept as a number.
 func (c *core[S]) checkCounts(k *checker) {
 	var phases [2][PhaseRemoved]int
@@ -208,7 +195,6 @@ func (c *core[S]) checkQueues(k *checker, now instant) {
 	}
 	k.that(len(c.inflight) <= c.cfg.InspectWorkers, "%d reads under way, at most %d", len(c.inflight), c.cfg.InspectWorkers)
 	k.that(len(c.affected) == 0, "%d pods are still to be reviewed", len(c.affected))
-	k.that(len(c.out.owed) == len(c.out.fifo)-c.out.head, "%d pods are owed, %d in order", len(c.out.owed), len(c.out.fifo)-c.out.head)
 	k.that(ascending(c.expiring.all(), func(e expiry) instant { return e.at }), "expiries are out of order")
 	k.that(ascending(c.missing.all(), func(e candidate) instant { return e.deadline }), "candidates are out of order")
 	// A deadline that has come would have the loop turn without end.
@@ -222,10 +208,6 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 		"global %d, applied %d, began %d, finished %d, now %d", l.global, l.applied, l.began, l.finished, now)
 	k.that(l.done == (l.applied != 0), "a list was applied: %t, as of %d", l.done, l.applied)
 	k.that(l.broken == (l.err != nil), "the last list failed: %t, with %v", l.broken, l.err)
-	if l.global != 0 {
-		at := c.cfg.Cache.Global()
-		k.that(at.Equal(c.clock.time(l.global)), "the global time is %v, to be %v", at, c.clock.time(l.global))
-	}
 	k.that(len(c.rounds) <= 2, "%d rounds", len(c.rounds))
 	for _, r := range c.rounds {
 		// Two lists may begin in one instant: the first may be over, and so the global time be

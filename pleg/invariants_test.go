@@ -18,7 +18,8 @@ type invariantWatcher struct {
 // InvariantBroken implements invariantObserver.
 func (w invariantWatcher) InvariantBroken(err error) { w.t.Errorf("invariant: %v", err) }
 
-// TestInvariantsConvict damages a core that is at rest, one field at a time: each check must notice.
+// TestInvariantsConvict damages a core that is at rest, one field at a time: each check must
+// notice.
 func TestInvariantsConvict(t *testing.T) {
 	type world struct {
 		c *core[status]
@@ -35,7 +36,11 @@ func TestInvariantsConvict(t *testing.T) {
 		{"suspects in pods", func(w world) { w.c.suspects++ }},
 		{"with a cache entry", func(w world) { w.p.hasStatus = false }},
 		{"an instant is", func(w world) { w.p.asOf = never }},
-		{"the cache has it as of", func(w world) { w.p.asOf++ }},
+		{"to be", func(w world) { w.p.asOf++ }},
+		{"its last read failed", func(w world) { w.p.failed = true }},
+		{"that is needless", func(w world) { w.c.guard.gone["gone"] = 1 }},
+		{"the cache has pod \"gone\" as of", func(w world) { w.c.guard.gone["gone"] = w.c.lists.global + 1 }},
+		{"have not been carried out", func(w world) { w.c.todo.tell(Event{}) }},
 		{"has no delay after failures", func(w world) { w.p.failed = true }},
 		{"its own, and foreign", func(w world) { w.p.foreign = true }},
 		{"and nobody looks", func(w world) { w.p.goingAt = 1 }},
@@ -64,11 +69,11 @@ func TestInvariantsConvict(t *testing.T) {
 	} {
 		s := newSmall()
 		s.rest()
-		if err := s.core.checkInvariants(s.now); err != nil || len(s.wrong) > 0 {
+		if err := s.invariants(s.now); err != nil || len(s.wrong) > 0 {
 			t.Fatalf("before any damage: %v, %v", err, s.wrong)
 		}
 		damage.do(world{s.core, s.core.pods["a"], s.core.index["c0"]})
-		if err := s.core.checkInvariants(s.now); err == nil || !strings.Contains(err.Error(), damage.want) {
+		if err := s.invariants(s.now); err == nil || !strings.Contains(err.Error(), damage.want) {
 			t.Errorf("damage that should be told as %q is told as %v", damage.want, err)
 		}
 	}

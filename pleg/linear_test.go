@@ -92,12 +92,13 @@ func TestReviewsAreLinear(t *testing.T) {
 		{"a list moves each to a pod of its own", func(w *moving) { w.list(append(each, Pod{UID: "p"})...) }},
 		{"a list that tells differences moves all", func(w *moving) { w.list(Pod{UID: "q", Items: items}) }},
 		{"a read of another pod shows all", func(w *moving) { w.read("q", items...) }},
-		{"claims say that all are another pod's", func(w *moving) { w.core.onClaims(letterTo("q", PhaseExited), w.now+1) }},
-		{"claims do not say whose they are", func(w *moving) { w.core.onClaims(letterTo("", PhaseExited), w.now+1) }},
+		{"claims say that all are another pod's", func(w *moving) { w.claims(letterTo("q", PhaseExited), w.now+1) }},
+		{"claims do not say whose they are", func(w *moving) { w.claims(letterTo("", PhaseExited), w.now+1) }},
 		{"all are removed, and the grace passes", func(w *moving) {
-			w.core.onClaims(letterTo("p", PhaseRemoved), w.now+1)
+			w.claims(letterTo("p", PhaseRemoved), w.now+1)
 			w.now = w.now.add(time.Minute)
 			w.core.expire(w.now)
+			w.settle()
 			if w.core.expiring.len() > 0 || w.core.looks == 0 {
 				t.Errorf("nothing has expired: this test is about something else")
 			}
@@ -106,6 +107,7 @@ func TestReviewsAreLinear(t *testing.T) {
 		w := newMoving()
 		w.list(Pod{UID: "p", Items: items})
 		w.core.dispatch(w.now)
+		w.settle()
 		w.read("p", items...)
 		w.core.looks = 0
 		test.do(w)

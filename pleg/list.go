@@ -36,11 +36,11 @@ type round struct {
 // list starts a list of everything.
 func (c *core[S]) list(now instant) {
 	if c.lists.began != 0 {
-		c.cfg.Metrics.Observe(MetricRelistInterval, now.sub(c.lists.began))
+		c.todo.do(action[S]{kind: actInterval, took: now.sub(c.lists.began)})
 	}
 	c.lists.inflight, c.lists.hanging, c.lists.began = true, false, now
 	c.sched.began()
-	c.todo = append(c.todo, action[S]{kind: actList, began: now, since: c.lists.revision})
+	c.todo.do(action[S]{kind: actList, at: now, since: c.lists.revision})
 }
 
 // listedAll is the result of a list of everything.
@@ -65,8 +65,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		c.step(inBack, now)
 	}
 	c.count.relists++
-	c.cfg.Metrics.Add(MetricRelists, 1)
-	c.cfg.Metrics.Observe(MetricRelistDuration, took)
+	c.todo.do(action[S]{kind: actListLasted, took: took})
 	if took > c.cfg.RelistSlow {
 		c.paced(Report{
 			Reason: ReasonRelistSlow, Action: "Relist", Warning: true,
@@ -165,12 +164,7 @@ func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod 
 	} else {
 		add(c.pods)
 	}
-	slices.SortFunc(visited[from:], func(a, b *pod) int { // so that a history replays the same way
-		if a.uid < b.uid {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(visited[from:], byUID) // so that a history replays the same way
 	for _, p := range visited[from:] {
 		var items []Item
 		if r.listing.Delta {
@@ -184,11 +178,10 @@ func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod 
 func (c *core[S]) listFailed(r *listedAll, now instant) {
 	c.lists.broken = true
 	c.count.relistErrors++
-	c.cfg.Metrics.Add(MetricRelistErrors, 1)
 	c.sched.finished(now)
 	c.sched.ask(now, false)
 	c.paced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)
-	for _, p := range c.open {
+	for _, p := range inOrder(c.open) {
 		c.enqueue(p, now) // those that waited for this list
 	}
 }
@@ -238,7 +231,8 @@ func (c *core[S]) advance() {
 			continue
 		}
 		c.lists.global = max(c.lists.global, c.rounds[i].began)
-		c.cfg.Cache.Advance(c.clock.time(c.lists.global))
+		c.guard.advance(c.lists.global)
+		c.todo.do(action[S]{kind: actAdvance, at: c.lists.global})
 		c.rounds = slices.Delete(c.rounds, 0, i+1)
 		return
 	}

@@ -12,55 +12,59 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// loop is the one goroutine that owns the core: the only writer of the cache and of Watch.
-// Everything that may block on an RPC is a child that touches no shared state and sends its result
-// back. There is one child for the stream, one for the list of everything, and InspectWorkers at
-// most for reads of one pod.
+// loop is the one goroutine that owns the core and the executor, and so the only writer of the
+// cache and of Watch. Everything that may block on an RPC is a child that touches no shared state
+// and sends its result back. There is one child for the stream, one for the list of everything, and
+// InspectWorkers at most for reads of one pod.
 type loop[S any] struct {
 	g        *Generator[S]
 	core     *core[S]
+	exec     *executor[S]
 	ctx      context.Context
 	log      klog.Logger
 	children sync.WaitGroup
 
-	listed    chan *listedAll             // capacity 1: one list at a time, so sending never blocks
-	inspected chan *inspected[S]          // capacity InspectWorkers, likewise
-	ended     chan error                  // capacity 1: one stream at a time
-	cut       context.CancelFunc          // ends the stream; nil before the first
-	reads     map[*pod]context.CancelFunc // end the reads of single pods that are under way
+	listed    chan *listedAll                  // capacity 1: one list at a time, so sending never blocks
+	inspected chan *inspected[S]               // capacity InspectWorkers, likewise
+	ended     chan error                       // capacity 1: one stream at a time
+	cut       context.CancelFunc               // ends the stream; nil before the first
+	reads     map[cache.UID]context.CancelFunc // end the reads of single pods that are under way
 	batch     batch[S]
 	state     StreamState // last logged
 	said      string      // why the stream could not be opened, as last logged
+	reports   int         // made so far
 }
 
 func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
-	return &loop[S]{
-		g: g, core: g.core, ctx: ctx, log: klog.FromContext(ctx).WithName("pleg"),
+	l := &loop[S]{
+		g: g, core: g.core, exec: g.exec, ctx: ctx, log: klog.FromContext(ctx).WithName("pleg"),
 		listed:    make(chan *listedAll, 1),
 		inspected: make(chan *inspected[S], g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
-		reads:     make(map[*pod]context.CancelFunc),
+		reads:     make(map[cache.UID]context.CancelFunc),
 	}
+	l.exec.child, l.exec.record = l.child, l.record
+	return l
 }
 
 // run turns until ctx ends.
 func (l *loop[S]) run() {
 	c, timer := l.core, time.NewTimer(0)
 	defer timer.Stop()
-	c.start(l.g.clock.now())
+	l.apply(input[S]{kind: inputStart, held: l.g.cfg.Cache.UIDs()})
+	l.g.cfg.Cache.RenewDemand()
 	for l.ctx.Err() == nil {
-		now := l.g.clock.now()
-		c.tick(now)
-		l.check(now)
-		l.act()
+		l.check(l.apply(input[S]{kind: inputTick}))
 		l.publish()
 
 		var owed chan<- Event
 		var next Event
-		if len(c.out.owed) > 0 {
-			owed, next = c.out.ch, c.out.next()
+		if out := &l.exec.out; len(out.owed) > 0 {
+			owed, next = out.ch, out.next()
 		}
 		var due <-chan time.Time
 		if d := c.deadline(); d != never {
@@ -76,25 +80,49 @@ func (l *loop[S]) run() {
 		case r := <-l.inspected:
 			l.drain(r)
 		case r := <-l.listed:
-			c.onListed(r, l.g.clock.now())
+			l.apply(input[S]{kind: inputListed, listed: r})
 		case err := <-l.ended:
 			l.streamEnded(err)
 		case <-l.g.cfg.Cache.Demand():
-			c.onDemand(l.g.cfg.Cache.TakeDemand(), l.g.clock.now())
+			l.apply(input[S]{kind: inputDemand, demand: l.g.cfg.Cache.TakeDemand()})
 		case <-l.g.wake:
 			for r := range l.g.takeRequests() {
-				c.onRequest(r, l.g.clock.now())
+				l.apply(input[S]{kind: inputRequest, request: r})
 			}
 		case owed <- next:
-			c.out.delivered()
+			l.exec.out.delivered()
 		}
 	}
+}
+
+// apply tells the core, and then what came of carrying out what it wants. It returns the time at
+// which the core was told.
+func (l *loop[S]) apply(in input[S]) instant {
+	now := l.g.clock.now()
+	l.tell(in, now)
+	for {
+		in, ok := l.exec.feedback()
+		if !ok {
+			return now
+		}
+		l.tell(in, now)
+	}
+}
+
+// tell tells the core one thing, and carries out what it wants.
+func (l *loop[S]) tell(in input[S], now instant) {
+	c := l.core
+	c.apply(in, now)
+	if l.g.journal != nil {
+		l.g.journal(in, now, &c.todo)
+	}
+	l.exec.carryOut(&c.todo, &c.count)
 }
 
 // check tells whoever wants to know what does not hold after a tick.
 func (l *loop[S]) check(now instant) {
 	if o, ok := l.g.cfg.Metrics.(invariantObserver); ok {
-		if err := l.core.checkInvariants(now); err != nil {
+		if err := errors.Join(l.core.checkInvariants(now), l.exec.check(l.core)); err != nil {
 			o.InvariantBroken(err)
 		}
 	}
@@ -103,15 +131,15 @@ func (l *loop[S]) check(now instant) {
 // claims applies what the mailbox holds.
 func (l *loop[S]) claims() {
 	l.g.mail.take(&l.batch)
-	l.core.onClaims(&l.batch, l.g.clock.now())
+	l.apply(input[S]{kind: inputClaims, claims: &l.batch})
 	l.g.mail.recycle(&l.batch)
 }
 
 // drain applies an inspection, and those that have ended since.
 func (l *loop[S]) drain(r *inspected[S]) {
 	for {
-		delete(l.reads, r.pod)
-		l.core.onInspected(r, l.g.clock.now())
+		delete(l.reads, r.uid)
+		l.apply(input[S]{kind: inputInspected, inspected: r})
 		select {
 		case r = <-l.inspected:
 		default:
@@ -131,52 +159,46 @@ func (l *loop[S]) streamEnded(err error) {
 	case errors.Is(err, io.EOF):
 		in = inEOF
 	}
-	was := l.core.conn.state
-	l.core.ended = err
-	reports := len(l.core.reports)
-	l.core.step(in, l.g.clock.now())
-	if said := err.Error(); len(l.core.reports) == reports && said != l.said { // else the report says it
+	was, reports := l.core.conn.state, l.reports
+	l.apply(input[S]{kind: inputEnded, in: in, ended: err})
+	if said := err.Error(); l.reports == reports && said != l.said { // else the report says it
 		l.said = said
 		l.log.Info("The container event stream could not be opened, and is tried again", "was", was, "err", err)
 	}
 }
 
-// act does what the core wants done.
-func (l *loop[S]) act() {
-	c := l.core
-	for i := range c.todo {
-		a := c.todo[i]
-		c.todo[i] = action[S]{}
-		switch a.kind {
-		case actOpen:
-			var ctx context.Context
-			ctx, l.cut = context.WithCancel(l.ctx)
-			l.children.Go(func() { l.stream(ctx) })
-		case actCut:
-			l.cut()
-		case actList:
-			l.children.Go(func() { l.list(a) })
-		case actInspect:
-			ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
-			l.reads[a.pod] = cancel
-			l.children.Go(func() {
-				defer cancel()
-				l.inspect(ctx, a)
-			})
-		case actInterrupt:
-			l.reads[a.pod]()
+// child starts and ends what runs beside the loop.
+func (l *loop[S]) child(a *action[S]) {
+	switch a.kind {
+	case actOpen:
+		var ctx context.Context
+		ctx, l.cut = context.WithCancel(l.ctx)
+		l.children.Go(func() { l.stream(ctx) })
+	case actCut:
+		l.cut()
+	case actList:
+		began, since := a.at, a.since
+		l.children.Go(func() { l.list(began, since) })
+	case actInspect:
+		var prev *S
+		if a.read.builds {
+			prev, _ = l.g.cfg.Cache.Get(a.uid)
 		}
+		ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
+		l.reads[a.uid] = cancel
+		began, r := a.at, a.read
+		l.children.Go(func() {
+			defer cancel()
+			l.inspect(ctx, began, r, prev)
+		})
+	case actInterrupt:
+		l.reads[a.uid]()
 	}
-	c.todo = c.todo[:0]
-	for _, r := range c.reports {
-		l.tell(r)
-		l.g.cfg.Recorder.Record(r)
-	}
-	c.reports = c.reports[:0]
 }
 
-// tell logs a report, with its pod: it is the only line of what it says.
-func (l *loop[S]) tell(r Report) {
+// record logs a report, with its pod, which is the only line of what it says, and hands it on.
+func (l *loop[S]) record(r Report) {
+	l.reports++
 	about := []any{"reason", r.Reason, "note", r.Note}
 	if r.Held > 0 {
 		about = append(about, "held", r.Held)
@@ -185,6 +207,7 @@ func (l *loop[S]) tell(r Report) {
 		about = append(about, "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "podUID", r.Pod.UID)
 	}
 	l.log.Info("PLEG report", about...)
+	l.g.cfg.Recorder.Record(r)
 }
 
 // stream is the child that receives the runtime's events. It does nothing but put them into the
@@ -209,18 +232,18 @@ func (l *loop[S]) stream(ctx context.Context) {
 }
 
 // list is the child that lists everything.
-func (l *loop[S]) list(a action[S]) {
+func (l *loop[S]) list(began instant, since Revision) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.RelistTimeout)
 	defer cancel()
-	listing, err := l.g.cfg.Source.List(ctx, a.since)
-	l.listed <- &listedAll{began: a.began, listing: listing, err: err}
+	listing, err := l.g.cfg.Source.List(ctx, since)
+	l.listed <- &listedAll{began: began, listing: listing, err: err}
 }
 
 // inspect is a child that reads one pod: its listing unless it is known, and its statuses if the
-// listing is not what the cache shows.
-func (l *loop[S]) inspect(ctx context.Context, a action[S]) {
+// listing is not what the cache shows. Prev is the status there if it may be built upon, else nil.
+func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()
-	r := &inspected[S]{pod: a.pod, began: a.began, asked: a.asked}
+	r := &inspected[S]{uid: a.ref.UID, began: began, asked: a.asked}
 	pod := a.ref
 	if !a.listed {
 		var listing Pod
@@ -232,9 +255,9 @@ func (l *loop[S]) inspect(ctx context.Context, a action[S]) {
 			}
 		}
 	}
-	if r.err == nil && len(pod.Items) > 0 && (a.listed || a.prev == nil || !sameItems(pod.Items, a.have)) {
+	if r.err == nil && len(pod.Items) > 0 && (a.listed || prev == nil || !sameItems(pod.Items, a.have)) {
 		var got Inspection[S]
-		if got, r.err = l.statuses(ctx, pod, a.prev); r.err == nil {
+		if got, r.err = l.statuses(ctx, pod, prev); r.err == nil {
 			r.status, r.shows = got.Status, got.Pod
 			if got.Status == nil {
 				r.err = errNilStatus
@@ -308,6 +331,7 @@ func sameFew(a, b []Item) bool {
 func (l *loop[S]) publish() {
 	c := l.core
 	s := snapshot{running: true, stats: c.stats(), finished: c.lists.finished, listErr: c.lists.err}
+	s.stats.Owed, s.stats.OwedPods, s.stats.DiscardedEvents = l.exec.owed, len(l.exec.out.owed), l.exec.discarded
 	l.g.mu.Lock()
 	l.g.snapshot = s
 	l.g.mu.Unlock()

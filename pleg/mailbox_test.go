@@ -61,7 +61,8 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 }
 
-// Every claim's memory is given back exactly once: when a later payload takes its place, when the mailbox is full, or when the loop is done with it.
+// Every claim's memory is given back exactly once: when a later payload takes its place, when the
+// mailbox is full, or when the loop is done with it.
 func TestMailboxReleasesEveryClaimOnce(t *testing.T) {
 	const claims = 3000
 	m := newMailbox[status](maxFree + 100)

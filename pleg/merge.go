@@ -172,7 +172,7 @@ func (c *core[S]) disputed(p *pod, x *item) {
 		return
 	}
 	p.disputed = true
-	c.reports = append(c.reports, Report{
+	c.todo.report(Report{
 		Reason: ReasonIDConflict, Action: "Reassign", Warning: true,
 		Note: fmt.Sprintf("the runtime shows %s %s of this pod, and showed it of pod %s before", x.kind, x.id, x.pod.uid),
 		Pod:  &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
@@ -265,7 +265,6 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 		c.overruled(x.pod, Item{ID: x.id, Kind: x.kind, Phase: phase}, x.phase)
 	} else {
 		c.count.regressions++
-		c.cfg.Metrics.Add(MetricRegressions, 1)
 	}
 	x.claimed = min(x.claimed, phase)
 	c.setPhase(x, phase, CauseRead, false, 0, now)

@@ -33,7 +33,7 @@ func (c *core[S]) suspectDeaf(found, now instant) {
 		d.missed, d.claims = now, c.count.claims
 	case found > d.missed:
 		d.cut = true
-		c.todo = append(c.todo, action[S]{kind: actCut})
+		c.todo.do(action[S]{kind: actCut})
 	}
 }
 
@@ -104,7 +104,6 @@ func (c *core[S]) settleMissing(now instant) {
 		switch {
 		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
 			c.count.unheard++
-			c.cfg.Metrics.Add(MetricUnheardChanges, 1)
 			c.unheardToll.add(e.item, e.phase)
 		case !heard: // creations and removals
 		case e.phase == PhaseRunning, e.phase == PhaseExited:
@@ -113,17 +112,14 @@ func (c *core[S]) settleMissing(now instant) {
 			found = min(found, e.found)
 		case e.phase == PhaseRemoved:
 			c.count.missedRemovals++
-			c.cfg.Metrics.Add(MetricMissedRemovals, 1)
 		default:
 			c.count.missedCreations++
-			c.cfg.Metrics.Add(MetricMissedCreations, 1)
 		}
 	}
 	if missed == 0 {
 		return
 	}
 	c.count.missed += missed
-	c.cfg.Metrics.Add(MetricMissedEvents, missed)
 	c.sched.distrust(now)
 	c.suspectDeaf(found, now)
 }

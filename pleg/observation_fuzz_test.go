@@ -11,8 +11,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// FuzzObservations runs a sequence of observations, one a byte, through the core in the small world of TestExplore, and compares what the cache shows
-// and what Watch was told with the runtime's history after each.
+// FuzzObservations runs a sequence of observations, one a byte, through the core in the small world
+// of TestExplore, and compares what the cache shows and what Watch was told with the runtime's
+// history after each.
 func FuzzObservations(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14})
 	f.Add([]byte{9, 0, 1, 11, 8, 13, 12, 8, 14, 10, 0, 0, 1, 11, 8, 9})
@@ -38,7 +39,8 @@ func FuzzObservations(f *testing.F) {
 	})
 }
 
-// rest answers every read truly until nothing is wanted before the next relist, and then compares the cache with the runtime.
+// rest answers every read truly until nothing is wanted before the next relist, and then compares
+// the cache with the runtime.
 func (s *small) rest() {
 	for range 60 {
 		s.now = s.now.add(time.Second)
@@ -66,7 +68,8 @@ func (s *small) rest() {
 	}
 }
 
-// FuzzConn drives the stream machine with two bytes a step, an input and a time, and checks every move.
+// FuzzConn drives the stream machine with two bytes a step, an input and a time, and checks every
+// move.
 func FuzzConn(f *testing.F) {
 	f.Add([]byte{0, 0, 2, 0, 5, 1, 2, 0, 5, 3, 1, 1, 3, 200})
 	f.Add([]byte{0, 0, 4, 0, 5, 255, 3, 0, 5, 255, 1, 0, 4, 9})
@@ -89,7 +92,8 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-// FuzzMailbox puts claims, three bytes each, into a mailbox and checks that what comes out is, ID by ID, the latest phase that went in.
+// FuzzMailbox puts claims, three bytes each, into a mailbox and checks that what comes out is, ID
+// by ID, the latest phase that went in.
 func FuzzMailbox(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 0, 1, 1, 1, 2, 4}, 3)
 	f.Add([]byte{0, 0, 1, 0, 1, 2, 0, 2, 3, 0, 3, 4, 1, 0, 1}, 2)

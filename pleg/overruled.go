@@ -26,7 +26,6 @@ type lies struct {
 // because one list may overrule any number of claims.
 func (c *core[S]) overruled(p *pod, it Item, claimed Phase) {
 	c.count.overruled++
-	c.cfg.Metrics.Add(MetricOverruledClaims, 1)
 	l := &c.lies
 	l.fresh = true
 	if l.untold++; l.untold == 1 {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestALieCostsTrust: an overruled claim takes the relist period back to the base and is reported with
-// pod and ID; a flood of them makes few reports, and none of them goes uncounted.
+// TestALieCostsTrust: an overruled claim takes the relist period back to the base and is reported
+// with pod and ID; a flood of them makes few reports, and none of them goes uncounted.
 func TestALieCostsTrust(t *testing.T) {
 	recorder := &notes{}
 	configure := func(c *Config[status], toy *toyRuntime) {
@@ -81,7 +81,8 @@ func TestALieCostsTrust(t *testing.T) {
 	})
 }
 
-// TestVouchersOfALiar: what lists vouched for before a lie came out does not raise the period after.
+// TestVouchersOfALiar: what lists vouched for before a lie came out does not raise the period
+// after.
 func TestVouchersOfALiar(t *testing.T) {
 	inBubble(t, func(c *Config[status], toy *toyRuntime) {
 		c.RelistMax = 64 * time.Second

@@ -4,6 +4,9 @@
 package pleg
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -136,6 +139,15 @@ func (p *pod) contest(it Item) {
 // no older than what is stored.
 func (p *pod) listingServes() bool {
 	return p.listing != nil && p.servedBy(p.listingBegan) && p.listingBegan >= p.asOf
+}
+
+// byUID orders pods.
+func byUID(a, b *pod) int { return strings.Compare(string(a.uid), string(b.uid)) }
+
+// inOrder returns the pods of a set in the order of their UIDs, so that a history replays the same
+// way.
+func inOrder(pods map[cache.UID]*pod) []*pod {
+	return slices.SortedFunc(maps.Values(pods), byUID)
 }
 
 // live returns the number of items that the runtime is believed to have.

@@ -87,7 +87,7 @@ func (c *core[S]) release(p *pace, r Report, now instant) {
 	p.held, p.last = 0, Report{}
 	p.pause = min(max(firstPause, pauseFactor*p.pause), longestPause)
 	p.told, p.next = now, now.add(p.pause)
-	c.reports = append(c.reports, r)
+	c.todo.report(r)
 }
 
 // over is told that what a reason reports has ended. What was held back is reported with a last

@@ -22,7 +22,8 @@ type status struct {
 	Items []Item
 }
 
-// toyRuntime is the smallest runtime that a generator can be tested against: a map of items with a stream of claims. It is a source and a stream.
+// toyRuntime is the smallest runtime that a generator can be tested against: a map of items with a
+// stream of claims. It is a source and a stream.
 type toyRuntime struct {
 	mu       sync.Mutex
 	pods     map[cache.UID][]Item

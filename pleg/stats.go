@@ -16,7 +16,7 @@ type counters struct {
 	missed, missedCreations, missedRemovals int
 	unheard                                 int
 	overruled, regressions, contradicted    int
-	events, owed, discarded                 int
+	events                                  int
 	refused, conflicts                      int
 }
 
@@ -71,7 +71,7 @@ type Stats struct {
 	OpenPods, Inspecting, OwedPods, Waiters int
 }
 
-// stats returns a snapshot, waiters aside.
+// stats returns a snapshot, aside from waiters and from what Watch is owed.
 func (c *core[S]) stats() Stats {
 	n := &c.count
 	s := Stats{
@@ -82,9 +82,9 @@ func (c *core[S]) stats() Stats {
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
-		Events: n.events, Owed: n.owed, DiscardedEvents: n.discarded, Conflicts: n.conflicts,
+		Events: n.events, Conflicts: n.conflicts,
 		RunningPods: c.running, ContainersBy: c.phases[Container],
-		Pods: len(c.pods), OpenPods: len(c.open), Inspecting: len(c.inflight), OwedPods: len(c.out.owed),
+		Pods: len(c.pods), OpenPods: len(c.open), Inspecting: len(c.inflight),
 	}
 	if c.lists.done {
 		s.LastRelist = c.clock.time(c.lists.finished)

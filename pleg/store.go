@@ -6,22 +6,15 @@ package pleg
 import "time"
 
 // store writes a pod's status, which shows the given items, as of the start of the read that it
-// stands for. A refused write leaves the pod unsettled, so that it is read again: nothing of the
-// round is lost.
+// stands for. A write that is too late for the cache leaves the pod unsettled, so that it is read
+// again: nothing of the round is lost.
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
-	if c.cfg.Merge != nil {
-		var prev *S
-		if p.hasStatus || p.foreign {
-			prev, _ = c.cfg.Cache.Get(p.uid)
-		}
-		if merged := c.cfg.Merge(prev, status); merged != nil {
-			status = merged
-		}
-	}
-	if !c.cfg.Cache.Set(p.uid, status, nil, c.clock.time(at)) {
-		c.refusedBy(p, now)
+	if !c.takes(p, at) {
+		c.tooLate(p, now)
 		return
 	}
+	c.todo.do(action[S]{kind: actStore, uid: p.uid, at: at, status: status, replaces: p.hasStatus || p.foreign})
+	delete(c.guard.gone, p.uid)
 	p.replaced(true, at)
 	for i, it := range shows {
 		x := c.itemOf(p, i, it.ID)
@@ -39,9 +32,9 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	}
 }
 
-// refusedBy is told of a write that the cache refused, because something newer is there: the pod is
+// tooLate is told of a write that was not made, because something newer is in the cache: the pod is
 // read again at once if that is not how it is known to be, and no failure of a newer read.
-func (c *core[S]) refusedBy(p *pod, now instant) {
+func (c *core[S]) tooLate(p *pod, now instant) {
 	c.count.refused++
 	if !p.failed && !p.settled() {
 		p.want = max(p.want, now-1) // one that begins in this instant will do
@@ -63,20 +56,26 @@ func (p *pod) replaced(hasStatus bool, at instant) {
 }
 
 // storeError records that a read begun at the given time failed.
-func (c *core[S]) storeError(p *pod, err error, at, now instant) {
-	if !c.cfg.Cache.Set(p.uid, nil, err, c.clock.time(at)) {
+func (c *core[S]) storeError(p *pod, err error, at instant) {
+	if !c.takes(p, at) {
 		c.count.refused++
 		return // something newer is known: the failure matters to nobody
 	}
+	c.todo.do(action[S]{kind: actFail, uid: p.uid, at: at, err: err})
+	delete(c.guard.gone, p.uid)
 	p.failed = true
 	p.asOf = max(p.asOf, at)
 }
 
 // erase deletes a pod of which a read begun at the given time showed nothing.
 func (c *core[S]) erase(p *pod, at, now instant) {
-	if !c.cfg.Cache.Delete(p.uid, c.clock.time(at)) {
-		c.refusedBy(p, now)
+	if !c.takes(p, at) {
+		c.tooLate(p, now)
 		return
+	}
+	c.todo.do(action[S]{kind: actDelete, uid: p.uid, at: at})
+	if at > c.lists.global {
+		c.guard.gone[p.uid] = at
 	}
 	p.replaced(false, at)
 }
@@ -88,7 +87,7 @@ func (c *core[S]) confirm(p *pod, at, now instant) {
 	case p.live() == 0:
 		c.erase(p, at, now)
 	case p.settled() && !p.blank() && !p.failed && p.force == 0:
-		c.cfg.Cache.Observe(p.uid, c.clock.time(at))
+		c.todo.observe(p.uid, at)
 		p.asOf = max(p.asOf, at)
 	}
 }
@@ -140,36 +139,36 @@ func (c *core[S]) tell(p *pod, now instant) {
 		case x.phase < before:
 			sync = true
 		case x.phase == PhaseRunning:
-			sync = !c.tellOnce(x, ContainerStarted, maskStarted|maskDied|maskRemoved, maskStarted, now) || sync
+			sync = !c.tellOnce(x, ContainerStarted, maskStarted|maskDied|maskRemoved, maskStarted) || sync
 		case x.phase == PhaseExited:
-			sync = !c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied, now) || sync
+			sync = !c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied) || sync
 		case x.phase == PhaseRemoved:
 			if before < PhaseExited {
-				c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied, now)
+				c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied)
 			}
-			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved, now) || sync
+			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved) || sync
 		}
 	}
 	lost := p.lost && p.force == 0
 	switch {
 	case sync:
-		c.emit(c.event(last, PodSync), now)
+		c.emit(c.event(last, PodSync))
 	case lost, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
 		c.emit(Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
-		}, now)
+		})
 	}
 	p.answer, p.lost = false, p.lost && !lost
 }
 
 // tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted
 // before.
-func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8, now instant) bool {
+func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
 	if x.mask&unless != 0 {
 		return false
 	}
 	x.mask |= mask
-	c.emit(c.event(x, t), now)
+	c.emit(c.event(x, t))
 	return true
 }
 
@@ -187,17 +186,8 @@ func (c *core[S]) event(x *item, t EventType) Event {
 	return e
 }
 
-func (c *core[S]) emit(e Event, now instant) {
+// emit tells Watch, once the cache has what was written to it before.
+func (c *core[S]) emit(e Event) {
 	c.count.events++
-	c.cfg.Metrics.Add(MetricEvents, 1)
-	if !c.out.put(e) {
-		return
-	}
-	if c.count.owed++; c.count.owed == 1 || len(c.out.owed) == 1 {
-		c.paced(Report{
-			Reason: ReasonWatchOverflow, Action: "Coalesce", Warning: true,
-			Note: "pod lifecycle events are not being read fast enough; pods are owed one PodSync each",
-		}, now)
-	}
-	c.cfg.Metrics.Add(MetricOwed, 1)
+	c.todo.tell(e)
 }

@@ -32,8 +32,8 @@ func (u *updater) Update(ctx context.Context, pod Pod, prev *status) (Inspection
 	return u.toyRuntime.Inspect(ctx, pod)
 }
 
-// TestUpdater: statuses are read anew the first time, after a failure, and when a reinspection is asked for; else they are brought up to date from
-// what the cache shows.
+// TestUpdater: statuses are read anew the first time, after a failure, and when a reinspection is
+// asked for; else they are brought up to date from what the cache shows.
 func TestUpdater(t *testing.T) {
 	var u *updater
 	configure := func(c *Config[status], toy *toyRuntime) {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestARuntimeThatIsBack: the stream is asked for with the first list that succeeds after an outage, however long that was, and although the next try was far off.
+// TestARuntimeThatIsBack: the stream is asked for with the first list that succeeds after an
+// outage, however long that was, and although the next try was far off.
 func TestARuntimeThatIsBack(t *testing.T) {
 	away := errors.New("nobody listens")
 	for _, kind := range []struct {
@@ -49,9 +50,9 @@ func TestARuntimeThatIsBack(t *testing.T) {
 	}
 }
 
-// TestEventsThatAreSwitchedOff: a runtime that was connected and now ends every stream in order at once is
-// restarting for some seconds, and after that has no events. A wire that was frozen while a stream was being
-// opened makes a runtime without events look like that.
+// TestEventsThatAreSwitchedOff: a runtime that was connected and now ends every stream in order at
+// once is restarting for some seconds, and after that has no events. A wire that was frozen while a
+// stream was being opened makes a runtime without events look like that.
 func TestEventsThatAreSwitchedOff(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -89,7 +90,8 @@ func TestEventsThatAreSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestListsThatFlap: lists that fail now and then are no reason to open a stream that cannot be opened more often than they work again.
+// TestListsThatFlap: lists that fail now and then are no reason to open a stream that cannot be
+// opened more often than they work again.
 func TestListsThatFlap(t *testing.T) {
 	away := errors.New("nobody listens")
 	inBubble(t, func(_ *Config[status], toy *toyRuntime) { toy.refuse = away }, func(b *bed) {
@@ -128,7 +130,8 @@ func (m *timings) Observe(name string, d time.Duration) {
 	m.count[name]++
 }
 
-// TestStampsThatTellNoLatency: a stamp from before the stream was opened, or from the future, is a replay's and no latency.
+// TestStampsThatTellNoLatency: a stamp from before the stream was opened, or from the future, is a
+// replay's and no latency.
 func TestStampsThatTellNoLatency(t *testing.T) {
 	m := &timings{}
 	inBubble(t, func(c *Config[status], toy *toyRuntime) {
@@ -152,7 +155,8 @@ func TestStampsThatTellNoLatency(t *testing.T) {
 	})
 }
 
-// TestAnIDInTwoPods: a runtime that shows an ID as a sandbox of one pod and as a container of another is reported, and its stream is not blamed.
+// TestAnIDInTwoPods: a runtime that shows an ID as a sandbox of one pod and as a container of
+// another is reported, and its stream is not blamed.
 func TestAnIDInTwoPods(t *testing.T) {
 	recorder := &notes{}
 	inBubble(t, func(c *Config[status], toy *toyRuntime) {

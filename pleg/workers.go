@@ -52,8 +52,7 @@ func (c *core[S]) interruptHung(now instant) {
 		f.interrupted = true
 		c.inflight[p] = f
 		c.count.interrupted++
-		c.cfg.Metrics.Add(MetricInterruptedInspections, 1)
-		c.todo = append(c.todo, action[S]{kind: actInterrupt, pod: p})
+		c.todo.do(action[S]{kind: actInterrupt, uid: p.uid})
 	}
 }
 

@@ -92,6 +92,30 @@ var mutations = []mutation{
 		"c.sched.distrust(now)\n", "",
 	},
 	{
+		"what Watch is told comes before what the cache is", "pleg/action.go",
+		"t.actions = append(t.actions, action[S]{kind: actTell})", "t.actions = append([]action[S]{{kind: actTell}}, t.actions...)",
+	},
+	{
+		"the core forgets the cache's tombstones", "pleg/store.go",
+		"c.guard.gone[p.uid] = at", "_ = at",
+	},
+	{
+		"the core remembers a tombstone that the global time has made needless", "pleg/guard.go",
+		"if at <= global {\n\t\t\tdelete(g.gone, uid)", "if false {\n\t\t\tdelete(g.gone, uid)",
+	},
+	{
+		"the core forgets before which time the cache takes nothing", "pleg/guard.go",
+		"p.hasEntry() || at >= c.guard.floor", "p.hasEntry() || true",
+	},
+	{
+		"a write that the cache refuses is taken for made", "pleg/executor.go",
+		"\tif !ok {\n", "\tif false && !ok {\n",
+	},
+	{
+		"pods that waited for a list that failed are queued in any order", "pleg/list.go",
+		"range inOrder(c.open)", "range c.open",
+	},
+	{
 		"Watch is told before the cache", "pleg/demand.go",
 		"settled := p.settled()\n\tif settled {", "settled := p.settled()\n\tif settled || true {",
 	},
@@ -229,7 +253,7 @@ var mutations = []mutation{
 	},
 	{
 		"a stream that hangs open is believed for ever", "pleg/missed.go",
-		"c.todo = append(c.todo, action[S]{kind: actCut})", "",
+		"c.todo.do(action[S]{kind: actCut})", "",
 	},
 	{
 		"a stream that told of others counts as deaf", "pleg/missed.go",
@@ -277,7 +301,7 @@ var mutations = []mutation{
 	},
 	{
 		"a list that crosses an inspection leaves no doubt", "pleg/dispatch.go",
-		"if c.crossed(r) {", "if false {",
+		"if c.crossed(p, r) {", "if false {",
 	},
 	{
 		"what an overtaken list does not show is not asked after", "pleg/merge.go",
@@ -361,7 +385,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim causes a list of everything", "pleg/claim.go",
-		"\tstale := 0\n", "\tc.sched.ask(now, false)\n\tstale := 0\n",
+		"\tc.count.replayed += b.replayed\n", "\tc.count.replayed += b.replayed\n\tc.sched.ask(now, false)\n",
 	},
 	{
 		"every list has every pod read", "pleg/list.go",
@@ -409,11 +433,11 @@ var mutations = []mutation{
 	},
 	{
 		"lists are applied by the wall clock", "pleg/loop.go",
-		"c.onListed(r, l.g.clock.now())", "c.onListed(r, l.g.clock.instant(l.g.cfg.WallClock()))",
+		"l.apply(input[S]{kind: inputListed, listed: r})", "l.tell(input[S]{kind: inputListed, listed: r}, l.g.clock.instant(l.g.cfg.WallClock()))",
 	},
 	{
 		"claims are applied by the wall clock", "pleg/loop.go",
-		"l.core.onClaims(&l.batch, l.g.clock.now())", "l.core.onClaims(&l.batch, l.g.clock.instant(l.g.cfg.WallClock()))",
+		"l.apply(input[S]{kind: inputClaims, claims: &l.batch})", "l.tell(input[S]{kind: inputClaims, claims: &l.batch}, l.g.clock.instant(l.g.cfg.WallClock()))",
 	},
 	{
 		"events are held back until the next relist", "pleg/demand.go",
@@ -543,7 +567,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim told again of a state not known is no reason to read", "pleg/claim.go",
-		"if t.item.Phase == x.phase && x.blank && x.phase != PhaseRemoved {", "if false {",
+		"if t.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {", "if false {",
 	},
 	{
 		"a listing older than what is forgotten is used", "pleg/dispatch.go",

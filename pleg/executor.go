@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "github.com/evented-pleg/evented-pleg/cache"
+
+// executor carries out what the core wants done, in its order: so the cache shows a change before
+// Watch tells of it. It is the only writer of the cache and of Watch, and belongs to the loop.
+type executor[S any] struct {
+	cfg    *Config[S]
+	clock  clock
+	out    outbox
+	known  func(cache.UID) bool // whether the core knows the pod
+	child  func(*action[S])     // what starts and ends reads and the stream
+	record func(Report)
+
+	counted         counters // what Metrics has been told of
+	owed, discarded int      // events that became a PodSync owed, and debts given up, since the start
+	overflowed      bool     // Watch has begun to overflow
+	refused         []refusal
+	mistakes        int // writes that the cache has refused since the start, and was to take
+}
+
+// refusal is a write that the cache did not take: it has something as of a later time.
+type refusal struct {
+	uid cache.UID
+	has instant
+}
+
+func newExecutor[S any](cfg *Config[S], clk clock, c *core[S]) *executor[S] {
+	return &executor[S]{
+		cfg: cfg, clock: clk, out: newOutbox(cfg.Capacity),
+		known: func(uid cache.UID) bool { return c.pods[uid] != nil },
+	}
+}
+
+// carryOut does what is to do, and empties it. Metrics is told of what has been counted first, so
+// that whoever hears of a change finds it counted, and of each event when Watch is.
+func (e *executor[S]) carryOut(t *todo[S], n *counters) {
+	e.count(n)
+	events, observed := t.events, t.observed
+	for i := range t.actions {
+		a := &t.actions[i]
+		switch a.kind {
+		case actOpen, actCut, actList, actInspect, actInterrupt:
+			e.child(a)
+		case actStore:
+			e.store(a)
+		case actFail:
+			e.taken(e.cfg.Cache.Set(a.uid, nil, a.err, e.clock.time(a.at)), a)
+		case actDelete:
+			e.taken(e.cfg.Cache.Delete(a.uid, e.clock.time(a.at)), a)
+		case actObserve:
+			at := e.clock.time(a.at)
+			for _, uid := range observed[:a.n] {
+				e.cfg.Cache.Observe(uid, at)
+			}
+			observed = observed[a.n:]
+		case actAdvance:
+			e.cfg.Cache.Advance(e.clock.time(a.at))
+		case actPrune:
+			e.cfg.Cache.Prune(e.clock.time(a.at))
+		case actTell:
+			e.tell(events[0])
+			events = events[1:]
+		case actForgive:
+			e.forgive(int(a.n))
+		case actReport:
+			e.record(*a.report)
+		case actInterval:
+			e.cfg.Metrics.Observe(MetricRelistInterval, a.took)
+		case actListLasted:
+			e.cfg.Metrics.Observe(MetricRelistDuration, a.took)
+		}
+	}
+	t.reset()
+}
+
+// store puts a status into the cache, once Merge has had its say.
+func (e *executor[S]) store(a *action[S]) {
+	status := a.status
+	if e.cfg.Merge != nil {
+		var prev *S
+		if a.replaces {
+			prev, _ = e.cfg.Cache.Get(a.uid)
+		}
+		if merged := e.cfg.Merge(prev, status); merged != nil {
+			status = merged
+		}
+	}
+	e.taken(e.cfg.Cache.Set(a.uid, status, nil, e.clock.time(a.at)), a)
+}
+
+// taken notes a write that the cache has refused.
+func (e *executor[S]) taken(ok bool, a *action[S]) {
+	if !ok {
+		e.mistakes++
+		e.refused = append(e.refused, refusal{uid: a.uid, has: e.clock.instant(e.cfg.Cache.AsOf(a.uid))})
+	}
+}
+
+// tell hands an event to Watch, or owes its pod a PodSync.
+func (e *executor[S]) tell(ev Event) {
+	e.cfg.Metrics.Add(MetricEvents, 1)
+	if !e.out.put(ev) {
+		return
+	}
+	e.owed++
+	e.cfg.Metrics.Add(MetricOwed, 1)
+	e.overflowed = e.overflowed || e.owed == 1 || len(e.out.owed) == 1
+}
+
+// forgive bounds what is owed.
+func (e *executor[S]) forgive(limit int) {
+	if len(e.out.owed) <= limit {
+		return
+	}
+	n := e.out.forgive(limit, e.known)
+	e.discarded += n
+	e.cfg.Metrics.Add(MetricDiscardedEvents, n)
+}
+
+// feedback returns what the core must be told of what was carried out, if anything.
+func (e *executor[S]) feedback() (in input[S], ok bool) {
+	if n := len(e.refused); n > 0 {
+		in = input[S]{kind: inputRefused, refused: e.refused[n-1]}
+		e.refused = e.refused[:n-1]
+		return in, true
+	}
+	if e.overflowed {
+		e.overflowed = false
+		return input[S]{kind: inputOverflow}, true
+	}
+	return in, false
+}
+
+// count tells Metrics what the core has counted since the last time.
+func (e *executor[S]) count(n *counters) {
+	o := &e.counted
+	if *n == *o {
+		return
+	}
+	e.add(MetricClaims, n.claims-o.claims)
+	e.add(MetricStaleClaims, n.stale-o.stale)
+	e.add(MetricReplayedClaims, n.replayed-o.replayed)
+	e.add(MetricDiscardedClaims, n.dropped-o.dropped)
+	e.add(MetricOverruledClaims, n.overruled-o.overruled)
+	e.add(MetricInspections, n.inspections-o.inspections)
+	e.add(MetricInspectionErrors, n.inspectErrors-o.inspectErrors)
+	e.add(MetricInterruptedInspections, n.interrupted-o.interrupted)
+	e.add(MetricRelists, n.relists-o.relists)
+	e.add(MetricRelistErrors, n.relistErrors-o.relistErrors)
+	e.add(MetricRegressions, n.regressions-o.regressions)
+	e.add(MetricMissedEvents, n.missed-o.missed)
+	e.add(MetricMissedCreations, n.missedCreations-o.missedCreations)
+	e.add(MetricMissedRemovals, n.missedRemovals-o.missedRemovals)
+	e.add(MetricUnheardChanges, n.unheard-o.unheard)
+	e.add(MetricConnects, n.connects-o.connects)
+	e.add(MetricConnectErrors, n.connectErrors-o.connectErrors)
+	*o = *n
+}
+
+func (e *executor[S]) add(name string, n int) {
+	if n != 0 {
+		e.cfg.Metrics.Add(name, n)
+	}
+}
+
+// check compares what the core believes to have done with what there is.
+func (e *executor[S]) check(c *core[S]) error {
+	var k checker
+	entries := 0
+	for uid, p := range c.pods {
+		if p.hasEntry() {
+			entries++
+		}
+		if !p.hasEntry() || p.foreign && !p.failed {
+			continue
+		}
+		_, err := e.cfg.Cache.Get(uid)
+		k.that((err != nil) == p.failed, "pod %q: its last read failed: %t, and the cache's error is %v", uid, p.failed, err)
+		e.checkTime(&k, c.asOf(p), uid)
+	}
+	k.that(entries == e.cfg.Cache.Len(), "%d pods with a cache entry, %d in the cache", entries, e.cfg.Cache.Len())
+	for uid, at := range c.guard.gone {
+		k.that(at > c.lists.global && at >= c.guard.floor, "pod %q has a tombstone of %d that is needless", uid, at)
+		e.checkTime(&k, at, uid)
+	}
+	if c.lists.global != 0 {
+		at := e.cfg.Cache.Global()
+		k.that(at.Equal(e.clock.time(c.lists.global)), "the global time is %v, to be %v", at, e.clock.time(c.lists.global))
+	}
+	k.that(e.mistakes == 0, "the cache has refused %d writes that it was to take", e.mistakes)
+	k.that(len(c.todo.actions) == 0, "%d actions have not been carried out", len(c.todo.actions))
+	k.that(len(e.out.owed) == len(e.out.fifo)-e.out.head, "%d pods are owed, %d in order", len(e.out.owed), len(e.out.fifo)-e.out.head)
+	return k.err()
+}
+
+// checkTime compares the time that the cache gives for a pod.
+func (e *executor[S]) checkTime(k *checker, want instant, uid cache.UID) {
+	at := e.cfg.Cache.AsOf(uid)
+	k.that(at.Equal(e.clock.time(want)), "the cache has pod %q as of %v, to be %v", uid,
+		at.Sub(e.clock.epoch), e.clock.time(want).Sub(e.clock.epoch))
+}
