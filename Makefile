@@ -21,7 +21,11 @@ run: ## run pleg-bench on the fake runtime, about 15 s
 
 .PHONY: build
 build: ## build pleg-bench into build/
-	$(GO) build -o $(BUILD)/pleg-bench ./cmd/pleg-bench
+	$(GO) build -ldflags "-X main.commit=$$(git describe --always --dirty --abbrev=12)" -o $(BUILD)/pleg-bench ./cmd/pleg-bench
+
+.PHONY: docs
+docs: ## man pages and Markdown of every command of pleg-bench into build/docs (man -l build/docs/man/pleg-bench.1)
+	$(GO) run ./cmd/pleg-bench docs --out $(BUILD)/docs
 
 #: tests
 .PHONY: test

@@ -20,16 +20,19 @@ func newCleanup(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup --endpoint ENDPOINT",
 		Short: "Remove what killed runs have left on a runtime",
-		Long: `cleanup removes the pods, by their label evented-pleg.io/bench-run, and the log folders of runs and
-stress tests whose process has ended. No other pod is touched. The next run does the same before it
-begins.`,
-		Example: `  pleg-bench cleanup --endpoint unix:///run/containerd/containerd.sock --dry-run
-  pleg-bench cleanup --endpoint unix:///run/containerd/containerd.sock
-  pleg-bench cleanup --endpoint unix:///run/containerd/containerd.sock --run lq3x0a9k`,
+		Long: `cleanup removes the pods, by their label evented-pleg.io/bench-run, and the log
+folders of runs and stress tests whose process has ended. No other pod is
+touched. The next run does the same before it begins.`,
+		Example: `  pleg-bench cleanup --endpoint unix:///run/own/containerd.sock --dry-run
+  pleg-bench cleanup --endpoint unix:///run/own/containerd.sock
+  pleg-bench cleanup --endpoint unix:///run/own/containerd.sock --run lq3x0a9k`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Endpoint == "" {
 				return usageError{errNoEndpoint}
+			}
+			if err := checkEndpoint(o.Endpoint); err != nil {
+				return err
 			}
 			if o.All && o.RunID != "" {
 				return usageError{errors.New("--all and --run exclude each other")}

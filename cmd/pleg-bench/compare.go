@@ -16,20 +16,24 @@ func newCompare(s streams) *cobra.Command {
 	var output, out string
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
-		Short: "Tell what two runs that were kept with --out differ in, and how sure that is",
-		Long: `compare reads two runs that "run --out DIR" has kept and tells their numbers, the difference, and how
-sure the difference is. With one run it compares the two generators that watched its load (evented and
-generic). --out keeps the comparison, with a page that shows both beside each other.
+		Short: "Tell what two kept runs differ in, and how sure that is",
+		Long: `compare reads two runs that "run --out DIR" has kept and tells their numbers,
+the difference, and how sure the difference is. With one run it compares the two
+generators that watched its load (evented and generic). --out keeps the
+comparison, with a page that shows both beside each other.
 
-  differs       at 95 %: the intervals in which the two quantiles lie do not touch, or two counts
-                differ by more than chance makes them
+  differs       at 95 %: the intervals in which the two quantiles lie do not
+                touch, or two counts differ by more than chance makes them
   same          nothing speaks for a difference
-  one run each  a single run tells nothing of the spread: make several, and compare with benchstat`,
+  one run each  a single run tells nothing of the spread: make several, and
+                compare with benchstat`,
 		Example: `  pleg-bench run --out before
   pleg-bench run --out after --relist-max 60s
   pleg-bench compare before after
-  pleg-bench compare before after --out difference       # difference/report.html
-  pleg-bench compare before                              # evented and generic of one run
+  # with a page, difference/report.html
+  pleg-bench compare before after --out difference
+  # evented and generic of one run
+  pleg-bench compare before
   benchstat before/benchstat.txt after/benchstat.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {

@@ -25,19 +25,22 @@ func newEvents(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Measure the Event recorder against client-go's, on an embedded or a real API server",
-		Long: `events emits Kubernetes Events through this project's recorder or client-go's, and tells how many calls the API server got, how many events its
-objects tell of in the end, and what it cost. The embedded API server can be made to fail (--fault).
+		Short: "Measure the Event recorder against client-go's",
+		Long: `events emits Kubernetes Events through this project's recorder or client-go's,
+and tells how many calls the API server got, how many events its objects tell of
+in the end, and what it cost. The embedded API server can be made to fail
+(--fault).
 
-Several --recorder are measured one after another and told side by side. A real API server (--kubeconfig) gets events in its namespace
-default, about pods that do not exist; they go away by themselves after its event TTL.
+Several --recorder are measured one after another and told side by side. A real
+API server (--kubeconfig) gets events in its namespace default, about pods that
+do not exist; they go away by themselves after its event TTL.
 
 It exits with 1 if this project's recorder lost an event without counting it.`,
 		Example: `  pleg-bench events
   pleg-bench events --recorder series --recorder client-go --load storm
   pleg-bench events --fault 429 --fault-for 30s -o json
   pleg-bench events --load nodes --nodes 200 --duration 60s
-  pleg-bench events --kubeconfig ~/.kube/config --load storm --count 1000 --qps 50`,
+  pleg-bench events --kubeconfig ~/.kube/config --load storm --count 1000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {

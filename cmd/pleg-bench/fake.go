@@ -31,19 +31,25 @@ func newFake(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "fake --socket PATH",
-		Short: "Serve a fake container runtime for crictl, a kubelet, or any other CRI client",
-		Long: fmt.Sprintf(`fake serves the CRI on a unix socket until it is interrupted: virtual pods and containers that live, end and are removed as those of a real
-runtime, with its quirks (--profile) and with faults of your choice (--fault). Nothing is really run, no root is needed.
+		Short: "Serve a fake container runtime for any CRI client",
+		Long: fmt.Sprintf(`fake serves the CRI on a unix socket until it is interrupted: virtual pods and
+containers that live, end and are removed as those of a real runtime, with its
+quirks (--profile) and with faults of your choice (--fault). Nothing is really
+run, no root is needed.
 
-A container ends by itself if its command is "sleep D [CODE]", "exit N", "true" or "false", or a shell script of these.
+A container ends by itself if its command is "sleep D [CODE]", "exit N", "true"
+or "false", or a shell script of these.
 
 Two images are there from the beginning:
+
   %s
   %s
-A container of another one is refused, as real runtimes do, until it was pulled (crictl pull). Pulling works for
-every name at once, without a network.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
+
+A container of another one is refused, as real runtimes do, until it was pulled
+(crictl pull). Pulling works for every name at once, without a network.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
 		Example: `  pleg-bench fake --socket /tmp/cri.sock --pods 20 --rate 10
-  pleg-bench watch --endpoint unix:///tmp/cri.sock                     # in another terminal
+  # in another terminal
+  pleg-bench watch --endpoint unix:///tmp/cri.sock
   crictl --runtime-endpoint unix:///tmp/cri.sock pods
   pleg-bench fake --socket /tmp/cri.sock --profile crio --fault drop=0.05
   pleg-bench fake --list-faults`,
@@ -61,7 +67,7 @@ every name at once, without a network.`, fakeruntime.WorkloadImage, fakeruntime.
 			}
 			faults, err := fakeruntime.ParseFaults(fake.faults...)
 			if err != nil {
-				return usageError{fmt.Errorf("--fault: %w", err)}
+				return usageError{fmt.Errorf("--fault: %w%s", err, nearFault(fake.faults))}
 			}
 			if pods < 0 || containers < 0 || life < 0 || !(rate >= 0) {
 				return usageError{errors.New("--pods, --containers, --life and --rate must not be negative")}

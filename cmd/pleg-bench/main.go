@@ -81,6 +81,8 @@ func hint(err error) string {
 	switch {
 	case strings.Contains(text, "unknown service runtime.v1.RuntimeService"):
 		return "The socket is served by a program without the CRI. If it is containerd: its CRI plugin is switched off or failed to load (disabled_plugins, its log)."
+	case strings.Contains(text, "cri: Version on") && strings.Contains(text, "use of closed network connection"):
+		return "The socket takes connections and says nothing: a container runtime that hangs, or a program of another kind. Which one listens there (ss -xlp)?"
 	case strings.Contains(text, "cri: Version on") && containsAny(text, "error reading server preface", "malformed HTTP response",
 		"frame too large", "broken pipe", "connection reset", "error reading from server"):
 		return "The socket answers, but not as a container runtime does: the CRI is gRPC. Which program listens there (ss -xlp)? Or did the runtime just end?"

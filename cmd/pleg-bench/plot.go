@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/picture"
 )
 
 // checkPlot finds out before the run that a picture cannot be written after it.
@@ -31,7 +32,7 @@ func writePlot(path string, result *bench.Result) error {
 	if err != nil {
 		return fmt.Errorf("write the picture: %w", err)
 	}
-	if err := errors.Join(result.WritePlot(f), f.Close()); err != nil {
+	if err := errors.Join(picture.Latency(f, result), f.Close()); err != nil {
 		return fmt.Errorf("write the picture: %w", err)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -43,16 +42,23 @@ func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pleg-bench",
 		Short: "Show, measure and check an evented PLEG on a fake or a real container runtime",
-		Long: `pleg-bench drives pods through their lives on a container runtime, lets an evented PLEG (pod lifecycle event generator) watch, and checks
-that its cache equals the runtime and that every change was told once, in order, and soon.
+		Long: `pleg-bench drives pods through their lives on a container runtime, lets an
+evented PLEG (pod lifecycle event generator) watch, and checks that its cache
+equals the runtime and that every change was told once, in order, and soon.
 
-Without a command it is "pleg-bench run": on a fake runtime that it starts as a child process, with a polling PLEG beside it for comparison.
-It needs nothing else, and takes about 15 seconds.`,
-		Example: `  pleg-bench                                             # see it work, compared with polling
-  pleg-bench run --fault drop=0.1 --fault stale=0.3      # a runtime that loses and falsifies events
-  pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox   # one without a kubelet
+Without a command it is "pleg-bench run": on a fake runtime that it starts as a
+child process, with a polling PLEG beside it for comparison. It needs nothing
+else, and takes about 15 seconds.`,
+		Example: `  # see it work, compared with polling
+  pleg-bench
+  # a runtime that loses and falsifies events
+  pleg-bench run --fault drop=0.1 --fault stale=0.3
+  # what is the event stream of this runtime worth? It only reads
   pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
-  pleg-bench fake --socket /tmp/cri.sock --pods 20       # a runtime for crictl, a kubelet, or "watch"
+  # make pods on a real runtime, one without a kubelet
+  pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox
+  # a runtime for crictl, a kubelet, or "watch"
+  pleg-bench fake --socket /tmp/cri.sock --pods 20
   pleg-bench events --recorder series --recorder client-go`,
 		Args:          noArgs,
 		SilenceErrors: true,
@@ -62,18 +68,26 @@ It needs nothing else, and takes about 15 seconds.`,
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	root.Version = version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SuggestionsMinimumDistance = 3
+	narrow(root)
+	root.Flags().SortFlags = false
 	root.Flags().AddFlagSet(run.Flags())
 	verbose := root.PersistentFlags().CountP("verbose", "v", "log more to standard error; twice for everything")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newEvents(s), newCompare(s), newCleanup(s), newWorker(s))
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newEvents(s), newCompare(s), newCleanup(s), newWorker(s), newDocs())
+	completeFlags(root)
+	for _, cmd := range root.Commands() {
+		completeFlags(cmd)
+	}
 	return root
 }
+
+// commit is set by `make build`: Go itself stamps no commit into what a workspace builds.
+var commit string
 
 // version is the module's version, or the commit of a build from a work tree.
 func version() string {
@@ -82,6 +96,9 @@ func version() string {
 		return "of an unknown build"
 	}
 	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = or(commit, v)
+	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
 			v = s.Value
@@ -100,11 +117,13 @@ func or(s, none string) string {
 // noArgs is cobra.NoArgs with a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		hint := ""
-		if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
-			hint = ": did you mean " + strings.Join(names, " or ") + "?"
+		var names []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				names = append(names, c.Name())
+			}
 		}
-		return usageError{fmt.Errorf("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), hint)}
+		return usageError{fmt.Errorf("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), suggest(args[0], names))}
 	}
 	return nil
 }

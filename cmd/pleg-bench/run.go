@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,6 +49,9 @@ func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket, control string, i
 
 // checkEndpointFlags refuses flags that say something about a fake runtime while a real one is used.
 func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
+	if err := checkEndpoint(endpoint); err != nil {
+		return err
+	}
 	if endpoint != "" && cmd.Flags().Changed("profile") {
 		return usageError{fmt.Errorf("--profile is for the fake runtime: it does not go with --endpoint")}
 	}
@@ -58,6 +62,15 @@ func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 func addRealFlags(flags *pflag.FlagSet, o *run.Options) {
 	flags.BoolVar(&o.BesideKubelet, "beside-kubelet", false, "make pods on a runtime that holds somebody else's, such as a kubelet's")
 	flags.StringVar(&o.LogDirectory, "log-directory", "", "folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
+}
+
+// hintAt says what could stand in place of options that are wrong: an image that the runtime has, or the
+// name of a fault.
+func hintAt(ctx context.Context, o run.Options) string {
+	if o.Endpoint != "" && o.Image == "" {
+		return run.Images(ctx, o.Endpoint)
+	}
+	return nearFault(o.Faults)
 }
 
 // refusal turns a refused runtime into a usage error: a flag decides.
@@ -80,28 +93,42 @@ func newRun(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Make pods live and die, and check what the PLEG made of it (the default)",
-		Long: `run makes pods live, die and be replaced on a container runtime, at a rate, through plain CRI calls, while a PLEG in a process of its own
-keeps a cache, tells lifecycle events, and serves simulated pod workers that wait for fresh statuses. At the end it compares the cache with the
-runtime, and tells latency, freshness and cost.
+		Short: "Make pods live and die, and check the PLEG (the default)",
+		Long: `run makes pods live, die and be replaced on a container runtime, at a rate,
+through plain CRI calls, while a PLEG in a process of its own keeps a cache,
+tells lifecycle events, and serves simulated pod workers that wait for fresh
+statuses. At the end it compares the cache with the runtime, and tells latency,
+freshness and cost.
 
-Without --endpoint it starts a fake runtime as a child process, whose history says exactly what happened when. With --endpoint it makes real pods
-(label ` + "evented-pleg.io/bench-run" + `, host network) and removes them at the end, also after Ctrl-C. It never touches other pods.
+Without --endpoint it starts a fake runtime as a child process, whose history
+says exactly what happened when. With --endpoint it makes real pods (label
+evented-pleg.io/bench-run, host network) and removes them at the end, also after
+Ctrl-C. It never touches other pods.
 
-It refuses a runtime that holds Kubernetes pods which pleg-bench has not made: a kubelet there takes the load's pods for its own and removes them,
-and is disturbed by them. --beside-kubelet says that this is wanted. What a run has left that was killed is removed by the next one, and by
-"pleg-bench cleanup".
+It refuses a runtime that holds Kubernetes pods which pleg-bench has not made: a
+kubelet there takes the load's pods for its own and removes them, and is
+disturbed by them. --beside-kubelet says that this is wanted. What a run has
+left that was killed is removed by the next one, and by "pleg-bench cleanup".
 
-It exits with 1 if a pod differs in the end, or if an event was delivered twice, out of order, or never.`,
-		Example: `  pleg-bench run                                          # 100 pods × 2 containers, 100 changes/s, 10 s
-  pleg-bench run --mode generic                           # the same load, polled
+It exits with 1 if a pod differs in the end, or if an event was delivered twice,
+out of order, or never.`,
+		Example: `  # 100 pods of 2 containers, 100 changes a second, for 10 s
+  pleg-bench run
+  # the same load, polled
+  pleg-bench run --mode generic
   pleg-bench run --profile crio --fault drop=0.1 -o json
-  pleg-bench run --restart-runtime-at 4s                  # the runtime restarts, its containers survive
-  pleg-bench run --kill-runtime-at 4s                     # kill -9, and everything in it is gone
+  # the runtime restarts, its containers survive; and: kill -9, and all is gone
+  pleg-bench run --restart-runtime-at 4s --plot restart.svg
+  pleg-bench run --kill-runtime-at 4s
   pleg-bench run --rate 500 --duration 20s --stall-watch 10s
-  pleg-bench run --out before --expect 'latency.p99<5ms' --expect events.missed=0
-  pleg-bench run --rate 0 --duration 60s --pods 500       # the cost of watching a quiet node
-  pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox --pods 10 --rate 20`,
+  # keep the result with a page, and fail if it is worse than that
+  pleg-bench run --out before --expect 'latency.p99<5ms' \
+      --expect events.missed=0
+  # the cost of watching a quiet node
+  pleg-bench run --rate 0 --duration 60s --pods 500
+  # a real runtime
+  pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox \
+      --pods 10 --rate 20`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
@@ -117,7 +144,7 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 				o.Compare = output == "text" && o.Endpoint == "" && o.Mode == worker.Evented
 			}
 			if err := o.Validate(); err != nil {
-				return usageError{err}
+				return usageError{fmt.Errorf("%w%s", err, hintAt(cmd.Context(), o))}
 			}
 			if err := checkPlot(plot); err != nil {
 				return usageError{err}
@@ -169,7 +196,7 @@ It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket, such as unix:///run/containerd/containerd.sock, instead of a fake one")
+	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
 	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
 	flags.BoolVar(&compare, "compare", false, "let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
 	flags.IntVar(&o.Pods, "pods", 100, "number of pods")

@@ -28,17 +28,21 @@ func newStress(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "stress",
-		Short: "Find the rate of containers at which events take a second or more (the stress test of KEP-3386)",
-		Long: `stress makes containers that run to completion, at a rate that rises step by step, and removes them, until the histogram
-evented_pleg_connection_latency_seconds shows events above its 1-second bucket, or the runtime cannot make containers faster, or --max-rate is
-reached. It tells the number of events, the rate at the end, and the latency there.
+		Short: "Find the rate at which events take a second (KEP-3386)",
+		Long: `stress makes containers that run to completion, at a rate that rises step by
+step, and removes them, until the histogram
+evented_pleg_connection_latency_seconds shows events above its 1-second bucket,
+or the runtime cannot make containers faster, or --max-rate is reached. It tells
+the number of events, the rate at the end, and the latency there.
 
-On a real runtime this is disruptive: use a machine that nobody needs. What it made is removed at the end, also after Ctrl-C.`,
+On a real runtime this is disruptive: use a machine that nobody needs. What it
+made is removed at the end, also after Ctrl-C.`,
 		Example: `  pleg-bench stress
   pleg-bench stress --pods 5 --start-rate 100 --max-rate 2000 --step 5s
   pleg-bench stress --profile crio -o json
   pleg-bench stress --out stress --expect 'knee_rate>200' --expect missed=0
-  pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox --start-rate 5 --max-rate 100`,
+  # a real runtime, which nobody else uses
+  pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
@@ -50,7 +54,7 @@ On a real runtime this is disruptive: use a machine that nobody needs. What it m
 			o.Profile, o.Faults, o.Seed = fake.profile, fake.faults, fake.seed
 			o.Args = strings.Fields(args)
 			if err := o.Validate(); err != nil {
-				return usageError{err}
+				return usageError{fmt.Errorf("%w%s", err, hintAt(cmd.Context(), o.Options))}
 			}
 			expectations, err := keep.parse(new(bench.StressResult))
 			if err != nil {

@@ -21,28 +21,35 @@ func newWatch(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "watch --endpoint ENDPOINT",
-		Short: "Attach to a runtime, read-only, and print pod lifecycle events as they come",
-		Long: `watch attaches an evented PLEG to any container runtime and prints what it tells: lifecycle events
-with their delay and source (an event of the runtime, or a read that found the change first), what
-happens to the stream and to the trust in it, and every report that an agent would make: lists that
-fail or hang, statuses that cannot be read, why the stream ended. It only reads.
+		Short: "Attach to a runtime, read-only, and judge its event stream",
+		Long: `watch attaches an evented PLEG to any container runtime and prints what it
+tells: lifecycle events with their delay and source (an event of the runtime, or
+a read that found the change first), what happens to the stream and to the trust
+in it, and every report that an agent would make: lists that fail or hang,
+statuses that cannot be read, why the stream ended. It only reads.
 
-It ends, at Ctrl-C or after --duration, with a judged summary: what was received, what of it was stale,
-twice, out of order, late, what lists found that no event told, and in words what this stream is worth,
-what relist period it would earn, and what to tell the runtime's maintainers. It exits with 1 if the
+It ends, at Ctrl-C or after --duration, with a judged summary: what was
+received, what of it was stale, twice, out of order, late, what lists found that
+no event told, and in words what this stream is worth, what relist period it
+would earn, and what to tell the runtime's maintainers. It exits with 1 if the
 runtime could not be listed once.
 
-A containerd before 2.0 hands each event to only one of its clients: there, watch takes events away from
-the kubelet, which may be an evented one. Use --mode generic with these.`,
+A containerd before 2.0 hands each event to only one of its clients: there,
+watch takes events away from the kubelet, which may be an evented one. Use
+--mode generic with these.`,
 		Example: `  pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
   pleg-bench watch --endpoint unix:///run/crio/crio.sock --namespace kube-system
   pleg-bench watch --endpoint /tmp/cri.sock -o json --duration 30s
   pleg-bench watch --endpoint /tmp/cri.sock --raw --duration 30s
-  pleg-bench watch --endpoint /tmp/cri.sock --duration 1m --out watched --expect verdict.worth=full`,
+  pleg-bench watch --endpoint /tmp/cri.sock --duration 1m --out watched \
+      --expect verdict.worth=full`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Endpoint == "" {
 				return usageError{errNoEndpoint}
+			}
+			if err := checkEndpoint(o.Endpoint); err != nil {
+				return err
 			}
 			if o.Output != "text" && o.Output != "json" {
 				return usageError{fmt.Errorf("--output %s: use text or json", o.Output)}

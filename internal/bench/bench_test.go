@@ -5,9 +5,6 @@ package bench
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -272,36 +269,6 @@ func TestStressWriteText(t *testing.T) {
 	for _, want := range []string{"knee: events began to take a second", "49 containers/s", "1.20 s", "200 container events, 3 late"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, b.String())
-		}
-	}
-}
-
-func TestWritePlotIsXML(t *testing.T) {
-	for _, r := range []*Result{sample(), {Load: LoadResult{DurationSeconds: 1}}} {
-		var b bytes.Buffer
-		if err := r.WritePlot(&b); err != nil {
-			t.Fatal(err)
-		}
-		circles := 0
-		decoder := xml.NewDecoder(&b)
-		for {
-			token, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("not XML: %v", err)
-			}
-			if start, ok := token.(xml.StartElement); ok && start.Name.Local == "circle" {
-				circles++
-			}
-		}
-		want := 0
-		for _, s := range r.Series {
-			want += len(s.Points)
-		}
-		if circles != want {
-			t.Errorf("%d dots for %d changes", circles, want)
 		}
 	}
 }

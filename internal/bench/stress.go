@@ -88,7 +88,9 @@ func (r *StressResult) WriteText(w io.Writer) error {
 			Short(seconds(s.Latency.P50)), Short(seconds(s.Latency.P99)), s.PLEGCPU)
 	}
 	line := func(format string, args ...any) { b.WriteString(Fold(fmt.Sprintf(format, args...), 2) + "\n") }
-	fmt.Fprintf(&b, "\n%s: %s.\nThe most that was achieved: %.3g containers/s, with a p99 of %s there.\n", r.End, r.Why(), r.KneeRate, Short(seconds(r.KneeP99Seconds)))
+	b.WriteString("\n")
+	line("%s: %s.", r.End, r.Why())
+	line("The most that was achieved: %.3g containers/s, with a p99 of %s there.", r.KneeRate, Short(seconds(r.KneeP99Seconds)))
 	line("%d container events, %d late; missed %d, owed %d, delivered twice %d, out of order %d; %d pods differ in the end; memory at most %s",
 		r.Events, r.Late, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
 	if r.GivenUp > 0 {

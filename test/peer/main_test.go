@@ -171,7 +171,7 @@ func TestPlotShowsEveryContestant(t *testing.T) {
 	if err := b.plot(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg ", ">floor: 1ms at 1000<", ">ours: 2ms at 1000<", ">kubelet-v1.36.3: 3ms at 1000<", "</svg>"} {
+	for _, want := range []string{"<svg ", ">floor: 1 ms at 1000<", ">ours: 2 ms at 1000<", ">kubelet-v1.36.3: 3 ms at 1000<", ">100<", "logarithmic", "</svg>"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the plot lacks %q", want)
 		}

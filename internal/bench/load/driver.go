@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -71,7 +72,7 @@ func (d *Driver) Setup(ctx context.Context) error {
 	}
 	if answer.GetImage() == nil {
 		return fmt.Errorf("load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image%s; "+
-			"it must understand the arguments %q", d.config.Image, d.available(ctx), d.config.Args)
+			"it must understand the arguments %q", d.config.Image, Images(ctx, d.config.Conn), d.config.Args)
 	}
 	const tries = 10
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -102,10 +103,10 @@ func (d *Driver) Setup(ctx context.Context) error {
 	return nil
 }
 
-// available names the first few images that the runtime has.
-func (d *Driver) available(ctx context.Context) string {
+// Images says in brackets which images the runtime has, the first few, or nothing if it does not say.
+func Images(ctx context.Context, conn grpc.ClientConnInterface) string {
 	const most = 5
-	answer, err := d.images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	answer, err := runtimeapi.NewImageServiceClient(conn).ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil {
 		return ""
 	}

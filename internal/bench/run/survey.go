@@ -81,6 +81,18 @@ func (r *runner) tell(format string, args ...any) {
 	}
 }
 
+// Images says in brackets which images the runtime has, or nothing if it does not say.
+func Images(ctx context.Context, endpoint string) string {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(endpoint, "unix://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	return load.Images(ctx, conn)
+}
+
 // CleanupOptions are those of a cleanup.
 type CleanupOptions struct {
 	Endpoint string

@@ -210,7 +210,7 @@ func (p *printer) look(now time.Time) error {
 		})
 	}
 	_, err := fmt.Fprintf(p.options.Err, "%s  stream %s, relist period %s; %d pods, %d received, %d missed%s\n",
-		now.Format(timeForm), st.State, bench.Short(st.RelistPeriod), st.Pods, st.Claims, st.Missed, withSep("; unhealthy: ", health))
+		now.Format(timeForm), st.State, bench.Short(st.RelistPeriod), len(p.cache.UIDs()), st.Claims, st.Missed, withSep("; unhealthy: ", health))
 	return err
 }
 
@@ -219,6 +219,14 @@ func or(s, none string) string {
 		return s
 	}
 	return none
+}
+
+// times says how often in words.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprint(n, " times")
 }
 
 func withSep(sep, s string) string {

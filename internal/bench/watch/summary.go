@@ -177,7 +177,7 @@ func (s Summary) lines() (list [][2]string) {
 			s.Malformed, s.ListedTwice, s.Unattributed, s.UnknownPhase)
 	}
 	if r := s.Stream; r != nil {
-		row("stream", "%s in the end, connected for %s; opened %d times%s", s.State, short(s.ConnectedSeconds), r.Opened, ends(r.Endings))
+		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, short(s.ConnectedSeconds), times(r.Opened), ends(r.Endings))
 		row("events", "%d received, %d told something new, %d replayed; %s, the largest %s", r.Received, r.ToldSomething, r.Replayed,
 			bench.Bytes(uint64(r.Bytes)), bench.Bytes(uint64(r.LargestBytes)))
 		row("gaps", "%d starts and exits that no event told of; %d creations, %d removals; %d events not confirmed", s.Missed, s.MissedCreations, s.MissedRemovals, s.Overruled)

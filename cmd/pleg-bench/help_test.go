@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// quiet are streams that nobody reads.
+func quiet() streams { return streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)} }
+
+// ours returns the command line's commands, those of the library and hidden ones left out.
+func ours(t *testing.T) []*cobra.Command {
+	t.Helper()
+	root := newRoot(quiet())
+	list := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() && c.Name() != "help" && c.Name() != "completion" {
+			list = append(list, c)
+		}
+	}
+	if len(list) != 8 {
+		t.Fatalf("%d commands, want the root and seven more", len(list))
+	}
+	return list
+}
+
+// TestHelpFitsTheTerminal: what a command says of itself is complete and fits 80 columns.
+func TestHelpFitsTheTerminal(t *testing.T) {
+	for _, c := range ours(t) {
+		var out bytes.Buffer
+		c.SetOut(&out)
+		if err := c.Help(); err != nil {
+			t.Fatal(err)
+		}
+		if c.Long == "" || c.Example == "" {
+			t.Errorf("%s has no description or no example", c.CommandPath())
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > helpWidth {
+				t.Errorf("%s --help: %d columns: %s", c.CommandPath(), n, line)
+			}
+		}
+	}
+}
+
+// TestExamplesAreUnderstood parses every line of every example, those of other programs aside.
+func TestExamplesAreUnderstood(t *testing.T) {
+	lines := 0
+	for _, c := range ours(t) {
+		for line := range strings.Lines(strings.ReplaceAll(c.Example, "\\\n", " ")) {
+			args := strings.Fields(strings.ReplaceAll(line, "'", ""))
+			if args[0] != "pleg-bench" {
+				continue
+			}
+			lines++
+			target, rest, err := newRoot(quiet()).Find(args[1:])
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+				continue
+			}
+			if err := target.ParseFlags(rest); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			if err := target.ValidateArgs(target.Flags().Args()); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	if lines < 25 {
+		t.Errorf("%d lines of examples, want more than two dozen", lines)
+	}
+}
+
+// TestDidYouMean: what is nearly right is suggested, and nothing where nothing is near.
+func TestDidYouMean(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"wach":                    "did you mean watch?",
+		"run --fualt drop=0.1":    "did you mean --fault?",
+		"run --fault dorp=0.1":    "did you mean drop?",
+		"stress --fault stal=0.1": "did you mean stale or stall?",
+		"fake --socket /tmp/x --fault hang-lists=1": "did you mean hang-list?",
+		"nothingofthesort":                          "",
+		"run --nothingofthesort":                    "",
+		"run --pods x":                              "",
+	} {
+		o := execCommand(t, strings.Fields(args)...)
+		if o.status != exitUsage || (want == "") == strings.Contains(o.stderr, "did you mean") || !strings.Contains(o.stderr, want) {
+			t.Errorf("%s: status %d, %s\nwant %q", args, o.status, o.stderr, want)
+		}
+	}
+}
+
+// TestCompletionKnowsValues asks for completions as a shell does.
+func TestCompletionKnowsValues(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"run --profile ":      "crio\n",
+		"--mode ":             "generic\n",
+		"fake --fault dro":    "drop=0.1\t",
+		"watch -o ":           "json\n",
+		"events --fault ":     "429\n",
+		"events --recorder ":  "client-go-legacy\n",
+		"stress --restart-ru": ":4",
+	} {
+		o := execCommand(t, append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		if o.status != exitOK || !strings.Contains(o.stdout, want) {
+			t.Errorf("%s: status %d, %q, want %q", args, o.status, o.stdout, want)
+		}
+	}
+}
+
+// TestAnEndpointThatIsNone is bad usage, before anything is tried.
+func TestAnEndpointThatIsNone(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"run --image x", "stress --image x", "watch", "cleanup"} {
+		args := append(strings.Fields(command), "--endpoint", "http://localhost:80")
+		if o := execCommand(t, args...); o.status != exitUsage || !strings.Contains(o.stderr, "unix:///path/to/socket") {
+			t.Errorf("%s: status %d, %s", command, o.status, o.stderr)
+		}
+	}
+}
+
+// TestImagesOfTheFake: those that a fake runtime has are told by its help, and by who lacks --image.
+func TestImagesOfTheFake(t *testing.T) {
+	t.Parallel()
+	socket := fakeServer(t)
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := runtimeapi.NewImageServiceClient(conn).ListImages(t.Context(), &runtimeapi.ListImagesRequest{})
+	if err != nil || len(answer.GetImages()) < 2 {
+		t.Fatalf("%v, %v", answer, err)
+	}
+	help := execCommand(t, "fake", "--help")
+	for _, command := range []string{"run", "stress"} {
+		o := execCommand(t, command, "--endpoint", "unix://"+socket)
+		if o.status != exitUsage || !strings.Contains(o.stderr, "--image is missing") {
+			t.Errorf("%s: status %d, %s", command, o.status, o.stderr)
+		}
+		for _, image := range answer.GetImages() {
+			name := image.GetRepoTags()[0]
+			if !strings.Contains(o.stderr, name) || !strings.Contains(help.stdout, name) {
+				t.Errorf("%s and the help of fake do not tell of %s:\n%s\n%s", command, name, o.stderr, help.stdout)
+			}
+		}
+	}
+}
+
+// TestDocs writes the man pages and looks at each: by man where there is one, which has to find nothing
+// wrong with them, and else for the sections that it must have.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if o := execCommand(t, "docs", "--out", dir); o.status != exitOK || o.stderr != "" {
+		t.Fatalf("status %d, %s", o.status, o.stderr)
+	}
+	man, err := exec.LookPath("man")
+	if err != nil {
+		t.Log("there is no man: only the sections are looked at")
+	}
+	for _, c := range ours(t) {
+		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+		path := filepath.Join(dir, "man", name+".1")
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		sections := []string{".TH \"" + strings.ToUpper(name) + "\"", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS", ".SH EXAMPLE", ".SH SEE ALSO"}
+		for _, want := range sections {
+			if !strings.Contains(string(page), want) {
+				t.Errorf("%s.1 lacks %q:\n%s", name, want, page[:min(len(page), 300)])
+			}
+		}
+		if man != "" {
+			renders(t, man, path, c)
+		}
+		markdown := filepath.Join(dir, "markdown", strings.ReplaceAll(c.CommandPath(), " ", "_")+".md")
+		if text, err := os.ReadFile(markdown); err != nil || !strings.Contains(string(text), "### Examples") {
+			t.Errorf("%s: %v, no examples", markdown, err)
+		}
+	}
+	if o := execCommand(t, "docs"); o.status != exitUsage {
+		t.Errorf("docs without a folder: status %d, %s", o.status, o.stderr)
+	}
+}
+
+// renders has man show a page: every flag must be there.
+func renders(t *testing.T, man, path string, c *cobra.Command) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), man, "--warnings", "--local-file", path)
+	cmd.Env = append(os.Environ(), "MANWIDTH=300", "MANPAGER=cat", "LC_ALL=C.UTF-8", "MAN_KEEP_FORMATTING=")
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	text, err := cmd.Output()
+	if err != nil || complaints.Len() > 0 {
+		t.Errorf("man %s: %v\n%s", path, err, &complaints)
+	}
+	var missing []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && !strings.Contains(string(text), "--"+f.Name) {
+			missing = append(missing, f.Name)
+		}
+	})
+	if len(missing) > 0 || len(text) < 500 {
+		t.Errorf("man %s shows %d characters, and nothing of %s", path, len(text), slices.Sorted(slices.Values(missing)))
+	}
+}
