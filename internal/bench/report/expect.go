@@ -19,7 +19,8 @@ import (
 type Expectation struct {
 	text, path, op string
 	bound          float64
-	word           string // what a text is to be; empty if the bound is a number
+	show           func(float64) string // a number as the bound is written
+	word           string               // what a text is to be; empty if the bound is a number
 }
 
 var expectationForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\s*(<=|>=|<|>|=)\s*(.+)$`)
@@ -63,7 +64,7 @@ func parseExpectation(text string, blank any) (Expectation, error) {
 		e.word = strings.TrimSpace(m[3])
 		return e, nil
 	}
-	if e.bound, err = quantity(m[3]); err != nil {
+	if e.bound, e.show, err = quantity(m[3]); err != nil {
 		return Expectation{}, fmt.Errorf("--expect %q: %w", text, err)
 	}
 	return e, nil
@@ -79,23 +80,23 @@ func Failures(bounds []Expectation, result any) (list []string) {
 	return list
 }
 
-// quantity reads a number, a duration in seconds, or a size in bytes.
-func quantity(s string) (float64, error) {
+// quantity reads a number, a duration in seconds, or a size in bytes, and returns how to show others.
+func quantity(s string) (v float64, show func(float64) string, err error) {
 	s = strings.TrimSpace(s)
 	if f, err := strconv.ParseFloat(s, 64); err == nil {
-		return f, nil
+		return f, func(v float64) string { return fmt.Sprintf("%.4g", v) }, nil
 	}
 	if d, err := time.ParseDuration(s); err == nil {
-		return d.Seconds(), nil
+		return d.Seconds(), short, nil
 	}
 	for unit, factor := range map[string]float64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if n, ok := strings.CutSuffix(s, unit); ok {
 			if f, err := strconv.ParseFloat(strings.TrimSpace(n), 64); err == nil {
-				return f * factor, nil
+				return f * factor, func(v float64) string { return bench.Bytes(uint64(max(v, 0))) }, nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("%q is no number, duration (5ms) or size (64MiB)", s)
+	return 0, nil, fmt.Errorf("%q is no number, duration (5ms) or size (64MiB)", s)
 }
 
 // inMap matches paths into maps, whose keys only a run tells.
@@ -170,7 +171,7 @@ func (e Expectation) Check(result any) error {
 	v := found.(float64) // value returns nothing else
 	kept := map[string]bool{"<": v < e.bound, "<=": v <= e.bound, ">": v > e.bound, ">=": v >= e.bound, "=": v == e.bound}[e.op]
 	if !kept {
-		return fmt.Errorf("expected %s, it is %.4g", e.text, v)
+		return fmt.Errorf("expected %s, it is %s", e.text, e.show(v))
 	}
 	return nil
 }

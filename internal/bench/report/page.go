@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -144,19 +145,21 @@ type Chart struct {
 }
 
 // Line is one series. Thin and broken ones accompany others of the same Color, a number from 1; 0 is the
-// next one.
+// next one. Steps says that a value holds until the next one.
 type Line struct {
 	Name  string    `json:"name"`
 	X     []float64 `json:"x"`
 	Y     []float64 `json:"y"`
 	Thin  bool      `json:"thin"`
 	Dash  bool      `json:"dash"`
+	Steps bool      `json:"steps"`
 	Color int       `json:"color"`
 }
 
-// Mark is a place on X that a chart shows.
+// Mark is a place on X that a chart shows, or all from At to To if that is larger.
 type Mark struct {
 	At   float64 `json:"at"`
+	To   float64 `json:"to"`
 	Text string  `json:"text"`
 }
 
@@ -171,8 +174,23 @@ func (l *Line) Add(x, y float64) {
 	l.Y = append(l.Y, y)
 }
 
+// fill widens the last of the narrow charts, of which two stand side by side, if it would stand alone.
+func (p *Page) fill() {
+	narrow := 0
+	for _, c := range p.Charts {
+		if !c.Wide {
+			narrow++
+		}
+	}
+	if last := len(p.Charts) - 1; narrow%2 == 1 && !p.Charts[last].Wide {
+		p.Charts[last].Wide = true
+	}
+}
+
 // Write writes the page.
 func (p Page) Write(w io.Writer) error {
+	p.Charts = slices.Clone(p.Charts)
+	p.fill()
 	for i, c := range p.Charts {
 		// JSON has empty lists then, not null.
 		p.Charts[i].Marks = append([]Mark{}, c.Marks...)

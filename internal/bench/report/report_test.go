@@ -220,7 +220,7 @@ func TestStressFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := report.NewStress(time.Unix(1_700_000_000, 0), []string{"pleg-bench", "stress"}, stressResult(), list)
-	if len(s.Failures) != 1 || !strings.Contains(s.Failures[0], "knee_p99<1ms, it is 0.02") {
+	if len(s.Failures) != 1 || !strings.Contains(s.Failures[0], "knee_p99<1ms, it is 20 ms") {
 		t.Errorf("failures %q, want that of the latency", s.Failures)
 	}
 	dir := t.TempDir()
@@ -289,5 +289,35 @@ func TestComparisonPage(t *testing.T) {
 	}
 	if _, err := report.Load(b); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("changes of no generator are read: %v", err)
+	}
+}
+
+// TestNoChartStandsAlone: of charts of which two stand side by side, the last one is wide if it has no
+// neighbour, and a mark over a time tells its end.
+func TestNoChartStandsAlone(t *testing.T) {
+	chart := func(id string, wide bool) report.Chart {
+		c := report.Overtime(id, "title "+id, "s", report.Line{Name: "line"})
+		c.Wide, c.Marks = wide, []report.Mark{{At: 1, To: 2, Text: "restart"}}
+		return c
+	}
+	wide := func(charts ...report.Chart) (n int) {
+		var page strings.Builder
+		if err := (report.Page{Charts: charts}).Write(&page); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(page.String(), `"marks":[{"at":1,"to":2,"text":"restart"}]`) {
+			t.Error("the page lacks the mark")
+		}
+		return strings.Count(page.String(), `<div class="card wide">`)
+	}
+	a, b, c, d := chart("a", true), chart("b", false), chart("c", false), chart("d", false)
+	if n := wide(a, b, c); n != 1 {
+		t.Errorf("%d wide charts of a wide one and two more, want the one", n)
+	}
+	if n := wide(a, b, c, d); n != 2 {
+		t.Errorf("%d wide charts of a wide one and three more, want the first and the last", n)
+	}
+	if n := wide(b); n != 1 {
+		t.Errorf("%d wide charts of one, want it", n)
 	}
 }

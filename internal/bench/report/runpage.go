@@ -140,10 +140,10 @@ func (s *Saved) charts() []Chart {
 // marks are the moments that every chart shows.
 func marks(r *bench.Result) (list []Mark) {
 	if o := r.Outage; o != nil {
-		list = append(list, Mark{o.AtSeconds, "runtime " + o.Kind}, Mark{o.AtSeconds + o.DownSeconds, "back"})
+		list = append(list, Mark{o.AtSeconds, o.AtSeconds + o.DownSeconds, "runtime " + o.Kind})
 	}
 	if st := r.Stall; st != nil {
-		list = append(list, Mark{st.AtSeconds, "Watch not read"}, Mark{st.AtSeconds + st.ForSeconds, "read again"})
+		list = append(list, Mark{st.AtSeconds, st.AtSeconds + st.ForSeconds, "Watch not read"})
 	}
 	return list
 }
@@ -175,7 +175,9 @@ func addSide(list []Chart, side Side, name string, color int) {
 	add(1, dashed(percentile(side, name, 0.99)))
 	add(2, dashed(rate(side, name+" lists", func(x bench.Sample) float64 { return float64(x.Lists) })))
 	add(2, rate(side, name+" reads", func(x bench.Sample) float64 { return float64(x.Reads) }))
-	add(3, level(side, name, func(x bench.Sample) float64 { return x.PeriodSeconds }))
+	period := level(side, name, func(x bench.Sample) float64 { return x.PeriodSeconds })
+	period.Steps = true
+	add(3, period)
 	add(4, rate(side, name, func(x bench.Sample) float64 { return x.CPUSeconds }))
 	add(5, level(side, name, func(x bench.Sample) float64 { return float64(x.HeapBytes) / (1 << 20) }))
 }

@@ -179,7 +179,7 @@ func (s *Stress) charts() []Chart {
 	list[0].Log, list[0].Wide = true, true
 	for _, step := range s.Result.Steps {
 		if step.Achieved == s.Result.KneeRate {
-			list[0].Marks = []Mark{{step.Rate, fmt.Sprintf("most: %.3g/s", step.Achieved)}}
+			list[0].Marks = []Mark{{At: step.Rate, Text: fmt.Sprintf("most: %.3g/s", step.Achieved)}}
 		}
 	}
 	return list

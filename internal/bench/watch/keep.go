@@ -244,7 +244,7 @@ func (k *Kept) charts() []report.Chart {
 		report.Overtime("events", "Events received", "/s", rate("events", func(x Sample) int { return x.Received })),
 		report.Overtime("reads", "Lists of the whole runtime and reads of one pod", "/s", rate("lists", func(x Sample) int { return x.Lists }),
 			rate("reads", func(x Sample) int { return x.Reads })),
-		report.Overtime("period", "Relist period", "s", level("period", func(x Sample) float64 { return x.PeriodSeconds })),
+		report.Overtime("period", "Relist period", "s", steps(level("period", func(x Sample) float64 { return x.PeriodSeconds }))),
 		report.Overtime("missed", "Changes that no event told of, and failed reads, so far", "", level("missed", func(x Sample) float64 { return float64(x.Missed) }),
 			level("failed", func(x Sample) float64 { return float64(x.Failed) })))
 }
@@ -276,4 +276,10 @@ func (k *Kept) scatter() report.Chart {
 		c.Note += fmt.Sprintf("%d events without a stamp, or with one from the future, are not drawn.", left)
 	}
 	return c
+}
+
+// steps says of a line that a value holds until the next one.
+func steps(l report.Line) report.Line {
+	l.Steps = true
+	return l
 }
