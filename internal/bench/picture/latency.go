@@ -58,8 +58,12 @@ func Latency(w io.Writer, r *bench.Result) error {
 
 // subtitle says what was done to which runtime.
 func subtitle(r *bench.Result) string {
-	text := fmt.Sprintf("%s %s, %d pods × %d containers, %.0f changes/s; each dot is a change",
-		r.Runtime.Name, r.Runtime.Version, r.Load.Pods, r.Load.Containers, r.Load.AchievedRate)
+	name := r.Runtime.Name + " " + r.Runtime.Version
+	if r.Runtime.Profile != "" {
+		name = "fake runtime as " + r.Runtime.Profile
+	}
+	text := fmt.Sprintf("%s, %d pods × %d containers, %.0f changes/s; each dot is a change",
+		name, r.Load.Pods, r.Load.Containers, r.Load.AchievedRate)
 	if len(r.Load.Faults) > 0 {
 		text += "; faults " + strings.Join(r.Load.Faults, " ")
 	}

@@ -97,8 +97,12 @@ func TestLatencyOfNothing(t *testing.T) {
 		"no time": {Series: []bench.Series{{Mode: "evented", Points: []bench.Point{{}}}}},
 	} {
 		var svg bytes.Buffer
+		r.Runtime.Profile = "crio"
 		if err := Latency(&svg, r); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(svg.String(), "fake runtime as crio, ") {
+			t.Errorf("%s: the picture does not say that the runtime is a fake", name)
 		}
 		if d := read(t, &svg); len(d.words) < 4 {
 			t.Errorf("%s: the picture says %q", name, d.words)

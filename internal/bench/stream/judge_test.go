@@ -339,6 +339,12 @@ func TestConclude(t *testing.T) {
 			func(s *script) { told(30)(s); told(1)(s) }, full, stream.WorthFull, 300, "not without flaws", "1 of 31 events were sent twice",
 		},
 		"unread pods": {told(30), with(func(f *stream.Facts) { f.Reads, f.ReadErrors = 9, 4 }), stream.WorthFull, 300, "every change", "4 of 13 reads"},
+		"no pod read": {
+			told(0), with(func(f *stream.Facts) { f.Reads, f.ReadsHung, f.ReadErrors = 5, 5, 2 }), stream.WorthUnknown, 0, "not one pod", "5 reads of a pod",
+		},
+		"no pod read, no stream": {
+			told(0), with(func(f *stream.Facts) { f.ReadErrors, f.Unsupported = 5, true }), stream.WorthNone, 1, "no events", "enable_pod_events",
+		},
 		"flapping": {
 			func(s *script) { told(300)(s); s.judge.Ended("EOF") }, with(func(f *stream.Facts) { f.Connected = 80 * time.Second }),
 			stream.WorthPartial, 1, "80 s of 100 s", "1× EOF",

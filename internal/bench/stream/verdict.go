@@ -87,6 +87,11 @@ func (r Report) worth(f Facts) Verdict {
 			Worth: WorthNone, Summary: "this runtime offers no events",
 			PeriodSeconds: base, Period: "every second, as a polling PLEG: there is nothing to trust",
 		}
+	case r.Received == 0 && f.Reads <= f.ReadsHung && f.ReadErrors+f.ReadsHung > 0:
+		return Verdict{
+			Worth:   WorthUnknown,
+			Summary: fmt.Sprintf("not one pod could be read (%d reads failed, %d hung): nothing can be said of the runtime's events", f.ReadErrors, f.ReadsHung),
+		}
 	case r.Received == 0 && f.Missed == 0:
 		return Verdict{Worth: WorthUntested, Summary: "nothing happened: watch for longer, or while pods come and go"}
 	case r.ToldSomething == 0 && f.Missed > 0:
