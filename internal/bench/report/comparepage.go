@@ -72,6 +72,17 @@ func comparisonPage(command []string, c Comparison, a, b Entry) Page {
 			p.Bands = append(p.Bands, band)
 		}
 		addSide(p.Charts[1:], e.side, name, i+1)
+		for _, m := range marks(e.run.Result) {
+			switch {
+			case a.run != b.run:
+				m.Text = name + ": " + m.Text
+			case i > 0:
+				continue // the one run's are there
+			}
+			for c := range p.Charts[1:] {
+				p.Charts[1+c].Marks = append(p.Charts[1+c].Marks, m)
+			}
+		}
 	}
 	calls := callRows([]*bench.ComparisonResult{a.result, b.result})
 	p.Cards = []Table{{Title: "Calls by kind, while the load ran", Columns: []string{"A", "B"}, Rows: calls}}

@@ -280,6 +280,13 @@ func TestComparisonPage(t *testing.T) {
 		if !strings.Contains(page, "0.99,") {
 			t.Error("the page lacks the changes of the runs")
 		}
+		// The restart of one run is marked once on each of the six charts over time, those of two by name.
+		one, first, second := `"text":"runtime restart"`, `"text":"A: runtime restart"`, `"text":"B: runtime restart"`
+		for text, n := range map[string]int{one: 12 - 6*len(paths), first: 6*len(paths) - 6, second: 6*len(paths) - 6} {
+			if got := strings.Count(page, text); got != n {
+				t.Errorf("%d paths: %s is there %d times, want %d", len(paths), text, got, n)
+			}
+		}
 	}
 	if _, _, err := report.LoadPair(b); err == nil || !strings.Contains(err.Error(), "one generator") {
 		t.Errorf("a run of one generator is compared with itself: %v", err)
