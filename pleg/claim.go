@@ -117,13 +117,13 @@ func (c *core[S]) onTold(p *pod, t told, now instant) news {
 	x.claimed = max(x.claimed, t.item.Phase)
 	if t.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {
 		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
-		p.moved, p.notYet, p.reread = now, 0, 0
+		c.stir(p, now)
 	}
 	if t.item.Phase <= x.phase {
 		return noNews
 	}
 	c.setPhase(x, t.item.Phase, CauseClaim, true, t.stamp, now)
-	p.moved, p.notYet, p.reread = now, 0, 0
+	c.stir(p, now)
 	return someNews
 }
 
@@ -150,7 +150,7 @@ func (c *core[S]) onStranger(p *pod, t told, now instant) news {
 		c.expiring.push(expiry{at: now, pod: p})
 		return someNews
 	}
-	p.moved, p.notYet, p.reread = now, 0, 0
+	c.stir(p, now)
 	return someNews
 }
 

@@ -28,11 +28,12 @@ type core[S any] struct {
 	random  rand.PCG
 
 	pods      map[cache.UID]*pod
-	index     map[string]*item   // every item by ID
-	suspects  int                // in all pods
-	homeless  map[string]suspect // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
-	deaf      instant            // when claims were last discarded for want of room
-	heard     instant            // since when the runtime is known to have events: its first connection; 0 if it has none
+	index     map[string]*item     // every item by ID
+	calls     map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
+	suspects  int                  // in all pods
+	homeless  map[string]suspect   // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
+	deaf      instant              // when claims were last discarded for want of room
+	heard     instant              // since when the runtime is known to have events: its first connection; 0 if it has none
 	open      map[cache.UID]*pod
 	affected  []*pod             // to be reviewed when all of the present report has been applied
 	touched   map[cache.UID]*pod // pods that may differ from what the last applied list showed
@@ -78,6 +79,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		random:   *rand.NewPCG(seed, seed),
 		pods:     make(map[cache.UID]*pod),
 		index:    make(map[string]*item),
+		calls:    make(map[uint64]cache.UID),
 		open:     make(map[cache.UID]*pod),
 		touched:  make(map[cache.UID]*pod),
 		conn:     conn{deadline: never},
@@ -259,7 +261,7 @@ func (c *core[S]) report(reason Reason, action string, warning bool, note string
 func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
 	c.uncount(x)
 	x.phase, x.cause, x.byClaim, x.stamp, x.since, x.sure = phase, cause, byClaim, stamp, now, now
-	x.back = false
+	x.back, x.ours = false, false
 	c.countIn(x)
 	c.touched[x.pod.uid] = x.pod
 	if phase == PhaseRemoved {

@@ -117,7 +117,7 @@ func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1)
 
 // forget drops the record of a pod of which nothing is known and nothing wanted.
 func (c *core[S]) forget(p *pod) {
-	if len(p.items) == 0 && len(p.suspects) == 0 && len(p.contested) == 0 && !p.foreign && !p.hasStatus && !p.inflight && p.want == 0 && p.force == 0 && c.pods[p.uid] == p {
+	if len(p.items) == 0 && len(p.suspects) == 0 && len(p.contested) == 0 && !p.foreign && !p.hasStatus && !p.inflight && p.want == 0 && p.force == 0 && p.own.calls == 0 && c.pods[p.uid] == p {
 		delete(c.pods, p.uid)
 		delete(c.touched, p.uid)
 		delete(c.leftover, p.uid)

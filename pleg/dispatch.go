@@ -322,7 +322,9 @@ func (c *core[S]) pace(p *pod, began, now instant) {
 	delay, first := &p.reread, c.cfg.RereadBase
 	switch {
 	case p.moved > began:
-		p.notYet = 0
+		if p.notYet = 0; p.own.hold > now {
+			p.notYet = p.own.hold
+		}
 		return
 	case !p.settled() && began < p.read && p.notYet == 0: // a list has found it changed meanwhile
 		return

@@ -11,12 +11,14 @@
 // life only moves forward, so two reports of one ID are merged by taking the later phase; nobody
 // asks which report is newer. Stale, duplicated, reordered and replayed reports cannot hurt.
 //
-// There are two kinds of reports. A read (a list of the whole runtime, or of one pod, with or
+// There are three kinds of reports. A read (a list of the whole runtime, or of one pod, with or
 // without its statuses) is complete for what it covers and true at some moment after it began:
 // reads are the truth, and the only source of freshness. A claim (an event of the runtime's stream)
 // is partial and perhaps old: it advances phases, and never makes anything fresh. An ID that only
 // claims have told of is confirmed by a read before anybody hears of it. A read that begins more
-// than Config.Grace after a claim overrules it.
+// than Config.Grace after a claim overrules it. What the agent tells of its own calls
+// ([Generator.Calling]) is certain for what the call was about, says nothing of anything else, and
+// makes nothing fresh either.
 //
 // The status of a pod (the type parameter S, which this package never looks into) comes from a
 // read, or from a claim's payload that dominates what is known: every live ID of the pod is in it,

@@ -33,12 +33,18 @@ const (
 	CauseRead Cause = iota
 	// CauseClaim: the runtime's stream told of the change first.
 	CauseClaim
+	// CauseAck: a call of the agent's own made the change, and told of it first: see
+	// [Generator.Calling].
+	CauseAck
 )
 
 // String returns the name that logs and outputs use.
 func (c Cause) String() string {
-	if c == CauseClaim {
+	switch c {
+	case CauseClaim:
 		return "claim"
+	case CauseAck:
+		return "ack"
 	}
 	return "read"
 }

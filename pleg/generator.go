@@ -17,6 +17,7 @@ type Generator[S any] struct {
 	cfg   Config[S] // with defaults; read only
 	clock clock
 	mail  *mailbox[S]
+	acks  *ackBox
 	core  *core[S]     // belongs to the goroutine that is in Run
 	exec  *executor[S] // likewise
 	wake  chan struct{}
@@ -44,6 +45,7 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 		cfg:      cfg,
 		clock:    clock{epoch: time.Now()},
 		mail:     newMailbox[S](cfg.MailboxMax),
+		acks:     newAckBox(cfg.MailboxMax),
 		wake:     make(chan struct{}, 1),
 		requests: make(map[request]struct{}),
 	}
@@ -115,6 +117,7 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 	cancel()
 	l.children.Wait()
 	close(g.exec.out.ch)
+	g.acks.close()
 	g.mu.Lock()
 	g.snapshot.running = false
 	clear(g.requests)

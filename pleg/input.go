@@ -17,6 +17,7 @@ const (
 	inputStart     inputKind = iota // the beginning: what the cache holds
 	inputTick                       // time has passed
 	inputClaims                     // what the stream told
+	inputAcks                       // what the agent told of its own calls
 	inputListed                     // the result of a list of everything
 	inputInspected                  // the result of the read of one pod
 	inputEnded                      // the stream has ended
@@ -33,6 +34,8 @@ type input[S any] struct {
 	in        connInput               // inputEnded: what the end means
 	held      []cache.UID             // inputStart
 	claims    *batch[S]               // inputClaims; the core keeps nothing of it
+	acks      []ack                   // inputAcks; the core keeps nothing of it but the calls under way
+	lost      bool                    // inputAcks: some found no room
 	listed    *listedAll              // inputListed
 	inspected *inspected[S]           // inputInspected
 	ended     error                   // inputEnded
@@ -50,6 +53,8 @@ func (c *core[S]) apply(in input[S], now instant) {
 		c.tick(now)
 	case inputClaims:
 		c.onClaims(in.claims, now)
+	case inputAcks:
+		c.takeAcks(in.acks, in.lost, now)
 	case inputListed:
 		c.onListed(in.listed, now)
 	case inputInspected:

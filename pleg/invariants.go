@@ -110,7 +110,7 @@ func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	k.that(later || p.laterAt == 0, "it is to be looked at at %d, and not in the heap", p.laterAt)
 	k.that(!open || p.inflight || p.queued != notQueued || later, "it is open, and will not be looked at")
 	k.that(c.touched[p.uid] == p || !differs(p), "it differs from the last list, and is not touched")
-	known := len(p.items)+len(p.suspects)+len(p.contested) > 0
+	known := len(p.items)+len(p.suspects)+len(p.contested)+p.own.calls > 0
 	k.that(known || open || p.inflight || p.hasEntry(), "nothing is known of it, nothing is wanted, and it is remembered")
 }
 

@@ -34,6 +34,7 @@ type loop[S any] struct {
 	cut       context.CancelFunc               // ends the stream; nil before the first
 	reads     map[cache.UID]context.CancelFunc // end the reads of single pods that are under way
 	batch     batch[S]
+	acks      []ack
 	state     StreamState // last logged
 	said      string      // why the stream could not be opened, as last logged
 	reports   int         // made so far
@@ -58,7 +59,10 @@ func (l *loop[S]) run() {
 	l.apply(input[S]{kind: inputStart, held: l.g.cfg.Cache.UIDs()})
 	l.g.cfg.Cache.RenewDemand()
 	for l.ctx.Err() == nil {
-		l.check(l.apply(input[S]{kind: inputTick}))
+		now := l.g.clock.now()
+		l.takeAcks(now)
+		l.applyAt(input[S]{kind: inputTick}, now)
+		l.check(now)
 		l.publish()
 
 		var owed chan<- Event
@@ -75,6 +79,7 @@ func (l *loop[S]) run() {
 		case <-l.ctx.Done():
 			return
 		case <-due:
+		case <-l.g.acks.wake: // the next turn begins with them
 		case <-l.g.mail.wake:
 			l.claims()
 		case r := <-l.inspected:
@@ -95,15 +100,16 @@ func (l *loop[S]) run() {
 	}
 }
 
-// apply tells the core, and then what came of carrying out what it wants. It returns the time at
-// which the core was told.
-func (l *loop[S]) apply(in input[S]) instant {
-	now := l.g.clock.now()
+// apply tells the core, and then what came of carrying out what it wants.
+func (l *loop[S]) apply(in input[S]) { l.applyAt(in, l.g.clock.now()) }
+
+// applyAt does so as of a given time.
+func (l *loop[S]) applyAt(in input[S], now instant) {
 	l.tell(in, now)
 	for {
 		in, ok := l.exec.feedback()
 		if !ok {
-			return now
+			return
 		}
 		l.tell(in, now)
 	}
@@ -125,6 +131,15 @@ func (l *loop[S]) check(now instant) {
 		if err := errors.Join(l.core.checkInvariants(now), l.exec.check(l.core)); err != nil {
 			o.InvariantBroken(err)
 		}
+	}
+}
+
+// takeAcks applies what the agent has told of its own calls by the time of a turn, before anything
+// else: what it tells later is later than the reads that begin in this turn.
+func (l *loop[S]) takeAcks(now instant) {
+	acks, lost := l.g.acks.take(l.acks, now)
+	if l.acks = acks; lost || len(acks) > 0 {
+		l.applyAt(input[S]{kind: inputAcks, acks: acks, lost: lost}, now)
 	}
 }
 

@@ -216,17 +216,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	p.add(x)
 	agrees := true
 	cause, byClaim, stamp, since := CauseRead, false, int64(0), now
-	s, ok := p.suspects[it.ID]
-	if ok {
-		delete(p.suspects, it.ID)
-		c.suspects--
-	}
-	if h, also := c.homeless[it.ID]; also { // some claims said whose it is, others did not
-		delete(c.homeless, it.ID)
-		if !ok || h.phase > s.phase {
-			s, ok = h, true
-		}
-	}
+	s, ok := c.takeSuspect(p, it.ID)
 	switch {
 	case !ok:
 	case it.Phase == PhaseUnknown && s.phase != PhaseRemoved: // which neither bears the claim out nor overrules it

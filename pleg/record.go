@@ -28,6 +28,7 @@ type item struct {
 	listed  Phase // what the last applied list of everything showed; phaseNone if it did not show the ID
 	claimed Phase // the latest phase that the stream told, for the count of missed events
 	kind    Kind
+	ours    bool  // a sandbox that a call of the agent's own has stopped
 	blank   bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
 	back    bool  // the phase is earlier than the one before: a read overruled that
 	byClaim bool  // the phase comes from a claim that no read has confirmed
@@ -80,6 +81,7 @@ type pod struct {
 	alien    bool    // the pod's status in the cache shows an ID that is believed to be another pod's
 	moved    instant // when a claim last changed something of it, known or suspected
 
+	own      own
 	affected bool // it is among the core's pods to be reviewed
 	inflight bool
 	slow     bool // its last read took so long that it counts as hung
@@ -220,10 +222,11 @@ func (p *pod) blank() bool {
 	return false
 }
 
-// going says that the pod has a sandbox that is not ready: its end may never be told.
+// going says that the pod has a sandbox that is not ready: its end may never be told. Whoever has
+// stopped it himself removes it himself, and tells that, too.
 func (p *pod) going() bool {
 	for _, x := range p.items {
-		if x.kind == Sandbox && x.phase == PhaseExited {
+		if x.kind == Sandbox && x.phase == PhaseExited && (!x.ours || p.own.failed) {
 			return true
 		}
 	}

@@ -72,7 +72,9 @@ type wild struct {
 	list    *action[status]
 	reads   []action[status]
 	stream  bool
-	foreign bool // somebody else writes to the cache
+	foreign bool      // somebody else writes to the cache
+	calls   []ownCall // of the agent's that are under way
+	serial  uint64    // of the last one
 }
 
 var errWild = errors.New("chance has it fail")
@@ -156,6 +158,8 @@ func (w *wild) step() {
 			r = request{}
 		}
 		w.tell(input[status]{kind: inputRequest, request: r}, w.now)
+	case k == 12:
+		w.tellAcks()
 	case k == 15 && w.foreign:
 		uid := w.uid()
 		at := w.core.clock.time(w.now.add(time.Duration(w.r.Int64N(int64(time.Second)))))
@@ -223,6 +227,37 @@ func (w *wild) tellClaims() {
 		b.claims++
 	}
 	w.claims(b, w.now)
+}
+
+// tellAcks has the agent begin some calls, and end some of those that are under way.
+func (w *wild) tellAcks() {
+	var acks []ack
+	for range 1 + w.r.IntN(4) {
+		uid := w.uid()
+		a := ack{at: w.now}
+		if n := len(w.calls); n > 0 && w.r.IntN(2) == 0 {
+			i := w.r.IntN(n)
+			a.call, a.returned, a.failed = w.calls[i], true, w.r.IntN(6) == 0
+			w.calls = slices.Delete(w.calls, i, i+1)
+			if !a.failed && w.r.IntN(8) > 0 {
+				a.items = append(a.items, w.item(uid, PhaseRemoved))
+			}
+		} else {
+			w.serial++
+			a.call = ownCall{serial: w.serial, began: w.now}
+			switch w.r.IntN(3) {
+			case 0:
+				a.call.Pod = PodRef{UID: uid, Name: "pod-" + string(uid), Namespace: "default"}
+			case 1:
+				a.call.Pod.UID, a.call.ID = uid, w.item(uid, PhaseRemoved).ID
+			case 2:
+				a.call.ID = w.item(uid, PhaseRemoved).ID
+			}
+			w.calls = append(w.calls, a.call)
+		}
+		acks = append(acks, a)
+	}
+	w.tell(input[status]{kind: inputAcks, acks: acks, lost: w.r.IntN(20) == 0}, w.now)
 }
 
 func (w *wild) listed() {

@@ -18,6 +18,7 @@ type counters struct {
 	overruled, regressions, contradicted    int
 	events                                  int
 	refused, conflicts                      int
+	acks, acksLost                          int
 }
 
 // Stats is a snapshot of a generator. Counts are since it was made.
@@ -44,6 +45,9 @@ type Stats struct {
 	// stamped before the stream was opened or in the future, Discarded those for which there was no
 	// room: the mailbox was full, or too many unknown IDs were waiting to be confirmed.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
+	// Acks counts calls of the agent's own that have returned, DiscardedAcks how often some found
+	// no room.
+	Acks, DiscardedAcks int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
 	// Missed counts changes to Running or Exited that only a read told of although the stream was
@@ -80,6 +84,7 @@ func (c *core[S]) stats() Stats {
 		Inspections: n.inspections, InspectionErrors: n.inspectErrors, InterruptedInspections: n.interrupted,
 		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
+		Acks: n.acks, DiscardedAcks: n.acksLost,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
 		Events: n.events, Conflicts: n.conflicts,

@@ -24,9 +24,9 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		}
 		x.cached = it.Phase
 		blank := it.Phase == PhaseUnknown
-		if blank && !(x.byClaim && p.moved > at) {
+		if blank && !((x.byClaim || x.sure > at) && p.moved > at) {
 			x.cached = x.phase // it says nothing, and asking again helps only if a list knows more
-		} // or if a claim has come since the read began: the next read may know
+		} // or if a claim or an ack has come since the read began: the next read may know
 		p.answer = p.answer || x.blank != blank && x.told != phaseNone // nothing else tells of that
 		x.blank = blank
 	}

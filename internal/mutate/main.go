@@ -49,7 +49,7 @@ func mutate(ctx context.Context, seeds, skip int, run string) (survived int, err
 	defer os.RemoveAll(dir)
 	var chosen []mutation
 	var stale []error
-	for _, m := range slices.Concat(evidenceMutations, ledgerMutations, mutations) {
+	for _, m := range slices.Concat(evidenceMutations, ledgerMutations, ackMutations, mutations) {
 		if !strings.Contains(m.name, run) {
 			continue
 		}

@@ -201,7 +201,7 @@ var mutations = []mutation{
 	},
 	{
 		"a pod that is going away is not looked at again", "pleg/record.go",
-		"if x.kind == Sandbox && x.phase == PhaseExited {", "if x == nil {",
+		"if x.kind == Sandbox && x.phase == PhaseExited && (", "if x == nil && (",
 	},
 	{
 		"an event without a pod is dropped", "pleg/claim.go",
@@ -264,7 +264,7 @@ var mutations = []mutation{
 		"found = min(found, e.found)", "found = min(found, never)",
 	},
 	{
-		"a claim without a pod is forgotten beside one with", "pleg/merge.go",
+		"a claim without a pod is forgotten beside one with", "pleg/ack.go",
 		"if !ok || h.phase > s.phase {", "if !ok {",
 	},
 	{
@@ -445,11 +445,11 @@ var mutations = []mutation{
 	},
 	{
 		"a claim has its pod read a base period later", "pleg/claim.go",
-		"CauseClaim, true, t.stamp, now)\n\tp.moved, p.notYet, p.reread = now, 0, 0", "CauseClaim, true, t.stamp, now)\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
+		"CauseClaim, true, t.stamp, now)\n\tc.stir(p, now)", "CauseClaim, true, t.stamp, now)\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
 	},
 	{
 		"a claim of an unknown ID has it read a base period later", "pleg/claim.go",
-		"\t\treturn someNews\n\t}\n\tp.moved, p.notYet, p.reread = now, 0, 0", "\t\treturn someNews\n\t}\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
+		"\t\treturn someNews\n\t}\n\tc.stir(p, now)", "\t\treturn someNews\n\t}\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
 	},
 	{
 		"no payload is believed", "pleg/claim.go",
@@ -563,7 +563,7 @@ var mutations = []mutation{
 	},
 	{
 		"a status that does not know a state outweighs a later claim", "pleg/store.go",
-		"if blank && !(x.byClaim && p.moved > at) {", "if blank {",
+		"if blank && !((x.byClaim || x.sure > at) && p.moved > at) {", "if blank {",
 	},
 	{
 		"a claim told again of a state not known is no reason to read", "pleg/claim.go",

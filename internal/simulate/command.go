@@ -32,7 +32,7 @@ var (
 //	relist [p1], reinspect p1            requests
 //	watch stall, watch resume            the reader of Watch
 //	expect …                             see expect.go
-//	runtime …, stream …, claim …, reads …, clock …, fault …   what happens at the runtime
+//	agent …, runtime …, stream …, claim …, reads …, clock …, fault …   what happens at the runtime
 func (w *world) do(verb string, args []string) error {
 	switch verb {
 	case "start":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -23,7 +24,8 @@ type generator struct {
 	of         map[string]string // sandbox of a container, pod of a sandbox
 	unknown    map[string]string // of a container: "lose" or "blur", once its state is not known
 	next       int
-	running1   bool // the generator runs
+	running1   bool       // the generator runs
+	agent      *rand.Rand // of the choices of an agent that tells of its calls; nil if there is none
 	lies       bool
 	faults     float64 // how often an event goes wrong
 	waits      int
@@ -37,6 +39,9 @@ func Generate(seed uint64) History {
 		g.pods = append(g.pods, fmt.Sprintf("p%d", len(g.pods)+1))
 	}
 	g.lies = g.chance(0.15)
+	if r := rand.New(rand.NewPCG(seed, 91)); r.Float64() < 0.5 { // all else stays as it is without one
+		g.agent = r
+	}
 	g.faults = g.pick(0, 0, 0.1, 0.3, 0.6)
 	if g.chance(0.7) {
 		g.start()
@@ -194,7 +199,7 @@ func (g *generator) tryChange() bool {
 		}
 		g.next++
 		id := fmt.Sprintf("s%d", g.next)
-		g.add("runtime sandbox %s %s%s", g.pods[g.rng.IntN(len(g.pods))], id, g.how(false))
+		g.does("sandbox", fmt.Sprintf("%s %s", g.pods[g.rng.IntN(len(g.pods))], id))
 		g.sandboxes, g.ready = append(g.sandboxes, id), append(g.ready, id)
 	case n < 45:
 		s, ok := g.some(g.ready)
@@ -203,7 +208,7 @@ func (g *generator) tryChange() bool {
 		}
 		g.next++
 		id := fmt.Sprintf("c%d", g.next)
-		g.add("runtime container %s %s%s", s, id, g.how(false))
+		g.does("container", fmt.Sprintf("%s %s", s, id))
 		g.of[id] = s
 		g.containers, g.created = append(g.containers, id), append(g.created, id)
 		if g.chance(0.6) {
@@ -223,28 +228,28 @@ func (g *generator) tryChange() bool {
 		if !ok {
 			return false
 		}
-		g.add("runtime exit %s%s", c, g.how(false))
+		g.does("exit", c)
 		g.running = drop(g.running, c)
 	case n < 84:
 		c, ok := g.some(g.containers)
 		if !ok {
 			return false
 		}
-		g.add("runtime remove %s%s", c, g.how(true))
+		g.does("remove", c)
 		g.forget(c)
 	case n < 91:
 		s, ok := g.some(g.ready)
 		if !ok {
 			return false
 		}
-		g.add("runtime unready %s%s", s, g.how(false))
+		g.does("unready", s)
 		g.ready = drop(g.ready, s)
 	case n < 98:
 		s, ok := g.some(g.sandboxes)
 		if !ok {
 			return false
 		}
-		g.add("runtime remove %s%s", s, g.how(true))
+		g.does("remove", s)
 		g.sandboxes, g.ready = drop(g.sandboxes, s), drop(g.ready, s)
 		for _, c := range slices.Clone(g.containers) {
 			if g.of[c] == s {
@@ -276,7 +281,7 @@ func (g *generator) lose(c, how string) {
 }
 
 func (g *generator) startContainer(c string) {
-	g.add("runtime start %s%s", c, g.how(false))
+	g.does("start", c)
 	g.created = drop(g.created, c)
 	g.running = append(g.running, c)
 }
@@ -290,6 +295,38 @@ func drop(list []string, s string) []string {
 		return slices.Delete(list, i, i+1)
 	}
 	return list
+}
+
+// does writes a change of the runtime: by itself, or by a call of the agent's own.
+func (g *generator) does(what, names string) {
+	how := g.how(what == "remove")
+	if g.agent == nil || strings.HasPrefix(how, " lag") || g.agent.Float64() < 0.3 {
+		g.add("runtime %s %s%s", what, names, how)
+		return
+	}
+	if what == "exit" || what == "unready" {
+		what = "stop"
+	}
+	word := func(of ...time.Duration) time.Duration { return of[g.agent.IntN(len(of))] }
+	takes := word(0, 0, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond, 25*time.Millisecond, 300*time.Millisecond, 3*time.Second)
+	works := word(0, 100*time.Microsecond, time.Millisecond, 25*time.Millisecond, 300*time.Millisecond)
+	line := fmt.Sprintf("agent %s %s", what, names)
+	switch n := g.agent.IntN(12); {
+	case n == 0:
+		line += " fails"
+		works = 0
+	case n == 1:
+		line += " times-out"
+	default:
+		works = min(works, takes)
+	}
+	if takes > 0 {
+		line += fmt.Sprintf(" takes=%v", takes)
+	}
+	if works > 0 {
+		line += fmt.Sprintf(" works=%v", works)
+	}
+	g.add("%s%s", line, how)
 }
 
 // how is what becomes of the event of a change, mostly nothing.

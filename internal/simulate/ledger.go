@@ -47,6 +47,7 @@ type ledger struct {
 	closed     bool
 	pace       pace
 	prompt     prompt
+	own        map[cache.UID]*agentAt
 	shows      func(cache.UID) []pleg.Item // by the cache
 	failed     func(cache.UID) bool        // the cache has an error
 	outcome    *Outcome                    // nil if it is not recorded
@@ -150,8 +151,10 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.promised(pod, it, payload, now)
 	owner, gone := b.truth.podOf(it.ID)
+	b.settling(pod, now, false)
+	b.settling(owner, now, false)
+	b.promised(pod, it, payload, now)
 	b.pace.heard(pod, it.ID, gone || b.inflight[owner] > 0, now) // what a read has shown is known when all of it has ended
 	if gone && len(payload) == 0 && (owner == pod || owner == "") && b.atRestFor(pod, now) {
 		b.claimedLate(pod, it.Phase)

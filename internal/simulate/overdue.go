@@ -110,7 +110,7 @@ func (b *ledger) lookOverdue(now time.Time) {
 	}
 	for uid, x := range b.pace.pods {
 		what := ""
-		if b.inflight[uid] == 0 {
+		if b.inflight[uid] == 0 && now.After(b.settled(uid)) {
 			what = b.overdue(uid, x, now)
 		}
 		if what == "" {

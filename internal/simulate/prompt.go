@@ -78,13 +78,8 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 	if !b.pace.on || b.lied() || s.mailbox < defaultSettings().mailbox || s.suspects < defaultSettings().suspects {
 		return
 	}
-	if p.promises == nil {
-		p.promises, p.instant, p.ahead = make(map[string]promise), make(map[cache.UID]*dominant), make(map[cache.UID]time.Time)
-		p.early = make(map[string]early)
-		p.strangers, p.believed = make(map[cache.UID]map[string]time.Time), make(map[cache.UID]time.Time)
-	}
+	p.make()
 	shown := b.shows(pod)
-	i := slices.IndexFunc(shown, func(x pleg.Item) bool { return x.ID == it.ID })
 	d := p.instant[pod]
 	if d != nil && d.at.Equal(now) {
 		d.items = nil
@@ -117,8 +112,28 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 		p.ahead[owner], p.ahead[pod] = now, now
 		return
 	}
-	if p.promises[it.ID].phase < it.Phase {
-		p.promises[it.ID] = promise{pod: pod, phase: it.Phase, at: now, seen: phaseIn(shown, it.ID) >= it.Phase && (i >= 0 || phase == pleg.PhaseRemoved)}
+	b.promise(pod, it, now)
+}
+
+// make makes the maps.
+func (p *prompt) make() {
+	if p.promises == nil {
+		p.promises, p.instant, p.ahead = make(map[string]promise), make(map[cache.UID]*dominant), make(map[cache.UID]time.Time)
+		p.early = make(map[string]early)
+		p.strangers, p.believed = make(map[cache.UID]map[string]time.Time), make(map[cache.UID]time.Time)
+	}
+}
+
+// promise notes what is owed for a claim, or for a call of the agent's own, that is true.
+func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
+	if b.lied() {
+		return
+	}
+	b.prompt.make()
+	if owner, phase := b.truth.phaseOf(it.ID); owner == pod && phase >= it.Phase && b.prompt.promises[it.ID].phase < it.Phase {
+		shown := b.shows(pod)
+		known := slices.ContainsFunc(shown, func(x pleg.Item) bool { return x.ID == it.ID })
+		b.prompt.promises[it.ID] = promise{pod: pod, phase: it.Phase, at: now, seen: phaseIn(shown, it.ID) >= it.Phase && (known || phase == pleg.PhaseRemoved)}
 	}
 }
 
@@ -209,7 +224,7 @@ func (o *oracle) lookEarly(now time.Time) {
 // earlySince returns since when nothing excuses that the cache shows what of a pod was told to be gone too early, zero if something still does, and the longest
 // time by which that was too early, up to which the delay of looking again may have grown.
 func (b *ledger) earlySince(pod cache.UID) (since time.Time, lag time.Duration) {
-	since = latest(b.prompt.troubled, b.podPace(pod).closed)
+	since = latest(b.prompt.troubled, b.podPace(pod).closed, b.settled(pod))
 	for id, x := range b.prompt.early {
 		if x.pod != pod {
 			continue
@@ -249,7 +264,7 @@ func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 // owedSince returns since when nothing excuses that a promise is not kept.
 func (b *ledger) owedSince(x promise) time.Time {
 	p := &b.prompt
-	return latest(x.at, b.truth.moved(x.pod), p.troubled, p.ahead[x.pod].Add(3*b.pace.settings.grace), b.podPace(x.pod).closed)
+	return latest(b.settled(x.pod), x.at, b.truth.moved(x.pod), p.troubled, p.ahead[x.pod].Add(3*b.pace.settings.grace), b.podPace(x.pod).closed)
 }
 
 // lookInstant checks that a payload that dominates is believed in the same instant.

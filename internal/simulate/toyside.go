@@ -6,6 +6,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ type toySide struct {
 	toy   *toy
 	w     *world
 	cache *cache.Cache[Status]
+	calls map[string]chan struct{} // closed when the agent's last call about an ID is over; the toy's mutex owns it
 	old   *published.Cache[Status] // in place of cache, for the published algorithm
 }
 
@@ -89,6 +91,12 @@ func (t *toySide) offersEvents() bool {
 
 func (t *toySide) empty(w *world) {
 	t.toy.mu.Lock()
+	calls := slices.Collect(maps.Values(t.calls))
+	t.toy.mu.Unlock()
+	for _, over := range calls {
+		<-over
+	}
+	t.toy.mu.Lock()
 	items := slices.Clone(t.toy.items)
 	t.toy.mu.Unlock()
 	for _, it := range items {
@@ -107,6 +115,7 @@ func (t *toySide) close() {
 //	runtime sandbox p1 s1 [how…]      a ready sandbox
 //	runtime container s1 c1 [how…]    a created container
 //	runtime start c1, exit c1, remove c1, unready s1, recover s1 [how…], lose c1, blur c1, clear c1
+//	agent …                           what the agent does itself, see agent.go
 //	runtime down, up                  the process
 //	stream cut, eof, stall, refuse, unimplemented, empty, ok, replay N
 //	claim p1 c1 Exited [c1=Exited s1=Running …]    a made-up event, with a payload if given
@@ -123,6 +132,8 @@ func (t *toySide) command(w *world, verb string, args []string) error {
 	switch verb {
 	case "runtime":
 		return t.runtime(w, args[0], args[1:])
+	case "agent":
+		return t.agent(w, args[0], args[1:])
 	case "stream":
 		return t.stream(w, args)
 	case "claim":

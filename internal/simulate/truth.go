@@ -24,6 +24,7 @@ type life struct {
 	pod   cache.UID
 	kind  pleg.Kind
 	steps []step                           // in the order of time
+	ours  bool                             // a sandbox that the agent has stopped
 	told  uint8                            // bit set of the phases that a claim told
 	first [pleg.PhaseRemoved + 1]time.Time // when a claim first told each
 }
@@ -35,6 +36,7 @@ type Truth struct {
 	pods  map[cache.UID][]*life
 	uids  []cache.UID
 	moves map[cache.UID]time.Time // the last change of each pod
+	loose map[cache.UID]bool      // pods of which a call of the agent's has failed
 	lied  map[string]bool         // IDs of which a read has lied
 	last  time.Time               // of the last change
 	pull  func()                  // fetches changes from a runtime that keeps its own history; nil if changes are pushed
@@ -42,7 +44,7 @@ type Truth struct {
 
 // NewTruth returns an empty history.
 func NewTruth() *Truth {
-	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool)}
+	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool), loose: make(map[cache.UID]bool)}
 }
 
 // Record adds a change.
@@ -58,7 +60,33 @@ func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, p
 		t.addPod(pod)
 		t.pods[pod] = append(t.pods[pod], l)
 	}
+	l.ours = l.ours && phase >= pleg.PhaseExited
 	l.steps = append(l.steps, step{at, phase})
+}
+
+// Stopped notes that the agent has stopped a sandbox, and has told so.
+func (t *Truth) Stopped(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil && l.now() == pleg.PhaseExited {
+		l.ours = true
+	}
+}
+
+// Loosen notes that a call of the agent's about a pod has failed: it may yet work.
+func (t *Truth) Loosen(pod cache.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loose[pod] = true
+}
+
+// Anew notes that a generator begins, which knows of no call that one before was told of.
+func (t *Truth) Anew() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.lives {
+		l.ours = false
+	}
 }
 
 func (t *Truth) addPod(pod cache.UID) {
@@ -141,6 +169,9 @@ func (t *Truth) going(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.pods[pod] {
+		if l.ours && !t.loose[pod] && !has(l.told, pleg.PhaseRemoved) {
+			continue // the agent takes it away, and tells that
+		}
 		if now := l.now(); l.kind == pleg.Sandbox && now != pleg.PhaseRemoved && (now == pleg.PhaseExited || l.told&(1<<pleg.PhaseExited) != 0) {
 			return true
 		}

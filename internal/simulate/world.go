@@ -228,6 +228,7 @@ func (w *world) start() error {
 	w.oracle.started(sys, l)
 	l.outcome = w.outcome
 	l.disturb(time.Now())
+	w.truth.Anew()
 	w.toldMu.Lock()
 	w.system, w.ledger = sys, l
 	l.disturb(w.until)
@@ -255,7 +256,9 @@ func (w *world) stopSystem() {
 		return
 	}
 	w.stop()
+	w.toldMu.Lock()
 	w.system = nil
+	w.toldMu.Unlock()
 }
 
 // settle lets time pass until all must be at rest and well.

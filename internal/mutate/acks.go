@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// ackMutations break the rules by which the agent's own calls are believed.
+var ackMutations = []mutation{
+	{
+		"acks: an ack takes a phase back", "pleg/ack.go",
+		"case phase > x.phase:", "case phase != x.phase:",
+	},
+	{
+		"acks: an ack confirms no claim", "pleg/ack.go",
+		"x.byClaim, x.sure = false, max(x.sure, at)", "x.sure = max(x.sure, at)",
+	},
+	{
+		"acks: a read from before the answer takes it back", "pleg/ack.go",
+		"x.since, x.sure = at, at\n\t\tc.settleLater", "x.since, x.sure = 1, 1\n\t\tc.settleLater",
+	},
+	{
+		"acks: a read from before the answer takes away what was made", "pleg/ack.go",
+		"first: at, since: at,", "first: 1, since: at,",
+	},
+	{
+		"acks: what may have been forgotten is made known", "pleg/ack.go",
+		"call.began > c.forgotten", "call.began > 0",
+	},
+	{
+		"acks: what claims have told of before is lost", "pleg/ack.go",
+		"if x.claimed = s.phase; s.phase >= it.Phase {", "if x.claimed = s.phase; false {",
+	},
+	{
+		"acks: a stop ends what was started meanwhile", "pleg/ack.go",
+		"(x.phase < PhaseRunning || x.phase == PhaseRunning && x.since > began)", "x.phase < PhaseRunning",
+	},
+	{
+		"acks: a stop ends what never ran", "pleg/ack.go",
+		"(x.phase < PhaseRunning || x.phase == PhaseRunning && x.since > began)", "x.phase == PhaseRunning && x.since > began",
+	},
+	{
+		"acks: a call that has failed has changed nothing", "pleg/ack.go",
+		"if a.failed || len(a.items) == 0 {", "if false {",
+	},
+	{
+		"acks: what found no room is lost", "pleg/ack.go",
+		"c.count.acksLost++\n\tc.sched.ask(now, false)", "c.count.acksLost++",
+	},
+	{
+		"acks: a call that ends makes no room", "pleg/ack.go",
+		"case a.call.began == 0:", "case a.call.began == 0, len(b.acks) >= b.max:",
+	},
+	{
+		"acks: what the agent has stopped is looked after", "pleg/ack.go",
+		"x.ours = true", "x.ours = false",
+	},
+	{
+		"acks: a call that has failed cannot work later", "pleg/record.go",
+		"(!x.ours || p.own.failed)", "!x.ours",
+	},
+	{
+		"acks: each is read by itself", "pleg/ack.go",
+		"c.open[p.uid] != p || p.goingAt != 0 || p.notYet > p.own.hold", "false",
+	},
+	{
+		"acks: an event does not wait for the call that makes it", "pleg/ack.go",
+		"if p.own.calls > 0 || p.own.hold > now {", "if false {",
+	},
+	{
+		"acks: what is read late is never read", "pleg/ack.go",
+		"p.own.hold = now.add(c.settleFor())", "p.own.hold = now.add(1000 * c.settleFor())",
+	},
+	{
+		"acks: a pod with a call under way is forgotten", "pleg/demand.go",
+		" && p.own.calls == 0 &&", " &&",
+	},
+}

@@ -1,0 +1,299 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// caller is a generator that is told of the agent's own calls.
+type caller interface {
+	Calling(pleg.OwnCall) (returned func(error, ...pleg.Item))
+}
+
+// ownCall is a call of the agent's own, which tells the generator of it.
+type ownCall struct {
+	about    pleg.OwnCall
+	pod      cache.UID           // whose it is
+	now      pleg.Item           // what it brings about
+	work     func(telling) error // at the runtime
+	how      telling             // what becomes of its event
+	takes    time.Duration       // until it returns
+	works    time.Duration       // until it is done, which may be later than that
+	fails    bool                // it does nothing, and says so
+	timesOut bool                // it says that it has failed, and works all the same
+	returned func(error, ...pleg.Item)
+	ledger   *ledger
+}
+
+// agent runs:
+//
+//	agent sandbox p1 s1, container s1 c1 [NAME=D] [fails] [times-out] [how…]
+//	agent start c1, stop c1, stop s1, remove c1, remove s1   likewise
+//
+// a call of the agent's own, which does at the runtime what it says works=D after it began, and
+// returns takes=D after it began. Calls that are under way about one ID wait for each other, as an
+// agent's do.
+func (t *toySide) agent(w *world, what string, args []string) error {
+	c := ownCall{}
+	var names []string
+	for _, a := range args {
+		key, value, _ := strings.Cut(a, "=")
+		var err error
+		switch key {
+		case "takes":
+			c.takes, err = time.ParseDuration(value)
+		case "works":
+			c.works, err = time.ParseDuration(value)
+		case "fails":
+			c.fails = true
+		case "times-out":
+			c.timesOut = true
+		default:
+			var ok bool
+			if ok, err = c.how.parse(a); err == nil && !ok {
+				names = append(names, a)
+			}
+		}
+		if err != nil {
+			return errUsage
+		}
+	}
+	if c.how.lag > 0 || len(names) == 0 || c.takes < 0 || c.works < 0 || !c.timesOut && c.works > c.takes {
+		return errUsage
+	}
+	if c.how != (telling{}) {
+		w.oracle.doubt(!c.how.no && !c.how.noPod && !c.how.oversize && c.how.late == 0)
+	}
+	if !t.plan(w, &c, what, names) {
+		return errUsage
+	}
+	t.call(w, &c)
+	return nil
+}
+
+// plan fills in what a call does.
+func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
+	r, id := t.toy, names[len(names)-1]
+	c.now = pleg.Item{ID: id, Kind: t.kind(id)}
+	c.about.ID = id
+	switch what {
+	case "sandbox", "container":
+		if len(names) != 2 {
+			return false
+		}
+		x := toyItem{id: id, kind: pleg.Sandbox, pod: cache.UID(names[0])}
+		c.now.Phase, c.about = pleg.PhaseRunning, pleg.OwnCall{Pod: named(x.pod)}
+		if what == "container" {
+			pod, _ := w.truth.podOf(names[0])
+			x = toyItem{id: id, kind: pleg.Container, sandbox: names[0]}
+			c.now.Phase, c.about = pleg.PhaseCreated, pleg.OwnCall{Pod: named(pod)}
+		}
+		c.now.Kind, c.now.Name = x.kind, x.name()
+		c.pod = c.about.Pod.UID
+		w.truth.Mention(c.pod)
+		c.work = func(how telling) error { return r.add(&x, c.now.Phase, how) }
+		return c.pod != ""
+	case "start":
+		c.now.Phase = pleg.PhaseRunning
+	case "stop":
+		c.now.Phase = pleg.PhaseExited
+	case "remove":
+		c.now.Phase = pleg.PhaseRemoved
+	default:
+		return false
+	}
+	c.work = func(how telling) error {
+		if what == "start" && r.phase(id) != pleg.PhaseCreated {
+			return errWrongWay // also of one whose state is not known: it may have ended
+		}
+		err := r.set(id, c.now.Phase, how)
+		if err != nil && r.phase(id) >= c.now.Phase {
+			err = nil // it is so already
+		}
+		return err
+	}
+	return len(names) == 1
+}
+
+// named is a pod by its name.
+func named(uid cache.UID) pleg.PodRef {
+	return pleg.PodRef{UID: uid, Name: string(uid), Namespace: "default"}
+}
+
+// phase returns how far an ID has come; Removed if there is none.
+func (r *toy) phase(id string) pleg.Phase {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x := r.byID[id]; x != nil {
+		return x.phase
+	}
+	return pleg.PhaseRemoved
+}
+
+// call makes a call, in the background if it takes time or has to wait.
+func (t *toySide) call(w *world, c *ownCall) {
+	before, done := t.queue(c.now.ID)
+	if before == nil && c.takes == 0 && c.works == 0 {
+		defer close(done)
+		c.begin(w)
+		c.end(w, c.do())
+		return
+	}
+	w.children.Go(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		c.begin(w)
+		if c.works > c.takes {
+			_ = sleep(w.ctx, c.takes)
+			c.end(w, errVirtual)
+			_ = sleep(w.ctx, c.works-c.takes)
+			_ = c.do()
+			return
+		}
+		_ = sleep(w.ctx, c.works)
+		err := c.do()
+		_ = sleep(w.ctx, c.takes-c.works)
+		c.end(w, err)
+	})
+}
+
+// queue has a call wait for the one about the same ID before it, if that is not over.
+func (t *toySide) queue(id string) (before <-chan struct{}, done chan struct{}) {
+	t.toy.mu.Lock()
+	defer t.toy.mu.Unlock()
+	if t.calls == nil {
+		t.calls = make(map[string]chan struct{})
+	}
+	if last := t.calls[id]; last != nil {
+		select {
+		case <-last:
+		default:
+			before = last
+		}
+	}
+	done = make(chan struct{})
+	t.calls[id] = done
+	return before, done
+}
+
+// begin tells the generator that the call begins.
+func (c *ownCall) begin(w *world) {
+	if c.pod == "" {
+		if c.pod, _ = w.truth.podOf(c.now.ID); c.pod != "" && strings.ContainsAny(c.now.ID[len(c.now.ID)-1:], "02468") {
+			c.about.Pod = named(c.pod) // some calls say it
+		}
+	}
+	w.toldMu.Lock()
+	sys, l := w.system, w.ledger
+	w.toldMu.Unlock()
+	if g, ok := sys.(caller); ok {
+		c.returned, c.ledger = g.Calling(c.about), l
+		l.calling(c, 1)
+	}
+}
+
+// do does at the runtime what the call is for.
+func (c *ownCall) do() error {
+	if c.fails {
+		return errVirtual
+	}
+	err := c.work(c.how)
+	if c.timesOut && err == nil {
+		err = errVirtual
+	}
+	return err
+}
+
+// end tells the generator how the call has ended.
+func (c *ownCall) end(w *world, err error) {
+	if c.returned == nil {
+		return
+	}
+	c.ledger.calling(c, -1)
+	c.ledger.returned(c, err)
+	if w.upset(time.Now()); err != nil {
+		c.returned(err)
+		return
+	}
+	c.returned(nil, c.now)
+}
+
+// agentAt is what the agent is at with one pod.
+type agentAt struct {
+	calls int       // under way
+	until time.Time // what they have changed need not have been read before
+}
+
+// calling notes that a call begins, or ends.
+func (b *ledger) calling(c *ownCall, by int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.own == nil {
+		b.own = make(map[cache.UID]*agentAt)
+	}
+	if b.own[c.pod] == nil {
+		b.own[c.pod] = new(agentAt)
+	}
+	b.own[c.pod].calls += by
+}
+
+// settling notes that what is new of a pod may wait for a moment, because the agent is at it.
+func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
+	if o := b.own[uid]; o != nil && (acked || o.calls > 0 || now.Before(o.until)) {
+		o.until = now.Add(b.pace.settings.base / 50)
+	}
+}
+
+// settled returns until when what is new of a pod may wait.
+func (b *ledger) settled(uid cache.UID) (until time.Time) {
+	if o := b.own[uid]; o != nil {
+		until = o.until
+	}
+	return until
+}
+
+// returned notes how a call has ended, before the generator is told.
+func (b *ledger) returned(c *ownCall, err error) {
+	b.truth.refresh()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, s := time.Now(), b.pace.settings
+	if !b.pace.on || b.closed { // the generator that was told is over
+		return
+	}
+	if c.pod != "" {
+		x := b.podPace(c.pod)
+		x.cause(now)
+		x.asked = now // it may not be believed without a read
+		b.settling(c.pod, now, true)
+	}
+	if err != nil {
+		b.truth.Loosen(c.pod)
+	}
+	known := c.about.ID == "" || !b.pace.applied.IsZero() && slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
+	full := s.mailbox < defaultSettings().mailbox
+	if full || c.about.Pod.UID == "" { // it may find no room, or nobody may know what it was about
+		b.pace.soon = append(b.pace.soon, now)
+	}
+	if full || !known {
+		return
+	}
+	switch {
+	case err != nil:
+		return
+	case c.now.Kind == pleg.Sandbox && c.now.Phase == pleg.PhaseExited:
+		b.truth.Stopped(c.now.ID)
+	}
+	if s.suspects == defaultSettings().suspects { // or claims are not followed, which may run ahead
+		b.promise(c.pod, c.now, now)
+	}
+}

@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// OwnCall is a call by which the agent itself changes what the runtime has: it makes, starts, stops
+// or removes a sandbox or a container.
+type OwnCall struct {
+	// Pod is the pod that the call is about, with its name if the call says it. Its UID may be empty
+	// if ID is known.
+	Pod PodRef
+	// ID is the sandbox or container that the call names, empty if it makes one.
+	ID string
+}
+
+// Calling tells the generator that the agent is about to make a call, and returns what tells of its
+// end, to be called once. Without an error, what the call was about is in the given phases now; an
+// item needs its ID, Kind and Phase, and may have its Name. With an error, or without any item, the
+// call may have changed something, and the pod is read.
+//
+// An acknowledged phase needs no read to be believed, and an ID that the agent has made is known at
+// once: the runtime's events that tell the same afterwards are no news. It is no read, though: the
+// pod's status is still to be read, once for what a few calls have changed, and nothing becomes
+// fresh for GetNewerThan. A container is believed to have ended if it ran when the call began.
+//
+// Neither function blocks. Both are safe for concurrent use; calls about the same ID are told in
+// the order in which they are made. They have no effect when Run is over.
+func (g *Generator[S]) Calling(call OwnCall) (returned func(err error, now ...Item)) {
+	c := g.acks.begin(call, g.clock)
+	return func(err error, now ...Item) {
+		g.acks.put(ack{call: c, returned: true, failed: err != nil, items: now}, g.clock)
+	}
+}
+
+// ownCall is a call of the agent's own.
+type ownCall struct {
+	OwnCall
+	serial uint64
+	began  instant // 0 if there was no room for it
+}
+
+// ack is what the agent tells of a call: that it begins, or how it ended.
+type ack struct {
+	call     ownCall
+	at       instant
+	returned bool
+	failed   bool
+	items    []Item
+}
+
+// ackBox takes what the agent tells of its calls and hands it to the generator's loop, in order.
+// Putting never blocks. A call for which there is no room is lost as a whole: see core.losesAcks.
+type ackBox struct {
+	wake chan struct{} // capacity 1: what is already announced need not be announced again
+	max  int           // of what is there when a call begins; those that have begun may end, too
+
+	mu     sync.Mutex // owns what follows
+	acks   []ack
+	serial uint64 // of the last call
+	lost   bool
+	closed bool
+}
+
+func newAckBox(max int) *ackBox { return &ackBox{wake: make(chan struct{}, 1), max: max} }
+
+// begin takes a call that is about to be made.
+func (b *ackBox) begin(call OwnCall, clk clock) ownCall {
+	c := ownCall{OwnCall: call}
+	b.mu.Lock()
+	if b.serial++; len(b.acks) < b.max {
+		c.began = clk.now()
+	}
+	c.serial = b.serial
+	b.mu.Unlock()
+	b.put(ack{call: c}, clk)
+	return c
+}
+
+// put stamps an ack and keeps it for the loop, if there was room for its call.
+func (b *ackBox) put(a ack, clk clock) {
+	b.mu.Lock()
+	a.at = clk.now() // under the mutex: stamps are in order
+	switch {
+	case b.closed:
+	case a.call.began == 0:
+		b.lost = true // nobody else will tell what it has changed
+	default:
+		b.acks = append(b.acks, a)
+	}
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take moves what was told by a time into what buf is reused for. Lost says that some did not fit
+// since the last time.
+func (b *ackBox) take(buf []ack, by instant) (acks []ack, lost bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(buf)
+	n := len(b.acks)
+	for n > 0 && b.acks[n-1].at > by { // as good as none: the loop is told of them, too
+		n--
+	}
+	acks = append(buf[:0], b.acks[:n]...)
+	b.acks = slices.Delete(b.acks, 0, n)
+	lost, b.lost = b.lost, false
+	return acks, lost
+}
+
+// close drops what is there and whatever is still to come.
+func (b *ackBox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.acks, b.closed = nil, true
+}
+
+// own is what is known of the agent's own calls about a pod.
+type own struct {
+	calls  int     // under way
+	failed bool    // one has: it may work yet, without anybody being told
+	hold   instant // what calls have changed is read then, unless somebody waits for the pod
+}
+
+// takeAcks applies what the agent has told of its calls.
+func (c *core[S]) takeAcks(acks []ack, lost bool, now instant) {
+	if lost {
+		c.losesAcks(now)
+	}
+	for i := range acks {
+		c.onAck(&acks[i], now)
+	}
+	c.reviewAffected(now)
+}
+
+// losesAcks is told that acks found no room. A list tells what they would have told.
+func (c *core[S]) losesAcks(now instant) {
+	c.count.acksLost++
+	c.sched.ask(now, false)
+}
+
+// onAck applies what the agent has told of one call.
+func (c *core[S]) onAck(a *ack, now instant) {
+	call := &a.call
+	if !a.returned {
+		if p := c.podOfCall(call); p != nil {
+			c.calls[call.serial] = p.uid
+			p.own.calls++
+		}
+		return
+	}
+	c.count.acks++
+	p := c.pods[c.calls[call.serial]]
+	if delete(c.calls, call.serial); p != nil {
+		p.own.calls--
+	} else if p = c.podOfCall(call); p == nil && len(a.items) == 0 {
+		c.sched.ask(now, false) // nobody can tell what it has changed
+		return
+	}
+	for _, it := range a.items {
+		if x := c.index[it.ID]; x != nil {
+			c.acked(x, it.Phase, call.began, a.at, now)
+		} else if p == nil {
+			c.sched.ask(now, false)
+		} else if call.ID == "" && call.began > c.forgotten {
+			c.introduce(p, it, a.at, now)
+		} else { // it was there before this generator, or may have gone and been forgotten meanwhile
+			c.doubt(p, now)
+		}
+	}
+	if p == nil {
+		return
+	}
+	if a.failed || len(a.items) == 0 {
+		p.own.failed = p.own.failed || a.failed
+		c.doubt(p, now)
+	}
+	c.reviewLater(p)
+}
+
+// podOfCall returns the pod that a call is about, nil if that cannot be told.
+func (c *core[S]) podOfCall(call *ownCall) *pod {
+	if call.Pod.UID != "" {
+		p := c.ensure(call.Pod.UID)
+		c.name(p, &Pod{Name: call.Pod.Name, Namespace: call.Pod.Namespace})
+		return p
+	}
+	if x := c.index[call.ID]; x != nil {
+		return x.pod
+	}
+	return nil
+}
+
+// doubt has a pod read: a call may have changed something of it.
+func (c *core[S]) doubt(p *pod, now instant) {
+	p.moved, p.want = now, max(p.want, now)
+	c.reviewLater(p)
+}
+
+// acked applies that a call of the agent's, which began and returned at the given times, has
+// brought a known ID to a phase. It never takes a phase back.
+func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
+	if phase == PhaseUnknown || phase > PhaseRemoved {
+		return
+	}
+	p := x.pod
+	c.reviewLater(p)
+	if phase == PhaseExited && x.kind == Container && (x.phase < PhaseRunning || x.phase == PhaseRunning && x.since > began) {
+		c.doubt(p, now) // a call need not end what did not run when it began
+		return
+	}
+	switch {
+	case phase > x.phase:
+		c.setPhase(x, phase, CauseAck, false, 0, now)
+		x.since, x.sure = at, at
+		c.settleLater(p, at, now)
+	case phase == x.phase && phase < PhaseRemoved:
+		x.byClaim, x.sure = false, max(x.sure, at)
+	case phase == x.phase && x.byClaim:
+		x.byClaim, x.sure = false, now
+		c.expiring.push(expiry{at: now, pod: p})
+	case x.byClaim: // a read overrules the claim only if it knows of this call
+		x.sure = max(x.sure, at)
+	}
+	if x.kind == Sandbox && phase == PhaseExited && x.phase == phase {
+		x.ours = true
+	}
+}
+
+// introduce makes an ID known that a call of the agent's has made, and that no read has shown. No
+// read that began after the call returned has been applied: acks come first in each turn of the
+// loop.
+func (c *core[S]) introduce(p *pod, it Item, at, now instant) {
+	if it.ID == "" || it.Phase == PhaseUnknown || it.Phase > PhaseRunning {
+		c.doubt(p, now) // no call makes such a thing
+		return
+	}
+	x := &item{
+		id: it.ID, name: it.Name, pod: p, kind: it.Kind,
+		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone, claimed: PhaseUnknown,
+		first: at, since: at,
+	}
+	if l, ok := p.contested[it.ID]; ok {
+		x.listed = l.Phase
+		delete(p.contested, it.ID)
+	}
+	c.index[it.ID] = x
+	p.add(x)
+	cause, byClaim, stamp := CauseAck, false, int64(0)
+	if s, ok := c.takeSuspect(p, it.ID); ok {
+		if x.claimed = s.phase; s.phase >= it.Phase {
+			x.phase, cause, byClaim, stamp = s.phase, CauseClaim, s.phase > it.Phase, s.stamp
+			if byClaim {
+				at = max(at, s.at)
+			}
+		}
+	}
+	phase := x.phase
+	c.countIn(x)
+	c.setPhase(x, phase, cause, byClaim, stamp, now)
+	x.since, x.sure = at, at
+	c.settleLater(p, at, now)
+}
+
+// takeSuspect takes an ID of which the stream has told, and that has become known, from those that
+// are not.
+func (c *core[S]) takeSuspect(p *pod, id string) (s suspect, ok bool) {
+	if s, ok = p.suspects[id]; ok {
+		delete(p.suspects, id)
+		c.suspects--
+	}
+	if h, also := c.homeless[id]; also { // some claims said whose it is, others did not
+		delete(c.homeless, id)
+		if !ok || h.phase > s.phase {
+			s, ok = h, true
+		}
+	}
+	return s, ok
+}
+
+// settleFor is for how long what the agent's own calls have changed waits to be read: calls come in
+// bursts, and the runtime tells of each, too.
+func (c *core[S]) settleFor() time.Duration { return c.cfg.RelistBase / 50 }
+
+// stir notes that the stream has told something new of a pod, so that it is read: at once, or, if
+// the agent's own calls are at it, when what they have changed is.
+func (c *core[S]) stir(p *pod, now instant) {
+	if p.own.calls > 0 || p.own.hold > now {
+		c.settleLater(p, now, now)
+		return
+	}
+	p.moved, p.notYet, p.reread = now, 0, 0
+}
+
+// settleLater notes that something new is known of a pod since a time, and has it read a moment
+// after the first of the agent's calls that have not been settled, or sooner if it was to be read
+// anyway.
+func (c *core[S]) settleLater(p *pod, at, now instant) {
+	if p.own.hold <= now {
+		p.own.hold = now.add(c.settleFor())
+	}
+	p.moved, p.reread = max(p.moved, at), 0
+	if c.open[p.uid] != p || p.goingAt != 0 || p.notYet > p.own.hold {
+		p.notYet = p.own.hold
+	}
+}
