@@ -5,76 +5,123 @@ package embed
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// call passes on a call that changes what the runtime has. Its answer is a fact.
-func (s *Service) call(op ledger.Op, id string, send func() (ledger.Answer, error)) {
-	var c ledger.Call
-	s.tell(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, id) })
-	failed := ledger.Answer{Failed: true} // so that a panic counts as a failure
-	defer func() {
-		s.tell(func(l *ledger.Ledger, now time.Time) { l.End(c, failed, now) })
-	}()
-	if answer, err := send(); err == nil {
-		failed = answer
-	}
+// Calling is what is told of the kubelet's own calls: see [pleg.Generator.Calling].
+type Calling func(pleg.OwnCall) (returned func(err error, now ...pleg.Item))
+
+// TellCalls has the service tell of the calls by which the kubelet changes what the runtime has, so
+// that the generator need not find out by itself.
+func (s *Service) TellCalls(calling Calling) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calling = calling
 }
 
-// named is call for those that answer with nothing.
-func (s *Service) named(op ledger.Op, id string, send func() error) (err error) {
-	s.call(op, id, func() (ledger.Answer, error) {
+// begins tells that an own call is about to be made. It returns what tells of its end.
+func (s *Service) begins(call pleg.OwnCall) (returned func(err error, now ...pleg.Item)) {
+	s.mu.Lock()
+	calling := s.calling
+	s.mu.Unlock()
+	if calling == nil {
+		return func(error, ...pleg.Item) {}
+	}
+	return calling(call)
+}
+
+// errNoAnswer is told of a call that has ended in a panic.
+var errNoAnswer = errors.New("embed: the call has not been answered")
+
+// call passes on a call that changes what the runtime has. Its answer is a fact. Sent returns what
+// the call has brought about.
+func (s *Service) call(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item, error)) {
+	var c ledger.Call
+	s.tell(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, own.ID) })
+	returned, err, now := s.begins(own), errNoAnswer, pleg.Item{}
+	defer func() {
+		answer := ledger.Answer{Failed: err != nil}
+		if own.ID == "" && err == nil {
+			answer.Made, answer.Pod = now.ID, string(own.Pod.UID)
+		}
+		s.tell(func(l *ledger.Ledger, at time.Time) { l.End(c, answer, at) })
+		if err != nil {
+			returned(err)
+			return
+		}
+		returned(nil, now)
+	}()
+	now, err = send()
+}
+
+// named is call for those that name what they are about and answer with nothing.
+func (s *Service) named(op ledger.Op, now pleg.Item, send func() error) (err error) {
+	s.call(op, pleg.OwnCall{ID: now.ID}, func() (pleg.Item, error) {
 		err = send()
-		return ledger.Answer{}, err
+		return now, err
 	})
 	return err
 }
 
+// podOf names the pod that a sandbox's configuration is of.
+func podOf(config *runtimeapi.PodSandboxConfig) pleg.PodRef {
+	m := config.GetMetadata()
+	return pleg.PodRef{UID: cache.UID(m.GetUid()), Name: m.GetName(), Namespace: m.GetNamespace()}
+}
+
 // RunPodSandbox makes a sandbox.
 func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (id string, err error) {
-	s.call(ledger.RunPodSandbox, "", func() (ledger.Answer, error) {
+	s.call(ledger.RunPodSandbox, pleg.OwnCall{Pod: podOf(config)}, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.RunPodSandbox(ctx, config, handler)
-		return ledger.Answer{Made: id, Pod: config.GetMetadata().GetUid()}, err
+		return pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, err
 	})
 	return id, err
 }
 
 // CreateContainer makes a container.
 func (s *Service) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (id string, err error) {
-	s.call(ledger.CreateContainer, "", func() (ledger.Answer, error) {
+	s.call(ledger.CreateContainer, pleg.OwnCall{Pod: podOf(sandboxConfig)}, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
-		return ledger.Answer{Made: id, Pod: sandboxConfig.GetMetadata().GetUid()}, err
+		return pleg.Item{ID: id, Phase: pleg.PhaseCreated, Name: config.GetMetadata().GetName()}, err
 	})
 	return id, err
 }
 
 // StartContainer starts a container.
 func (s *Service) StartContainer(ctx context.Context, id string) error {
-	return s.named(ledger.StartContainer, id, func() error { return s.RuntimeService.StartContainer(ctx, id) })
+	return s.named(ledger.StartContainer, pleg.Item{ID: id, Phase: pleg.PhaseRunning},
+		func() error { return s.RuntimeService.StartContainer(ctx, id) })
 }
 
 // StopContainer stops a container.
 func (s *Service) StopContainer(ctx context.Context, id string, timeout int64) error {
-	return s.named(ledger.StopContainer, id, func() error { return s.RuntimeService.StopContainer(ctx, id, timeout) })
+	return s.named(ledger.StopContainer, pleg.Item{ID: id, Phase: pleg.PhaseExited},
+		func() error { return s.RuntimeService.StopContainer(ctx, id, timeout) })
 }
 
 // RemoveContainer removes a container.
 func (s *Service) RemoveContainer(ctx context.Context, id string) error {
-	return s.named(ledger.RemoveContainer, id, func() error { return s.RuntimeService.RemoveContainer(ctx, id) })
+	return s.named(ledger.RemoveContainer, pleg.Item{ID: id, Phase: pleg.PhaseRemoved},
+		func() error { return s.RuntimeService.RemoveContainer(ctx, id) })
 }
 
 // StopPodSandbox stops a sandbox and what runs in it.
 func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
-	return s.named(ledger.StopPodSandbox, id, func() error { return s.RuntimeService.StopPodSandbox(ctx, id) })
+	return s.named(ledger.StopPodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseExited},
+		func() error { return s.RuntimeService.StopPodSandbox(ctx, id) })
 }
 
 // RemovePodSandbox removes a sandbox and what is in it.
 func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
-	return s.named(ledger.RemovePodSandbox, id, func() error { return s.RuntimeService.RemovePodSandbox(ctx, id) })
+	return s.named(ledger.RemovePodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
+		func() error { return s.RuntimeService.RemovePodSandbox(ctx, id) })
 }
 
 // ContainerStatus reads a container's status from the runtime.

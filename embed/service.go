@@ -85,7 +85,8 @@ type Service struct {
 
 	mu      sync.Mutex // owns what follows; never held during a call
 	ledger  *ledger.Ledger
-	streams int // streams of events that are open
+	streams int     // streams of events that are open
+	calling Calling // nil if nobody is told
 	trusted func() bool
 	add     func(name string, n int)
 }

@@ -34,6 +34,7 @@ func Serve(client internalapi.RuntimeService) internalapi.RuntimeService {
 // answer.
 func attach(client embed.Events, core *pleg.Generator[kubecontainer.PodStatus], relistMax time.Duration, add func(string, int)) {
 	if s, ok := client.(*embed.Service); ok {
+		s.TellCalls(core.Calling)
 		s.ServeLists(func() bool { return core.Stats().State == pleg.StreamConnected }, 2*relistMax, add)
 	}
 }
