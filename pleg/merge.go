@@ -80,7 +80,7 @@ func (c *core[S]) mergeShown(r *reading, i int, it Item) {
 		c.disown(x, r.now)
 		x = nil
 	}
-	if x != nil && x.blank && x.cached != phaseNone && it.Phase != PhaseUnknown {
+	if x != nil && x.pod == p && x.blank && x.cached != phaseNone && it.Phase != PhaseUnknown {
 		x.cached = PhaseUnknown // the read knows what the status does not: it must be read again
 	}
 	switch {

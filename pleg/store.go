@@ -108,7 +108,7 @@ func (c *core[S]) takesBack(p *pod, shows []Item) bool {
 			}
 			continue
 		}
-		if it.Phase != PhaseUnknown && it.Phase < x.cached && it.Phase < x.phase {
+		if it.Phase != PhaseUnknown && it.Phase < x.phase && (it.Phase < x.cached || x.cached == PhaseUnknown && !x.blank) {
 			return true
 		}
 	}
