@@ -127,7 +127,8 @@ func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
 	case phase > x.phase && x.overtook(r.began):
 		r.agrees = false
 	case phase > x.phase:
-		if r.expected && x.phase != PhaseUnknown { // or else it need not have changed
+		if r.expected && x.phase != PhaseUnknown && x.listed != PhaseUnknown {
+			// Else the list before did not know its state: it need not have changed since then.
 			c.maybeMissed(x, phase, r.last, r.now)
 		}
 		c.setPhase(x, phase, CauseRead, false, 0, r.now)

@@ -559,7 +559,11 @@ var mutations = []mutation{
 	},
 	{
 		"a state that was not known counts as changed without an event", "pleg/merge.go",
-		"if r.expected && x.phase != PhaseUnknown {", "if r.expected {",
+		"if r.expected && x.phase != PhaseUnknown && x.listed != PhaseUnknown {", "if r.expected {",
+	},
+	{
+		"a state that the last list did not know counts as changed since that list", "pleg/merge.go",
+		"x.phase != PhaseUnknown && x.listed != PhaseUnknown {", "x.phase != PhaseUnknown {",
 	},
 	{
 		"a status that does not know a state outweighs a later claim", "pleg/store.go",

@@ -24,6 +24,7 @@ type lastHeard struct {
 	replied time.Time   // and ended
 	failing bool        // the last thing heard of the pod is that a read of it has failed
 	failed  time.Time   // when the last one ended
+	tried   time.Time   // and began
 	fails   int         // failures since sure that may have made the delay of failures grow
 
 	first    map[string]time.Time // when a reply first showed an ID
@@ -89,13 +90,16 @@ func (o *lastHeard) begins() { o.crossing, o.lapped, o.crossed = nil, false, tim
 // answered notes a reply, or that a read has failed. What came up since the read began, or another one that began later, makes it worthless.
 func (x *podPace) answered(items []pleg.Item, begun, now time.Time, err error) {
 	o := &x.last
-	if o.failing = err != nil; o.failing {
+	if err != nil {
 		if o.fails == 0 || begun.Sub(o.failed) >= retryBase {
 			o.fails++
 		}
-		o.open, o.failed = false, now
+		o.failing, o.open, o.failed, o.tried = true, false, now, begun
 		return
 	}
+	// A list that began before the read that failed is no reason to try again at once: lists and
+	// failures would follow upon each other without end. The delay of failures bounds it.
+	o.failing = o.failing && begun.Before(o.tried)
 	if begun.Before(o.begun) {
 		o.replied = now
 		return
