@@ -49,6 +49,17 @@ type stage struct {
 	node  *rest.Config // with a node's rights, without a limit of the rate
 	mu    sync.Mutex
 	made  int // namespaces
+	load  string
+}
+
+// load is the machine's load average of one minute.
+func load() string {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	one, _, _ := strings.Cut(string(raw), " ")
+	return one
 }
 
 // namespace makes one for a scenario and a recorder.
@@ -289,7 +300,7 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 func TestShow(t *testing.T) {
 	c := newCluster(t)
 	c.nodeClient()
-	s := &stage{cluster: c, t: t, admin: c.client(adminToken), node: nodeConfig(c.config(nodeToken).Host)}
+	s := &stage{cluster: c, t: t, admin: c.client(adminToken), node: nodeConfig(c.config(nodeToken).Host), load: load()}
 	wanted := regexp.MustCompile(*rows)
 	if !*show && *only == "" { // client-go's figures are for the document; each takes 13 s of silence to be sure of
 		*only = "^ours"
@@ -374,7 +385,9 @@ func (s *stage) write(table string) {
 		"rights of a node. What is stored: occurrences (objects). *by record*: by the older interface, as a kubelet uses it;\n"+
 		"there a ReplicaSet's messages beyond ten are counted together. A killed process takes with it what it had counted\n"+
 		"since its last write; the object says that its count is a lower bound.\n\n"+
-		"All of it is of one run, on %s, with %s on %d processors.\n\n", version(), time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU())
+		"All of it is of one run, on %s, with %s on %d processors that other work kept busy too: the load average was\n"+
+		"%s when it began and %s when it ended. What client-go's recorders lose in a storm depends on that.\n\n",
+		version(), time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU(), s.load, load())
 	fmt.Fprintf(&out, "| scenario | true | %s |\n|---|---|---|---|---|---|\n%s", strings.Join(recorderKinds, " | "), table)
 	for _, kind := range recorderKinds {
 		get, desc := s.listings(kind)
