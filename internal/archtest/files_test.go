@@ -5,11 +5,14 @@ package archtest
 
 import (
 	"bytes"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,25 +81,76 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 	}
 }
 
-// TestLinksInDocumentsLeadSomewhere checks the relative links of every document.
+// TestLinksInDocumentsLeadSomewhere checks the relative links of every document, and the headings that
+// they and the alerts' runbook links name.
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
-	eachFile(t, func(path string) {
-		if !strings.HasSuffix(path, ".md") {
+	links := 0
+	check := func(path, target, anchor string) {
+		links++
+		if _, err := os.Stat(target); err != nil {
+			t.Errorf("%s links to %s, which does not exist", path, target)
 			return
 		}
+		if anchor != "" && strings.HasSuffix(target, ".md") && !slices.Contains(anchorsOf(t, target), anchor) {
+			t.Errorf("%s links to #%s in %s, which has no such heading", path, anchor, target)
+		}
+	}
+	eachFile(t, func(path string) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range strings.Split(string(text), "](")[1:] {
-			link, _, ok := strings.Cut(part, ")")
-			if !ok || strings.Contains(link, "://") || strings.HasPrefix(link, "#") || strings.ContainsAny(link, " \n`<") {
-				continue
+		switch filepath.Ext(path) {
+		case ".md":
+			for _, part := range strings.Split(string(text), "](")[1:] {
+				link, _, ok := strings.Cut(part, ")")
+				if !ok || strings.Contains(link, "://") || strings.ContainsAny(link, " \n`<") {
+					continue // not a link, or one to elsewhere
+				}
+				target, anchor, _ := strings.Cut(link, "#")
+				if target == "" {
+					check(path, path, anchor)
+				} else {
+					check(path, filepath.Join(filepath.Dir(path), target), anchor)
+				}
 			}
-			link, _, _ = strings.Cut(link, "#")
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), link)); err != nil {
-				t.Errorf("%s links to %s, which does not exist", path, link)
+		case ".yaml":
+			for _, part := range strings.Split(string(text), "runbook_url: ")[1:] {
+				link, _, _ := strings.Cut(part, "\n")
+				if _, file, ok := strings.Cut(link, "/blob/main/"); ok {
+					target, anchor, _ := strings.Cut(file, "#")
+					check(path, filepath.Join(root, target), anchor)
+				}
 			}
 		}
 	})
+	if links < 100 {
+		t.Errorf("%d links found: is this the repository's root?", links)
+	}
+}
+
+var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// anchorsOf returns the anchors of a document's headings, as GitHub makes them.
+func anchorsOf(t *testing.T, path string) (anchors []string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := false
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+		}
+		title := strings.TrimLeft(line, "#")
+		if code || title == line || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		anchor := strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-")
+		for n, first := 1, anchor; slices.Contains(anchors, anchor); n++ {
+			anchor = fmt.Sprintf("%s-%d", first, n)
+		}
+		anchors = append(anchors, anchor)
+	}
+	return anchors
 }
