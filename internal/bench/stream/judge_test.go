@@ -345,6 +345,14 @@ func TestConclude(t *testing.T) {
 		"no pod read, no stream": {
 			told(0), with(func(f *stream.Facts) { f.ReadErrors, f.Unsupported = 5, true }), stream.WorthNone, 1, "no events", "enable_pod_events",
 		},
+		"large": {
+			func(s *script) { told(30)(s); s.judge.Event(s.now, make([]byte, 17<<20)) }, full, stream.WorthFull, 300,
+			"not without flaws", "the largest event has 17.0 MiB: a kubelet takes 16.0 MiB",
+		},
+		"unusable":     {told(30), with(func(f *stream.Facts) { f.Unusable = 4 }), stream.WorthFull, 300, "not without flaws", "4 items of answers"},
+		"listed twice": {told(30), with(func(f *stream.Facts) { f.ListedTwice = 4 }), stream.WorthFull, 300, "not without flaws", "4 items were listed twice"},
+		"unknown":      {told(30), with(func(f *stream.Facts) { f.Unknown = 4 }), stream.WorthFull, 300, "not without flaws", "in the state UNKNOWN"},
+		"of nobody":    {told(30), with(func(f *stream.Facts) { f.Unattributed = 4 }), stream.WorthFull, 300, "not without flaws", "4 containers of the last list belong to no pod"},
 		"flapping": {
 			func(s *script) { told(300)(s); s.judge.Ended("EOF") }, with(func(f *stream.Facts) { f.Connected = 80 * time.Second }),
 			stream.WorthPartial, 1, "80 s of 100 s", "1× EOF",

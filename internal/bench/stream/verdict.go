@@ -27,6 +27,11 @@ type Facts struct {
 	Missed, MissedCreations, MissedRemovals int
 	// Overruled counts what events told and reads did not confirm.
 	Overruled int
+	// Unusable counts items of answers and events that the client had to leave out, ListedTwice those
+	// that one list showed twice, Unknown those shown in the state UNKNOWN or in none that the CRI has.
+	Unusable, ListedTwice, Unknown int
+	// Unattributed is the number of containers of the last list that belong to no pod.
+	Unattributed int
 	// Unsupported says that the runtime offers no events.
 	Unsupported bool
 	// Longest is the longest relist period that the generator allows.
@@ -53,6 +58,9 @@ const (
 // enough is how many events must have come for a stream without a gap to count as tested: fewer leave
 // room for a loss of more than a tenth (rule of three).
 const enough = 30
+
+// kubeletMessage is the largest message that a kubelet's client of the CRI takes, in bytes.
+const kubeletMessage = 16 << 20
 
 // Verdict is a conclusion in words.
 type Verdict struct {
@@ -130,8 +138,8 @@ func (r Report) worth(f Facts) Verdict {
 		}
 	}
 	flaws := "and nothing is wrong with it"
-	if len(r.Flaws) > 0 {
-		flaws = "though not without flaws, which this PLEG survives (see below)"
+	if len(r.complaints(f)) > 0 {
+		flaws = "though the runtime is not without flaws, which this PLEG survives (see below)"
 	}
 	return Verdict{
 		Worth: WorthFull,
@@ -200,6 +208,22 @@ func (r Report) complaints(f Facts) []string {
 	}
 	if d := r.Delays[AllKinds]; d.Count > 0 && d.P99 >= 1 {
 		add("events are late: one in a hundred takes %s or more from its stamp to the client", bench.Short(time.Duration(d.P99*float64(time.Second))))
+	}
+	if r.LargestBytes > kubeletMessage {
+		add("the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
+			bench.Bytes(uint64(r.LargestBytes)), bench.Bytes(kubeletMessage))
+	}
+	if n := f.Unusable; n > 0 {
+		add("%d items of answers and events are incomplete, or have no ID that can be used: they had to be left out", n)
+	}
+	if n := f.ListedTwice; n > 0 {
+		add("%d items were listed twice by one list", n)
+	}
+	if n := f.Unknown; n > 0 {
+		add("%d times an item was shown in the state UNKNOWN, or in one that the CRI does not have", n)
+	}
+	if n := f.Unattributed; n > 0 {
+		add("%d containers of the last list belong to no pod: they have no pod UID, and their sandbox is not listed", n)
 	}
 	if ends := r.ended(); ends != "" {
 		add("the stream ended: %s; what happens before a client is back is lost", ends)

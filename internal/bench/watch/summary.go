@@ -92,6 +92,7 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 		Watched: watched, Connected: p.connected, Lists: s.Lists, ListErrors: s.ListErrors, ListsHung: s.ListsHung,
 		Reads: s.Reads, ReadErrors: s.ReadErrors, ReadsHung: s.ReadsHung,
 		Missed: s.Missed, MissedCreations: s.MissedCreations, MissedRemovals: s.MissedRemovals, Overruled: s.Overruled,
+		Unusable: int(s.Malformed), ListedTwice: int(s.ListedTwice), Unknown: s.UnknownPhase, Unattributed: s.Unattributed,
 		Unsupported: st.State == pleg.StreamUnsupported, Longest: longestPeriod,
 	})
 	s.Stream, s.Verdict = &r, &v

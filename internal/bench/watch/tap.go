@@ -202,10 +202,10 @@ func why(err error) string {
 	case errors.Is(err, cri.ErrMalformed):
 		return "a message that is no event"
 	}
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		if s, ok := status.FromError(inner); ok && inner == s.Err() || ok && errors.Unwrap(inner) == nil {
-			return s.Code().String() + ": " + s.Message()
-		}
+	var answer interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &answer) && !errors.Is(err, cri.ErrMessageSize) { // else the client says what to do
+		st := answer.GRPCStatus()
+		return st.Code().String() + ": " + st.Message()
 	}
 	return err.Error()
 }

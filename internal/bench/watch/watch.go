@@ -43,6 +43,8 @@ import (
 // Options are those of a watch.
 type Options struct {
 	Endpoint string
+	// Dialer, when set, connects to the runtime; Endpoint is then only its name.
+	Dialer func(context.Context) (net.Conn, error)
 	// Mode is worker.Evented or worker.Generic.
 	Mode string
 	// Namespace, unless empty, is the only one whose pods are printed.
@@ -131,7 +133,7 @@ func attach(ctx context.Context, o Options) (w watched, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	w.tap = newTap(o.Raw)
-	w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, OnEvent: w.tap.message})
+	w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, Dialer: o.Dialer, OnEvent: w.tap.message})
 	if err != nil {
 		return w, err
 	}

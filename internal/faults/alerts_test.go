@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// fired is the expression of the alerts that have fired during the scene of a row.
+const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[45m])), "row", "%d", "", "")`
+
+// addAlerts adds to each row the alerts that fire: those that Prometheus finds, by promtool, or without
+// one those of the page, for which the reason then is that CI has a promtool.
+func addAlerts(t *testing.T, rows []*row, old string) {
+	t.Helper()
+	if *promtool == "" {
+		was := alertsOf(old)
+		for _, r := range rows {
+			r.alerts = was[oldKey(r)]
+		}
+		return
+	}
+	rules, err := filepath.Abs("../../docs/alerts/evented-pleg.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests []map[string]any
+	for i, r := range rows {
+		tests = append(tests, map[string]any{
+			"interval": "15s", "input_series": r.seen.input(),
+			"promql_expr_test": []map[string]any{{"expr": fmt.Sprintf(fired, i), "eval_time": "44m45s", "exp_samples": []any{}}},
+		})
+	}
+	raw, err := json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests}) // which is YAML too
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "scenes.yaml")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := exec.CommandContext(t.Context(), *promtool, "test", "rules", path).CombinedOutput() // it fails for each alert that fires
+	found := regexp.MustCompile(`alertname="(\w+)", row="(\d+)"`).FindAllStringSubmatch(string(out), -1)
+	if len(found) == 0 {
+		t.Fatalf("promtool has found no alert at all:\n%.2000s", out)
+	}
+	for _, m := range found {
+		i, err := strconv.Atoi(m[2])
+		if err != nil || i >= len(rows) {
+			t.Fatalf("promtool speaks of a row %s", m[2])
+		}
+		rows[i].alerts = append(rows[i].alerts, m[1])
+		slices.Sort(rows[i].alerts)
+	}
+}
+
+// input is the samples in promtool's form.
+func (s *seen) input() (series []map[string]string) {
+	for name, values := range s.samples {
+		if strings.Contains(name, "_bucket") && !strings.Contains(name, "connection_latency") {
+			continue // no alert is made of it
+		}
+		texts := make([]string, 0, len(values)+1)
+		texts = append(texts, "_") // the first scrape is 15 s after the start
+		for _, v := range values {
+			if math.IsNaN(v) {
+				texts = append(texts, "_")
+			} else {
+				texts = append(texts, formatBound(v))
+			}
+		}
+		series = append(series, map[string]string{"series": name, "values": strings.Join(texts, " ")})
+	}
+	slices.SortFunc(series, func(a, b map[string]string) int { return strings.Compare(a["series"], b["series"]) })
+	return series
+}

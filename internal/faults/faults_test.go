@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+)
+
+var (
+	update   = flag.Bool("update", false, "write docs/faults.md")
+	promtool = flag.String("promtool", "", "path of a promtool that evaluates docs/alerts (.ci/alerts)")
+)
+
+const page = "../../docs/faults.md"
+
+// A setting is one row: a fault of the fake runtime, and where what it shows must lead to.
+type setting struct {
+	// name is the fault's in fakeruntime.FaultList, set what the runtime is given, the faults that only
+	// go with another one among them.
+	name, set string
+	// section is the section of docs/troubleshooting.md that explains the fault; harmless says why
+	// there is none.
+	section, harmless string
+
+	// sometimes are what shows in some runs only, since it hangs on which of two goroutines comes first.
+	sometimes []string
+
+	profile      string // of the runtime, containerd-2 if empty
+	fromStart    bool   // the fault is there before the agent
+	restartEvery time.Duration
+}
+
+// Sections of docs/troubleshooting.md.
+const (
+	notListed   = "nothing-has-been-listed-for-minutes"
+	workersHang = "pods-do-not-start-restart-or-end-pod-workers-hang"
+	streamLost  = "the-stream-is-lost"
+	unsupported = "the-stream-is-unsupported"
+	missed      = "events-are-missed"
+	contradicts = "the-runtime-contradicts-itself"
+	unusable    = "what-the-runtime-sends-cannot-be-used"
+	late        = "events-are-late"
+)
+
+// takenForMute is what shows when events that are lost happen to be those of two lists in a row: the
+// stream is taken for one that hangs, and opened anew.
+var takenForMute = []string{
+	"the event stream ended", "ContainerEventStreamLost", "ContainerEventStreamRestored", "ContainerChangesUnheard",
+	"kubelet_evented_pleg_connection_error_count", "evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total",
+	"evented_pleg_unheard_changes_total", "evented_pleg_stream_state{state=\"Backoff\"}",
+}
+
+// backlog is what a runtime tells late of the time in which nobody listened.
+var backlog = []string{"evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total"}
+
+// left is what shows when the client leaves a server that hangs, and connects anew.
+var left = append([]string{
+	"evented_pleg_client_abandoned_connects_total", "evented_pleg_interrupted_inspections_total", "evented_pleg_waiters",
+}, takenForMute...)
+
+const toldTheCaller = "the caller is told, and nothing has changed that a reader could miss"
+
+var settings = []setting{
+	{name: "drop", set: "drop=0.3", section: missed, sometimes: takenForMute},
+	{name: "duplicate", set: "duplicate=0.5", section: contradicts},
+	{name: "delay", set: "delay=0.5", section: contradicts},
+	{name: "delay-by", set: "delay=0.5 delay-by=30s", section: late, sometimes: takenForMute},
+	// A container of containerd's does not end within the 100 ms for which the fault holds its start.
+	{name: "swap-start-stop", set: "swap-start-stop=1", profile: "crio", section: contradicts},
+	{name: "swap-stop-delete", set: "swap-stop-delete=1", section: contradicts},
+	{name: "stale", set: "stale=0.5", section: contradicts},
+	{name: "nil-sandbox", set: "nil-sandbox=0.5", section: unusable},
+	{name: "nil-statuses", set: "nil-statuses=0.5", section: unusable},
+	{name: "oversize", set: "oversize=0.05", section: unusable},
+	{name: "oversize-bytes", set: "oversize=0.05 oversize-bytes=268435456", section: streamLost},
+	{name: "invalid-event", set: "invalid-event=0.3", section: unusable, sometimes: takenForMute},
+	{name: "silent-exit", set: "silent-exit=0.5", section: missed},
+	{name: "start-error", set: "start-error=0.5", section: missed},
+	{name: "sandbox-error", set: "sandbox-error=0.5", harmless: toldTheCaller},
+
+	{name: "cut", set: "cut=0.1", section: streamLost, sometimes: backlog},
+	{name: "eof", set: "eof=0.1", section: streamLost, sometimes: backlog},
+	{name: "stall", set: "stall=0.1", section: streamLost, sometimes: backlog},
+	{name: "replay", set: "replay=1 cut=0.1", section: streamLost},
+	{name: "replay-events", set: "replay=1 cut=0.1 replay-events=3", section: streamLost},
+	{name: "eof-at-once", set: "eof-at-once=1", fromStart: true, section: unsupported},
+	{name: "unimplemented", set: "unimplemented=1", fromStart: true, section: unsupported},
+
+	{name: "restart-exit", set: "restart-exit=0.5", restartEvery: 5 * time.Minute, section: streamLost},
+	{name: "exit-lag", set: "exit-lag=2s", section: late},
+	{name: "clock-skew", set: "clock-skew=-90s", section: late},
+	{name: "clock-skew", set: "clock-skew=90s", section: late},
+	{name: "clock-step", set: "clock-step=-30s", section: late},
+	{name: "clock-step-every", set: "clock-step=-30s clock-step-every=1m", section: late},
+
+	{name: "slow-list", set: "slow-list=8s", section: notListed},
+	{name: "slow-status", set: "slow-status=5s", section: workersHang},
+	{name: "slow-write", set: "slow-write=5s", harmless: "who reads sees each change when it happens, however long the call takes"},
+	{name: "fail-list", set: "fail-list=0.3", section: notListed},
+	{name: "fail-list", set: "fail-list=1", section: notListed},
+	{name: "fail-status", set: "fail-status=1", section: workersHang},
+	{name: "fail-write", set: "fail-write=0.3", harmless: toldTheCaller},
+	{name: "fail-code", set: "fail-list=1 fail-code=Unavailable", section: notListed},
+	{name: "hang-list", set: "hang-list=1", fromStart: true, section: notListed, sometimes: left},
+	{name: "hang-list", set: "hang-list=1", section: notListed, sometimes: left},
+	{name: "cut-list", set: "cut-list=1", section: notListed},
+	{name: "hang-status", set: "hang-status=1", section: workersHang, sometimes: left},
+	{name: "hang-write", set: "hang-write=0.2", harmless: toldTheCaller},
+
+	{name: "nil-fields", set: "nil-fields=0.3", section: unusable, sometimes: takenForMute},
+	{name: "unknown-enum", set: "unknown-enum=0.3", section: unusable},
+	{name: "invalid-utf8", set: "invalid-utf8=0.3", harmless: "the broken text is none that a generator reads: " +
+		"image references and annotations, in which what is no UTF-8 becomes U+FFFD. A client that decodes whole messages, as a kubelet's, fails"},
+	{name: "duplicate-id", set: "duplicate-id=0.5", section: contradicts},
+	{name: "orphan-container", set: "orphan-container=1", section: missed},
+}
+
+// TestEveryFaultHasARow: what is added to the fake is added here.
+func TestEveryFaultHasARow(t *testing.T) {
+	for _, f := range fakeruntime.FaultList() {
+		if !slices.ContainsFunc(settings, func(s setting) bool {
+			return s.name == f.Name && strings.Contains(" "+s.set, " "+f.Name+"=")
+		}) {
+			t.Errorf("the fault %s has no row", f.Name)
+		}
+	}
+}
+
+// TestEveryFaultShows lets the runtime misbehave in each of its ways, in virtual time, and holds what pleg-bench watch and an agent show of it to docs/faults.md. No fault may
+// be silent, and what shows must lead to the section of docs/troubleshooting.md that explains it.
+func TestEveryFaultShows(t *testing.T) {
+	rows := make([]*row, len(settings))
+	without := map[time.Duration]*seen{}
+	for _, every := range []time.Duration{0, 5 * time.Minute} {
+		without[every] = play(t, setting{name: "none", restartEvery: every})
+	}
+	if s := without[0]; len(s.watchSays())+len(s.reports) > 0 {
+		t.Errorf("a runtime without a fault shows one: watch %q, reports %q", s.watchSays(), s.reasons())
+	}
+	guide := readGuide(t)
+	t.Run("fault", func(t *testing.T) {
+		for i, set := range settings {
+			t.Run(set.title(), func(t *testing.T) {
+				t.Parallel()
+				with := play(t, set)
+				rows[i] = newRow(set, with, with.moved(without[set.restartEvery]))
+			})
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	old, err := os.ReadFile(page)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	addAlerts(t, rows, string(old))
+	for _, r := range rows {
+		r.check(t, guide)
+	}
+	text := render(rows)
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if text != string(old) {
+		t.Errorf("docs/faults.md is not what was seen (go test ./internal/faults -update -promtool=…):\n%s", difference(string(old), text))
+	}
+}
+
+// difference is the lines that only one of two texts has.
+func difference(old, new string) string {
+	var out strings.Builder
+	other := func(sign, a, b string) {
+		has := strings.Split(b, "\n")
+		for line := range strings.Lines(a) {
+			if !slices.Contains(has, strings.TrimSuffix(line, "\n")) {
+				out.WriteString(sign + line)
+			}
+		}
+	}
+	other("-", old, new)
+	other("+", new, old)
+	return out.String()
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+)
+
+// row is a line of the table.
+type row struct {
+	set     setting
+	seen    *seen
+	watch   []string
+	reports []string
+	metrics []string
+	alerts  []string
+}
+
+func newRow(set setting, with *seen, metrics []string) *row {
+	steady := func(words []string) []string {
+		return slices.DeleteFunc(words, func(word string) bool { return slices.Contains(set.sometimes, word) })
+	}
+	return &row{set: set, seen: with, watch: steady(with.watchSays()), reports: steady(with.reasons()), metrics: steady(metrics)}
+}
+
+// title names the row.
+func (s setting) title() string {
+	if s.fromStart && !strings.Contains(s.set, "eof") && s.name != "unimplemented" {
+		return s.set + ", from the start"
+	}
+	return s.set
+}
+
+// guide is docs/troubleshooting.md.
+type guide struct {
+	// links are the anchors in the first table by what one sees, in its words.
+	rows []guideRow
+	// sections are the texts of the sections, by anchor.
+	sections map[string]string
+}
+
+type guideRow struct{ sees, anchor string }
+
+var (
+	linkCell = regexp.MustCompile(`\(#([a-z0-9-]+)\)`)
+	notAWord = regexp.MustCompile(`[^a-z0-9 -]`)
+)
+
+func readGuide(t *testing.T) guide {
+	raw, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := guide{sections: make(map[string]string)}
+	top, rest, _ := strings.Cut(string(raw), "\n## ")
+	for line := range strings.Lines(top) {
+		if cells := strings.Split(line, "|"); len(cells) == 4 {
+			if m := linkCell.FindStringSubmatch(cells[2]); m != nil {
+				g.rows = append(g.rows, guideRow{cells[1], m[1]})
+			}
+		}
+	}
+	for section := range strings.SplitSeq(rest, "\n## ") {
+		title, text, _ := strings.Cut(section, "\n")
+		anchor := strings.ReplaceAll(notAWord.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
+		g.sections[anchor] = text
+	}
+	if len(g.rows) < 5 || len(g.sections) < 5 {
+		t.Fatalf("docs/troubleshooting.md has %d rows and %d sections that can be read", len(g.rows), len(g.sections))
+	}
+	return g
+}
+
+// leads returns the anchors to which something that one sees leads.
+func (g guide) leads(sees string) (anchors []string) {
+	word := regexp.MustCompile(`(^|[^A-Za-z-])` + regexp.QuoteMeta(sees) + `($|[^A-Za-z-])`)
+	for _, r := range g.rows {
+		if word.MatchString(r.sees) {
+			anchors = append(anchors, r.anchor)
+		}
+	}
+	return anchors
+}
+
+// check holds a row to what an operator needs: the fault is not silent, what he sees leads him to the
+// section that explains it, and there he finds what he sees again.
+func (r *row) check(t *testing.T, g guide) {
+	t.Helper()
+	title := r.set.title()
+	silent := len(r.watch)+len(r.reports)+len(r.metrics) == 0
+	if r.set.harmless != "" {
+		if r.set.section != "" || len(r.watch)+len(r.reports)+len(r.alerts) > 0 {
+			t.Errorf("%s is said to be harmless, and shows: watch %q, reports %q, alerts %q", title, r.watch, r.reports, r.alerts)
+		}
+		return
+	}
+	if silent {
+		t.Errorf("%s is silent: nothing in pleg-bench watch, in reports, in metrics", title)
+		return
+	}
+	section, ok := g.sections[r.set.section]
+	if !ok {
+		t.Errorf("%s: docs/troubleshooting.md has no section #%s", title, r.set.section)
+		return
+	}
+	led, found := false, false
+	for _, sees := range slices.Concat(r.watch, r.reports, r.alerts) {
+		led = led || slices.Contains(g.leads(sees), r.set.section)
+		found = found || strings.Contains(section, sees)
+	}
+	for _, m := range r.metrics {
+		found = found || strings.Contains(section, m)
+	}
+	if !led {
+		t.Errorf("%s: nothing of what shows leads to #%s: watch %q, reports %q, alerts %q", title, r.set.section, r.watch, r.reports, r.alerts)
+	}
+	if !found {
+		t.Errorf("%s: the section #%s speaks of nothing that shows: watch %q, reports %q, metrics %q", title, r.set.section, r.watch, r.reports, r.metrics)
+	}
+}
+
+const intro = `# What shows of each fault
+
+Made by ` + "`go test ./internal/faults -update`" + `, which fails when a fault is silent, when what shows of it does not lead
+to the section of [troubleshooting](troubleshooting.md) that explains it, or when this page is not what it sees.
+
+Each fault of the fake runtime (` + "`pleg-bench fake --list-faults`" + `), one after the other, in virtual time: a runtime that is
+well, with 14 pods and one change a second; the fault comes after two minutes, or is there from the start. *watch* is what
+` + "`pleg-bench watch`" + ` says within three minutes, in the words that it uses. *reports* and *metrics* are those of an agent as in
+[agents](agents.md), with a worker for each pod that waits for fresh statuses, within ten minutes; of the metrics those
+are named that differ from what a runtime without the fault makes of them. *alerts* are the rules of
+[alerts/evented-pleg.yaml](alerts/evented-pleg.yaml) that fire within three quarters of an hour in a Prometheus that scrapes
+the agent each 15 s. Alerts go by rates: a fault that strikes more rarely shows in the metrics only. What shows in some runs
+only is left out (such as a stream that is taken for one that hangs, since the events of two lists in a row were lost).
+
+`
+
+const columns = "| fault | what it does | watch | reports | metrics | alerts | look at |\n|---|---|---|---|---|---|---|\n"
+
+func render(rows []*row) string {
+	var b strings.Builder
+	b.WriteString(intro + columns)
+	help := map[string]string{}
+	for _, f := range fakeruntime.FaultList() {
+		help[f.Name] = f.Help
+	}
+	list := func(words []string, mark string) string {
+		if len(words) == 0 {
+			return "–"
+		}
+		return mark + strings.Join(words, mark+", "+mark) + mark
+	}
+	for _, r := range rows {
+		look := fmt.Sprintf("[%s](troubleshooting.md#%s)", strings.ReplaceAll(r.set.section, "-", " "), r.set.section)
+		if r.set.harmless != "" {
+			look = "harmless: " + r.set.harmless
+		}
+		what := help[r.set.name]
+		if r.set.restartEvery > 0 {
+			what += " (every 5 min)"
+		}
+		if r.set.fromStart {
+			what += " (from the start)"
+		}
+		if r.set.profile != "" {
+			what += " (" + r.set.profile + ")"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.set.set, what,
+			list(r.watch, ""), list(r.reports, ""), list(r.metrics, "`"), list(r.alerts, ""), look)
+	}
+	return b.String()
+}
+
+// alertsOf reads the alerts of each row of an old page, by its first two cells.
+func alertsOf(old string) map[string][]string {
+	found := make(map[string][]string)
+	for line := range strings.Lines(old) {
+		if cells := strings.Split(line, " | "); len(cells) == 7 && cells[5] != "–" {
+			found[cells[0]+cells[1]] = strings.Split(cells[5], ", ")
+		}
+	}
+	return found
+}
+
+// oldKey is the key of alertsOf for a row.
+func oldKey(r *row) string {
+	lines := strings.Split(render([]*row{r}), "\n")
+	cells := strings.Split(lines[len(lines)-2], " | ")
+	return cells[0] + cmp.Or(cells[1], "")
+}

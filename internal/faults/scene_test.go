@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/metrics"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Virtual times of a scene.
+const (
+	// healthyFor is how long the runtime is well before the fault begins, so that it is told from a
+	// start that goes wrong. A fault that needs to be there from the start says so.
+	healthyFor = 2 * time.Minute
+	// judged is how long the agent runs for its reports and metrics, and alerting for its alerts, some of
+	// which wait for half an hour.
+	judged   = 12 * time.Minute
+	alerting = 45 * time.Minute
+	// watched is how long pleg-bench watch runs, from the moment at which the fault begins.
+	watched = 3 * time.Minute
+	// scrapeEvery is how often the agent's metrics are looked at.
+	scrapeEvery = 15 * time.Second
+	pods        = 14
+	// takesTime has calls take as long as a quiet runtime's: in virtual time they would take none, and
+	// a read begin in the very instant of the change that it does not show.
+	takesTime = "slow-list=3ms slow-status=2ms slow-write=5ms"
+)
+
+// seen is what a fault showed.
+type seen struct {
+	mu sync.Mutex // owns what reports make
+	// reports are the agent's until judged, by reason.
+	reports map[pleg.Reason]int
+	over    bool
+	// samples are the agent's metrics, by series; NaN while a series is not served.
+	samples map[string][]float64
+	notes   string
+	summary watch.Summary
+	err     error
+}
+
+// Record implements [pleg.Recorder].
+func (s *seen) Record(r pleg.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.reports[r.Reason] += 1 + r.Held
+	}
+}
+
+// play runs a scene in virtual time.
+func play(t *testing.T, set setting) *seen {
+	t.Helper()
+	s := &seen{reports: make(map[pleg.Reason]int), samples: make(map[string][]float64)}
+	synctest.Test(t, func(t *testing.T) { s.play(t, set) })
+	return s
+}
+
+func (s *seen) play(t *testing.T, set setting) {
+	profile, err := fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, err := fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	well, err := fakeruntime.ParseFaults(strings.Fields(takesTime)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	lis := bufconn.Listen(1 << 16)
+	dial := func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	group.Go(func() { _ = rt.Serve(ctx, lis) })
+
+	driver := newDriver(t, dial)
+	if err := driver.Setup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	group.Go(func() { driver.Run(ctx, time.Hour) })
+	if set.fromStart {
+		setFaults(t, rt, faults)
+	}
+	registry := prometheus.NewRegistry()
+	group.Go(func() { s.agent(t, ctx, dial, registry) })
+	begun := time.Now()
+	next := begun.Add(healthyFor + time.Minute)
+	length := judged
+	if *promtool != "" {
+		length = alerting
+	}
+	for i := 0; time.Since(begun) < length; i++ {
+		time.Sleep(scrapeEvery)
+		synctest.Wait()
+		s.scrape(t, registry, i)
+		if time.Since(begun) == judged {
+			s.mu.Lock()
+			s.over = true
+			s.mu.Unlock()
+		}
+		if at := time.Since(begun); at == healthyFor {
+			setFaults(t, rt, faults)
+			group.Go(func() { s.watch(ctx, dial) })
+		}
+		if set.restartEvery > 0 && !time.Now().Before(next) {
+			next = next.Add(set.restartEvery)
+			rt.Restart(2*time.Second, time.Second)
+		}
+	}
+}
+
+func setFaults(t *testing.T, rt *fakeruntime.Runtime, faults fakeruntime.Faults) {
+	if err := rt.SetFaults(faults); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newDriver returns what makes, changes and removes pods through the CRI, as a kubelet does.
+func newDriver(t *testing.T, dial func(context.Context) (net.Conn, error)) *load.Driver {
+	conn, err := grpc.NewClient("passthrough:fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	driver, err := load.New(load.Config{
+		Conn: conn, RunID: "w", Pods: pods, Containers: 2, Rate: 1, Seed: 1, Image: fakeruntime.WorkloadImage,
+		JobLife: 20 * time.Millisecond, CallTimeout: 10 * time.Second, LogDirectory: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return driver
+}
+
+// watch runs pleg-bench watch.
+func (s *seen) watch(ctx context.Context, dial func(context.Context) (net.Conn, error)) {
+	var out bytes.Buffer
+	s.err = watch.Run(ctx, watch.Options{Endpoint: "fake", Dialer: dial, Mode: worker.Evented, Duration: watched, Output: "json", Out: &out, Err: &out})
+	for line := range strings.Lines(out.String()) {
+		var l struct{ Type, Reason, Note string }
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			s.notes += line
+			continue
+		}
+		switch l.Type {
+		case "Report":
+			s.notes += l.Reason + ": " + l.Note + "\n"
+		case "Summary":
+			_ = json.Unmarshal([]byte(line), &s.summary)
+		}
+	}
+}
+
+// agent is an agent as docs/agents.md has it, with a worker for each pod that waits for a status from
+// after each event, as a kubelet's pod workers do.
+func (s *seen) agent(t *testing.T, ctx context.Context, dial func(context.Context) (net.Conn, error), registry *prometheus.Registry) {
+	client, err := cri.New(cri.Config{Endpoint: "fake", Dialer: dial})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer client.Close()
+	set, err := metrics.New(metrics.Plain(registry), metrics.Options{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	statuses := cache.New(cri.EmptyStatus)
+	generator, err := pleg.New(pleg.Config[cri.PodStatus]{
+		Source: client, Stream: client, Cache: statuses, Merge: cri.KeepIPs, Metrics: set, Recorder: s,
+	})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	set.SetGauges(generator.Gauges, client.Counts)
+	var workers sync.WaitGroup
+	workers.Go(func() {
+		busy := make(map[cache.UID]chan struct{}) // has a value while the pod's worker works
+		for event := range generator.Watch() {
+			worker := busy[event.Pod]
+			if worker == nil {
+				worker = make(chan struct{}, 1)
+				busy[event.Pod] = worker
+			}
+			select {
+			case worker <- struct{}{}:
+				workers.Go(func() {
+					_, _ = statuses.GetNewerThan(ctx, event.Pod, time.Now())
+					<-worker
+				})
+			default: // it works
+			}
+		}
+	})
+	_ = generator.Run(ctx)
+	workers.Wait()
+}
+
+// scrape adds the i-th sample of each series.
+func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(name, labels string, v float64) {
+		series := name + labels
+		for len(s.samples[series]) < i {
+			s.samples[series] = append(s.samples[series], math.NaN())
+		}
+		s.samples[series] = append(s.samples[series], v)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
+			}
+			all := func(more ...string) string {
+				return "{" + strings.Join(append(append([]string{`job="n"`, `instance="a"`}, labels...), more...), ",") + "}"
+			}
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				add(f.GetName(), all(), m.GetCounter().GetValue())
+			case dto.MetricType_GAUGE:
+				add(f.GetName(), all(), m.GetGauge().GetValue())
+			case dto.MetricType_HISTOGRAM:
+				h := m.GetHistogram()
+				add(f.GetName()+"_count", all(), float64(h.GetSampleCount()))
+				add(f.GetName()+"_sum", all(), h.GetSampleSum())
+				for _, b := range h.GetBucket() {
+					add(f.GetName()+"_bucket", all(`le="`+formatBound(b.GetUpperBound())+`"`), float64(b.GetCumulativeCount()))
+				}
+				add(f.GetName()+"_bucket", all(`le="+Inf"`), float64(h.GetSampleCount()))
+			default:
+				t.Fatalf("%s has the type %v", f.GetName(), f.GetType())
+			}
+		}
+	}
+}
+
+// formatBound is a number as Prometheus writes it.
+func formatBound(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
