@@ -125,9 +125,12 @@ func (b *ackBox) close() {
 
 // own is what is known of the agent's own calls about a pod.
 type own struct {
-	calls  int     // under way
-	failed bool    // one has: it may work yet, without anybody being told
-	hold   instant // what calls have changed is read then, unless somebody waits for the pod
+	calls    int     // under way
+	making   int     // those of them that make something
+	failed   bool    // one has: it may work yet, without anybody being told
+	hold     instant // what calls have changed is read then, unless somebody waits for the pod
+	listed   instant // start of the latest read that would have shown an ID that nobody knew
+	unlisted instant // when a call may last have made an ID that nobody knows
 }
 
 // takeAcks applies what the agent has told of its calls.
@@ -154,6 +157,9 @@ func (c *core[S]) onAck(a *ack, now instant) {
 		if p := c.podOfCall(call); p != nil {
 			c.calls[call.serial] = p.uid
 			p.own.calls++
+			if call.ID == "" {
+				p.own.making++
+			}
 		}
 		return
 	}
@@ -161,6 +167,9 @@ func (c *core[S]) onAck(a *ack, now instant) {
 	p := c.pods[c.calls[call.serial]]
 	if delete(c.calls, call.serial); p != nil {
 		p.own.calls--
+		if call.ID == "" {
+			p.own.making--
+		}
 	} else if p = c.podOfCall(call); p == nil && len(a.items) == 0 {
 		c.sched.ask(now, false) // nobody can tell what it has changed
 		return
@@ -201,7 +210,7 @@ func (c *core[S]) podOfCall(call *ownCall) *pod {
 
 // doubt has a pod read: a call may have changed something of it.
 func (c *core[S]) doubt(p *pod, now instant) {
-	p.moved, p.want = now, max(p.want, now)
+	p.moved, p.want, p.own.unlisted = now, max(p.want, now), now
 	c.reviewLater(p)
 }
 
@@ -284,6 +293,50 @@ func (c *core[S]) takeSuspect(p *pod, id string) (s suspect, ok bool) {
 		}
 	}
 	return s, ok
+}
+
+// listedAt returns the start of the latest read that would have shown an ID of the pod that nobody
+// knew.
+func (c *core[S]) listedAt(p *pod) instant { return max(p.own.listed, c.lists.applied) }
+
+// knownMost is the number of IDs of a pod up to which reading the status of each costs the runtime
+// no more than a list.
+const knownMost = 8
+
+// knowsAll says that the runtime has no ID of the pod that is not known, so that the pod can be
+// read by the statuses of those that are: a list has shown it since the stream was connected, and
+// all that can have come since the agent has made and told of.
+func (c *core[S]) knowsAll(p *pod) bool {
+	o := &p.own
+	switch {
+	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, len(c.homeless) > 0:
+		return false
+	case o.making > 0, o.failed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
+		return false
+	case !p.hasStatus, p.failed, p.disagrees, p.alien, p.blank(), p.suspected(), len(p.contested) > 0:
+		return false
+	}
+	live := 0
+	for _, x := range p.items {
+		switch {
+		case x.phase == PhaseUnknown, x.phase == PhaseRemoved && x.byClaim:
+			return false // that is for a list to tell
+		case x.phase < PhaseRemoved:
+			live++
+		}
+	}
+	return 0 < live && live <= knownMost
+}
+
+// liveItems returns what the runtime is believed to have of a pod.
+func liveItems(p *pod) []Item {
+	items := make([]Item, 0, len(p.items))
+	for _, x := range p.items {
+		if x.phase < PhaseRemoved {
+			items = append(items, Item{ID: x.id, Kind: x.kind, Phase: x.phase, Name: x.name})
+		}
+	}
+	return items
 }
 
 // settleFor is for how long what the agent's own calls have changed waits to be read: calls come in

@@ -53,6 +53,7 @@ type podRead struct {
 	ref    Pod     // what to read; Items is the listing if it is known
 	listed bool    // ref.Items is the listing: no ListPod needed, and the statuses are wanted
 	builds bool    // the status in the cache may be built upon; else all statuses must be read
+	byIDs  bool    // ref.Items is what is known, and no listing
 	have   []Item  // what that status shows, so that an unchanged pod needs no statuses
 }
 

@@ -48,6 +48,11 @@ type Config[S any] struct {
 	// and how long a change that a read found waits for its claim before it counts as missed.
 	// Default 2s.
 	Grace time.Duration
+	// TellsCalls says that the agent tells of every call of its own (Generator.Calling), and that
+	// nobody else makes sandboxes or containers in its pods. Then a pod of which all IDs are known is
+	// read by their statuses, without a list: what somebody else makes in it all the same is found by
+	// its event, or by the next list of everything, and not by whoever waits in GetNewerThan.
+	TellsCalls bool
 	// InspectWorkers bounds the per-pod reads in flight. Those that are under way for longer than
 	// RelistBase hold half of them at most (one, if there is but one) while other pods need to be
 	// read: the rest are interrupted and made again. Default 8.
@@ -100,6 +105,7 @@ type Config[S any] struct {
 // that has effects.
 type limits struct {
 	Streams                                          bool // there is a stream
+	TellsCalls                                       bool
 	RelistBase, RelistMax, RelistTimeout, RelistSlow time.Duration
 	Grace, RetryBase, RetryMax, RereadBase           time.Duration
 	InspectWorkers, SweepAt, OwedMax, SuspectMax     int
@@ -109,6 +115,7 @@ type limits struct {
 func (c *Config[S]) limits() limits {
 	return limits{
 		Streams:    c.Stream != nil,
+		TellsCalls: c.TellsCalls,
 		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistTimeout: c.RelistTimeout, RelistSlow: c.RelistSlow,
 		Grace: c.Grace, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
 		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, SuspectMax: c.SuspectMax,

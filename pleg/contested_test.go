@@ -207,7 +207,7 @@ func (w *moving) listOf(later instant, pods ...Pod) {
 func (w *moving) readBegins(uid cache.UID) {
 	w.now += instant(time.Millisecond)
 	p := w.core.ensure(uid)
-	w.core.merge(p, listingOf(p), w.now, w.now, false)
+	w.core.merge(p, listingOf(p), w.now, w.now, byPod)
 	w.settle()
 }
 

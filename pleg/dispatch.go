@@ -207,6 +207,8 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	c.dropOldListing(p)
 	if p.listingServes() {
 		r.listed, r.ref.Items, began = true, p.listing, p.listingBegan
+	} else if c.knowsAll(p) {
+		r.listed, r.byIDs, r.ref.Items, r.builds = true, true, liveItems(p), false
 	}
 	p.listing = nil
 	p.inflight = true
@@ -237,6 +239,7 @@ type inspected[S any] struct {
 	listing *Pod    // what a ListPod of this read showed, nil if none was made or it failed
 	status  *S      // nil if the pod was unchanged, gone, or the read failed
 	shows   Pod
+	byIDs   bool // no listing was made: of an ID that was not asked for it says nothing
 	err     error
 }
 
@@ -251,16 +254,20 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	switch {
 	case interrupted: // it has not failed: it is read again when there is a worker for it
 		if r.listing != nil {
-			c.merge(p, r.listing.Items, r.began, now, false)
+			c.merge(p, r.listing.Items, r.began, now, byPod)
 		}
 	case r.err != nil:
 		c.inspectFailed(p, r, now)
 	case r.status == nil:
-		if c.merge(p, r.listing.Items, r.began, now, false) {
+		if c.merge(p, r.listing.Items, r.began, now, byPod) {
 			c.confirm(p, r.began, now)
 		}
 	default:
-		agrees := c.merge(p, r.shows.Items, r.began, now, false)
+		by := byPod
+		if r.byIDs {
+			by = byIDs
+		}
+		agrees := c.merge(p, r.shows.Items, r.began, now, by)
 		switch {
 		case len(r.shows.Items) == 0 && p.live() == 0:
 			c.erase(p, r.began, now)
@@ -296,7 +303,7 @@ func (c *core[S]) crossed(p *pod, r *inspected[S]) bool {
 func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	c.count.inspectErrors++
 	if r.listing != nil {
-		c.merge(p, r.listing.Items, r.began, now, false)
+		c.merge(p, r.listing.Items, r.began, now, byPod)
 	}
 	first := p.backoff == 0
 	if first || r.began >= p.retry {

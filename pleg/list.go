@@ -132,7 +132,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
 // visit applies what a list shows of one pod.
 func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 	p.seenIn = c.lists.serial
-	agrees := c.merge(p, items, r.began, now, true)
+	agrees := c.merge(p, items, r.began, now, byList)
 	if differs(p) {
 		c.touched[p.uid] = p
 	} else {

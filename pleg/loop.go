@@ -258,7 +258,7 @@ func (l *loop[S]) list(began instant, since Revision) {
 // listing is not what the cache shows. Prev is the status there if it may be built upon, else nil.
 func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()
-	r := &inspected[S]{uid: a.ref.UID, began: began, asked: a.asked}
+	r := &inspected[S]{uid: a.ref.UID, began: began, asked: a.asked, byIDs: a.byIDs}
 	pod := a.ref
 	if !a.listed {
 		var listing Pod

@@ -24,6 +24,15 @@ type reading struct {
 	asks      bool // the read, overtaken or not, leaves a question that only another one answers
 }
 
+// readKind says what a read of a pod covers.
+type readKind uint8
+
+const (
+	byPod  readKind = iota // a list of the pod, with its statuses or without
+	byList                 // a list of everything
+	byIDs                  // the statuses of the IDs that were known when it began, and no list
+)
+
 // merge applies what a read, begun at the given time, shows of a pod: items is all that the runtime
 // has of it. It reports whether the read agrees with what is known, that is, whether nothing is
 // known to be further than the read shows.
@@ -32,12 +41,12 @@ type reading struct {
 // once if that comes from a read too, after the grace if it comes from a claim, because a runtime
 // may tell of a change before its lists show it. An ID that the read does not show, and that was
 // known before it began, is Removed.
-func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool) (agrees bool) {
+func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (agrees bool) {
 	last := c.readAt(p)
-	r := reading{pod: p, began: began, now: now, fromList: fromList, last: last, overtaken: began < last, agrees: true}
+	r := reading{pod: p, began: began, now: now, fromList: by == byList, last: last, overtaken: began < last, agrees: true}
 	r.expected = c.offered(last) && !r.overtaken
 	c.marks++
-	if fromList {
+	if by == byList {
 		clear(p.contested)
 	}
 	for i, it := range items {
@@ -50,6 +59,21 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			c.mergeAbsent(&r, x)
 		}
 	}
+	if by != byIDs {
+		c.mergeSuspects(p, began)
+		p.own.listed = max(p.own.listed, began)
+	}
+	p.read = max(p.read, began)
+	if !r.overtaken {
+		p.disagrees = !r.agrees
+	} else if r.asks {
+		p.disagrees = true
+	}
+	return r.agrees
+}
+
+// mergeSuspects forgets what the stream has told of and a read does not show.
+func (c *core[S]) mergeSuspects(p *pod, began instant) {
 	for id, s := range p.suspects {
 		// No runtime tells of a creation, a start or an end before its reads show the ID: the claim is
 		// of an ID that has gone, or never was. (A read that begins in the instant of a claim begins
@@ -59,13 +83,6 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, fromList bool)
 			c.suspects--
 		}
 	}
-	p.read = max(p.read, began)
-	if !r.overtaken {
-		p.disagrees = !r.agrees
-	} else if r.asks {
-		p.disagrees = true
-	}
-	return r.agrees
 }
 
 // mergeShown applies what a read shows at position i: an ID and its phase.

@@ -287,7 +287,7 @@ func (w *wild) listed() {
 func (w *wild) inspected(i int, err error) {
 	a := w.reads[i]
 	w.reads = slices.Delete(w.reads, i, i+1)
-	r := &inspected[status]{uid: a.uid, began: a.at, asked: a.read.asked, err: err}
+	r := &inspected[status]{uid: a.uid, began: a.at, asked: a.read.asked, byIDs: a.read.byIDs, err: err}
 	if shown := w.pod(a.uid); !a.read.listed && (err == nil || w.r.IntN(2) == 0) {
 		r.listing = &shown
 	} else if err == nil && w.r.IntN(4) == 0 {
@@ -318,6 +318,7 @@ func TestReplay(t *testing.T) {
 	for seed := range uint64(histories) {
 		var told journal
 		cfg := wildConfig()
+		cfg.TellsCalls = seed%2 == 0
 		w := &wild{driver: newDriver(cfg, clock{wildEpoch}), r: rand.New(rand.NewPCG(seed, 7)), foreign: seed%8 == 7}
 		middle := 50 + int(seed%200)
 		var twin *core[status]

@@ -73,4 +73,36 @@ var ackMutations = []mutation{
 		"acks: a pod with a call under way is forgotten", "pleg/demand.go",
 		" && p.own.calls == 0 &&", " &&",
 	},
+	{
+		"acks: what is being made is not listed", "pleg/ack.go",
+		"case o.making > 0, o.failed,", "case o.failed,",
+	},
+	{
+		"acks: what a failed call may make later is not listed", "pleg/ack.go",
+		"case o.making > 0, o.failed,", "case o.making > 0,",
+	},
+	{
+		"acks: what nobody has told of is not listed", "pleg/ack.go",
+		"max(o.unlisted, c.conn.connected)", "c.conn.connected",
+	},
+	{
+		"acks: a pod is read by its IDs while a claim tells of another", "pleg/ack.go",
+		"p.alien, p.blank(), p.suspected(),", "p.alien, p.blank(),",
+	},
+	{
+		"acks: a claimed removal is borne out by not asking", "pleg/ack.go",
+		"case x.phase == PhaseUnknown, x.phase == PhaseRemoved && x.byClaim:", "case x.phase == PhaseUnknown:",
+	},
+	{
+		"acks: a read by IDs takes the statuses over", "pleg/dispatch.go",
+		"liveItems(p), false", "liveItems(p), r.builds",
+	},
+	{
+		"acks: a read by IDs says that others have gone", "pleg/merge.go",
+		"if by != byIDs {", "if by != byList+9 {",
+	},
+	{
+		"acks: a pod is read by its IDs after acks were lost", "pleg/ack.go",
+		"!c.connected(), c.count.acksLost > 0,", "!c.connected(),",
+	},
 }

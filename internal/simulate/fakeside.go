@@ -166,6 +166,8 @@ func (f *fakeSide) offersEvents() bool {
 	return f.rt.Profile().Events == fakeruntime.EventsOn && !f.down && now.Cut+now.EOF+now.EOFAtOnce+now.Unimplemented+now.Oversize+now.InvalidEvent == 0
 }
 
+func (f *fakeSide) finishCalls() {} // its agent makes none
+
 func (f *fakeSide) empty(*world) {
 	for _, p := range f.rt.Truth().Pods {
 		for _, s := range p.Sandboxes {

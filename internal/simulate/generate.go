@@ -26,6 +26,7 @@ type generator struct {
 	next       int
 	running1   bool       // the generator runs
 	agent      *rand.Rand // of the choices of an agent that tells of its calls; nil if there is none
+	tells      bool       // and nobody else makes anything
 	lies       bool
 	faults     float64 // how often an event goes wrong
 	waits      int
@@ -41,6 +42,9 @@ func Generate(seed uint64) History {
 	g.lies = g.chance(0.15)
 	if r := rand.New(rand.NewPCG(seed, 91)); r.Float64() < 0.5 { // all else stays as it is without one
 		g.agent = r
+		if g.tells = r.Float64() < 0.5; g.tells {
+			g.add("config tells-calls true")
+		}
 	}
 	g.faults = g.pick(0, 0, 0.1, 0.3, 0.6)
 	if g.chance(0.7) {
@@ -300,7 +304,8 @@ func drop(list []string, s string) []string {
 // does writes a change of the runtime: by itself, or by a call of the agent's own.
 func (g *generator) does(what, names string) {
 	how := g.how(what == "remove")
-	if g.agent == nil || strings.HasPrefix(how, " lag") || g.agent.Float64() < 0.3 {
+	others := !g.tells || what != "sandbox" && what != "container"
+	if g.agent == nil || strings.HasPrefix(how, " lag") || others && g.agent.Float64() < 0.3 {
 		g.add("runtime %s %s%s", what, names, how)
 		return
 	}

@@ -19,7 +19,7 @@ type settings struct {
 	fake                                          bool // the second tier: the fake runtime over gRPC
 	seed                                          uint64
 	latency                                       time.Duration
-	torn, delta, generic                          bool
+	torn, delta, generic, tells                   bool
 	base, max, grace, listTimeout, inspectTimeout time.Duration
 	workers, sweepAt, capacity, mailbox, suspects int
 }
@@ -32,7 +32,7 @@ func defaultSettings() settings {
 	}
 }
 
-var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, relist-base, relist-max, grace, list-timeout, " +
+var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, relist-base, relist-max, grace, list-timeout, " +
 	"inspect-timeout, workers, sweep-at, capacity, mailbox or suspects")
 
 // set takes one config line: a name and a value.
@@ -49,6 +49,8 @@ func (s *settings) set(name, value string) error {
 		s.torn, err = strconv.ParseBool(value)
 	case "delta":
 		s.delta, err = strconv.ParseBool(value)
+	case "tells-calls":
+		s.tells, err = strconv.ParseBool(value)
 	case "generic":
 		s.generic, err = strconv.ParseBool(value)
 	case "workers", "sweep-at", "capacity", "mailbox", "suspects":
@@ -85,7 +87,7 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
 		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, SuspectMax: s.suspects,
 		RereadBase: rereadBase, RetryBase: retryBase, RetryMax: retryMax, Settle: streamSettle,
-		Jitter: -1, Seed: 1,
+		Jitter: -1, Seed: 1, TellsCalls: s.tells,
 	}
 	if s.generic {
 		cfg.Stream = nil

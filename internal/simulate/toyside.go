@@ -89,13 +89,17 @@ func (t *toySide) offersEvents() bool {
 	return t.toy.mode == streamOn && !t.toy.down
 }
 
-func (t *toySide) empty(w *world) {
+func (t *toySide) finishCalls() {
 	t.toy.mu.Lock()
 	calls := slices.Collect(maps.Values(t.calls))
 	t.toy.mu.Unlock()
 	for _, over := range calls {
 		<-over
 	}
+}
+
+func (t *toySide) empty(w *world) {
+	t.finishCalls()
 	t.toy.mu.Lock()
 	items := slices.Clone(t.toy.items)
 	t.toy.mu.Unlock()
@@ -279,10 +283,23 @@ func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
 		return ""
 	}
 	id := fmt.Sprintf("w-%s-%d", pod, cycle)
-	if t.toy.add(&toyItem{id: id, sandbox: ready[len(ready)-1].id, kind: pleg.Container, worker: true}, pleg.PhaseCreated, telling{}) == nil {
-		_ = t.toy.set(id, pleg.PhaseRunning, telling{})
+	x := &toyItem{id: id, sandbox: ready[len(ready)-1].id, kind: pleg.Container, worker: true}
+	made := t.workerCall(x, pod, pleg.OwnCall{Pod: named(pod)}, pleg.PhaseCreated, func() error { return t.toy.add(x, pleg.PhaseCreated, telling{}) })
+	if made == nil {
+		_ = t.workerCall(x, pod, pleg.OwnCall{ID: id}, pleg.PhaseRunning, func() error { return t.toy.set(id, pleg.PhaseRunning, telling{}) })
 	}
 	return ""
+}
+
+// workerCall has a pod worker do something, by a call that the generator is told of if it is told of all.
+func (t *toySide) workerCall(x *toyItem, pod cache.UID, about pleg.OwnCall, phase pleg.Phase, work func() error) error {
+	c := ownCall{about: about, pod: pod, now: pleg.Item{ID: x.id, Kind: x.kind, Phase: phase, Name: x.name()}}
+	if t.w.settings.tells {
+		c.begin(t.w)
+	}
+	err := work()
+	c.end(t.w, err)
+	return err
 }
 
 // publishedStore shows the published cache as a Store.

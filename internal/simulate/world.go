@@ -61,6 +61,8 @@ type side interface {
 	restless() bool
 	// offersEvents says that the runtime takes subscribers now.
 	offersEvents() bool
+	// finishCalls waits for the calls of the agent's own that are under way.
+	finishCalls()
 	// empty removes everything.
 	empty(w *world)
 	// calm ends every fault.
@@ -208,6 +210,9 @@ func (w *world) rest() {
 func (w *world) start() error {
 	if w.system != nil {
 		return fmt.Errorf("it runs already")
+	}
+	if w.settings.tells {
+		w.side.finishCalls() // or nobody would tell of what they make
 	}
 	sys, l, err := w.side.system(w)
 	if err != nil {
