@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // toy is a runtime of one sandbox. Other calls than those that it has panic.
@@ -454,4 +455,53 @@ func TestManyAtOnce(t *testing.T) {
 	if states, calls := k.list(ByOthers); len(states) != 2 || calls != 0 {
 		t.Errorf("in the end: %v, %d calls", states, calls)
 	}
+}
+
+// TestOwnCallsAreTold: whoever wants to know is told of each own call before it is made, and then what
+// it has brought about, or that it failed; also if the call panics.
+func TestOwnCallsAreTold(t *testing.T) {
+	r := newToy()
+	s := NewService(r)
+	_ = s.StartContainer(t.Context(), "nobody is told of this one")
+	var told []string
+	s.TellCalls(func(call pleg.OwnCall) func(error, ...pleg.Item) {
+		told = append(told, fmt.Sprintf("%s/%s %s%s", call.Pod.Namespace, call.Pod.Name, call.Pod.UID, call.ID))
+		return func(err error, now ...pleg.Item) {
+			for _, it := range now {
+				told = append(told, fmt.Sprintf("%s %s %v", it.ID, it.Name, it.Phase))
+			}
+			if err != nil {
+				told = append(told, err.Error())
+			}
+		}
+	})
+	want := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		told = nil
+	}
+	pod := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "shop"}}
+	id, err := s.CreateContainer(t.Context(), "s", &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("shop/web u", id+" main Created")
+	_ = s.StartContainer(t.Context(), id)
+	want("/ "+id, id+"  Running")
+	_ = s.StopContainer(t.Context(), id, 0)
+	want("/ "+id, id+"  Exited")
+	_ = s.RemoveContainer(t.Context(), id)
+	want("/ "+id, id+"  Removed")
+	r.failNext = errors.New("deadline exceeded")
+	if _, err := s.CreateContainer(t.Context(), "s", &runtimeapi.ContainerConfig{}, pod); err == nil {
+		t.Fatal("the call should have failed")
+	}
+	want("shop/web u", "deadline exceeded")
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = s.RunPodSandbox(t.Context(), pod, "") // the toy has no such call
+	}()
+	want("shop/web u", errNoAnswer.Error())
 }

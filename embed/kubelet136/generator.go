@@ -104,6 +104,7 @@ func New(c Config) (*Generator, error) {
 		RelistMax:       relistMax(c),
 		RelistThreshold: c.RelistThreshold,
 		InspectTimeout:  inspectTimeout,
+		TellsCalls:      serves(c.Events),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kubelet136: %w", err)

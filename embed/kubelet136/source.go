@@ -76,16 +76,16 @@ func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	return convert(p), nil
 }
 
-// Inspect reads the statuses of the IDs that a listing showed. The runtime manager wants that
-// listing back in its own form, in its order and with each container's sandbox, so it is
+// Inspect reads the statuses of the IDs that a listing showed, or some of them. The runtime manager
+// wants that listing back in its own form, in its order and with each container's sandbox, so it is
 // remembered; when another listing has come between, the pod is listed again.
 func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
 	ctx = embed.As(ctx, embed.ByPLEG)
 	uid := types.UID(pod.UID)
 	s.mu.Lock()
-	p := s.shown[uid]
+	p := part(s.shown[uid], pod.Items)
 	s.mu.Unlock()
-	if p == nil || !sameIDs(p, pod.Items) {
+	if p == nil {
 		var err error
 		p, err = s.runtime.GetPod(ctx, uid)
 		if errors.Is(err, kubecontainer.ErrPodNotFound) {
@@ -126,23 +126,31 @@ func convert(p *kubecontainer.Pod) pleg.Pod {
 	return pod
 }
 
-// sameIDs says that the remembered listing has the IDs that were asked for, in their order, which
-// is the order that it was told in.
-func sameIDs(p *kubecontainer.Pod, items []pleg.Item) bool {
-	if len(p.Sandboxes)+len(p.Containers) != len(items) {
-		return false
+// part returns of a remembered listing what was asked for, in the listing's order: all of it,
+// unless the generator reads by IDs, and knows that some have gone. It returns nil if the listing
+// lacks any.
+func part(p *kubecontainer.Pod, items []pleg.Item) *kubecontainer.Pod {
+	if p == nil {
+		return nil
 	}
-	for i, c := range p.Sandboxes {
-		if items[i].ID != c.ID.ID {
-			return false
+	asked := make(map[string]bool, len(items))
+	for _, it := range items {
+		asked[it.ID] = true
+	}
+	not := func(c *kubecontainer.Container) bool { return !asked[c.ID.ID] }
+	some := *p
+	some.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), not)
+	some.Containers = slices.DeleteFunc(slices.Clone(p.Containers), not)
+	switch len(asked) {
+	case len(p.Sandboxes) + len(p.Containers):
+		if len(some.Sandboxes)+len(some.Containers) == len(asked) {
+			return p
 		}
+		return nil
+	case len(some.Sandboxes) + len(some.Containers):
+		return &some
 	}
-	for i, c := range p.Containers {
-		if items[len(p.Sandboxes)+i].ID != c.ID.ID {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
 // phase returns the phase that a state of the runtime manager means. It shows sandboxes in the

@@ -106,6 +106,7 @@ func New(c Config) (*Generator, error) {
 		RelistMax:       relistMax(c),
 		RelistThreshold: c.RelistThreshold,
 		InspectTimeout:  inspectTimeout,
+		TellsCalls:      serves(c.Events),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kubelet137: %w", err)

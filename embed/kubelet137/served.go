@@ -29,6 +29,12 @@ func Serve(client internalapi.RuntimeService) internalapi.RuntimeService {
 	return embed.NewService(client)
 }
 
+// serves says that the client is what Serve returned.
+func serves(client embed.Events) bool {
+	_, ok := client.(*embed.Service)
+	return ok
+}
+
 // attach has the client serve lists, if it is what Serve returned. Lists are good for two of the
 // longest relist periods: the generator's list is never that late but when the runtime does not
 // answer.
