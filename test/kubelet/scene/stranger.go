@@ -44,6 +44,9 @@ func stranger(ctx context.Context, w *World) (err error) {
 	}
 	defer conn.Close()
 	client := runtimeapi.NewRuntimeServiceClient(conn)
+	if err := haveImage(ctx, runtimeapi.NewImageServiceClient(conn)); err != nil {
+		return err
+	}
 	id, err := w.makeStranger(ctx, client)
 	if err != nil {
 		return err
@@ -66,6 +69,17 @@ func stranger(ctx context.Context, w *World) (err error) {
 		return fmt.Errorf("the kubelet removed the container and left the bait in its working directory (%w): the canaries prove nothing any more", err)
 	}
 	return nil
+}
+
+// haveImage pulls the image of the pods where no pod has made the kubelet do so yet.
+func haveImage(ctx context.Context, images runtimeapi.ImageServiceClient) error {
+	image := &runtimeapi.ImageSpec{Image: Image}
+	answer, err := images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image})
+	if err != nil || answer.Image != nil {
+		return err
+	}
+	_, err = images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image})
+	return err
 }
 
 // makeStranger starts a container without a log path in a sandbox without a log folder, labelled as a
