@@ -253,9 +253,11 @@ func (c *core[S]) introduce(p *pod, it Item, at, now instant) {
 		return
 	}
 	x := &item{
-		id: it.ID, name: it.Name, pod: p, kind: it.Kind,
-		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone, claimed: PhaseUnknown,
-		first: at, since: at,
+		id: it.ID, name: it.Name, kind: it.Kind,
+		place:   place{pod: p},
+		belief:  belief{phase: it.Phase, first: at, since: at},
+		shown:   shown{cached: phaseNone, listed: phaseNone},
+		watched: watched{told: phaseNone},
 	}
 	if l, ok := p.contested[it.ID]; ok {
 		x.listed = l.Phase
@@ -350,7 +352,7 @@ func (c *core[S]) stir(p *pod, now instant) {
 		c.settleLater(p, now, now)
 		return
 	}
-	p.moved, p.notYet, p.reread = now, 0, 0
+	p.stir(now)
 }
 
 // settleLater notes that something new is known of a pod since a time, and has it read a moment
@@ -360,8 +362,8 @@ func (c *core[S]) settleLater(p *pod, at, now instant) {
 	if p.own.hold <= now {
 		p.own.hold = now.add(c.settleFor())
 	}
-	p.moved, p.reread = max(p.moved, at), 0
-	if c.open[p.uid] != p || p.goingAt != 0 || p.notYet > p.own.hold {
+	p.moved, p.reread = max(p.moved, at), ladder{}
+	if c.open[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold {
 		p.notYet = p.own.hold
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -22,72 +21,110 @@ import (
 // (what a read shows), store.go (cache, then Watch), dispatch.go (which reads to make), list.go
 // (reads of everything and the global time), missed.go and overruled.go (trust).
 type core[S any] struct {
-	cfg     limits
-	connCfg connConfig
-	clock   clock // turns instants into the times that readers of Watch see; it is never asked for the time
-	random  rand.PCG
+	cfg    limits
+	clock  clock // turns instants into the times that readers of Watch see; it is never asked for the time
+	random rand.PCG
+	ledger
+	attention
+	forgetting
+	streaming
+	relisting
+	inspecting
+	trusting
+	reporting
+	guard guard
+	todo  todo[S]
+	count counters
+}
 
-	pods      map[cache.UID]*pod
-	index     map[string]*item     // every item by ID
-	calls     map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
-	suspects  int                  // in all pods
-	homeless  map[string]suspect   // claimed IDs of which neither a claim nor a read has said whose they are; until the next list
-	deaf      instant              // when claims were last discarded for want of room
-	heard     instant              // since when the runtime is known to have events: its first connection; 0 if it has none
-	open      map[cache.UID]*pod
-	affected  []*pod             // to be reviewed when all of the present report has been applied
-	touched   map[cache.UID]*pod // pods that may differ from what the last applied list showed
-	marks     uint64             // merges so far
-	looks     uint64             // items that reviews have looked at, which tests hold to what is linear
+// ledger is what is known.
+type ledger struct {
+	pods  map[cache.UID]*pod
+	index map[string]*item // every item by ID
+	// homeless are claimed IDs of which neither a claim nor a read has said whose they are, until the
+	// next list.
+	homeless map[string]suspect
+	calls    map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
+	suspects int                  // in all pods
+	phases   [2][PhaseRemoved]int // live items by kind and phase
+	running  int                  // pods with a running sandbox
+	marks    uint64               // merges so far
+	looks    uint64               // items that reviews have looked at, which tests hold to what is linear
+}
+
+// attention is which pods need any.
+type attention struct {
+	open     map[cache.UID]*pod // they are to be read
+	touched  map[cache.UID]*pod // they may differ from what the last applied list showed
+	affected []*pod             // to be reviewed when all of the present report has been applied
+}
+
+// forgetting is what is known of the IDs that are to be forgotten.
+type forgetting struct {
 	expiring  fifo[expiry]
-	expired   instant            // when expire last ran
-	forgotten instant            // what reads from before this could bring back, may have been forgotten
 	leftover  map[cache.UID]*pod // pods with removed items that cannot expire yet
+	expired   instant            // when expire last ran
+	pruned    instant            // when housekeep last ran
+	forgotten instant            // what reads from before this could bring back, may have been forgotten
+}
 
+// streaming is the state of the stream.
+type streaming struct {
 	conn     conn
-	sched    schedule
-	guard    guard
-	lists    lists
-	rounds   []round
-	missing  fifo[candidate]
+	connCfg  connConfig
+	heard    instant // since when the runtime is known to have events: its first connection; 0 if it has none
+	deaf     instant // when claims were last discarded for want of room
 	deafness deafness
+	ended    error // what it ended with last
+}
+
+// relisting is the state of the reads of everything.
+type relisting struct {
+	sched  schedule
+	lists  lists
+	rounds []round
+}
+
+// inspecting is the state of the reads of single pods.
+type inspecting struct {
 	queues   [queueKinds]fifo[*pod] // pods to be read now
 	turn     queueKind              // the queue that was served last
-	lies     lies
-	laterQ   laterHeap
-	inflight map[*pod]flight // the inspections under way
-	pruned   instant
+	laterQ   laterHeap              // pods to be looked at later
+	inflight map[*pod]flight        // the reads under way
+}
 
+// trusting is what the stream is still to be judged by.
+type trusting struct {
+	missing fifo[candidate]
+	lies    lies
+}
+
+// reporting is what is still to be reported.
+type reporting struct {
 	paces       []*pace // of the reasons that have come up, in that order
 	missedToll  toll
 	unheardToll toll
-	ended       error // what the stream ended with last
-
-	todo    todo[S]
-	count   counters
-	phases  [2][PhaseRemoved]int // live items by kind and phase
-	running int                  // pods with a running sandbox
 }
 
 // newCore returns a core that waits for its start. It keeps nothing of the configuration but
 // numbers.
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 	return &core[S]{
-		cfg:      cfg.limits(),
-		connCfg:  cfg.conn(),
-		clock:    clk,
-		random:   *rand.NewPCG(seed, seed),
-		pods:     make(map[cache.UID]*pod),
-		index:    make(map[string]*item),
-		calls:    make(map[uint64]cache.UID),
-		open:     make(map[cache.UID]*pod),
-		touched:  make(map[cache.UID]*pod),
-		conn:     conn{deadline: never},
-		sched:    newSchedule(cfg.RelistBase, cfg.RelistMax),
-		guard:    guard{gone: make(map[cache.UID]instant)},
-		inflight: make(map[*pod]flight),
-		homeless: make(map[string]suspect),
-		leftover: make(map[cache.UID]*pod),
+		cfg:    cfg.limits(),
+		clock:  clk,
+		random: *rand.NewPCG(seed, seed),
+		ledger: ledger{
+			pods:     make(map[cache.UID]*pod),
+			index:    make(map[string]*item),
+			homeless: make(map[string]suspect),
+			calls:    make(map[uint64]cache.UID),
+		},
+		attention:  attention{open: make(map[cache.UID]*pod), touched: make(map[cache.UID]*pod)},
+		forgetting: forgetting{leftover: make(map[cache.UID]*pod)},
+		streaming:  streaming{conn: conn{deadline: never}, connCfg: cfg.conn()},
+		relisting:  relisting{sched: newSchedule(cfg.RelistBase, cfg.RelistMax)},
+		inspecting: inspecting{inflight: make(map[*pod]flight)},
+		guard:      guard{gone: make(map[cache.UID]instant)},
 	}
 }
 
@@ -260,8 +297,7 @@ func (c *core[S]) report(reason Reason, action string, warning bool, note string
 // setPhase moves an item and keeps the running counts.
 func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
 	c.uncount(x)
-	x.phase, x.cause, x.byClaim, x.stamp, x.since, x.sure = phase, cause, byClaim, stamp, now, now
-	x.back, x.ours = false, false
+	x.believe(phase, cause, byClaim, stamp, now)
 	c.countIn(x)
 	c.touched[x.pod.uid] = x.pod
 	if phase == PhaseRemoved {
@@ -291,12 +327,4 @@ func (c *core[S]) countIn(x *item) {
 			c.running++
 		}
 	}
-}
-
-// grow doubles a delay between two bounds.
-func grow(d, least, most time.Duration) time.Duration {
-	if d == 0 {
-		return least
-	}
-	return doubled(d, most)
 }

@@ -68,21 +68,19 @@ func (c *core[S]) review(p *pod, now instant) {
 		}
 	}
 	if !p.unsure() {
-		p.reread, p.backoff = 0, 0
+		p.settle()
 	}
 	if p.want != 0 && c.asOf(p) > p.want {
 		p.want = 0
 	}
 	c.settleRounds(p, now)
-	going := !p.unsure() && c.connected() && p.going()
+	going := !p.unsure() && c.connected() && p.goesAway()
 	if !going {
-		p.goingAt = 0
-	} else if p.goingAt == 0 {
-		p.goingAt = c.firstLook()
-		p.again = now.add(p.goingAt)
-		p.notYet = p.again
+		p.going = ladder{}
+	} else if !p.going.climbed() {
+		p.notYet = p.going.climb(now, now, c.firstLook(), c.cfg.RelistMax)
 	}
-	if !p.unsure() && !going && p.want == 0 && p.force == 0 {
+	if !p.unsure() && !going && !p.asked() {
 		delete(c.open, p.uid)
 		p.notYet = 0
 		c.forget(p)
@@ -117,7 +115,7 @@ func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1)
 
 // forget drops the record of a pod of which nothing is known and nothing wanted.
 func (c *core[S]) forget(p *pod) {
-	if len(p.items) == 0 && len(p.suspects) == 0 && len(p.contested) == 0 && !p.foreign && !p.hasStatus && !p.inflight && p.want == 0 && p.force == 0 && p.own.calls == 0 && c.pods[p.uid] == p {
+	if len(p.items) == 0 && len(p.suspects) == 0 && len(p.contested) == 0 && !p.foreign && !p.hasStatus && !c.reads(p) && !p.asked() && p.own.calls == 0 && c.pods[p.uid] == p {
 		delete(c.pods, p.uid)
 		delete(c.touched, p.uid)
 		delete(c.leftover, p.uid)
@@ -128,7 +126,7 @@ func (c *core[S]) forget(p *pod) {
 // nextRead returns when the pod is to be read next.
 func (c *core[S]) nextRead(p *pod) instant {
 	at := never
-	if p.goingAt != 0 || p.unsure() {
+	if p.going.climbed() || p.unsure() {
 		at = p.notYet
 	}
 	if p.want != 0 {

@@ -30,7 +30,7 @@ const sweepPatience = 1
 // enqueue puts an open pod where its next read will be made from. A pod is in one queue at most,
 // and not while it is being read.
 func (c *core[S]) enqueue(p *pod, now instant) {
-	if p.inflight {
+	if c.reads(p) {
 		return
 	}
 	at := c.nextRead(p)
@@ -62,7 +62,7 @@ func (c *core[S]) queueFor(p *pod) queueKind {
 		return inSlow
 	case p.listingServes():
 		return inListed
-	case p.want != 0 || p.force != 0:
+	case p.asked():
 		return inWaited
 	}
 	return inReady
@@ -115,7 +115,7 @@ func (c *core[S]) dispatch(now instant) {
 // if somebody waits for so many, and a base period after the last list if claims told of them, or a
 // flood of claims would be a flood of lists.
 func (c *core[S]) sweeps(now instant) bool {
-	if c.lists.inflight || c.lists.broken {
+	if c.lists.inflight || c.lists.err != nil {
 		return false
 	}
 	n := c.queues[inWaited].len()
@@ -128,7 +128,7 @@ func (c *core[S]) sweeps(now instant) bool {
 // sweepDue returns when pods that nobody waits for may next be listed by a sweep; never if there
 // are not enough of them, or a list is under way or has failed.
 func (c *core[S]) sweepDue() instant {
-	if c.lists.inflight || c.lists.broken || c.queues[inWaited].len()+c.queues[inReady].len()+c.slowWaited() < c.cfg.SweepAt {
+	if c.lists.inflight || c.lists.err != nil || c.queues[inWaited].len()+c.queues[inReady].len()+c.slowWaited() < c.cfg.SweepAt {
 		return never
 	}
 	return c.sched.ended.add(c.cfg.RelistBase)
@@ -187,7 +187,7 @@ func (c *core[S]) take(kind queueKind, now instant) (*pod, bool) {
 		}
 		p.queued = notQueued
 		switch {
-		case c.open[p.uid] != p || p.inflight:
+		case c.open[p.uid] != p || c.reads(p):
 		case c.nextRead(p) > now:
 			c.enqueue(p, now) // it has been served since
 		default:
@@ -211,7 +211,6 @@ func (c *core[S]) inspect(p *pod, now instant) {
 		r.listed, r.byIDs, r.ref.Items, r.builds = true, true, liveItems(p), false
 	}
 	p.listing = nil
-	p.inflight = true
 	if p.force != 0 {
 		p.forced = now
 	}
@@ -246,7 +245,6 @@ type inspected[S any] struct {
 // onInspected applies the read of one pod.
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
-	p.inflight = false
 	interrupted := c.landed(p, r.err != nil, now)
 	if r.listing != nil {
 		c.name(p, r.listing)
@@ -305,12 +303,8 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	if r.listing != nil {
 		c.merge(p, r.listing.Items, r.began, now, byPod)
 	}
-	first := p.backoff == 0
-	if first || r.began >= p.retry {
-		p.backoff = grow(p.backoff, c.cfg.RetryBase, c.cfg.RetryMax)
-	}
-	p.retry = now.add(p.backoff)
-	p.notYet = p.retry
+	first := !p.backoff.climbed()
+	p.notYet = p.backoff.climb(r.began, now, c.cfg.RetryBase, c.cfg.RetryMax)
 	c.storeError(p, r.err, r.began)
 	if first {
 		c.todo.report(Report{
@@ -337,16 +331,12 @@ func (c *core[S]) pace(p *pod, began, now instant) {
 		return
 	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
 		p.listing = nil // it is too old by then to tell more than this read did
-	case p.goingAt != 0:
-		delay, first = &p.goingAt, c.firstLook()
+	case p.going.climbed():
+		delay, first = &p.going, c.firstLook()
 	default:
 		return
 	}
-	if *delay == 0 || began >= p.again {
-		*delay = grow(*delay, first, c.cfg.RelistMax)
-	}
-	p.again = now.add(*delay)
-	p.notYet = p.again
+	p.notYet = delay.climb(began, now, first, c.cfg.RelistMax)
 }
 
 func (c *core[S]) name(p *pod, shown *Pod) {

@@ -71,24 +71,19 @@ func (c *core[S]) waitingLater() map[*pod]bool {
 	return waiting
 }
 
-// hasEntry says that the cache holds something of the pod.
-func (p *pod) hasEntry() bool { return p.hasStatus || p.foreign || p.failed }
-
 // checkPod checks the fields of a pod against each other.
 func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 	for _, at := range []instant{p.read, p.asOf, p.want, p.force, p.forced, p.moved, p.listingBegan} {
 		k.that(at >= 0 && at <= now, "an instant is %d, and now is %d: %+v", at, now, *p)
 	}
-	k.that(p.reread >= 0 && p.goingAt >= 0 && p.backoff >= 0, "delays %v, %v, %v", p.reread, p.goingAt, p.backoff)
-	k.that(!p.failed || p.backoff > 0, "it failed, and has no delay after failures")
+	k.that(p.reread.step >= 0 && p.going.step >= 0 && p.backoff.step >= 0, "delays %v", p.delays)
+	k.that(!p.failed || p.backoff.climbed(), "it failed, and has no delay after failures")
 	k.that(!p.hasStatus || !p.foreign, "its status is its own, and foreign")
 	k.that(p.hasStatus || !p.alien, "it has no status, which shows another pod's ID")
-	k.that(p.goingAt == 0 || c.open[p.uid] == p, "it waits for its end, and nobody looks")
-	k.that(p.reread == 0 || p.unsure(), "a delay of rereading %v, and nothing to reread for", p.reread)
+	k.that(!p.going.climbed() || c.open[p.uid] == p, "it waits for its end, and nobody looks")
+	k.that(!p.reread.climbed() || p.unsure(), "a delay of rereading %v, and nothing to reread for", p.reread)
 	k.that(!p.affected, "it is still to be reviewed")
-	f, inflight := c.inflight[p]
-	k.that(inflight == p.inflight, "a read is under way: %t, by the table %t", p.inflight, inflight)
-	if inflight {
+	if f, ok := c.inflight[p]; ok {
 		k.that(0 < f.began && f.began <= f.started && f.started <= now, "its read began %d, was started %d, now %d", f.began, f.started, now)
 		k.that(p.queued == notQueued, "it is being read, and queued in %d", p.queued)
 	}
@@ -105,13 +100,13 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 // checkNeed checks that a pod that needs a read, or that somebody wants read, will get one.
 func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	open := c.open[p.uid] == p
-	awaited := p.foreign && !c.lists.done // the first list looks at it
+	awaited := p.foreign && c.lists.applied == 0 // the first list looks at it
 	k.that(open || awaited || !p.unsure() && p.want == 0 && p.force == 0, "it needs a read, and is not open: %+v", *p)
 	k.that(later || p.laterAt == 0, "it is to be looked at at %d, and not in the heap", p.laterAt)
-	k.that(!open || p.inflight || p.queued != notQueued || later, "it is open, and will not be looked at")
+	k.that(!open || c.reads(p) || p.queued != notQueued || later, "it is open, and will not be looked at")
 	k.that(c.touched[p.uid] == p || !differs(p), "it differs from the last list, and is not touched")
 	known := len(p.items)+len(p.suspects)+len(p.contested)+p.own.calls > 0
-	k.that(known || open || p.inflight || p.hasEntry(), "nothing is known of it, nothing is wanted, and it is remembered")
+	k.that(known || open || c.reads(p) || p.hasEntry(), "nothing is known of it, nothing is wanted, and it is remembered")
 }
 
 // checkItems checks the IDs of a pod.
@@ -206,8 +201,6 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 	l := &c.lists
 	k.that(l.global <= l.applied && l.applied <= l.began && l.began <= now && l.finished <= now,
 		"global %d, applied %d, began %d, finished %d, now %d", l.global, l.applied, l.began, l.finished, now)
-	k.that(l.done == (l.applied != 0), "a list was applied: %t, as of %d", l.done, l.applied)
-	k.that(l.broken == (l.err != nil), "the last list failed: %t, with %v", l.broken, l.err)
 	k.that(len(c.rounds) <= 2, "%d rounds", len(c.rounds))
 	for _, r := range c.rounds {
 		// Two lists may begin in one instant: the first may be over, and so the global time be

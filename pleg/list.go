@@ -20,9 +20,7 @@ type lists struct {
 	global   instant  // the cache's global time
 	finished instant  // when the last successful one was applied, or the start
 	serial   uint64   // of the one being applied
-	done     bool     // one has been applied
 	hanging  bool     // that the one under way hangs was reported
-	broken   bool     // the last one failed
 	err      error    // of the last one, nil when it succeeded
 }
 
@@ -52,15 +50,14 @@ type listedAll struct {
 
 // onListed applies a list of everything.
 func (c *core[S]) onListed(r *listedAll, now instant) {
-	c.lists.inflight = false
-	c.lists.err = r.err
+	failed := c.lists.err != nil
+	c.lists.inflight, c.lists.err = false, r.err
 	took := now.sub(r.began)
 	if r.err != nil {
 		c.listFailed(r, now)
 		return
 	}
-	if c.lists.broken {
-		c.lists.broken = false
+	if failed {
 		c.over(ReasonRelistFailed, "; it succeeds again", now)
 		c.step(inBack, now)
 	}
@@ -75,7 +72,6 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	trusted := c.connected() && c.lists.applied > c.conn.connected
 	visited := c.visitAll(r, now)
 	c.lists.applied, c.lists.revision = r.began, r.listing.Revision
-	c.lists.done = true
 	for id, s := range c.homeless {
 		if s.phase != PhaseRemoved && r.began > s.at {
 			delete(c.homeless, id) // the list did not show it
@@ -176,7 +172,6 @@ func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod 
 }
 
 func (c *core[S]) listFailed(r *listedAll, now instant) {
-	c.lists.broken = true
 	c.count.relistErrors++
 	c.sched.finished(now)
 	c.sched.ask(now, false)

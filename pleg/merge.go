@@ -222,9 +222,11 @@ func (c *core[S]) disown(x *item, now instant) {
 // the runtime had events to tell of it by when the last read before this one began.
 func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now instant) (*item, bool) {
 	x := &item{
-		id: it.ID, name: it.Name, pod: p, kind: it.Kind,
-		phase: it.Phase, told: phaseNone, cached: phaseNone, listed: phaseNone,
-		first: now, since: now,
+		id: it.ID, name: it.Name, kind: it.Kind,
+		place:   place{pod: p},
+		belief:  belief{phase: it.Phase, first: now, since: now},
+		shown:   shown{cached: phaseNone, listed: phaseNone},
+		watched: watched{told: phaseNone},
 	}
 	if l, ok := p.contested[it.ID]; ok {
 		x.listed = l.Phase
@@ -279,10 +281,6 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	x.back = true
 	return true
 }
-
-// overtook says that the ID has been taken back to its phase since a read began that shows it
-// further, or gone: what that read looked at may be what has been overruled.
-func (x *item) overtook(began instant) bool { return x.back && began <= x.sure }
 
 // listingOf returns what the last applied list showed of the pod.
 func listingOf(p *pod) []Item {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -15,31 +14,73 @@ import (
 // phaseNone in a field that says what something shows: it does not show the ID.
 const phaseNone = Phase(0xff)
 
-// item is what is known of one ID. It belongs to the core.
+// item is what is known of one ID. It belongs to the core. Each group of fields is written by the
+// functions of its own type, and by the report that it is about.
 type item struct {
-	id   string
-	name string // what a read called the container
-	pod  *pod
-	at   int // where it is in pod.items
-
-	phase   Phase // the later of all reports, unless a read overruled a claim
-	told    Phase // what Watch was told; phaseNone before the first time
-	cached  Phase // what the pod's status in the cache shows; phaseNone if it does not show the ID
-	listed  Phase // what the last applied list of everything showed; phaseNone if it did not show the ID
-	claimed Phase // the latest phase that the stream told, for the count of missed events
+	id      string
+	name    string // what a read called the container
 	kind    Kind
-	ours    bool  // a sandbox that a call of the agent's own has stopped
-	blank   bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
-	back    bool  // the phase is earlier than the one before: a read overruled that
-	byClaim bool  // the phase comes from a claim that no read has confirmed
-	cause   Cause // of the phase, for its event
-	mask    uint8 // events told, one bit each; no event is told twice of one ID
+	claimed Phase  // the latest phase that the stream told, for the count of missed events
+	mark    uint64 // the merge that showed it last
+	place
+	belief
+	shown
+	watched
+}
 
-	mark  uint64  // the merge that showed it last
-	first instant // when a read first showed the ID
-	since instant // when the report was applied that set the phase
-	sure  instant // when a read confirmed a claimed phase, else since: an older read may have looked before
-	stamp int64   // the runtime's stamp of that claim, Unix nanoseconds; 0 if none
+// place is where an ID is filed.
+type place struct {
+	pod *pod
+	at  int // in pod.items
+}
+
+// belief is how far the life of an ID is believed to have come, and why.
+type belief struct {
+	phase   Phase   // the later of all reports, unless a read overruled a claim
+	cause   Cause   // for its event
+	byClaim bool    // it comes from a claim that no read has confirmed
+	back    bool    // it is earlier than the one before: a read overruled that
+	ours    bool    // it is a sandbox's that a call of the agent's own has stopped
+	first   instant // when a read first showed the ID
+	since   instant // when the report was applied that set the phase
+	sure    instant // when a read confirmed a claimed phase, else since: an older read may have looked before
+	stamp   int64   // the runtime's stamp of the claim that set the phase, Unix nanoseconds; 0 if none
+}
+
+// believe sets the phase.
+func (b *belief) believe(phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
+	b.phase, b.cause, b.byClaim, b.stamp, b.since, b.sure = phase, cause, byClaim, stamp, now, now
+	b.back, b.ours = false, false
+}
+
+// confirm notes that a read has borne out what a claim told.
+func (b *belief) confirm(now instant) { b.byClaim, b.sure = false, now }
+
+// overtook says that the ID has been taken back to its phase since a read began that shows it
+// further, or gone: what that read looked at may be what has been overruled.
+func (b *belief) overtook(began instant) bool { return b.back && began <= b.sure }
+
+// shown is what others show of an ID; phaseNone stands for nothing.
+type shown struct {
+	cached Phase // the pod's status in the cache
+	listed Phase // the last applied list of everything
+	blank  bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
+}
+
+// watched is what Watch was told of an ID.
+type watched struct {
+	told Phase // phaseNone before the first time
+	mask uint8 // the events, one bit each: none is told twice of one ID
+}
+
+// once notes an event, unless it, or one that comes after it in a life, has been told. It reports
+// whether it may be told.
+func (w *watched) once(unless, mask uint8) bool {
+	if w.mask&unless != 0 {
+		return false
+	}
+	w.mask |= mask
+	return true
 }
 
 const (
@@ -62,49 +103,79 @@ type pod struct {
 	name, namespace string
 	items           []*item
 	suspects        map[string]suspect
+	ready           int // running sandboxes
+	reported
+	stored
+	wanted
+	delays
+	inLine
+	lastList
+}
 
-	read      instant // start of the latest applied read that named this pod
+// reported is what reports have said of a pod as a whole.
+type reported struct {
+	read      instant // start of the latest applied read that named the pod
+	moved     instant // when a claim last changed something of it, known or suspected
 	disagrees bool    // the last applied read shows less than is known
-	asOf      instant // start of the latest read that the cache's status stands for, global time aside
-	hasStatus bool    // the cache has a status of it from a read
-	foreign   bool    // the cache has a status of it from before this generator
-	failed    bool    // its last inspection failed; the error is in the cache
+	disputed  bool    // that the runtime shows an ID of it of another pod, too, was reported
+	own       own     // what the agent's own calls have told
+}
 
+// stored is what the cache has of a pod.
+type stored struct {
+	asOf      instant // start of the latest read that it stands for, global time aside
+	hasStatus bool    // a status from a read
+	foreign   bool    // a status from before this generator, or from somebody else
+	failed    bool    // the error of the last inspection
+	alien     bool    // the status shows an ID that is believed to be another pod's
+}
+
+// hasEntry says that the cache holds something of the pod.
+func (s *stored) hasEntry() bool { return s.hasStatus || s.foreign || s.failed }
+
+// wanted is what others want of a pod.
+type wanted struct {
 	want   instant // a read must begin after this: somebody waits for it
 	force  instant // statuses must be read by a read begun after this, changed or not
 	forced instant // when the last such read was started
 	answer bool    // such a read was stored: Watch is told at least a PodSync
 	// lost: an ID that Watch or the cache has told of turned out to be another pod's. Once force is
 	// answered, Watch is told a PodSync, whatever else it is told.
-	lost     bool
-	disputed bool    // that the runtime shows an ID of it of another pod, too, was reported
-	alien    bool    // the pod's status in the cache shows an ID that is believed to be another pod's
-	moved    instant // when a claim last changed something of it, known or suspected
+	lost bool
+}
 
-	own      own
-	affected bool // it is among the core's pods to be reviewed
-	inflight bool
-	slow     bool // its last read took so long that it counts as hung
+// asked says that somebody wants a read of the pod.
+func (w *wanted) asked() bool { return w.want != 0 || w.force != 0 }
+
+// answered notes that a status as of that time was stored: whoever wanted it read is to hear of it.
+func (w *wanted) answered(at instant) {
+	if w.force != 0 && at > w.force {
+		w.force, w.answer = 0, true
+	}
+}
+
+// inLine is where a pod waits for its next read.
+type inLine struct {
 	queued   queueKind
+	slow     bool    // its last read took so long that it counts as hung
+	affected bool    // it is among the core's pods to be reviewed
 	laterAt  instant // its earliest entry in the heap of pods to look at later; 0 if none
-	notYet   instant // no read before this: backoff, or time for the runtime to agree with itself
+}
 
-	// Delays, and when the last of each is over: a read that begins sooner, because somebody wanted
-	// it, does not make it grow.
-	reread  time.Duration // of rereading; 0 if the pod is not unsure
-	goingAt time.Duration // of looking whether it has gone; 0 if it is not going
-	again   instant       // end of either
-	backoff time.Duration // after failures; 0 if the last inspection did not fail
-	retry   instant       // its end
-
-	// contested is what the last list showed of it that is believed to be another pod's: a later list
-	// may say so by saying nothing.
-	contested map[string]Item
-
-	listing      []Item // what the last list showed of it, until an inspection has used it; nil if used
+// lastList is what the last list of everything showed of a pod.
+type lastList struct {
+	listing      []Item // until an inspection has used it; nil if used
 	listingBegan instant
 	seenIn       uint64 // the list that showed it last, to detect pods shown twice and pods gone
-	ready        int    // running sandboxes
+	// contested is what that list showed of it that is believed to be another pod's: a later list
+	// may say so by saying nothing.
+	contested map[string]Item
+}
+
+// stir notes that something of the pod has changed, which is read at once.
+func (p *pod) stir(now instant) {
+	p.moved = now
+	p.delays.stir()
 }
 
 // servedBy says that a read begun at the given time is late enough for all that is wanted of the
@@ -222,9 +293,9 @@ func (p *pod) blank() bool {
 	return false
 }
 
-// going says that the pod has a sandbox that is not ready: its end may never be told. Whoever has
-// stopped it himself removes it himself, and tells that, too.
-func (p *pod) going() bool {
+// goesAway says that the pod has a sandbox that is not ready: its end may never be told. Whoever
+// has stopped it himself removes it himself, and tells that, too.
+func (p *pod) goesAway() bool {
 	for _, x := range p.items {
 		if x.kind == Sandbox && x.phase == PhaseExited && (!x.ours || p.own.failed) {
 			return true

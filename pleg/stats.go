@@ -7,17 +7,27 @@ import "time"
 
 // counters is what the core counts since it started.
 type counters struct {
-	relists, relistErrors, sweeps           int
-	inspections, inspectErrors, interrupted int
-	opens, connects, connectErrors          int
-	reconnects                              int
-	claims, stale, replayed, dropped        int
-	dominated, badPayloads                  int
+	readCounts
+	streamCounts
+	trustCounts
+	events int
+}
+
+type readCounts struct {
+	relists, relistErrors, sweeps                 int
+	inspections, inspectErrors, interrupted       int
+	regressions, contradicted, refused, conflicts int
+}
+
+type streamCounts struct {
+	opens, connects, reconnects, connectErrors int
+	claims, stale, replayed, dropped           int
+	dominated, badPayloads                     int
+}
+
+type trustCounts struct {
 	missed, missedCreations, missedRemovals int
-	unheard                                 int
-	overruled, regressions, contradicted    int
-	events                                  int
-	refused, conflicts                      int
+	unheard, overruled                      int
 	acks, acksLost                          int
 }
 
@@ -91,7 +101,7 @@ func (c *core[S]) stats() Stats {
 		RunningPods: c.running, ContainersBy: c.phases[Container],
 		Pods: len(c.pods), OpenPods: len(c.open), Inspecting: len(c.inflight),
 	}
-	if c.lists.done {
+	if c.lists.applied != 0 {
 		s.LastRelist = c.clock.time(c.lists.finished)
 	}
 	if c.lists.global != 0 {

@@ -48,10 +48,8 @@ func (p *pod) replaced(hasStatus bool, at instant) {
 		x.cached = phaseNone
 	}
 	p.lost, p.alien = p.lost || p.alien, false
-	p.hasStatus, p.foreign, p.failed, p.backoff = hasStatus, false, false, 0
-	if p.force != 0 && at > p.force {
-		p.force, p.answer = 0, true
-	}
+	p.hasStatus, p.foreign, p.failed, p.backoff = hasStatus, false, false, ladder{}
+	p.answered(at)
 	p.asOf = max(p.asOf, at)
 }
 
@@ -164,10 +162,9 @@ func (c *core[S]) tell(p *pod, now instant) {
 // tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted
 // before.
 func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
-	if x.mask&unless != 0 {
+	if !x.once(unless, mask) {
 		return false
 	}
-	x.mask |= mask
 	c.emit(c.event(x, t))
 	return true
 }

@@ -11,6 +11,12 @@ type flight struct {
 	interrupted bool
 }
 
+// reads says that the pod is being read.
+func (c *core[S]) reads(p *pod) bool {
+	_, ok := c.inflight[p]
+	return ok
+}
+
 // hungAfter, in base periods, is how long a read of one pod may be under way before it counts as
 // hung. By then polling would have listed the whole runtime.
 const hungAfter = 1

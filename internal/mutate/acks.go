@@ -19,7 +19,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: a read from before the answer takes away what was made", "pleg/ack.go",
-		"first: at, since: at,", "first: 1, since: at,",
+		"first: at, since: at}", "first: 1, since: at}",
 	},
 	{
 		"acks: what may have been forgotten is made known", "pleg/ack.go",
@@ -59,7 +59,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: each is read by itself", "pleg/ack.go",
-		"c.open[p.uid] != p || p.goingAt != 0 || p.notYet > p.own.hold", "false",
+		"c.open[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold", "false",
 	},
 	{
 		"acks: an event does not wait for the call that makes it", "pleg/ack.go",

@@ -116,6 +116,14 @@ var mutations = []mutation{
 		"range inOrder(c.open)", "range c.open",
 	},
 	{
+		"what has changed waits for the end of a delay", "pleg/delay.go",
+		"d.notYet, d.reread = 0, ladder{}", "d.reread = ladder{}",
+	},
+	{
+		"a status as of the time of a wish answers it", "pleg/record.go",
+		"w.force != 0 && at > w.force", "w.force != 0 && at >= w.force",
+	},
+	{
 		"Watch is told before the cache", "pleg/demand.go",
 		"settled := p.settled()\n\tif settled {", "settled := p.settled()\n\tif settled || true {",
 	},
@@ -124,8 +132,8 @@ var mutations = []mutation{
 		"o.owed[e.Pod] = e\n\to.fifo = append(o.fifo, e.Pod)\n", "",
 	},
 	{
-		"events are told again", "pleg/store.go",
-		"if x.mask&unless != 0 {", "if false {",
+		"events are told again", "pleg/record.go",
+		"if w.mask&unless != 0 {", "if false {",
 	},
 	{
 		"a failed pod loses its dirty mark", "pleg/record.go",
@@ -133,11 +141,11 @@ var mutations = []mutation{
 	},
 	{
 		"a change during an inspection loses the mark", "pleg/dispatch.go",
-		"\tp.inflight = false\n\tinterrupted", "\tp.inflight = false\n\tdefer func() { delete(c.open, p.uid) }()\n\tinterrupted",
+		"\tp := c.ensure(r.uid)\n", "\tp := c.ensure(r.uid)\n\tdefer func() { delete(c.open, p.uid) }()\n",
 	},
 	{
-		"two inspections of a pod at once", "pleg/dispatch.go",
-		"\tp.inflight = true\n", "",
+		"two inspections of a pod at once", "pleg/workers.go",
+		"\t_, ok := c.inflight[p]\n\treturn ok", "\t_, ok := c.inflight[p]\n\treturn ok && false",
 	},
 	{
 		"a read overrules a claim at once", "pleg/merge.go",
@@ -393,7 +401,7 @@ var mutations = []mutation{
 	},
 	{
 		"a failed read is tried again without patience", "pleg/dispatch.go",
-		"p.backoff = grow(p.backoff, c.cfg.RetryBase, c.cfg.RetryMax)", "p.backoff = c.cfg.RetryBase",
+		"p.backoff.climb(r.began, now, c.cfg.RetryBase, c.cfg.RetryMax)", "p.backoff.climb(r.began, now, c.cfg.RetryBase, c.cfg.RetryBase)",
 	},
 	{
 		"an unsettled pod is read again without patience", "pleg/dispatch.go",
@@ -401,23 +409,23 @@ var mutations = []mutation{
 	},
 	{
 		"looks at a pod that is going without patience", "pleg/dispatch.go",
-		"delay, first = &p.goingAt, c.firstLook()", "p.goingAt = c.firstLook()\n\t\tp.notYet = now.add(p.goingAt)\n\t\treturn",
+		"delay, first = &p.going, c.firstLook()", "p.going.step = c.firstLook()\n\t\tp.notYet = now.add(p.going.step)\n\t\treturn",
 	},
 	{
 		"a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
-		"if *delay == 0 || began >= p.again {", "if true {",
+		"delay.climb(began, now, first, c.cfg.RelistMax)", "delay.climb(never, now, first, c.cfg.RelistMax)",
 	},
 	{
 		"a failure of a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
-		"if first || r.began >= p.retry {", "if true {",
+		"p.backoff.climb(r.began, now,", "p.backoff.climb(never, now,",
 	},
 	{
 		"an inspection that a list has overtaken puts off what the list asked for", "pleg/dispatch.go",
 		"case !p.settled() && began < p.read && p.notYet == 0:", "case false:",
 	},
 	{
-		"the delay after a failure that mattered to nobody is kept", "pleg/demand.go",
-		"p.reread, p.backoff = 0, 0", "p.reread = 0",
+		"the delay after a failure that mattered to nobody is kept", "pleg/delay.go",
+		"d.reread, d.backoff = ladder{}, ladder{}", "d.reread = ladder{}",
 	},
 	{
 		"a pod is read twice for one waiter", "pleg/demand.go",
@@ -445,11 +453,11 @@ var mutations = []mutation{
 	},
 	{
 		"a claim has its pod read a base period later", "pleg/claim.go",
-		"CauseClaim, true, t.stamp, now)\n\tc.stir(p, now)", "CauseClaim, true, t.stamp, now)\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
+		"CauseClaim, true, t.stamp, now)\n\tc.stir(p, now)", "CauseClaim, true, t.stamp, now)\n\tc.stir(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
 	},
 	{
 		"a claim of an unknown ID has it read a base period later", "pleg/claim.go",
-		"\t\treturn someNews\n\t}\n\tc.stir(p, now)", "\t\treturn someNews\n\t}\n\tp.moved, p.notYet, p.reread = now, now.add(c.cfg.RelistBase), 0",
+		"\t\treturn someNews\n\t}\n\tc.stir(p, now)", "\t\treturn someNews\n\t}\n\tc.stir(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
 	},
 	{
 		"no payload is believed", "pleg/claim.go",

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestBelief: a phase that is set anew is sure as of then and has not been taken back; a claim that
+// is borne out is sure from then on; only what was taken back, by a read that began no later than
+// it was made sure, overtakes that read.
+func TestBelief(t *testing.T) {
+	b := belief{phase: PhaseExited, cause: CauseRead, first: 2, since: 3, sure: 4, back: true, ours: true}
+	b.believe(PhaseRunning, CauseClaim, true, 77, 10)
+	if want := (belief{phase: PhaseRunning, cause: CauseClaim, byClaim: true, first: 2, since: 10, sure: 10, stamp: 77}); b != want {
+		t.Errorf("a claim: %+v, want %+v", b, want)
+	}
+	b.confirm(12)
+	if want := (belief{phase: PhaseRunning, cause: CauseClaim, first: 2, since: 10, sure: 12, stamp: 77}); b != want {
+		t.Errorf("confirmed: %+v, want %+v", b, want)
+	}
+	for _, test := range []struct {
+		back  bool
+		began instant
+		want  bool
+	}{{false, 11, false}, {true, 11, true}, {true, 12, true}, {true, 13, false}} {
+		if b.back = test.back; b.overtook(test.began) != test.want {
+			t.Errorf("taken back: %t, as of %d; a read begun at %d is overtaken: %t", test.back, b.sure, test.began, !test.want)
+		}
+	}
+}
+
+// TestWatchedOnce: every event is told once, and none after what comes later in a life.
+func TestWatchedOnce(t *testing.T) {
+	var w watched
+	for i, test := range []struct {
+		unless, mask uint8
+		want         bool
+	}{
+		{maskStarted | maskDied | maskRemoved, maskStarted, true},
+		{maskStarted | maskDied | maskRemoved, maskStarted, false},
+		{maskDied | maskRemoved, maskDied, true},
+		{maskStarted | maskDied | maskRemoved, maskStarted, false},
+		{maskRemoved, maskRemoved, true},
+		{maskDied | maskRemoved, maskDied, false},
+	} {
+		if got := w.once(test.unless, test.mask); got != test.want {
+			t.Errorf("event %d, %03b: told %t, want %t", i, test.mask, got, test.want)
+		}
+	}
+}
+
+// TestWanted: a status answers who wanted it read if its read began later.
+func TestWanted(t *testing.T) {
+	for _, test := range []struct {
+		w    wanted
+		at   instant
+		want wanted
+	}{
+		{wanted{}, 9, wanted{}},
+		{wanted{force: 9, want: 9}, 9, wanted{force: 9, want: 9}},
+		{wanted{force: 9, forced: 10, want: 9}, 10, wanted{forced: 10, want: 9, answer: true}},
+	} {
+		w := test.w
+		if w.answered(test.at); w != test.want {
+			t.Errorf("%+v as of %d: %+v, want %+v", test.w, test.at, w, test.want)
+		}
+		if got, want := w.asked(), w.want != 0 || w.force != 0; got != want {
+			t.Errorf("%+v: asked %t", w, got)
+		}
+	}
+}
+
+// TestRecordsAreSmall: what is remembered of a pod has at most twelve parts, of an ID nine, and no
+// other record more than twenty: a part that grows beyond that becomes a type with rules of its
+// own. Config and Stats are what users see, and flat on purpose.
+func TestRecordsAreSmall(t *testing.T) {
+	for typ, most := range map[reflect.Type]int{
+		reflect.TypeFor[pod]():          12,
+		reflect.TypeFor[item]():         9,
+		reflect.TypeFor[core[status]](): 20, reflect.TypeFor[counters](): 20, reflect.TypeFor[loop[status]](): 20,
+		reflect.TypeFor[executor[status]](): 20, reflect.TypeFor[Generator[status]](): 20,
+		reflect.TypeFor[limits](): 20, reflect.TypeFor[conn](): 20, reflect.TypeFor[mailbox[status]](): 20,
+	} {
+		if n := typ.NumField(); n > most {
+			t.Errorf("%v has %d fields, at most %d", typ, n, most)
+		}
+	}
+}
