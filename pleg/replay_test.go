@@ -101,7 +101,7 @@ func (w *wild) play(t *testing.T, n int) {
 		}
 		w.tick(w.now)
 		if err := w.invariants(w.now); err != nil && !w.foreign {
-			t.Fatalf("invariant: %v", err)
+			t.Fatalf("invariant at %d: %v", w.now, err)
 		}
 		w.take()
 		if w.r.IntN(3) == 0 {

@@ -101,7 +101,7 @@ var mutations = []mutation{
 	},
 	{
 		"the core remembers a tombstone that the global time has made needless", "pleg/guard.go",
-		"if at <= global {\n\t\t\tdelete(g.gone, uid)", "if false {\n\t\t\tdelete(g.gone, uid)",
+		"if at <= global {\n\t\t\tdelete(g.gone, uid)", "if at < 0 {\n\t\t\tdelete(g.gone, uid)",
 	},
 	{
 		"the core forgets before which time the cache takes nothing", "pleg/guard.go",
@@ -114,6 +114,10 @@ var mutations = []mutation{
 	{
 		"pods that waited for a list that failed are queued in any order", "pleg/list.go",
 		"range inOrder(c.open)", "range c.open",
+	},
+	{
+		"what a read of another pod knows of an ID has that ID's pod in need, and not read", "pleg/merge.go",
+		"x != nil && x.pod == p && x.blank", "x != nil && x.blank",
 	},
 	{
 		"what has changed waits for the end of a delay", "pleg/delay.go",
