@@ -36,6 +36,29 @@
 // [Generator.Watch] tells of a change after the cache shows it. An event that finds the channel
 // full turns into a PodSync that the pod is owed.
 //
+// # Terms
+//
+//   - ID: a container or a sandbox, by the name that the runtime gives it. It belongs to one pod.
+//   - phase: how far the life of an ID has come, from [PhaseCreated] to [PhaseRemoved].
+//   - read: a list of everything, the list of one pod, or an inspection of it with its statuses. It
+//     is as of its beginning.
+//   - claim: what one event of the stream says of its own ID; its payload is what it says beside.
+//   - grace: how long a claim and a read may contradict each other before the read is believed.
+//   - overrule: a read takes back what a claim, or an earlier read, has shown.
+//   - dominate: a payload shows every live ID of the pod, none at an earlier phase than is known.
+//   - settled: the cache shows a pod as it is known. A pod that is not, or of which something else
+//     is in doubt, is unsure, and one that is unsure, or wanted, is open: it will be read.
+//   - as of: the beginning of the read that a status in the cache stands for; the global time is
+//     that of a list of everything whose changed pods have all been inspected since.
+//   - tombstone: that a read showed nothing of a pod, and which; it keeps older reads out of the
+//     cache.
+//   - suspect: a claimed ID that no read has shown yet.
+//   - missed, unheard: a change that a read found and no claim told, while the stream was up all
+//     the time, and while it was not.
+//   - trust: the relist period that the stream has earned.
+//   - sweep: one list of everything in place of many reads of single pods.
+//   - owed: a pod whose events found Watch full has a PodSync coming.
+//
 // # Embedding
 //
 // Implement [Source], and [Stream] if the runtime has events (package cri does both for any CRI

@@ -313,3 +313,50 @@ func differs(p *pod) bool {
 	}
 	return false
 }
+
+// sameItems says that two reports show the same IDs in the same phases, in any order.
+func sameItems(a, b []Item) bool {
+	same, _ := compareItems(a, b)
+	return same
+}
+
+// compareItems does so, and returns how many items were looked at: a test holds that number to a
+// few for each item. Reports mostly come in the same order; what follows the first difference is
+// looked up by ID.
+func compareItems(a, b []Item) (same bool, looks int) {
+	if len(a) != len(b) {
+		return false, 0
+	}
+	for len(a) > 0 && a[0].same(b[0]) {
+		a, b = a[1:], b[1:]
+		looks++
+	}
+	if len(a) <= fewItems {
+		return sameFew(a, b), looks + len(a)*len(b)
+	}
+	phases := make(map[string]Phase, len(b))
+	for _, it := range b {
+		phases[it.ID] = it.Phase
+	}
+	for _, it := range a {
+		looks += 2
+		if phase, ok := phases[it.ID]; !ok || phase != it.Phase {
+			return false, looks
+		}
+		delete(phases, it.ID) // or an ID shown twice would stand for one that is not shown
+	}
+	return true, looks
+}
+
+// sameFew does so for a few items, for which a map costs more than it saves.
+func sameFew(a, b []Item) bool {
+	var used [fewItems]bool
+	for _, it := range a {
+		i := slices.IndexFunc(b, func(x Item) bool { return x.ID == it.ID })
+		if i < 0 || used[i] || b[i].Phase != it.Phase {
+			return false
+		}
+		used[i] = true
+	}
+	return true
+}

@@ -5,8 +5,10 @@ package pleg
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -303,3 +305,99 @@ func (p *pod) goesAway() bool {
 	}
 	return false
 }
+
+// ladder is a delay that doubles: each step is as long as all before it. The zero ladder has not
+// been climbed, and delays nothing.
+type ladder struct {
+	step time.Duration // the last delay; 0 at the foot
+	end  instant       // when it is over
+}
+
+// climb begins a delay, after a read that began at the given time: the next longer one, within
+// least and most, or the same again if that read had not waited for the end of the last. Lists and
+// waiters come when others want them, and a dozen within some milliseconds must not put the next
+// read off by minutes. It returns the end.
+func (l *ladder) climb(began, now instant, least, most time.Duration) instant {
+	switch {
+	case l.step == 0:
+		l.step = least
+	case began >= l.end:
+		l.step = doubled(l.step, most)
+	}
+	l.end = now.add(l.step)
+	return l.end
+}
+
+// climbed says that something is delayed.
+func (l *ladder) climbed() bool { return l.step != 0 }
+
+// delays are when a pod is read again without anybody wanting it.
+type delays struct {
+	notYet  instant // not before this: the end of one of the ladders, or at once
+	reread  ladder  // while the pod is unsure
+	going   ladder  // while it is looked whether the pod has gone
+	backoff ladder  // after failures, from the first to the next success
+}
+
+// stir has nothing wait any more, because something has changed: whatever is unsure is read at
+// once. Failures still delay each other.
+func (d *delays) stir() { d.notYet, d.reread = 0, ladder{} }
+
+// settle ends the delays of a pod of which nothing is in doubt.
+func (d *delays) settle() { d.reread, d.backoff = ladder{}, ladder{} }
+
+// instant is a moment by the monotonic clock, in nanoseconds since the generator was made. Zero is
+// before everything; so every moment that the clock shows is at least 1. It is a third of a
+// time.Time and orders the same way whatever the wall clock does.
+//
+// Arithmetic of instants never overflows: a sum stops at zero and at never, whatever the duration.
+type instant int64
+
+// never is later than everything, and stays so whatever is added to it or taken away.
+const never = instant(math.MaxInt64)
+
+// add returns the moment d after i, or before i if d is negative.
+func (i instant) add(d time.Duration) instant {
+	switch {
+	case i == never || d > 0 && i > never-instant(d):
+		return never
+	}
+	return max(0, i+instant(d)) // i is not negative, so this does not overflow for a negative d
+}
+
+// next returns the first moment after i.
+func (i instant) next() instant { return i.add(1) }
+
+// after returns the moment d after i, or the beginning if i is none.
+func (i instant) after(d time.Duration) instant {
+	if i == 0 {
+		return 0
+	}
+	return i.add(d)
+}
+
+// sub returns how long after j the moment i is. Neither is negative, so the difference fits.
+func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
+
+// doubled returns twice a delay, or most if that is less.
+func doubled(d, most time.Duration) time.Duration {
+	if d > most/2 {
+		return most
+	}
+	return 2 * d
+}
+
+// sum returns the sum of two delays, or the longest there is.
+func sum(d, e time.Duration) time.Duration {
+	if e > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return d + e
+}
+
+// clock converts between instants and times of this process.
+type clock struct{ epoch time.Time }
+
+func (c clock) now() instant                { return c.instant(time.Now()) }
+func (c clock) instant(t time.Time) instant { return instant(max(0, t.Sub(c.epoch))).next() }
+func (c clock) time(i instant) time.Time    { return c.epoch.Add(time.Duration(i - 1)) }

@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -121,3 +122,131 @@ type Stream[S any] interface {
 	// It returns when ctx ends. The consumer never blocks.
 	Events(ctx context.Context) iter.Seq2[Claim[S], error]
 }
+
+// Phase is how far a container or a sandbox has come in its life. Phases of one ID only move
+// forward, because runtimes never reuse an ID: a container is Created, Running, Exited, Removed; a
+// sandbox is Running (the CRI's READY), Exited (the CRI's NOTREADY), Removed. Two reports of one ID
+// are therefore merged by taking the later phase.
+type Phase uint8
+
+const (
+	// PhaseUnknown is an ID that the runtime shows without knowing its state (CRI CONTAINER_UNKNOWN).
+	// It says nothing of how far the life has come: it neither confirms nor overrules another phase.
+	// But it is what the runtime shows, and so what readers of the cache get.
+	PhaseUnknown Phase = iota
+	// PhaseCreated is a container that has not been started (CRI CONTAINER_CREATED).
+	PhaseCreated
+	// PhaseRunning is a running container (CRI CONTAINER_RUNNING) or a ready sandbox (CRI
+	// SANDBOX_READY).
+	PhaseRunning
+	// PhaseExited is an ended container (CRI CONTAINER_EXITED) or a sandbox that is not ready (CRI
+	// SANDBOX_NOTREADY).
+	PhaseExited
+	// PhaseRemoved is an ID that the runtime no longer has.
+	PhaseRemoved
+)
+
+// String returns the name that logs and scripts use.
+func (p Phase) String() string {
+	switch p {
+	case PhaseUnknown:
+		return "Unknown"
+	case PhaseCreated:
+		return "Created"
+	case PhaseRunning:
+		return "Running"
+	case PhaseExited:
+		return "Exited"
+	case PhaseRemoved:
+		return "Removed"
+	}
+	return "Phase(?)"
+}
+
+// Kind tells a container from a sandbox.
+type Kind uint8
+
+const (
+	// Container is an application, init or ephemeral container.
+	Container Kind = iota
+	// Sandbox is a pod sandbox.
+	Sandbox
+)
+
+// String returns the name that logs and scripts use.
+func (k Kind) String() string {
+	if k == Sandbox {
+		return "sandbox"
+	}
+	return "container"
+}
+
+// EventType is the type of a pod lifecycle event. Types and meaning are the kubelet's.
+type EventType string
+
+const (
+	// ContainerStarted: the container or sandbox is running.
+	ContainerStarted EventType = "ContainerStarted"
+	// ContainerDied: the container has exited, or the sandbox is no longer ready.
+	ContainerDied EventType = "ContainerDied"
+	// ContainerRemoved: the runtime no longer has the container or sandbox.
+	ContainerRemoved EventType = "ContainerRemoved"
+	// PodSync: something of the pod has changed that no other event tells: events that found the
+	// outbox full, or a phase that a read took back; or a status that RequestReinspect wanted has
+	// been read. The pod's status in the cache tells all.
+	PodSync EventType = "PodSync"
+)
+
+// Cause is the kind of observation that an event comes from.
+type Cause uint8
+
+const (
+	// CauseRead: a list or an inspection showed the change first.
+	CauseRead Cause = iota
+	// CauseClaim: the runtime's stream told of the change first.
+	CauseClaim
+	// CauseAck: a call of the agent's own made the change, and told of it first: see
+	// [Generator.Calling].
+	CauseAck
+)
+
+// String returns the name that logs and outputs use.
+func (c Cause) String() string {
+	switch c {
+	case CauseClaim:
+		return "claim"
+	case CauseAck:
+		return "ack"
+	}
+	return "read"
+}
+
+// Event is a pod lifecycle event. An event tells of its own phase and of all before it: a container
+// that was found dead tells ContainerDied only, as the kubelet's does.
+type Event struct {
+	Pod  cache.UID
+	Type EventType
+	// Namespace and PodName are what the pod is called, ContainerName what the container is, also
+	// of what has been removed: for logs and people. Empty where no read has said it; ContainerName
+	// also of sandboxes, and with PodSync.
+	Namespace, PodName, ContainerName string
+	// ID is the container or sandbox that changed; empty with PodSync.
+	ID   string
+	Kind Kind
+	// Cause says how the change became known.
+	Cause Cause
+	// Stamp is the runtime's wall-clock time of the claim (CRI created_at), zero when a read found
+	// the change.
+	Stamp time.Time
+	// Seen is when the generator learned of the change, with a monotonic reading.
+	Seen time.Time
+}
+
+var (
+	// ErrNoEvents is what a [Stream] ends with when the runtime does not offer events (CRI
+	// Unimplemented).
+	ErrNoEvents = errors.New("the runtime does not offer container events")
+	// ErrAlreadyRun is returned by Run when the generator has run before. A generator runs once;
+	// make a new one with the same cache.
+	ErrAlreadyRun = errors.New("pleg: Run was called before: a generator runs once, make a new one over the same cache")
+)

@@ -88,11 +88,11 @@ var mutations = []mutation{
 		"expected && !moved, r.last", "expected, r.last",
 	},
 	{
-		"a missed event costs no trust", "pleg/missed.go",
-		"c.sched.distrust(now)\n", "",
+		"a missed event costs no trust", "pleg/trust.go",
+		"c.count.missed += missed\n\tc.sched.distrust(now)\n", "c.count.missed += missed\n",
 	},
 	{
-		"what Watch is told comes before what the cache is", "pleg/action.go",
+		"what Watch is told comes before what the cache is", "pleg/executor.go",
 		"t.actions = append(t.actions, action[S]{kind: actTell})", "t.actions = append([]action[S]{{kind: actTell}}, t.actions...)",
 	},
 	{
@@ -100,11 +100,11 @@ var mutations = []mutation{
 		"c.guard.gone[p.uid] = at", "_ = at",
 	},
 	{
-		"the core remembers a tombstone that the global time has made needless", "pleg/guard.go",
+		"the core remembers a tombstone that the global time has made needless", "pleg/store.go",
 		"if at <= global {\n\t\t\tdelete(g.gone, uid)", "if at < 0 {\n\t\t\tdelete(g.gone, uid)",
 	},
 	{
-		"the core forgets before which time the cache takes nothing", "pleg/guard.go",
+		"the core forgets before which time the cache takes nothing", "pleg/store.go",
 		"p.hasEntry() || at >= c.guard.floor", "p.hasEntry() || true",
 	},
 	{
@@ -120,7 +120,7 @@ var mutations = []mutation{
 		"x != nil && x.pod == p && x.blank", "x != nil && x.blank",
 	},
 	{
-		"what has changed waits for the end of a delay", "pleg/delay.go",
+		"what has changed waits for the end of a delay", "pleg/record.go",
 		"d.notYet, d.reread = 0, ladder{}", "d.reread = ladder{}",
 	},
 	{
@@ -132,7 +132,7 @@ var mutations = []mutation{
 		"settled := p.settled()\n\tif settled {", "settled := p.settled()\n\tif settled || true {",
 	},
 	{
-		"an event that finds Watch full is lost", "pleg/outbox.go",
+		"an event that finds Watch full is lost", "pleg/executor.go",
 		"o.owed[e.Pod] = e\n\to.fifo = append(o.fifo, e.Pod)\n", "",
 	},
 	{
@@ -148,7 +148,7 @@ var mutations = []mutation{
 		"\tp := c.ensure(r.uid)\n", "\tp := c.ensure(r.uid)\n\tdefer func() { delete(c.open, p.uid) }()\n",
 	},
 	{
-		"two inspections of a pod at once", "pleg/workers.go",
+		"two inspections of a pod at once", "pleg/demand.go",
 		"\t_, ok := c.inflight[p]\n\treturn ok", "\t_, ok := c.inflight[p]\n\treturn ok && false",
 	},
 	{
@@ -168,7 +168,7 @@ var mutations = []mutation{
 		"case !agrees && c.takesBack(p, r.shows.Items):", "case !agrees && false:",
 	},
 	{
-		"removed IDs are forgotten while a read is on", "pleg/expire.go",
+		"removed IDs are forgotten while a read is on", "pleg/store.go",
 		"\treturn oldest\n", "\treturn now\n",
 	},
 	{
@@ -264,15 +264,15 @@ var mutations = []mutation{
 		"if ahead := t.Sub(now); ahead > 0 {", "if ahead := t.Sub(now); ahead > 0 && t.IsZero() {",
 	},
 	{
-		"a stream that hangs open is believed for ever", "pleg/missed.go",
+		"a stream that hangs open is believed for ever", "pleg/trust.go",
 		"c.todo.do(action[S]{kind: actCut})", "",
 	},
 	{
-		"a stream that told of others counts as deaf", "pleg/missed.go",
+		"a stream that told of others counts as deaf", "pleg/trust.go",
 		"d.missed == 0 || c.count.claims != d.claims:", "d.missed == 0:",
 	},
 	{
-		"events that were missed at once end the stream", "pleg/missed.go",
+		"events that were missed at once end the stream", "pleg/trust.go",
 		"found = min(found, e.found)", "found = min(found, never)",
 	},
 	{
@@ -280,35 +280,35 @@ var mutations = []mutation{
 		"if !ok || h.phase > s.phase {", "if !ok {",
 	},
 	{
-		"what changes while the stream is down is missed", "pleg/missed.go",
+		"what changes while the stream is down is missed", "pleg/trust.go",
 		"heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected &&", "heard :=",
 	},
 	{
-		"what a stream could not tell any more because it broke is missed", "pleg/missed.go",
+		"what a stream could not tell any more because it broke is missed", "pleg/trust.go",
 		"heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected &&", "heard := e.stream != 0 &&",
 	},
 	{
-		"what changed before the stream was connected is missed", "pleg/missed.go",
+		"what changed before the stream was connected is missed", "pleg/trust.go",
 		"since > max(c.conn.connected, c.deaf)", "since > c.deaf",
 	},
 	{
-		"a claim discarded after its change was found counts as missed", "pleg/missed.go",
+		"a claim discarded after its change was found counts as missed", "pleg/trust.go",
 		" && e.found > c.deaf", "",
 	},
 	{
-		"what was discarded is missed", "pleg/missed.go",
+		"what was discarded is missed", "pleg/trust.go",
 		"since > max(c.conn.connected, c.deaf)", "since > c.conn.connected",
 	},
 	{
-		"never moves when time is taken away", "pleg/instant.go",
+		"never moves when time is taken away", "pleg/record.go",
 		"case i == never || d > 0", "case d > 0",
 	},
 	{
-		"a sum of instants overflows backward", "pleg/instant.go",
+		"a sum of instants overflows backward", "pleg/record.go",
 		"return max(0, i+instant(d))", "return i + instant(d)",
 	},
 	{
-		"a delay overflows when it doubles", "pleg/instant.go",
+		"a delay overflows when it doubles", "pleg/record.go",
 		"if d > most/2 {", "if 2*d > most {",
 	},
 	{
@@ -336,7 +336,7 @@ var mutations = []mutation{
 		"if s.phase != PhaseRemoved && r.began > s.at {", "if r.began > s.at {",
 	},
 	{
-		"a DELETED without a pod is remembered for ever", "pleg/expire.go",
+		"a DELETED without a pod is remembered for ever", "pleg/store.go",
 		"if s.phase == PhaseRemoved && now.sub(s.at)", "if s.phase > PhaseRemoved && now.sub(s.at)",
 	},
 	{
@@ -360,11 +360,11 @@ var mutations = []mutation{
 		", !x.blank && x.cached == PhaseUnknown:", ":",
 	},
 	{
-		"an overruled claim costs no trust", "pleg/overruled.go",
+		"an overruled claim costs no trust", "pleg/trust.go",
 		"c.withdraw()\n\t\tc.sched.distrust(now)", "c.withdraw()",
 	},
 	{
-		"what lists vouched for a liar counts", "pleg/overruled.go",
+		"what lists vouched for a liar counts", "pleg/trust.go",
 		"c.withdraw()\n\t\tc.sched.distrust(now)", "c.sched.distrust(now)",
 	},
 	{
@@ -372,15 +372,15 @@ var mutations = []mutation{
 		"trusted && r.began > c.lies.last", "trusted",
 	},
 	{
-		"every overruled claim is reported at once", "pleg/overruled.go",
+		"every overruled claim is reported at once", "pleg/trust.go",
 		"now.add(lieReportEvery)", "now",
 	},
 	{
-		"what was overruled while a report was not due is never reported", "pleg/overruled.go",
+		"what was overruled while a report was not due is never reported", "pleg/trust.go",
 		"\tif l.untold == 0 || now < l.report {\n", "\tif now < l.report {\n\t\tl.untold = 0\n\t}\n\tif l.untold == 0 {\n",
 	},
 	{
-		"the relist period never grows", "pleg/schedule.go",
+		"the relist period never grows", "pleg/list.go",
 		"s.period, s.raised = doubled(s.period, s.max), now", "s.raised = now",
 	},
 	{
@@ -428,7 +428,7 @@ var mutations = []mutation{
 		"case !p.settled() && began < p.read && p.notYet == 0:", "case false:",
 	},
 	{
-		"the delay after a failure that mattered to nobody is kept", "pleg/delay.go",
+		"the delay after a failure that mattered to nobody is kept", "pleg/record.go",
 		"d.reread, d.backoff = ladder{}, ladder{}", "d.reread = ladder{}",
 	},
 	{
@@ -436,7 +436,7 @@ var mutations = []mutation{
 		"p.want != 0 && c.asOf(p) > p.want {", "p.want != 0 && c.asOf(p) > p.want+1e7 {",
 	},
 	{
-		"a claim stamped before the stream was opened is ignored", "pleg/mailbox.go",
+		"a claim stamped before the stream was opened is ignored", "pleg/claim.go",
 		"m.replayed++\n", "m.replayed++\n\t\treturn\n",
 	},
 	{
@@ -496,11 +496,11 @@ var mutations = []mutation{
 		"case began <= s.at.add(c.cfg.Grace):", "case began >= 0:",
 	},
 	{
-		"items in another order are compared each with each", "pleg/loop.go",
+		"items in another order are compared each with each", "pleg/merge.go",
 		"if len(a) <= fewItems {\n\t\treturn sameFew", "if true {\n\t\treturn sameFew",
 	},
 	{
-		"an ID that is shown twice stands for one that is not shown", "pleg/loop.go",
+		"an ID that is shown twice stands for one that is not shown", "pleg/merge.go",
 		"\t\tdelete(phases, it.ID) // or", "\t\t// or",
 	},
 	{
@@ -512,7 +512,7 @@ var mutations = []mutation{
 		"\t\tc.reviewLater(p)\n", "\t\tdefer c.review(p, now)\n",
 	},
 	{
-		"all of a pod is looked at for each ID that expires", "pleg/expire.go",
+		"all of a pod is looked at for each ID that expires", "pleg/store.go",
 		"if _, again := done[e.pod]; !again {", "if true {",
 	},
 	{
@@ -521,12 +521,12 @@ var mutations = []mutation{
 		"\tfor kind := range queueKinds {\n\t\tc.turn = queueKinds - 1 - kind\n",
 	},
 	{
-		"reads that hang may hold all workers", "pleg/workers.go",
+		"reads that hang may hold all workers", "pleg/demand.go",
 		"return max(1, c.cfg.InspectWorkers/2)",
 		"return c.cfg.InspectWorkers",
 	},
 	{
-		"a read that hangs is interrupted though nobody needs its worker", "pleg/workers.go",
+		"a read that hangs is interrupted though nobody needs its worker", "pleg/demand.go",
 		"if excess <= 0 || !c.othersQueued() {\n\t\treturn\n\t}\n\tc.requeue(now)\n\tfor ; excess > 0 && c.othersQueued(); excess-- {",
 		"if excess <= 0 {\n\t\treturn\n\t}\n\tc.requeue(now)\n\tfor ; excess > 0; excess-- {",
 	},
@@ -536,12 +536,12 @@ var mutations = []mutation{
 		"\tcase false:\n",
 	},
 	{
-		"a read that was interrupted has failed", "pleg/workers.go",
+		"a read that was interrupted has failed", "pleg/demand.go",
 		"interrupted = f.interrupted && failed\n",
 		"interrupted = false\n",
 	},
 	{
-		"a read hangs at once", "pleg/workers.go",
+		"a read hangs at once", "pleg/demand.go",
 		"return f.started.add(hungAfter*c.cfg.RelistBase) + 1",
 		"return f.started + 1",
 	},

@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// candidate is a change that a read found and that the stream has not told. If no claim confirms it
+// within the grace, it was missed, or, if nobody has listened all the while, it was not heard of.
+type candidate struct {
+	item     *item // nil: not a change, but a list whose changes are all in front of it
+	phase    Phase
+	found    instant // when the read was applied
+	stream   instant // when the stream was connected that should have told; 0 if none was up all the while
+	deadline instant // the grace after that
+}
+
+// deafness is what is remembered to tell a stream that loses events from one that hangs open and
+// carries none.
+type deafness struct {
+	missed instant // since when events are missing and nothing is heard, on the present stream; 0 if not
+	claims int     // received by then
+	cut    bool    // the stream is being ended for it
+}
+
+// suspectDeaf is told that changes, the first of which a read found at the given time, were missed.
+// If events had been missed before that, and the stream has told nothing since, the stream is
+// ended, to be opened again like one that was lost: a runtime that has forgotten its subscriber
+// shows nothing else.
+func (c *core[S]) suspectDeaf(found, now instant) {
+	d := &c.deafness
+	switch {
+	case d.cut:
+	case d.missed == 0 || c.count.claims != d.claims:
+		d.missed, d.claims = now, c.count.claims
+	case found > d.missed:
+		d.cut = true
+		c.todo.do(action[S]{kind: actCut})
+	}
+}
+
+// vouch raises the relist period for a list that has just been applied: now if it found nothing, or
+// else once all that was found has been confirmed by claims, because a read may well see a change
+// before the runtime gets round to telling of it.
+func (c *core[S]) vouch(now instant) {
+	if c.missing.len() == 0 {
+		c.sched.trust(now)
+		return
+	}
+	c.missing.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
+}
+
+// withdraw takes back what lists vouched for a stream that is lost or has lied. The changes that it
+// has not confirmed are still settled.
+func (c *core[S]) withdraw() {
+	changes := fifo[candidate]{}
+	for c.missing.len() > 0 {
+		if e := c.missing.pop(); e.item != nil {
+			changes.push(e)
+		}
+	}
+	c.missing = changes
+}
+
+// maybeMissed notes a change that a read found, of a runtime that is known to have events. Since is
+// when the read began that covered the pod before.
+func (c *core[S]) maybeMissed(x *item, phase Phase, since, now instant) {
+	if x.claimed >= phase {
+		return
+	}
+	e := candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)}
+	if c.listened(since) {
+		e.stream = c.conn.connected
+	}
+	c.missing.push(e)
+}
+
+// listened says that the stream has been up since before that time, and that no claim was
+// discarded: what has changed since, the runtime had somebody to tell.
+func (c *core[S]) listened(since instant) bool {
+	return c.connected() && since > max(c.conn.connected, c.deaf)
+}
+
+// settleMissing counts the changes whose grace has passed. A missed change to Running or Exited
+// costs the stream its trust; creations and removals are counted apart, because runtimes differ in
+// what they send for them (KEP-3386: kube_pod_missed_events). So are changes while nobody listened,
+// which are no fault of the runtime's.
+func (c *core[S]) settleMissing(now instant) {
+	missed, found := 0, never
+	for {
+		e, ok := c.missing.front()
+		if !ok || e.deadline > now {
+			break
+		}
+		c.missing.pop()
+		if e.item == nil {
+			if missed == 0 && c.connected() {
+				c.sched.trust(now)
+			}
+			continue
+		}
+		if e.item.claimed >= e.phase {
+			continue
+		}
+		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.deaf
+		switch {
+		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
+			c.count.unheard++
+			c.unheardToll.add(e.item, e.phase)
+		case !heard: // creations and removals
+		case e.phase == PhaseRunning, e.phase == PhaseExited:
+			missed++
+			c.missedToll.add(e.item, e.phase)
+			found = min(found, e.found)
+		case e.phase == PhaseRemoved:
+			c.count.missedRemovals++
+		default:
+			c.count.missedCreations++
+		}
+	}
+	if missed == 0 {
+		return
+	}
+	c.count.missed += missed
+	c.sched.distrust(now)
+	c.suspectDeaf(found, now)
+}
+
+// lieReportEvery is how long no further report of overruled claims is made after one: however many
+// claims a runtime has to take back, its reports are few.
+const lieReportEvery = 10 * time.Second
+
+// lies are the claims that reads have overruled. They belong to the core.
+type lies struct {
+	last   instant // when one last cost trust: a list that began before does not vouch for the stream
+	fresh  bool    // some were overruled since the last turn: they have not cost any trust yet
+	untold int     // since the last report
+	first  string  // the first of them, for the report
+	report instant // no report before this
+}
+
+// overruled notes that a read has overruled the claim of an ID: the read shows another phase than
+// the claim told of, and began more than the grace later. Settled in the same turn by settleLies,
+// because one list may overrule any number of claims.
+func (c *core[S]) overruled(p *pod, it Item, claimed Phase) {
+	c.count.overruled++
+	l := &c.lies
+	l.fresh = true
+	if l.untold++; l.untold == 1 {
+		l.first = fmt.Sprintf("that %s %s of pod %s is %v, and a read that began more than %v later shows it %v",
+			it.Kind, it.ID, p.title(), claimed, c.cfg.Grace, it.Phase)
+	}
+}
+
+// settleLies has overruled claims cost the stream its trust, like missed events: what lists vouched
+// for it counts no more, and the relist period falls back to the base. And it reports them.
+func (c *core[S]) settleLies(now instant) {
+	l := &c.lies
+	if l.fresh {
+		l.fresh, l.last = false, now
+		c.withdraw()
+		c.sched.distrust(now)
+	}
+	if l.untold == 0 || now < l.report {
+		return
+	}
+	more := ""
+	if l.untold > 1 {
+		more = fmt.Sprintf("; %d more of its events were taken back since the last report", l.untold-1)
+	}
+	c.report(ReasonEventsOverruled, "Relist", true, "the runtime told "+l.first+more+fmt.Sprintf("; relisting every %v", c.sched.period))
+	l.untold, l.report = 0, now.add(lieReportEvery)
+}
+
+// title names the pod for people.
+func (p *pod) title() string {
+	if p.name == "" {
+		return string(p.uid)
+	}
+	return fmt.Sprintf("%s/%s (%s)", p.namespace, p.name, p.uid)
+}
+
+// What goes on about the node is reported at once and then ever more rarely: after 10 s, 40 s, 160
+// s and every ten minutes. What has rested for ten minutes begins anew. The stream's transitions
+// are not paced: the reconnect delay keeps them rare, and each is news.
+const (
+	firstPause   = 10 * time.Second
+	pauseFactor  = 4
+	longestPause = 10 * time.Minute
+)
+
+// pace is how the reports of one reason are paced. It belongs to the core.
+type pace struct {
+	reason Reason
+	next   instant       // no report before this
+	pause  time.Duration // before next; 0 if none was made
+	told   instant       // when the last report was made
+	seen   instant       // when the reason last came up
+	held   int           // times it has come up since its last report
+	last   Report        // the last that was held
+}
+
+// paced reports, or holds a report back.
+func (c *core[S]) paced(r Report, now instant) {
+	p := c.paceOf(r.Reason, now)
+	p.seen = now
+	if now < p.next {
+		p.held++
+		p.last = r
+		return
+	}
+	c.release(p, r, now)
+}
+
+// paceOf returns the pace of a reason; a reason that has rested begins anew, with what it has held
+// back.
+func (c *core[S]) paceOf(reason Reason, now instant) *pace {
+	p := c.paceIfAny(reason)
+	switch {
+	case p == nil:
+		p = &pace{reason: reason, next: now, seen: now}
+		c.paces = append(c.paces, p)
+	case now.sub(p.seen) >= longestPause:
+		p.next, p.pause, p.seen = now, 0, now
+	}
+	return p
+}
+
+// paceIfAny returns the pace of a reason that has come up, or nil.
+func (c *core[S]) paceIfAny(reason Reason) *pace {
+	for _, p := range c.paces {
+		if p.reason == reason {
+			return p
+		}
+	}
+	return nil
+}
+
+// reportHeld reports, for each reason whose pause is over, what it has held back: it may not come
+// up again.
+func (c *core[S]) reportHeld(now instant) {
+	for _, p := range c.paces {
+		if p.held == 0 || now < p.next {
+			continue
+		}
+		r := p.last
+		if age := now.sub(p.seen).Round(time.Second); age > 0 {
+			r.Note += fmt.Sprintf(" (%v ago)", age)
+		}
+		p.held-- // the report stands for itself
+		c.release(p, r, now)
+	}
+}
+
+// release makes a report that stands for those held as well.
+func (c *core[S]) release(p *pace, r Report, now instant) {
+	r.Held += p.held
+	p.held, p.last = 0, Report{}
+	p.pause = min(max(firstPause, pauseFactor*p.pause), longestPause)
+	p.told, p.next = now, now.add(p.pause)
+	c.todo.report(r)
+}
+
+// over is told that what a reason reports has ended. What was held back is reported with a last
+// word, at once, or when the first pause is over if it came and went within that.
+func (c *core[S]) over(reason Reason, word string, now instant) {
+	p := c.paceIfAny(reason)
+	if p == nil || p.held == 0 {
+		return
+	}
+	p.last.Note += word
+	if now.sub(p.told) >= firstPause {
+		r := p.last
+		p.held-- // the report stands for itself
+		c.release(p, r, now)
+	}
+}
+
+// namedAtMost is how many changes a report names; the others are counted.
+const namedAtMost = 3
+
+// toll is what there is to report of changes that no event told of. It belongs to the core.
+type toll struct {
+	first []string // the first of them, in words
+	n     int
+}
+
+// add enters a change.
+func (t *toll) add(x *item, phase Phase) {
+	if t.n++; t.n <= namedAtMost {
+		t.first = append(t.first, fmt.Sprintf("%s is %v", x.title(), phase))
+	}
+}
+
+// String names the first changes and counts the others.
+func (t *toll) String() string {
+	s := strings.Join(t.first, ", ")
+	if more := t.n - len(t.first); more > 0 {
+		s += fmt.Sprintf(", and %d more", more)
+	}
+	return s
+}
+
+// reportTolls reports the changes that have come up and that may be reported by now.
+func (c *core[S]) reportTolls(now instant) {
+	if t := &c.missedToll; c.tollDue(ReasonEventsMissed, t, now) {
+		c.paced(Report{
+			Reason: ReasonEventsMissed, Action: "Relist", Warning: true,
+			Note: fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v: %v",
+				t.n, c.sched.period, t),
+		}, now)
+		*t = toll{}
+	}
+	if t := &c.unheardToll; c.tollDue(ReasonChangesUnheard, t, now) {
+		c.paced(Report{
+			Reason: ReasonChangesUnheard, Action: "Relist",
+			Note: fmt.Sprintf("%d containers or sandboxes changed while no event could be heard; lists found them: %v", t.n, t),
+		}, now)
+		*t = toll{}
+	}
+}
+
+// tollDue says that a toll is to be reported now.
+func (c *core[S]) tollDue(reason Reason, t *toll, now instant) bool {
+	return t.n > 0 && now >= c.paceOf(reason, now).next
+}
+
+// reportsDue returns when something that is held back is to be reported, or a list begins to hang.
+func (c *core[S]) reportsDue() instant {
+	at := never
+	for _, p := range c.paces {
+		if p.held > 0 || p.reason == ReasonEventsMissed && c.missedToll.n > 0 || p.reason == ReasonChangesUnheard && c.unheardToll.n > 0 {
+			at = min(at, p.next)
+		}
+	}
+	if c.lists.inflight && !c.lists.hanging {
+		at = min(at, c.lists.began.add(c.cfg.RelistSlow).next())
+	}
+	return at
+}
+
+// lookHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
+// nobody else says so until then.
+func (c *core[S]) lookHanging(now instant) {
+	if !c.lists.inflight || c.lists.hanging || now.sub(c.lists.began) <= c.cfg.RelistSlow {
+		return
+	}
+	c.lists.hanging = true
+	c.paced(Report{
+		Reason: ReasonRelistHangs, Action: "Relist", Warning: true,
+		Note: fmt.Sprintf("a list of the runtime has not been answered for %v; it is given up after %v",
+			now.sub(c.lists.began).Round(time.Millisecond), c.cfg.RelistTimeout),
+	}, now)
+}
+
+// title names the item for people.
+func (x *item) title() string {
+	name := x.id
+	if x.name != "" {
+		name = x.name + " (" + x.id + ")"
+	}
+	return fmt.Sprintf("%s %s of pod %s", x.kind, name, x.pod.title())
+}
