@@ -367,7 +367,7 @@ type input[S any] struct {
 }
 
 // apply tells the core. Now never decreases.
-func (c *core[S]) apply(in input[S], now instant) {
+func (c *core[S]) apply(in *input[S], now instant) {
 	switch in.kind {
 	case inputStart:
 		c.start(in.held, now)

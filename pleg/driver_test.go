@@ -32,12 +32,16 @@ func newDriver[S any](cfg Config[S], clk clock) *driver[S] {
 
 // tell tells the core, and then what came of carrying out what it wants, as the loop does.
 func (d *driver[S]) tell(in input[S], now instant) {
-	for ok := true; ok; in, ok = d.exec.feedback() {
-		d.core.apply(in, now)
+	for {
+		d.core.apply(&in, now)
 		if d.journal != nil {
 			d.journal(in, now, &d.core.todo)
 		}
 		d.settle()
+		if !d.exec.owesFeedback() {
+			return
+		}
+		in = d.exec.feedback()
 	}
 }
 

@@ -69,8 +69,8 @@ type todo[S any] struct {
 func (t *todo[S]) do(a action[S]) { t.actions = append(t.actions, a) }
 
 // tell has Watch told of an event.
-func (t *todo[S]) tell(e Event) {
-	t.events = append(t.events, e)
+func (t *todo[S]) tell(e *Event) {
+	t.events = append(t.events, *e)
 	t.actions = append(t.actions, action[S]{kind: actTell})
 }
 
@@ -164,7 +164,7 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 		case actPrune:
 			e.cfg.Cache.Prune(e.clock.time(a.at))
 		case actTell:
-			e.tell(events[0])
+			e.tell(&events[0])
 			events = events[1:]
 		case actForgive:
 			e.forgive(int(a.n))
@@ -203,9 +203,9 @@ func (e *executor[S]) taken(ok bool, a *action[S]) {
 }
 
 // tell hands an event to Watch, or owes its pod a PodSync.
-func (e *executor[S]) tell(ev Event) {
+func (e *executor[S]) tell(ev *Event) {
 	e.cfg.Metrics.Add(MetricEvents, 1)
-	if !e.out.put(ev) {
+	if !e.out.put(*ev) {
 		return
 	}
 	e.owed++
@@ -223,18 +223,18 @@ func (e *executor[S]) forgive(limit int) {
 	e.cfg.Metrics.Add(MetricDiscardedEvents, n)
 }
 
-// feedback returns what the core must be told of what was carried out, if anything.
-func (e *executor[S]) feedback() (in input[S], ok bool) {
+// owesFeedback says that the core must be told something of what was carried out.
+func (e *executor[S]) owesFeedback() bool { return e.overflowed || len(e.refused) > 0 }
+
+// feedback returns the next thing that it must be told. There must be one.
+func (e *executor[S]) feedback() input[S] {
 	if n := len(e.refused); n > 0 {
-		in = input[S]{kind: inputRefused, refused: e.refused[n-1]}
+		in := input[S]{kind: inputRefused, refused: e.refused[n-1]}
 		e.refused = e.refused[:n-1]
-		return in, true
+		return in
 	}
-	if e.overflowed {
-		e.overflowed = false
-		return input[S]{kind: inputOverflow}, true
-	}
-	return in, false
+	e.overflowed = false
+	return input[S]{kind: inputOverflow}
 }
 
 // count tells Metrics what the core has counted since the last time.

@@ -169,12 +169,12 @@ func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 func (l *loop[S]) run() {
 	c, timer := l.core, time.NewTimer(0)
 	defer timer.Stop()
-	l.apply(input[S]{kind: inputStart, held: l.g.cfg.Cache.UIDs()})
+	l.apply(&input[S]{kind: inputStart, held: l.g.cfg.Cache.UIDs()})
 	l.g.cfg.Cache.RenewDemand()
 	for l.ctx.Err() == nil {
 		now := l.g.clock.now()
 		l.takeAcks(now)
-		l.applyAt(input[S]{kind: inputTick}, now)
+		l.applyAt(&input[S]{kind: inputTick}, now)
 		l.check(now)
 		l.publish()
 
@@ -198,14 +198,14 @@ func (l *loop[S]) run() {
 		case r := <-l.inspected:
 			l.drain(r)
 		case r := <-l.listed:
-			l.apply(input[S]{kind: inputListed, listed: r})
+			l.apply(&input[S]{kind: inputListed, listed: r})
 		case err := <-l.ended:
 			l.streamEnded(err)
 		case <-l.g.cfg.Cache.Demand():
-			l.apply(input[S]{kind: inputDemand, demand: l.g.cfg.Cache.TakeDemand()})
+			l.apply(&input[S]{kind: inputDemand, demand: l.g.cfg.Cache.TakeDemand()})
 		case <-l.g.wake:
 			for r := range l.g.takeRequests() {
-				l.apply(input[S]{kind: inputRequest, request: r})
+				l.apply(&input[S]{kind: inputRequest, request: r})
 			}
 		case owed <- next:
 			l.exec.out.delivered()
@@ -214,26 +214,23 @@ func (l *loop[S]) run() {
 }
 
 // apply tells the core, and then what came of carrying out what it wants.
-func (l *loop[S]) apply(in input[S]) { l.applyAt(in, l.g.clock.now()) }
+func (l *loop[S]) apply(in *input[S]) { l.applyAt(in, l.g.clock.now()) }
 
 // applyAt does so as of a given time.
-func (l *loop[S]) applyAt(in input[S], now instant) {
+func (l *loop[S]) applyAt(in *input[S], now instant) {
 	l.tell(in, now)
-	for {
-		in, ok := l.exec.feedback()
-		if !ok {
-			return
-		}
-		l.tell(in, now)
+	for l.exec.owesFeedback() {
+		in := l.exec.feedback()
+		l.tell(&in, now)
 	}
 }
 
 // tell tells the core one thing, and carries out what it wants.
-func (l *loop[S]) tell(in input[S], now instant) {
+func (l *loop[S]) tell(in *input[S], now instant) {
 	c := l.core
 	c.apply(in, now)
 	if l.g.journal != nil {
-		l.g.journal(in, now, &c.todo)
+		l.g.journal(*in, now, &c.todo)
 	}
 	l.exec.carryOut(&c.todo, &c.count)
 }
@@ -252,14 +249,14 @@ func (l *loop[S]) check(now instant) {
 func (l *loop[S]) takeAcks(now instant) {
 	acks, lost := l.g.acks.take(l.acks, now)
 	if l.acks = acks; lost || len(acks) > 0 {
-		l.applyAt(input[S]{kind: inputAcks, acks: acks, lost: lost}, now)
+		l.applyAt(&input[S]{kind: inputAcks, acks: acks, lost: lost}, now)
 	}
 }
 
 // claims applies what the mailbox holds.
 func (l *loop[S]) claims() {
 	l.g.mail.take(&l.batch)
-	l.apply(input[S]{kind: inputClaims, claims: &l.batch})
+	l.apply(&input[S]{kind: inputClaims, claims: &l.batch})
 	l.g.mail.recycle(&l.batch)
 }
 
@@ -267,7 +264,7 @@ func (l *loop[S]) claims() {
 func (l *loop[S]) drain(r *inspected[S]) {
 	for {
 		delete(l.reads, r.uid)
-		l.apply(input[S]{kind: inputInspected, inspected: r})
+		l.apply(&input[S]{kind: inputInspected, inspected: r})
 		select {
 		case r = <-l.inspected:
 		default:
@@ -288,7 +285,7 @@ func (l *loop[S]) streamEnded(err error) {
 		in = inEOF
 	}
 	was, reports := l.core.conn.state, l.reports
-	l.apply(input[S]{kind: inputEnded, in: in, ended: err})
+	l.apply(&input[S]{kind: inputEnded, in: in, ended: err})
 	if said := err.Error(); l.reports == reports && said != l.said { // else the report says it
 		l.said = said
 		l.log.Info("The container event stream could not be opened, and is tried again", "was", was, "err", err)

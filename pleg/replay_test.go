@@ -35,7 +35,7 @@ type journal []entry
 func (j journal) replay(c *core[status]) error {
 	for i := range j {
 		e := copied(j[i])
-		c.apply(e.in, e.now)
+		c.apply(&e.in, e.now)
 		if err := sameTodo(&e.do, &c.todo); err != nil {
 			return fmt.Errorf("input %d of %d, of kind %d at %d: %w", i, len(j), e.in.kind, e.now, err)
 		}

@@ -156,9 +156,10 @@ func (c *core[S]) tell(p *pod, now instant) {
 	lost := p.lost && p.force == 0
 	switch {
 	case sync:
-		c.emit(c.event(last, PodSync))
+		e := c.event(last, PodSync)
+		c.emit(&e)
 	case lost, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
-		c.emit(Event{
+		c.emit(&Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
 		})
 	}
@@ -171,7 +172,8 @@ func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
 	if !x.once(unless, mask) {
 		return false
 	}
-	c.emit(c.event(x, t))
+	e := c.event(x, t)
+	c.emit(&e)
 	return true
 }
 
@@ -190,7 +192,7 @@ func (c *core[S]) event(x *item, t EventType) Event {
 }
 
 // emit tells Watch, once the cache has what was written to it before.
-func (c *core[S]) emit(e Event) {
+func (c *core[S]) emit(e *Event) {
 	c.count.events++
 	c.todo.tell(e)
 }

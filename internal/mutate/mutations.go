@@ -445,11 +445,11 @@ var mutations = []mutation{
 	},
 	{
 		"lists are applied by the wall clock", "pleg/loop.go",
-		"l.apply(input[S]{kind: inputListed, listed: r})", "l.tell(input[S]{kind: inputListed, listed: r}, l.g.clock.instant(l.g.cfg.WallClock()))",
+		"l.apply(&input[S]{kind: inputListed, listed: r})", "l.tell(&input[S]{kind: inputListed, listed: r}, l.g.clock.instant(l.g.cfg.WallClock()))",
 	},
 	{
 		"claims are applied by the wall clock", "pleg/loop.go",
-		"l.apply(input[S]{kind: inputClaims, claims: &l.batch})", "l.tell(input[S]{kind: inputClaims, claims: &l.batch}, l.g.clock.instant(l.g.cfg.WallClock()))",
+		"l.apply(&input[S]{kind: inputClaims, claims: &l.batch})", "l.tell(&input[S]{kind: inputClaims, claims: &l.batch}, l.g.clock.instant(l.g.cfg.WallClock()))",
 	},
 	{
 		"events are held back until the next relist", "pleg/demand.go",
