@@ -3,9 +3,9 @@
 
 // Package embed holds what is the same for every kubelet that the evented PLEG is put into: claims
 // from the kubelet's CRI client, reports through its recorder, metrics in its registry. The nested
-// modules beside it, kubelet136 and kubelet137, are the adapters for one Kubernetes version each:
-// they need that version of k8s.io/kubernetes, this package does not. What they have in common is
-// written in kubelet136 and mirrored by go generate.
+// modules beside it, kubelet136, kubelet137 and kubelet138, are the adapters for one Kubernetes
+// version each: they need that version of k8s.io/kubernetes, this package does not. What they have
+// in common is written in kubelet136 and mirrored by go generate.
 //
 // # Model
 //

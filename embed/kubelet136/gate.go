@@ -15,9 +15,13 @@ import (
 // list of features needs no patch.
 const EventDrivenPLEG featuregate.Feature = "EventDrivenPLEG"
 
+// since is the version of the gate: the oldest minor that has an adapter, because the first alphas of
+// a minor emulate the one before it, and refuse what is newer.
+var since = version.MajorMinor(1, 36)
+
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
-		EventDrivenPLEG: {{Version: version.MustParse(minor), Default: false, PreRelease: featuregate.Alpha}},
+		EventDrivenPLEG: {{Version: since, Default: false, PreRelease: featuregate.Alpha}},
 	}))
 }
 

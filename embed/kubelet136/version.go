@@ -13,10 +13,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// This file is what the kubelets of two minor versions want differently.
-
-// minor is the version of Kubernetes.
-const minor = "1.36"
+// This file is what the kubelets of the minor versions want differently.
 
 // Start starts the generator and returns. Only the first call does anything.
 func (g *Generator) Start() { g.start(context.Background()) }

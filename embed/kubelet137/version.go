@@ -12,10 +12,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// This file is what the kubelets of two minor versions want differently.
-
-// minor is the version of Kubernetes.
-const minor = "1.37"
+// This file is what the kubelets of the minor versions want differently.
 
 // Start starts the generator and returns. It works until ctx ends, and logs to ctx's logger. Only
 // the first call does anything.

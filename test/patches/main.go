@@ -5,7 +5,7 @@
 // to those that must refuse it, by git apply. It is run in the repository's root, and gets the releases
 // from the module registry.
 //
-//	go run ./test/patches [kubelet136] [kubelet137]
+//	go run ./test/patches [kubelet136] [kubelet137] [kubelet138]
 package main
 
 import (
@@ -30,10 +30,12 @@ type patch struct {
 	takes, refuses []string
 }
 
-// The patch of 1.37 fits the first alpha of 1.38 too, in which neither of the files has changed.
+// The patch of 1.38 is that of 1.37 under another name: its first alpha has changed neither of the
+// files. So each fits the other's releases, and what refuses it is 1.36.
 var patches = []patch{
 	{"kubelet136", []string{"v1.36.0", "v1.36.4"}, []string{"v1.37.0"}},
-	{"kubelet137", []string{"v1.37.0", "v1.37.1", "v1.38.0-alpha.0"}, []string{"v1.36.4"}},
+	{"kubelet137", []string{"v1.37.0", "v1.37.1"}, []string{"v1.36.4"}},
+	{"kubelet138", []string{"v1.38.0-alpha.0"}, []string{"v1.36.4"}},
 }
 
 func main() {
