@@ -233,6 +233,10 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 		c.settleLater(p, at, now)
 	case phase == x.phase && phase < PhaseRemoved:
 		x.byClaim, x.sure = false, max(x.sure, at)
+		if x.blank && x.cached != phaseNone { // reads did not know that state: the next one may
+			x.cached = PhaseUnknown
+			c.settleLater(p, at, now)
+		}
 	case phase == x.phase && x.byClaim:
 		x.byClaim, x.sure = false, now
 		c.expiring.push(expiry{at: now, pod: p})
