@@ -153,6 +153,12 @@ func TestAStopEndsWhatRan(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseCreated}
 	w.list(Pod{UID: "p", Items: []Item{s, c}})
 	w.read("p", s, c)
+	early := ownCall{OwnCall: OwnCall{ID: "c"}, serial: 9, began: w.now}
+	w.core.takeAcks([]ack{{call: early, at: w.now}, {call: early, at: w.now + 1, returned: true, items: []Item{phased(c, PhaseExited)}}}, false, w.now+1)
+	if x := w.core.index["c"]; x.phase != PhaseCreated || x.pod.want != w.now+1 {
+		t.Errorf("what never ran is %v, and to be read after %d, now %d", x.phase, x.pod.want, w.now+1)
+	}
+	w.now += 10
 	stop := ownCall{OwnCall: OwnCall{ID: "c"}, serial: 1, began: w.now}
 	w.core.takeAcks([]ack{{call: stop, at: w.now}}, false, w.now)
 	w.now += 10
