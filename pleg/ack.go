@@ -240,8 +240,8 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 	case phase == x.phase && x.byClaim:
 		x.byClaim, x.sure = false, now
 		c.expiring.push(expiry{at: now, pod: p})
-	case x.byClaim: // a read overrules the claim only if it knows of this call
-		x.sure = max(x.sure, at)
+	case x.byClaim: // a read overrules the claim only if it knows of this call; the grace runs from the claim
+		x.sure = max(x.sure, at.add(-c.cfg.Grace))
 	}
 	if x.kind == Sandbox && phase == PhaseExited && x.phase == phase {
 		x.ours = true

@@ -46,6 +46,10 @@ var ackMutations = []mutation{
 		"c.count.acksLost++\n\tc.sched.ask(now, false)", "c.count.acksLost++",
 	},
 	{
+		"acks: the grace of an older claim of a known ID runs from the call", "pleg/ack.go",
+		"at.add(-c.cfg.Grace)", "at",
+	},
+	{
 		"acks: a call that ends makes no room", "pleg/ack.go",
 		"case a.call.began == 0:", "case a.call.began == 0, len(b.acks) >= b.max:",
 	},
