@@ -25,7 +25,7 @@ func newEvents(t *testing.T) (*metrics.Events, kubemetrics.KubeRegistry) {
 
 // TestEveryMetricOfEventsIsServed adds to each of the recorder's names, with a label where it has one.
 func TestEveryMetricOfEventsIsServed(t *testing.T) {
-	for constant, name := range constants(t, "../events/metrics.go", "Metric") {
+	for constant, name := range constants(t, "../events", "Metric") {
 		t.Run(constant, func(t *testing.T) {
 			e, reg := newEvents(t)
 			before := gather(t, reg)
@@ -53,7 +53,7 @@ func TestEveryMetricOfEventsIsServed(t *testing.T) {
 }
 
 func TestEveryGaugeOfEventsIsServed(t *testing.T) {
-	for constant, name := range constants(t, "../events/metrics.go", "Gauge") {
+	for constant, name := range constants(t, "../events", "Gauge") {
 		t.Run(constant, func(t *testing.T) {
 			e, reg := newEvents(t)
 			before := gather(t, reg)

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,46 +21,57 @@ import (
 
 var _ pleg.Metrics = (*metrics.Metrics)(nil)
 
-// constants reads every string constant of a Go file whose name begins with prefix.
-func constants(t *testing.T, file, prefix string) map[string]string {
+// constants reads every string constant of a package whose name begins with prefix.
+func constants(t *testing.T, dir, prefix string) map[string]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := make(map[string]string)
-	for _, decl := range parsed.Decls {
-		group, ok := decl.(*ast.GenDecl)
-		if !ok || group.Tok != token.CONST {
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		for _, spec := range group.Specs {
-			value := spec.(*ast.ValueSpec)
-			for i, name := range value.Names {
-				if !strings.HasPrefix(name.Name, prefix) {
-					continue
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			if group, ok := decl.(*ast.GenDecl); ok && group.Tok == token.CONST {
+				for _, spec := range group.Specs {
+					addConstants(t, file, prefix, spec.(*ast.ValueSpec), found)
 				}
-				literal, ok := value.Values[i].(*ast.BasicLit)
-				if !ok {
-					t.Fatalf("%s: the value of %s is not a literal", file, name.Name)
-				}
-				s, err := strconv.Unquote(literal.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				found[name.Name] = s
 			}
 		}
 	}
 	if len(found) == 0 {
-		t.Fatalf("%s has no constants named %s…", file, prefix)
+		t.Fatalf("%s has no constants named %s…", dir, prefix)
 	}
 	return found
 }
 
+func addConstants(t *testing.T, file, prefix string, spec *ast.ValueSpec, found map[string]string) {
+	t.Helper()
+	for i, name := range spec.Names {
+		if !strings.HasPrefix(name.Name, prefix) {
+			continue
+		}
+		literal, ok := spec.Values[i].(*ast.BasicLit)
+		if !ok {
+			t.Fatalf("%s: the value of %s is not a literal", file, name.Name)
+		}
+		s, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[name.Name] = s
+	}
+}
+
 // TestEveryMetricOfPLEGIsServed reports each of pleg's names as a counter and as a histogram: exactly one of them must show.
 func TestEveryMetricOfPLEGIsServed(t *testing.T) {
-	for constant, name := range constants(t, "../pleg/metrics.go", "Metric") {
+	for constant, name := range constants(t, "../pleg", "Metric") {
 		t.Run(constant, func(t *testing.T) {
 			m, reg := newMetrics(t, metrics.Options{})
 			before := gather(t, reg)
@@ -76,7 +88,7 @@ func TestEveryMetricOfPLEGIsServed(t *testing.T) {
 }
 
 func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
-	for constant, name := range constants(t, "../pleg/metrics.go", "Gauge") {
+	for constant, name := range constants(t, "../pleg", "Gauge") {
 		t.Run(constant, func(t *testing.T) {
 			m, reg := newMetrics(t, metrics.Options{})
 			before := gather(t, reg)
@@ -90,7 +102,7 @@ func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
 
 // TestEveryCountOfTheClientIsServed yields each of the client's names, with a method where it wants one.
 func TestEveryCountOfTheClientIsServed(t *testing.T) {
-	for constant, name := range constants(t, "../cri/stats.go", "count") {
+	for constant, name := range constants(t, "../cri", "count") {
 		t.Run(constant, func(t *testing.T) {
 			m, reg := newMetrics(t, metrics.Options{})
 			before := gather(t, reg)
