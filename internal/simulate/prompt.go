@@ -173,7 +173,7 @@ func (o *oracle) lookPrompt(reading bool) {
 		}
 	}
 	for id, x := range p.promises {
-		if _, phase := b.truth.phaseOf(id); phase == pleg.PhaseUnknown {
+		if b.truth.lost(id) {
 			delete(p.promises, id) // reads show that the runtime does not know, and so must the cache
 			continue
 		}
@@ -247,7 +247,7 @@ func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x, ok := b.prompt.promises[id]
-	if !ok || x.seen || phase < x.phase || at.Before(x.at) {
+	if !ok || x.seen || phase < x.phase || at.Before(x.at) || b.truth.lost(id) {
 		return
 	}
 	x.seen = true

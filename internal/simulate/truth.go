@@ -215,6 +215,19 @@ func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
 	return "", pleg.PhaseUnknown
 }
 
+// lost says that the runtime does not know the state of an ID, or did not when it was removed, as of
+// the last refresh: from then on reads show that, or nothing.
+func (t *Truth) lost(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	if l == nil {
+		return true
+	}
+	n := len(l.steps)
+	return l.now() == pleg.PhaseUnknown || n > 1 && l.now() == pleg.PhaseRemoved && l.steps[n-2].phase == pleg.PhaseUnknown
+}
+
 // goneAt returns when an ID was removed, as of the last refresh; zero if it was not, or never was.
 func (t *Truth) goneAt(id string) time.Time {
 	t.mu.Lock()
