@@ -224,8 +224,13 @@ func (t *Truth) lost(id string) bool {
 	if l == nil {
 		return true
 	}
-	n := len(l.steps)
-	return l.now() == pleg.PhaseUnknown || n > 1 && l.now() == pleg.PhaseRemoved && l.steps[n-2].phase == pleg.PhaseUnknown
+	n := len(l.steps) - 1
+	if l.steps[n].phase == pleg.PhaseRemoved {
+		for n > 0 && l.steps[n].at.Equal(l.steps[len(l.steps)-1].at) {
+			n-- // it is stopped to be removed
+		}
+	}
+	return l.steps[n].phase == pleg.PhaseUnknown
 }
 
 // goneAt returns when an ID was removed, as of the last refresh; zero if it was not, or never was.
