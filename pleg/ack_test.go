@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 // quiet waits until the generator has nothing more to read, and returns what it has read since.
@@ -218,21 +220,25 @@ func TestAReadFromBeforeAnAck(t *testing.T) {
 	}
 }
 
-// TestAcksThatFindNoRoom: what does not fit is lost call by call, and listed.
+// TestAcksThatFindNoRoom: what does not fit is lost call by call, and listed. Each call is about a
+// pod of its own, so that no read of another one shows what it made.
 func TestAcksThatFindNoRoom(t *testing.T) {
 	inBubble(t, func(c *Config[status], _ *toyRuntime) { c.MailboxMax = 2 }, func(b *bed) {
 		time.Sleep(40 * time.Second) // lists are rare by now: the next one is 20 s away
 		b.toy.silent = true
 		var ends []func(error, ...Item)
 		for i := range 4 { // before the loop takes any
-			ends = append(ends, b.gen.Calling(OwnCall{Pod: PodRef{UID: "p", Name: "p"}}))
-			b.toy.set("p", Sandbox, fmt.Sprint("s", i), PhaseRunning)
+			uid := cache.UID(fmt.Sprint("p", i))
+			ends = append(ends, b.gen.Calling(OwnCall{Pod: PodRef{UID: uid, Name: string(uid)}}))
+			b.toy.set(uid, Sandbox, fmt.Sprint("s", i), PhaseRunning)
 		}
 		for i, end := range ends {
 			end(nil, Item{ID: fmt.Sprint("s", i), Kind: Sandbox, Phase: PhaseRunning})
 		}
 		time.Sleep(1500 * time.Millisecond)
-		b.shows("p")
+		for i := range ends {
+			b.shows(cache.UID(fmt.Sprint("p", i)))
+		}
 		s := b.gen.Stats()
 		if s.Acks+s.DiscardedAcks < 3 || s.DiscardedAcks == 0 || s.OpenPods != 0 {
 			t.Errorf("%d calls were told of, %d times there was no room, %d pods are still to be read", s.Acks, s.DiscardedAcks, s.OpenPods)
