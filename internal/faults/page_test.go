@@ -180,6 +180,13 @@ func render(rows []*row) string {
 	return b.String()
 }
 
+// standsIn says that a page has the row, whatever its alerts are.
+func (r *row) standsIn(page string) bool {
+	lines := strings.Split(render([]*row{r}), "\n")
+	cells := strings.Split(lines[len(lines)-2], " | ")
+	return strings.Contains(page, "\n"+strings.Join(cells[:5], " | ")+" | ")
+}
+
 // alertsOf reads the alerts of each row of an old page, by its first two cells.
 func alertsOf(old string) map[string][]string {
 	found := make(map[string][]string)
