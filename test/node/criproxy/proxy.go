@@ -13,8 +13,8 @@
 // and taken out while calls run; several act in the order they were put in.
 //
 // Below the calls there is the connection: Freeze stops all bytes without
-// closing, as a hung peer does, CutAll closes, and Down refuses, as a runtime
-// that is away.
+// closing, as a hung peer does, and Down closes and refuses, as a runtime that
+// is away.
 //
 // With no fault the proxy is transparent but for one thing: grpc buffers on both
 // sides of it, so a client that does not read is felt some 64 KiB later.
@@ -167,9 +167,6 @@ func (p *Proxy) Down() {
 	p.mu.Unlock()
 	p.conns.shut()
 }
-
-// CutAll closes every client connection. Clients may come back at once.
-func (p *Proxy) CutAll() { p.conns.cutAll() }
 
 // Freeze stops the bytes of every connection, without closing any, until Thaw.
 // New connections are accepted and frozen too.

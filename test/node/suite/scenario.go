@@ -81,10 +81,6 @@ type T struct {
 	started  time.Time
 }
 
-// Context ends when the scenario does, when its time is up, or when the run is
-// interrupted.
-func (t *T) Context() context.Context { return t.ctx }
-
 // Bounded says whether this is the short form for CI.
 func (t *T) Bounded() bool { return t.Env.Bounded }
 
