@@ -160,7 +160,17 @@ func (s *Service) GetContainerEvents(ctx context.Context, events chan *runtimeap
 		}
 	}()
 	s.open(1)
-	err := s.RuntimeService.GetContainerEvents(ctx, in, established)
+	on := 0 // owned by this goroutine, in which the client calls
+	err := s.RuntimeService.GetContainerEvents(ctx, in, func(client runtimeapi.RuntimeService_GetContainerEventsClient) {
+		on++
+		s.tell(func(*ledger.Ledger, time.Time) { s.connection.established(1) })
+		if established != nil {
+			established(client)
+		}
+	})
+	if on > 0 {
+		s.tell(func(*ledger.Ledger, time.Time) { s.connection.established(-on) })
+	}
 	s.open(-1)
 	close(in)
 	<-done

@@ -75,9 +75,10 @@ const (
 const resolveWithin = time.Second
 
 // Service is a kubelet's CRI client that remembers what it has seen and done, and answers lists of
-// sandboxes and containers from that; see package ledger for the rules. Everything else is passed
-// on. It serves nothing before [Service.ServeLists]. It is safe for concurrent use; it keeps no
-// goroutine but the one that hands events on, which ends with their stream.
+// sandboxes and containers from that; see package ledger for the rules. [Service.Version] is
+// answered from memory for up to a minute. Everything else is passed on. It serves nothing before
+// [Service.ServeLists]. It is safe for concurrent use; it keeps no goroutine but the one that hands
+// events on, which ends with their stream.
 type Service struct {
 	internalapi.RuntimeService
 
@@ -87,8 +88,10 @@ type Service struct {
 	ledger  *ledger.Ledger
 	streams int     // streams of events that are open
 	calling Calling // nil if nobody is told
-	trusted func() bool
-	add     func(name string, n int)
+
+	connection connection // that the streams are on
+	trusted    func() bool
+	add        func(name string, n int)
 }
 
 // NewService wraps a CRI client.
@@ -96,9 +99,9 @@ func NewService(client internalapi.RuntimeService) *Service {
 	return &Service{RuntimeService: client, ledger: ledger.New(0)}
 }
 
-// ServeLists has the service serve lists. Trusted says whether the generator hears of changes: its
-// stream is connected, and it has listed everything since. MaxAge is for how long a full list is
-// enough, should no other come. Add takes the service's counters.
+// ServeLists has the service serve lists, and Version. Trusted says whether the generator hears of
+// changes: its stream is connected, and it has listed everything since. MaxAge is for how long a
+// full list is enough, should no other come. Add takes the service's counters.
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,8 +30,11 @@ type toy struct {
 	calls      map[string]int
 	events     chan *runtimeapi.ContainerEventResponse // nil: no stream yet
 	made       int
+	refuse     bool // no stream can be established
 
-	onStart  func() // in StartContainer, after the work
+	version  string
+	onAsk    func() error // in Version, before the answer is made
+	onStart  func()       // in StartContainer, after the work
 	onList   func(context.Context) error
 	failNext error
 }
@@ -126,7 +129,24 @@ func (r *toy) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: r.containers[id], LogPath: "/log/" + id}}, nil
 }
 
-func (r *toy) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (r *toy) Version(_ context.Context, api string) (*runtimeapi.VersionResponse, error) {
+	r.called("Version")
+	answer := &runtimeapi.VersionResponse{Version: api, RuntimeVersion: r.version}
+	if r.onAsk != nil {
+		if err := r.onAsk(); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
+}
+
+func (r *toy) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	if r.refuse {
+		return errors.New("nobody listens")
+	}
+	if established != nil {
+		established(nil)
+	}
 	for {
 		select {
 		case e := <-r.events:
@@ -183,7 +203,7 @@ func (k *kubelet) stream() {
 	})
 	k.close = func() { cancel(); done.Wait() }
 	for open := false; !open; {
-		k.tell(func(*ledger.Ledger, time.Time) { open = k.streams > 0 })
+		k.tell(func(*ledger.Ledger, time.Time) { open = k.connection.streams > 0 })
 	}
 }
 

@@ -153,4 +153,10 @@ var reported = []definition{
 	{name: "evented_pleg_lists_forwarded_total", kind: counter, source: "lists_forwarded/", label: "reason",
 		help: "Number of lists of sandboxes and of containers that went to the runtime, inside a kubelet, by reason.",
 		read: "pleg: the generator's own. untrusted: the stream is down, or no full list has come since. creating, failed_call, doubt, resolve: something is being made, or has to be read first. stale: the generator cannot list. unknown_state, unknown_id, caller: lists that memory cannot answer."},
+	{name: "evented_pleg_versions_served_total", kind: counter, source: "versions_served",
+		help: "Number of questions for the runtime's version that were answered from memory, inside a kubelet.",
+		read: "About one for each sync of a pod in a kubelet without an API server; a few a minute with one."},
+	{name: "evented_pleg_versions_forwarded_total", kind: counter, source: "versions_forwarded/", label: "reason",
+		help: "Number of questions for the runtime's version that went to the runtime, inside a kubelet, by reason.",
+		read: "stale: the last answer is a minute old. unasked: the first after the stream was connected. untrusted: the stream is down."},
 }

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package embed
+
+import (
+	"context"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Metrics that a [Service] reports of Version; what follows the slash is a reason.
+const (
+	MetricVersionsServed    = "versions_served"
+	MetricVersionsForwarded = "versions_forwarded/"
+)
+
+// Reasons to ask the runtime for its version.
+const (
+	becauseUntrusted = "untrusted" // no stream is on a connection, or the generator says so
+	becauseUnasked   = "unasked"   // not over this connection, or not for this version of the API
+	becauseStale     = "stale"     // the last answer is too old
+)
+
+// versionFor is for how long an answer is good: as the kubelet does for the API's.
+const versionFor = time.Minute
+
+// connection is what the service knows of the connection that the stream of events is on.
+type connection struct {
+	number  uint64 // grows whenever a stream is established or ends
+	streams int    // that are established: the runtime is at the other end of a connection now
+
+	version *runtimeapi.VersionResponse // the answer, immutable, that was given over connection number
+	api     string                      // the version of the API that was asked for
+	asked   time.Time
+}
+
+// established notes that a stream is on a connection (by 1), or has ended (by -1). What was
+// answered before that may have come from another runtime than the one that answers now.
+func (c *connection) established(by int) {
+	c.number++
+	c.streams += by
+	c.version = nil
+}
+
+// recall returns the answer that the runtime would give, or why it has to be asked.
+func (c *connection) recall(api string, trusted bool, now time.Time) (*runtimeapi.VersionResponse, string) {
+	switch {
+	case !trusted || c.streams == 0:
+		return nil, becauseUntrusted
+	case c.version == nil || c.api != api:
+		return nil, becauseUnasked
+	case now.Sub(c.asked) >= versionFor:
+		return nil, becauseStale
+	}
+	return c.version, ""
+}
+
+// Version returns the runtime's version: from memory, if the runtime was asked within the last
+// minute over the connection that the generator's stream of events is on. A kubelet without an API
+// server asks once for every sync of a pod. It is nobody's check of whether the runtime is alive,
+// which is Status.
+func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionResponse, error) {
+	s.mu.Lock()
+	trusted := s.trusted
+	s.mu.Unlock()
+	trust := trusted != nil && trusted() // it takes a lock of its own
+	s.mu.Lock()
+	began := time.Now()
+	answer, because := s.connection.recall(api, trust, began)
+	at := s.connection.number
+	s.mu.Unlock()
+	if because == "" {
+		s.count(MetricVersionsServed)
+		return answer, nil
+	}
+	s.count(MetricVersionsForwarded + because)
+	answer, err := s.RuntimeService.Version(ctx, api)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := &s.connection; err == nil && c.number == at {
+		c.version, c.api, c.asked = answer, api, began
+	}
+	return answer, err
+}

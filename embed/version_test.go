@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package embed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// asks asks for the version, and wants that answer after so many calls of the runtime.
+func (k *kubelet) asks(api, want string, calls int) {
+	k.t.Helper()
+	before := k.toy.count("Version")
+	answer, err := k.Version(k.t.Context(), api)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if n := k.toy.count("Version") - before; answer.Version != api || answer.RuntimeVersion != want || n != calls {
+		k.t.Errorf("%s of API %s after %d calls, want %s of %s after %d", answer.RuntimeVersion, answer.Version, n, want, api, calls)
+	}
+}
+
+func (k *kubelet) counts(want map[string]int) {
+	k.t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, n := range want {
+		if k.counted[name] != n {
+			k.t.Errorf("%s: %d, want %d; all: %v", name, k.counted[name], n, k.counted)
+		}
+	}
+}
+
+func TestAVersionIsGoodForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.version = "v1"
+		k.asks("0.1.0", "v1", 1)
+		k.toy.version = "v2"
+		time.Sleep(versionFor - 1)
+		k.asks("0.1.0", "v1", 0)
+		time.Sleep(1)
+		k.asks("0.1.0", "v2", 1)
+		k.asks("0.1.0", "v2", 0)
+		k.counts(map[string]int{"versions_served": 2, "versions_forwarded/unasked": 1, "versions_forwarded/stale": 1})
+	})
+}
+
+// TestAVersionIsAsOldAsItsQuestion: the answer took most of the minute.
+func TestAVersionIsAsOldAsItsQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.version = "v1"
+		k.toy.onAsk = func() error { time.Sleep(versionFor - time.Second); return nil }
+		k.asks("0.1.0", "v1", 1)
+		k.toy.onAsk = nil
+		k.asks("0.1.0", "v1", 0)
+		time.Sleep(time.Second)
+		k.asks("0.1.0", "v1", 1)
+	})
+}
+
+// TestNoVersionOutlivesItsConnection: the runtime was replaced by a newer one, however short the loss
+// of the connection was.
+func TestNoVersionOutlivesItsConnection(t *testing.T) {
+	k := newKubelet(t)
+	k.toy.version = "v1"
+	k.asks("0.1.0", "v1", 1)
+	k.asks("0.1.0", "v1", 0)
+	k.close()
+	k.asks("0.1.0", "v1", 1) // the generator still says that it is connected
+	k.asks("0.1.0", "v1", 1)
+	k.toy.version = "v2"
+	k.stream()
+	k.asks("0.1.0", "v2", 1)
+	k.asks("0.1.0", "v2", 0)
+	k.trusted.Store(false)
+	k.asks("0.1.0", "v2", 1)
+	k.trusted.Store(true)
+	k.asks("0.1.0", "v2", 0)
+	k.close()
+	k.counts(map[string]int{"versions_served": 3, "versions_forwarded/unasked": 2, "versions_forwarded/untrusted": 3})
+}
+
+// TestAnAnswerThatOutlivesItsConnection: the runtime answers, and is replaced before anybody has seen
+// the answer.
+func TestAnAnswerThatOutlivesItsConnection(t *testing.T) {
+	k := newKubelet(t)
+	k.toy.version = "v1"
+	k.toy.onAsk = func() error {
+		k.toy.onAsk = nil
+		k.close()
+		k.toy.version = "v2"
+		k.stream()
+		return nil
+	}
+	k.asks("0.1.0", "v1", 1)
+	defer k.close()
+	k.asks("0.1.0", "v2", 1)
+	k.asks("0.1.0", "v2", 0)
+}
+
+// TestAStreamThatIsBeingOpenedProvesNothing: the call for events waits for a connection, so the
+// runtime that answers now may be another one than that which will send them.
+func TestAStreamThatIsBeingOpenedProvesNothing(t *testing.T) {
+	k := newKubelet(t)
+	k.close()
+	opening, proceed := make(chan struct{}), make(chan struct{})
+	k.Service.RuntimeService = slow{k.toy, opening, proceed}
+	var done sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	done.Go(func() { _ = k.GetContainerEvents(ctx, make(chan *runtimeapi.ContainerEventResponse), nil) })
+	<-opening
+	k.toy.version = "v1"
+	k.asks("0.1.0", "v1", 1)
+	k.asks("0.1.0", "v1", 1)
+	k.toy.version = "v2"
+	close(proceed)
+	<-opening
+	k.asks("0.1.0", "v2", 1)
+	k.asks("0.1.0", "v2", 0)
+	cancel()
+	done.Wait()
+}
+
+// slow is a runtime whose stream is established when it is told to. It says when it waits, and when it
+// has told so.
+type slow struct {
+	*toy
+	opening, proceed chan struct{}
+}
+
+func (s slow) GetContainerEvents(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	s.opening <- struct{}{}
+	<-s.proceed
+	established(nil)
+	s.opening <- struct{}{}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestVersionsThatAreNotKept: failures, another version of the API, and a service that serves nothing.
+func TestVersionsThatAreNotKept(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	k.toy.version = "v1"
+	k.toy.onAsk = func() error { return errors.New("the runtime hangs") }
+	if _, err := k.Version(t.Context(), "0.1.0"); err == nil {
+		t.Error("no error")
+	}
+	k.toy.onAsk = nil
+	k.asks("0.1.0", "v1", 1)
+	k.asks("0.2.0", "v1", 1)
+	k.asks("0.2.0", "v1", 0)
+
+	s := NewService(k.toy)
+	before := k.toy.count("Version")
+	for range 2 {
+		if _, err := s.Version(t.Context(), "0.1.0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := k.toy.count("Version") - before; n != 2 {
+		t.Errorf("before ServeLists the runtime was asked %d times of 2", n)
+	}
+}
+
+// TestWhoAskedForTheStreamIsToldToo: the service's own ear takes nobody else's away.
+func TestWhoAskedForTheStreamIsToldToo(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	told := 0
+	err := k.GetContainerEvents(ctx, make(chan *runtimeapi.ContainerEventResponse), func(runtimeapi.RuntimeService_GetContainerEventsClient) {
+		told++
+		cancel()
+	})
+	if told != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("told %d times, %v", told, err)
+	}
+}
+
+func TestAFailedStreamProvesNothing(t *testing.T) {
+	k := newKubelet(t)
+	k.close()
+	k.toy.refuse = true
+	k.toy.version = "v1"
+	if err := k.GetContainerEvents(t.Context(), make(chan *runtimeapi.ContainerEventResponse), nil); err == nil {
+		t.Error("no error")
+	}
+	k.asks("0.1.0", "v1", 1)
+	k.asks("0.1.0", "v1", 1)
+}
