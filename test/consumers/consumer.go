@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/evented-pleg/evented-pleg/test/pristine"
 )
 
 // consumer is a program with dependencies of its own.
@@ -147,8 +149,7 @@ func writeImports(file string, packages []string) error {
 	return os.WriteFile(file, []byte(text.String()), 0o644)
 }
 
-// kubernetes makes a fork of that release: its own go.mod and go.sum, with the staging modules as they
-// were published, because the module does not contain them.
+// kubernetes makes a fork of that release, with the release's own go.mod and go.sum.
 func (w *workshop) kubernetes(ctx context.Context, dir, release string) error {
 	out, err := w.goCommand(ctx, w.dir, "mod", "download", "-json", "k8s.io/kubernetes@v"+release)
 	if err != nil {
@@ -158,31 +159,7 @@ func (w *workshop) kubernetes(ctx context.Context, dir, release string) error {
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(got.Dir, "go.mod"))
-	if err != nil {
-		return err
-	}
-	file, err := modfile.Parse("go.mod", text, nil)
-	if err != nil {
-		return err
-	}
-	staging := "v0." + strings.TrimPrefix(release, "1.")
-	for _, r := range slices.Clone(file.Replace) {
-		if !strings.HasPrefix(r.New.Path, "./staging/") {
-			continue
-		}
-		if r.Old.Path == "k8s.io/sample-controller" || r.Old.Path == "k8s.io/sample-cli-plugin" { // nobody's dependency
-			err = errors.Join(err, file.DropReplace(r.Old.Path, r.Old.Version), file.DropRequire(r.Old.Path))
-			continue
-		}
-		err = errors.Join(err, file.AddReplace(r.Old.Path, r.Old.Version, r.Old.Path, staging))
-	}
-	file.Cleanup()
-	pinned, err2 := file.Format()
-	if err := errors.Join(err, err2); err != nil {
-		return err
-	}
-	sums, err := os.ReadFile(filepath.Join(got.Dir, "go.sum"))
+	pinned, sums, err := pristine.Module(got.Dir, release)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubelet-build builds kubelets from the module registry: for each nested module under embed/ the stock one of its Kubernetes version, and the
-// same with the module's kubelet.patch applied. It must be run in the repository's root.
+// Command kubelet-build builds kubelets from the module registry: for each nested module under embed/ the stock one of its Kubernetes version, with the
+// release's own go.mod and nothing of ours, and the same with the module's kubelet.patch applied. It must be run in the repository's root.
 //
 //	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [kubelet136] [kubelet137]
 //
@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/evented-pleg/evented-pleg/test/pristine"
 )
 
 const kubernetes = "k8s.io/kubernetes"
@@ -73,7 +76,7 @@ func (m *module) build(ctx context.Context, evented bool) error {
 		return err
 	}
 	if !evented {
-		if err := m.link(ctx, "stock"); err != nil {
+		if err := m.stock(ctx); err != nil {
 			return err
 		}
 	}
@@ -85,12 +88,25 @@ func (m *module) build(ctx context.Context, evented bool) error {
 	if err != nil {
 		return err
 	}
-	return m.link(ctx, "evented", "-mod=mod", "-modfile="+modfile)
+	return m.link(ctx, "evented", m.dir, modfile)
+}
+
+// stock builds the kubelet as released, with the versions that the release names.
+func (m *module) stock(ctx context.Context) error {
+	mod, sum, err := pristine.Module(m.src, strings.TrimPrefix(m.version, "v"))
+	if err != nil {
+		return err
+	}
+	modfile := filepath.Join(m.out, "stock-"+m.version+".mod")
+	if err := errors.Join(os.WriteFile(modfile, mod, 0o644), os.WriteFile(strings.TrimSuffix(modfile, "mod")+"sum", sum, 0o644)); err != nil {
+		return err
+	}
+	return m.link(ctx, "stock", m.src, modfile) // in the module cache, in which a build with a go.mod from elsewhere writes nothing
 }
 
 // find asks for the version of Kubernetes that the module requires, and downloads it if it must.
 func (m *module) find(ctx context.Context) error {
-	listed, err := m.output(ctx, "go", "list", "-m", "-json", kubernetes)
+	listed, err := output(ctx, m.dir, "go", "list", "-m", "-json", kubernetes)
 	if err != nil {
 		return err
 	}
@@ -98,7 +114,7 @@ func (m *module) find(ctx context.Context) error {
 	if err := json.Unmarshal(listed, &required); err != nil {
 		return fmt.Errorf("go list: %w", err)
 	}
-	downloaded, err := m.output(ctx, "go", "mod", "download", "-json", kubernetes)
+	downloaded, err := output(ctx, m.dir, "go", "mod", "download", "-json", kubernetes)
 	if err != nil {
 		return err
 	}
@@ -112,17 +128,16 @@ func (m *module) find(ctx context.Context) error {
 
 // link builds cmd/kubelet under the version's own number, as releases do, because the kubelet reports it and derives its gates from it. It builds with the
 // same flags as the module's tests do, so that they share what the build cache holds.
-func (m *module) link(ctx context.Context, kind string, flags ...string) error {
+func (m *module) link(ctx context.Context, kind, dir, modfile string) error {
 	parts := strings.SplitN(strings.TrimPrefix(m.version, "v"), ".", 3)
 	if len(parts) != 3 {
 		return fmt.Errorf("version %q of %s is not of the form v1.2.3", m.version, kubernetes)
 	}
 	const pkg = "-X k8s.io/component-base/version."
 	file := filepath.Join(m.out, "kubelet-"+m.version+"-"+kind)
-	args := append([]string{"build"}, flags...)
-	args = append(args, "-o", file, "-ldflags",
+	_, err := output(ctx, dir, "go", "build", "-mod=mod", "-modfile="+modfile, "-o", file, "-ldflags",
 		"-s -w "+pkg+"gitVersion="+m.version+" "+pkg+"gitMajor="+parts[0]+" "+pkg+"gitMinor="+parts[1], kubernetes+"/cmd/kubelet")
-	if _, err := m.output(ctx, "go", args...); err != nil {
+	if err != nil {
 		return err
 	}
 	fmt.Println(file)
@@ -199,10 +214,10 @@ func (m *module) modfile(patched string) (string, error) {
 	return file, nil
 }
 
-// output runs a command in the module's directory.
-func (m *module) output(ctx context.Context, name string, args ...string) ([]byte, error) {
+// output runs a command in that directory.
+func output(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = m.dir
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
