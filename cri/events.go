@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -44,6 +45,9 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 				yield(pleg.Claim[PodStatus]{}, fmt.Errorf("cri: %s on %s: %w of %d bytes", getContainerEvents, c.endpoint, ErrMalformed, len(p.message())))
 				return
 			}
+			if len(p.message()) > kubeletTakes {
+				c.counter.oversized.Add(1)
+			}
 			claim, ok := c.claim(&e, &names, p)
 			if claim.Release == nil {
 				p.release() // the claim does not refer to it
@@ -63,6 +67,13 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 		yield(pleg.Claim[PodStatus]{}, err)
 	}
 }
+
+// kubeletTakes is the largest message that a kubelet's own client takes, in bytes.
+const kubeletTakes = 16 << 20
+
+// exitLate is how long after its end an end may be told, by the runtime's clock, to be in time. Of
+// containerd it is a tenth of that.
+const exitLate = time.Second
 
 // event is what is needed of a CRI ContainerEventResponse. The slices alias the message.
 type event struct {
@@ -149,6 +160,9 @@ func (c *Client) claim(e *event, names *interner, p *parcel) (pleg.Claim[PodStat
 			continue
 		}
 		payload = append(payload, pleg.Item{ID: names.get(item.id), Kind: pleg.Container, Phase: item.phase()})
+		if e.kind == 2 && string(item.id) == string(e.id) && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(exitLate) {
+			c.counter.lateExits.Add(1)
+		}
 		if len(uid) == 0 {
 			uid = item.labels.uid
 		}
@@ -157,6 +171,9 @@ func (c *Client) claim(e *event, names *interner, p *parcel) (pleg.Claim[PodStat
 		claim.Pod = names.uid(uid)
 	}
 	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)
+	if claim.Item.Phase != pleg.PhaseRemoved && (e.sandboxRaw == nil || claim.Item.Kind == pleg.Container && e.containers == 0) {
+		c.counter.incomplete.Add(1)
+	}
 	p.payload, p.pod = payload, claim.Pod
 	if len(payload) > 0 {
 		claim.Payload, claim.Status, claim.Release = payload, p.boundStatus, p.boundRelease

@@ -190,7 +190,7 @@ func FuzzListPod(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sandboxes, containers []byte, size uint16) {
 		for uid, among := range map[cache.UID][]string{"u1": nil, "u2": {"s1", "s3"}, "s4": {"s4"}} {
-			found := podParts{uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
+			found := podParts{client: new(Client), uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
 			var walker segments
 			ok := walker.walk(cut(sandboxes, int(size)), itemsField, found.sandbox) &&
 				walker.walk(cut(containers, int(size)), itemsField, func(raw []byte) bool { return found.container(raw, among) })
@@ -264,7 +264,7 @@ func FuzzStatusAnswer(f *testing.F) {
 		var s runtimeapi.PodSandboxStatusResponse
 		invalid := proto.Unmarshal(reply, &s)
 		client := new(Client)
-		raw, brought, err := client.readStatus(podSandboxStatus, s.GetStatus().GetId(), reply, sandboxID)
+		raw, brought, err := client.readStatus(podSandboxStatus, s.GetStatus().GetId(), reply, aboutSandbox)
 		whole := s.Status != nil && isWhole(s.Status.Metadata, s.Status.CreatedAt)
 		if client.counter.malformed.Load() > 0 && invalid != nil {
 			return // a container's status that came along is left out if it is malformed, and asked for by its ID; the decoder refuses the whole answer
@@ -284,7 +284,7 @@ func FuzzStatusAnswer(f *testing.F) {
 		}
 		var c runtimeapi.ContainerStatusResponse
 		invalid = proto.Unmarshal(reply, &c)
-		raw, _, err = new(Client).readStatus(containerStatus, c.GetStatus().GetId(), reply, containerID)
+		raw, _, err = new(Client).readStatus(containerStatus, c.GetStatus().GetId(), reply, aboutContainer)
 		whole = c.Status != nil && isWhole(c.Status.Metadata, c.Status.CreatedAt)
 		checkAnswer(t, invalid, err, whole && proto.Size(c.Status.Metadata) > 0, whole)
 		if err == nil && invalid == nil {

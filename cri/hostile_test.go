@@ -185,8 +185,110 @@ func TestUnknownEvents(t *testing.T) {
 	if len(claims) != 1 || claims[0].Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claims[0].Pod != "" || claims[0].Status != nil || !claims[0].CreatedAt.Equal(time.Time{}) {
 		t.Errorf("claims: %+v", claims)
 	}
-	if st := c.Stats(); st.UnknownEvents != 2 || st.Malformed != 1 {
+	if st := c.Stats(); st.UnknownEvents != 2 || st.Malformed != 1 || st.IncompleteEvents != 1 {
 		t.Errorf("stats: %+v", st)
 	}
+	checkCounts(t, c)
+}
+
+// TestEventsThatLackSomething: what an event lacks, its size and the age of the end that it tells
+// are counted; complete ones, and removals, which need show nothing, are not.
+func TestEventsThatLackSomething(t *testing.T) {
+	const born, stamp = int64(1e18), int64(2e18)
+	sandbox := &runtimeapi.PodSandboxStatus{
+		Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns"}, CreatedAt: born,
+	}
+	ended := func(id string, ago time.Duration) []*runtimeapi.ContainerStatus {
+		return []*runtimeapi.ContainerStatus{{
+			Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, CreatedAt: born,
+			State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: stamp - int64(ago),
+		}}
+	}
+	const created, started, stopped, deleted = 0, 1, 2, 3
+	for _, test := range []struct {
+		name                        string
+		kind                        runtimeapi.ContainerEventType
+		id                          string
+		sandbox                     *runtimeapi.PodSandboxStatus
+		containers                  []*runtimeapi.ContainerStatus
+		incomplete, oversized, late uint64
+	}{
+		{name: "complete", kind: started, id: "c", sandbox: sandbox, containers: ended("c", 0)},
+		{name: "a sandbox, which needs no containers", kind: created, id: "s", sandbox: sandbox},
+		{name: "a removal", kind: deleted, id: "c"},
+		{name: "no sandbox", kind: started, id: "c", containers: ended("c", 0), incomplete: 1},
+		{name: "no containers", kind: started, id: "c", sandbox: sandbox, incomplete: 1},
+		{name: "nothing", kind: stopped, id: "c", incomplete: 1},
+		{name: "an end in time", kind: stopped, id: "c", sandbox: sandbox, containers: ended("c", 999*time.Millisecond)},
+		{name: "an end told late", kind: stopped, id: "c", sandbox: sandbox, containers: ended("c", time.Second), late: 1},
+		{name: "another one's end", kind: stopped, id: "c", sandbox: sandbox, containers: ended("d", time.Hour)},
+		{name: "a start after an end", kind: started, id: "c", sandbox: sandbox, containers: ended("c", time.Hour)},
+		{name: "too large for a kubelet", kind: deleted, id: strings.Repeat("x", 17<<20), oversized: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+				return stream.Send(&runtimeapi.ContainerEventResponse{
+					ContainerId: test.id, ContainerEventType: test.kind, CreatedAt: stamp, PodSandboxStatus: test.sandbox, ContainersStatuses: test.containers,
+				})
+			}}
+			c := serve(t, s, Config{})
+			for _, err := range c.Events(t.Context()) {
+				if err != nil && err != io.EOF {
+					t.Errorf("the stream ended with %v", err)
+				}
+			}
+			st := c.Stats()
+			if st.IncompleteEvents != test.incomplete || st.OversizedEvents != test.oversized || st.LateExits != test.late {
+				t.Errorf("incomplete %d, want %d; oversized %d, want %d; late %d, want %d",
+					st.IncompleteEvents, test.incomplete, st.OversizedEvents, test.oversized, st.LateExits, test.late)
+			}
+			checkCounts(t, c)
+		})
+	}
+}
+
+// TestUnknownStates: a state that the CRI does not have is counted where it is read; in lists, once
+// for as long as nothing else of the item changes. The CRI's own UNKNOWN is none of them.
+func TestUnknownStates(t *testing.T) {
+	labels := map[string]string{labelPodUID: "u"}
+	s := &stub{
+		sandboxes: []*runtimeapi.PodSandbox{
+			{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns"}, Labels: labels, State: 2},
+		},
+		containers: []*runtimeapi.Container{
+			{Id: "new", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Labels: labels, State: 4},
+			{Id: "unknown", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "d"}, Labels: labels, State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
+		},
+		containerStatus: func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+			return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
+				Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, CreatedAt: 1, State: -1,
+			}}, nil
+		},
+		podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+			return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
+				Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns"}, CreatedAt: 1,
+			}}, nil
+		},
+	}
+	c := serve(t, s, Config{})
+	counts := func(when string, want uint64) {
+		t.Helper()
+		if n := c.Stats().UnknownStates; n != want {
+			t.Errorf("%s: %d unknown states, want %d", when, n, want)
+		}
+	}
+	first := mustList(t, c, 0)
+	counts("a list", 2)
+	mustList(t, c, first.Revision)
+	counts("the same once more", 2)
+	pod, err := c.ListPod(t.Context(), "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts("the pod alone", 4)
+	if _, err := c.Inspect(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	counts("statuses", 6)
 	checkCounts(t, c)
 }

@@ -39,7 +39,7 @@ type index struct {
 	// strays are the containers that could not be attributed.
 	strays map[*containerRecord]struct{}
 
-	malformed, duplicates uint64 // of the present listing
+	malformed, duplicates, unknownStates uint64 // of the present listing
 }
 
 // sandboxRecord is a sandbox that the last listing showed, or one that only unlabelled containers
@@ -103,7 +103,7 @@ func newIndex() *index {
 func (x *index) begin() {
 	x.round++
 	x.shownSandboxes, x.shownContainers = 0, 0
-	x.malformed, x.duplicates = 0, 0
+	x.malformed, x.duplicates, x.unknownStates = 0, 0, 0
 	x.sandboxPrints.last, x.containerPrints.last = -1, -1
 }
 
@@ -176,6 +176,9 @@ func (x *index) sandbox(raw []byte) bool {
 // changedSandbox takes a sandbox that is not as the listing before showed it, or that the present
 // one has shown already.
 func (x *index) changedSandbox(item *sandboxItem) {
+	if !hasSandboxState(item.state) {
+		x.unknownStates++
+	}
 	uid, labelled, state := item.uid(), item.labelled(), item.state
 	s := x.sandboxes[string(item.id)]
 	if s == nil {
@@ -258,6 +261,9 @@ func (x *index) changedContainer(item *containerItem) {
 	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxPrints.entries[s.place].round == x.round {
 		x.duplicates++ // an ID is of one thing: the sandbox stands
 		return
+	}
+	if !hasContainerState(item.state) {
+		x.unknownStates++
 	}
 	phase, state := item.phase(), item.state
 	c := x.containers[string(item.id)]

@@ -106,7 +106,7 @@ func (in *inspection) covered() map[string]struct{} {
 
 // status makes one status call and returns the encoded status in its answer, nil if the runtime
 // does not have the ID, and the statuses of containers that came with it and are whole.
-func (in *inspection) status(ctx context.Context, m method, id string, idOf func(raw []byte) ([]byte, bool)) (raw []byte, containers [][]byte, err error) {
+func (in *inspection) status(ctx context.Context, m method, id string, about func(raw []byte) subject) (raw []byte, containers [][]byte, err error) {
 	c := in.client
 	select {
 	case c.slots <- struct{}{}:
@@ -122,11 +122,11 @@ func (in *inspection) status(ctx context.Context, m method, id string, idOf func
 		}
 		return nil, nil, c.explain(ctx, m, id, err)
 	}
-	return c.readStatus(m, id, reply.data, idOf)
+	return c.readStatus(m, id, reply.data, about)
 }
 
 // readStatus takes the answer to a status call: see [inspection.status].
-func (c *Client) readStatus(m method, id string, reply []byte, idOf func(raw []byte) ([]byte, bool)) (raw []byte, containers [][]byte, err error) {
+func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []byte) subject) (raw []byte, containers [][]byte, err error) {
 	fail := func(format string, args ...any) ([]byte, [][]byte, error) {
 		return nil, nil, fmt.Errorf("cri: %s of %s on %s: "+format, append([]any{m, id, c.endpoint}, args...)...)
 	}
@@ -148,6 +148,9 @@ func (c *Client) readStatus(m method, id string, reply []byte, idOf func(raw []b
 				c.counter.malformed.Add(1) // it is asked for by its ID, if it is wanted
 				continue
 			}
+			if !hasContainerState(item.state) {
+				c.counter.unknownStates.Add(1)
+			}
 			parts = append(parts, p)
 		case f.isBytes(2): // info
 			_, _, ok := mapEntry(f.data)
@@ -160,10 +163,14 @@ func (c *Client) readStatus(m method, id string, reply []byte, idOf func(raw []b
 	if raw == nil {
 		return fail("the answer holds no status")
 	}
-	got, ok := idOf(raw)
-	if ok && string(got) != id {
-		return fail("the answer is about %q", bounded(string(got)))
+	got := about(raw)
+	if got.ok && string(got.id) != id {
+		return fail("the answer is about %q", bounded(string(got.id)))
 	}
+	if !got.known {
+		c.counter.unknownStates.Add(1)
+	}
+	var ok bool
 	if parts[0], ok = examine(raw, shape); !ok && !complete(raw) {
 		return fail("%w: no metadata or no creation time", ErrMalformed)
 	} else if !ok {
@@ -192,32 +199,37 @@ func complete(raw []byte) bool {
 }
 
 func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
-	in.sandboxStatuses[i], in.brought[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], sandboxID)
+	in.sandboxStatuses[i], in.brought[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], aboutSandbox)
 	return err
 }
 
-// sandboxID and containerID return the ID that an encoded status is about. They report false if
-// that is malformed.
-func sandboxID(raw []byte) ([]byte, bool) {
-	var item sandboxItem
-	ok := item.read(raw, labelsOfPodSandboxStatus)
-	return item.id, ok
+// subject is the ID that an encoded status is about. Known says that its state is one of the CRI's,
+// ok that the status is not malformed.
+type subject struct {
+	id        []byte
+	known, ok bool
 }
 
-func containerID(raw []byte) ([]byte, bool) {
+func aboutSandbox(raw []byte) subject {
+	var item sandboxItem
+	ok := item.read(raw, labelsOfPodSandboxStatus)
+	return subject{item.id, hasSandboxState(item.state), ok}
+}
+
+func aboutContainer(raw []byte) subject {
 	var item containerItem
 	ok := item.readStatus(raw)
-	return item.id, ok
+	return subject{item.id, hasContainerState(item.state), ok}
 }
 
 func (in *inspection) readContainer(ctx context.Context, i int) (err error) {
-	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], containerID)
+	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], aboutContainer)
 	return err
 }
 
 // readMembership finds out which container belongs to which of several sandboxes.
 func (in *inspection) readMembership(ctx context.Context) error {
-	found := podParts{uid: in.pod.UID, at: make(map[string]int), sandboxOf: make(map[string]string)}
+	found := podParts{client: in.client, uid: in.pod.UID, at: make(map[string]int), sandboxOf: make(map[string]string)}
 	for _, read := range in.client.containerReads(in.pod.UID) {
 		if err := in.client.readPod(ctx, read, &found); err != nil {
 			return err

@@ -103,6 +103,7 @@ type containerItem struct {
 	name        []byte // of a listed container
 	labels      podLabels
 	state       int32
+	finishedAt  int64 // of a status, Unix nanoseconds; 0 if it has not ended
 }
 
 // readListed takes an encoded CRI Container. It reports false if anything in that is malformed.
@@ -141,6 +142,8 @@ func (c *containerItem) readStatus(b []byte) bool {
 			c.id = f.data
 		case f.isVarint(3):
 			c.state = int32(f.varint)
+		case f.isVarint(6):
+			c.finishedAt = int64(f.varint)
 		case f.isBytes(12):
 			ok = c.labels.read(f.data) && ok
 		}

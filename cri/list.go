@@ -56,6 +56,7 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	}
 	c.counter.malformed.Add(x.malformed)
 	c.counter.duplicates.Add(x.duplicates)
+	c.counter.unknownStates.Add(x.unknownStates)
 	if err != nil {
 		return pleg.Listing{}, err
 	}

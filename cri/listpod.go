@@ -29,7 +29,7 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 		return pleg.Pod{}, errors.New("cri: cannot list a pod with an empty UID")
 	}
 	reads := append(c.sandboxReads(uid), c.containerReads(uid)...)
-	found := podParts{uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
+	found := podParts{client: c, uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
 	err := c.each(ctx, len(reads), func(ctx context.Context, i int) error { return c.readPod(ctx, reads[i], &found) })
 	if err != nil {
 		return pleg.Pod{}, err
@@ -77,10 +77,11 @@ func (c *Client) containerReads(uid cache.UID) []podRead {
 
 // podParts puts the pod together.
 type podParts struct {
-	uid cache.UID
-	mu  sync.Mutex // guards what follows
-	pod pleg.Pod
-	at  map[string]int // where in pod.Items an ID is
+	client *Client // whose counts are added to
+	uid    cache.UID
+	mu     sync.Mutex // guards what follows
+	pod    pleg.Pod
+	at     map[string]int // where in pod.Items an ID is
 	// sandboxOf holds the sandbox of each container.
 	sandboxOf map[string]string
 }
@@ -111,6 +112,9 @@ func (p *podParts) sandbox(raw []byte) bool {
 		return false
 	}
 	if item.usable() && string(item.uid()) == string(p.uid) {
+		if !hasSandboxState(item.state) {
+			p.client.counter.unknownStates.Add(1)
+		}
 		p.add(pleg.Item{ID: string(item.id), Kind: pleg.Sandbox, Phase: item.phase()}, item.meta.name, item.meta.namespace)
 	}
 	return true
@@ -128,6 +132,9 @@ func (p *podParts) container(raw []byte, among []string) bool {
 		_, mine = slices.BinarySearch(among, string(item.sandbox))
 	}
 	if item.usable() && mine {
+		if !hasContainerState(item.state) {
+			p.client.counter.unknownStates.Add(1)
+		}
 		one := pleg.Item{ID: string(item.id), Kind: pleg.Container, Phase: item.phase(), Name: bounded(string(item.name))}
 		p.add(one, item.labels.name, item.labels.namespace)
 		if p.sandboxOf != nil {

@@ -27,6 +27,17 @@ type Stats struct {
 	Duplicates uint64
 	// UnknownEvents counts events of a type that this client does not know. They were skipped.
 	UnknownEvents uint64
+	// UnknownStates counts the items of answers in a state that the CRI does not have; what
+	// listing after listing shows alike counts once. They are taken for items in the state UNKNOWN.
+	UnknownStates uint64
+	// IncompleteEvents counts events, removals apart, without the status of the sandbox, or, if they
+	// are about a container, without that of any container. Each costs a read of its pod or a list.
+	IncompleteEvents uint64
+	// OversizedEvents counts events of more than 16 MiB, which is what a kubelet's own client takes.
+	OversizedEvents uint64
+	// LateExits counts events that told of the end of a container a second or more, by the runtime's
+	// clock, after the end that the container's status gives.
+	LateExits uint64
 	// StreamingLists says whether the runtime has StreamPodSandboxes and StreamContainers:
 	// "unknown" until the first listing of the present connection, then "yes" or "no".
 	StreamingLists string
@@ -40,18 +51,26 @@ type counters struct {
 	calls                                [methods]atomic.Uint64
 	unattributed                         atomic.Int64
 	malformed, duplicates, unknownEvents atomic.Uint64
+	unknownStates, incomplete, oversized atomic.Uint64
+	lateExits                            atomic.Uint64
 }
 
 // Stats returns a snapshot. It may be called at any time from any goroutine.
 func (c *Client) Stats() Stats {
 	s := Stats{
-		Calls:          make(map[string]uint64),
-		Connects:       c.dials.Load(),
-		Abandoned:      c.link.abandoned.Load(),
-		Unattributed:   int(c.counter.unattributed.Load()),
-		Malformed:      c.counter.malformed.Load(),
-		Duplicates:     c.counter.duplicates.Load(),
-		UnknownEvents:  c.counter.unknownEvents.Load(),
+		Calls:         make(map[string]uint64),
+		Connects:      c.dials.Load(),
+		Abandoned:     c.link.abandoned.Load(),
+		Unattributed:  int(c.counter.unattributed.Load()),
+		Malformed:     c.counter.malformed.Load(),
+		Duplicates:    c.counter.duplicates.Load(),
+		UnknownEvents: c.counter.unknownEvents.Load(),
+		UnknownStates: c.counter.unknownStates.Load(),
+		LateExits:     c.counter.lateExits.Load(),
+
+		IncompleteEvents: c.counter.incomplete.Load(),
+		OversizedEvents:  c.counter.oversized.Load(),
+
 		FilledStatuses: c.traits.Load().fillsStatuses.String(),
 	}
 	t := c.traits.Load()
@@ -76,6 +95,10 @@ const (
 	countMalformed    = "client_malformed"
 	countDuplicates   = "client_duplicates"
 	countUnknown      = "client_unknown_events"
+	countStates       = "client_unknown_states"
+	countIncomplete   = "client_incomplete_events"
+	countOversized    = "client_oversized_events"
+	countLateExits    = "client_late_exits"
 )
 
 // Counts yields the numbers of Stats by short names, as a set of metrics takes them: give it to
@@ -92,4 +115,8 @@ func (c *Client) Counts(yield func(name string, v float64)) {
 	yield(countMalformed, float64(s.Malformed))
 	yield(countDuplicates, float64(s.Duplicates))
 	yield(countUnknown, float64(s.UnknownEvents))
+	yield(countStates, float64(s.UnknownStates))
+	yield(countIncomplete, float64(s.IncompleteEvents))
+	yield(countOversized, float64(s.OversizedEvents))
+	yield(countLateExits, float64(s.LateExits))
 }

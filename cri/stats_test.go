@@ -26,6 +26,8 @@ func checkCounts(t *testing.T, c *Client) {
 		"client_connects": float64(s.Connects), "client_abandoned": float64(s.Abandoned),
 		"client_unattributed": float64(s.Unattributed), "client_malformed": float64(s.Malformed),
 		"client_duplicates": float64(s.Duplicates), "client_unknown_events": float64(s.UnknownEvents),
+		"client_unknown_states": float64(s.UnknownStates), "client_incomplete_events": float64(s.IncompleteEvents),
+		"client_oversized_events": float64(s.OversizedEvents), "client_late_exits": float64(s.LateExits),
 	}
 	for method, n := range s.Calls {
 		want["client_calls/"+method] = float64(n)

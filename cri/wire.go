@@ -131,6 +131,10 @@ func containerPhase(state int32) pleg.Phase {
 	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and what later versions of the CRI may add
 }
 
+// hasSandboxState and hasContainerState report whether the CRI has such a state.
+func hasSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
+func hasContainerState(state int32) bool { return state >= 0 && state <= 3 }
+
 // stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases
 // that those return.
 func stateOf(phase pleg.Phase) int32 {

@@ -444,7 +444,7 @@ func TestKeptMemory(t *testing.T) {
 			t.Errorf("unknown bytes in %s: the status that was read holds %d bytes", where, n)
 		}
 		letsGo(t, where, message, func(message []byte) any {
-			raw, others, err := c.readStatus(containerStatus, "c", message, containerID)
+			raw, others, err := c.readStatus(containerStatus, "c", message, aboutContainer)
 			if err != nil {
 				t.Fatal(err)
 			}

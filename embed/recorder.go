@@ -15,7 +15,8 @@ import (
 // Recorder returns a recorder that tells a generator's reports as Events of the node, or of the pod
 // that a report names, through the kubelet's recorder, which must not block. What goes on about the
 // node is told at once, and then again after 1, 4, 16 and every 60 minutes, with how often it came
-// up; what has rested for an hour begins anew. Where several things go on at once, all but a lost
+// up; what has not come up again is told then too, with its age. What has rested for an hour begins
+// anew. Where several things go on at once, all but a lost
 // stream may be told later than that, so that together they stay within the 25 Events and one in
 // five minutes that client-go's recorder lets through.
 func Recorder(recorder record.EventRecorder, node *v1.ObjectReference) pleg.Recorder {

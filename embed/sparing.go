@@ -34,7 +34,8 @@ const (
 //     pauses above;
 //   - a lost stream, always: the allowance grows by twelve in an hour, so there is one for it.
 //
-// What is not sent is counted, and the reason's next report tries again.
+// What is not sent is counted. The reason's next report tries again, or a timer does once the pause
+// is over and the allowance suffices: what is held back is told though it does not come up again.
 const (
 	allowanceMost    = 20.0
 	allowanceEvery   = 5 * time.Minute
@@ -59,6 +60,8 @@ type telling struct {
 	pause time.Duration // before next; 0 if not told yet
 	seen  time.Time     // when it last came up
 	held  int           // times it has come up since it was last told
+	last  pleg.Report   // the last that was held
+	timer bool          // one is set, to tell what is held
 }
 
 func newSparing(recorder record.EventRecorder, node *v1.ObjectReference) *sparing {
@@ -66,32 +69,96 @@ func newSparing(recorder record.EventRecorder, node *v1.ObjectReference) *sparin
 }
 
 func (s *sparing) Record(report pleg.Report) {
-	about, kind := subject(&report, s.node)
-	note := report.Note
 	if report.Pod == nil {
-		held, ok := s.due(report.Reason, report.Held, time.Now())
-		if !ok {
+		var ok bool
+		if report, ok = s.due(report, time.Now()); !ok {
 			return
 		}
-		if held > 0 {
-			note = fmt.Sprintf("%s (and %d times more since the last Event of this)", note, held)
-		}
 	} // else it comes once for each pod in trouble, and every pod has 25 of its own
+	s.send(&report)
+}
+
+// send sends what is to be told.
+func (s *sparing) send(report *pleg.Report) {
+	about, kind := subject(report, s.node)
+	note := report.Note
+	if report.Held > 0 && report.Pod == nil {
+		note = fmt.Sprintf("%s (and %d times more since the last Event of this)", note, report.Held)
+	}
 	s.recorder.Event(about, kind, string(report.Reason), note)
 }
 
-// due says whether a reason is to be told now, and how often it has come up untold; before says how
-// often it came up for which the generator made no report.
-func (s *sparing) due(reason pleg.Reason, before int, now time.Time) (held int, ok bool) {
+// due says whether a report is to be told now, and returns it with how often its reason has come up
+// untold.
+func (s *sparing) due(report pleg.Report, now time.Time) (pleg.Report, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.told[reason]
-	if x == nil || now.Sub(x.seen) >= longestRest {
+	x := s.told[report.Reason]
+	switch {
+	case x == nil:
 		x = &telling{next: now}
-		s.told[reason] = x
+		s.told[report.Reason] = x
+	case now.Sub(x.seen) >= longestRest:
+		x.next, x.pause = now, 0
 	}
 	x.seen = now
-	x.held += before
+	x.held += report.Held
+	if wait := s.wait(x, report.Reason, now); wait > 0 {
+		x.held++
+		x.last = report
+		s.wake(x, report.Reason, wait)
+		return report, false
+	}
+	report.Held = x.tell(now)
+	return report, true
+}
+
+// tellHeld tells what is held of a reason, unless it was told meanwhile.
+func (s *sparing) tellHeld(reason pleg.Reason) {
+	s.mu.Lock()
+	now, x := time.Now(), s.told[reason]
+	x.timer = false
+	if x.held == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if wait := s.wait(x, reason, now); wait > 0 {
+		s.wake(x, reason, wait)
+		s.mu.Unlock()
+		return
+	}
+	report := x.last
+	if age := now.Sub(x.seen).Round(time.Second); age > 0 {
+		report.Note += fmt.Sprintf(" (%v ago)", age)
+	}
+	report.Held = x.tell(now) - 1 // the Event stands for one of them
+	s.mu.Unlock()
+	s.send(&report)
+}
+
+// wake has what is held told when the wait is over. The caller holds mu. The timer outlives the
+// generator by an hour at most, and then tells what there is to tell.
+func (s *sparing) wake(x *telling, reason pleg.Reason, wait time.Duration) {
+	if !x.timer {
+		x.timer = true
+		time.AfterFunc(wait, func() { s.tellHeld(reason) })
+	}
+}
+
+// tell notes that a reason is told, and returns how many reports were held back.
+func (x *telling) tell(now time.Time) (held int) {
+	held, x.held, x.last = x.held, 0, pleg.Report{}
+	x.pause = min(max(firstPause, pauseFactor*x.pause), longestRest)
+	x.next = now.Add(x.pause)
+	return held
+}
+
+// wait returns for how long a reason must not be told: 0 says that it may be, and that its Event is
+// taken out of the allowance. The caller holds mu.
+func (s *sparing) wait(x *telling, reason pleg.Reason, now time.Time) time.Duration {
+	if now.Before(x.next) {
+		return x.next.Sub(now)
+	}
 	leave := leftByRepetition
 	switch {
 	case reason == pleg.ReasonStreamLost:
@@ -99,14 +166,10 @@ func (s *sparing) due(reason pleg.Reason, before int, now time.Time) (held int, 
 	case x.pause == 0:
 		leave = leftByFirst
 	}
-	if now.Before(x.next) || !s.spend(now, leave) {
-		x.held++
-		return 0, false
+	if !s.spend(now, leave) {
+		return time.Duration((leave+1-s.allowance)*float64(allowanceEvery)) + time.Millisecond
 	}
-	held, x.held = x.held, 0
-	x.pause = min(max(firstPause, pauseFactor*x.pause), longestRest)
-	x.next = now.Add(x.pause)
-	return held, true
+	return 0
 }
 
 // spend takes one Event out of the allowance, if that leaves at least so much. The caller holds mu.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,13 +26,16 @@ func TestWhatGoesOnIsToldEverMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := record.NewFakeRecorder(1000)
 		r := Recorder(told, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
+		r.Record(pleg.Report{Reason: pleg.ReasonRelistSlow, Note: "note"})
+		time.Sleep(500 * time.Millisecond) // so that no report comes in the instant in which a pause ends
 		for range 300 * 60 {
 			r.Record(pleg.Report{Reason: pleg.ReasonRelistSlow, Note: "note"})
 			time.Sleep(time.Second)
 		}
 		want := []string{
-			"note", "note (and 59 times more", "note (and 239 times more", "note (and 959 times more",
-			"note (and 3599 times more", "note (and 3599 times more", "note (and 3599 times more", "note (and 3599 times more",
+			"note", "note (1s ago) (and 59 times more", "note (1s ago) (and 239 times more", "note (1s ago) (and 959 times more",
+			"note (1s ago) (and 3599 times more", "note (1s ago) (and 3599 times more", "note (1s ago) (and 3599 times more",
+			"note (1s ago) (and 3599 times more",
 		}
 		var got []string
 		for len(told.Events) > 0 {
@@ -40,6 +44,10 @@ func TestWhatGoesOnIsToldEverMoreRarely(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
+		}
+		time.Sleep(time.Hour)
+		if e := <-told.Events; !strings.HasPrefix(e, "Normal RelistSlow note (") || len(told.Events) != 0 {
+			t.Errorf("what was held when it ended is told as %q, and %d Events", e, len(told.Events))
 		}
 		time.Sleep(time.Hour)
 		r.Record(pleg.Report{Reason: pleg.ReasonRelistSlow, Note: "again"})
@@ -52,11 +60,67 @@ func TestWhatGoesOnIsToldEverMoreRarely(t *testing.T) {
 	})
 }
 
+// TestWhatIsHeldIsTold: what came up within the pause, and not again, is told when that is over, with
+// its age and the count; nothing is told twice, and what came up once is told once.
+func TestWhatIsHeldIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := record.NewFakeRecorder(1000)
+		r := Recorder(told, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
+		want := func(when string, events ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for len(told.Events) > 0 {
+				got = append(got, <-told.Events)
+			}
+			if !slices.Equal(got, events) {
+				t.Errorf("%s: told %q, want %q", when, got, events)
+			}
+		}
+		failed := pleg.Report{Reason: pleg.ReasonRelistFailed, Warning: true, Note: "note"}
+		r.Record(failed)
+		want("at once", "Warning RelistFailed note")
+		time.Sleep(10 * time.Second)
+		r.Record(failed)
+		time.Sleep(10 * time.Second)
+		failed.Held, failed.Note = 7, "another"
+		r.Record(failed)
+		time.Sleep(39 * time.Second)
+		want("within the pause")
+		time.Sleep(time.Second)
+		want("after it", "Warning RelistFailed another (40s ago) (and 8 times more since the last Event of this)")
+		failed.Held = 0
+		r.Record(failed)
+		time.Sleep(4 * time.Minute)
+		want("after the next", "Warning RelistFailed another (4m0s ago)")
+		time.Sleep(5 * time.Hour)
+		want("hours later")
+	})
+}
+
+// TestWhatIsHeldWaitsForTheAllowance: it is told once there is room, and then no sooner.
+func TestWhatIsHeldWaitsForTheAllowance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiltered(t)
+		r := Recorder(f, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
+		for _, reason := range manyReasons(30) {
+			r.Record(pleg.Report{Reason: reason, Note: "note"})
+		}
+		time.Sleep(12 * time.Hour)
+		for _, reason := range manyReasons(30) {
+			if n := len(f.times(string(reason))); n != 1 {
+				t.Errorf("%s came up once, and is told %d times", reason, n)
+			}
+		}
+	})
+}
+
 // filtered is a recorder with client-go's own filter.
 type filtered struct {
 	t      *testing.T
 	began  time.Time
 	filter *record.EventCorrelator
+	mu     sync.Mutex                 // timers tell too
 	told   map[string][]time.Duration // by reason, when
 }
 
@@ -70,14 +134,23 @@ func newFiltered(t *testing.T) *filtered {
 }
 
 func (f *filtered) Event(object runtime.Object, kind, reason, note string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	at := time.Since(f.began)
 	f.told[reason] = append(f.told[reason], at)
 	result, err := f.filter.EventCorrelate(&v1.Event{
 		InvolvedObject: *object.(*v1.ObjectReference), Type: kind, Reason: reason, Message: note, Source: v1.EventSource{Component: "kubelet", Host: "n"},
 	})
 	if err != nil || result.Skip {
-		f.t.Fatalf("after %v client-go drops %s: %v", at, reason, err)
+		f.t.Errorf("after %v client-go drops %s: %v", at, reason, err)
 	}
+}
+
+// times returns when a reason was told.
+func (f *filtered) times(reason string) []time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.told[reason])
 }
 
 func (f *filtered) Eventf(runtime.Object, string, string, string, ...any) { f.t.Fatal("Eventf") }
@@ -123,14 +196,14 @@ func TestALostStreamIsAlwaysTold(t *testing.T) {
 							alone.Record(pleg.Report{Reason: reason, Note: "note"})
 						}
 					}
-					time.Sleep(10 * time.Second)
+					time.Sleep(9973 * time.Millisecond) // no report comes in the very instant in which a pause ends
 				}
 				lost := string(pleg.ReasonStreamLost)
-				if want, got := lostOnly.told[lost], all.told[lost]; len(want) < 5 || !slices.Equal(want, got) {
+				if want, got := lostOnly.times(lost), all.times(lost); len(want) < 5 || !slices.Equal(want, got) {
 					t.Errorf("lost streams are told at %v, alone at %v", got, want)
 				}
 				for _, reason := range tt.reasons {
-					if n := len(all.told[string(reason)]); n < tt.least {
+					if n := len(all.times(string(reason))); n < tt.least {
 						t.Errorf("%s is told %d times in 12 hours", reason, n)
 					}
 				}
@@ -152,7 +225,7 @@ func TestANewReasonIsToldAtOnce(t *testing.T) {
 		}
 		for _, reason := range []pleg.Reason{pleg.ReasonRelistFailed, pleg.ReasonStreamUnsupported, pleg.ReasonStreamLost, pleg.ReasonStreamRestored} {
 			r.Record(pleg.Report{Reason: reason, Note: "note"})
-			if len(f.told[string(reason)]) != 1 {
+			if len(f.times(string(reason))) != 1 {
 				t.Errorf("%s is held back", reason)
 			}
 		}

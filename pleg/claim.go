@@ -11,8 +11,9 @@ import (
 
 // told is one ID that the stream told of, in the latest phase that it told.
 type told struct {
-	item  Item
-	stamp int64 // of the claim that told that phase, Unix nanoseconds
+	item   Item
+	stamp  int64 // of the claim that told that phase, Unix nanoseconds
+	events heardEvents
 }
 
 // letter is what the stream told of one pod since the loop last looked.
@@ -49,6 +50,8 @@ type mailbox[S any] struct {
 	claims   int // received since the last take
 	replayed int
 	dropped  int
+	// disordered counts claims that came twice, or after a later one of the same container.
+	disordered int
 }
 
 func newMailbox[S any](max int) *mailbox[S] {
@@ -96,7 +99,7 @@ func (m *mailbox[S]) merge(c Claim[S], replayed bool) {
 		m.byPod[c.Pod] = l
 		m.order = append(m.order, l)
 	}
-	if !m.tell(l, c) {
+	if !m.tell(l, c, replayed) {
 		m.dropped++
 		return
 	}
@@ -108,8 +111,11 @@ func (m *mailbox[S]) merge(c Claim[S], replayed bool) {
 }
 
 // tell records the claim's own ID in the letter. It reports whether there was room.
-func (m *mailbox[S]) tell(l *letter[S], c Claim[S]) bool {
-	stamp := int64(0)
+func (m *mailbox[S]) tell(l *letter[S], c Claim[S], replayed bool) bool {
+	stamp, events := int64(0), heardEvents(0)
+	if !replayed {
+		events = 1 << c.Item.Phase
+	}
 	if !c.CreatedAt.IsZero() {
 		stamp = c.CreatedAt.UnixNano()
 	}
@@ -127,16 +133,21 @@ func (m *mailbox[S]) tell(l *letter[S], c Claim[S]) bool {
 		}
 	}
 	if at >= 0 {
-		if c.Item.Phase > l.told[at].item.Phase {
-			l.told[at] = told{c.Item, stamp}
+		if c.Item.Kind == Container {
+			m.disordered += events.disordered(l.told[at].events)
 		}
+		events |= l.told[at].events
+		if c.Item.Phase > l.told[at].item.Phase {
+			l.told[at] = told{item: c.Item, stamp: stamp}
+		}
+		l.told[at].events = events
 		return true
 	}
 	if m.ids >= m.max {
 		return false
 	}
 	m.ids++
-	l.told = append(l.told, told{c.Item, stamp})
+	l.told = append(l.told, told{c.Item, stamp, events})
 	if l.index != nil {
 		l.index[c.Item.ID] = len(l.told) - 1
 	} else if len(l.told) > manyTold {
@@ -150,8 +161,8 @@ func (m *mailbox[S]) tell(l *letter[S], c Claim[S]) bool {
 
 // batch is what the loop takes from the mailbox at once.
 type batch[S any] struct {
-	letters                   []*letter[S]
-	claims, replayed, dropped int
+	letters                               []*letter[S]
+	claims, replayed, dropped, disordered int
 }
 
 // take empties the mailbox into b, whose letters must have been given back with recycle.
@@ -159,8 +170,8 @@ func (m *mailbox[S]) take(b *batch[S]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b.letters, m.order = m.order, b.letters[:0]
-	b.claims, b.replayed, b.dropped = m.claims, m.replayed, m.dropped
-	m.claims, m.replayed, m.dropped, m.ids = 0, 0, 0, 0
+	b.claims, b.replayed, b.dropped, b.disordered = m.claims, m.replayed, m.dropped, m.disordered
+	m.claims, m.replayed, m.dropped, m.disordered, m.ids = 0, 0, 0, 0, 0
 	clear(m.byPod)
 }
 
@@ -190,6 +201,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	c.step(inHeard, now)
 	c.count.claims += b.claims
 	c.count.replayed += b.replayed
+	c.count.disordered += b.disordered
 	if b.dropped > 0 {
 		c.discard(b.dropped, now)
 	}
@@ -232,15 +244,21 @@ func (c *core[S]) onLetter(l *letter[S], now instant) int {
 			c.discard(1, now)
 		}
 	}
+	behind := false
 	for i, it := range l.payload {
 		if it.ID == "" || it.Phase == PhaseUnknown || it.Phase == PhaseRemoved {
 			continue
 		}
-		if x := c.itemOf(p, i, it.ID); x == nil || x.phase < it.Phase {
+		x := c.itemOf(p, i, it.ID)
+		behind = behind || x != nil && x.phase > it.Phase
+		if x == nil || x.phase < it.Phase {
 			if c.onTold(p, told{item: it}, now) == tooMuch {
 				c.discard(0, now) // the claim itself is counted above
 			}
 		}
+	}
+	if behind {
+		c.count.behind++
 	}
 	c.offer(p, l, now)
 	c.review(p, now)
@@ -294,6 +312,9 @@ func (c *core[S]) onTold(p *pod, t told, now instant) news {
 		c.reviewLater(p)
 	}
 	x.claimed = max(x.claimed, t.item.Phase)
+	if x.kind == Container {
+		c.onHeard(x, t.events)
+	}
 	if t.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {
 		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
 		c.stir(p, now)
@@ -304,6 +325,16 @@ func (c *core[S]) onTold(p *pod, t told, now instant) news {
 	c.setPhase(x, t.item.Phase, CauseClaim, true, t.stamp, now)
 	c.stir(p, now)
 	return someNews
+}
+
+// onHeard counts what is wrong with the events of a container: those out of order, and a removal
+// of what is believed to run when no event has told of its end.
+func (c *core[S]) onHeard(x *item, events heardEvents) {
+	c.count.disordered += events.disordered(x.events)
+	x.events |= events
+	if events.has(PhaseRemoved) && x.phase == PhaseRunning && !x.events.has(PhaseExited) {
+		c.count.untoldExits++
+	}
 }
 
 // onStranger applies the claim of an ID that no read has shown: the ID is told to nobody until a

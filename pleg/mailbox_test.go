@@ -32,6 +32,10 @@ func TestMailboxMergesByIDAndPhase(t *testing.T) {
 		t.Fatalf("claims %d, replayed %d, dropped %d, letters %d", b.claims, b.replayed, b.dropped, len(b.letters))
 	}
 	p := b.letters[0]
+	// One of pod p came late; those of pod r came in order.
+	if b.disordered != 1 || p.told[0].events != 1<<PhaseRunning|1<<PhaseExited || p.told[1].events != 0 {
+		t.Errorf("disordered %d, events %b and, replayed, %b", b.disordered, p.told[0].events, p.told[1].events)
+	}
 	if len(p.told) != 2 || p.told[0].item.Phase != PhaseExited || p.told[0].stamp != opened.Add(2).UnixNano() {
 		t.Errorf("pod p was told %+v", p.told)
 	}

@@ -6,6 +6,7 @@ package pleg
 import (
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -19,11 +20,11 @@ const phaseNone = Phase(0xff)
 // item is what is known of one ID. It belongs to the core. Each group of fields is written by the
 // functions of its own type, and by the report that it is about.
 type item struct {
-	id      string
-	name    string // what a read called the container
-	kind    Kind
-	claimed Phase  // the latest phase that the stream told, for the count of missed events
-	mark    uint64 // the merge that showed it last
+	id   string
+	name string // what a read called the container
+	kind Kind
+	mark uint64 // the merge that showed it last
+	heard
 	place
 	belief
 	shown
@@ -34,6 +35,24 @@ type item struct {
 type place struct {
 	pod *pod
 	at  int // in pod.items
+}
+
+// heard is what the stream has told of an ID.
+type heard struct {
+	claimed Phase // the latest phase that the stream told, for the count of missed events
+	events  heardEvents
+}
+
+// heardEvents has a bit for each phase that an event of the ID itself has told of, payloads of
+// other events and replays apart. It decides of nothing but counts.
+type heardEvents uint8
+
+func (h heardEvents) has(p Phase) bool { return h&(1<<p) != 0 }
+
+// disordered says how many of the events of h should not have come after those of before: one of
+// the same phase, or of a later one, came earlier.
+func (h heardEvents) disordered(before heardEvents) int {
+	return bits.OnesCount8(uint8(h) & (1<<bits.Len8(uint8(before)) - 1))
 }
 
 // belief is how far the life of an ID is believed to have come, and why.

@@ -26,7 +26,8 @@ type readCounts struct {
 type streamCounts struct {
 	opens, connects, reconnects, connectErrors int
 	claims, stale, replayed, dropped           int
-	dominated, badPayloads                     int
+	dominated, badPayloads, behind             int
+	disordered, untoldExits                    int
 }
 
 type trustCounts struct {
@@ -59,6 +60,11 @@ type Stats struct {
 	// stamped before the stream was opened or in the future, Discarded those for which there was no
 	// room: the mailbox was full, or too many unknown IDs were waiting to be confirmed.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
+	// DisorderedClaims counts claims of a container that came twice, or after a later one of it,
+	// replays apart. UntoldExits counts running containers of whose removal a claim told, and none
+	// of their end by then. StalePayloads counts claims whose payload shows an ID in a phase before
+	// the one that is known.
+	DisorderedClaims, UntoldExits, StalePayloads int
 	// Acks counts calls of the agent's own that have returned, DiscardedAcks how often some found
 	// no room.
 	Acks, DiscardedAcks int
@@ -98,6 +104,7 @@ func (c *core[S]) stats() Stats {
 		Inspections: n.inspections, InspectionErrors: n.inspectErrors, InterruptedInspections: n.interrupted,
 		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
+		DisorderedClaims: n.disordered, UntoldExits: n.untoldExits, StalePayloads: n.behind,
 		Acks: n.acks, DiscardedAcks: n.acksLost,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
@@ -192,6 +199,15 @@ const (
 	MetricReplayedClaims = "replayed_claims"
 	// MetricDiscardedClaims counts claims that found the mailbox full; a relist stands in for them.
 	MetricDiscardedClaims = "discarded_claims"
+	// MetricDisorderedClaims counts claims of a container that came twice, or after a later one of
+	// it, replays apart.
+	MetricDisorderedClaims = "disordered_claims"
+	// MetricStalePayloads counts claims whose payload shows an ID in a phase before the one that is
+	// known. Such a payload is not used, and the pod is read.
+	MetricStalePayloads = "stale_payloads"
+	// MetricUntoldExits counts running containers of whose removal a claim told, and none of their
+	// end by then.
+	MetricUntoldExits = "untold_exits"
 	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
 	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"

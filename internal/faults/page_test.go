@@ -107,6 +107,9 @@ func (r *row) check(t *testing.T, g guide) {
 		t.Errorf("%s is silent: nothing in pleg-bench watch, in reports, in metrics", title)
 		return
 	}
+	if len(r.reports)+len(r.metrics) == 0 && r.set.ownCall == "" {
+		t.Errorf("%s is silent in an agent: nothing in reports, in metrics; watch says %q", title, r.watch)
+	}
 	section, ok := g.sections[r.set.section]
 	if !ok {
 		t.Errorf("%s: docs/troubleshooting.md has no section #%s", title, r.set.section)
@@ -130,7 +133,7 @@ func (r *row) check(t *testing.T, g guide) {
 
 const intro = `# What shows of each fault
 
-Made by ` + "`go test ./internal/faults -update`" + `, which fails when a fault is silent, when what shows of it does not lead
+Made by ` + "`go test ./internal/faults -update`" + `, which fails when a fault is silent, be it in an agent only, when what shows of it does not lead
 to the section of [troubleshooting](troubleshooting.md) that explains it, or when this page is not what it sees.
 
 Each fault of the fake runtime (` + "`pleg-bench fake --list-faults`" + `), one after the other, in virtual time: a runtime that is
@@ -167,6 +170,9 @@ func render(rows []*row) string {
 		what := help[r.set.name]
 		if r.set.restartEvery > 0 {
 			what += " (every 5 min)"
+		}
+		if r.set.ownCall != "" {
+			look += "; an agent: " + r.set.ownCall
 		}
 		if r.set.fromStart {
 			what += " (from the start)"

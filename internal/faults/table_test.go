@@ -76,6 +76,13 @@ var telltales = []telltale{
 	more("evented_pleg_client_duplicate_items_total"),
 	more("evented_pleg_client_unknown_events_total"),
 	more("evented_pleg_client_abandoned_connects_total"),
+	more("evented_pleg_disordered_claims_total"),
+	share("evented_pleg_stale_payloads_total", "kubelet_evented_pleg_notifications_received", 0.2),
+	more("evented_pleg_untold_exits_total"),
+	more("evented_pleg_client_unknown_states_total"),
+	more("evented_pleg_client_incomplete_events_total"),
+	more("evented_pleg_client_oversized_events_total"),
+	more("evented_pleg_client_late_exits_total"),
 	gauge("evented_pleg_client_unattributed_containers", false, above(0)),
 }
 
