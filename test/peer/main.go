@@ -38,6 +38,7 @@ type bench struct {
 	agents    []string
 	rounds    int
 	idle      time.Duration
+	window    time.Duration
 	profiles  string
 	results   []result
 }
@@ -85,6 +86,7 @@ func run() (err error) {
 	built := flag.String("kubelets", "", "`directory` for the kubelets' programs, kept; default: a temporary one")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each measurement")
 	flag.DurationVar(&b.idle, "idle", 5*time.Minute, "length of row idle")
+	flag.DurationVar(&b.window, "window", 10*time.Second, "length of each measurement of row churn")
 	flag.StringVar(&b.profiles, "profiles", "", "write CPU profiles of the contestants into this `directory`")
 	flag.Parse()
 	b.agents = strings.Split(*agents, ",")

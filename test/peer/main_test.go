@@ -152,6 +152,71 @@ func TestIdleNodesAndWorkersAreMeasured(t *testing.T) {
 	}
 }
 
+// TestChurnIsMeasured: every change of the window is told of, workers wait, and the load alone reads nothing.
+func TestChurnIsMeasured(t *testing.T) {
+	b := newBench(t)
+	if err := b.churnOf(10, 400, 100*time.Millisecond, 500*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"none", "told", "evented", "generic"} {
+		r := b.of("churn", "pods=10/changes/s=400/"+mode, oursName)
+		reads := 0.0
+		for _, name := range readCalls {
+			reads += r.median(unitCalls + " " + name + "/op")
+		}
+		if r.median(unitMade) <= 0 || (reads > 0) != (mode != "none") {
+			t.Errorf("%s: %v", mode, r.Values)
+		}
+		told, waited := r.median(unitWatch+"-p50-ns"), r.median(unitWait+"-p50-ns")
+		if mode == "told" || mode == "evented" {
+			if told <= 0 || waited <= 0 || r.median(unitUntold) != 0 {
+				t.Errorf("%s: %v", mode, r.Values)
+			}
+		}
+	}
+}
+
+func TestChangesAreMatchedWithWhatWasTold(t *testing.T) {
+	s := span{untold: 7, told: []int64{1}}
+	s.match([]server.Change{{ID: "c", Kind: "ContainerStarted", At: 10}, {ID: "c", Kind: "ContainerDied", At: 20}, {ID: "d", Kind: "ContainerDied", At: 30}}, []agent.Told{
+		{ID: "c", Kind: "ContainerDied", At: 25}, {ID: "c", Kind: "ContainerDied", At: 90}, {ID: "c", Kind: "ContainerStarted", At: 11}, {ID: "e", Kind: "ContainerDied", At: 31},
+	})
+	if !slices.Equal(s.told, []int64{1, 5}) || s.untold != 1 {
+		t.Errorf("latencies %v, %d not told; want 1 and 5, and 1", s.told, s.untold)
+	}
+}
+
+func TestWhatTheLoadCostsIsTakenOff(t *testing.T) {
+	b := newBench(t)
+	load := span{Cost: agent.Cost{CPU: 100, Wall: time.Second}, runtime: 400, changes: 10}
+	load.enter(b.of("churn", "x/none", oursName), span{})
+	s := span{Cost: agent.Cost{CPU: 600, Wall: time.Second}, runtime: 1000, changes: 20, calls: map[string]uint64{"ListContainers": 10}}
+	r := b.of("churn", "x/told", oursName)
+	s.enter(r, load)
+	if a, rt, n := r.median(unitAgent), r.median(unitRuntime), r.median(unitCalls+" ListContainers/op"); a != 20 || rt != 10 || n != 0.5 {
+		t.Errorf("agent %v, runtime %v, lists %v; want 20, 10, 0.5", a, rt, n)
+	}
+	if a := b.of("churn", "x/none", oursName).median(unitAgent); a != 10 {
+		t.Errorf("the load costs %v, want 10", a)
+	}
+	polling := s
+	polling.runtime, polling.waits, polling.waiting = 800, []int64{1000, 3000}, 2
+	polling.enter(b.of("churn", "x/generic", oursName), load)
+	var out strings.Builder
+	if err := b.markdown(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| x | ours, no PLEG, the load itself | 10ns | 40ns | 50ns |  | 0.00 | 0.00 |  |  | 10 |\n",
+		"| x | ours, told | 20ns | 10ns | 30ns | 1.50 | 0.50 | 0.00 |",
+		"| x | ours, generic | 20ns | 0s | 20ns | 1.00 | 0.50 | 0.00 |  /  | 1 µs / 3 µs; 2 wait still | 20 |\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
 func TestAnErrorNamesWhoFailed(t *testing.T) {
 	b := newBench(t)
 	err := b.on(small, "no-such-mode", []string{oursName}, nil)

@@ -58,7 +58,7 @@ func (b *bench) markdown(w io.Writer) error {
 			}
 		}
 	}
-	return nil
+	return b.churnMarkdown(w)
 }
 
 // median returns that of one result; not a number if there is none.

@@ -42,7 +42,9 @@ const (
 	unitLists   = "lists"
 )
 
-var units = []string{unitCPU, unitTotal, unitWall, unitBytes, unitObjects, unitWakeups, unitRate, unitP50, unitP99, unitMax, unitHeap, unitLists}
+var units = []string{unitCPU, unitTotal, unitWall, unitBytes, unitObjects, unitWakeups, unitRate, unitP50, unitP99, unitMax, unitHeap, unitLists,
+	unitAgent, unitRuntime, unitMade, unitCalls + " ListPodSandbox/op", unitCalls + " ListContainers/op", unitCalls + " PodSandboxStatus/op",
+	unitCalls + " ContainerStatus/op", unitWatch + "-p50-ns", unitWatch + "-p99-ns", unitUntold, unitWait + "-p50-ns", unitWait + "-p99-ns", unitWaiting}
 
 // of returns the result of that name, made if need be.
 func (b *bench) of(row, what, agent string) *result {
@@ -69,10 +71,14 @@ func (r *result) cost(c agent.Cost, n int) {
 // latencies adds a round of latencies in nanoseconds.
 func (r *result) latencies(all []int64) {
 	slices.Sort(all)
-	at := func(q float64) float64 { return float64(all[min(int(math.Ceil(q*float64(len(all))))-1, len(all)-1)]) }
-	r.add(unitP50, at(0.5))
-	r.add(unitP99, at(0.99))
-	r.add(unitMax, at(1))
+	r.add(unitP50, quantile(all, 0.5))
+	r.add(unitP99, quantile(all, 0.99))
+	r.add(unitMax, quantile(all, 1))
+}
+
+// quantile returns the smallest of the sorted values that a share q of them does not exceed.
+func quantile(sorted []int64, q float64) float64 {
+	return float64(sorted[min(int(math.Ceil(q*float64(len(sorted))))-1, len(sorted)-1)])
 }
 
 // median returns the middle of the rounds; not a number if there are none.

@@ -32,6 +32,7 @@ var allRows = []row{
 	{"memory", (*bench).memory},
 	{"idle", (*bench).idleNode},
 	{"growth", (*bench).growth},
+	{"churn", (*bench).churn},
 }
 
 func rowNames() []string {

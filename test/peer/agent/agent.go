@@ -37,7 +37,8 @@ type Options struct {
 	// Socket is the runtime's unix socket, a path.
 	Socket string
 	// Mode is "manual" (it lists when it is told to, and has no stream), "generic" (as it comes, without a stream), "evented" (as it comes,
-	// with a stream), or "intake" (with a stream, and no listing but at the start).
+	// with a stream), "intake" (with a stream, and no listing but at the start), "told" (evented, and told of the agent's own calls), or "none"
+	// (no PLEG at all).
 	Mode string
 }
 
@@ -62,12 +63,15 @@ type Driver interface {
 // Request is what a driver is told to do.
 type Request struct {
 	// Op is "start", "relist" (N times), "mark", "await" (until N events were handled since mark), "idle" (for Millis), "newer" (N times, over
-	// UIDs, Millis apart), "watch" (returns what Watch told since the last time), "heap" (with a profile into Mode), "profile" (of CPU, into Mode until the next one).
+	// UIDs, Millis apart), "watch" (returns what Watch told since the last time), "heap" (with a profile into Mode), "profile" (of CPU, into Mode until the next one),
+	// "churn" (begins N changes a second on as many pods as Pods says), "since" (what came of it since mark), "calm" (ends it, and says each time
+	// who waits still).
 	Op     string   `json:"op"`
 	Socket string   `json:"socket,omitempty"`
 	Mode   string   `json:"mode,omitempty"`
 	N      int      `json:"n,omitempty"`
 	Millis int      `json:"millis,omitempty"`
+	Pods   int      `json:"pods,omitempty"`
 	UIDs   []string `json:"uids,omitempty"`
 }
 
@@ -89,6 +93,8 @@ type Reply struct {
 	// Heap is the live heap in bytes, Statuses what the statuses in it take.
 	Heap     int64 `json:"heap,omitempty"`
 	Statuses int64 `json:"statuses,omitempty"`
+	// Waiting are the pod workers that still waited in the end.
+	Waiting int `json:"waiting,omitempty"`
 }
 
 // Serve runs the driver until its input ends.
@@ -104,8 +110,9 @@ type server struct {
 	marked  reading
 	handled int64
 
-	mu   sync.Mutex // owns told
-	told []Told
+	mu    sync.Mutex // owns told and churn
+	told  []Told
+	churn *churn // nil: pods stay as they are
 
 	profile *os.File
 }
@@ -155,8 +162,13 @@ func (s *server) do(r *Request, reply *Reply) (err error) {
 				return err
 			}
 		}
+	case "churn", "since", "calm":
+		return s.changing(r, reply)
 	case "mark":
 		runtime.GC()
+		if s.churn != nil {
+			s.churn.waits()
+		}
 		s.handled, s.marked = s.driver.Handled(), read()
 	case "await":
 		err := wait(fmt.Sprintf("%d events", r.N), func() bool { return s.driver.Handled()-s.handled >= int64(r.N) })
@@ -201,7 +213,38 @@ func (s *server) tell(pod, id, kind string) {
 	t := Told{Pod: pod, ID: id, Kind: kind, At: time.Now().UnixNano()}
 	s.mu.Lock()
 	s.told = append(s.told, t)
+	c := s.churn
 	s.mu.Unlock()
+	if c != nil {
+		c.told(pod, kind)
+	}
+}
+
+// changing does what requests about churn want.
+func (s *server) changing(r *Request, reply *Reply) error {
+	d, ok := s.driver.(Churner)
+	if !ok {
+		return errors.New("agent: this driver makes no pods")
+	}
+	switch r.Op {
+	case "churn":
+		if r.N <= 0 || r.Pods <= 0 {
+			return fmt.Errorf("agent: %d changes a second on %d pods", r.N, r.Pods)
+		}
+		c, err := newChurn(d, r.Pods, r.N)
+		s.mu.Lock()
+		s.churn = c
+		s.mu.Unlock()
+		return err
+	case "since":
+		reply.Cost = s.marked.until(read())
+		reply.Latencies = s.churn.waits()
+	case "calm":
+		var err error
+		reply.Waiting, err = s.churn.calm()
+		return err
+	}
+	return nil
 }
 
 // toggle starts a CPU profile into the named file, or with no name ends it.

@@ -44,6 +44,7 @@ type kubelet struct {
 	watch   chan *pleg.PodLifecycleEvent
 	first   atomic.Bool
 	manual  bool
+	idle    bool // there is no PLEG
 }
 
 // The kubelet's constants, which it does not export.
@@ -81,7 +82,10 @@ func (k *kubelet) Start(o agent.Options) (err error) {
 	}
 	k.cache = &countingCache{Cache: kubecontainer.NewCache(), first: &k.first}
 	k.watch = make(chan *pleg.PodLifecycleEvent, channelCapacity)
-	k.manual = o.Mode == "manual"
+	k.manual, k.idle = o.Mode == "manual", o.Mode == "none"
+	if k.idle {
+		return nil
+	}
 	return k.begin(evented)
 }
 
@@ -95,7 +99,7 @@ func (k *kubelet) Relist() error {
 }
 
 // Ready implements [agent.Driver].
-func (k *kubelet) Ready() bool { return k.first.Load() }
+func (k *kubelet) Ready() bool { return k.idle || k.first.Load() }
 
 // Handled implements [agent.Driver].
 func (k *kubelet) Handled() int64 { return k.cache.sets.Load() }

@@ -19,15 +19,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+	"github.com/evented-pleg/evented-pleg/test/peer/calls"
 )
 
 // Driver implements [agent.Driver]. Only the goroutine that serves requests calls its methods.
 type Driver struct {
+	*calls.Calls
 	client    *cri.Client
 	cache     *cache.Cache[cri.PodStatus]
 	generator *pleg.Generator[cri.PodStatus]
 	running   bool
 	evented   bool
+	idle      bool          // there is no PLEG
 	listed    chan struct{} // capacity 1: a list of everything was applied
 }
 
@@ -46,6 +49,9 @@ func (d *Driver) Start(o agent.Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if d.Calls, err = calls.New(o.Socket); err != nil {
+		return err
+	}
 	d.cache = cache.New(cri.EmptyStatus)
 	config := pleg.Config[cri.PodStatus]{Source: d.client, Cache: d.cache, Merge: cri.KeepIPs, Metrics: watched{set, d.listed}}
 	switch o.Mode {
@@ -53,9 +59,9 @@ func (d *Driver) Start(o agent.Options) (err error) {
 		config.RelistBase = never
 	case "intake":
 		config.Stream, config.RelistBase, d.evented = d.client, never, true
-	case "evented":
-		config.Stream, d.evented = d.client, true
-	case "generic":
+	case "evented", "told":
+		config.Stream, d.evented, config.TellsCalls = d.client, true, o.Mode == "told"
+	case "generic", "none":
 	default:
 		return fmt.Errorf("ours: no such mode: %q", o.Mode)
 	}
@@ -63,7 +69,11 @@ func (d *Driver) Start(o agent.Options) (err error) {
 		return err
 	}
 	set.SetGauges(d.generator.Gauges)
-	if o.Mode != "manual" {
+	d.idle = o.Mode == "none"
+	if o.Mode == "told" {
+		d.Calling = d.generator.Calling
+	}
+	if o.Mode != "manual" && !d.idle {
 		d.run()
 	}
 	return nil
@@ -99,6 +109,9 @@ func (d *Driver) Relist() error {
 
 // Ready implements [agent.Driver].
 func (d *Driver) Ready() bool {
+	if d.idle {
+		return true
+	}
 	s := d.generator.Stats()
 	if d.cache.Global().IsZero() || s.OpenPods > 0 {
 		return false
@@ -115,6 +128,22 @@ func (d *Driver) Newer(uid string, t time.Time) error {
 	if err == nil && len(status.Containers()) == 0 {
 		return fmt.Errorf("pod %s has no containers", uid)
 	}
+	return err
+}
+
+// Synced implements [agent.Churner].
+func (d *Driver) Synced(uid string) {
+	if !d.idle {
+		d.generator.RequestRelist(cache.UID(uid))
+	}
+}
+
+// Await implements [agent.Churner].
+func (d *Driver) Await(uid string, t time.Time) error {
+	if d.idle {
+		return nil
+	}
+	_, err := d.cache.GetNewerThan(context.Background(), cache.UID(uid), t)
 	return err
 }
 

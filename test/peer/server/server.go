@@ -7,10 +7,12 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"time"
@@ -38,12 +40,13 @@ type Config struct {
 // Request is what the server is told to do.
 type Request struct {
 	// Op is "uids", "usage", "exit" (N containers), "prepare" (N events of a Kind), "flood" (N of them to subscriber To), "change" (N containers exit, Rate a
-	// second, and subscriber To is told of each; -1 for nobody).
+	// second, and subscriber To is told of each; -1 for nobody). The fake runtime knows "usage" and "history" (the changes from number From on).
 	Op   string `json:"op"`
 	N    int    `json:"n,omitempty"`
 	To   int    `json:"to,omitempty"`
 	Kind string `json:"kind,omitempty"`
 	Rate int    `json:"rate,omitempty"`
+	From uint64 `json:"from,omitempty"`
 }
 
 // Reply is what that came to.
@@ -56,6 +59,19 @@ type Reply struct {
 	Statuses    int64         `json:"statuses,omitempty"`
 	Subscribers int           `json:"subscribers,omitempty"`
 	Changes     []node.Change `json:"changes,omitempty"`
+	// Calls, Changed and History are the fake runtime's: its calls so far by method, and its changes of state, how many and ("history") which.
+	Calls   map[string]uint64 `json:"calls,omitempty"`
+	Changed uint64            `json:"changed,omitempty"`
+	History []Change          `json:"history,omitempty"`
+}
+
+// Change is a change of state of which Watch is to tell.
+type Change struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"` // what Watch calls it
+	At   int64  `json:"at"`   // Unix nanoseconds
+	// Number counts all changes from the one that was asked for on.
+	Number uint64 `json:"number"`
 }
 
 // Serve serves until its input ends. The first line of the input is the Config; the first reply says that it is being served.
@@ -70,7 +86,7 @@ func Serve() error {
 		return err
 	}
 	defer l.Close()
-	do := func(Request) Reply { return Reply{CPU: agent.Usage()} }
+	var do func(Request) Reply
 	if config.Fake {
 		rt, err := fakeruntime.New(fakeruntime.Config{})
 		if err != nil {
@@ -83,6 +99,7 @@ func Serve() error {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		go func() { _ = rt.Serve(ctx, l) }()
+		do = func(r Request) Reply { return answerFake(rt, r) }
 	} else {
 		n := node.New(node.Config{
 			Pods: config.Pods, Containers: config.Containers, Delay: config.Delay, Streams: config.Streams, Anew: config.Anew, Annotate: config.Annotate,
@@ -112,6 +129,31 @@ func next(r *bufio.Reader, into any) error {
 		return err
 	}
 	return json.Unmarshal(line, into)
+}
+
+// told is what Watch calls a change to that state. It has no name for a container that was created.
+var told = map[fakeruntime.State]string{
+	fakeruntime.StateReady: "ContainerStarted", fakeruntime.StateRunning: "ContainerStarted",
+	fakeruntime.StateNotReady: "ContainerDied", fakeruntime.StateExited: "ContainerDied", fakeruntime.StateRemoved: "ContainerRemoved",
+}
+
+func answerFake(rt *fakeruntime.Runtime, r Request) (reply Reply) {
+	reply.CPU = agent.Usage()
+	switch r.Op {
+	case "usage":
+		reply.Calls = rt.Stats().RPCs
+		_, reply.Changed = rt.History(math.MaxUint64)
+	case "history":
+		changes, _ := rt.History(r.From)
+		for _, c := range changes {
+			if kind, ok := told[c.New]; ok {
+				reply.History = append(reply.History, Change{ID: cmp.Or(c.ContainerID, c.SandboxID), Kind: kind, At: c.Time.UnixNano(), Number: c.Seq - r.From})
+			}
+		}
+	default:
+		reply.Error = fmt.Sprintf("server: no such request of the fake runtime: %q", r.Op)
+	}
+	return reply
 }
 
 func answer(n *node.Node, r Request) (reply Reply) {

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package calls makes, stops and removes pods for ours in test/peer, over a connection of its own, as an agent would beside its PLEG.
+package calls
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+)
+
+// Calls implements half of [agent.Churner].
+type Calls struct {
+	client runtimeapi.RuntimeServiceClient
+	// Calling is told of each call, as [pleg.Generator.Calling] is. It may be replaced before the first one.
+	Calling func(pleg.OwnCall) (returned func(error, ...pleg.Item))
+}
+
+// New connects to the runtime on that unix socket.
+func New(socket string) (*Calls, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	return &Calls{
+		client:  runtimeapi.NewRuntimeServiceClient(conn),
+		Calling: func(pleg.OwnCall) func(error, ...pleg.Item) { return func(error, ...pleg.Item) {} },
+	}, nil
+}
+
+// Sandbox returns the configuration of a pod, labelled as a kubelet does.
+func Sandbox(uid, name string) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "churn", Uid: uid},
+		Labels:   map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "churn"},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
+	}
+}
+
+// Container returns the configuration of a pod's container.
+func Container(uid, name string, life time.Duration) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+		Image:    &runtimeapi.ImageSpec{Image: fakeruntime.WorkloadImage},
+		Labels: map[string]string{
+			"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "churn", "io.kubernetes.container.name": "main",
+		},
+		Annotations: map[string]string{
+			fakeruntime.AnnotationLifetime: life.String(), "io.kubernetes.container.restartCount": "0", "io.kubernetes.container.hash": "0",
+		},
+	}
+}
+
+// Make implements [agent.Churner].
+func (c *Calls) Make(uid, name string, life time.Duration) (agent.Pod, error) {
+	p, sandbox := agent.Pod{UID: uid}, Sandbox(uid, name)
+	ref := pleg.PodRef{UID: cache.UID(uid), Name: name, Namespace: "churn"}
+	ctx := context.Background()
+	err := c.tell(pleg.OwnCall{Pod: ref}, func() (pleg.Item, error) {
+		r, err := c.client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandbox})
+		p.Sandbox = r.GetPodSandboxId()
+		return pleg.Item{ID: p.Sandbox, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, err
+	})
+	if err != nil {
+		return p, err
+	}
+	err = c.tell(pleg.OwnCall{Pod: ref}, func() (pleg.Item, error) {
+		r, err := c.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.Sandbox, Config: Container(uid, name, life), SandboxConfig: sandbox})
+		p.Container = r.GetContainerId()
+		return pleg.Item{ID: p.Container, Kind: pleg.Container, Phase: pleg.PhaseCreated, Name: "main"}, err
+	})
+	if err != nil {
+		return p, err
+	}
+	return p, c.tell(pleg.OwnCall{Pod: ref, ID: p.Container}, func() (pleg.Item, error) {
+		_, err := c.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: p.Container})
+		return pleg.Item{ID: p.Container, Kind: pleg.Container, Phase: pleg.PhaseRunning}, err
+	})
+}
+
+// Stop implements [agent.Churner].
+func (c *Calls) Stop(p agent.Pod) error {
+	return c.tell(pleg.OwnCall{ID: p.Sandbox}, func() (pleg.Item, error) {
+		_, err := c.client.StopPodSandbox(context.Background(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.Sandbox})
+		return pleg.Item{ID: p.Sandbox, Kind: pleg.Sandbox, Phase: pleg.PhaseExited}, err
+	})
+}
+
+// Remove implements [agent.Churner].
+func (c *Calls) Remove(p agent.Pod) error {
+	ctx := context.Background()
+	return errors.Join(
+		c.tell(pleg.OwnCall{ID: p.Container}, func() (pleg.Item, error) {
+			_, err := c.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: p.Container})
+			return pleg.Item{ID: p.Container, Kind: pleg.Container, Phase: pleg.PhaseRemoved}, err
+		}),
+		c.tell(pleg.OwnCall{ID: p.Sandbox}, func() (pleg.Item, error) {
+			_, err := c.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.Sandbox})
+			return pleg.Item{ID: p.Sandbox, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved}, err
+		}))
+}
+
+// tell makes a call and tells of it.
+func (c *Calls) tell(own pleg.OwnCall, call func() (pleg.Item, error)) error {
+	returned := c.Calling(own)
+	now, err := call()
+	if err != nil {
+		returned(err)
+		return err
+	}
+	returned(nil, now)
+	return nil
+}

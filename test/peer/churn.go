@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
+	"github.com/evented-pleg/evented-pleg/test/peer/server"
+)
+
+// Units of row churn, all but the rate and the parts for each change of the node. What the agent's own calls cost without a PLEG is taken off
+// agent and runtime.
+const (
+	unitAgent   = "agent-cpu-ns/op"
+	unitRuntime = "runtime-cpu-ns/op"
+	unitMade    = "changes/s"
+	unitUntold  = "not-told-%"
+	unitWatch   = "watch"  // -p50-ns and -p99-ns
+	unitWait    = "worker" // likewise
+	unitWaiting = "waiting"
+	unitCalls   = "calls" // of the kinds that begin with it
+)
+
+// readCalls are the calls that only a PLEG makes in row churn.
+var readCalls = []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}
+
+// churners are who takes part in row churn, and how. The first of each name has no PLEG: what it costs is the load itself.
+var churners = []struct{ name, mode string }{
+	{oursName, "none"}, {oursName, "told"}, {oursName, "evented"}, {oursName, "generic"},
+	{kubelet136, "none"}, {kubelet136, "generic"}, {kubelet136, "evented"},
+	{kubelet137, "none"}, {kubelet137, "generic"}, {kubelet137, "evented"},
+}
+
+// settling is how long a churn goes on before it is measured: two lists of a PLEG that polls, and more.
+const settling = 3 * time.Second
+
+// churn measures what changes cost on a node on which pods live, die and are replaced all the time, with a worker for each pod that waits for newer
+// statuses as a kubelet's does.
+func (b *bench) churn() error {
+	for range max(1, b.rounds/2) {
+		for _, pods := range []int{100, 1000} {
+			for _, rate := range []int{100, 1000} {
+				if err := b.churnOf(pods, rate, settling, b.window); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// churnOf measures one load for everybody who takes part.
+func (b *bench) churnOf(pods, rate int, settle, window time.Duration) error {
+	var load map[string]span
+	for _, c := range churners {
+		if !slices.Contains(b.agents, c.name) {
+			continue
+		}
+		s, err := b.churnWith(c.name, c.mode, pods, rate, settle, window)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", c.name, c.mode, err)
+		}
+		if c.mode == "none" {
+			load = map[string]span{c.name: s}
+		}
+		s.enter(b.of("churn", fmt.Sprintf("pods=%d/changes/s=%d/%s", pods, rate, c.mode), c.name), load[c.name])
+	}
+	return nil
+}
+
+// span is what came of a while of churn.
+type span struct {
+	agent.Cost
+	runtime time.Duration
+	changes float64
+	calls   map[string]uint64
+	// told and waits are the latencies of Watch and of pod workers, untold the changes of which Watch did not tell, waiting the workers who waited in
+	// the end.
+	told, waits     []int64
+	untold, waiting int
+}
+
+// churnWith measures one contestant.
+func (b *bench) churnWith(name, mode string, pods, rate int, settle, window time.Duration) (s span, err error) {
+	// A kubelet's PLEG is ready when it has seen a pod.
+	err = b.on(server.Config{Fake: true, Pods: 1, Containers: 1}, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
+		a := all[0]
+		if _, err := a.do(agent.Request{Op: "churn", N: rate, Pods: pods}); err != nil {
+			return err
+		}
+		time.Sleep(settle)
+		return b.profiled(a, fmt.Sprintf("churn-%d-%d-%s", pods, rate, mode), func() error {
+			s, err = watchChurn(r, a, window, max(settling, settle))
+			return err
+		})
+	})
+	return s, err
+}
+
+// watchChurn measures for that long, and ends the churn. What has not been told by then has so long to come.
+func watchChurn(r *runtimeProcess, a *contestant, window, patience time.Duration) (s span, err error) {
+	if _, err := a.do(agent.Request{Op: "mark"}); err != nil {
+		return s, err
+	}
+	before, err := r.do(server.Request{Op: "usage"})
+	if err != nil {
+		return s, err
+	}
+	time.Sleep(window)
+	since, err := a.do(agent.Request{Op: "since"})
+	if err != nil {
+		return s, err
+	}
+	after, err := r.do(server.Request{Op: "usage"})
+	if err != nil {
+		return s, err
+	}
+	if _, err := a.do(agent.Request{Op: "calm"}); err != nil {
+		return s, err
+	}
+	history, err := r.do(server.Request{Op: "history", From: before.Changed})
+	if err != nil {
+		return s, err
+	}
+	s = span{
+		Cost: since.Cost, runtime: after.CPU - before.CPU, changes: float64(after.Changed - before.Changed), calls: make(map[string]uint64),
+		waits: since.Latencies,
+	}
+	if s.changes == 0 {
+		return s, fmt.Errorf("nothing has changed in %v", window)
+	}
+	for name, n := range after.Calls {
+		s.calls[name] = n - before.Calls[name]
+	}
+	changes := slices.DeleteFunc(history.History, func(c server.Change) bool { return c.Number >= after.Changed-before.Changed })
+	var told []agent.Told
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		watch, err := a.do(agent.Request{Op: "watch"})
+		if err != nil {
+			return s, err
+		}
+		told = append(told, watch.Told...)
+		calm, err := a.do(agent.Request{Op: "calm"})
+		if err != nil {
+			return s, err
+		}
+		s.waiting = calm.Waiting
+		s.match(changes, told)
+		if s.untold == 0 && s.waiting == 0 || time.Now().After(deadline) {
+			return s, nil
+		}
+	}
+}
+
+// match finds when Watch told of each of the changes.
+func (s *span) match(changes []server.Change, told []agent.Told) {
+	type event struct{ id, kind string }
+	at := make(map[event]int64, len(told))
+	for _, t := range told {
+		if e := (event{t.ID, t.Kind}); at[e] == 0 {
+			at[e] = t.At
+		}
+	}
+	s.told, s.untold = s.told[:0], 0
+	for _, c := range changes {
+		if t := at[event{c.ID, c.Kind}]; t != 0 {
+			s.told = append(s.told, t-c.At)
+		} else {
+			s.untold++
+		}
+	}
+}
+
+// enter adds the span to a result, less what the load itself costs.
+func (s span) enter(r *result, load span) {
+	per := func(n time.Duration, changes float64) float64 { return float64(n) / changes }
+	agentCPU, runtimeCPU := per(s.CPU, s.changes), per(s.runtime, s.changes)
+	if !strings.HasSuffix(r.Case, "/none") {
+		agentCPU -= per(load.CPU, load.changes)
+		runtimeCPU -= per(load.runtime, load.changes)
+	}
+	r.add(unitAgent, agentCPU)
+	r.add(unitRuntime, runtimeCPU)
+	r.add(unitMade, s.changes/s.Wall.Seconds())
+	for _, name := range readCalls {
+		r.add(unitCalls+" "+name+"/op", float64(s.calls[name])/s.changes)
+	}
+	if strings.HasSuffix(r.Case, "/none") {
+		return
+	}
+	r.add(unitUntold, 100*float64(s.untold)/float64(max(1, s.untold+len(s.told))))
+	r.quantiles(unitWatch, s.told)
+	r.quantiles(unitWait, s.waits)
+	r.add(unitWaiting, float64(s.waiting))
+}
+
+// quantiles adds those of latencies in nanoseconds, if there are any.
+func (r *result) quantiles(what string, all []int64) {
+	if len(all) == 0 {
+		return
+	}
+	slices.Sort(all)
+	r.add(what+"-p50-ns", quantile(all, 0.5))
+	r.add(what+"-p99-ns", quantile(all, 0.99))
+}
+
+// churnMarkdown prints row churn as a table of its own: a line for each contestant in each way, and how many times our polling it costs.
+func (b *bench) churnMarkdown(w io.Writer) error {
+	head := "\n| pods, changes/s | contestant | CPU of agent | of runtime | both | : our polling | lists | statuses | to Watch p50 / p99 | worker waits p50 / p99 | made/s |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|\n"
+	for _, r := range b.results {
+		place, mode, ok := cutLast(r.Case, "/")
+		if r.Row != "churn" || !ok {
+			continue
+		}
+		both := func(r *result) float64 { return r.median(unitAgent) + r.median(unitRuntime) }
+		ratio, watch, wait := "", "", ""
+		if mode == "none" {
+			mode = "no PLEG, the load itself"
+		} else {
+			ratio = fmt.Sprintf("%.2f", both(&r)/both(b.of("churn", place+"/generic", oursName)))
+			pair := func(unit string) string {
+				return plain(unitP50, r.median(unit+"-p50-ns")) + " / " + plain(unitP99, r.median(unit+"-p99-ns"))
+			}
+			watch, wait = pair(unitWatch), pair(unitWait)
+			if n := r.median(unitUntold); n > 0 {
+				watch += fmt.Sprintf("; %.1f %% never", n)
+			}
+			if n := r.median(unitWaiting); n > 0 {
+				wait += fmt.Sprintf("; %.0f wait still", n)
+			}
+		}
+		calls := func(of ...string) (n float64) {
+			for _, name := range of {
+				n += r.median(unitCalls + " " + name + "/op")
+			}
+			return n
+		}
+		_, err := fmt.Fprintf(w, "%s| %s | %s, %s | %s | %s | %s | %s | %.2f | %.2f | %s | %s | %.0f |\n", head,
+			strings.NewReplacer("pods=", "", "/changes/s=", ", ").Replace(place), r.Agent, mode, plain(unitCPU, r.median(unitAgent)),
+			plain(unitCPU, r.median(unitRuntime)), plain(unitCPU, both(&r)), ratio, calls(readCalls[:2]...), calls(readCalls[2:]...), watch, wait, r.median(unitMade))
+		if err != nil {
+			return err
+		}
+		head = ""
+	}
+	return nil
+}
+
+// cutLast cuts s around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
