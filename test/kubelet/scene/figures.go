@@ -9,7 +9,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,10 +29,14 @@ type Figures struct {
 	// ExitCalls are the kubelet's calls by method while containers ended, for each container that did.
 	ExitCalls map[string]float64
 	// The rest is of the idle node: how long it was watched, and per second of that.
-	Idle                    time.Duration
-	KubeletCPU, RuntimeCPU  float64 // in seconds of CPU time
-	Relists, PodReads       float64
-	Calls                   map[string]float64
+	Idle                   time.Duration
+	KubeletCPU, RuntimeCPU float64 // in seconds of CPU time
+	Relists, PodReads      float64
+	Calls                  map[string]float64
+	// Memory are the kubelet's lists and questions for the version, by who was answered from memory and why the others went to the runtime.
+	Memory map[string]float64
+	// Load is the machine's load average of a minute when the idle time began and when it ended.
+	Load                    [2]float64
 	Goroutines, MissedEvent int
 }
 
@@ -99,11 +106,25 @@ type sample struct {
 	kubelet, runtime    float64
 	relists, podRelists float64
 	calls               map[string]uint64
+	memory              map[string]uint64
+	load                float64
 }
+
+// memory are the counters of what is answered from memory, and how they are told.
+var memory = regexp.MustCompile(`^evented_pleg_(lists|versions)_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
 
 func (w *World) sample(ctx context.Context) (s sample, err error) {
 	m, err := w.Kubelet.Metrics(ctx)
 	if err != nil {
+		return s, err
+	}
+	s.memory = make(map[string]uint64)
+	for name, n := range m {
+		if part := memory.FindStringSubmatch(name); part != nil {
+			s.memory[strings.TrimSuffix(part[1]+" "+part[2]+", "+part[3], ", ")] = uint64(n)
+		}
+	}
+	if s.load, err = load(); err != nil {
 		return s, err
 	}
 	s.relists, s.podRelists = m["kubelet_pleg_relist_duration_seconds_count"], m["kubelet_pleg_pod_relist_duration_seconds_count"]
@@ -131,8 +152,21 @@ func (f *Figures) idle(ctx context.Context, w *World, d time.Duration) error {
 	seconds := f.Idle.Seconds()
 	f.KubeletCPU, f.RuntimeCPU = (after.kubelet-before.kubelet)/seconds, (after.runtime-before.runtime)/seconds
 	f.Relists, f.PodReads = (after.relists-before.relists)/seconds, (after.podRelists-before.podRelists)/seconds
-	f.Calls = rates(before.calls, after.calls, seconds)
+	f.Calls, f.Memory = rates(before.calls, after.calls, seconds), rates(before.memory, after.memory, seconds)
+	f.Load = [2]float64{before.load, after.load}
 	return nil
+}
+
+// load returns the machine's load average of the last minute.
+func load() (average float64, err error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0, err
+	}
+	if _, err := fmt.Sscan(string(text), &average); err != nil {
+		return 0, fmt.Errorf("/proc/loadavg: %q: %w", text, err)
+	}
+	return average, nil
 }
 
 // exits times the way of a container's end to the kubelet's status.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ func compare(ctx context.Context, args []string) error {
 	settle := flags.Duration("settle", 2*time.Minute, "time for a started node to come to rest")
 	idle := flags.Duration("idle", 5*time.Minute, "time to watch the idle node")
 	logs := flags.Duration("logs", 10*time.Second, "how often the kubelet looks whether logs must be rotated (its default)")
+	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
 	together := flags.Bool("together", false, "all at once, so that whatever else the machine does is the same for all")
 	_ = flags.Parse(args)
 	list, err := variants(*dir, flags.Args())
@@ -36,17 +38,17 @@ func compare(ctx context.Context, args []string) error {
 	var done sync.WaitGroup
 	for i, v := range list {
 		v.MaxPods, v.LogInterval = *pods+100, *logs
+		if *api != "" {
+			v.API = fmt.Sprintf("%s/v%s", *api, v.Version)
+		}
 		done.Go(func() { all[i], errs[i] = measure(ctx, v, *pods, *settle, *idle) })
 		if !*together {
 			done.Wait()
 		}
 	}
 	done.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
 	table(os.Stdout, all)
-	return nil
+	return errors.Join(errs...)
 }
 
 func measure(ctx context.Context, v scene.Variant, pods int, settle, idle time.Duration) (f *scene.Figures, err error) {
@@ -63,8 +65,12 @@ func measure(ctx context.Context, v scene.Variant, pods int, settle, idle time.D
 	return scene.Measure(ctx, w, pods, settle, idle)
 }
 
-// table writes the figures as Markdown, a column a kubelet.
+// table writes the figures as Markdown, a column a kubelet. What failed is nil, and has none.
 func table(out io.Writer, all []*scene.Figures) {
+	all = slices.DeleteFunc(slices.Clone(all), func(f *scene.Figures) bool { return f == nil })
+	if len(all) == 0 {
+		return
+	}
 	row := func(name string, cell func(*scene.Figures) string) {
 		fmt.Fprintf(out, "| %s |", name)
 		for _, f := range all {
@@ -92,6 +98,12 @@ func table(out io.Writer, all []*scene.Figures) {
 	for _, name := range scene.CallNames(all, func(f *scene.Figures) map[string]float64 { return f.Calls }) {
 		row("idle: "+name+" / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Calls[name]*60) })
 	}
+	row("idle: kubelet and runtime CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", (f.KubeletCPU+f.RuntimeCPU)*1e3) })
+	for _, name := range scene.CallNames(all, func(f *scene.Figures) map[string]float64 { return f.Memory }) {
+		row("idle: "+name+" / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Memory[name]*60) })
+	}
+	row("idle: load of the machine, from / to", func(f *scene.Figures) string { return fmt.Sprintf("%.1f / %.1f", f.Load[0], f.Load[1]) })
+	row("idle, s", func(f *scene.Figures) string { return fmt.Sprintf("%.0f", f.Idle.Seconds()) })
 	row("goroutines of the kubelet", func(f *scene.Figures) string { return fmt.Sprint(f.Goroutines) })
 	row("missed events", func(f *scene.Figures) string { return fmt.Sprint(f.MissedEvent) })
 }
