@@ -32,6 +32,13 @@ func newer(t *T) {
 		n.Container(pod, "c", "sleep", "1h")
 	}
 	phase := func(name string, wait time.Duration, bounded bool) {
+		before := a.MustStats().Generator
+		defer func() {
+			after := a.MustStats().Generator
+			t.Figure("missed "+name, "%d, and creations %d, removals %d, unheard %d, reconnects %d", after.Missed-before.Missed,
+				after.MissedCreations-before.MissedCreations, after.MissedRemovals-before.MissedRemovals,
+				after.Unheard-before.Unheard, after.Reconnects-before.Reconnects)
+		}()
 		t.Check(a.ResetWorkers(t.ctx))
 		t.Sleep(wait)
 		w := a.MustStats().Workers
