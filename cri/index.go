@@ -6,6 +6,8 @@ package cri
 import (
 	"unicode/utf8"
 
+	"google.golang.org/grpc/mem"
+
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -104,7 +106,8 @@ func (x *index) begin() {
 	x.round++
 	x.shownSandboxes, x.shownContainers = 0, 0
 	x.malformed, x.duplicates, x.unknownStates = 0, 0, 0
-	x.sandboxPrints.last, x.containerPrints.last = -1, -1
+	x.sandboxPrints.begin()
+	x.containerPrints.begin()
 }
 
 func (x *index) mark(p *podRecord) {
@@ -150,6 +153,32 @@ const maxID = 1024
 // be sent.
 func usable(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
+// sameSandboxes reports whether a whole list of sandboxes shows what the one before showed, and
+// notes it if so. One look-up for the list takes the place of one for each item, which would wait
+// for memory. If not, the list must be taken item by item.
+func (x *index) sameSandboxes(w *segments, list mem.BufferSlice) bool {
+	t := &x.sandboxPrints
+	if !t.settled {
+		return false
+	}
+	var sum print
+	n, all := 0, t.live()
+	ok := w.walk(list, itemsField, func(raw []byte) bool {
+		var q quick
+		if n++; n > all || !q.read(raw, quickSandbox) {
+			return false
+		}
+		sum = sum.plus(x.printer.sandboxPrint(q.id, q.two, q.uid, int32(q.state)))
+		return true
+	})
+	if !ok || !t.same(sum, n, x.round) {
+		t.settled, t.moved = false, true // nor is the next listing asked
+		return false
+	}
+	x.shownSandboxes = n
+	return true
+}
+
 // sandbox takes one item of a sandbox list. It reports false if the item is not a protobuf message.
 func (x *index) sandbox(raw []byte) bool {
 	var q quick
@@ -187,7 +216,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 		x.sandboxes[s.id] = s
 		x.hidden++
 	}
-	again := s.listed && x.sandboxPrints.entries[s.place].round == x.round
+	again := s.listed && x.sandboxPrints.shown(int(s.place), x.round)
 	if again {
 		x.duplicates++
 		if s.phase > item.phase() {
@@ -231,6 +260,30 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	}
 }
 
+// sameContainers is sameSandboxes for a list of containers.
+func (x *index) sameContainers(w *segments, list mem.BufferSlice) bool {
+	t := &x.containerPrints
+	if !t.settled {
+		return false
+	}
+	var sum print
+	n, all := 0, t.live()
+	ok := w.walk(list, itemsField, func(raw []byte) bool {
+		var q quick
+		if n++; n > all || !q.read(raw, quickContainer) {
+			return false
+		}
+		sum = sum.plus(x.printer.containerPrint(q.id, q.two, q.uid, int32(q.state)))
+		return true
+	})
+	if !ok || !t.same(sum, n, x.round) {
+		t.settled, t.moved = false, true // nor is the next listing asked
+		return false
+	}
+	x.shownContainers = n
+	return true
+}
+
 // container takes one item of a container list. It reports false if the item is not a protobuf
 // message.
 func (x *index) container(raw []byte) bool {
@@ -258,7 +311,7 @@ func (x *index) container(raw []byte) bool {
 // changedContainer takes a container that is not as the listing before showed it, or that the
 // present one has shown already.
 func (x *index) changedContainer(item *containerItem) {
-	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxPrints.entries[s.place].round == x.round {
+	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxPrints.shown(int(s.place), x.round) {
 		x.duplicates++ // an ID is of one thing: the sandbox stands
 		return
 	}
@@ -267,7 +320,7 @@ func (x *index) changedContainer(item *containerItem) {
 	}
 	phase, state := item.phase(), item.state
 	c := x.containers[string(item.id)]
-	if c != nil && x.containerPrints.entries[c.place].round == x.round {
+	if c != nil && x.containerPrints.shown(int(c.place), x.round) {
 		x.duplicates++
 		if c.phase > phase {
 			phase, state = c.phase, stateOfContainer(c.phase)

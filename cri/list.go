@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -44,14 +45,14 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	x.begin()
 	c.byID.begin()
 	var walker segments
-	err := c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
+	err := c.listAll(ctx, &walker, x.sandbox, x.sameSandboxes, streamPodSandboxes, listPodSandbox)
 	known := len(x.strays)
 	if err == nil {
-		err = c.listAll(ctx, &walker, x.container, streamContainers, listContainers)
+		err = c.listAll(ctx, &walker, x.container, x.sameContainers, streamContainers, listContainers)
 	}
 	if err == nil && len(x.strays) > known {
 		before := x.duplicates
-		err = c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
+		err = c.listAll(ctx, &walker, x.sandbox, x.sameSandboxes, streamPodSandboxes, listPodSandbox)
 		x.duplicates = before // being listed twice is our doing
 	}
 	c.counter.malformed.Add(x.malformed)
@@ -71,13 +72,15 @@ type lister struct {
 	client *Client
 	walker *segments
 	visit  func(item []byte) bool
-	items  int
+	// same, if set, may take a whole list at once. It reports false if it has not.
+	same  func(*segments, mem.BufferSlice) bool
+	items int
 }
 
 // listAll makes one list call of everything, the streaming one unless the runtime is known not to
-// have it, and visits every item of the answer.
-func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, streaming, plain method) error {
-	l := lister{client: c, walker: walker, visit: visit}
+// have it, and visits every item of the answer, unless the answer is in one piece and same takes it.
+func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, same func(*segments, mem.BufferSlice) bool, streaming, plain method) error {
+	l := lister{client: c, walker: walker, visit: visit, same: same}
 	return l.either(ctx, nil, streaming, plain)
 }
 
@@ -111,6 +114,10 @@ func (l *lister) call(ctx context.Context, req request, m method) error {
 	var reply borrowed
 	if err := l.client.call(ctx, m, req, &reply); err != nil {
 		return err
+	}
+	if l.same != nil && l.same(l.walker, reply.data) {
+		reply.free()
+		return nil
 	}
 	return l.take(&reply, m)
 }

@@ -61,7 +61,7 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 func (x *index) sweep() {
 	if x.shownContainers < len(x.containers) {
 		for place, e := range x.containerPrints.entries {
-			if !e.live || e.round == x.round {
+			if !e.live || x.containerPrints.shown(place, x.round) {
 				continue
 			}
 			c := e.record
@@ -76,7 +76,7 @@ func (x *index) sweep() {
 	}
 	if x.shownSandboxes < len(x.sandboxes)-x.hidden {
 		for place, e := range x.sandboxPrints.entries {
-			if !e.live || e.round == x.round {
+			if !e.live || x.sandboxPrints.shown(place, x.round) {
 				continue
 			}
 			s := e.record

@@ -51,6 +51,15 @@ type prints[R interface{ put(place int) }] struct {
 	dead int
 	// last is the place of the entry found last.
 	last int
+	// sum is that of the prints of all entries. A list of as many items with the same sum shows just
+	// these, in whatever order (ADR 58).
+	sum print
+	// whole is the last listing that showed every entry there was, by its sum; such a listing
+	// leaves the rounds of the entries as they are.
+	whole uint32
+	// moved says that an entry was added, changed or removed by the present listing; settled that
+	// none was by the one before, so that the sum is worth a try.
+	moved, settled bool
 }
 
 // entry is one print and the record that it stands for.
@@ -68,6 +77,12 @@ const (
 	placeMask = 1<<placeBits - 1
 	minSlots  = 16
 )
+
+// plus returns the sum of two prints, which is one of each half.
+func (p print) plus(q print) print { return print{p.a + q.a, p.b + q.b} }
+
+// minus returns what plus made p of.
+func (p print) minus(q print) print { return print{p.a - q.a, p.b - q.b} }
 
 // slot returns what a slot holds for a print at a place.
 func (p print) slot(place int) uint32 { return uint32(p.b)&^placeMask | uint32(place+1) }
@@ -108,10 +123,31 @@ func (t *prints[R]) slotOf(p print, place int) int {
 // one before. It reports whether there is one.
 func (t *prints[R]) show(p print, round uint32) bool {
 	i := t.find(p)
-	if i < 0 || t.entries[i].round == round {
+	if i < 0 || t.shown(i, round) {
 		return false
 	}
 	t.entries[i].round = round
+	return true
+}
+
+// shown reports whether a listing, the present one, has shown the entry at a place.
+func (t *prints[R]) shown(place int, round uint32) bool {
+	return t.whole == round || t.entries[place].round == round
+}
+
+// begin starts a listing.
+func (t *prints[R]) begin() { t.last, t.settled, t.moved = -1, !t.moved, false }
+
+// live returns the number of entries.
+func (t *prints[R]) live() int { return len(t.entries) - t.dead }
+
+// same reports whether n items whose prints have a sum are just the entries, and if so, notes that
+// a listing showed them all.
+func (t *prints[R]) same(sum print, n int, round uint32) bool {
+	if n != t.live() || sum != t.sum {
+		return false
+	}
+	t.whole = round
 	return true
 }
 
@@ -123,12 +159,14 @@ func (t *prints[R]) add(p print, record R, round uint32) {
 	place := len(t.entries)
 	t.entries = append(t.entries, entry[R]{print: p, record: record, round: round, live: true})
 	record.put(place)
+	t.sum, t.moved = t.sum.plus(p), true
 	t.link(place)
 }
 
 // change gives the entry at a place another print.
 func (t *prints[R]) change(place int, p print) {
 	t.unlink(place)
+	t.sum, t.moved = t.sum.minus(t.entries[place].print).plus(p), true
 	t.entries[place].print = p
 	t.link(place)
 }
@@ -136,6 +174,7 @@ func (t *prints[R]) change(place int, p print) {
 // remove ends the entry at a place.
 func (t *prints[R]) remove(place int) {
 	t.unlink(place)
+	t.sum, t.moved = t.sum.minus(t.entries[place].print), true
 	t.entries[place].record.put(-1)
 	t.entries[place] = entry[R]{}
 	t.dead++
