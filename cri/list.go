@@ -78,7 +78,7 @@ type lister struct {
 }
 
 // listAll makes one list call of everything, the streaming one unless the runtime is known not to
-// have it, and visits every item of the answer, unless the answer is in one piece and same takes it.
+// have it, and visits every item of the answer, unless that is in one piece and same takes it.
 func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, same func(*segments, mem.BufferSlice) bool, streaming, plain method) error {
 	l := lister{client: c, walker: walker, visit: visit, same: same}
 	return l.either(ctx, nil, streaming, plain)
