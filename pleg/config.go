@@ -54,8 +54,9 @@ type Config[S any] struct {
 	// its event, or by the next list of everything, and not by whoever waits in GetNewerThan.
 	TellsCalls bool
 	// InspectWorkers bounds the per-pod reads in flight. Those that are under way for longer than
-	// RelistBase hold half of them at most (one, if there is but one) while other pods need to be
-	// read: the rest are interrupted and made again. Default 8.
+	// RelistBase hold half of them at most while other pods need to be read: the rest are interrupted
+	// and made again. So there must be at least 2: one hung read would hold a single worker. Default
+	// 8.
 	InspectWorkers int
 	// InspectTimeout bounds one per-pod read. Default 30s.
 	InspectTimeout time.Duration
@@ -236,6 +237,9 @@ func (c Config[S]) validate() error {
 		if n.v < 0 {
 			bad("%s is %d: it must not be negative (zero means the default)", n.name, n.v)
 		}
+	}
+	if c.InspectWorkers == 1 {
+		bad("InspectWorkers is 1: it must be at least 2 (zero means the default), or one read that hangs keeps every other pod from being read")
 	}
 	if c.RelistMax < c.RelistBase {
 		bad("RelistMax is %v, shorter than RelistBase, %v: raise RelistMax or lower RelistBase", c.RelistMax, c.RelistBase)

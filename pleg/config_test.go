@@ -27,6 +27,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"max below base":   {func(c *Config[status]) { c.RelistBase, c.RelistMax = 10*time.Second, time.Second }, []string{"RelistMax is 1s", "RelistBase, 10s"}},
 		"two at once":      {func(c *Config[status]) { c.Capacity, c.SweepAt = -1, -2 }, []string{"Capacity is -1", "SweepAt is -2"}},
 		"jitter above one": {func(c *Config[status]) { c.Jitter = 1.5 }, []string{"Jitter is 1.5"}},
+		"a single worker":  {func(c *Config[status]) { c.InspectWorkers = 1 }, []string{"InspectWorkers is 1", "at least 2"}},
 		"reconnect order":  {func(c *Config[status]) { c.ReconnectBase, c.ReconnectMax = 2*time.Minute, time.Minute }, []string{"ReconnectMax is 1m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {

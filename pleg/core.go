@@ -99,6 +99,7 @@ type inspecting struct {
 // trusting is what the stream is still to be judged by.
 type trusting struct {
 	missing fifo[candidate]
+	taken   map[*item]Phase // what reads took back of what other reads had found, since the last tick
 	lies    lies
 }
 
@@ -127,6 +128,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		streaming:  streaming{conn: conn{deadline: never}, connCfg: cfg.conn()},
 		relisting:  relisting{sched: newSchedule(cfg.RelistBase, cfg.RelistMax)},
 		inspecting: inspecting{inflight: make(map[*pod]flight)},
+		trusting:   trusting{taken: make(map[*item]Phase)},
 		guard:      guard{gone: make(map[cache.UID]instant)},
 	}
 }
@@ -145,6 +147,7 @@ func (c *core[S]) start(held []cache.UID, now instant) {
 // tick does whatever is due.
 func (c *core[S]) tick(now instant) {
 	c.step(inTick, now)
+	c.settleTaken()
 	c.settleMissing(now)
 	c.settleLies(now)
 	c.reportTolls(now)
@@ -300,6 +303,9 @@ func (c *core[S]) report(reason Reason, action string, warning bool, note string
 // setPhase moves an item and keeps the running counts.
 func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
 	c.uncount(x)
+	if cause != CauseRead && x.phase == PhaseUnknown && phase != PhaseRemoved {
+		x.mistrust()
+	}
 	x.believe(phase, cause, byClaim, stamp, now)
 	c.countIn(x)
 	c.touched[x.pod.uid] = x.pod

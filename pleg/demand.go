@@ -31,7 +31,7 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 // wantRead wants a read of the pod that begins after t.
 func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 	p := c.ensure(uid)
-	p.want = max(p.want, t)
+	p.want, p.waited = max(p.want, t), max(p.waited, t)
 	if p.failed {
 		p.notYet = min(p.notYet, t.next())
 	}
@@ -49,7 +49,7 @@ func (c *core[S]) onRequest(r request, now instant) {
 	switch {
 	case r.inspect:
 		p := c.ensure(r.uid)
-		p.force = max(p.force, now)
+		p.force, p.waited = max(p.force, now), max(p.waited, now)
 		c.review(p, now)
 	case r.uid == "":
 		c.sched.ask(now, true)
@@ -72,9 +72,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	if !p.unsure() {
 		p.settle()
 	}
-	if p.want != 0 && c.asOf(p) > p.want {
-		p.want = 0
-	}
+	p.served(c.asOf(p))
 	c.settleRounds(p, now)
 	going := !p.unsure() && c.connected() && p.goesAway()
 	if !going {

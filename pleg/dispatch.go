@@ -18,7 +18,7 @@ const (
 	notQueued queueKind = iota
 	inListed            // to be inspected; the last list of everything has its listing
 	inReady             // to be listed, and inspected if it changed
-	inWaited            // likewise; somebody waits for it
+	inWaited            // likewise; somebody else than the core waits for it
 	inSlow              // likewise; its last read hung
 	queueKinds
 )
@@ -62,7 +62,7 @@ func (c *core[S]) queueFor(p *pod) queueKind {
 		return inSlow
 	case p.listingServes():
 		return inListed
-	case p.asked():
+	case p.waited != 0:
 		return inWaited
 	}
 	return inReady
@@ -139,7 +139,7 @@ func (c *core[S]) sweepDue() instant {
 func (c *core[S]) slowWaited() int {
 	n := 0
 	for p := range c.queues[inSlow].all() {
-		if p.queued == inSlow && p.want != 0 && !p.unsure() {
+		if p.queued == inSlow && p.waited != 0 && !p.unsure() {
 			n++
 		}
 	}

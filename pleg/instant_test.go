@@ -76,7 +76,10 @@ func TestClockAtTheEnds(t *testing.T) {
 	if got := c.instant(early); got != 1 {
 		t.Errorf("a thousand years ago is %d, want 1", got)
 	}
-	for _, i := range []instant{1, instant(time.Hour), never - 1} {
+	if before, made := c.instant(c.epoch.Add(-1)), c.instant(c.epoch); before != 1 || made <= before {
+		t.Errorf("the moment before the first is %d, the first is %d, want 1 and a later one: what was asked for then is answered by the first read", before, made)
+	}
+	for _, i := range []instant{1, 2, instant(time.Hour), never - 1} {
 		if got := c.instant(c.time(i)); got != i {
 			t.Errorf("instant %d becomes %d by way of its time", i, got)
 		}

@@ -73,7 +73,7 @@ func (c *core[S]) waitingLater() map[*pod]bool {
 
 // checkPod checks the fields of a pod against each other.
 func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
-	for _, at := range []instant{p.read, p.asOf, p.want, p.force, p.forced, p.moved, p.listingBegan} {
+	for _, at := range []instant{p.read, p.asOf, p.want, p.waited, p.force, p.forced, p.moved, p.listingBegan} {
 		k.that(at >= 0 && at <= now, "an instant is %d, and now is %d: %+v", at, now, *p)
 	}
 	k.that(p.reread.step >= 0 && p.going.step >= 0 && p.backoff.step >= 0, "delays %v", p.delays)

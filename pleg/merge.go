@@ -117,6 +117,7 @@ func (c *core[S]) mergeShown(r *reading, i int, it Item) {
 	case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
 		return
 	default:
+		x.borne = true
 		c.mergePhase(r, x, it.Phase)
 	}
 	x.mark = c.marks
@@ -177,7 +178,12 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 		r.asks = r.asks || r.overtaken
 		return
 	}
-	if r.expected {
+	switch {
+	case !x.borne && x.claimed == PhaseUnknown && x.cause == CauseRead:
+		if c.takenBack(x, PhaseUnknown); r.expected { // one read alone has shown it, and nobody has told of it
+			c.count.regressions++
+		}
+	case r.expected:
 		c.maybeMissed(x, PhaseRemoved, r.last, r.now)
 	}
 	c.setPhase(x, PhaseRemoved, CauseRead, false, 0, r.now)
@@ -242,6 +248,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	case it.Phase == PhaseUnknown && s.phase != PhaseRemoved: // which neither bears the claim out nor overrules it
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
 		x.phase, byClaim, since = s.phase, true, s.at
+		x.mistrust()
 	case s.phase <= it.Phase:
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
 	case began <= s.at.add(c.cfg.Grace):
@@ -275,6 +282,7 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 		c.overruled(x.pod, Item{ID: x.id, Kind: x.kind, Phase: phase}, x.phase)
 	} else {
 		c.count.regressions++
+		c.takenBack(x, phase)
 	}
 	x.claimed = min(x.claimed, phase)
 	c.setPhase(x, phase, CauseRead, false, 0, now)

@@ -62,6 +62,7 @@ type belief struct {
 	byClaim bool    // it comes from a claim that no read has confirmed
 	back    bool    // it is earlier than the one before: a read overruled that
 	ours    bool    // it is a sandbox's that a call of the agent's own has stopped
+	borne   bool    // more than one read has shown the ID
 	first   instant // when a read first showed the ID
 	since   instant // when the report was applied that set the phase
 	sure    instant // when a read confirmed a claimed phase, else since: an older read may have looked before
@@ -86,6 +87,15 @@ type shown struct {
 	cached Phase // the pod's status in the cache
 	listed Phase // the last applied list of everything
 	blank  bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
+}
+
+// mistrust has the statuses of the pod read before a claim's payload, or a list, can settle it: a
+// read did not know the state of the ID, so that nobody knows whether what is told of it came
+// before that read or after.
+func (x *item) mistrust() {
+	if x.cached == phaseNone && x.pod.hasStatus {
+		x.cached = PhaseUnknown
+	}
 }
 
 // watched is what Watch was told of an ID.
@@ -156,7 +166,8 @@ func (s *stored) hasEntry() bool { return s.hasStatus || s.foreign || s.failed }
 
 // wanted is what others want of a pod.
 type wanted struct {
-	want   instant // a read must begin after this: somebody waits for it
+	want   instant // a read must begin after this: somebody waits for it, or the core needs it
+	waited instant // the latest time of those that others than the core have asked for; 0 if none is left
 	force  instant // statuses must be read by a read begun after this, changed or not
 	forced instant // when the last such read was started
 	answer bool    // such a read was stored: Watch is told at least a PodSync
@@ -167,6 +178,16 @@ type wanted struct {
 
 // asked says that somebody wants a read of the pod.
 func (w *wanted) asked() bool { return w.want != 0 || w.force != 0 }
+
+// served notes that the cache has the pod as of that time: whoever wanted no more has it.
+func (w *wanted) served(asOf instant) {
+	if w.want != 0 && asOf > w.want {
+		w.want = 0
+	}
+	if w.waited != 0 && asOf > w.waited {
+		w.waited = 0
+	}
+}
 
 // answered notes that a status as of that time was stored: whoever wanted it read is to hear of it.
 func (w *wanted) answered(at instant) {
@@ -366,8 +387,10 @@ func (d *delays) stir() { d.notYet, d.reread = 0, ladder{} }
 func (d *delays) settle() { d.reread, d.backoff = ladder{}, ladder{} }
 
 // instant is a moment by the monotonic clock, in nanoseconds since the generator was made. Zero is
-// before everything; so every moment that the clock shows is at least 1. It is a third of a
-// time.Time and orders the same way whatever the wall clock does.
+// before everything, and often stands for none. Whatever was before the generator was made, as the
+// moments that waiters ask for may be, is 1, and the clock shows 2 at least: so the first read
+// begins after all of those. An instant is a third of a time.Time and orders the same way whatever
+// the wall clock does.
 //
 // Arithmetic of instants never overflows: a sum stops at zero and at never, whatever the duration.
 type instant int64
@@ -417,6 +440,15 @@ func sum(d, e time.Duration) time.Duration {
 // clock converts between instants and times of this process.
 type clock struct{ epoch time.Time }
 
-func (c clock) now() instant                { return c.instant(time.Now()) }
-func (c clock) instant(t time.Time) instant { return instant(max(0, t.Sub(c.epoch))).next() }
-func (c clock) time(i instant) time.Time    { return c.epoch.Add(time.Duration(i - 1)) }
+// firstInstant is when the generator was made.
+const firstInstant = instant(2)
+
+func (c clock) now() instant             { return c.instant(time.Now()) }
+func (c clock) time(i instant) time.Time { return c.epoch.Add(time.Duration(i - firstInstant)) }
+
+func (c clock) instant(t time.Time) instant {
+	if d := t.Sub(c.epoch); d >= 0 {
+		return firstInstant.add(d)
+	}
+	return firstInstant - 1
+}

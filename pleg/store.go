@@ -329,10 +329,15 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		x.at = i
 	}
 	for id, s := range p.suspects {
-		if s.phase == PhaseRemoved && done(s.at) {
-			delete(p.suspects, id)
-			c.suspects--
+		if s.phase != PhaseRemoved {
+			continue
 		}
+		if s.at.add(c.cfg.Grace) >= oldest { // a read under way may show it, and not overrule that
+			kept = true
+			continue
+		}
+		delete(p.suspects, id)
+		c.suspects--
 	}
 	if kept {
 		c.leftover[p.uid] = p
@@ -360,7 +365,7 @@ func (c *core[S]) housekeep(now instant) {
 		c.todo.do(action[S]{kind: actPrune, at: oldest})
 	}
 	for id, s := range c.homeless {
-		if s.phase == PhaseRemoved && now.sub(s.at) > c.cfg.Grace && s.at < oldest {
+		if s.phase == PhaseRemoved && s.at.add(c.cfg.Grace) < oldest {
 			delete(c.homeless, id)
 		}
 	}

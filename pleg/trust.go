@@ -79,6 +79,33 @@ func (c *core[S]) maybeMissed(x *item, phase Phase, since, now instant) {
 	c.missing.push(e)
 }
 
+// takenBack notes that a read has taken an ID back to a phase from a further one that only reads
+// had shown; PhaseUnknown stands for an ID that no second read has shown. What the reads before
+// made of it is no fault of the stream's. Applied in the next tick, because one list may do so for
+// any number of IDs.
+func (c *core[S]) takenBack(x *item, to Phase) {
+	if before, ok := c.taken[x]; !ok || to < before {
+		c.taken[x] = to
+	}
+}
+
+// settleTaken has changes that one read found and a later one took back count for nothing. Those
+// whose grace had passed by then have been counted.
+func (c *core[S]) settleTaken() {
+	if len(c.taken) == 0 {
+		return
+	}
+	kept := fifo[candidate]{}
+	for c.missing.len() > 0 {
+		e := c.missing.pop()
+		if to, ok := c.taken[e.item]; e.item == nil || !ok || e.phase <= to {
+			kept.push(e)
+		}
+	}
+	c.missing = kept
+	clear(c.taken)
+}
+
 // listened says that the stream has been up since before that time, and that no claim was
 // discarded: what has changed since, the runtime had somebody to tell.
 func (c *core[S]) listened(since instant) bool {

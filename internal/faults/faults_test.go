@@ -127,7 +127,7 @@ var settings = []setting{
 	{name: "invalid-utf8", set: "invalid-utf8=0.3", harmless: "the broken text is none that a generator reads: " +
 		"image references and annotations, in which what is no UTF-8 becomes U+FFFD. A client that decodes whole messages, as a kubelet's, fails"},
 	{name: "duplicate-id", set: "duplicate-id=0.5", section: contradicts, sometimes: []string{"evented_pleg_relist_period_seconds", "evented_pleg_stale_claims_total"}},
-	{name: "orphan-container", set: "orphan-container=1", section: missed},
+	{name: "orphan-container", set: "orphan-container=1", section: contradicts},
 }
 
 // TestEveryFaultHasARow: what is added to the fake is added here.

@@ -148,6 +148,7 @@ func (s *seen) watchSays() (says []string) {
 	add(sum.Malformed > 0, "without a usable ID")
 	add(sum.ListedTwice > 0, "listed twice")
 	add(sum.Unattributed > 0, "of no pod")
+	add(sum.TakenBack > 0, "taken back by a later read")
 	add(sum.UnknownPhase > 0, "in the state UNKNOWN")
 	return says
 }

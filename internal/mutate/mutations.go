@@ -589,4 +589,32 @@ var mutations = []mutation{
 		"a listing older than what is forgotten is used", "pleg/dispatch.go",
 		"if p.listingBegan < c.forgotten {", "if false {",
 	},
+	{
+		"a read that the core wants is a waiter for a sweep", "pleg/dispatch.go",
+		"case p.waited != 0:", "case p.asked():",
+	},
+	{
+		"who asked before the start is not served by the first list", "pleg/record.go",
+		"return firstInstant - 1", "return firstInstant",
+	},
+	{
+		"a claim settles what a read did not know", "pleg/core.go",
+		"x.phase == PhaseUnknown && phase != PhaseRemoved {", "false {",
+	},
+	{
+		"what a read took back counts as missed", "pleg/trust.go",
+		"!ok || e.phase <= to {", "ok || !ok || e.phase <= to {",
+	},
+	{
+		"an ID that one read alone has shown counts as missed", "pleg/merge.go",
+		"case !x.borne && x.claimed", "case false && x.claimed",
+	},
+	{
+		"a removal told early is forgotten while a read is slow", "pleg/store.go",
+		"if s.at.add(c.cfg.Grace) >= oldest { //", "if s.at >= oldest { //",
+	},
+	{
+		"a single worker is accepted", "pleg/config.go",
+		"if c.InspectWorkers == 1 {", "if false {",
+	},
 }

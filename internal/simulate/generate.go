@@ -88,7 +88,7 @@ func (g *generator) config(seed uint64) {
 		{0.5, "torn", []string{"true"}},
 		{0.5, "delta", []string{"true"}},
 		{0.05, "generic", []string{"true"}},
-		{0.3, "workers", []string{"1", "2"}},
+		{0.3, "workers", []string{"2", "3"}},
 		{0.4, "sweep-at", []string{"1", "2", "3"}},
 		{0.3, "capacity", []string{"1", "2", "4"}},
 		{0.15, "mailbox", []string{"1", "2"}},

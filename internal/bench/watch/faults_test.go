@@ -168,7 +168,7 @@ func TestEveryFaultIsSeen(t *testing.T) {
 			return o.summary.UnknownPhase > 0 || o.summary.Stream.Flaws[stream.UnknownType] > 0
 		},
 		"duplicate-id=0.5":   func(o outcome) bool { return o.summary.ListedTwice > 0 },
-		"orphan-container=1": func(o outcome) bool { return o.summary.Unattributed+o.summary.Missed > 0 },
+		"orphan-container=1": func(o outcome) bool { return o.summary.TakenBack > 0 },
 	}
 	limit := make(chan struct{}, 8)
 	for faults, found := range seen {

@@ -55,11 +55,12 @@ type Summary struct {
 	Calls       map[string]uint64   `json:"calls"`
 	// Malformed counts listed items without a usable ID, ListedTwice those that a list showed twice,
 	// Unattributed the containers of the last list that belong to no pod, UnknownPhase the items of all
-	// reads in the state UNKNOWN.
+	// reads in the state UNKNOWN, TakenBack what one read showed and a later one took back.
 	Malformed    uint64 `json:"malformed"`
 	ListedTwice  uint64 `json:"listed_twice"`
 	Unattributed int    `json:"unattributed"`
 	UnknownPhase int    `json:"unknown_state"`
+	TakenBack    int    `json:"taken_back"`
 	// Reports counts the generator's reports by reason.
 	Reports map[pleg.Reason]int `json:"reports"`
 	// Verdict is what the stream is worth, nil with --mode generic.
@@ -83,7 +84,7 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 	s.Reads = max(s.Reads, 0)
 	s.ListSeconds, s.ReadSeconds = t.took[listCall].Seconds(), t.took[readCall].Seconds()
 	s.Malformed, s.ListedTwice, s.Unattributed = client.Malformed, client.Duplicates, client.Unattributed
-	s.UnknownPhase = t.unknown
+	s.UnknownPhase, s.TakenBack = t.unknown, st.Regressions
 	if p.options.Mode != worker.Evented {
 		return s
 	}
@@ -173,9 +174,9 @@ func (s Summary) lines() (list [][2]string) {
 		s.Lists, s.ListErrors, s.ListsHung, s.Reads, s.ReadErrors, s.ReadsHung, total(s.Calls))
 	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", short(s.ListSeconds.P50), short(s.ListSeconds.P99),
 		short(s.ListSeconds.Max), short(s.ReadSeconds.P50), short(s.ReadSeconds.P99), short(s.ReadSeconds.Max))
-	if s.Malformed+s.ListedTwice+uint64(s.Unattributed+s.UnknownPhase) > 0 {
-		row("shown", "%d items without a usable ID, %d listed twice, %d containers of no pod, %d in the state UNKNOWN",
-			s.Malformed, s.ListedTwice, s.Unattributed, s.UnknownPhase)
+	if s.Malformed+s.ListedTwice+uint64(s.Unattributed+s.UnknownPhase+s.TakenBack) > 0 {
+		row("shown", "%d items without a usable ID, %d listed twice, %d containers of no pod, %d in the state UNKNOWN, %d taken back by a later read",
+			s.Malformed, s.ListedTwice, s.Unattributed, s.UnknownPhase, s.TakenBack)
 	}
 	if r := s.Stream; r != nil {
 		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, short(s.ConnectedSeconds), times(r.Opened), ends(r.Endings))
