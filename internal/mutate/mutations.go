@@ -337,7 +337,7 @@ var mutations = []mutation{
 	},
 	{
 		"a DELETED without a pod is remembered for ever", "pleg/store.go",
-		"if s.phase == PhaseRemoved && now.sub(s.at)", "if s.phase > PhaseRemoved && now.sub(s.at)",
+		"if s.phase == PhaseRemoved && s.at.add(", "if s.phase > PhaseRemoved && s.at.add(",
 	},
 	{
 		"a list that does not know a state confirms it", "pleg/merge.go",
@@ -385,7 +385,7 @@ var mutations = []mutation{
 	},
 	{
 		"a waiter causes a list of everything", "pleg/demand.go",
-		"\tp := c.ensure(uid)\n\tp.want = max(p.want, t)\n", "\tp := c.ensure(uid)\n\tp.want = max(p.want, t)\n\tc.sched.ask(now, true)\n",
+		"\tp.want, p.waited = max(p.want, t), max(p.waited, t)\n", "\tp.want, p.waited = max(p.want, t), max(p.waited, t)\n\tc.sched.ask(now, true)\n",
 	},
 	{
 		"a relist twice in a row", "pleg/list.go",
@@ -432,8 +432,8 @@ var mutations = []mutation{
 		"d.reread, d.backoff = ladder{}, ladder{}", "d.reread = ladder{}",
 	},
 	{
-		"a pod is read twice for one waiter", "pleg/demand.go",
-		"p.want != 0 && c.asOf(p) > p.want {", "p.want != 0 && c.asOf(p) > p.want+1e7 {",
+		"a pod is read twice for one waiter", "pleg/record.go",
+		"w.want != 0 && asOf > w.want {", "w.want != 0 && asOf > w.want+1e7 {",
 	},
 	{
 		"a claim stamped before the stream was opened is ignored", "pleg/claim.go",
@@ -562,8 +562,8 @@ var mutations = []mutation{
 	},
 	{
 		"a claim of one unknown ID too many is not counted as discarded", "pleg/claim.go",
-		"\t\t\tc.discard(1, now)\n\t\t}\n\t}\n\tfor i",
-		"\t\t}\n\t}\n\tfor i",
+		"\t\t\tc.discard(1, now)\n\t\t}\n\t}\n\tbehind",
+		"\t\t}\n\t}\n\tbehind",
 	},
 	{
 		"a late claim of what is gone is looked after for the grace", "pleg/merge.go",
