@@ -25,6 +25,9 @@
 // An error is kept beside the last good status, never instead of it: a reader always gets a status
 // that is not nil.
 //
+// A writer that knows a pod to be unchanged by other means than a read may say so with Observe, too
+// (pleg's Config.AnswersFromMemory). AsOf is then the time of that knowledge.
+//
 // A waiter is a demand: [Cache.Demand] wakes the generator and [Cache.TakeDemand] tells it which
 // pods to read, and after which times, so that a waiter costs one read of one pod and not a relist.
 //

@@ -6,7 +6,6 @@ package pleg
 import (
 	"slices"
 	"sync"
-	"time"
 )
 
 // OwnCall is a call by which the agent itself changes what the runtime has: it makes, starts, stops
@@ -128,6 +127,7 @@ type own struct {
 	calls    int     // under way
 	making   int     // those of them that make something
 	failed   bool    // one has: it may work yet, without anybody being told
+	returned instant // when the last one did
 	hold     instant // what calls have changed is read then, unless somebody waits for the pod
 	listed   instant // start of the latest read that would have shown an ID that nobody knew
 	unlisted instant // when a call may last have made an ID that nobody knows
@@ -188,6 +188,7 @@ func (c *core[S]) onAck(a *ack, now instant) {
 	if p == nil {
 		return
 	}
+	p.own.returned = max(p.own.returned, a.at)
 	if a.failed || len(a.items) == 0 {
 		p.own.failed = p.own.failed || a.failed
 		c.doubt(p, now)
@@ -334,6 +335,27 @@ func (c *core[S]) knowsAll(p *pod) bool {
 	return 0 < live && live <= knownMost
 }
 
+// remembers says that a pod is as the cache shows it, but for what the stream has not told yet, so
+// that whoever waits for it need not wait for a read: the stream has earned trust, a read has shown
+// the pod since the last call about it returned and since anything was last not heard, every claim
+// has been borne out, and nothing is under way that could tell otherwise.
+func (c *core[S]) remembers(p *pod) bool {
+	switch {
+	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.missing.len() > 0:
+		return false
+	case c.open[p.uid] == p, c.reads(p), p.own.calls > 0:
+		return false
+	case c.readAt(p) <= max(p.own.returned, c.deaf), c.readAt(p) < p.moved:
+		return false
+	}
+	for _, x := range p.items {
+		if x.blank {
+			return false
+		}
+	}
+	return c.knowsAll(p)
+}
+
 // liveItems returns what the runtime is believed to have of a pod.
 func liveItems(p *pod) []Item {
 	items := make([]Item, 0, len(p.items))
@@ -344,10 +366,6 @@ func liveItems(p *pod) []Item {
 	}
 	return items
 }
-
-// settleFor is for how long what the agent's own calls have changed waits to be read: calls come in
-// bursts, and the runtime tells of each, too.
-func (c *core[S]) settleFor() time.Duration { return c.cfg.RelistBase / 50 }
 
 // stir notes that the stream has told something new of a pod, so that it is read: at once, or, if
 // the agent's own calls are at it, when what they have changed is.
@@ -364,7 +382,7 @@ func (c *core[S]) stir(p *pod, now instant) {
 // anyway.
 func (c *core[S]) settleLater(p *pod, at, now instant) {
 	if p.own.hold <= now {
-		p.own.hold = now.add(c.settleFor())
+		p.own.hold = now.add(c.cfg.CallSettle)
 	}
 	p.moved, p.reread = max(p.moved, at), ladder{}
 	if c.open[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold {

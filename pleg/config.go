@@ -53,6 +53,16 @@ type Config[S any] struct {
 	// read by their statuses, without a list: what somebody else makes in it all the same is found by
 	// its event, or by the next list of everything, and not by whoever waits in GetNewerThan.
 	TellsCalls bool
+	// CallSettle is how long what a call of the agent's own has changed, and what the stream tells of
+	// a pod while such a call is under way, waits to be read, once for all: calls come in bursts, and
+	// the runtime tells of each. Nobody who waits in GetNewerThan waits for that. At most RelistBase.
+	// Default a fiftieth of RelistBase, 20ms: polling would see the change some fifty times later.
+	CallSettle time.Duration
+	// AnswersFromMemory answers whoever waits in GetNewerThan without a read while the stream is
+	// trusted, if a read of the pod has begun after the last call about it returned, and nothing has
+	// been told of it since. Then the answer lacks at most what has ended without a call and without
+	// an event yet: the event, or the next list of everything, tells it. It needs TellsCalls.
+	AnswersFromMemory bool
 	// InspectWorkers bounds the per-pod reads in flight. Those that are under way for longer than
 	// RelistBase hold half of them at most while other pods need to be read: the rest are interrupted
 	// and made again. So there must be at least 2: one hung read would hold a single worker. Default
@@ -106,9 +116,10 @@ type Config[S any] struct {
 // that has effects.
 type limits struct {
 	Streams                                          bool // there is a stream
-	TellsCalls                                       bool
+	TellsCalls, AnswersFromMemory                    bool
 	RelistBase, RelistMax, RelistTimeout, RelistSlow time.Duration
-	Grace, RetryBase, RetryMax, RereadBase           time.Duration
+	Grace, CallSettle, RetryBase, RetryMax           time.Duration
+	RereadBase                                       time.Duration
 	InspectWorkers, SweepAt, OwedMax, SuspectMax     int
 }
 
@@ -116,9 +127,9 @@ type limits struct {
 func (c *Config[S]) limits() limits {
 	return limits{
 		Streams:    c.Stream != nil,
-		TellsCalls: c.TellsCalls,
+		TellsCalls: c.TellsCalls, AnswersFromMemory: c.AnswersFromMemory,
 		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistTimeout: c.RelistTimeout, RelistSlow: c.RelistSlow,
-		Grace: c.Grace, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
+		Grace: c.Grace, CallSettle: c.CallSettle, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
 		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, SuspectMax: c.SuspectMax,
 	}
 }
@@ -170,6 +181,7 @@ func (c Config[S]) withDefaults() Config[S] {
 	orDefault(&c.RelistSlow, defaultRelistSlow)
 	orDefault(&c.RelistThreshold, defaultRelistThreshold)
 	orDefault(&c.Grace, defaultGrace)
+	orDefault(&c.CallSettle, c.RelistBase/50)
 	orDefault(&c.InspectWorkers, defaultInspectWorkers)
 	orDefault(&c.InspectTimeout, defaultInspectTimeout)
 	orDefault(&c.RetryBase, defaultRetryBase)
@@ -219,7 +231,7 @@ func (c Config[S]) validate() error {
 		v    time.Duration
 	}{
 		{"RelistBase", c.RelistBase}, {"RelistMax", c.RelistMax}, {"RelistTimeout", c.RelistTimeout}, {"RelistSlow", c.RelistSlow}, {"RelistThreshold", c.RelistThreshold},
-		{"Grace", c.Grace}, {"InspectTimeout", c.InspectTimeout}, {"RetryBase", c.RetryBase}, {"RetryMax", c.RetryMax},
+		{"Grace", c.Grace}, {"CallSettle", c.CallSettle}, {"InspectTimeout", c.InspectTimeout}, {"RetryBase", c.RetryBase}, {"RetryMax", c.RetryMax},
 		{"RereadBase", c.RereadBase}, {"ReconnectBase", c.ReconnectBase}, {"ReconnectMax", c.ReconnectMax},
 		{"ReconnectSteady", c.ReconnectSteady}, {"StableAfter", c.StableAfter}, {"Settle", c.Settle},
 	} {
@@ -244,11 +256,17 @@ func (c Config[S]) validate() error {
 	if c.RelistMax < c.RelistBase {
 		bad("RelistMax is %v, shorter than RelistBase, %v: raise RelistMax or lower RelistBase", c.RelistMax, c.RelistBase)
 	}
+	if c.CallSettle > c.RelistBase {
+		bad("CallSettle is %v, longer than RelistBase, %v: polling would see a change sooner; lower CallSettle", c.CallSettle, c.RelistBase)
+	}
 	if c.RetryMax < c.RetryBase {
 		bad("RetryMax is %v, shorter than RetryBase, %v: raise RetryMax or lower RetryBase", c.RetryMax, c.RetryBase)
 	}
 	if c.ReconnectMax < c.ReconnectBase {
 		bad("ReconnectMax is %v, shorter than ReconnectBase, %v: raise ReconnectMax or lower ReconnectBase", c.ReconnectMax, c.ReconnectBase)
+	}
+	if c.AnswersFromMemory && !c.TellsCalls {
+		bad("AnswersFromMemory is set and TellsCalls is not: what the agent does not tell of, nobody can answer for; set both or neither")
 	}
 	if c.Jitter > 1 {
 		bad("Jitter is %v: it must be at most 1", c.Jitter)

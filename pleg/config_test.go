@@ -21,11 +21,18 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		change func(*Config[status])
 		want   []string
 	}{
-		"no source":        {func(c *Config[status]) { c.Source = nil }, []string{"Source is nil"}},
-		"no cache":         {func(c *Config[status]) { c.Cache = nil }, []string{"Cache is nil"}},
-		"negative":         {func(c *Config[status]) { c.Grace = -time.Second }, []string{"Grace is -1s"}},
-		"max below base":   {func(c *Config[status]) { c.RelistBase, c.RelistMax = 10*time.Second, time.Second }, []string{"RelistMax is 1s", "RelistBase, 10s"}},
-		"two at once":      {func(c *Config[status]) { c.Capacity, c.SweepAt = -1, -2 }, []string{"Capacity is -1", "SweepAt is -2"}},
+		"no source":      {func(c *Config[status]) { c.Source = nil }, []string{"Source is nil"}},
+		"no cache":       {func(c *Config[status]) { c.Cache = nil }, []string{"Cache is nil"}},
+		"negative":       {func(c *Config[status]) { c.Grace = -time.Second }, []string{"Grace is -1s"}},
+		"max below base": {func(c *Config[status]) { c.RelistBase, c.RelistMax = 10*time.Second, time.Second }, []string{"RelistMax is 1s", "RelistBase, 10s"}},
+		"two at once":    {func(c *Config[status]) { c.Capacity, c.SweepAt = -1, -2 }, []string{"Capacity is -1", "SweepAt is -2"}},
+		"settling calls for longer than polling": {
+			func(c *Config[status]) { c.RelistBase, c.CallSettle = time.Second, 2*time.Second }, []string{"CallSettle is 2s", "RelistBase, 1s"},
+		},
+		"negative settling of calls": {func(c *Config[status]) { c.CallSettle = -1 }, []string{"CallSettle is -1ns"}},
+		"answers from memory without calls": {
+			func(c *Config[status]) { c.AnswersFromMemory = true }, []string{"AnswersFromMemory is set and TellsCalls is not"},
+		},
 		"jitter above one": {func(c *Config[status]) { c.Jitter = 1.5 }, []string{"Jitter is 1.5"}},
 		"a single worker":  {func(c *Config[status]) { c.InspectWorkers = 1 }, []string{"InspectWorkers is 1", "at least 2"}},
 		"reconnect order":  {func(c *Config[status]) { c.ReconnectBase, c.ReconnectMax = 2*time.Minute, time.Minute }, []string{"ReconnectMax is 1m0s"}},

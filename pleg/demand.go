@@ -24,6 +24,12 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 		if p := c.pods[uid]; p != nil && p.asOf > t && !p.hasStatus && c.covered(p) <= t {
 			t = max(p.asOf, p.read) // the cache has pruned the tombstone that would have told when the pod was found gone
 		}
+		if p := c.pods[uid]; p != nil && t < now && c.remembers(p) {
+			c.count.remembered++
+			c.todo.observe(uid, now)
+			p.asOf = now
+			continue
+		}
 		c.wantRead(uid, t, now)
 	}
 }

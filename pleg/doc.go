@@ -31,7 +31,9 @@
 // told nothing between two missed events hangs: it is ended and opened anew.
 //
 // A pod worker that waits in the cache's GetNewerThan wants a read of its pod, and gets it at once,
-// or together with many others from one list of everything (Config.SweepAt).
+// or together with many others from one list of everything (Config.SweepAt). An agent that tells of
+// all its calls may have its workers answered without one (Config.AnswersFromMemory), when nothing
+// is left that a read could tell and the stream could not.
 //
 // [Generator.Watch] tells of a change after the cache shows it. An event that finds the channel
 // full turns into a PodSync that the pod is owed.

@@ -33,7 +33,7 @@ type streamCounts struct {
 type trustCounts struct {
 	missed, missedCreations, missedRemovals int
 	unheard, overruled                      int
-	acks, acksLost                          int
+	acks, acksLost, remembered              int
 }
 
 // Stats is a snapshot of a generator. Counts are since it was made.
@@ -68,6 +68,8 @@ type Stats struct {
 	// Acks counts calls of the agent's own that have returned, DiscardedAcks how often some found
 	// no room.
 	Acks, DiscardedAcks int
+	// Remembered counts waits in GetNewerThan that were answered without a read.
+	Remembered int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
 	// Missed counts changes to Running or Exited that only a read told of although the stream was
@@ -105,7 +107,7 @@ func (c *core[S]) stats() Stats {
 		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
 		DisorderedClaims: n.disordered, UntoldExits: n.untoldExits, StalePayloads: n.behind,
-		Acks: n.acks, DiscardedAcks: n.acksLost,
+		Acks: n.acks, DiscardedAcks: n.acksLost, Remembered: n.remembered,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
 		Events: n.events, Conflicts: n.conflicts,
@@ -208,6 +210,12 @@ const (
 	// MetricUntoldExits counts running containers of whose removal a claim told, and none of their
 	// end by then.
 	MetricUntoldExits = "untold_exits"
+	// MetricAcks counts calls of the agent's own that have returned, as told to Generator.Calling.
+	MetricAcks = "acks"
+	// MetricDiscardedAcks counts how often such calls found no room; a relist stands in for them.
+	MetricDiscardedAcks = "discarded_acks"
+	// MetricRemembered counts waits in GetNewerThan that were answered without a read.
+	MetricRemembered = "remembered"
 	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
 	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"

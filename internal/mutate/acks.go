@@ -71,7 +71,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: what is read late is never read", "pleg/ack.go",
-		"p.own.hold = now.add(c.settleFor())", "p.own.hold = now.add(1000 * c.settleFor())",
+		"p.own.hold = now.add(c.cfg.CallSettle)", "p.own.hold = now.add(1000 * c.cfg.CallSettle)",
 	},
 	{
 		"acks: a pod with a call under way is forgotten", "pleg/demand.go",
@@ -108,5 +108,33 @@ var ackMutations = []mutation{
 	{
 		"acks: a pod is read by its IDs after acks were lost", "pleg/ack.go",
 		"!c.connected(), c.count.acksLost > 0,", "!c.connected(),",
+	},
+	{
+		"acks: memory answers without trust", "pleg/ack.go",
+		"c.sched.period <= c.cfg.RelistBase, c.missing.len() > 0:", "c.missing.len() > 0:",
+	},
+	{
+		"acks: memory answers during a call", "pleg/ack.go",
+		"c.reads(p), p.own.calls > 0,", "c.reads(p),",
+	},
+	{
+		"acks: memory answers for a pod in doubt", "pleg/ack.go",
+		"case c.open[p.uid] == p, c.reads(p),", "case c.reads(p),",
+	},
+	{
+		"acks: memory answers before a call has been read", "pleg/ack.go",
+		"max(p.own.returned, c.deaf), c.readAt", "c.deaf, c.readAt",
+	},
+	{
+		"acks: memory answers when claims were lost", "pleg/ack.go",
+		"max(p.own.returned, c.deaf), c.readAt", "p.own.returned, c.readAt",
+	},
+	{
+		"acks: memory answers with a state that is not known", "pleg/ack.go",
+		"if x.blank {", "if x.blank && false {",
+	},
+	{
+		"acks: memory answers while an event may be missing", "pleg/ack.go",
+		"c.cfg.RelistBase, c.missing.len() > 0:", "c.cfg.RelistBase:",
 	},
 }

@@ -206,4 +206,12 @@ var evidenceMutations = []mutation{
 		"what the last list showed is lost with the next status", effectsGo,
 		"\tif p.Listed == nil && !p.showsCached(shows) {\n", "\tif false {\n",
 	},
+	{
+		"rule 17: memory answers for a pod in doubt", podGo,
+		"if inspecting || p.Doubt() != Settled {", "if inspecting {",
+	},
+	{
+		"rule 17: memory answers while a read is under way", podGo,
+		"if inspecting || p.Doubt() != Settled {", "if p.Doubt() != Settled {",
+	},
 }

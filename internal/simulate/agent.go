@@ -30,6 +30,7 @@ type ownCall struct {
 	timesOut bool                // it says that it has failed, and works all the same
 	returned func(error, ...pleg.Item)
 	ledger   *ledger
+	span     int // its number, from 1, among those of its pod; 0 if it has none
 }
 
 // agent runs:
@@ -230,6 +231,7 @@ func (c *ownCall) end(w *world, err error) {
 // agentAt is what the agent is at with one pod.
 type agentAt struct {
 	calls int       // under way
+	spans []span    // of those of which the generator knows whose they are
 	until time.Time // what they have changed need not have been read before
 }
 
@@ -243,13 +245,23 @@ func (b *ledger) calling(c *ownCall, by int) {
 	if b.own[c.pod] == nil {
 		b.own[c.pod] = new(agentAt)
 	}
-	b.own[c.pod].calls += by
+	o := b.own[c.pod]
+	o.calls += by
+	switch {
+	case by > 0:
+		if c.about.Pod.UID != "" || phaseIn(b.shows(c.pod), c.now.ID) != pleg.PhaseRemoved {
+			c.span = len(o.spans) + 1
+			o.spans = append(o.spans, span{begun: time.Now()})
+		}
+	case c.span > 0:
+		o.spans[c.span-1].ended = time.Now()
+	}
 }
 
 // settling notes that what is new of a pod may wait for a moment, because the agent is at it.
 func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 	if o := b.own[uid]; o != nil && (acked || o.calls > 0 || now.Before(o.until)) {
-		o.until = now.Add(b.pace.settings.base / 50)
+		o.until = now.Add(b.pace.settings.callSettle)
 	}
 }
 

@@ -44,6 +44,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
 		b.listOK, b.listOKEnd = begun, time.Now()
+		b.listsOK = append(b.listsOK, begun)
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd
 		}
@@ -133,6 +134,9 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	}
 	if !cut && begun.After(b.podEnd[uid]) {
 		b.podEnd[uid] = begun
+	}
+	if err == nil {
+		b.podOK[uid] = append(b.podOK[uid], begun)
 	}
 	if err != nil && !cut && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun

@@ -26,7 +26,9 @@ type generator struct {
 	next       int
 	running1   bool       // the generator runs
 	agent      *rand.Rand // of the choices of an agent that tells of its calls; nil if there is none
+	worker     *rand.Rand // of those of its pod workers, likewise
 	tells      bool       // and nobody else makes anything
+	answers    bool       // and waiters are answered from memory
 	lies       bool
 	faults     float64 // how often an event goes wrong
 	waits      int
@@ -42,8 +44,15 @@ func Generate(seed uint64) History {
 	g.lies = g.chance(0.15)
 	if r := rand.New(rand.NewPCG(seed, 91)); r.Float64() < 0.5 { // all else stays as it is without one
 		g.agent = r
+		g.worker = rand.New(rand.NewPCG(seed, 93))
+		if g.worker.Float64() < 0.1 {
+			g.add("config call-settle %v", []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second}[g.worker.IntN(3)])
+		}
 		if g.tells = r.Float64() < 0.5; g.tells {
 			g.add("config tells-calls true")
+			if g.answers = g.worker.Float64() < 0.5; g.answers {
+				g.add("config answers-from-memory true")
+			}
 		}
 	}
 	g.faults = g.pick(0, 0, 0.1, 0.3, 0.6)
@@ -151,6 +160,20 @@ func (g *generator) step() {
 	}
 	if g.chance(0.7) {
 		g.pass()
+	}
+	if g.answers {
+		g.waitAgain()
+	}
+}
+
+// waitAgain writes pod workers that wait now and then, as those do that have synced a moment ago.
+func (g *generator) waitAgain() {
+	word := func(of ...string) string { return of[g.worker.IntN(len(of))] }
+	for g.worker.Float64() < 0.5 {
+		g.add("wait %s ago=%s", g.pods[g.worker.IntN(len(g.pods))], word("10µs", "200µs", "1ms", "20ms", "1s"))
+		if g.worker.Float64() < 0.5 {
+			g.add("advance %s", word("10µs", "300µs", "2ms", "30ms", "2s"))
+		}
 	}
 }
 
@@ -316,7 +339,11 @@ func (g *generator) does(what, names string) {
 	takes := word(0, 0, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond, 25*time.Millisecond, 300*time.Millisecond, 3*time.Second)
 	works := word(0, 100*time.Microsecond, time.Millisecond, 25*time.Millisecond, 300*time.Millisecond)
 	line := fmt.Sprintf("agent %s %s", what, names)
-	switch n := g.agent.IntN(12); {
+	n := g.agent.IntN(12)
+	if g.answers && g.worker.Float64() < 0.7 {
+		n = 2 // after a failure nothing of the pod is answered from memory any more
+	}
+	switch {
 	case n == 0:
 		line += " fails"
 		works = 0

@@ -63,6 +63,8 @@ type oracle struct {
 	moves      map[move]int
 	moved      func(move) // told of each
 	looks      int
+	remembered int           // waits that generators before this one have answered without a read
+	period     time.Duration // of relists, as of the last look
 	promptest  promptness
 }
 
@@ -75,6 +77,7 @@ type limits struct {
 // seen is what readers of the cache, and of Watch, have seen of one pod.
 type seen struct {
 	asOf  time.Time
+	read  time.Time             // when the read began that a status as of that time is from
 	items map[string]pleg.Phase // by the cache
 	told  map[string]pleg.Phase // by Watch
 	owe   map[string]pleg.Phase // what the cache has shown and Watch must still tell
@@ -121,6 +124,7 @@ func (o *oracle) started(s System, l *ledger) {
 	defer o.mu.Unlock()
 	if o.system != nil {
 		o.counted += taken(o.system.Stats())
+		o.remembered += o.system.Stats().Remembered
 	}
 	l.inherit(o.ledger)
 	o.system, o.ledger, o.state, o.owing, o.emitted = s, l, pleg.StreamIdle, false, nil
@@ -173,6 +177,7 @@ func (o *oracle) look(resting bool) {
 		o.lookHealth(end)
 	}
 	s := o.system.Stats()
+	o.period = s.RelistPeriod
 	if resting {
 		o.ledger.sample(s)
 	}
@@ -223,11 +228,15 @@ func (o *oracle) lookAt(uid cache.UID) {
 	if at.Before(p.asOf) && (len(items) > 0 || err != nil) { // of a pod that is gone it may be forgotten
 		o.fail("freshness", "pod %s: the time that its status stands for went back by %v", uid, p.asOf.Sub(at))
 	}
-	p.asOf = at
 	since := at
 	if err != nil {
 		since = time.Time{} // an older status beside an error
 	}
+	if err == nil && o.answers() {
+		o.lookMemory(uid, p, at, items)
+		since = earliest(since, p.read)
+	}
+	p.asOf = at
 	if kind, what := o.truth.Check(uid, items, since); kind != "" {
 		o.fail(kind, "pod %s as of %v %s", uid, o.when(at), what)
 	}
@@ -254,7 +263,7 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
 		latest = o.ledger.listOK
 	}
 	o.ledger.mu.Unlock()
-	if at.After(latest) {
+	if at.After(latest) && (err != nil || !o.answers()) {
 		o.fail("freshness", "pod %s is fresh as of %s, and no read that began after %s has ended", uid, o.when(at), o.when(latest))
 	}
 	if err != nil && failed.IsZero() {

@@ -15,24 +15,24 @@ import (
 
 // settings are the config lines of a history.
 type settings struct {
-	profile                                       string
-	fake                                          bool // the second tier: the fake runtime over gRPC
-	seed                                          uint64
-	latency                                       time.Duration
-	torn, delta, generic, tells                   bool
-	base, max, grace, listTimeout, inspectTimeout time.Duration
-	workers, sweepAt, capacity, mailbox, suspects int
+	profile                                                   string
+	fake                                                      bool // the second tier: the fake runtime over gRPC
+	seed                                                      uint64
+	latency                                                   time.Duration
+	torn, delta, generic, tells, answers                      bool
+	base, max, grace, callSettle, listTimeout, inspectTimeout time.Duration
+	workers, sweepAt, capacity, mailbox, suspects             int
 }
 
 func defaultSettings() settings {
 	return settings{
 		profile: "containerd-2", seed: 1, latency: time.Millisecond,
-		base: time.Second, max: 300 * time.Second, grace: 2 * time.Second, listTimeout: 2 * time.Minute, inspectTimeout: 30 * time.Second,
+		base: time.Second, max: 300 * time.Second, grace: 2 * time.Second, callSettle: 20 * time.Millisecond, listTimeout: 2 * time.Minute, inspectTimeout: 30 * time.Second,
 		workers: 8, sweepAt: 16, capacity: 1000, mailbox: 65536, suspects: 4096,
 	}
 }
 
-var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, relist-base, relist-max, grace, list-timeout, " +
+var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, answers-from-memory, relist-base, relist-max, grace, call-settle, list-timeout, " +
 	"inspect-timeout, workers, sweep-at, capacity, mailbox or suspects")
 
 // set takes one config line: a name and a value.
@@ -51,14 +51,16 @@ func (s *settings) set(name, value string) error {
 		s.delta, err = strconv.ParseBool(value)
 	case "tells-calls":
 		s.tells, err = strconv.ParseBool(value)
+	case "answers-from-memory":
+		s.answers, err = strconv.ParseBool(value)
 	case "generic":
 		s.generic, err = strconv.ParseBool(value)
 	case "workers", "sweep-at", "capacity", "mailbox", "suspects":
 		n := map[string]*int{"workers": &s.workers, "sweep-at": &s.sweepAt, "capacity": &s.capacity, "mailbox": &s.mailbox, "suspects": &s.suspects}[name]
 		*n, err = strconv.Atoi(value)
-	case "latency", "relist-base", "relist-max", "grace", "list-timeout", "inspect-timeout":
+	case "latency", "relist-base", "relist-max", "grace", "call-settle", "list-timeout", "inspect-timeout":
 		d := map[string]*time.Duration{
-			"latency": &s.latency, "relist-base": &s.base, "relist-max": &s.max, "grace": &s.grace,
+			"latency": &s.latency, "relist-base": &s.base, "relist-max": &s.max, "grace": &s.grace, "call-settle": &s.callSettle,
 			"list-timeout": &s.listTimeout, "inspect-timeout": &s.inspectTimeout,
 		}[name]
 		*d, err = time.ParseDuration(value)
@@ -83,11 +85,11 @@ func (s *settings) limits() limits {
 func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.Metrics, wall func() time.Time) pleg.Config[S] {
 	cfg := pleg.Config[S]{
 		Source: b, Stream: b, Cache: c, Metrics: hook, WallClock: wall,
-		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace,
+		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace, CallSettle: s.callSettle,
 		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
 		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, SuspectMax: s.suspects,
 		RereadBase: rereadBase, RetryBase: retryBase, RetryMax: retryMax, Settle: streamSettle,
-		Jitter: -1, Seed: 1, TellsCalls: s.tells,
+		Jitter: -1, Seed: 1, TellsCalls: s.tells, AnswersFromMemory: s.answers,
 	}
 	if s.generic {
 		cfg.Stream = nil

@@ -46,6 +46,8 @@
 //     unconfirmed, or belief differs from what is cached.
 //  15. A list is served to the agent from Seen, and only of pods without doubt.
 //  16. A removed ID is forgotten once no read under way began by To.
+//  17. Who waits may be answered without a read, AsOf becoming now, of a pod without doubt that is
+//     not being inspected.
 //
 // The tests search all states that these functions can reach under an adversarial runtime, until no
 // new state appears: see prove_test.go, and make prove.

@@ -34,12 +34,40 @@ func (w *world) next(from *state, emit func(s *state, t step)) {
 		s.waiting, s.t, s.tLow = true, present, s.stage
 		take(step{kind: "GetNewerThan(now)", id: -1})
 	}
+	if w.memory && from.waiting && from.verb == None {
+		s = *from
+		if w.remember(&s) {
+			take(step{kind: "memory answers", id: -1})
+		}
+	}
 	if w.acks {
 		w.calls(from, &s, take)
 	}
 	if w.restarts {
 		w.restart(from, &s, take)
 	}
+}
+
+// remember answers the waiter from memory, if it may be. What it gets was so since the read that the
+// status is from, and is not behind what has been told of.
+func (w *world) remember(s *state) bool {
+	p := w.unpack(&s.pod)
+	if !p.OnRemembered(s.insp.on, Time(present)) {
+		return false
+	}
+	w.pack(p, &s.pod)
+	for i := range w.n {
+		c := s.pod.ids[i].cached
+		switch {
+		case w.lies || w.sandbox: // a false claim is in doubt until a read; that a sandbox recovers no claim tells
+		case !w.was(s, i, c, s.asOfLow[i]):
+			w.fail("MEMORY: %s is %v, which it was not since the read that this is from", idName(i), c)
+		case s.heard[i] && shown(c) != w.truth(s, i) && s.stage[i] != w.leaving(i):
+			w.fail("OLD MEMORY: %s is %v, though %v has been told of", idName(i), c, w.truth(s, i))
+		}
+	}
+	s.unwait()
+	return true
 }
 
 func (w *world) restart(from, s *state, take func(step)) {

@@ -327,6 +327,18 @@ func (p *Pod) OnCall(s Shown, ok bool, now Time) {
 	x.Evidence = x.acked(s.Phase, now)
 }
 
+// OnRemembered answers who waits for the pod with what the cache shows, without a read, if the pod is
+// in no doubt and is not being inspected: what an inspection under way shows would then be refused as
+// too old. It reports whether it did. The cached status is as of now, but for what the stream has
+// still to tell. No call of the agent's own about the pod may be under way.
+func (p *Pod) OnRemembered(inspecting bool, now Time) bool {
+	if inspecting || p.Doubt() != Settled {
+		return false
+	}
+	p.AsOf = now
+	return true
+}
+
 // Forget drops the IDs that no read under way, or to come, can contradict. Oldest is when the
 // oldest of those began, and cut the instant one grace before: a removal may be told of before
 // reads show it, even the removal of an ID that no read has shown yet.

@@ -21,10 +21,10 @@ var (
 // recovers (S) is not combined with lists and a waiter: when a list shows it ready again and the claim
 // that it was not comes after the list, a waiter waits for the grace.
 var (
-	small = []string{"WUF", "CWUF", "CAFs", "CPWF", "LWFs", "LDs", "CRWF", "SCW", "CXW"}
+	small = []string{"WUF", "CWUF", "CAFs", "CPWF", "LWFs", "LDs", "CRWF", "SCW", "CXW", "CWUFM", "CAWFsM", "CPWFM", "LWFsM", "SCWM"}
 	large = []string{
 		"LDU", "CAWF", "2Cs", "SCL", "CPX", "CALs", "CLlWFs", "CPLlWs", "2CPs", "2CXs", "2SCs", "CFAWUR",
-		"CLaWU", "2LWs", "2CLs", "CLWUF",
+		"CLaWU", "2LWs", "2CLs", "CLWUF", "CAWUFM", "CLlWFsM",
 	}
 )
 

@@ -28,12 +28,13 @@ type scope struct {
 	lies     bool // claims of what never was
 	fails    bool // inspections fail
 	deltas   bool // what the last list showed is remembered
+	memory   bool // a waiter may be answered without a read
 	short    bool // a container is running when it is first there: its life is shorter
 }
 
 const scopeLetters = "2 two IDs, S the first is a sandbox that recovers, L lists, a a list looks at all IDs at once, " +
 	"l an inspection may take a list's listing, C claims, P payloads, U UNKNOWN, W a waiter, A acks, " +
-	"R restarts, X false claims, F failures, D what the last list showed, s no created phase"
+	"R restarts, X false claims, F failures, D what the last list showed, M answers from memory, s no created phase"
 
 // parseScope makes a scope of letters.
 func parseScope(name string) scope {
@@ -41,7 +42,8 @@ func parseScope(name string) scope {
 	return scope{
 		name: name, two: has("2"), sandbox: has("S"), lists: has("L"), atomic: has("a"), listing: has("l"),
 		claims: has("C"), payloads: has("P"), unknown: has("U"), waits: has("W"), acks: has("A"),
-		restarts: has("R"), lies: has("X"), fails: has("F"), deltas: has("D"), short: has("s"),
+		restarts: has("R"), lies: has("X"), fails: has("F"), deltas: has("D"), memory: has("M"),
+		short: has("s"),
 	}
 }
 
