@@ -249,7 +249,7 @@ func (b *ledger) calling(c *ownCall, by int) {
 	o.calls += by
 	switch {
 	case by > 0:
-		if c.about.Pod.UID != "" || phaseIn(b.shows(c.pod), c.now.ID) != pleg.PhaseRemoved {
+		if c.about.Pod.UID != "" || !b.pace.applied.IsZero() && phaseIn(b.shows(c.pod), c.now.ID) != pleg.PhaseRemoved {
 			c.span = len(o.spans) + 1
 			o.spans = append(o.spans, span{begun: time.Now()})
 		}

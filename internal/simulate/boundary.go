@@ -44,7 +44,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
 		b.listOK, b.listOKEnd = begun, time.Now()
-		b.listsOK = append(b.listsOK, begun)
+		b.listsOK = append(b.listsOK, span{begun, begun})
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd
 		}
@@ -136,7 +136,11 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 		b.podEnd[uid] = begun
 	}
 	if err == nil {
-		b.podOK[uid] = append(b.podOK[uid], begun)
+		from := begun
+		if x := b.podPace(uid); statuses && b.pace.on {
+			from = earliest(begun, x.started) // of its first half, if this is the second
+		}
+		b.podOK[uid] = append(b.podOK[uid], span{from, begun})
 	}
 	if err != nil && !cut && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun

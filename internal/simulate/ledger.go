@@ -37,16 +37,16 @@ type ledger struct {
 	lists      int
 	statuses   int
 	podReads   int
-	phantoms   int                       // reads of pods that only a lie has told of
-	listOK     time.Time                 // start of the latest list that succeeded
-	listOKEnd  time.Time                 // and its end
-	listFirst  time.Time                 // end of the first list that began after the last disturbance; zero if none
-	disturbed  time.Time                 // the last disturbance
-	podEnd     map[cache.UID]time.Time   // start of the latest finished read of the pod, failed or not
-	podOK      map[cache.UID][]time.Time // starts of those that did not fail
-	listsOK    []time.Time               // starts of the lists that succeeded
-	podFail    map[cache.UID]time.Time   // start of the latest failed one
-	stopping   bool                      // the generator's context has ended
+	phantoms   int                     // reads of pods that only a lie has told of
+	listOK     time.Time               // start of the latest list that succeeded
+	listOKEnd  time.Time               // and its end
+	listFirst  time.Time               // end of the first list that began after the last disturbance; zero if none
+	disturbed  time.Time               // the last disturbance
+	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
+	podOK      map[cache.UID][]span    // starts of the first and of the last half of those that did not fail
+	listsOK    []span                  // starts of the lists that succeeded
+	podFail    map[cache.UID]time.Time // start of the latest failed one
+	stopping   bool                    // the generator's context has ended
 	closed     bool
 	pace       pace
 	prompt     prompt
@@ -61,7 +61,7 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		podEnd: make(map[cache.UID]time.Time), podOK: make(map[cache.UID][]time.Time), podFail: make(map[cache.UID]time.Time),
+		podEnd: make(map[cache.UID]time.Time), podOK: make(map[cache.UID][]span), podFail: make(map[cache.UID]time.Time),
 	}
 }
 
@@ -110,7 +110,7 @@ func (b *ledger) inherit(before *ledger) {
 	maps.Copy(b.podEnd, before.podEnd)
 	b.podOK, b.listsOK = maps.Clone(before.podOK), slices.Clone(before.listsOK)
 	maps.Copy(b.podFail, before.podFail)
-	b.listened, b.own = slices.Clone(before.listened), maps.Clone(before.own)
+	b.listened = slices.Clone(before.listened)
 	b.listOK, b.disturbed = before.listOK, before.disturbed
 }
 

@@ -11,19 +11,20 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// span is from when until when a call of the agent's own was under way; the end is zero while it is.
+// span is from when until when something was under way; the end is zero while it is.
 type span struct{ begun, ended time.Time }
 
-// readOf returns when the latest of the reads began that cover a pod, have ended and did not fail, among those that began by a time.
-func (b *ledger) readOf(uid cache.UID, by time.Time) (last time.Time) {
+// readOf returns when the latest of the reads began that cover a pod, have ended and did not fail, among those that began by a time: from is when its first half
+// did, which listed the pod, and last when its last one did.
+func (b *ledger) readOf(uid cache.UID, by time.Time) (from, last time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, begun := range slices.Concat(b.podOK[uid], b.listsOK) {
-		if !begun.After(by) {
-			last = latest(last, begun)
+	for _, read := range slices.Concat(b.podOK[uid], b.listsOK) {
+		if !read.ended.After(by) && !read.ended.Before(last) {
+			from, last = read.begun, read.ended
 		}
 	}
-	return last
+	return from, last
 }
 
 // lookMemory checks a status as of a time that may have been given without a read that began then, and notes which read it is from.
@@ -31,13 +32,14 @@ func (o *oracle) lookMemory(uid cache.UID, p *seen, at time.Time, items []pleg.I
 	if at.Equal(p.asOf) {
 		return // a read that began in that instant has not ended in it
 	}
-	if p.read = o.ledger.readOf(uid, at); !at.After(p.read) {
+	var last time.Time
+	if p.read, last = o.ledger.readOf(uid, at); !at.After(last) {
 		return
 	}
 	if at.Equal(time.Now()) && max(o.period, o.system.Stats().RelistPeriod) <= o.limits.base {
 		o.fail("remembered", "pod %s is fresh without a read, and the stream has earned no trust", uid)
 	}
-	o.lookRemembered(uid, at, p.read, items)
+	o.lookRemembered(uid, at, last, items)
 }
 
 // lookRemembered checks that a pod could be answered for at a time without a read: that since the last one a stream has been open all the time, no call of the

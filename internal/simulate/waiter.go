@@ -108,7 +108,8 @@ func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
 		o.failedSince(x.pod, x.t, err)
 		since = time.Time{}
 	} else if o.answers() {
-		since = earliest(since, o.ledger.readOf(x.pod, time.Now()))
+		from, _ := o.ledger.readOf(x.pod, time.Now())
+		since = earliest(since, from)
 	}
 	if kind, what := x.w.truth.Check(x.pod, items, since); kind != "" {
 		o.fail(kind+"-read", "pod %s: GetNewerThan of %s returned at %s a status that %s", x.pod, o.when(x.t), o.when(time.Now()), what)
