@@ -127,6 +127,7 @@ func (c *core[S]) normalize(sc *proveScope, now instant) {
 	n.acksLost = min(1, c.count.acksLost)
 	c.count, c.deafness.claims = n, 0
 	c.expired, c.sched.raised = now, 0
+	c.pruned, c.sched.ended = timerOf(c.pruned), timerOf(c.sched.ended)
 	if !sc.streams {
 		c.missing, c.deafness, c.lies = fifo[candidate]{}, deafness{}, lies{}
 		c.deaf = 0
@@ -166,6 +167,14 @@ func (c *core[S]) normalize(sc *proveScope, now instant) {
 	for _, p := range c.pods {
 		p.normalize(sc, now)
 	}
+}
+
+// timerOf puts an instant that is compared with now alone at the beginning of its rest.
+func timerOf(at instant) instant {
+	if at == 0 {
+		return 0
+	}
+	return restOf(at) + 1
 }
 
 // pin has no list be due: lists are rarer than all else.

@@ -21,35 +21,48 @@ func (v *prover) was(i int, p Phase, low uint8) bool {
 }
 
 // look checks what holds in every state: that what the cache shows of each ID was so at some moment
-// since the read that it is as of, and serves the waiter.
+// since the read that it is as of. It serves the waiter.
 func (v *prover) look() {
 	shown := v.view()
 	for i := range v.scope.ids {
-		l, d := &v.scope.ids[i], &v.world.ids[i]
-		at := v.asOfNow(l.pod)
-		low, ok := v.lowAt(at)
-		if !ok {
-			v.fail("AS OF: the cache has pod %s as of %d, when no read began", l.pod, at)
+		l := &v.scope.ids[i]
+		was, at := v.before[i], v.asOfNow(l.pod)
+		if shown[i] != was || at > v.beforeAt[i] { // it is earlier when the cache has pruned a tombstone
+			v.checkFresh(i, shown[i], at)
 		}
-		_, err := v.cache.Get(l.pod)
-		if err == nil && !v.was(i, shown[i], low[i]) && !v.excused(i) {
-			v.fail("STALE: the cache shows %s %v, which was not so since its AsOf", l.id, shown[i])
-		}
-		was := v.before[i]
-		d.over = d.over || was != phaseNone && shown[i] == phaseNone
-		if v.scope.lies || shown[i] == was || shown[i] == phaseNone || shown[i] == PhaseUnknown {
-			continue
-		}
-		if d.ever&maskRemoved != 0 || d.over {
-			v.fail("RESURRECTION: the cache shows %s %v", l.id, shown[i])
-		}
-		if was != phaseNone && shown[i] < was && l.kind == Container {
-			v.fail("BACK: the cache shows %s %v after %v", l.id, shown[i], was)
-		}
+		v.beforeAt[i] = at
+		v.checkChange(i, was, shown[i])
 	}
 	v.before = shown
 	if v.world.waiting && v.asOfNow("p") > v.world.since {
 		v.world.waiting, v.world.since = false, 0
+	}
+}
+
+func (v *prover) checkFresh(i int, shown Phase, at instant) {
+	l := &v.scope.ids[i]
+	low, ok := v.lowAt(at)
+	if !ok {
+		v.fail("AS OF: the cache has pod %s as of %d, when no read began", l.pod, at)
+	}
+	_, err := v.cache.Get(l.pod)
+	if err == nil && !v.was(i, shown, low[i]) && !v.excused(i) {
+		v.fail("STALE: the cache shows %s %v, which was not so since its AsOf", l.id, shown)
+	}
+}
+
+// checkChange checks that nothing goes back, and that what has gone does not come back.
+func (v *prover) checkChange(i int, was, shown Phase) {
+	l, d := &v.scope.ids[i], &v.world.ids[i]
+	d.over = d.over || was != phaseNone && shown == phaseNone
+	if v.scope.lies || shown == was || shown == phaseNone || shown == PhaseUnknown {
+		return
+	}
+	if d.ever&maskRemoved != 0 || d.over {
+		v.fail("RESURRECTION: the cache shows %s %v", l.id, shown)
+	}
+	if was != phaseNone && shown < was && l.kind == Container {
+		v.fail("BACK: the cache shows %s %v after %v", l.id, shown, was)
 	}
 }
 

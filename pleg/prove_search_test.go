@@ -99,25 +99,40 @@ func (v *prover) pack() {
 	v.dropLooks()
 }
 
-// dropLooks forgets what there was at instants that nothing is as of any more.
+// dropLooks forgets what there was at instants that nothing will come to be as of any more, and of the
+// others what makes no difference.
 func (v *prover) dropLooks() {
 	w := &v.world
 	kept := w.looks[:0]
 	for _, l := range w.looks {
 		if v.asOfSome(l.at) {
+			v.raise(&l.low)
 			kept = append(kept, l)
 		}
 	}
 	w.looks = kept
-	if len(kept) == 0 {
-		w.looks = nil
+	for _, r := range w.reads {
+		v.raise(&r.low)
+	}
+	if w.list != nil {
+		v.raise(&w.list.low)
 	}
 }
 
-// asOfSome says that something is, or may come to be, as of an instant.
+// raise leaves out of what an ID has lived through the stages whose phase it has been in again.
+func (v *prover) raise(low *[proveIDs]uint8) {
+	for i := range v.scope.ids {
+		shows, stage := v.scope.ids[i].shows, v.world.ids[i].stage
+		for low[i] < stage && shows[low[i]] == shows[low[i]+1] {
+			low[i]++
+		}
+	}
+}
+
+// asOfSome says that something may come to be as of an instant, or be changed that is.
 func (v *prover) asOfSome(at instant) bool {
 	w, c := &v.world, v.core
-	if at == w.global || w.list != nil && w.list.began == at {
+	if w.list != nil && w.list.began == at {
 		return true
 	}
 	for _, r := range w.reads {
@@ -130,18 +145,11 @@ func (v *prover) asOfSome(at instant) bool {
 			return true
 		}
 	}
-	for _, e := range w.entries {
-		if e.at == at {
-			return true
-		}
-	}
-	for _, e := range w.gone {
-		if e.at == at {
-			return true
-		}
-	}
 	for _, p := range c.pods {
-		if p.asOf == at || len(c.rounds) > 0 && p.read == at || p.listing != nil && p.listingBegan == at {
+		switch {
+		case v.scope.payloads && (at == p.asOf || at == c.lists.global),
+			len(c.rounds) > 0 && at == p.read,
+			p.listing != nil && at == p.listingBegan:
 			return true
 		}
 	}
@@ -175,6 +183,9 @@ func (v *prover) unpack() {
 	v.exec.counted = v.core.count
 	v.exec.mistakes, v.exec.overflowed, v.exec.refused = 0, false, nil
 	v.wrong, v.before, v.ticked = "", v.view(), 0
+	for i := range v.scope.ids {
+		v.beforeAt[i] = v.asOfNow(v.scope.ids[i].pod)
+	}
 	v.begun, v.views = v.begun[:0], v.views[:0]
 }
 

@@ -162,12 +162,13 @@ type prover struct {
 
 	template core[status] // with what a search never changes
 
-	enc    encoder
-	q      quotient
-	list   []proveMove
-	ticked instant     // when the last tick was
-	before proveView   // what the cache showed before the present input
-	views  []proveView // what the cache showed at each event of the present input
+	enc      encoder
+	q        quotient
+	list     []proveMove
+	ticked   instant           // when the last tick was
+	before   proveView         // what the cache showed before the present input
+	beforeAt [proveIDs]instant // and as of when
+	views    []proveView       // what the cache showed at each event of the present input
 }
 
 type proveView [proveIDs]Phase
