@@ -50,7 +50,7 @@ func (q *quotient) canon(e *encoder, oldest instant) []instant {
 		switch {
 		case last < place:
 			last = place + proveMoment
-		case isBegin || lastBegin || q.turns && at >= restOf(now): // whose turn comes first matters
+		case isBegin || lastBegin:
 			last += proveMoment
 		}
 		lastBegin = isBegin
@@ -113,7 +113,6 @@ type quotient struct {
 	order    []stamped
 	place    []instant // of the rest that each is in
 	from, to []instant
-	turns    bool // pods compete for a worker
 	out      []instant
 }
 
@@ -139,9 +138,7 @@ func (c *core[S]) normalize(sc *proveScope, now instant) {
 		c.pin(now)
 	}
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
-	if !sc.turns {
-		c.turn = notQueued
-	}
+	c.turn = notQueued // there are workers for all
 	for kind := range c.queues {
 		q := &c.queues[kind]
 		q.compact()
@@ -152,7 +149,7 @@ func (c *core[S]) normalize(sc *proveScope, now instant) {
 	c.missing.compact()
 	c.laterQ = slices.DeleteFunc(c.laterQ, func(e laterEntry) bool { return e.at != e.pod.laterAt || c.pods[e.pod.uid] != e.pod })
 	slices.SortFunc(c.laterQ, func(a, b laterEntry) int {
-		if !sc.turns && restOf(a.at) == restOf(b.at) {
+		if restOf(a.at) == restOf(b.at) {
 			return byUID(a.pod, b.pod) // they come up in one turn of the loop
 		}
 		return int(a.at - b.at)
@@ -213,19 +210,15 @@ func (p *pod) normalize(sc *proveScope, now instant) {
 	slices.SortFunc(p.items, func(a, b *item) int { return strings.Compare(a.id, b.id) })
 	for i, x := range p.items {
 		x.at = i
-		x.cause = CauseRead
-		if x.byClaim {
-			x.cause = CauseClaim
-		}
 	}
 }
 
-// unjudged forgets what serves the count of missed events alone.
+// unjudged forgets what serves the judgement of the stream alone.
 func (p *pod) unjudged() {
 	for _, x := range p.items {
-		x.claimed = PhaseUnknown
+		x.claimed, x.cause, x.borne = PhaseUnknown, CauseRead, false
 		if x.byClaim {
-			x.claimed = x.phase
+			x.claimed, x.cause = x.phase, CauseClaim
 		}
 	}
 }

@@ -41,7 +41,7 @@ var begins = map[string]bool{
 var constant = map[string]bool{
 	"core.cfg": true, "core.clock": true, "core.random": true, "core.reporting": true, "core.todo": true,
 	"streaming.connCfg": true, "streaming.ended": true, "ledger.marks": true, "ledger.looks": true,
-	"attention.affected": true, "item.mark": true, "item.name": true, "belief.stamp": true,
+	"attention.affected": true, "item.mark": true, "item.name": true, "heard.events": true, "belief.stamp": true,
 	"pod.name": true, "pod.namespace": true, "lastList.seenIn": true, "lists.serial": true,
 	"lies.untold": true, "lies.first": true, "lies.report": true, "inLine.affected": true,
 }
@@ -277,6 +277,7 @@ func init() { // mapCoder refers to mapCoders
 	addMapCoder[string, Item](ordered)
 	addMapCoder[*pod, flight](byUID)
 	addMapCoder[*pod, struct{}](byUID)
+	addMapCoder[*item, Phase](func(a, b *item) int { return cmp.Compare(a.id, b.id) })
 }
 
 func addMapCoder[K comparable, V any](order func(a, b K) int) {

@@ -28,12 +28,11 @@ type proveScope struct {
 	restarts bool // the generator is made anew, over the same cache
 	lies     bool // claims of what never was
 	fails    bool // reads fail
-	turns    bool // one worker, for whose time pods compete
 }
 
 const proveLetters = "2 two containers, 3 two pods with one each, S a container beside a sandbox that recovers, s no created phase, " +
 	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, K all of them told, " +
-	"E the stream ends, R restarts, X false claims, F failures, T one worker"
+	"E the stream ends, R restarts, X false claims, F failures"
 
 // proveLife is the life of one ID: its stages, and what a read shows in each; phaseNone is nothing.
 // In the last but one its removal has been decided, and may be told of, though reads still show it.
@@ -59,7 +58,7 @@ func parseProveScope(name string) *proveScope {
 	}
 	sc := &proveScope{
 		name: name, lists: has("L") || has("D"), deltas: has("D"), claims: has("C"), payloads: has("P"), unknown: has("U"), waits: has("W"),
-		acks: has("A"), knows: has("K"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), turns: has("T"),
+		acks: has("A"), knows: has("K"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"),
 		ids: []proveLife{{"a", "p", Container, life}},
 	}
 	switch {
@@ -183,10 +182,6 @@ func newProver(sc *proveScope) *prover {
 		RereadBase: proveDelay, Grace: proveGrace, Settle: proveDelay, StableAfter: proveDelay,
 		ReconnectBase: proveDelay, ReconnectMax: proveDelay, ReconnectSteady: proveDelay,
 		Metrics: proveMetrics{noMetrics{}, v},
-	}
-	v.q.turns = sc.turns
-	if sc.turns {
-		v.cfg.InspectWorkers = 1
 	}
 	v.cfg.Cache = newProveCache()
 	v.cfg = v.cfg.withDefaults()
