@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// Compare holds a transcript of the fake against that of the real runtime of that name. It returns
-// the fake's transcript with every known difference replaced by what the real one does, and the
-// differences of the table that it has found: what then still differs is unknown.
-func Compare(runtime string, real, fake Transcript) (mended Transcript, found []Difference) {
+// Compare returns the fake's transcript with every known difference from the real runtime of that
+// name replaced by what the real one does, and the differences of the table that it has found: what
+// then still differs is unknown.
+func Compare(runtime string, fake Transcript) (mended Transcript, found []Difference) {
 	for _, s := range fake {
 		s.Lines = slices.Clone(s.Lines)
 		for _, d := range Differences {
 			if d.Step != s.Name || len(d.Runtimes) > 0 && !slices.Contains(d.Runtimes, runtime) {
 				continue
 			}
-			if d.Whole {
-				if lines := real.step(s.Name); lines != nil && !slices.Equal(lines, s.Lines) {
-					s.Lines = lines
+			if d.Append != "" {
+				if d.appendTo(s.Lines) {
 					found = append(found, d)
 				}
 				continue
@@ -41,12 +40,15 @@ func Compare(runtime string, real, fake Transcript) (mended Transcript, found []
 	return mended, found
 }
 
-// step returns the lines of the step of that name, or nil.
-func (t Transcript) step(name string) []string {
-	if i := slices.IndexFunc(t, func(s Step) bool { return s.Name == name }); i >= 0 {
-		return t[i].Lines
+// appendTo mends the lines that end otherwise. It reports whether there are any.
+func (d Difference) appendTo(lines []string) (any bool) {
+	begin, _ := strings.CutSuffix(d.Fake, "…")
+	for i, line := range lines {
+		if strings.HasPrefix(line, begin) && !slices.Contains(d.Except, line) {
+			lines[i], any = line+d.Append, true
+		}
 	}
-	return nil
+	return any
 }
 
 // in finds where the difference is in the fake's lines, and how many of them it is; -1: nowhere.

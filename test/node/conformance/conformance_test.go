@@ -42,7 +42,7 @@ func TestFakeIsWhatItStandsFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				fake := recordFake(t, r)
-				mended, known := Compare(r.Name, want, fake)
+				mended, known := Compare(r.Name, fake)
 				if diff := cmp.Diff(strings.Split(want.String(), "\n"), strings.Split(mended.String(), "\n")); diff != "" {
 					t.Errorf("the profile %s differs from %s %s (-real +fake):\n%s", r.Profile, r.Family, r.Version, diff)
 				}
@@ -130,18 +130,23 @@ func TestCompare(t *testing.T) {
 		{Step: "one", Real: "many: none", Fake: "many: …"},
 		{Step: "one", Real: "never", Fake: "absent: …"},
 		{Step: "two", Real: "y: Unknown", Fake: "x: OK"},
-		{Step: "other", Whole: true},
-		{Step: "same", Whole: true},
+		{Step: "other", Fake: "of a: …", Append: " more", Except: []string{"of a: not this"}},
+		{Step: "other", Fake: "of a: not …", Append: " that", Except: []string{"of a: not this"}},
 		{Runtimes: []string{"another"}, Step: "one", Real: "", Fake: "lists: "},
 	}
-	fake := Transcript{{Name: "one", Lines: []string{"x: OK", "only the fake", "many: 1", "many: 2", "lists: ", "many: 3"}}, {Name: "other", Lines: []string{"z"}}, {Name: "same", Lines: []string{"a"}}}
-	real := Transcript{{Name: "other", Lines: []string{"what it does"}}, {Name: "same", Lines: []string{"a"}}}
-	got, found := Compare("some", real, fake)
-	want := Transcript{{Name: "one", Lines: []string{"x: Unknown", "many: none", "only the real", "lists: ", "many: 3"}}, {Name: "other", Lines: []string{"what it does"}}, {Name: "same", Lines: []string{"a"}}}
+	fake := Transcript{
+		{Name: "one", Lines: []string{"x: OK", "only the fake", "many: 1", "many: 2", "lists: ", "many: 3"}},
+		{Name: "other", Lines: []string{"of a: x", "of b: x", "of a: not this", "of a: y"}},
+	}
+	got, found := Compare("some", fake)
+	want := Transcript{
+		{Name: "one", Lines: []string{"x: Unknown", "many: none", "only the real", "lists: ", "many: 3"}},
+		{Name: "other", Lines: []string{"of a: x more", "of b: x", "of a: not this", "of a: y more"}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mended (-want +got):\n%s", diff)
 	}
 	if len(found) != 5 || fake[0].Lines[0] != "x: OK" {
-		t.Errorf("found %+v, want four and the other step, and the transcript as it was: %v", found, fake)
+		t.Errorf("found %+v, want four and the one that appends, and the transcript as it was: %v", found, fake)
 	}
 }

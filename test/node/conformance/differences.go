@@ -3,6 +3,11 @@
 
 package conformance
 
+import (
+	"slices"
+	"strings"
+)
+
 // A Difference is one in which the fake runtime is not what it stands for, and why that is left so.
 type Difference struct {
 	// Runtimes are those whose transcripts have it. None: all.
@@ -12,9 +17,11 @@ type Difference struct {
 	// … is all lines in a row that begin so. A line that only the real one has stands before
 	// Before.
 	Real, Fake, Before string
-	// Whole: the step is another one altogether, and is not compared.
-	Whole bool
-	Why   string
+	// Append: the real one has the fake's lines that begin as Fake does before its …, with this at
+	// their end, but for those in Except.
+	Append string
+	Except []string
+	Why    string
 }
 
 // Lines of the step "create in it", and why containerd's profiles have those of the newest version.
@@ -37,7 +44,7 @@ var (
 )
 
 // Differences are all that are known. The test fails for one that is not there any more.
-var Differences = []Difference{
+var Differences = slices.Concat(metricsOf22(), []Difference{
 	{Runtimes: before24, Step: "statuses", Real: "streaming list: Unimplemented", Fake: "streaming list: OK", Why: isNewest},
 	{
 		Runtimes: before23, Step: "what it can do", Why: "user namespaces in the host's network came with containerd 2.3",
@@ -49,10 +56,6 @@ var Differences = []Difference{
 	{Runtimes: before22, Step: "metrics", Real: "metrics of all pods: Unimplemented", Fake: "metrics of all pods: OK", Why: metricsWhy},
 	{Runtimes: before22, Step: "metrics", Fake: "of the sandbox: none", Why: metricsWhy},
 	{Runtimes: before22, Step: "metrics", Fake: "of runs: …", Why: metricsWhy},
-	{
-		Runtimes: []string{"containerd-2.2"}, Step: "metrics", Whole: true,
-		Why: "containerd 2.2 gives its metrics more labels than it describes, so that nobody can tell which is which",
-	},
 	{Runtimes: only23, Step: "metrics", Fake: "of the sandbox: none", Why: podWhy},
 	{Runtimes: only23, Step: "metrics", Fake: "of runs: …", Why: podWhy},
 	{Runtimes: only20, Step: "names in use", Real: "create: Unknown", Fake: "create: FailedPrecondition", Why: isNewest2},
@@ -64,4 +67,51 @@ var Differences = []Difference{
 	},
 	{Runtimes: before22, Step: "create in it", Real: late, Fake: notLate, Why: lateWhy},
 	{Runtimes: before22, Step: "remove it", Real: "event DELETED late", Before: "event DELETED pod", Why: lateWhy},
+})
+
+// metricsOf22 are the differences of containerd 2.2's metrics. It describes two labels of every
+// metric and sends four, so that those after the second stand under the key of another, or under
+// none.
+func metricsOf22() []Difference {
+	const (
+		why     = "containerd 2.2 gives its metrics more labels than it describes, so that nobody can tell which is which; the profile is that of 2.4"
+		later   = "metrics that containerd describes in 2.2 only, or sends from 2.3 on; the profile is that of 2.4"
+		of      = "of runs: "
+		labels  = ` id="runs" name="pod" without a key="NAMESPACE" without a key="ID of runs"`
+		device  = ` id="runs" name="pod" device="NAMESPACE" without a key="ID of runs"`
+		failure = ` id="runs" name="pod" failure_type="NAMESPACE" scope="ID of runs" without a key="%" without a key="container"`
+		sends   = `of runs: 34 with pod="pod" namespace="NAMESPACE" container="runs" id="ID of runs" image="IMAGE"`
+	)
+	all := []Difference{
+		{Real: "metrics: 58 with id name", Fake: "metrics: 49 with pod namespace container id image", Why: why},
+		{Fake: of + "container_threads GAUGE", Why: later},
+	}
+	for _, m := range [][2]string{
+		{"io_current", "limit_bytes"}, {"io_time_seconds_total", "limit_bytes"}, {"io_time_weighted_seconds_total", "limit_bytes"},
+		{"read_seconds_total", "reads_bytes_total"}, {"reads_merged_total", "reads_total"},
+		{"sector_reads_total", "usage_bytes"}, {"sector_writes_total", "usage_bytes"},
+		{"write_seconds_total", "writes_bytes_total"}, {"writes_merged_total", "writes_total"},
+	} {
+		described := func(name string) string { return "metrics: container_fs_" + name + " device" }
+		all = append(all, Difference{Real: described(m[0]), Before: described(m[1]), Why: later})
+	}
+	except := []string{sends, of + "container_last_seen GAUGE", of + "container_start_time_seconds GAUGE"} // these have no label at all
+	for _, name := range []string{"inodes_free", "inodes_total", "limit_bytes", "usage_bytes"} {
+		fake := of + "container_fs_" + name + " GAUGE"
+		all = append(all, Difference{Real: fake + device, Fake: fake + ` device="/"`, Why: why})
+		except = append(except, fake+device)
+	}
+	for _, kind := range []string{"pgfault", "pgmajfault"} {
+		fake := of + "container_memory_failures_total COUNTER"
+		real := fake + strings.ReplaceAll(failure, "%", kind)
+		all = append(all, Difference{Real: real, Fake: fake + ` failure_type="` + kind + `" scope="container"`, Why: why})
+		except = append(except, real)
+	}
+	all = append(all,
+		Difference{Fake: of + "…", Append: labels, Except: except, Why: why},
+		Difference{Real: "of runs: 33 with ", Fake: sends, Why: why})
+	for i := range all {
+		all[i].Runtimes, all[i].Step = []string{"containerd-2.2"}, "metrics"
+	}
+	return all
 }
