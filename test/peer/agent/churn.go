@@ -6,6 +6,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,6 +27,25 @@ type Churner interface {
 
 // Pod is a pod that was made.
 type Pod struct{ UID, Sandbox, Container string }
+
+// Annotations returns those of a pod, and of its container but for how long that lives, so long that the items of lists are as those of other rows: 1.1
+// and 1.45 KB.
+func Annotations() (pod, container map[string]string) {
+	return map[string]string{
+			"kubernetes.io/config.seen": "2026-11-21T05:00:00.000000000Z", "kubernetes.io/config.source": "api",
+			"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("{}", appliedBytes/2),
+		}, map[string]string{
+			"io.kubernetes.container.hash": "4f2a7c11", "io.kubernetes.container.restartCount": "0", "io.kubernetes.pod.terminationGracePeriod": "30",
+			"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
+			"io.kubernetes.container.ports": strings.Repeat("{}", portsBytes/2),
+		}
+}
+
+// How long the longest annotations are.
+const (
+	appliedBytes = 620
+	portsBytes   = 600
+)
 
 // ChangesOfALife is how many changes of state a pod goes through: ready, created, running, exited, not ready, removed, removed. All but the exit
 // are made by a call of the agent's.

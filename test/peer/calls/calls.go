@@ -40,24 +40,26 @@ func New(socket string) (*Calls, error) {
 
 // Sandbox returns the configuration of a pod, labelled as a kubelet does.
 func Sandbox(uid, name string) *runtimeapi.PodSandboxConfig {
+	annotations, _ := agent.Annotations()
 	return &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "churn", Uid: uid},
-		Labels:   map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "churn"},
-		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
+		Annotations: annotations,
+		Metadata:    &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "churn", Uid: uid},
+		Labels:      map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "churn"},
+		Linux:       &runtimeapi.LinuxPodSandboxConfig{},
 	}
 }
 
 // Container returns the configuration of a pod's container.
 func Container(uid, name string, life time.Duration) *runtimeapi.ContainerConfig {
+	_, annotations := agent.Annotations()
+	annotations[fakeruntime.AnnotationLifetime] = life.String()
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
 		Image:    &runtimeapi.ImageSpec{Image: fakeruntime.WorkloadImage},
 		Labels: map[string]string{
 			"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "churn", "io.kubernetes.container.name": "main",
 		},
-		Annotations: map[string]string{
-			fakeruntime.AnnotationLifetime: life.String(), "io.kubernetes.container.restartCount": "0", "io.kubernetes.container.hash": "0",
-		},
+		Annotations: annotations,
 	}
 }
 

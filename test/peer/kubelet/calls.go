@@ -19,10 +19,12 @@ const lifetime = "fakeruntime.evented-pleg.io/lifetime"
 func (k *kubelet) Make(uid, name string, life time.Duration) (agent.Pod, error) {
 	p := agent.Pod{UID: uid}
 	labels := map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "churn"}
+	ofPod, ofContainer := agent.Annotations()
+	ofContainer[lifetime] = life.String()
 	sandbox := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "churn", Uid: uid},
-		Labels:   labels,
-		Linux:    &runtimeapi.LinuxPodSandboxConfig{},
+		Labels:   labels, Annotations: ofPod,
+		Linux: &runtimeapi.LinuxPodSandboxConfig{},
 	}
 	var err error
 	if p.Sandbox, err = k.service.RunPodSandbox(k.ctx, sandbox, ""); err != nil {
@@ -34,7 +36,7 @@ func (k *kubelet) Make(uid, name string, life time.Duration) (agent.Pod, error) 
 		Labels: map[string]string{
 			"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "churn", "io.kubernetes.container.name": "main",
 		},
-		Annotations: map[string]string{lifetime: life.String(), "io.kubernetes.container.restartCount": "0", "io.kubernetes.container.hash": "0"},
+		Annotations: ofContainer,
 	}
 	if p.Container, err = k.service.CreateContainer(k.ctx, p.Sandbox, container, sandbox); err != nil {
 		return p, err
