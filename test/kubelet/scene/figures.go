@@ -55,7 +55,7 @@ func Measure(ctx context.Context, w *World, pods int, settle, idle time.Duration
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	for _, name := range all {
-		at, _ := w.tracker.at(w.tracker.ready, name)
+		at, _ := w.tracker.at(w.tracker.ready, w.uidOf(name))
 		f.Start = append(f.Start, time.Duration(at-put[name]))
 	}
 	if !w.Variant.Containerd { // which writes its own
@@ -82,7 +82,7 @@ func Measure(ctx context.Context, w *World, pods int, settle, idle time.Duration
 	if err := eventually(ctx, patience, func() error {
 		f.Deletion = f.Deletion[:0]
 		for _, name := range gone {
-			at, ok := w.tracker.at(w.tracker.deleted, name)
+			at, ok := w.tracker.at(w.tracker.deleted, w.uidOf(name))
 			if !ok {
 				return fmt.Errorf("%s is not finished", name)
 			}
@@ -98,6 +98,16 @@ func Measure(ctx context.Context, w *World, pods int, settle, idle time.Duration
 	}
 	f.Goroutines, f.MissedEvent = int(m["go_goroutines"]), int(m["kube_pod_missed_events"])
 	return f, w.Check(ctx)
+}
+
+// uidOf returns the UID of a pod of which there was only one of that name: the name itself, if the pod is static.
+func (w *World) uidOf(name string) string {
+	for uid, of := range w.uids {
+		if of == name {
+			return uid
+		}
+	}
+	return name
 }
 
 // sample is what counters say at one moment.
