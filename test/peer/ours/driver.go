@@ -59,8 +59,9 @@ func (d *Driver) Start(o agent.Options) (err error) {
 		config.RelistBase = never
 	case "intake":
 		config.Stream, config.RelistBase, d.evented = d.client, never, true
-	case "evented", "told":
-		config.Stream, d.evented, config.TellsCalls = d.client, true, o.Mode == "told"
+	case "evented", "told", "remembered":
+		config.Stream, d.evented = d.client, true
+		config.TellsCalls, config.AnswersFromMemory = o.Mode != "evented", o.Mode == "remembered"
 	case "generic", "none":
 	default:
 		return fmt.Errorf("ours: no such mode: %q", o.Mode)
@@ -70,7 +71,7 @@ func (d *Driver) Start(o agent.Options) (err error) {
 	}
 	set.SetGauges(d.generator.Gauges)
 	d.idle = o.Mode == "none"
-	if o.Mode == "told" {
+	if config.TellsCalls {
 		d.Calling = d.generator.Calling
 	}
 	if o.Mode != "manual" && !d.idle {
