@@ -164,10 +164,7 @@ type flight struct {
 }
 
 // reads says that the pod is being read.
-func (c *core[S]) reads(p *pod) bool {
-	_, ok := c.inflight[p]
-	return ok
-}
+func (c *core[S]) reads(p *pod) bool { return p.reading }
 
 // hungAfter, in base periods, is how long a read of one pod may be under way before it counts as
 // hung. By then polling would have listed the whole runtime.
@@ -256,6 +253,7 @@ func (c *core[S]) nextHung() instant {
 // landed is told of the end of a read, and says that it failed only because it was interrupted.
 func (c *core[S]) landed(p *pod, failed bool, now instant) (interrupted bool) {
 	f := c.inflight[p]
+	p.reading = false
 	delete(c.inflight, p)
 	interrupted = f.interrupted && failed
 	f.slow = false

@@ -93,6 +93,9 @@ func (c *core[S]) takeLater(now instant) {
 // dispatch starts the reads for which there are workers. When many pods want to be listed, one list
 // of everything does it.
 func (c *core[S]) dispatch(now instant) {
+	if !c.othersQueued() && c.queues[inSlow].len() == 0 {
+		return // the common case
+	}
 	if c.sweeps(now) {
 		c.requeue(now) // some may have been served since
 		if c.sweeps(now) {
@@ -214,6 +217,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	if p.force != 0 {
 		p.forced = now
 	}
+	p.reading = true
 	c.inflight[p] = flight{began: began, started: now, slow: p.slow}
 	c.count.inspections++
 	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: began, read: r})

@@ -68,10 +68,12 @@ type todo[S any] struct {
 
 func (t *todo[S]) do(a action[S]) { t.actions = append(t.actions, a) }
 
-// tell has Watch told of an event.
-func (t *todo[S]) tell(e *Event) {
-	t.events = append(t.events, *e)
+// tell has Watch told of an event, which the caller fills in: an event is big, and each copy of it
+// shows in what an exit costs.
+func (t *todo[S]) tell() *Event {
+	t.events = append(t.events, Event{})
 	t.actions = append(t.actions, action[S]{kind: actTell})
+	return &t.events[len(t.events)-1]
 }
 
 // report has a report logged and recorded.
@@ -205,7 +207,7 @@ func (e *executor[S]) taken(ok bool, a *action[S]) {
 // tell hands an event to Watch, or owes its pod a PodSync.
 func (e *executor[S]) tell(ev *Event) {
 	e.cfg.Metrics.Add(MetricEvents, 1)
-	if !e.out.put(*ev) {
+	if !e.out.put(ev) {
 		return
 	}
 	e.owed++
@@ -327,18 +329,21 @@ func newOutbox(capacity int) outbox {
 }
 
 // put hands the event to Watch, or owes its pod a PodSync. It reports whether the event was owed.
-func (o *outbox) put(e Event) bool {
-	if _, ok := o.owed[e.Pod]; ok {
-		return true
+func (o *outbox) put(ev *Event) bool {
+	if len(o.owed) > 0 {
+		if _, ok := o.owed[ev.Pod]; ok {
+			return true
+		}
+		o.flush()
 	}
-	o.flush()
 	if len(o.owed) == 0 {
 		select {
-		case o.ch <- e:
+		case o.ch <- *ev:
 			return false
 		default:
 		}
 	}
+	e := *ev
 	e.Type, e.ID, e.ContainerName, e.Kind = PodSync, "", "", 0
 	o.owed[e.Pod] = e
 	o.fifo = append(o.fifo, e.Pod)

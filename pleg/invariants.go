@@ -83,7 +83,9 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 	k.that(!p.going.climbed() || c.open[p.uid] == p, "it waits for its end, and nobody looks")
 	k.that(!p.reread.climbed() || p.unsure(), "a delay of rereading %v, and nothing to reread for", p.reread)
 	k.that(!p.affected, "it is still to be reviewed")
-	if f, ok := c.inflight[p]; ok {
+	f, ok := c.inflight[p]
+	k.that(ok == p.reading, "it is being read: %t, by its record %t", ok, p.reading)
+	if ok {
 		k.that(0 < f.began && f.began <= f.started && f.started <= now, "its read began %d, was started %d, now %d", f.began, f.started, now)
 		k.that(p.queued == notQueued, "it is being read, and queued in %d", p.queued)
 	}

@@ -40,7 +40,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"its last read failed", func(w world) { w.p.failed = true }},
 		{"that is needless", func(w world) { w.c.guard.gone["gone"] = 1 }},
 		{"the cache has pod \"gone\" as of", func(w world) { w.c.guard.gone["gone"] = w.c.lists.global + 1 }},
-		{"have not been carried out", func(w world) { w.c.todo.tell(&Event{}) }},
+		{"have not been carried out", func(w world) { w.c.todo.tell() }},
 		{"has no delay after failures", func(w world) { w.p.failed = true }},
 		{"its own, and foreign", func(w world) { w.p.foreign = true }},
 		{"and nobody looks", func(w world) { w.p.going.step = 1 }},

@@ -185,9 +185,12 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 // showed. Two rounds are kept at most, the oldest and the newest, so that the global time moves
 // however slow inspections are.
 func (c *core[S]) openRound(visited []*pod, began instant) {
-	n := round{began: began, pending: make(map[*pod]struct{})}
+	n := round{began: began}
 	for _, p := range visited {
 		if p.asOf < began && (!p.settled() || p.disagrees || p.blank() || p.failed || p.force != 0) {
+			if n.pending == nil { // most lists change nothing
+				n.pending = make(map[*pod]struct{})
+			}
 			n.pending[p] = struct{}{}
 		}
 	}

@@ -14,7 +14,7 @@ func TestOutboxOwesOnePodSyncPerPod(t *testing.T) {
 	o := newOutbox(2)
 	for i := range 5 {
 		for range 3 {
-			o.put(Event{Pod: cache.UID(fmt.Sprint(i)), Type: ContainerStarted})
+			o.put(&Event{Pod: cache.UID(fmt.Sprint(i)), Type: ContainerStarted})
 		}
 	}
 	// Two events of pod 0 found room; its third and all others are owed.
@@ -31,7 +31,7 @@ func TestOutboxOwesOnePodSyncPerPod(t *testing.T) {
 	if fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if o.put(Event{Pod: "0"}) {
+	if o.put(&Event{Pod: "0"}) {
 		t.Error("an event was owed although nothing is in its way")
 	}
 }
@@ -39,7 +39,7 @@ func TestOutboxOwesOnePodSyncPerPod(t *testing.T) {
 func TestOutboxForgivesTheGone(t *testing.T) {
 	o := newOutbox(1)
 	for i := range 5001 {
-		o.put(Event{Pod: cache.UID(fmt.Sprint(i))})
+		o.put(&Event{Pod: cache.UID(fmt.Sprint(i))})
 	}
 	live := func(uid cache.UID) bool { return uid == "1" || uid == "4000" }
 	if n := o.forgive(10, live); n != 4990 {

@@ -199,6 +199,7 @@ func (w *wanted) answered(at instant) {
 // inLine is where a pod waits for its next read.
 type inLine struct {
 	queued   queueKind
+	reading  bool    // it is among the core's reads under way, which it is asked for more than the map bears
 	slow     bool    // its last read took so long that it counts as hung
 	affected bool    // it is among the core's pods to be reviewed
 	laterAt  instant // its earliest entry in the heap of pods to look at later; 0 if none

@@ -156,12 +156,12 @@ func (c *core[S]) tell(p *pod, now instant) {
 	lost := p.lost && p.force == 0
 	switch {
 	case sync:
-		e := c.event(last, PodSync)
-		c.emit(&e)
+		c.emit(last, PodSync)
 	case lost, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
-		c.emit(&Event{
+		c.count.events++
+		*c.todo.tell() = Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
-		})
+		}
 	}
 	p.answer, p.lost = false, p.lost && !lost
 }
@@ -172,29 +172,22 @@ func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
 	if !x.once(unless, mask) {
 		return false
 	}
-	e := c.event(x, t)
-	c.emit(&e)
+	c.emit(x, t)
 	return true
 }
 
-func (c *core[S]) event(x *item, t EventType) Event {
-	e := Event{
-		Pod: x.pod.uid, Namespace: x.pod.namespace, PodName: x.pod.name, ContainerName: x.name,
-		Type: t, ID: x.id, Kind: x.kind, Cause: x.cause, Seen: c.clock.time(x.since),
-	}
+// emit tells Watch of an item, once the cache has what was written to it before.
+func (c *core[S]) emit(x *item, t EventType) {
+	c.count.events++
+	e := c.todo.tell()
+	e.Pod, e.Namespace, e.PodName = x.pod.uid, x.pod.namespace, x.pod.name
+	e.Type, e.Kind, e.Cause, e.Seen = t, x.kind, x.cause, c.clock.time(x.since)
 	if x.stamp != 0 {
 		e.Stamp = time.Unix(0, x.stamp)
 	}
-	if t == PodSync {
-		e.ID, e.ContainerName = "", ""
+	if t != PodSync {
+		e.ID, e.ContainerName = x.id, x.name
 	}
-	return e
-}
-
-// emit tells Watch, once the cache has what was written to it before.
-func (c *core[S]) emit(e *Event) {
-	c.count.events++
-	c.todo.tell(e)
 }
 
 // guard is what the core knows of the times by which the cache refuses what comes too late. The

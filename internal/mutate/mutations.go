@@ -149,7 +149,7 @@ var mutations = []mutation{
 	},
 	{
 		"two inspections of a pod at once", "pleg/demand.go",
-		"\t_, ok := c.inflight[p]\n\treturn ok", "\t_, ok := c.inflight[p]\n\treturn ok && false",
+		"{ return p.reading }", "{ return p.reading && false }",
 	},
 	{
 		"a read overrules a claim at once", "pleg/merge.go",
