@@ -115,7 +115,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers during a call", "pleg/ack.go",
-		"c.reads(p), p.own.calls > 0,", "c.reads(p),",
+		"c.reads(p), p.own.calls > 0:", "c.reads(p):",
 	},
 	{
 		"acks: memory answers for a pod in doubt", "pleg/ack.go",
