@@ -201,7 +201,10 @@ func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 		rt.mu.Unlock()
 		return nil, err
 	}
-	ev := rt.removeContainer(c, false)
+	var ev *event
+	if rt.store.containers[c.id] == c { // else it went with its sandbox meanwhile
+		ev = rt.removeContainer(c, false)
+	}
 	rt.mu.Unlock()
 	if err := s.await(ev); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -320,6 +321,34 @@ func TestEveryMethodIsCounted(t *testing.T) {
 					t.Errorf("%s: counted %d times", m.MethodName, n)
 				}
 			}
+		}
+	})
+}
+
+// A container that is being removed, and whose sandbox is removed meanwhile, is removed once.
+func TestRemovedWithItsSandboxMeanwhile(t *testing.T) {
+	profile := must(ProfileByName("containerd-2"))(t)
+	profile.ExitLag = 10 * time.Millisecond
+	inBubble(t, Config{Profile: profile}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c", "nginx")}))(t).ContainerId
+		must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if _, err := w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb}); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Millisecond)
+		calls.Go(func() {
+			if _, err := w.cri.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
+				t.Error(err)
+			}
+		})
+		calls.Wait()
+		if truth := w.rt.Truth(); len(truth.Pods) != 0 {
+			t.Errorf("left: %+v", truth.Pods)
 		}
 	})
 }

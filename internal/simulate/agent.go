@@ -140,7 +140,7 @@ func (r *toy) phase(id string) pleg.Phase {
 
 // call makes a call, in the background if it takes time or has to wait.
 func (t *toySide) call(w *world, c *ownCall) {
-	before, done := t.queue(c.now.ID)
+	before, done := t.line.queue(c.now.ID)
 	if before == nil && c.takes == 0 && c.works == 0 {
 		defer close(done)
 		c.begin(w)
@@ -165,25 +165,6 @@ func (t *toySide) call(w *world, c *ownCall) {
 		_ = sleep(w.ctx, c.takes-c.works)
 		c.end(w, err)
 	})
-}
-
-// queue has a call wait for the one about the same ID before it, if that is not over.
-func (t *toySide) queue(id string) (before <-chan struct{}, done chan struct{}) {
-	t.toy.mu.Lock()
-	defer t.toy.mu.Unlock()
-	if t.calls == nil {
-		t.calls = make(map[string]chan struct{})
-	}
-	if last := t.calls[id]; last != nil {
-		select {
-		case <-last:
-		default:
-			before = last
-		}
-	}
-	done = make(chan struct{})
-	t.calls[id] = done
-	return before, done
 }
 
 // begin tells the generator that the call begins.

@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -24,6 +26,7 @@ type fakeSide struct {
 	w      *world
 	rt     *fakeruntime.Runtime
 	client *cri.Client
+	agent  *fakeAgent
 	cache  *cache.Cache[cri.PodStatus]
 	quiet  fakeruntime.Faults // the faults of a runtime that is well: its calls take a little time
 	stop   context.CancelFunc
@@ -52,11 +55,19 @@ func newFakeSide(w *world) (side, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	f.served.Go(func() { _ = f.rt.Serve(ctx, lis) })
-	f.client, err = cri.New(cri.Config{Dialer: func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }})
+	dial := func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
+	f.client, err = cri.New(cri.Config{Dialer: dial})
 	if err != nil {
 		stop()
 		return nil, err
 	}
+	conn, err := grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	f.agent = newFakeAgent(conn)
 	f.cache = cache.New(cri.EmptyStatus)
 	w.store = view[cri.PodStatus]{f.cache, itemsOfStatus}
 	w.oracle = newOracle(w.truth, w.store, s.limits())
@@ -166,7 +177,7 @@ func (f *fakeSide) offersEvents() bool {
 	return f.rt.Profile().Events == fakeruntime.EventsOn && !f.down && now.Cut+now.EOF+now.EOFAtOnce+now.Unimplemented+now.Oversize+now.InvalidEvent == 0
 }
 
-func (f *fakeSide) finishCalls() {} // its agent makes none
+func (f *fakeSide) finishCalls() { f.agent.line.finish() }
 
 func (f *fakeSide) empty(*world) {
 	for _, p := range f.rt.Truth().Pods {
@@ -178,6 +189,7 @@ func (f *fakeSide) empty(*world) {
 }
 
 func (f *fakeSide) close() {
+	_ = f.agent.conn.Close()
 	_ = f.client.Close()
 	f.stop()
 	f.served.Wait()
@@ -187,6 +199,7 @@ func (f *fakeSide) close() {
 // command runs the same commands as the first tier as far as the fake runtime has them, and
 //
 //	fault drop=0.3 stale=0.5 …     the faults in force, by the names of fakeruntime.FaultList; none without arguments
+//	agent sandbox p1 s1 …          a call of the agent's own, over gRPC: see fakeagent.go
 //	runtime restart 400ms 100ms    down for that long, and not ready for that long after
 func (f *fakeSide) command(w *world, verb string, args []string) error {
 	if verb != "fault" && len(args) == 0 {
@@ -194,6 +207,8 @@ func (f *fakeSide) command(w *world, verb string, args []string) error {
 	}
 	defer func() { w.upset(time.Now()) }()
 	switch verb {
+	case "agent":
+		return f.agent.call(w, f, args[0], args[1:])
 	case "runtime":
 		return f.runtime(w, args[0], args[1:])
 	case "stream":

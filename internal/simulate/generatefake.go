@@ -41,6 +41,12 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 		g.pods = append(g.pods, "p"+string(rune('1'+i)))
 	}
 	g.lies = g.chance(0.1)
+	if r := rand.New(rand.NewPCG(seed, 94)); r.Float64() < 0.4 { // all else stays as it is without one
+		g.agent = r
+		if g.tells = r.Float64() < 0.5; g.tells {
+			g.add("config tells-calls true")
+		}
+	}
 	if g.chance(0.8) {
 		g.start()
 	}

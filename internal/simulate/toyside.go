@@ -6,7 +6,6 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ type toySide struct {
 	toy   *toy
 	w     *world
 	cache *cache.Cache[Status]
-	calls map[string]chan struct{} // closed when the agent's last call about an ID is over; the toy's mutex owns it
+	line  callLine
 	old   *published.Cache[Status] // in place of cache, for the published algorithm
 }
 
@@ -89,14 +88,7 @@ func (t *toySide) offersEvents() bool {
 	return t.toy.mode == streamOn && !t.toy.down
 }
 
-func (t *toySide) finishCalls() {
-	t.toy.mu.Lock()
-	calls := slices.Collect(maps.Values(t.calls))
-	t.toy.mu.Unlock()
-	for _, over := range calls {
-		<-over
-	}
-}
+func (t *toySide) finishCalls() { t.line.finish() }
 
 func (t *toySide) empty(w *world) {
 	t.finishCalls()

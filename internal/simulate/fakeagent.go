@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// agentImage is the image of the containers that the agent makes.
+const agentImage = "example.com/agent:1"
+
+// agentPatience is how long the agent waits for an answer of the runtime's.
+const agentPatience = 2 * time.Second
+
+// fakeAgent makes the agent's own calls of the second tier, as CRI calls over a connection of its own.
+type fakeAgent struct {
+	line callLine
+	conn *grpc.ClientConn
+	cri  runtimeapi.RuntimeServiceClient
+	img  runtimeapi.ImageServiceClient
+}
+
+func newFakeAgent(conn *grpc.ClientConn) *fakeAgent {
+	return &fakeAgent{conn: conn, cri: runtimeapi.NewRuntimeServiceClient(conn), img: runtimeapi.NewImageServiceClient(conn)}
+}
+
+// call runs
+//
+//	agent sandbox p1 s1, container s1 c1, start c1, stop c1, stop s1, remove c1, remove s1 [fails] [times-out] [takes=D]
+//
+// as calls to the runtime. One that fails is not made, one that times out is made, and its answer is lost; takes=D
+// is how much later than the runtime's answer the agent has it.
+func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) error {
+	c := ownCall{}
+	var names []string
+	for _, arg := range args {
+		key, value, tuned := strings.Cut(arg, "=")
+		switch {
+		case arg == "fails":
+			c.fails = true
+		case arg == "times-out":
+			c.timesOut = true
+		case key == "takes":
+			d, err := time.ParseDuration(value)
+			if err != nil || d < 0 {
+				return errUsage
+			}
+			c.takes = d
+		case !tuned:
+			names = append(names, arg)
+		}
+	}
+	making := what == "sandbox" || what == "container"
+	if want := map[bool]int{true: 2, false: 1}[making]; len(names) != want || !making && !slices.Contains([]string{"start", "stop", "remove"}, what) {
+		return errUsage
+	}
+	if what == "sandbox" {
+		w.truth.Mention(cache.UID(names[0]))
+	}
+	name := names[len(names)-1]
+	before, done := a.line.queue(name)
+	var parent <-chan struct{}
+	if what == "container" { // an agent has its sandbox before it makes a container in it
+		var over chan struct{}
+		parent, over = a.line.queue(names[0])
+		close(over)
+	}
+	w.children.Go(func() {
+		defer close(done)
+		for _, other := range []<-chan struct{}{before, parent} {
+			if other != nil {
+				<-other
+			}
+		}
+		if a.plan(w, f, &c, what, names) {
+			c.begin(w)
+			err := c.do()
+			_ = sleep(w.ctx, c.takes)
+			c.end(w, err)
+			w.upset(time.Now())
+		}
+	})
+	return nil
+}
+
+// plan fills in what a call does. It reports false if what the call names was never made.
+func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names []string) bool {
+	name := names[len(names)-1]
+	id := f.id(name)
+	c.about.ID = id
+	c.now = pleg.Item{ID: id}
+	if strings.HasPrefix(name, "s") {
+		c.now.Kind = pleg.Sandbox
+	}
+	switch what {
+	case "sandbox":
+		c.pod = cache.UID(names[0])
+		c.now.Phase = pleg.PhaseRunning
+	case "container":
+		w.truth.refresh()
+		c.pod, _ = w.truth.podOf(f.id(names[0]))
+		c.now.Phase, c.now.Name = pleg.PhaseCreated, name
+	case "start":
+		c.now.Phase = pleg.PhaseRunning
+	case "stop":
+		c.now.Phase = pleg.PhaseExited
+	case "remove":
+		c.now.Phase = pleg.PhaseRemoved
+	}
+	if what == "sandbox" || what == "container" {
+		c.about = pleg.OwnCall{Pod: named(c.pod)}
+		if id != "" || c.pod == "" {
+			return false
+		}
+	} else if id == "" {
+		return false
+	}
+	sandbox := f.id(names[0])
+	c.work = func(telling) error {
+		ctx, cancel := context.WithTimeout(w.ctx, agentPatience)
+		defer cancel()
+		made, err := a.send(ctx, c, what, sandbox, name)
+		if made != "" {
+			c.now.ID = made
+			f.called(name, made)
+		}
+		return err
+	}
+	return true
+}
+
+// send makes the call to the runtime, and returns the ID of what it has made.
+func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name string) (made string, err error) {
+	id, isSandbox := c.now.ID, c.now.Kind == pleg.Sandbox
+	labels := map[string]string{
+		"io.kubernetes.pod.uid": string(c.pod), "io.kubernetes.pod.name": string(c.pod), "io.kubernetes.pod.namespace": "default",
+	}
+	pod := &runtimeapi.PodSandboxConfig{Labels: labels, Metadata: &runtimeapi.PodSandboxMetadata{
+		Name: string(c.pod), Uid: string(c.pod), Namespace: "default", Attempt: attempt(name),
+	}}
+	switch {
+	case what == "sandbox":
+		r, err := a.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: pod})
+		return r.GetPodSandboxId(), err
+	case what == "container":
+		image := &runtimeapi.ImageSpec{Image: agentImage, UserSpecifiedImage: agentImage}
+		if _, err := a.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image}); err != nil {
+			return "", err
+		}
+		r, err := a.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: pod, Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: image, Labels: labels,
+		}})
+		return r.GetContainerId(), err
+	case what == "start":
+		_, err = a.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+	case what == "stop" && isSandbox:
+		_, err = a.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	case what == "stop":
+		_, err = a.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1})
+	case isSandbox:
+		_, err = a.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	default:
+		_, err = a.cri.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+	}
+	return "", err
+}
+
+// attempt is a number for a sandbox's name, because runtimes want each sandbox of a pod to have one of its own.
+func attempt(name string) (n uint32) {
+	for _, r := range strings.TrimPrefix(name, "s") {
+		if r >= '0' && r <= '9' {
+			n = 10*n + uint32(r-'0')
+		}
+	}
+	return n
+}
