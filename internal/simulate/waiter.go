@@ -108,7 +108,8 @@ func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
 		o.failedSince(x.pod, x.t, err)
 		since = time.Time{}
 	} else if o.answers() {
-		from, _ := o.ledger.readOf(x.pod, time.Now())
+		// The cache may have been fresh already, by an answer from memory: lookMemory has checked that.
+		from, _ := o.ledger.readOf(x.pod, x.t)
 		since = earliest(since, from)
 	}
 	if kind, what := x.w.truth.Check(x.pod, items, since); kind != "" {
