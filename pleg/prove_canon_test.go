@@ -26,9 +26,10 @@ const (
 )
 
 // canon renumbers the instants that an encoder has collected, the last of which is now, so that
-// states that no decision of the core can tell apart become the same. Instants keep their order, but
-// moments that no begin of a read separates become one; each keeps the rest in which it is, and has a
-// place in it that only the order decides. Oldest is the begin of the oldest read under way, or now.
+// states that no decision of the core can tell apart become the same. Instants keep their order,
+// but moments that no begin of a read separates become one; each keeps the rest in which it is, and
+// has a place in it that only the order decides. Oldest is the begin of the oldest read under way,
+// or now.
 func (q *quotient) canon(e *encoder, oldest instant) []instant {
 	q.order = q.order[:0]
 	now := e.at[len(e.at)-1]
@@ -69,10 +70,10 @@ func (q *quotient) canon(e *encoder, oldest instant) []instant {
 	return q.out
 }
 
-// placeRests says for each instant where the rest that it is in is put: the present one at proveNow,
-// and each before it as long before the next as it was, but no longer than all delays take. What was
-// as long before the oldest read under way, which it may still be compared with, is put together:
-// only its order matters.
+// placeRests says for each instant where the rest that it is in is put: the present one at
+// proveNow, and each before it as long before the next as it was, but no longer than all delays
+// take. What was as long before the oldest read under way, which it may still be compared with, is
+// put together: only its order matters.
 func (q *quotient) placeRests(now, oldest instant) {
 	q.place = append(q.place[:0], make([]instant, len(q.order))...)
 	present, edge := restOf(now), restOf(oldest)-instant(proveOld)

@@ -20,7 +20,8 @@ import (
 type instantClass uint8
 
 const (
-	// moment is when something happened or is due: it is compared with begins of reads, and with now.
+	// moment is when something happened or is due: it is compared with begins of reads, and with
+	// now.
 	moment instantClass = iota
 	// begin is when a read began: it is compared with moments, and with other begins.
 	begin

@@ -125,10 +125,20 @@ func (v *prover) moves() []proveMove {
 	return v.list
 }
 
-// timeMayPass says that no removal takes longer than the grace from when it may be told of.
+// timeMayPass says that no removal takes longer than the grace from when it may be told of, and no
+// read if the scope says so.
 func (v *prover) timeMayPass() bool {
+	w := &v.world
+	for _, r := range w.reads {
+		if v.scope.quick && restOf(r.asked) < restOf(w.now) {
+			return false
+		}
+	}
+	if v.scope.quick && w.list != nil && restOf(w.list.asked) < restOf(w.now) {
+		return false
+	}
 	for i := range v.scope.ids {
-		if v.world.ids[i].late > 0 {
+		if w.ids[i].late > 0 {
 			return false
 		}
 	}
@@ -137,8 +147,9 @@ func (v *prover) timeMayPass() bool {
 
 func (v *prover) may(m proveMove) { v.list = append(v.list, m) }
 
-// claimMoves lets the stream tell anything that is or was so, in any order and as often as it likes:
-// late, twice, or with an old payload. A removal may be told when it is decided. With lies, anything.
+// claimMoves lets the stream tell anything that is or was so, in any order and as often as it
+// likes: late, twice, or with an old payload. A removal may be told when it is decided. With lies,
+// anything.
 func (v *prover) claimMoves() {
 	var can [proveIDs][PhaseRemoved + 1]bool
 	for i := range v.scope.ids {

@@ -22,7 +22,8 @@ func init() {
 	proveRest = coderOf(reflect.TypeFor[proveWorld](), moment)
 }
 
-// save writes the present state down in its canonical form, and leaves out of it what that leaves out.
+// save writes the present state down in its canonical form, and leaves out of it what that leaves
+// out.
 func (v *prover) save() []byte {
 	v.pack()
 	v.core.normalize(v.scope, v.world.now)
@@ -99,8 +100,8 @@ func (v *prover) pack() {
 	v.dropLooks()
 }
 
-// dropLooks forgets what there was at instants that nothing will come to be as of any more, and of the
-// others what makes no difference.
+// dropLooks forgets what there was at instants that nothing will come to be as of any more, and of
+// the others what makes no difference.
 func (v *prover) dropLooks() {
 	w := &v.world
 	kept := w.looks[:0]

@@ -10,34 +10,31 @@ import (
 )
 
 var (
-	proveFlag       = flag.Bool("prove", false, "search the large scopes, too, and drain every state: an hour or more")
+	proveFlag       = flag.Bool("prove", false, "search the large scopes, too: a few minutes")
 	proveScopesFlag = flag.String("scopes", "", "search these scopes, comma-separated, in place of the usual: letters of "+proveLetters)
 	proveLimitFlag  = flag.Int("max-states", 40_000_000, "give up a scope at so many states")
-	proveDrainFlag  = flag.Int("drain", 0, "drain every so many-th state; 0: what is usual")
+	proveDrainFlag  = flag.Int("drain", 1, "see every so many-th state to its end without faults; 0: none")
 )
 
 var (
-	proveSmall = []string{"Cs", "CPs"}
-	proveLarge = []string{"C", "CW", "CPWs"}
+	proveSmall = []string{"Cqs", "Cs", "CPqs", "CRqs", "Lqs"}
+	proveLarge = []string{"CPs", "CR", "LDqs", "CUqs", "CFqs", "CXqs", "CPWqs"}
 )
 
 // TestProve drives the core through every state of each scope until no new state appears.
 func TestProve(t *testing.T) {
-	scopes, drains := proveSmall, 10
+	scopes := proveSmall
 	if proveRace {
 		scopes = scopes[:1] // it is ten times as slow, and the search shares nothing but what it has seen
 	}
 	if *proveFlag {
-		scopes, drains = append(scopes, proveLarge...), 1
+		scopes = append(scopes, proveLarge...)
 	}
 	if *proveScopesFlag != "" {
 		scopes = strings.Split(*proveScopesFlag, ",")
 	}
-	if *proveDrainFlag > 0 {
-		drains = *proveDrainFlag
-	}
 	for _, name := range scopes {
-		b := &proveSearch{scope: parseProveScope(name), limit: *proveLimitFlag, drains: drains, workers: 2}
+		b := &proveSearch{scope: parseProveScope(name), limit: *proveLimitFlag, drains: *proveDrainFlag, workers: 2}
 		b.run()
 		t.Log(b)
 		switch {

@@ -28,11 +28,12 @@ type proveScope struct {
 	restarts bool // the generator is made anew, over the same cache
 	lies     bool // claims of what never was
 	fails    bool // reads fail
+	quick    bool // no read takes longer than the grace
 }
 
 const proveLetters = "2 two containers, 3 two pods with one each, S a container beside a sandbox that recovers, s no created phase, " +
 	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, K all of them told, " +
-	"E the stream ends, R restarts, X false claims, F failures"
+	"E the stream ends, R restarts, X false claims, F failures, q no read takes longer than the grace"
 
 // proveLife is the life of one ID: its stages, and what a read shows in each; phaseNone is nothing.
 // In the last but one its removal has been decided, and may be told of, though reads still show it.
@@ -58,7 +59,7 @@ func parseProveScope(name string) *proveScope {
 	}
 	sc := &proveScope{
 		name: name, lists: has("L") || has("D"), deltas: has("D"), claims: has("C"), payloads: has("P"), unknown: has("U"), waits: has("W"),
-		acks: has("A"), knows: has("K"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"),
+		acks: has("A"), knows: has("K"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), quick: has("q"),
 		ids: []proveLife{{"a", "p", Container, life}},
 	}
 	switch {
@@ -78,8 +79,8 @@ func (l *proveLife) gone() uint8    { return uint8(len(l.shows) - 1) }
 // proveIDs bounds the IDs of a search.
 const proveIDs = 2
 
-// proveWorld is all of a state that is not the core's: the runtime, what is under way, the cache, and
-// ghosts, which serve the checks alone.
+// proveWorld is all of a state that is not the core's: the runtime, what is under way, the cache,
+// and ghosts, which serve the checks alone.
 type proveWorld struct {
 	ids     [proveIDs]proveID
 	list    *proveRead

@@ -21,12 +21,13 @@ import (
 
 func main() {
 	seeds := flag.Int("seeds", 6000, "histories of the first tier for each mutation")
-	run := flag.String("run", "", "only the mutations whose name contains this")
+	run := flag.String("run", "", "only the mutations whose name, or file, contains this")
+	stage := flag.String("stage", "", "only ask the stages whose name contains this: a survivor has survived those")
 	skip := flag.Int("skip", 0, "leave out that many, to go on where a run ended")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survived, err := mutate(ctx, *seeds, *skip, *run)
+	survived, err := mutate(ctx, *seeds, *skip, *run, *stage)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(2)
@@ -37,7 +38,7 @@ func main() {
 }
 
 // mutate applies the mutations one by one and returns how many survived.
-func mutate(ctx context.Context, seeds, skip int, run string) (survived int, err error) {
+func mutate(ctx context.Context, seeds, skip int, run, stage string) (survived int, err error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return 0, err
@@ -50,7 +51,7 @@ func mutate(ctx context.Context, seeds, skip int, run string) (survived int, err
 	var chosen []mutation
 	var stale []error
 	for _, m := range slices.Concat(evidenceMutations, ledgerMutations, ackMutations, mutations) {
-		if !strings.Contains(m.name, run) {
+		if !strings.Contains(m.name, run) && !strings.Contains(m.file, run) {
 			continue
 		}
 		if _, err := m.apply(root); err != nil {
@@ -64,7 +65,7 @@ func mutate(ctx context.Context, seeds, skip int, run string) (survived int, err
 	chosen = chosen[min(skip, len(chosen)):]
 	for _, m := range chosen {
 		began := time.Now()
-		by, err := try(ctx, root, dir, m, seeds)
+		by, err := try(ctx, root, dir, m, seeds, stage)
 		if err != nil {
 			return survived, fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -118,6 +119,7 @@ func (m mutation) stages(seeds int) [][]string {
 		{"the simulation", "./internal/simulate", "-run=^TestSimulate$", "-args", "-hung=20s", "-seeds=" + strconv.Itoa(seeds)},
 		{"the wall clock's test", "./internal/simulate", "-run=^TestClockStepsChangeNothing$", "-args", "-hung=20s"},
 		{"a script", "./internal/simulate", "-run=^TestScripts$", "-args", "-hung=20s"},
+		{"the fixpoint", "./pleg", "-run=^TestProve$"},
 		{"the package tests", "./pleg", "./cache", "./internal/cachemodel"},
 	}
 }
@@ -131,7 +133,7 @@ func (m mutation) limit() string {
 }
 
 // try runs the stages with the mutation in place and returns the first that notices.
-func try(ctx context.Context, root, dir string, m mutation, seeds int) (by string, err error) {
+func try(ctx context.Context, root, dir string, m mutation, seeds int, only string) (by string, err error) {
 	text, err := m.apply(root)
 	if err != nil {
 		return "", err
@@ -151,6 +153,9 @@ func try(ctx context.Context, root, dir string, m mutation, seeds int) (by strin
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
 	for _, stage := range m.stages(seeds) {
+		if !strings.Contains(stage[0], only) {
+			continue
+		}
 		args := append([]string{"test", "-overlay=" + overlay, "-count=1", "-failfast", "-timeout=" + m.limit()}, stage[1:]...)
 		out, err := command(ctx, root, args...)
 		if ctx.Err() != nil {
