@@ -21,11 +21,14 @@ var (
 
 const page = "../../docs/faults.md"
 
-// A setting is one row: a fault of the fake runtime, and where what it shows must lead to.
+// A setting is one row: a fault, mostly one of the fake runtime's, and where what it shows must lead
+// to.
 type setting struct {
 	// name is the fault's in fakeruntime.FaultList, set what the runtime is given, the faults that only
 	// go with another one among them.
 	name, set string
+	// what says what goes wrong, of a fault that is none of the fake's; name is what is tried then.
+	what string
 	// section is the section of docs/troubleshooting.md that explains the fault; harmless says why
 	// there is none.
 	section, harmless string
@@ -34,6 +37,12 @@ type setting struct {
 
 	// sometimes are what shows in some runs only, since it hangs on which of two goroutines comes first.
 	sometimes []string
+
+	unread     bool          // the agent ceases to read Watch, which holds so many events:
+	capacity   int           // 0 is the default
+	deafPeer   bool          // another client opens a stream of events and does not read it
+	falseEnds  time.Duration // so often the runtime tells of an end that did not happen, 0 for never
+	wrongCodes bool          // the runtime shows exit codes to the agent that it shows to nobody else
 
 	profile      string // of the runtime, containerd-2 if empty
 	fromStart    bool   // the fault is there before the agent
@@ -50,6 +59,12 @@ const (
 	contradicts = "the-runtime-contradicts-itself"
 	unusable    = "what-the-runtime-sends-cannot-be-used"
 	late        = "events-are-late"
+	unread      = "watch-is-not-being-read"
+	wasThere    = "it-was-connected-before"
+	takenBack   = "events-are-taken-back"
+	polls       = "it-polls-although-the-stream-is-connected"
+	differs     = "the-cache-and-the-runtime-differ"
+	crioSilent  = "the-stream-is-connected-and-tells-nothing-on-cri-o"
 )
 
 // takenForMute is what shows when events that are lost happen to be those of two lists in a row: the
@@ -128,6 +143,15 @@ var settings = []setting{
 		"image references and annotations, in which what is no UTF-8 becomes U+FFFD. A client that decodes whole messages, as a kubelet's, fails"},
 	{name: "duplicate-id", set: "duplicate-id=0.5", section: contradicts, sometimes: []string{"evented_pleg_relist_period_seconds", "evented_pleg_stale_claims_total"}},
 	{name: "orphan-container", set: "orphan-container=1", section: contradicts},
+
+	{name: "agent, Watch not read", what: "the agent's sync loop hangs; its Watch holds 20 events", unread: true, capacity: 20, section: unread},
+	{name: "eof-at-once", set: "eof=1 eof-at-once=1", what: "the runtime ends its stream in order, and each one that is opened", section: wasThere},
+	{name: "false ends, one in 20 s", what: "the stream tells that a container has ended, which runs", falseEnds: 20 * time.Second, section: takenBack},
+	{name: "false ends, three a second", what: "the same, so often that no list finds nothing to say", falseEnds: 300 * time.Millisecond, section: polls},
+	{name: "wrong answers", what: "the runtime shows the agent other exit codes than anybody else", wrongCodes: true, section: differs,
+		ownCall: "it shows what it was answered, and knows no better"},
+	{name: "CRI-O, a subscriber that does not read", what: "another client has opened a stream of events and does not read it",
+		deafPeer: true, profile: "crio", section: crioSilent},
 }
 
 // TestEveryFaultHasARow: what is added to the fake is added here.
@@ -137,6 +161,16 @@ func TestEveryFaultHasARow(t *testing.T) {
 			return s.name == f.Name && strings.Contains(" "+s.set, " "+f.Name+"=")
 		}) {
 			t.Errorf("the fault %s has no row", f.Name)
+		}
+	}
+}
+
+// TestEverySectionIsTried: a section of docs/troubleshooting.md that no fault has led to is what
+// somebody believed.
+func TestEverySectionIsTried(t *testing.T) {
+	for anchor := range readGuide(t).sections {
+		if !slices.ContainsFunc(settings, func(s setting) bool { return s.section == anchor }) {
+			t.Errorf("docs/troubleshooting.md, #%s: no fault has been tried that leads there", anchor)
 		}
 	}
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
@@ -65,6 +65,10 @@ type seen struct {
 	notes   string
 	summary watch.Summary
 	err     error
+
+	began    chan struct{} // closed when the fault begins
+	statuses *cache.Cache[cri.PodStatus]
+	differs  []string // what the agent's cache shows otherwise than the runtime
 }
 
 // Record implements [pleg.Recorder].
@@ -103,7 +107,7 @@ func (s *seen) play(t *testing.T, set setting) {
 	}
 	defer rt.Close()
 	lis := bufconn.Listen(1 << 16)
-	dial := func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
+	var dial dialer = func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -119,7 +123,12 @@ func (s *seen) play(t *testing.T, set setting) {
 		setFaults(t, rt, faults)
 	}
 	registry := prometheus.NewRegistry()
-	group.Go(func() { s.agent(t, ctx, dial, registry) })
+	direct, between := dial, &liar{t: t, set: set}
+	if set.falseEnds > 0 || set.wrongCodes {
+		dial = between.serve(ctx, &group, dial)
+	}
+	s.statuses, s.began = cache.New(cri.EmptyStatus), make(chan struct{})
+	group.Go(func() { s.agent(t, ctx, set, dial, registry) })
 	begun := time.Now()
 	next := begun.Add(healthyFor + time.Minute)
 	length := judged
@@ -137,7 +146,15 @@ func (s *seen) play(t *testing.T, set setting) {
 		}
 		if at := time.Since(begun); at == healthyFor {
 			setFaults(t, rt, faults)
+			between.begin()
+			close(s.began)
+			if set.deafPeer {
+				subscribe(t, ctx, direct)
+			}
 			group.Go(func() { s.watch(ctx, dial) })
+		}
+		if set.wrongCodes && time.Since(begun) == judged {
+			s.compare(t, ctx, direct)
 		}
 		if set.restartEvery > 0 && !time.Now().Before(next) {
 			next = next.Add(set.restartEvery)
@@ -154,14 +171,8 @@ func setFaults(t *testing.T, rt *fakeruntime.Runtime, faults fakeruntime.Faults)
 
 // newDriver returns what makes, changes and removes pods through the CRI, as a kubelet does.
 func newDriver(t *testing.T, dial func(context.Context) (net.Conn, error)) *load.Driver {
-	conn, err := grpc.NewClient("passthrough:fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
 	driver, err := load.New(load.Config{
-		Conn: conn, RunID: "w", Pods: pods, Containers: 2, Rate: 1, Seed: 1, Image: fakeruntime.WorkloadImage,
+		Conn: connect(t, dial), RunID: "w", Pods: pods, Containers: 2, Rate: 1, Seed: 1, Image: fakeruntime.WorkloadImage,
 		JobLife: 20 * time.Millisecond, CallTimeout: 10 * time.Second, LogDirectory: t.TempDir(),
 	})
 	if err != nil {
@@ -191,7 +202,7 @@ func (s *seen) watch(ctx context.Context, dial func(context.Context) (net.Conn, 
 
 // agent is an agent as docs/agents.md has it, with a worker for each pod that waits for a status from
 // after each event, as a kubelet's pod workers do.
-func (s *seen) agent(t *testing.T, ctx context.Context, dial func(context.Context) (net.Conn, error), registry *prometheus.Registry) {
+func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial func(context.Context) (net.Conn, error), registry *prometheus.Registry) {
 	client, err := cri.New(cri.Config{Endpoint: "fake", Dialer: dial})
 	if err != nil {
 		t.Error(err)
@@ -203,9 +214,9 @@ func (s *seen) agent(t *testing.T, ctx context.Context, dial func(context.Contex
 		t.Error(err)
 		return
 	}
-	statuses := cache.New(cri.EmptyStatus)
+	statuses := s.statuses
 	generator, err := pleg.New(pleg.Config[cri.PodStatus]{
-		Source: client, Stream: client, Cache: statuses, Merge: cri.KeepIPs, Metrics: set, Recorder: s,
+		Source: client, Stream: client, Cache: statuses, Merge: cri.KeepIPs, Metrics: set, Recorder: s, Capacity: agent.capacity,
 	})
 	if err != nil {
 		t.Error(err)
@@ -216,6 +227,13 @@ func (s *seen) agent(t *testing.T, ctx context.Context, dial func(context.Contex
 	workers.Go(func() {
 		busy := make(map[cache.UID]chan struct{}) // has a value while the pod's worker works
 		for event := range generator.Watch() {
+			if agent.unread {
+				select {
+				case <-s.began:
+					return // the sync loop is stuck
+				default:
+				}
+			}
 			worker := busy[event.Pod]
 			if worker == nil {
 				worker = make(chan struct{}, 1)
@@ -233,6 +251,33 @@ func (s *seen) agent(t *testing.T, ctx context.Context, dial func(context.Contex
 	})
 	_ = generator.Run(ctx)
 	workers.Wait()
+}
+
+// subscribe opens a stream of events and never reads it, as a process does that was stopped.
+func subscribe(t *testing.T, ctx context.Context, dial dialer) {
+	_, err := runtimeapi.NewRuntimeServiceClient(connect(t, dial)).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// compare holds the agent's cache against the runtime, as pleg-bench run does.
+func (s *seen) compare(t *testing.T, ctx context.Context, dial dialer) {
+	truth, err := load.Read(ctx, connect(t, dial), "", "")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var shown []bench.Pod
+	for _, p := range truth {
+		status, err := s.statuses.Get(cache.UID(p.UID))
+		if err != nil {
+			t.Errorf("the cache's status of pod %s: %v", p.UID, err)
+			continue
+		}
+		shown = append(shown, worker.Show(cache.UID(p.UID), status, nil))
+	}
+	_, s.differs = bench.Compare(shown, truth, 100)
 }
 
 // scrape adds the i-th sample of each series.

@@ -24,6 +24,11 @@ func more(name string) telltale {
 	}}
 }
 
+// ever is a counter that a runtime without the fault leaves where it is.
+func ever(name string) telltale {
+	return telltale{name, func(with, without *seen) bool { return with.last(name) > without.last(name) }}
+}
+
 // share is a counter that is more than so much of another one.
 func share(name, of string, most float64) telltale {
 	return telltale{name, func(with, _ *seen) bool { return with.last(name) > most*with.last(of) }}
@@ -66,16 +71,18 @@ var telltales = []telltale{
 	gauge("evented_pleg_relist_period_seconds", true, below(129)),
 	more("kube_pod_missed_events"),
 	more("evented_pleg_overruled_claims_total"),
-	more("evented_pleg_regressions_total"),
+	ever("evented_pleg_regressions_total"),
 	share("evented_pleg_stale_claims_total", "kubelet_evented_pleg_notifications_received", 0.2),
 	more("evented_pleg_replayed_claims_total"),
 	more("evented_pleg_discarded_claims_total"),
 	slower("kubelet_evented_pleg_connection_latency_seconds", 0.05),
 	gauge("kubelet_running_containers{container_state=\"unknown\"}", false, above(0)),
 	more("evented_pleg_client_malformed_items_total"),
-	more("evented_pleg_client_duplicate_items_total"),
+	ever("evented_pleg_client_duplicate_items_total"),
 	more("evented_pleg_client_unknown_events_total"),
 	more("evented_pleg_client_abandoned_connects_total"),
+	gauge("evented_pleg_owed_pods", true, above(0)),
+	more("evented_pleg_owed_events_total"),
 	more("evented_pleg_disordered_claims_total"),
 	share("evented_pleg_stale_payloads_total", "kubelet_evented_pleg_notifications_received", 0.2),
 	more("evented_pleg_untold_exits_total"),
@@ -127,6 +134,7 @@ func (s *seen) watchSays() (says []string) {
 	}
 	sum := s.summary
 	add(s.err != nil, "exit 1")
+	add(len(s.differs) > 0, "pods differ between the cache and the runtime")
 	if sum.Verdict == nil || sum.Stream == nil {
 		return append(says, "no verdict")
 	}

@@ -27,8 +27,8 @@ var stateOfEvent = map[pleg.EventType]bench.State{
 	pleg.PodSync:          bench.Unknown,
 }
 
-// show turns a status of the cache into what it is compared as.
-func show(uid cache.UID, status *cri.PodStatus, err error) bench.Pod {
+// Show turns a status of the cache into what it is compared as.
+func Show(uid cache.UID, status *cri.PodStatus, err error) bench.Pod {
 	p := bench.Pod{UID: string(uid), IPs: status.IPs()}
 	if err != nil {
 		p.Err = err.Error()

@@ -95,7 +95,7 @@ func (p *prober) read(ctx context.Context) {
 		return // the end of the run, not an answer
 	}
 	if err == nil {
-		p.facts.check(known, show(cache.UID(pod), status, nil))
+		p.facts.check(known, Show(cache.UID(pod), status, nil))
 	}
 	p.mu.Lock() // last: a call that a report counts has been checked
 	defer p.mu.Unlock()

@@ -176,7 +176,7 @@ func (s *subject) snapshot() Snapshot {
 	snapshot := Snapshot{At: bench.Now()}
 	for _, uid := range s.cache.UIDs() {
 		status, err := s.cache.Get(uid)
-		snapshot.Pods = append(snapshot.Pods, show(uid, status, err))
+		snapshot.Pods = append(snapshot.Pods, Show(uid, status, err))
 	}
 	return snapshot
 }
