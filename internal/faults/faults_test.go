@@ -76,7 +76,10 @@ var takenForMute = []string{
 }
 
 // backlog is what a runtime tells late of the time in which nobody listened.
-var backlog = []string{"evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total"}
+var backlog = []string{
+	"evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total",
+	"evented_pleg_regressions_total", // of a read that has looked in the instant of a change
+}
 
 // left is what shows when the client leaves a server that hangs, and connects anew.
 var left = append([]string{
@@ -137,7 +140,7 @@ var settings = []setting{
 	{name: "hang-status", set: "hang-status=1", section: workersHang, sometimes: left},
 	{name: "hang-write", set: "hang-write=0.2", harmless: toldTheCaller},
 
-	{name: "nil-fields", set: "nil-fields=0.3", section: unusable, sometimes: takenForMute},
+	{name: "nil-fields", set: "nil-fields=0.3", section: unusable, sometimes: append([]string{"evented_pleg_stale_payloads_total"}, takenForMute...)},
 	{name: "unknown-enum", set: "unknown-enum=0.3", section: unusable},
 	{name: "invalid-utf8", set: "invalid-utf8=0.3", harmless: "the broken text is none that a generator reads: " +
 		"image references and annotations, in which what is no UTF-8 becomes U+FFFD. A client that decodes whole messages, as a kubelet's, fails"},
