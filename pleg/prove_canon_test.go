@@ -35,7 +35,7 @@ func (q *quotient) canon(e *encoder, oldest instant) []instant {
 	now := e.at[len(e.at)-1]
 	for i, at := range e.at {
 		if at != 0 && at != never {
-			q.order = append(q.order, stamped{at.add(shifted(at, now)), e.kind[i] == begin})
+			q.order = append(q.order, stamped{at.add(shifted(at, now, oldest)), e.kind[i] == begin})
 		}
 	}
 	slices.SortFunc(q.order, func(a, b stamped) int { return int(a.at - b.at) })
@@ -61,7 +61,7 @@ func (q *quotient) canon(e *encoder, oldest instant) []instant {
 	q.out = q.out[:0]
 	for _, at := range e.at {
 		if at != 0 && at != never {
-			shift := shifted(at, now)
+			shift := shifted(at, now, oldest)
 			k, _ := slices.BinarySearch(q.from, at.add(shift))
 			at = q.to[k].add(-shift)
 		}
@@ -93,12 +93,14 @@ func (q *quotient) placeRests(now, oldest instant) {
 }
 
 // shifted returns the grace for an instant that is the grace before another one, which is where its
-// order counts: an ack dates a claim back so that the grace ends with the ack. Else it returns 0.
-func shifted(at, now instant) time.Duration {
-	if rest := restOf(now) - restOf(at); rest > 0 && rest%instant(proveJump) == instant(proveGrace%proveJump) {
-		return proveGrace
+// order counts: an ack dates a claim back so that the grace ends with the ack. Else, and once all
+// reads under way began after that, it returns 0.
+func shifted(at, now, oldest instant) time.Duration {
+	rest := restOf(now) - restOf(at)
+	if rest <= 0 || rest%instant(proveJump) != instant(proveGrace%proveJump) || restOf(at.add(proveGrace)) < restOf(oldest) {
+		return 0
 	}
-	return 0
+	return proveGrace
 }
 
 // restOf returns the beginning of the rest that an instant is in.

@@ -13,7 +13,7 @@ import (
 // lives through a random history, and is never renumbered, gets into the same states, move by move,
 // as one whose state is written down in its canonical form, and read again, after each move.
 func TestProveQuotient(t *testing.T) {
-	for _, name := range []string{"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCW", "LCER"} {
+	for _, name := range []string{"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCW", "LCER", "CXPU"} {
 		steps := 0
 		for seed := range uint64(50) {
 			r := rand.New(rand.NewPCG(seed, 12))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,6 +87,7 @@ func (v *prover) load(b []byte) {
 func (v *prover) pack() {
 	w := &v.world
 	w.entries, w.gone, w.global = nil, nil, 0
+	slices.SortFunc(w.reads, func(a, b *proveRead) int { return strings.Compare(string(a.uid), string(b.uid)) })
 	if g := v.cache.Global(); !g.IsZero() {
 		w.global = v.clk.instant(g)
 	}
