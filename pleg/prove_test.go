@@ -18,7 +18,7 @@ var (
 
 var (
 	proveSmall = []string{"Cqs", "Cs", "CPqs", "CRqs", "Lqs"}
-	proveLarge = []string{"CPs", "CR", "LDqs", "CUqs", "CFqs", "CXqs", "CPWqs"}
+	proveLarge = []string{"CPs", "CR", "LDqs", "CUqs", "CFqs", "CXqs", "CPWqs", "CWs"}
 )
 
 // TestProve drives the core through every state of each scope until no new state appears.
