@@ -32,6 +32,7 @@ type podPace struct {
 	ended     time.Time
 	listed    bool      // it was a ListPod
 	clear     bool      // it began later than what was read before was known
+	behind    time.Time // as of when the read before was, if this one began in the instant in which that ended; else zero
 	slow      bool      // that read took so long that it counts as hung
 	place     place     // while it is overdue
 	asked     time.Time // when somebody last wanted it read
@@ -188,6 +189,9 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	x.wants = x.credit
 	x.resolve(now, s.grace)
 	x.clear = now.After(x.ended) && now.After(b.pace.ended) // what was first seen in this very instant may have come after
+	if x.behind = (time.Time{}); now.Equal(x.ended) {
+		x.behind = x.begun
+	}
 	x.started = now
 	x.last.begins()
 	if x.begun = now; statuses {
@@ -220,7 +224,12 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 		b.showed(uid, x, items, now)
 	}
 	x.crosses(items, now, err)
-	x.answered(items, x.begun, now, err)
+	begun := x.begun
+	if err != nil && b.pace.settings.tells {
+		begun = x.started // it may have been a read by IDs, which builds on no list
+	}
+	x.answered(items, begun, now, err)
+	x.settleBehind(now)
 	if statuses {
 		for _, old := range x.took {
 			b.lose(old, now)
@@ -244,6 +253,18 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	}
 	if !x.caused.Before(x.begun) {
 		x.credit = true // it may have looked before that
+	}
+}
+
+// settleBehind notes the end of a read that began in the instant in which the one before was known. What that showed first may have come up after this
+// one had looked, for all that can be told, so that one more is made for what both were made for.
+func (x *podPace) settleBehind(now time.Time) {
+	if x.behind.IsZero() || !x.caused.After(x.behind) {
+		return
+	}
+	x.wants, x.credit = true, true
+	if x.asked.After(x.behind) {
+		x.asked = now
 	}
 }
 
@@ -284,6 +305,13 @@ func blurs(listed, shown []pleg.Item) bool {
 	})
 }
 
+// blind says that a list does not know the state of an ID that the status does not show.
+func blind(listed, shown []pleg.Item) bool {
+	return slices.ContainsFunc(listed, func(it pleg.Item) bool {
+		return it.Phase == pleg.PhaseUnknown && !slices.ContainsFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID })
+	})
+}
+
 // lose notes that a pod has lost an ID to another one.
 func (b *ledger) lose(uid cache.UID, now time.Time) {
 	x := b.podPace(uid)
@@ -320,6 +348,8 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		}
 		if blurs(x.last.listed, b.shows(uid)) {
 			x.cause(now) // only the statuses can tell whether what the cache shows is still so
+		} else if blind(x.last.listed, b.shows(uid)) {
+			x.credit = true // they are read at once, as after a ListPod: they are a part of the read
 		}
 		if b.truth.empty(uid, begun) || b.truth.empty(uid, now) {
 			x.succeed() // the list is the read that did not fail
