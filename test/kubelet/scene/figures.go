@@ -26,7 +26,7 @@ type Figures struct {
 	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end to the status that shows it, and from the manifest's removal
 	// to the pod's.
 	Start, Exit, Deletion []time.Duration
-	// ExitCalls are the kubelet's calls by method while containers ended, for each container that did.
+	// ExitCalls are the kubelet's calls by method, and what was answered from memory, while containers ended, for each container that did.
 	ExitCalls map[string]float64
 	// The rest is of the idle node: how long it was watched, and per second of that.
 	Idle                   time.Duration
@@ -190,18 +190,21 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	if err := w.running(ctx, all); err != nil {
 		return err
 	}
-	_, before, err := w.runtime.usage(ctx)
+	before, err := w.sample(ctx)
 	if err != nil {
 		return err
 	}
 	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
 		return err
 	}
-	_, after, err := w.runtime.usage(ctx)
+	after, err := w.sample(ctx)
 	if err != nil {
 		return err
 	}
-	f.ExitCalls = rates(before, after, float64(n))
+	f.ExitCalls = rates(before.calls, after.calls, float64(n))
+	for name, rate := range rates(before.memory, after.memory, float64(n)) {
+		f.ExitCalls[name] = rate
+	}
 	if err := w.look(ctx); err != nil {
 		return err
 	}

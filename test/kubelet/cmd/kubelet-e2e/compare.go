@@ -94,7 +94,7 @@ func table(out io.Writer, all []*scene.Figures) {
 	row("idle: relists / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Relists*60) })
 	row("idle: reads of one pod / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.PodReads*60) })
 	row("idle: kubelet CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.KubeletCPU*1e3) })
-	row("idle: runtime CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.RuntimeCPU*1e3) })
+	row("idle: runtime CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.2f", f.RuntimeCPU*1e3) })
 	for _, name := range scene.CallNames(all, func(f *scene.Figures) map[string]float64 { return f.Calls }) {
 		row("idle: "+name+" / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Calls[name]*60) })
 	}
