@@ -409,7 +409,7 @@ var mutations = []mutation{
 	},
 	{
 		"an unsettled pod is read again without patience", "pleg/dispatch.go",
-		"p.listing = nil // it is too old by then to tell more than this read did", "p.listing, p.reread = nil, 0",
+		"p.listing = nil // it is too old by then to tell more than this read did", "p.listing, p.reread = nil, ladder{}",
 	},
 	{
 		"looks at a pod that is going without patience", "pleg/dispatch.go",
