@@ -23,7 +23,7 @@ import (
 func Module(dir, release string) (mod, sum []byte, err error) {
 	minor, ok := strings.CutPrefix(release, "1.")
 	if !ok {
-		return nil, nil, fmt.Errorf("release %q of Kubernetes does not begin with 1.", release)
+		return nil, nil, fmt.Errorf("release %q of Kubernetes is none of v1", release)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
