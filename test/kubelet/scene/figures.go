@@ -210,9 +210,7 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 		return err
 	}
 	f.ExitCalls = rates(before.calls, after.calls, float64(n))
-	for name, rate := range rates(before.memory, after.memory, float64(n)) {
-		f.ExitCalls[name] = rate
-	}
+	maps.Copy(f.ExitCalls, rates(before.memory, after.memory, float64(n)))
 	if err := w.look(ctx); err != nil {
 		return err
 	}
