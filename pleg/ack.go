@@ -127,6 +127,7 @@ type own struct {
 	calls    int     // under way
 	making   int     // those of them that make something
 	failed   bool    // one has: it may work yet, without anybody being told
+	mayMake  bool    // one that makes something has failed
 	returned instant // when the last one did
 	hold     instant // what calls have changed is read then, unless somebody waits for the pod
 	listed   instant // start of the latest read that would have shown an ID that nobody knew
@@ -191,6 +192,7 @@ func (c *core[S]) onAck(a *ack, now instant) {
 	p.own.returned = max(p.own.returned, a.at)
 	if a.failed || len(a.items) == 0 {
 		p.own.failed = p.own.failed || a.failed
+		p.own.mayMake = p.own.mayMake || a.failed && call.ID == ""
 		c.doubt(p, now)
 	}
 	c.reviewLater(p)
@@ -302,6 +304,29 @@ func (c *core[S]) takeSuspect(p *pod, id string) (s suspect, ok bool) {
 	return s, ok
 }
 
+// unbornMost bounds the pods that have no record and of which a call may yet make something.
+const unbornMost = 1024
+
+// outlive keeps, of a record that is forgotten, that a call may yet make something of the pod.
+// When there are too many such pods, the one that was forgotten first is given up.
+func (c *core[S]) outlive(p *pod, now instant) {
+	if !p.own.mayMake {
+		return
+	}
+	if len(c.unborn) == unbornMost {
+		c.unborn, c.givenUp = slices.Delete(c.unborn, 0, 1), now
+	}
+	c.unborn = append(c.unborn, p.uid)
+}
+
+// inherit gives a new record what has outlived the last one of that pod.
+func (c *core[S]) inherit(p *pod) {
+	if i := slices.Index(c.unborn, p.uid); i >= 0 {
+		c.unborn = slices.Delete(c.unborn, i, i+1)
+		p.own.failed, p.own.mayMake = true, true
+	}
+}
+
 // listedAt returns the start of the latest read that would have shown an ID of the pod that nobody
 // knew.
 func (c *core[S]) listedAt(p *pod) instant { return max(p.own.listed, c.lists.applied) }
@@ -316,7 +341,7 @@ const knownMost = 8
 func (c *core[S]) knowsAll(p *pod) bool {
 	o := &p.own
 	switch {
-	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, len(c.homeless) > 0:
+	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, c.lists.applied <= c.givenUp, len(c.homeless) > 0:
 		return false
 	case o.making > 0, o.failed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
 		return false

@@ -48,6 +48,8 @@ type ledger struct {
 	// next list.
 	homeless map[string]suspect
 	calls    map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
+	unborn   []cache.UID          // pods without a record of which a failed call may yet make something
+	givenUp  instant              // when such a pod was last given up
 	suspects int                  // in all pods
 	phases   [2][PhaseRemoved]int // live items by kind and phase
 	running  int                  // pods with a running sandbox
@@ -271,6 +273,7 @@ func (c *core[S]) ensure(uid cache.UID) *pod {
 	p := c.pods[uid]
 	if p == nil {
 		p = &pod{uid: uid}
+		c.inherit(p)
 		c.pods[uid] = p
 	}
 	return p

@@ -89,7 +89,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	if !p.unsure() && !going && !p.asked() {
 		delete(c.open, p.uid)
 		p.notYet = 0
-		c.forget(p)
+		c.forget(p, now)
 		return
 	}
 	c.open[p.uid] = p
@@ -120,8 +120,9 @@ func (c *core[S]) reviewAffected(now instant) {
 func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1) }
 
 // forget drops the record of a pod of which nothing is known and nothing wanted.
-func (c *core[S]) forget(p *pod) {
+func (c *core[S]) forget(p *pod, now instant) {
 	if len(p.items) == 0 && len(p.suspects) == 0 && len(p.contested) == 0 && !p.foreign && !p.hasStatus && !c.reads(p) && !p.asked() && p.own.calls == 0 && c.pods[p.uid] == p {
+		c.outlive(p, now)
 		delete(c.pods, p.uid)
 		delete(c.touched, p.uid)
 		delete(c.leftover, p.uid)

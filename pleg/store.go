@@ -342,7 +342,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		c.review(p, now)
 	}
 	if c.open[p.uid] == nil {
-		c.forget(p)
+		c.forget(p, now)
 	}
 }
 

@@ -86,6 +86,22 @@ var ackMutations = []mutation{
 		"case o.making > 0, o.failed,", "case o.making > 0,",
 	},
 	{
+		"acks: what a failed call may make is forgotten with its pod", "pleg/demand.go",
+		"\t\tc.outlive(p, now)\n", "",
+	},
+	{
+		"acks: nothing is inherited of a pod that was forgotten", "pleg/core.go",
+		"\t\tc.inherit(p)\n", "",
+	},
+	{
+		"acks: pods that have failed are remembered without bound", "pleg/ack.go",
+		"len(c.unborn) == unbornMost", "false",
+	},
+	{
+		"acks: who was given up need not be listed", "pleg/ack.go",
+		"c.lists.applied <= c.givenUp, ", "",
+	},
+	{
 		"acks: what nobody has told of is not listed", "pleg/ack.go",
 		"max(o.unlisted, c.conn.connected)", "c.conn.connected",
 	},
