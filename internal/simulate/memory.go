@@ -19,9 +19,11 @@ type span struct{ begun, ended time.Time }
 func (b *ledger) readOf(uid cache.UID, by time.Time) (from, last time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, read := range slices.Concat(b.podOK[uid], b.listsOK) {
-		if !read.ended.After(by) && !read.ended.Before(last) {
-			from, last = read.begun, read.ended
+	for _, reads := range [][]span{b.podOK[uid], b.listsOK} {
+		for _, read := range reads {
+			if !read.ended.After(by) && !read.ended.Before(last) {
+				from, last = read.begun, read.ended
+			}
 		}
 	}
 	return from, last

@@ -273,6 +273,9 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
 
 // compare checks that no phase goes back, and notes what Watch must tell of.
 func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
+	if p.shows(items) {
+		return // as in most looks
+	}
 	now := make(map[string]pleg.Phase, len(items))
 	for _, it := range items {
 		now[it.ID] = it.Phase
@@ -300,6 +303,21 @@ func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 		}
 	}
 	p.items = now
+}
+
+// shows says that a status shows what the one before did.
+func (p *seen) shows(items []pleg.Item) bool {
+	for _, it := range items {
+		if phase, known := p.items[it.ID]; !known || phase != it.Phase {
+			return false
+		}
+	}
+	for id, phase := range p.items {
+		if phase != pleg.PhaseRemoved && phaseIn(items, id) != phase {
+			return false
+		}
+	}
+	return true
 }
 
 func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {

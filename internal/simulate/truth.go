@@ -34,7 +34,7 @@ type Truth struct {
 	mu    sync.Mutex
 	lives map[string]*life
 	pods  map[cache.UID][]*life
-	uids  []cache.UID
+	uids  []cache.UID             // sorted; whoever adds one makes a new slice
 	moves map[cache.UID]time.Time // the last change of each pod
 	loose map[cache.UID]bool      // pods of which a call of the agent's has failed
 	lied  map[string]bool         // IDs of which a read has lied
@@ -92,8 +92,8 @@ func (t *Truth) Anew() {
 func (t *Truth) addPod(pod cache.UID) {
 	if _, ok := t.pods[pod]; !ok {
 		t.pods[pod] = nil
-		t.uids = append(t.uids, pod)
-		slices.Sort(t.uids)
+		at, _ := slices.BinarySearch(t.uids, pod)
+		t.uids = slices.Concat(t.uids[:at], []cache.UID{pod}, t.uids[at:])
 	}
 }
 
@@ -134,19 +134,19 @@ func (l *life) toldBy(phase pleg.Phase, by time.Time) bool {
 	return slices.ContainsFunc(l.first[phase:], func(at time.Time) bool { return !at.IsZero() && !at.After(by) })
 }
 
-// UIDs returns every pod ever mentioned, sorted.
+// UIDs returns every pod ever mentioned, sorted. The slice is not changed, and not to be changed.
 func (t *Truth) UIDs() []cache.UID {
 	t.refresh()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.uids)
+	return t.uids
 }
 
 // known is UIDs as of the last refresh.
 func (t *Truth) known() []cache.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.uids)
+	return t.uids
 }
 
 // mentions says that a pod is, was, or was asked for, as of the last refresh.
