@@ -289,28 +289,28 @@ func (e *executor[S]) check(c *core[S]) error {
 			continue
 		}
 		_, err := e.cfg.Cache.Get(uid)
-		k.that((err != nil) == p.failed, "pod %q: its last read failed: %t, and the cache's error is %v", uid, p.failed, err)
+		_ = (err != nil) == p.failed || k.broken("pod %q: its last read failed: %t, and the cache's error is %v", uid, p.failed, err)
 		e.checkTime(&k, c.asOf(p), uid)
 	}
-	k.that(entries == e.cfg.Cache.Len(), "%d pods with a cache entry, %d in the cache", entries, e.cfg.Cache.Len())
+	_ = entries == e.cfg.Cache.Len() || k.broken("%d pods with a cache entry, %d in the cache", entries, e.cfg.Cache.Len())
 	for uid, at := range c.guard.gone {
-		k.that(at > c.lists.global && at >= c.guard.floor, "pod %q has a tombstone of %d that is needless", uid, at)
+		_ = at > c.lists.global && at >= c.guard.floor || k.broken("pod %q has a tombstone of %d that is needless", uid, at)
 		e.checkTime(&k, at, uid)
 	}
 	if c.lists.global != 0 {
 		at := e.cfg.Cache.Global()
-		k.that(at.Equal(e.clock.time(c.lists.global)), "the global time is %v, to be %v", at, e.clock.time(c.lists.global))
+		_ = at.Equal(e.clock.time(c.lists.global)) || k.broken("the global time is %v, to be %v", at, e.clock.time(c.lists.global))
 	}
-	k.that(e.mistakes == 0, "the cache has refused %d writes that it was to take", e.mistakes)
-	k.that(len(c.todo.actions) == 0, "%d actions have not been carried out", len(c.todo.actions))
-	k.that(len(e.out.owed) == len(e.out.fifo)-e.out.head, "%d pods are owed, %d in order", len(e.out.owed), len(e.out.fifo)-e.out.head)
+	_ = e.mistakes == 0 || k.broken("the cache has refused %d writes that it was to take", e.mistakes)
+	_ = len(c.todo.actions) == 0 || k.broken("%d actions have not been carried out", len(c.todo.actions))
+	_ = len(e.out.owed) == len(e.out.fifo)-e.out.head || k.broken("%d pods are owed, %d in order", len(e.out.owed), len(e.out.fifo)-e.out.head)
 	return k.err()
 }
 
 // checkTime compares the time that the cache gives for a pod.
 func (e *executor[S]) checkTime(k *checker, want instant, uid cache.UID) {
 	at := e.cfg.Cache.AsOf(uid)
-	k.that(at.Equal(e.clock.time(want)), "the cache has pod %q as of %v, to be %v", uid,
+	_ = at.Equal(e.clock.time(want)) || k.broken("the cache has pod %q as of %v, to be %v", uid,
 		at.Sub(e.clock.epoch), e.clock.time(want).Sub(e.clock.epoch))
 }
 
