@@ -63,6 +63,7 @@ func mutate(ctx context.Context, seeds, skip int, run, stage string) (survived i
 		return 0, err
 	}
 	chosen = chosen[min(skip, len(chosen)):]
+	start := time.Now()
 	for _, m := range chosen {
 		began := time.Now()
 		by, err := try(ctx, root, dir, m, seeds, stage)
@@ -76,7 +77,7 @@ func mutate(ctx context.Context, seeds, skip int, run, stage string) (survived i
 		}
 		fmt.Printf("%-56s %-34s %v\n", m.name, verdict, time.Since(began).Round(time.Second))
 	}
-	fmt.Printf("%d mutations, %d caught, %d survived\n", len(chosen), len(chosen)-survived, survived)
+	fmt.Printf("%d mutations, %d caught, %d survived, in %v\n", len(chosen), len(chosen)-survived, survived, time.Since(start).Round(time.Second))
 	return survived, nil
 }
 
@@ -100,28 +101,48 @@ func (m mutation) apply(root string) (string, error) {
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }
 
-// stages are what may notice a mutation, the simulation first. The rules of evidence answer to their
-// own tests alone: the tables and the short form of the fixpoint, and then a larger scope. Those of the
-// ledger answer to its own search.
-func (m mutation) stages(seeds int) [][]string {
+// A stage is tests that may notice a mutation: a package, and the arguments of its test binary.
+type stage struct {
+	name, pkg string
+	args      []string
+}
+
+// firstSeeds is how many histories are searched before anything else: most mutations need no more.
+const firstSeeds = 500
+
+// stages are what may notice a mutation, the simulation first, and then the cheapest. The rules of
+// evidence answer to their own tests alone: the tables and the short form of the fixpoint, and then a
+// larger scope. Those of the ledger answer to its own search.
+func (m mutation) stages(seeds int) []stage {
 	if strings.HasPrefix(m.file, evidenceDir) {
-		fixpoint := "-run=^TestFixpoint$"
-		return [][]string{
-			{"a table", "./" + evidenceDir, "-run=^TestRule"},
-			{"the fixpoint", "./" + evidenceDir, fixpoint},
-			{"the large fixpoint", "./" + evidenceDir, fixpoint, "-args", "-scopes=" + convicting},
+		fixpoint := "-test.run=^TestFixpoint$"
+		return []stage{
+			{"a table", evidenceDir, []string{"-test.run=^TestRule"}},
+			{"the fixpoint", evidenceDir, []string{fixpoint}},
+			{"the large fixpoint", evidenceDir, []string{fixpoint, "-scopes=" + convicting}},
 		}
 	}
 	if strings.HasPrefix(m.file, ledgerDir) {
-		return [][]string{{"the search", "./" + ledgerDir, "-run=^TestSearch$", "-args", "-seeds=" + strconv.Itoa(10*seeds)}}
+		return []stage{{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}}}
 	}
-	return [][]string{
-		{"the simulation", "./internal/simulate", "-run=^TestSimulate$", "-args", "-hung=20s", "-seeds=" + strconv.Itoa(seeds)},
-		{"the wall clock's test", "./internal/simulate", "-run=^TestClockStepsChangeNothing$", "-args", "-hung=20s"},
-		{"a script", "./internal/simulate", "-run=^TestScripts$", "-args", "-hung=20s"},
-		{"the fixpoint", "./pleg", "-run=^TestProve$"},
-		{"the package tests", "./pleg", "./cache", "./internal/cachemodel"},
+	simulate := func(name, run string, args ...string) stage {
+		return stage{name, "internal/simulate", append(args, "-test.run=^"+run+"$", "-hung=20s", "-reduce=false")}
 	}
+	first := min(seeds, firstSeeds)
+	stages := []stage{
+		simulate("the simulation", "TestSimulate", "-seeds="+strconv.Itoa(first)),
+		simulate("a script", "TestScripts"),
+		simulate("the wall clock's test", "TestClockStepsChangeNothing"),
+	}
+	if rest := seeds - first; rest > 0 {
+		from := "-from=" + strconv.Itoa(first+1)
+		stages = append(stages, simulate("the simulation", "TestSimulate", from, "-seeds="+strconv.Itoa(rest)))
+	}
+	return append(stages,
+		stage{"the fixpoint", "pleg", []string{"-test.run=^TestProve$"}},
+		stage{"the package tests", "pleg", []string{"-test.skip=^TestProve$"}},
+		stage{"the package tests", "cache", nil},
+		stage{"the package tests", "internal/cachemodel", nil})
 }
 
 // limit is how long a stage may take: a hang of the generator ends the simulation, a search has none.
@@ -149,26 +170,29 @@ func try(ctx context.Context, root, dir string, m mutation, seeds int, only stri
 	if err := os.WriteFile(overlay, spec, 0o644); err != nil {
 		return "", err
 	}
-	if out, err := command(ctx, root, "build", "-overlay="+overlay, "./pleg/...", "./cache", "./"+ledgerDir); err != nil {
-		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
-	}
-	for _, stage := range m.stages(seeds) {
-		if !strings.Contains(stage[0], only) {
+	built := map[string]bool{}
+	for _, s := range m.stages(seeds) {
+		if !strings.Contains(s.name, only) {
 			continue
 		}
-		args := append([]string{"test", "-overlay=" + overlay, "-count=1", "-failfast", "-timeout=" + m.limit()}, stage[1:]...)
-		out, err := command(ctx, root, args...)
+		binary := filepath.Join(dir, filepath.Base(s.pkg)+".test")
+		if !built[s.pkg] {
+			out, err := command(ctx, root, "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+binary, "./"+s.pkg)
+			if err != nil {
+				return "", fmt.Errorf("the tests of %s do not build: %w\n%s", s.pkg, err, out)
+			}
+			built[s.pkg] = true
+		}
+		args := append([]string{"-test.failfast", "-test.timeout=" + m.limit()}, s.args...)
+		out, err := command(ctx, filepath.Join(root, s.pkg), binary, args...)
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		if strings.Contains(out, "[build failed]") {
-			return "", fmt.Errorf("the tests do not build:\n%s", out)
-		}
 		if strings.HasPrefix(m.file, evidenceDir) && strings.Contains(out, "panic: test timed out") {
-			return "", fmt.Errorf("%s has not ended in time, which convicts nothing", stage[0])
+			return "", fmt.Errorf("%s has not ended in time, which convicts nothing", s.name)
 		}
 		if err != nil {
-			return stage[0] + reason(out), nil
+			return s.name + reason(out), nil
 		}
 	}
 	return "", nil
@@ -195,8 +219,8 @@ func reason(out string) string {
 	return ""
 }
 
-func command(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
+func command(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -24,6 +24,7 @@ var (
 	fromFlag  = flag.Uint64("from", 1, "first seed")
 	hungFlag  = flag.Duration("hung", time.Minute, "real time after which a history counts as hung")
 	faultFlag = flag.String("faults", "", "begin the histories of the second tier with these faults in turn, separated by commas, in place of all")
+	reduceOn  = flag.Bool("reduce", true, "reduce a history that fails to a short one")
 	forFlag   = flag.Duration("for", 0, "stop the search after this time, however many seeds are left")
 )
 
@@ -66,6 +67,9 @@ func search(t *testing.T, from uint64, n int, generate func(uint64) History, cov
 		r := inBubble(t, h, Options{})
 		cover.Add(seed, &r.Coverage)
 		if r.Violation != nil {
+			if !*reduceOn {
+				t.Fatalf("seed %d, %v", seed, r.Violation)
+			}
 			small, name := reduce(t, seed, h, Options{}, r.Violation)
 			t.Fatalf("seed %d, %v\nreduced to, and saved as %s:\n%s", seed, r.Violation, name, small)
 		}
