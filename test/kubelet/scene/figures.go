@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,41 +44,38 @@ type Figures struct {
 // startsWithin is how many pods start within the harness's patience on a busy machine.
 const startsWithin = 200
 
-// Measure plays the comparison on a fresh world: a node of that many pods starts, settles, idles, containers end, pods are removed.
-func Measure(ctx context.Context, w *World, pods int, settle, idle time.Duration) (*Figures, error) {
+// Course is how a comparison goes.
+type Course struct {
+	// Pods are those of the node. Settle is the time that it has to come to rest, Idle for how long it is
+	// watched after that.
+	Pods         int
+	Settle, Idle time.Duration
+	// Profile is a folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as Idle,
+	// after it, so that the figures have no profiler in them. Empty: none is taken.
+	Profile string
+}
+
+// Measure plays the comparison on a fresh world: a node of pods starts, settles, idles, containers end, pods are removed.
+func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	f := &Figures{Variant: w.Variant.Name}
-	all := w.batch("one-node", pods)
-	put := make(map[string]int64, len(all))
-	for _, name := range all {
-		put[name] = bench.Now()
-		if err := w.put(pod(name)); err != nil {
-			return nil, err
-		}
-	}
-	err := w.await(ctx, ready, all...)
-	for more := pods / startsWithin; more > 0 && err != nil; more-- {
-		err = w.await(ctx, ready, all...)
-	}
+	all, err := f.start(ctx, w, c.Pods)
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	for _, name := range all {
-		if at, ok := w.tracker.at(w.tracker.ready, w.uidOf(name)); ok { // else the kubelet had ended the watch at that moment
-			f.Start = append(f.Start, time.Duration(at-put[name]))
-		}
-	}
-	if !w.Variant.Containerd { // which writes its own
-		if n, err := w.node.WriteLogs(); err != nil {
-			return nil, err
-		} else if n != len(all) {
-			return nil, fmt.Errorf("the kubelet has made folders for the logs of %d containers, want %d", n, len(all))
-		}
-	}
-	if err := sleep(ctx, settle); err != nil {
+	if err := sleep(ctx, c.Settle); err != nil {
 		return nil, err
 	}
-	if err := f.idle(ctx, w, idle); err != nil {
+	if err := f.idle(ctx, w, c.Idle); err != nil {
 		return nil, err
+	}
+	if c.Profile != "" {
+		profile, err := w.Kubelet.CPUProfile(ctx, c.Idle)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(c.Profile, w.Variant.Name+".pprof"), profile, 0o644)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("profile: %w", err)
+		}
 	}
 	if err := f.exits(ctx, w, 40); err != nil {
 		return nil, fmt.Errorf("exits: %w", err)
@@ -106,6 +104,38 @@ func Measure(ctx context.Context, w *World, pods int, settle, idle time.Duration
 	}
 	f.Goroutines, f.MissedEvent = int(m["go_goroutines"]), int(m["kube_pod_missed_events"])
 	return f, w.Check(ctx)
+}
+
+// start starts a node of that many pods, times it, and writes a log for each container unless the runtime does.
+func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, err error) {
+	all = w.batch("one-node", pods)
+	put := make(map[string]int64, len(all))
+	for _, name := range all {
+		put[name] = bench.Now()
+		if err := w.put(pod(name)); err != nil {
+			return nil, err
+		}
+	}
+	err = w.await(ctx, ready, all...)
+	for more := pods / startsWithin; more > 0 && err != nil; more-- {
+		err = w.await(ctx, ready, all...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range all {
+		if at, ok := w.tracker.at(w.tracker.ready, w.uidOf(name)); ok { // else the kubelet had ended the watch at that moment
+			f.Start = append(f.Start, time.Duration(at-put[name]))
+		}
+	}
+	if !w.Variant.Containerd { // which writes its own
+		if n, err := w.node.WriteLogs(); err != nil {
+			return nil, err
+		} else if n != len(all) {
+			return nil, fmt.Errorf("the kubelet has made folders for the logs of %d containers, want %d", n, len(all))
+		}
+	}
+	return all, nil
 }
 
 // uidOf returns the UID of a pod of which there was only one of that name: the name itself, if the pod is static.

@@ -197,7 +197,11 @@ func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 func (k *Kubelet) fetch(ctx context.Context, url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	return k.fetchWithin(ctx, url, 30*time.Second)
+}
+
+func (k *Kubelet) fetchWithin(ctx context.Context, url string, patience time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

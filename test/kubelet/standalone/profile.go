@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Origin says where a goroutine comes from.
@@ -51,6 +52,12 @@ func origins(stacks string) (map[Origin]int, error) {
 		counts[o]++
 	}
 	return counts, nil
+}
+
+// CPUProfile returns where the kubelet's CPU goes during that time, as pprof reads it.
+func (k *Kubelet) CPUProfile(ctx context.Context, d time.Duration) ([]byte, error) {
+	url := k.secure + "/debug/pprof/profile?seconds=" + strconv.Itoa(int(d.Seconds()))
+	return k.fetchWithin(ctx, url, d+30*time.Second)
 }
 
 // RSS is the kubelet's resident memory in bytes.

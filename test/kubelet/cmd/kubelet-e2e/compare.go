@@ -28,7 +28,9 @@ func compare(ctx context.Context, args []string) error {
 	logs := flags.Duration("logs", 10*time.Second, "how often the kubelet looks whether logs must be rotated (its default)")
 	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
 	together := flags.Bool("together", false, "all at once, so that whatever else the machine does is the same for all")
+	profile := flags.String("profile", "", "folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as -idle after it")
 	_ = flags.Parse(args)
+	course := scene.Course{Pods: *pods, Settle: *settle, Idle: *idle, Profile: *profile}
 	list, err := variants(*dir, flags.Args())
 	if err != nil {
 		return err
@@ -41,7 +43,7 @@ func compare(ctx context.Context, args []string) error {
 		if *api != "" {
 			v.API = fmt.Sprintf("%s/v%s", *api, v.Version)
 		}
-		done.Go(func() { all[i], errs[i] = measure(ctx, v, *pods, *settle, *idle) })
+		done.Go(func() { all[i], errs[i] = measure(ctx, v, course) })
 		if !*together {
 			done.Wait()
 		}
@@ -51,7 +53,7 @@ func compare(ctx context.Context, args []string) error {
 	return errors.Join(errs...)
 }
 
-func measure(ctx context.Context, v scene.Variant, pods int, settle, idle time.Duration) (f *scene.Figures, err error) {
+func measure(ctx context.Context, v scene.Variant, c scene.Course) (f *scene.Figures, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", v.Name, err)
@@ -62,7 +64,7 @@ func measure(ctx context.Context, v scene.Variant, pods int, settle, idle time.D
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	return scene.Measure(ctx, w, pods, settle, idle)
+	return scene.Measure(ctx, w, c)
 }
 
 // table writes the figures as Markdown, a column a kubelet. What failed is nil, and has none.
