@@ -208,7 +208,7 @@ func APIScenarios(size Size) []Scenario {
 
 // resize changes the CPU of running containers twice; nothing may restart, and the status must tell the new resources.
 func resize(ctx context.Context, w *World) error {
-	if !w.Variant.Containerd {
+	if w.Variant.Runtime == "" {
 		return fmt.Errorf("a kubelet that makes no cgroups does not resize: %w", errors.ErrUnsupported)
 	}
 	all := w.batch("one-resized", 5)

@@ -128,7 +128,7 @@ func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, 
 			f.Start = append(f.Start, time.Duration(at-put[name]))
 		}
 	}
-	if !w.Variant.Containerd { // which writes its own
+	if w.Variant.Runtime == "" { // which writes its own
 		if n, err := w.node.WriteLogs(); err != nil {
 			return nil, err
 		} else if n != len(all) {

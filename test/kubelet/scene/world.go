@@ -54,8 +54,8 @@ type Variant struct {
 	Gates   map[string]bool
 	// Ours says that the evented PLEG is in it and on.
 	Ours bool
-	// Containerd says that it runs on a containerd of its own instead of the fake runtime.
-	Containerd bool
+	// Runtime is the real runtime that it has to itself, by its name in package runtimes. Empty: the fake runtime.
+	Runtime string
 	// API is the folder with etcd and kube-apiserver. With it, pods are bound to the node by an API server; without, they are static.
 	API string
 	// MaxPods and LogInterval are the kubelet's, if they are not to be the harness's own.
@@ -101,12 +101,12 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 		}
 	}()
 	node := standalone.Config{Dir: dir, MaxPods: v.MaxPods, LogInterval: v.LogInterval}
-	if v.Containerd {
+	if v.Runtime != "" {
 		node.CgroupRoot = "kubelet-e2e-" + filepath.Base(dir)
 		if err = standalone.MakeCgroup(node.CgroupRoot); err != nil {
 			return w, err
 		}
-		w.runtime, err = startContainerd(ctx, dir, node.CgroupRoot)
+		w.runtime, err = startReal(ctx, v.Runtime, dir, node.CgroupRoot)
 	} else {
 		w.runtime, err = startFake(dir)
 	}

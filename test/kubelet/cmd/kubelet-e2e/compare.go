@@ -28,9 +28,13 @@ func compare(ctx context.Context, args []string) error {
 	logs := flags.Duration("logs", 10*time.Second, "how often the kubelet looks whether logs must be rotated (its default)")
 	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
 	together := flags.Bool("together", false, "all at once, so that whatever else the machine does is the same for all")
+	on := runtimeFlag(flags)
 	profile := flags.String("profile", "", "folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as -idle after it")
 	_ = flags.Parse(args)
 	course := scene.Course{Pods: *pods, Settle: *settle, Idle: *idle, Profile: *profile}
+	if err := checkRuntime(*on); err != nil {
+		return err
+	}
 	list, err := variants(*dir, flags.Args())
 	if err != nil {
 		return err
@@ -39,7 +43,7 @@ func compare(ctx context.Context, args []string) error {
 	errs := make([]error, len(list))
 	var done sync.WaitGroup
 	for i, v := range list {
-		v.MaxPods, v.LogInterval = *pods+100, *logs
+		v.Runtime, v.MaxPods, v.LogInterval = *on, *pods+100, *logs
 		if *api != "" {
 			v.API = fmt.Sprintf("%s/v%s", *api, v.Version)
 		}

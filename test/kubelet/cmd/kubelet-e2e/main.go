@@ -6,8 +6,8 @@
 // Command kubelet-e2e runs real kubelets, stock and with the evented PLEG in them, on a node of static pods without an API server. It must be run
 // as root, in the repository's root, after kubelet-build.
 //
-//	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together] [-containerd] [-api DIR] [-only NAME,...] [VARIANT...]
-//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s] [-profile DIR] [-together] [-api DIR] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together] [-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
 // Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and evented-1.37.1.
 package main
@@ -15,6 +15,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
 func main() {
@@ -58,6 +60,23 @@ func run(ctx context.Context, args []string) error {
 		return compare(ctx, args[1:])
 	}
 	return usagef("%q is neither scenarios nor compare", args[0])
+}
+
+// runtimeFlag is -runtime of both commands: empty for the fake runtime.
+func runtimeFlag(flags *flag.FlagSet) *string {
+	return flags.String("runtime", "", "a real runtime that each kubelet has to itself, built at first if it must be ("+
+		strings.Join(runtimes.Names(), ", ")+"), instead of the fake one")
+}
+
+// checkRuntime says whether -runtime names one.
+func checkRuntime(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := runtimes.ByName(name); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 // variants returns those of the names, or all that were built.

@@ -27,7 +27,7 @@ func scenarios(ctx context.Context, args []string) error {
 	pods := flags.Int("pods", 200, "pods of a full node")
 	again := flags.Int("again", 50, "how often a static pod is put back under its UID")
 	only := flags.String("only", "", "play these scenarios only, separated by commas")
-	containerd := flags.Bool("containerd", false, "play on a containerd of its own instead of the fake runtime")
+	on := runtimeFlag(flags)
 	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
 	long := flags.Duration("for", 0, "play all again and again for that long")
 	together := flags.Bool("together", false, "all kubelets at once, each with its own runtime")
@@ -39,6 +39,9 @@ func scenarios(ctx context.Context, args []string) error {
 	names := flags.Args()
 	if len(names) == 0 {
 		names = []string{"evented-1.36.3", "evented-1.37.1"}
+	}
+	if err := checkRuntime(*on); err != nil {
+		return err
 	}
 	kubelets, err := variants(*dir, names)
 	if err != nil {
@@ -56,7 +59,7 @@ func scenarios(ctx context.Context, args []string) error {
 	errs := make([]error, len(kubelets))
 	var done sync.WaitGroup
 	for i, v := range kubelets {
-		v.Containerd = *containerd
+		v.Runtime = *on
 		if *api != "" {
 			v.API = fmt.Sprintf("%s/v%s", *api, v.Version)
 		}

@@ -25,11 +25,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
-	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-// real is a private containerd. Its history is what its events told, and what lists show beyond that.
+// real is a private containerd or CRI-O. Its history is what its events told, and what lists show beyond that.
 type real struct {
 	target sweep.Target
 	daemon *daemon.Daemon
@@ -43,13 +42,14 @@ type real struct {
 	state   map[string]bench.Change // the last change of each ID
 }
 
-// startContainerd starts a containerd in that folder. It takes over the cgroup of that name, to remove it in the end with all that is in it.
-func startContainerd(ctx context.Context, dir, cgroup string) (*real, error) {
+// startReal starts the runtime of that name (see package runtimes) in that folder. It takes over the cgroup of that name, to remove it in the end with
+// all that is in it.
+func startReal(ctx context.Context, name, dir, cgroup string) (*real, error) {
 	root, err := components.FindRoot(".")
 	if err != nil {
 		return nil, err
 	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: string(runtimes.Containerd), Own: true, Log: io.Discard})
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Own: true, Log: io.Discard})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 	return r.changes, nil
 }
 
-// restart kills containerd, as a crash would, and starts it again a second later.
+// restart kills the runtime, as a crash would, and starts it again a second later.
 func (r *real) restart(ctx context.Context) error {
 	if err := r.daemon.Stop(ctx, syscall.SIGKILL); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (r *real) restart(ctx context.Context) error {
 }
 
 func (r *real) disturb(context.Context, disturbance) error {
-	return fmt.Errorf("containerd's event stream does what it does: %w", errors.ErrUnsupported)
+	return fmt.Errorf("the event stream of %s does what it does: %w", r.daemon.Runtime().Name, errors.ErrUnsupported)
 }
 
 func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
