@@ -51,7 +51,7 @@ func (k lists[F, E]) list(ctx context.Context, f F, noFilter, byState bool) ([]E
 	default:
 		list, because := k.recall(ctx, f)
 		if because == "" {
-			s.count(MetricListsServed + string(who.by))
+			s.count(MetricListsServed+string(who.by), 1)
 			return list, nil
 		}
 		reason = string(because)
@@ -65,7 +65,7 @@ func (k lists[F, E]) list(ctx context.Context, f F, noFilter, byState bool) ([]E
 // forward passes a list on and observes the answer.
 func (k lists[F, E]) forward(ctx context.Context, f F, reason string) ([]E, error) {
 	s := k.service
-	s.count(MetricListsForwarded + reason)
+	s.count(MetricListsForwarded+reason, 1)
 	read := s.begin()
 	shown, err := k.send(ctx, f)
 	if err == nil {

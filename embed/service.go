@@ -110,12 +110,12 @@ func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func
 }
 
 // count reports to ServeLists' add.
-func (s *Service) count(name string) {
+func (s *Service) count(name string, n int) {
 	s.mu.Lock()
 	add := s.add
 	s.mu.Unlock()
 	if add != nil {
-		add(name, 1)
+		add(name, n)
 	}
 }
 
@@ -151,19 +151,14 @@ func (s *Service) Revision() (n uint64) {
 }
 
 // Current says that the runtime's lists are as they were at that revision, as surely as a list that
-// is served from memory is. It counts as two lists served.
-func (s *Service) Current(ctx context.Context, revision uint64) bool {
-	if s.Revision() != revision {
-		return false
+// is served from memory is, and without making one. It counts as two lists served. It does not
+// while anything is in doubt: who asks for the lists then has that read.
+func (s *Service) Current(ctx context.Context, revision uint64) (current bool) {
+	s.with(func(l *ledger.Ledger, now time.Time) { current = l.Revision() == revision && l.ServesAll(now) })
+	if current {
+		s.count(MetricListsServed+string(callerOf(ctx).by), 2)
 	}
-	_, sandboxes := s.sandboxes().recall(ctx, &runtimeapi.PodSandboxFilter{})
-	_, containers := s.containers().recall(ctx, &runtimeapi.ContainerFilter{})
-	if sandboxes != "" || containers != "" || s.Revision() != revision {
-		return false
-	}
-	s.count(MetricListsServed + string(callerOf(ctx).by))
-	s.count(MetricListsServed + string(callerOf(ctx).by))
-	return true
+	return current
 }
 
 // ListPodSandbox lists sandboxes, from memory if that is right.

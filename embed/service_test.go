@@ -402,8 +402,11 @@ func TestCurrentAndRevision(t *testing.T) {
 	defer k.close()
 	ctx := As(t.Context(), ByHousekeeping)
 	at := k.Revision()
-	if !k.Current(ctx, at) {
-		t.Error("nothing has changed")
+	if before := k.toy.count("ListContainers"); !k.Current(ctx, at) || k.toy.count("ListContainers") != before {
+		t.Error("nothing has changed, and no list is needed to say so")
+	}
+	if n := k.counted[MetricListsServed+string(ByHousekeeping)]; n != 2 {
+		t.Errorf("%d lists are counted as served, want 2", n)
 	}
 	if err := k.StartContainer(ctx, "c"); err != nil {
 		t.Fatal(err)
@@ -412,6 +415,14 @@ func TestCurrentAndRevision(t *testing.T) {
 		t.Error("a container has started")
 	}
 	at = k.Revision()
+	k.claim(&runtimeapi.ContainerEventResponse{ContainerId: "r", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
+	if k.Current(ctx, at) {
+		t.Error("a container is said to have ended")
+	}
+	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	if !k.Current(ctx, at) {
+		t.Error("a read has shown that it has not")
+	}
 	k.trusted.Store(false)
 	if k.Current(ctx, at) {
 		t.Error("nothing is trusted")

@@ -72,10 +72,10 @@ func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionR
 	at := s.connection.number
 	s.mu.Unlock()
 	if because == "" {
-		s.count(MetricVersionsServed)
+		s.count(MetricVersionsServed, 1)
 		return answer, nil
 	}
-	s.count(MetricVersionsForwarded + because)
+	s.count(MetricVersionsForwarded+because, 1)
 	answer, err := s.RuntimeService.Version(ctx, api)
 	s.mu.Lock()
 	defer s.mu.Unlock()

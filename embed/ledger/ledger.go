@@ -136,6 +136,12 @@ func (l *Ledger) Len() (sandboxes, containers, doubts int) {
 	return len(l.sandboxes.items), len(l.containers.items), len(l.sandboxes.doubts) + len(l.containers.doubts)
 }
 
+// ServesAll says that lists of all sandboxes and of all containers can be told from memory, without
+// making them.
+func (l *Ledger) ServesAll(now time.Time) bool {
+	return l.closed(now) == "" && l.sandboxes.refuses(filter{}).Reason == "" && l.containers.refuses(filter{}).Reason == ""
+}
+
 // ServeSandboxes returns what the runtime would list, or says why that cannot be told from memory.
 func (l *Ledger) ServeSandboxes(f *runtimeapi.PodSandboxFilter, now time.Time) ([]*runtimeapi.PodSandbox, Verdict) {
 	if reason := l.closed(now); reason != "" {

@@ -206,6 +206,12 @@ func (w *world) list(sandboxes bool, f filter) bool {
 	if sandboxes {
 		f.sandbox = ""
 	}
+	w.l.Trust(w.connected)
+	_, ofSandboxes := w.l.ServeSandboxes(nil, w.now())
+	_, ofContainers := w.l.ServeContainers(nil, w.now())
+	if all := w.l.ServesAll(w.now()); all != (ofSandboxes.Reason == "" && ofContainers.Reason == "") {
+		w.fail("all: it serves everything: %t, and refuses sandboxes by %q and containers by %q", all, ofSandboxes.Reason, ofContainers.Reason)
+	}
 	for range 2 {
 		w.l.Trust(w.connected)
 		shown, v := make(map[string]Phase), Verdict{}

@@ -16,6 +16,9 @@ type table[E any] struct {
 	items   map[string]*item[E]
 	gone    map[string]tombstone
 	doubts  map[string]doubt
+	// unknown are the items whose state a read has shown as unknown, with when the last did, until a
+	// later one knows it. What was known before stays in their phase.
+	unknown map[string]Seq
 	// made are the sandboxes that own calls have made, with the moment of the answer. What a read
 	// that began earlier shows as ended was not ready yet: runtimes list a sandbox while they make
 	// it.
@@ -38,9 +41,6 @@ type item[E any] struct {
 	// since is when the ledger learned of the phase, or when the last read that bore it out began.
 	// What a read that began earlier shows may be older.
 	since Seq
-	// unknown is when a read last showed the state as unknown, 0 if a later one knew it. What was
-	// known before stays in phase.
-	unknown Seq
 }
 
 // tombstone is when an ID was found, or made, to be gone.
@@ -60,7 +60,7 @@ func newTable[E any](k kind[E], tick func() Seq, late func(Read, E) bool) *table
 	return &table[E]{
 		kind: k, tick: tick, late: late,
 		items: make(map[string]*item[E]), gone: make(map[string]tombstone), doubts: make(map[string]doubt),
-		made: make(map[string]Seq),
+		unknown: make(map[string]Seq), made: make(map[string]Seq),
 	}
 }
 
@@ -137,13 +137,13 @@ func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 	later := r.began > x.since
 	if phase == Unknown {
 		if later || x.phase == Unknown {
-			x.unknown = t.tick()
+			t.unknown[id] = t.tick()
 			t.changes++
 		}
 		return
 	}
-	if x.unknown != 0 && r.began > x.unknown {
-		x.unknown = 0
+	if at, ok := t.unknown[id]; ok && r.began > at {
+		delete(t.unknown, id)
 		t.changes++
 	}
 	switch {
@@ -174,7 +174,7 @@ func (t *table[E]) move(x *item[E], phase Phase) {
 func (t *table[E]) forward(id string, x *item[E], phase Phase) {
 	if phase > x.phase {
 		t.move(x, phase)
-		x.unknown = 0
+		delete(t.unknown, id)
 	} else if phase == x.phase {
 		x.since = t.tick()
 	}
@@ -190,6 +190,7 @@ func (t *table[E]) remove(id string, now time.Time) {
 		t.changes++
 	}
 	delete(t.doubts, id)
+	delete(t.unknown, id)
 	delete(t.made, id)
 	t.gone[id] = tombstone{t.tick(), now}
 }
@@ -220,20 +221,19 @@ func prune(stones map[string]tombstone, now time.Time) {
 	}
 }
 
-// serve returns what the runtime would list.
-func (t *table[E]) serve(f filter) ([]E, Verdict) {
-	if t.full <= t.flooded {
-		return nil, Verdict{Reason: InDoubt}
+// refuses says why a list with this filter cannot be told from memory, if it cannot.
+func (t *table[E]) refuses(f filter) Verdict {
+	switch {
+	case t.full <= t.flooded:
+		return Verdict{Reason: InDoubt}
+	case f.hasState && f.state == Unknown:
+		return Verdict{Reason: UnknownState}
+	case f.id != "" && t.items[f.id] == nil:
+		return Verdict{Reason: UnknownID}
 	}
-	if f.hasState && f.state == Unknown {
-		return nil, Verdict{Reason: UnknownState}
-	}
-	if f.id != "" && t.items[f.id] == nil {
-		return nil, Verdict{Reason: UnknownID}
-	}
-	for _, x := range t.items {
-		if x.unknown != 0 && t.covers(f, x.element) {
-			return nil, Verdict{Reason: UnknownState}
+	for id := range t.unknown {
+		if t.covers(f, t.items[id].element) {
+			return Verdict{Reason: UnknownState}
 		}
 	}
 	var resolve []string
@@ -242,11 +242,19 @@ func (t *table[E]) serve(f filter) ([]E, Verdict) {
 			resolve = append(resolve, id)
 		}
 	}
-	if len(resolve) > maxResolve {
-		return nil, Verdict{Reason: InDoubt}
+	switch {
+	case len(resolve) > maxResolve:
+		return Verdict{Reason: InDoubt}
+	case len(resolve) > 0:
+		return Verdict{InDoubt, resolve}
 	}
-	if len(resolve) > 0 {
-		return nil, Verdict{InDoubt, resolve}
+	return Verdict{}
+}
+
+// serve returns what the runtime would list.
+func (t *table[E]) serve(f filter) ([]E, Verdict) {
+	if v := t.refuses(f); v.Reason != "" {
+		return nil, v
 	}
 	list := make([]E, 0, len(t.items))
 	for _, x := range t.items {

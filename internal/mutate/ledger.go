@@ -72,7 +72,15 @@ var ledgerMutations = []mutation{
 	},
 	{
 		"ledger: an unknown state is served", ledgerDir + "table.go",
-		"if x.unknown != 0 && t.covers(f, x.element) {", "if false && x.unknown != 0 {",
+		"if t.covers(f, t.items[id].element) {", "if false && t.covers(f, t.items[id].element) {",
+	},
+	{
+		"ledger: an unknown state is never known again", ledgerDir + "table.go",
+		"if at, ok := t.unknown[id]; ok && r.began > at {", "if at, ok := t.unknown[id]; ok && r.began > at && false {",
+	},
+	{
+		"ledger: everything is served while a container is in doubt", ledgerDir + "ledger.go",
+		" && l.containers.refuses(filter{}).Reason == \"\"", "",
 	},
 	{
 		"ledger: nothing is ever served", ledgerDir + "ledger.go",

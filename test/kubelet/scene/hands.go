@@ -18,6 +18,9 @@ import (
 // put makes pods.
 func (w *World) put(pods ...*corev1.Pod) error {
 	for _, p := range pods {
+		if !w.Variant.privileged() {
+			unprivileged(p)
+		}
 		w.tracker.forget(string(p.UID))
 		if w.api != nil {
 			if err := w.create(context.Background(), p); err != nil {

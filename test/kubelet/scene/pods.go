@@ -39,8 +39,16 @@ func container(name string, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: append([]string{"/tool"}, args...),
 		TerminationMessagePath: "/dev/termination-log",
-		// A runc without seccomp can run sandboxes of pods with a privileged container only: a kubelet asks for the runtime's profile otherwise.
-		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+		SecurityContext:        &corev1.SecurityContext{Privileged: new(true)}, // see Variant.privileged
+	}
+}
+
+// unprivileged takes the privileges from the pod's containers.
+func unprivileged(p *corev1.Pod) {
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			list[i].SecurityContext = nil
+		}
 	}
 }
 

@@ -87,11 +87,11 @@ func haveImage(ctx context.Context, images runtimeapi.ImageServiceClient) error 
 func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
 	uid := w.batch("stranger", 1)[0]
 	labels := map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default"}
-	host := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}
+	host := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER} // as a kubelet has it
 	sandbox := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Uid: uid, Namespace: "default"}, Labels: labels,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-			Privileged: true, NamespaceOptions: host, // as the pods of the other scenarios
+			Privileged: w.Variant.privileged(), NamespaceOptions: host, // as the pods of the other scenarios
 		}},
 	}
 	run, err := client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandbox})
@@ -103,7 +103,7 @@ func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServi
 		Labels: map[string]string{
 			"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default", "io.kubernetes.container.name": "main",
 		},
-		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: true, NamespaceOptions: host}},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: w.Variant.privileged(), NamespaceOptions: host}},
 	}})
 	if err != nil {
 		return "", err

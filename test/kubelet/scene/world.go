@@ -20,6 +20,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
 // runtime is what the world's containers are on.
@@ -61,6 +62,13 @@ type Variant struct {
 	// MaxPods and LogInterval are the kubelet's, if they are not to be the harness's own.
 	MaxPods     int
 	LogInterval time.Duration
+}
+
+// privileged says that the containers of all pods are. With a runc without seccomp containerd runs a sandbox only of a pod with a privileged container: for
+// others a kubelet asks for the runtime's profile, which CRI-O then leaves out. And a privileged container in CRI-O needs more than some machines allow.
+func (v *Variant) privileged() bool {
+	r, err := runtimes.ByName(v.Runtime)
+	return err != nil || !r.Traits.PrivilegedTakesAll
 }
 
 // World is a node with its runtime.

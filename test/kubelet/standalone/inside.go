@@ -53,6 +53,9 @@ func RunInside(args []string) error {
 	if err := leaks(own); err != nil {
 		return fmt.Errorf("standalone: %s is not started: %w", argv[0], err)
 	}
+	if err := hideHugePages(cgroups, hugePages); err != nil {
+		return fmt.Errorf("standalone: %w", err)
+	}
 	if err := os.Chdir(f.cwd()); err != nil {
 		return fmt.Errorf("standalone: %w", err)
 	}
@@ -111,6 +114,35 @@ func seal(writable []string) (own []string, err error) {
 		own = append(own, dir)
 	}
 	return own, nil
+}
+
+// hugePages is where a kubelet sees which sizes of huge pages the machine has.
+const hugePages = "/sys/kernel/mm/hugepages"
+
+// hideHugePages has the machine seem to have no huge pages where no cgroup can limit them. A kubelet
+// asks for a limit of zero for each size, and CRI-O, which goes by /proc/cgroups, then tries to set it
+// in a hierarchy that is not mounted, and makes no container. Containerd leaves the limit out.
+func hideHugePages(cgroups, hugePages string) error {
+	limited, err := limitsHugePages(cgroups)
+	if err != nil || limited {
+		return err
+	}
+	if err := syscall.Mount("tmpfs", hugePages, "tmpfs", syscall.MS_RDONLY, "size=4k"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("an empty %s: %w", hugePages, err)
+	}
+	return nil
+}
+
+// limitsHugePages says that the machine's cgroups have a controller for huge pages.
+func limitsHugePages(cgroups string) (bool, error) {
+	if _, err := os.Stat(filepath.Join(cgroups, "hugetlb")); !errors.Is(err, os.ErrNotExist) {
+		return err == nil, err
+	}
+	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers")) // version 2
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return slices.Contains(strings.Fields(string(controllers)), "hugetlb"), err
 }
 
 // leaks returns an error that names the mounts of this namespace that can be written beside those.

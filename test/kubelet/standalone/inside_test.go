@@ -126,3 +126,30 @@ func TestWritableMounts(t *testing.T) {
 		}
 	}
 }
+
+func TestLimitsHugePages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		make func(dir string) error
+		want bool
+	}{
+		"version 1 without": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "memory"), 0o755) }, false},
+		"version 1":         {func(dir string) error { return os.Mkdir(filepath.Join(dir, "hugetlb"), 0o755) }, true},
+		"version 2 without": {func(dir string) error { return controllers(dir, "cpu memory\n") }, false},
+		"version 2":         {func(dir string) error { return controllers(dir, "cpu hugetlb memory\n") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := tt.make(dir); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := limitsHugePages(dir); err != nil || got != tt.want {
+				t.Errorf("%v, %v, want %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// controllers writes the controllers of a hierarchy of version 2.
+func controllers(dir, names string) error {
+	return os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(names), 0o644)
+}
