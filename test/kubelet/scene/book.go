@@ -83,6 +83,9 @@ func (b *book) takeTwice() []string {
 	return b.twice
 }
 
+// runs says that a container of the pod runs.
+func (b *book) runs(pod string) bool { return len(b.running[group{pod, false}]) > 0 }
+
 // stopped says that nothing of the pods runs any more.
 func (b *book) stopped(pods []string) error {
 	for _, pod := range pods {

@@ -69,6 +69,8 @@ func ServeFake(ctx context.Context, args []string) error {
 
 func (f *fake) socket() string { return f.path }
 
+func (f *fake) logs() string { return "" }
+
 func (f *fake) news(ctx context.Context) ([]bench.Change, error) {
 	r, err := f.control.Report(ctx, f.next)
 	if err != nil {

@@ -119,6 +119,8 @@ func (r *real) note(c bench.Change) {
 	r.changes = append(r.changes, c)
 }
 
+func (r *real) logs() string { return r.daemon.Logs() }
+
 func (r *real) socket() string { return r.daemon.Endpoint()[len("unix://"):] }
 
 // news lists, to learn what no event has told.

@@ -23,6 +23,8 @@ type Summary struct {
 	RuntimeKills, KubeletKills int
 	// Starts, Exits and Removals are of containers, as the runtime knows them.
 	Starts, Exits, Removals int
+	// Forgotten are containers that have ended and run on for the runtime, until they are stopped.
+	Forgotten int
 	// Events are the container events that the generator received, Missed the changes that only a read told it of, and MissedUndisturbed those of them in
 	// scenarios that take nothing away. Zero in stock kubelets.
 	Events, Missed, MissedUndisturbed int

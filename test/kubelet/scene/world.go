@@ -26,6 +26,8 @@ import (
 // runtime is what the world's containers are on.
 type runtime interface {
 	socket() string
+	// logs is where it keeps the logs of containers that are made without a log path, empty if it keeps none.
+	logs() string
 	// news returns what has happened since the last call, in order.
 	news(context.Context) ([]bench.Change, error)
 	// restart takes the runtime away for a moment, as a crash would; containers live on.
@@ -64,12 +66,18 @@ type Variant struct {
 	LogInterval time.Duration
 }
 
+// traits are what is known of the runtime: of the fake one, nothing that is wrong with it.
+func (v *Variant) traits() runtimes.Traits {
+	r, err := runtimes.ByName(v.Runtime)
+	if err != nil {
+		return runtimes.Traits{}
+	}
+	return r.Traits
+}
+
 // privileged says that the containers of all pods are. With a runc without seccomp containerd runs a sandbox only of a pod with a privileged container: for
 // others a kubelet asks for the runtime's profile, which CRI-O then leaves out. And a privileged container in CRI-O needs more than some machines allow.
-func (v *Variant) privileged() bool {
-	r, err := runtimes.ByName(v.Runtime)
-	return err != nil || !r.Traits.PrivilegedTakesAll
-}
+func (v *Variant) privileged() bool { return !v.traits().PrivilegedTakesAll }
 
 // World is a node with its runtime.
 type World struct {
@@ -122,7 +130,7 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 		w.runtime = nil // not a nil pointer in an interface
 		return w, err
 	}
-	node.RuntimeEndpoint = w.runtime.socket()
+	node.RuntimeEndpoint, node.RuntimeLogs = w.runtime.socket(), w.runtime.logs()
 	if v.API != "" {
 		if w.api, err = startAPI(ctx, v.API, dir); err != nil {
 			w.api = nil

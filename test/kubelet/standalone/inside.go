@@ -31,13 +31,13 @@ var emptied = []string{"/var/lib", "/var/log"}
 // RunInside is what a program does that was called with [Inside] as its first argument: it makes the
 // mount namespace that it was started in one in which nothing of the machine can be written, and becomes
 // the kubelet. Args are what comes after Inside: the node's folder, the name of the kubelet's cgroup or
-// nothing, the binary and its arguments. It returns only if it fails, and does not start the binary
+// nothing, the folder of the runtime's logs or nothing, the binary and its arguments. It returns only if it fails, and does not start the binary
 // while a mount can be written that is not the kubelet's own.
 func RunInside(args []string) error {
-	if len(args) < 3 {
-		return errors.New("standalone: the folder of the node, its cgroup or the kubelet's binary is missing")
+	if len(args) < 4 {
+		return errors.New("standalone: the folder of the node, its cgroup, the runtime's logs or the kubelet's binary is missing")
 	}
-	f, cgroup, argv := folders{args[0]}, args[1], args[2:]
+	f, cgroup, logs, argv := folders{args[0]}, args[1], args[2], args[3:]
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("standalone: make the mounts private: %w", err)
 	}
@@ -46,7 +46,11 @@ func RunInside(args []string) error {
 			return fmt.Errorf("standalone: %s: %w", name, err)
 		}
 	}
-	own, err := seal(append(f.writable(), cgroupDirs(cgroup)...))
+	writable := append(f.writable(), cgroupDirs(cgroup)...)
+	if logs != "" {
+		writable = append(writable, logs)
+	}
+	own, err := seal(writable)
 	if err != nil {
 		return fmt.Errorf("standalone: %w", err)
 	}

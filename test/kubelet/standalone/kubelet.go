@@ -87,7 +87,7 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 // sealed returns a command that runs a binary where only the node's own folders can be written. Self is
 // a program that calls [RunInside].
 func (n *Node) sealed(self, binary string, args ...string) *exec.Cmd {
-	cmd := exec.Command(self, append([]string{Inside, n.cfg.Dir, n.cfg.CgroupRoot, binary}, args...)...)
+	cmd := exec.Command(self, append([]string{Inside, n.cfg.Dir, n.cfg.CgroupRoot, n.cfg.RuntimeLogs, binary}, args...)...)
 	cmd.Dir = n.cwd()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd

@@ -25,6 +25,9 @@ type Config struct {
 	// CgroupRoot is the name of a cgroup that is there in all hierarchies ([MakeCgroup] makes it): the kubelet makes one for each pod under it. Empty: the kubelet
 	// makes none.
 	CgroupRoot string
+	// RuntimeLogs is where the runtime keeps the logs of containers that are made without a log path: a kubelet removes a container only if it can remove
+	// its log. Empty: the runtime keeps none.
+	RuntimeLogs string
 	// Kubeconfig is how to reach an API server, which the kubelet registers with. Empty: the kubelet stands alone, with static pods only.
 	Kubeconfig string
 	// MaxPods bounds the pods of the node. Default 250.

@@ -23,6 +23,8 @@ func (containerd) dirs() []string { return []string{"cni/bin", "cni/conf", "s"} 
 
 func (containerd) socket() string { return "c.sock" }
 
+func (containerd) logs() string { return "" }
+
 func (containerd) command(c Config) *exec.Cmd {
 	return exec.Command(c.Components.Containerd(), "--config", filepath.Join(c.Base, "config.toml"))
 }

@@ -28,6 +28,8 @@ func (crio) dirs() []string {
 
 func (crio) socket() string { return "crio.sock" }
 
+func (crio) logs() string { return "log" }
+
 func (crio) command(c Config) *exec.Cmd {
 	cmd := exec.Command(c.Components.CRIO(), "--config", filepath.Join(c.Base, "crio.conf"), "--config-dir", filepath.Join(c.Base, "conf.d"))
 	cmd.Env = []string{

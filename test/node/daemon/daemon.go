@@ -66,6 +66,8 @@ type family interface {
 	pack(Config) error
 	// socket is the name of the CRI socket below Config.Base.
 	socket() string
+	// logs is the directory below Config.Base in which it keeps the logs of containers that are made without a log path, empty if it keeps none.
+	logs() string
 	// command starts it.
 	command(Config) *exec.Cmd
 	// load loads the workload image, and fails for as long as the runtime is not ready for that.
@@ -124,6 +126,14 @@ func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
 
 // LogPath is where the runtime's log goes, over all its starts.
 func (d *Daemon) LogPath() string { return filepath.Join(d.config.Base, "runtime.log") }
+
+// Logs is where the runtime keeps the logs of containers that are made without a log path, empty if it keeps none. A kubelet removes such a container's log.
+func (d *Daemon) Logs() string {
+	if d.family.logs() == "" {
+		return ""
+	}
+	return filepath.Join(d.config.Base, d.family.logs())
+}
 
 func (d *Daemon) socket() string { return filepath.Join(d.config.Base, d.family.socket()) }
 

@@ -78,6 +78,9 @@ type Traits struct {
 	// SandboxStatsKill: ListPodSandboxStats can end the runtime while pods come and go (CRI-O 1.36.3: a nil pointer in statsserver.updateSandbox).
 	// Nobody here asks for these then.
 	SandboxStatsKill bool
+	// ForgetsExits: a container that ends while the runtime starts may be shown as running until it is stopped (CRI-O 1.36.3 looks how its containers are
+	// before it begins to watch for their ends).
+	ForgetsExits bool
 	// PrivilegedTakesAll: a privileged container gets every capability that the kernel knows, and cannot be made where the runtime itself lacks one.
 	// Otherwise it gets those that the runtime has.
 	PrivilegedTakesAll bool
@@ -117,7 +120,7 @@ func (t Traits) with(change func(*Traits)) Traits {
 
 var crio = Traits{
 	Events: true, SandboxEvents: 2, StalledSubscriber: Starves, CreateFails: true, StreamingLists: true, Keeper: "conmon",
-	NewestFirst: true, StopNowCodes: []int32{143, 137, 2}, SandboxStatsKill: true, PrivilegedTakesAll: true, StatusHasContainers: true,
+	NewestFirst: true, StopNowCodes: []int32{143, 137, 2}, SandboxStatsKill: true, ForgetsExits: true, PrivilegedTakesAll: true, StatusHasContainers: true,
 }
 
 // all is in the order in which they are shown; the first is the default. The versions are the newest of their minor that the module registry serves.

@@ -173,6 +173,7 @@ func summaries(out io.Writer, all []*scene.Summary) {
 	number("container starts", func(s *scene.Summary) int { return s.Starts })
 	number("container exits", func(s *scene.Summary) int { return s.Exits })
 	number("container removals", func(s *scene.Summary) int { return s.Removals })
+	number("ended, and running for the runtime for ever", func(s *scene.Summary) int { return s.Forgotten })
 	number("runtime kills", func(s *scene.Summary) int { return s.RuntimeKills })
 	number("kubelet kills", func(s *scene.Summary) int { return s.KubeletKills })
 	number("events received", func(s *scene.Summary) int { return s.Events })
