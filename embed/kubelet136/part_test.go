@@ -4,9 +4,11 @@
 package kubelet136
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -50,5 +52,42 @@ func TestPartOfAListing(t *testing.T) {
 	}
 	if part(nil, nil) != nil || len(listing.Sandboxes) != 2 || listing.Containers[0].ID.ID != "b" {
 		t.Errorf("nothing remembered has a part, or the listing was changed: %v", listing)
+	}
+}
+
+// counted counts the lists of one pod.
+type counted struct {
+	*fakeRuntime
+	pods int
+}
+
+func (c *counted) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
+	c.pods++
+	return c.fakeRuntime.GetPod(ctx, uid)
+}
+
+// TestWhatCameSinceIsListedOnce: an ID that the remembered listing lacks costs one list, and not one
+// for each read that follows.
+func TestWhatCameSinceIsListedOnce(t *testing.T) {
+	runtime := &counted{fakeRuntime: newFakeRuntime()}
+	s := &source{runtime: runtime}
+	early := pod("p")
+	early.Sandboxes = []*kubecontainer.Container{container("s", running)}
+	runtime.show(early)
+	if _, err := s.ListPod(t.Context(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	now := pod("p", container("c", running))
+	now.Sandboxes = early.Sandboxes
+	runtime.show(now)
+	asked := pleg.Pod{UID: "p", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c"}}}
+	for range 3 {
+		read, err := s.Inspect(t.Context(), asked)
+		if err != nil || len(read.Pod.Items) != 2 {
+			t.Fatalf("%v, %v, want the statuses of s and c", read.Pod, err)
+		}
+	}
+	if runtime.pods != 2 {
+		t.Errorf("the pod was listed %d times, want at first and when c had come", runtime.pods)
 	}
 }

@@ -55,30 +55,39 @@ func (s *source) List(ctx context.Context, _ pleg.Revision) (pleg.Listing, error
 
 // ListPod lists one pod.
 func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
-	ctx = embed.As(ctx, embed.ByPLEG)
-	p, err := s.runtime.GetPod(ctx, types.UID(uid))
+	p, err := s.list(ctx, types.UID(uid))
+	if err != nil || p == nil {
+		return pleg.Pod{UID: uid}, err
+	}
+	return convert(p), nil
+}
+
+// list lists one pod, and remembers it for Inspect. Nil says that the runtime has nothing of it.
+func (s *source) list(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
+	p, err := s.runtime.GetPod(embed.As(ctx, embed.ByPLEG), uid)
 	if errors.Is(err, kubecontainer.ErrPodNotFound) {
 		p, err = nil, nil
 	}
 	if err != nil {
-		return pleg.Pod{}, err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p == nil {
-		delete(s.shown, types.UID(uid))
-		return pleg.Pod{UID: uid}, nil
+		delete(s.shown, uid)
+		return nil, nil
 	}
 	if s.shown == nil {
 		s.shown = make(map[types.UID]*kubecontainer.Pod)
 	}
-	s.shown[p.ID] = p
-	return convert(p), nil
+	s.shown[uid] = p
+	return p, nil
 }
 
 // Inspect reads the statuses of the IDs that a listing showed, or some of them. The runtime manager
 // wants that listing back in its own form, in its order and with each container's sandbox, so it is
-// remembered; when another listing has come between, the pod is listed again.
+// remembered; when it lacks any, because another listing has come between or an ID was made since, the
+// pod is listed again, once.
 func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
 	ctx = embed.As(ctx, embed.ByPLEG)
 	uid := types.UID(pod.UID)
@@ -87,12 +96,11 @@ func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kub
 	s.mu.Unlock()
 	if p == nil {
 		var err error
-		p, err = s.runtime.GetPod(ctx, uid)
-		if errors.Is(err, kubecontainer.ErrPodNotFound) {
-			p, err = &kubecontainer.Pod{ID: uid, Name: pod.Name, Namespace: pod.Namespace}, nil
-		}
-		if err != nil {
+		if p, err = s.list(ctx, uid); err != nil {
 			return pleg.Inspection[kubecontainer.PodStatus]{}, err
+		}
+		if p == nil {
+			p = &kubecontainer.Pod{ID: uid, Name: pod.Name, Namespace: pod.Namespace}
 		}
 	}
 	status, err := s.runtime.GetPodStatus(ctx, p)
