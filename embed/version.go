@@ -23,7 +23,8 @@ const (
 	becauseStale     = "stale"     // the last answer is too old
 )
 
-// versionFor is for how long an answer is good: as the kubelet does for the API's.
+// versionFor is for how long an answer is good: as the kubelet does for the API's. While somebody is
+// asking again, it is for as long again for everybody else: the syncs of many pods come together.
 const versionFor = time.Minute
 
 // connection is what the service knows of the connection that the stream of events is on.
@@ -34,6 +35,7 @@ type connection struct {
 	version *runtimeapi.VersionResponse // the answer, immutable, that was given over connection number
 	api     string                      // the version of the API that was asked for
 	asked   time.Time
+	asking  bool // somebody is asking again, because the answer is too old
 }
 
 // established notes that a stream is on a connection (by 1), or has ended (by -1). What was
@@ -41,24 +43,26 @@ type connection struct {
 func (c *connection) established(by int) {
 	c.number++
 	c.streams += by
-	c.version = nil
+	c.version, c.asking = nil, false
 }
 
-// recall returns the answer that the runtime would give, or why it has to be asked.
+// recall returns the answer that the runtime would give, or why the caller has to ask it.
 func (c *connection) recall(api string, trusted bool, now time.Time) (*runtimeapi.VersionResponse, string) {
 	switch {
 	case !trusted || c.streams == 0:
 		return nil, becauseUntrusted
 	case c.version == nil || c.api != api:
 		return nil, becauseUnasked
-	case now.Sub(c.asked) >= versionFor:
+	case now.Sub(c.asked) >= versionFor && (!c.asking || now.Sub(c.asked) >= 2*versionFor):
+		c.asking = true
 		return nil, becauseStale
 	}
 	return c.version, ""
 }
 
 // Version returns the runtime's version: from memory, if the runtime was asked within the last
-// minute over the connection that the generator's stream of events is on. A kubelet without an API
+// minute (two, while somebody is asking again) over the connection that the generator's stream of
+// events is on. A kubelet without an API
 // server asks once for every sync of a pod. It is nobody's check of whether the runtime is alive,
 // which is Status.
 func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionResponse, error) {
@@ -79,8 +83,11 @@ func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionR
 	answer, err := s.RuntimeService.Version(ctx, api)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := &s.connection; err == nil && c.number == at {
-		c.version, c.api, c.asked = answer, api, began
+	if c := &s.connection; c.number == at {
+		c.asking = false
+		if err == nil {
+			c.version, c.api, c.asked = answer, api, began
+		}
 	}
 	return answer, err
 }

@@ -54,6 +54,41 @@ func TestAVersionIsGoodForAMinute(t *testing.T) {
 	})
 }
 
+// TestOneAsksAgain: of many who ask at once when the answer is too old, one has the runtime asked, and
+// the others need not wait for it; nor for ever, should it not answer.
+func TestOneAsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.version = "v1"
+		k.asks("0.1.0", "v1", 1)
+		time.Sleep(versionFor)
+		k.toy.version = "v2"
+		proceed := make(chan struct{})
+		k.toy.onAsk = func() error { <-proceed; return errors.New("the runtime hangs") }
+		var first sync.WaitGroup
+		first.Go(func() {
+			if _, err := k.Version(t.Context(), "0.1.0"); err == nil {
+				t.Error("no error")
+			}
+		})
+		synctest.Wait()
+		k.asks("0.1.0", "v1", 0)
+		time.Sleep(versionFor - 1)
+		k.asks("0.1.0", "v1", 0)
+		time.Sleep(time.Nanosecond)
+		k.toy.onAsk = nil
+		k.asks("0.1.0", "v2", 1) // two minutes: whoever comes asks for himself
+		k.asks("0.1.0", "v2", 0)
+		close(proceed)
+		first.Wait()
+		k.asks("0.1.0", "v2", 0)
+		time.Sleep(versionFor)
+		k.asks("0.1.0", "v2", 1) // who failed is asking no more
+		k.counts(map[string]int{"versions_served": 4, "versions_forwarded/unasked": 1, "versions_forwarded/stale": 3})
+	})
+}
+
 // TestAVersionIsAsOldAsItsQuestion: the answer took most of the minute.
 func TestAVersionIsAsOldAsItsQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
