@@ -52,10 +52,11 @@ func (b *book) enter(changes []bench.Change) {
 		}
 		before := b.state[c.ID]
 		b.state[c.ID] = c.State
-		switch c.State {
-		case bench.Running:
+		if c.State == bench.Running || c.State == bench.Exited && before.Rank() < bench.Running.Rank() { // CRI-O may tell of the end first
 			b.ran[c.Pod]++
 			b.total.starts++
+		}
+		switch c.State {
 		case bench.Exited:
 			b.total.exits++
 			if !c.Inexact {

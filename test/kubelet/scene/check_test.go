@@ -56,6 +56,15 @@ func TestTheBookKnowsWhatRuns(t *testing.T) {
 	}
 }
 
+// TestAnEndWithoutAStartIsARun: a real runtime may tell of the end of a short container before its start, which is then no news.
+func TestAnEndWithoutAStartIsARun(t *testing.T) {
+	b := newBook()
+	b.enter([]bench.Change{change("a", "1", bench.Created), change("a", "1", bench.Exited), change("a", "2", bench.Exited), change("a", "3", bench.Created), change("a", "3", bench.Removed)})
+	if b.ran["a"] != 2 || b.total.starts != 2 || b.total.exits != 2 {
+		t.Errorf("%d containers ran, %d started and %d ended, want 2 of each", b.ran["a"], b.total.starts, b.total.exits)
+	}
+}
+
 func TestContradictionsAreFound(t *testing.T) {
 	state := map[string]bench.State{"r": bench.Running, "e": bench.Exited}
 	status := func(id string, s corev1.ContainerState) corev1.ContainerStatus {
