@@ -8,32 +8,36 @@ package scene
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-// real is a private containerd or CRI-O. Its history is what its events told, and what lists show beyond that.
+// real is a private containerd or CRI-O, which the kubelet reaches through a proxy that counts its calls and does to its event stream what a scenario wants.
+// Its history is what its events told, and what lists show beyond that.
 type real struct {
 	target sweep.Target
 	daemon *daemon.Daemon
 	conn   *grpc.ClientConn
 	client runtimeapi.RuntimeServiceClient
+	proxy  *criproxy.Proxy
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -68,8 +72,18 @@ func startReal(ctx context.Context, name, dir, cgroup string) (*real, error) {
 		return nil, errors.Join(err, r.close())
 	}
 	r.client = runtimeapi.NewRuntimeServiceClient(r.conn)
+	if r.proxy, err = criproxy.New(criproxy.Config{Listen: filepath.Join(dir, "cri"), Target: strings.TrimPrefix(r.daemon.Endpoint(), "unix://")}); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
 	listen, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
+	proxied := make(chan error, 1)
+	r.done.Go(func() { proxied <- r.proxy.Run(listen) })
+	select {
+	case err := <-proxied:
+		return nil, errors.Join(err, r.close())
+	case <-r.proxy.Ready():
+	}
 	r.done.Go(func() {
 		for listen.Err() == nil {
 			r.listen(listen)
@@ -121,7 +135,7 @@ func (r *real) note(c bench.Change) {
 
 func (r *real) logs() string { return r.daemon.Logs() }
 
-func (r *real) socket() string { return r.daemon.Endpoint()[len("unix://"):] }
+func (r *real) socket() string { return strings.TrimPrefix(r.proxy.Endpoint(), "unix://") }
 
 // news lists, to learn what no event has told.
 func (r *real) news(ctx context.Context) ([]bench.Change, error) {
@@ -166,22 +180,38 @@ func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 
 // restart kills the runtime, as a crash would, and starts it again a second later.
 func (r *real) restart(ctx context.Context) error {
+	r.proxy.Down() // its connections go with it
 	if err := r.daemon.Stop(ctx, syscall.SIGKILL); err != nil {
 		return err
 	}
 	if err := sleep(ctx, time.Second); err != nil {
 		return err
 	}
-	return r.daemon.Start(ctx)
+	if err := r.daemon.Start(ctx); err != nil {
+		return err
+	}
+	return r.proxy.Up()
 }
 
-func (r *real) disturb(context.Context, disturbance) error {
-	return fmt.Errorf("the event stream of %s does what it does: %w", r.daemon.Runtime().Name, errors.ErrUnsupported)
+// disturb does it on the way from the runtime to the kubelet.
+func (r *real) disturb(_ context.Context, how disturbance) error {
+	r.proxy.Clear()
+	if how == undisturbed {
+		return nil
+	}
+	_, err := r.proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Do: map[disturbance]criproxy.Action{
+		cut: criproxy.Fail{Code: codes.Unavailable, Message: "cut"}, deaf: criproxy.Stall{}, silent: criproxy.Drop{},
+	}[how]})
+	return err
 }
 
 func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
+	calls := make(map[string]uint64)
+	for method, n := range r.proxy.Calls() {
+		calls[method] = uint64(n)
+	}
 	cpu, err := sweep.CPUTime(r.daemon.PID())
-	return cpu.Seconds(), nil, err
+	return cpu.Seconds(), calls, err
 }
 
 func (r *real) close() error {

@@ -173,7 +173,7 @@ func probes(ctx context.Context, w *World) error {
 		return err
 	}
 	_, after, err := w.runtime.usage(ctx)
-	if err != nil || after == nil {
+	if err != nil {
 		return err
 	}
 	// Two hooks, the startup and the readiness probe in those that are well, a probe in those that are not.

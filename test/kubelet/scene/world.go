@@ -34,7 +34,7 @@ type runtime interface {
 	restart(context.Context) error
 	// disturb does that to the event stream until it is told otherwise.
 	disturb(context.Context, disturbance) error
-	// usage returns the CPU time of the runtime in seconds, and its calls by method if it counts them.
+	// usage returns the CPU time of the runtime in seconds, and its calls by method.
 	usage(context.Context) (float64, map[string]uint64, error)
 	close() error
 }

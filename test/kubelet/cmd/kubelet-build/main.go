@@ -4,9 +4,10 @@
 // Command kubelet-build builds kubelets from the module registry: for each nested module under embed/ the stock one of its Kubernetes version, with the
 // release's own go.mod and nothing of ours, and the same with the module's kubelet.patch applied. It must be run in the repository's root.
 //
-//	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [kubelet136] [kubelet137]
+//	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [-with MODULE=VERSION] [kubelet136] [kubelet137] [kubelet138]
 //
-// The patched one is built from a copy of the Kubernetes module, since the module cache cannot be written to.
+// The patched one is built from a copy of the Kubernetes module, since the module cache cannot be written to. -with takes a module at another version than
+// the release names, for a release of which not all modules can be had.
 package main
 
 import (
@@ -32,6 +33,14 @@ const kubernetes = "k8s.io/kubernetes"
 func main() {
 	out := flag.String("out", "build/kubelet", "where binaries and copies go")
 	evented := flag.Bool("evented", false, "only those with the patch")
+	var with []string
+	flag.Func("with", "`MODULE=VERSION`: take that module at that version, whatever the release names; may be repeated", func(v string) error {
+		if module, version, ok := strings.Cut(v, "="); !ok || module == "" || version == "" {
+			return fmt.Errorf("%q is not of the form MODULE=VERSION", v)
+		}
+		with = append(with, v)
+		return nil
+	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -39,13 +48,13 @@ func main() {
 	if len(names) == 0 {
 		names = []string{"kubelet136", "kubelet137"}
 	}
-	if err := run(ctx, *out, *evented, names); err != nil {
+	if err := run(ctx, *out, *evented, with, names); err != nil {
 		fmt.Fprintln(os.Stderr, "kubelet-build:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out string, evented bool, names []string) error {
+func run(ctx context.Context, out string, evented bool, with, names []string) error {
 	root, err := filepath.Abs(".")
 	if err != nil {
 		return err
@@ -57,7 +66,7 @@ func run(ctx context.Context, out string, evented bool, names []string) error {
 		return err
 	}
 	for _, name := range names {
-		m := module{name: name, dir: filepath.Join(root, "embed", name), out: out}
+		m := module{name: name, dir: filepath.Join(root, "embed", name), out: out, with: with}
 		if err := m.build(ctx, evented); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -69,6 +78,7 @@ func run(ctx context.Context, out string, evented bool, names []string) error {
 type module struct {
 	name, dir, out string
 	version, src   string // of k8s.io/kubernetes, and where the module cache has it
+	with           []string
 }
 
 func (m *module) build(ctx context.Context, evented bool) error {
@@ -129,6 +139,12 @@ func (m *module) find(ctx context.Context) error {
 // link builds cmd/kubelet under the version's own number, as releases do, because the kubelet reports it and derives its gates from it. It builds with the
 // same flags as the module's tests do, so that they share what the build cache holds.
 func (m *module) link(ctx context.Context, kind, dir, modfile string) error {
+	for _, w := range m.with {
+		module, version, _ := strings.Cut(w, "=")
+		if _, err := output(ctx, dir, "go", "mod", "edit", "-replace="+module+"="+module+"@"+version, modfile); err != nil {
+			return err
+		}
+	}
 	parts := strings.SplitN(strings.TrimPrefix(m.version, "v"), ".", 3)
 	if len(parts) != 3 {
 		return fmt.Errorf("version %q of %s is not of the form v1.2.3", m.version, kubernetes)

@@ -9,7 +9,8 @@
 //	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together] [-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
-// Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and evented-1.37.1.
+// Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and evented-1.37.1, and those of 1.38.0-alpha.0 if they are
+// named.
 package main
 
 import (
@@ -79,10 +80,13 @@ func checkRuntime(name string) error {
 	return nil
 }
 
-// variants returns those of the names, or all that were built.
+// preview is a version that is played only if it is named: not all of its modules can be had everywhere.
+const preview = "1.38.0-alpha.0"
+
+// variants returns those of the names, or all of the released versions.
 func variants(dir string, names []string) ([]scene.Variant, error) {
 	var chosen []scene.Variant
-	for _, version := range []string{"1.36.3", "1.37.1"} {
+	for _, version := range []string{"1.36.3", "1.37.1", preview} {
 		file := func(kind string) string { return filepath.Join(dir, "kubelet-v"+version+"-"+kind) }
 		all := []scene.Variant{{Name: "stock-" + version, Binary: file("stock")}}
 		if version == "1.36.3" {
@@ -90,7 +94,7 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 		}
 		all = append(all, scene.Variant{Name: "evented-" + version, Binary: file("evented"), Gates: map[string]bool{"EventDrivenPLEG": true}, Ours: true})
 		for _, v := range all {
-			wanted := len(names) == 0
+			wanted := len(names) == 0 && version != preview
 			for _, n := range names {
 				wanted = wanted || n == v.Name
 			}
