@@ -97,6 +97,9 @@ func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServi
 			Privileged: w.Variant.privileged(), NamespaceOptions: host, // as the pods of the other scenarios
 		}},
 	}
+	if w.cgroup != "" {
+		sandbox.Linux.CgroupParent = "/" + w.cgroup // which goes in the end, with all that is in it
+	}
 	run, err := client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {
 		return "", err

@@ -88,6 +88,7 @@ type World struct {
 	tracker *Tracker
 	book    *book
 	dir     string
+	cgroup  string // of the kubelet and its pods; empty if it makes none
 
 	api      *api              // nil without an API server
 	nodeName string            // of the node's object
@@ -118,7 +119,8 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	}()
 	node := standalone.Config{Dir: dir, MaxPods: v.MaxPods, LogInterval: v.LogInterval}
 	if v.Runtime != "" {
-		node.CgroupRoot = "kubelet-e2e-" + filepath.Base(dir)
+		w.cgroup = "kubelet-e2e-" + filepath.Base(dir)
+		node.CgroupRoot = w.cgroup
 		if err = standalone.MakeCgroup(node.CgroupRoot); err != nil {
 			return w, err
 		}
