@@ -17,7 +17,7 @@ import (
 // its delays double; one whose read of the pod has failed, within the delay of failures.
 type lastHeard struct {
 	open    bool        // the cache has not been seen to show what the last reply did, without an error
-	sure    time.Time   // when the cache last was seen to do so while no claim was in doubt
+	sure    time.Time   // when the cache last was seen to do so while no claim was in doubt, nor a state
 	reply   []pleg.Item // what that showed
 	listed  []pleg.Item // what the last list showed, which one that tells only differences may leave out
 	begun   time.Time   // when the last reply began
@@ -55,6 +55,15 @@ func (x *podPace) listEnded(reading bool, cached []pleg.Item, begun, now time.Ti
 func (o *lastHeard) lacks(cached []pleg.Item, begun time.Time) bool {
 	return slices.ContainsFunc(cached, func(it pleg.Item) bool {
 		return o.first[it.ID].After(begun) && phaseIn(o.listed, it.ID) == pleg.PhaseRemoved
+	})
+}
+
+// puzzled says that of the last reply and the last list one knows the state of an ID and the other does not: the pod is read again, with growing delay, until
+// they agree.
+func (o *lastHeard) puzzled() bool {
+	return slices.ContainsFunc(o.listed, func(l pleg.Item) bool {
+		now := phaseIn(o.reply, l.ID)
+		return now != pleg.PhaseRemoved && (now == pleg.PhaseUnknown) != (l.Phase == pleg.PhaseUnknown)
 	})
 }
 
@@ -140,7 +149,7 @@ func (b *ledger) overdue(uid cache.UID, x *podPace, now time.Time) string {
 	case !x.caused.Before(o.begun):
 		o.open = false // it may be known from a claim that the reply is old
 	case showsSame(b.shows(uid), o.reply) && !b.failed(uid):
-		if o.open = false; len(x.doubts) == 0 {
+		if o.open = false; len(x.doubts) == 0 && !o.puzzled() {
 			o.sure, o.fails = now, 0
 		}
 	case now.Sub(o.replied) > o.replied.Sub(o.sure)+rereadBase:
