@@ -154,35 +154,18 @@ const maxID = 1024
 func usable(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
 // sameSandboxes reports whether a whole list of sandboxes shows what the one before showed, and
-// notes it if so. One look-up for the list takes the place of one for each item, which would wait
-// for memory. If not, the list must be taken item by item.
+// notes it if so. If not, the list must be taken item by item.
 func (x *index) sameSandboxes(w *segments, list mem.BufferSlice) bool {
-	t := &x.sandboxPrints
-	if !t.settled {
-		return false
+	n, same := x.sandboxPrints.showAll(w, list, x.printer.quickSandbox, x.round)
+	if same {
+		x.shownSandboxes = n
 	}
-	var sum print
-	n, all := 0, t.live()
-	ok := w.walk(list, itemsField, func(raw []byte) bool {
-		var q quick
-		if n++; n > all || !q.read(raw, quickSandbox) {
-			return false
-		}
-		sum = sum.plus(x.printer.sandboxPrint(q.id, q.two, q.uid, int32(q.state)))
-		return true
-	})
-	if !ok || !t.same(sum, n, x.round) {
-		t.settled, t.moved = false, true // nor is the next listing asked
-		return false
-	}
-	x.shownSandboxes = n
-	return true
+	return same
 }
 
 // sandbox takes one item of a sandbox list. It reports false if the item is not a protobuf message.
 func (x *index) sandbox(raw []byte) bool {
-	var q quick
-	if q.read(raw, quickSandbox) && x.sandboxPrints.show(x.printer.sandboxPrint(q.id, q.two, q.uid, int32(q.state)), x.round) {
+	if p, ok := x.printer.quickSandbox(raw); ok && x.sandboxPrints.show(p, x.round) {
 		x.shownSandboxes++
 		return true
 	}
@@ -262,33 +245,17 @@ func (x *index) changedSandbox(item *sandboxItem) {
 
 // sameContainers is sameSandboxes for a list of containers.
 func (x *index) sameContainers(w *segments, list mem.BufferSlice) bool {
-	t := &x.containerPrints
-	if !t.settled {
-		return false
+	n, same := x.containerPrints.showAll(w, list, x.printer.quickContainer, x.round)
+	if same {
+		x.shownContainers = n
 	}
-	var sum print
-	n, all := 0, t.live()
-	ok := w.walk(list, itemsField, func(raw []byte) bool {
-		var q quick
-		if n++; n > all || !q.read(raw, quickContainer) {
-			return false
-		}
-		sum = sum.plus(x.printer.containerPrint(q.id, q.two, q.uid, int32(q.state)))
-		return true
-	})
-	if !ok || !t.same(sum, n, x.round) {
-		t.settled, t.moved = false, true // nor is the next listing asked
-		return false
-	}
-	x.shownContainers = n
-	return true
+	return same
 }
 
 // container takes one item of a container list. It reports false if the item is not a protobuf
 // message.
 func (x *index) container(raw []byte) bool {
-	var q quick
-	if q.read(raw, quickContainer) && x.containerPrints.show(x.printer.containerPrint(q.id, q.two, q.uid, int32(q.state)), x.round) {
+	if p, ok := x.printer.quickContainer(raw); ok && x.containerPrints.show(p, x.round) {
 		x.shownContainers++
 		return true
 	}

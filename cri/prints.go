@@ -6,6 +6,8 @@ package cri
 import (
 	"encoding/binary"
 	"hash/maphash"
+
+	"google.golang.org/grpc/mem"
 )
 
 // print stands for all that a listing says of one item: 128 bits of two hashes with seeds of their
@@ -141,14 +143,27 @@ func (t *prints[R]) begin() { t.last, t.settled, t.moved = -1, !t.moved, false }
 // live returns the number of entries.
 func (t *prints[R]) live() int { return len(t.entries) - t.dead }
 
-// same reports whether n items whose prints have a sum are just the entries, and if so, notes that
-// a listing showed them all.
-func (t *prints[R]) same(sum print, n int, round uint32) bool {
-	if n != t.live() || sum != t.sum {
-		return false
+// showAll reports whether the items of a whole list are just the entries, and if so, notes that a
+// listing showed all n of them. One look-up for the list takes the place of one for each item,
+// which would wait for memory.
+func (t *prints[R]) showAll(w *segments, list mem.BufferSlice, of func(raw []byte) (print, bool), round uint32) (n int, same bool) {
+	if !t.settled {
+		return 0, false
+	}
+	var sum print
+	all := t.live()
+	ok := w.walk(list, itemsField, func(raw []byte) bool {
+		p, quick := of(raw)
+		sum = sum.plus(p)
+		n++
+		return quick && n <= all
+	})
+	if !ok || n != all || sum != t.sum {
+		t.settled, t.moved = false, true // nor is the next listing asked
+		return n, false
 	}
 	t.whole = round
-	return true
+	return n, true
 }
 
 // add makes an entry of a record that has none.

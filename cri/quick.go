@@ -148,6 +148,24 @@ func (p *printer) sandboxPrint(id, metadata, label []byte, state int32) print {
 	return p.of(id, metadata, label, uint32(sandboxPhase(state)))
 }
 
+// quickSandbox returns the print of a listed sandbox, if a quick look at it will do.
+func (p *printer) quickSandbox(raw []byte) (made print, ok bool) {
+	var q quick
+	if !q.read(raw, quickSandbox) {
+		return print{}, false
+	}
+	return p.sandboxPrint(q.id, q.two, q.uid, int32(q.state)), true
+}
+
+// quickContainer returns the print of a listed container, if a quick look at it will do.
+func (p *printer) quickContainer(raw []byte) (made print, ok bool) {
+	var q quick
+	if !q.read(raw, quickContainer) {
+		return print{}, false
+	}
+	return p.containerPrint(q.id, q.two, q.uid, int32(q.state)), true
+}
+
 // containerPrint returns the print of a container: the sandbox counts only if the container has no
 // pod UID label, as it is attributed by one of them.
 func (p *printer) containerPrint(id, sandbox, label []byte, state int32) print {
