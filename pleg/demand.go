@@ -281,6 +281,12 @@ func (q *fifo[T]) front() (v T, ok bool) {
 // all yields what is in the queue, the front first.
 func (q *fifo[T]) all() iter.Seq[T] { return slices.Values(q.items[q.head:]) }
 
+// keep removes what is not to be kept.
+func (q *fifo[T]) keep(kept func(T) bool) {
+	rest := slices.DeleteFunc(q.items[q.head:], func(v T) bool { return !kept(v) })
+	q.items = q.items[:q.head+len(rest)]
+}
+
 // pop removes the front, which must exist.
 func (q *fifo[T]) pop() T {
 	var zero T

@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -87,5 +88,30 @@ func TestRecordsAreSmall(t *testing.T) {
 		if n := typ.NumField(); n > most {
 			t.Errorf("%v has %d fields, at most %d", typ, n, most)
 		}
+	}
+}
+
+// TestAQueueKeepsItsOrder: what is not kept goes, from wherever it waits, and the rest is popped in
+// the order in which it was pushed.
+func TestAQueueKeepsItsOrder(t *testing.T) {
+	var q fifo[int]
+	for i := range 10 {
+		q.push(i)
+	}
+	q.pop()
+	q.pop()
+	q.keep(func(v int) bool { return v%3 != 0 })
+	q.push(3)
+	var got []int
+	for q.len() > 0 {
+		got = append(got, q.pop())
+	}
+	if want := []int{2, 4, 5, 7, 8, 3}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	q.push(1)
+	q.keep(func(int) bool { return false })
+	if _, ok := q.front(); ok || q.len() != 0 {
+		t.Errorf("%d are left of which none is kept", q.len())
 	}
 }

@@ -57,13 +57,7 @@ func (c *core[S]) vouch(now instant) {
 // withdraw takes back what lists vouched for a stream that is lost or has lied. The changes that it
 // has not confirmed are still settled.
 func (c *core[S]) withdraw() {
-	changes := fifo[candidate]{}
-	for c.missing.len() > 0 {
-		if e := c.missing.pop(); e.item != nil {
-			changes.push(e)
-		}
-	}
-	c.missing = changes
+	c.missing.keep(func(e candidate) bool { return e.item != nil })
 }
 
 // maybeMissed notes a change that a read found, of a runtime that is known to have events. Since is
@@ -95,14 +89,10 @@ func (c *core[S]) settleTaken() {
 	if len(c.taken) == 0 {
 		return
 	}
-	kept := fifo[candidate]{}
-	for c.missing.len() > 0 {
-		e := c.missing.pop()
-		if to, ok := c.taken[e.item]; e.item == nil || !ok || e.phase <= to {
-			kept.push(e)
-		}
-	}
-	c.missing = kept
+	c.missing.keep(func(e candidate) bool {
+		to, ok := c.taken[e.item]
+		return e.item == nil || !ok || e.phase <= to
+	})
 	clear(c.taken)
 }
 
