@@ -139,6 +139,9 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 		from := begun
 		if x := b.podPace(uid); statuses && b.pace.on {
 			from = earliest(begun, x.started) // of its first half, if this is the second
+			if x.builds {
+				from = earliest(from, x.begun)
+			}
 		}
 		b.podOK[uid] = append(b.podOK[uid], span{from, begun})
 	}

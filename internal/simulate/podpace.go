@@ -29,6 +29,7 @@ type podPace struct {
 	credit    bool        // a read may begin at once
 	started   time.Time   // of the last read
 	begun     time.Time   // likewise, or of the list on which it builds
+	builds    bool        // it may build on one: that ended in the instant in which it began, or no worker may have been free since
 	ended     time.Time
 	listed    bool      // it was a ListPod
 	clear     bool      // it began later than what was read before was known
@@ -197,6 +198,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 	if x.begun = now; statuses {
 		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
 	}
+	x.builds = statuses && (now.Equal(b.listOKEnd) || !b.prompt.troubled.Before(b.listOKEnd))
 	x.early = x.fails > 0 && x.begun.Before(x.ended.Add(x.patience()))
 }
 
