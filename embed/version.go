@@ -23,8 +23,9 @@ const (
 	becauseStale     = "stale"     // the last answer is too old
 )
 
-// versionFor is for how long an answer is good: as the kubelet does for the API's. While somebody is
-// asking again, it is for as long again for everybody else: the syncs of many pods come together.
+// versionFor is for how long an answer is good: as the kubelet does for the API's. While somebody
+// is asking again, it is for as long again for everybody else: the syncs of many pods come
+// together.
 const versionFor = time.Minute
 
 // connection is what the service knows of the connection that the stream of events is on.
