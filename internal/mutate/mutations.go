@@ -603,7 +603,7 @@ var mutations = []mutation{
 	},
 	{
 		"what a read took back counts as missed", "pleg/trust.go",
-		"!ok || e.phase <= to {", "ok || !ok || e.phase <= to {",
+		"!ok || e.phase <= to\n", "true || !ok || e.phase <= to\n",
 	},
 	{
 		"an ID that one read alone has shown counts as missed", "pleg/merge.go",
