@@ -345,7 +345,7 @@ func (c *core[S]) knowsAll(p *pod) bool {
 		return false
 	case o.making > 0, o.failed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
 		return false
-	case !p.hasStatus, p.failed, p.disagrees, p.alien, p.blank(), p.suspected(), len(p.contested) > 0:
+	case p.failed, p.disagrees, p.alien, p.blank(), p.suspected(), len(p.contested) > 0:
 		return false
 	}
 	live := 0

@@ -102,6 +102,10 @@ var ackMutations = []mutation{
 		"c.lists.applied <= c.givenUp, ", "",
 	},
 	{
+		"acks: the first read of what the agent makes is a list", "pleg/ack.go",
+		"case p.failed, p.disagrees,", "case !p.hasStatus, p.failed, p.disagrees,",
+	},
+	{
 		"acks: what nobody has told of is not listed", "pleg/ack.go",
 		"max(o.unlisted, c.conn.connected)", "c.conn.connected",
 	},
