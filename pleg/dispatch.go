@@ -319,15 +319,15 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 }
 
 // pace decides when a pod that a read, which did not fail, has not settled is read again: at once
-// if something has changed since that read began, otherwise with growing delay. Every read and
-// every list starts the delay anew, and only one that has waited for it makes it grow: lists and
-// waiters come when others want them, and a dozen within some milliseconds would put the next look
-// off by minutes.
+// if something has changed since that read began, or when the agent's calls have settled if nobody
+// waits, otherwise with growing delay. Every read and every list starts the delay anew, and only
+// one that has waited for it makes it grow: lists and waiters come when others want them, and a
+// dozen within some milliseconds would put the next look off by minutes.
 func (c *core[S]) pace(p *pod, began, now instant) {
 	delay, first := &p.reread, c.cfg.RereadBase
 	switch {
 	case p.moved > began:
-		if p.notYet = 0; p.own.hold > now {
+		if p.notYet = 0; p.own.hold > now && (p.want == 0 || c.asOf(p) > p.want) {
 			p.notYet = p.own.hold
 		}
 		return

@@ -70,6 +70,10 @@ var ackMutations = []mutation{
 		"if p.own.calls > 0 || p.own.hold > now {", "if false {",
 	},
 	{
+		"acks: who waits waits for the calls to settle", "pleg/dispatch.go",
+		" && (p.want == 0 || c.asOf(p) > p.want) {", " {",
+	},
+	{
 		"acks: what is read late is never read", "pleg/ack.go",
 		"p.own.hold = now.add(c.cfg.CallSettle)", "p.own.hold = now.add(1000 * c.cfg.CallSettle)",
 	},
