@@ -245,3 +245,53 @@ func TestAcksThatFindNoRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestAClaimFromBeforeAnAck: what the stream has told of an ID before the call that made it has
+// returned is how far the ID is, from the claim on, and not only once a read shows it.
+func TestAClaimFromBeforeAnAck(t *testing.T) {
+	w := newMoving()
+	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseCreated}
+	w.list(Pod{UID: "p", Items: []Item{s}})
+	w.read("p", s)
+	w.now += 10
+	create := ownCall{OwnCall: OwnCall{Pod: PodRef{UID: "p"}}, serial: 1, began: w.now}
+	w.core.takeAcks([]ack{{call: create, at: w.now}}, false, w.now)
+	w.now += 10
+	claimed := w.now
+	w.core.onClaims(&batch[status]{claims: 1, letters: []*letter[status]{{pod: "p", claims: 1, told: []told{{item: phased(c, PhaseExited)}}}}}, w.now)
+	w.now += 10
+	w.core.takeAcks([]ack{{call: create, at: claimed - 1, returned: true, items: []Item{c}}}, false, w.now)
+	x := w.core.index["c"]
+	if x == nil || x.phase != PhaseExited || !x.byClaim || x.cause != CauseClaim || x.since != claimed {
+		t.Errorf("after a claim at %d that it has ended, and the answer that it is created: %+v", claimed, x)
+	}
+	if n := len(w.core.pods["p"].suspects); n != 0 || w.core.suspects != 0 {
+		t.Errorf("%d suspects, %d counted: the ID is known", n, w.core.suspects)
+	}
+}
+
+// TestNobodyIsReadByIDsAfterACallWasLost: a call that found no room may have made what nobody knows, so
+// that whoever waits for its pod is shown what a list shows, and not the IDs that are known.
+func TestNobodyIsReadByIDsAfterACallWasLost(t *testing.T) {
+	inBubble(t, func(c *Config[status], _ *toyRuntime) { c.MailboxMax, c.TellsCalls = 1, true }, func(b *bed) {
+		time.Sleep(1500 * time.Millisecond)
+		b.calls(ackPod, ackSandbox, false)
+		time.Sleep(40 * time.Second)
+		b.gen.RequestRelist("") // what is lost is listed a second later
+		if listed := b.asks("p"); listed != 0 {
+			t.Errorf("the pod was listed %d times for a waiter before anything was lost", listed)
+		}
+		b.hush(true)
+		kept, lost := b.gen.Calling(ackPod), b.gen.Calling(ackPod) // before the loop takes any
+		b.toy.set("p", Container, "c1", PhaseCreated)
+		kept(nil, Item{ID: "c1", Kind: Container, Phase: PhaseCreated})
+		b.toy.set("p", Container, "c2", PhaseCreated)
+		lost(nil, Item{ID: "c2", Kind: Container, Phase: PhaseCreated})
+		synctest.Wait()
+		if s := b.gen.Stats(); s.DiscardedAcks == 0 {
+			t.Fatalf("no call was lost: %+v", s)
+		}
+		b.asks("p")
+		b.shows("p")
+	})
+}
