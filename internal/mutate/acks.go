@@ -161,4 +161,44 @@ var ackMutations = []mutation{
 		"acks: memory answers while an event may be missing", "pleg/ack.go",
 		"c.cfg.RelistBase, c.missing.len() > 0:", "c.cfg.RelistBase:",
 	},
+	{
+		"acks: memory answers though nobody asked for it", "pleg/ack.go",
+		"case !c.cfg.AnswersFromMemory, c.sched", "case c.sched",
+	},
+	{
+		"acks: memory answers before an event has been read", "pleg/ack.go",
+		", c.readAt(p) < p.moved:", ":",
+	},
+	{
+		"acks: memory answers of what is not all known", "pleg/ack.go",
+		"\treturn c.knowsAll(p)\n", "\treturn p.hasStatus && c.cfg.TellsCalls\n",
+	},
+	{
+		"acks: memory answers who asks for what is to come", "pleg/demand.go",
+		"t < now && c.remembers(p)", "c.remembers(p)",
+	},
+	{
+		"acks: whoever is remembered is not fresh", "pleg/demand.go",
+		"\t\t\tp.asOf = now\n\t\t\tcontinue", "\t\t\tcontinue",
+	},
+	{
+		"acks: who does not tell of all calls has nobody listed", "pleg/ack.go",
+		"!c.cfg.TellsCalls, !c.connected(),", "!c.connected(),",
+	},
+	{
+		"acks: what others make while nobody listens is not listed", "pleg/ack.go",
+		"!c.cfg.TellsCalls, !c.connected(),", "!c.cfg.TellsCalls,",
+	},
+	{
+		"acks: what was made before the stream was up is not listed", "pleg/ack.go",
+		"max(o.unlisted, c.conn.connected)", "o.unlisted",
+	},
+	{
+		"acks: what others make in nobody knows which pod is not listed", "pleg/ack.go",
+		", len(c.homeless) > 0:", ":",
+	},
+	{
+		"acks: a pod without an ID needs no list", "pleg/ack.go",
+		"return 0 < live && live <= knownMost", "return live <= knownMost",
+	},
 }

@@ -44,7 +44,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
 		b.listOK, b.listOKEnd = begun, time.Now()
-		b.listsOK = append(b.listsOK, span{begun, begun})
+		b.listsOK = append(b.listsOK, readSpan{begun, begun, b.listOKEnd})
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd
 		}
@@ -143,7 +143,7 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 				from = earliest(from, x.begun)
 			}
 		}
-		b.podOK[uid] = append(b.podOK[uid], span{from, begun})
+		b.podOK[uid] = append(b.podOK[uid], readSpan{from, begun, time.Now()})
 	}
 	if err != nil && !cut && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun

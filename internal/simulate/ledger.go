@@ -43,8 +43,8 @@ type ledger struct {
 	listFirst  time.Time               // end of the first list that began after the last disturbance; zero if none
 	disturbed  time.Time               // the last disturbance
 	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
-	podOK      map[cache.UID][]span    // starts of the first and of the last half of those that did not fail
-	listsOK    []span                  // starts of the lists that succeeded
+	podOK      map[cache.UID][]readSpan
+	listsOK    []readSpan
 	podFail    map[cache.UID]time.Time // start of the latest failed one
 	stopping   bool                    // the generator's context has ended
 	closed     bool
@@ -61,7 +61,7 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		podEnd: make(map[cache.UID]time.Time), podOK: make(map[cache.UID][]span), podFail: make(map[cache.UID]time.Time),
+		podEnd: make(map[cache.UID]time.Time), podOK: make(map[cache.UID][]readSpan), podFail: make(map[cache.UID]time.Time),
 	}
 }
 

@@ -11,22 +11,30 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// span is from when until when something was under way; the end is zero while it is.
-type span struct{ begun, ended time.Time }
+// callSpan is one of the agent's own calls: from when until when it was under way, the end zero while
+// it is, what it names, empty if it makes something, and whether it has failed.
+type callSpan struct {
+	begun, ended time.Time
+	id           string
+	failed       bool
+}
 
-// readOf returns when the latest of the reads began that cover a pod, have ended and did not fail, among those that began by a time: from is when its first half
-// did, which listed the pod, and last when its last one did.
-func (b *ledger) readOf(uid cache.UID, by time.Time) (from, last time.Time) {
+// readSpan is a read that did not fail: when its first half began, which listed the pod, when its last
+// one did, and when that ended.
+type readSpan struct{ from, last, ended time.Time }
+
+// readOf returns the latest of the reads that cover a pod and have ended, among those that began by a time.
+func (b *ledger) readOf(uid cache.UID, by time.Time) (latest readSpan) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, reads := range [][]span{b.podOK[uid], b.listsOK} {
+	for _, reads := range [][]readSpan{b.podOK[uid], b.listsOK} {
 		for _, read := range reads {
-			if !read.ended.After(by) && !read.ended.Before(last) {
-				from, last = read.begun, read.ended
+			if !read.last.After(by) && !read.last.Before(latest.last) {
+				latest = read
 			}
 		}
 	}
-	return from, last
+	return latest
 }
 
 // lookMemory checks a status as of a time that may have been given without a read that began then, and notes which read it is from.
@@ -34,20 +42,20 @@ func (o *oracle) lookMemory(uid cache.UID, p *seen, at time.Time, items []pleg.I
 	if at.Equal(p.asOf) {
 		return // a read that began in that instant has not ended in it
 	}
-	var last time.Time
-	if p.read, last = o.ledger.readOf(uid, at); !at.After(last) {
+	read := o.ledger.readOf(uid, at)
+	if p.read = read.from; !at.After(read.last) {
 		return
 	}
 	if at.Equal(time.Now()) && max(o.period, o.system.Stats().RelistPeriod) <= o.limits.base {
 		o.fail("remembered", "pod %s is fresh without a read, and the stream has earned no trust", uid)
 	}
-	o.lookRemembered(uid, at, last, items)
+	o.lookRemembered(uid, at, read, items)
 }
 
 // lookRemembered checks that a pod could be answered for at a time without a read: that since the last one a stream has been open all the time, no call of the
-// agent's own has been under way, and nothing has been told that the status does not show.
-func (o *oracle) lookRemembered(uid cache.UID, at, read time.Time, items []pleg.Item) {
-	b := o.ledger
+// agent's own has been under way, none that has failed may work yet, and nothing has been told that the status does not show, or that came after that read.
+func (o *oracle) lookRemembered(uid cache.UID, at time.Time, latest readSpan, items []pleg.Item) {
+	b, read := o.ledger, latest.last
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	open := slices.ContainsFunc(b.listened, func(s [2]time.Time) bool {
@@ -67,22 +75,27 @@ func (o *oracle) lookRemembered(uid cache.UID, at, read time.Time, items []pleg.
 				o.fail("remembered", "pod %s is fresh as of %s without a read since %s, and a call of the agent's own was under way from %s to %s",
 					uid, o.when(at), o.when(read), o.when(s.begun), o.when(s.ended))
 			}
+			if s.failed && s.ended.Before(at) && (s.id == "" || phaseIn(items, s.id) != pleg.PhaseRemoved) {
+				o.fail("remembered", "pod %s is fresh as of %s without a read since %s, and a call about %q has failed at %s, which may work yet",
+					uid, o.when(at), o.when(read), s.id, o.when(s.ended))
+			}
 		}
 	}
-	if id, phase := b.truth.toldBetween(uid, items, read, at); id != "" {
+	if id, phase := b.truth.toldBetween(uid, items, latest, at); id != "" {
 		o.fail("remembered", "pod %s is fresh as of %s without a read since %s, and meanwhile it was told that %s is %v", uid, o.when(at), o.when(read), id, phase)
 	}
 }
 
-// toldBetween returns an ID of a pod of which a claim told, truly, after one time and before another, that it is further than shown.
-func (t *Truth) toldBetween(pod cache.UID, shown []pleg.Item, after, before time.Time) (id string, phase pleg.Phase) {
+// toldBetween returns an ID of a pod of which a claim told, truly, after a read began and before a time, that it is further than shown, or what it became
+// after that read had ended.
+func (t *Truth) toldBetween(pod cache.UID, shown []pleg.Item, read readSpan, before time.Time) (id string, phase pleg.Phase) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.pods[pod] {
 		for p, first := range l.first {
 			phase := pleg.Phase(p)
-			told := first.After(after) && first.Before(before)
-			if told && l.reached(phase, first) && phaseIn(shown, l.id) < phase {
+			told := first.After(read.last) && first.Before(before) && l.reached(phase, first)
+			if told && (phaseIn(shown, l.id) < phase || !l.reached(phase, read.ended)) {
 				return l.id, phase
 			}
 		}
