@@ -219,3 +219,23 @@ func (w *moving) read(uid cache.UID, items ...Item) {
 		uid: uid, began: w.now, listing: &shown, status: &status{UID: uid, Items: items}, shows: shown,
 	}, w.now+1)
 }
+
+// TestAReadOfOnePodSaysNothingOfAnothersState: a read that shows another pod's ID, and began before
+// that pod was last read, does not put in question what the other pod's status does not know: nobody
+// would read that pod for it.
+func TestAReadOfOnePodSaysNothingOfAnothersState(t *testing.T) {
+	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
+	w := newMoving()
+	for _, items := range [][]Item{{s, c}, {s, phased(c, PhaseUnknown)}} {
+		w.list(Pod{UID: "p", Items: items})
+		w.read("p", items...)
+	}
+	p, x := w.core.pods["p"], w.core.index["c"]
+	if !x.blank || p.unsure() {
+		t.Fatalf("the status does not know the state of c, and the pod is to be read: %+v", x)
+	}
+	w.core.merge(w.core.ensure("q"), []Item{c}, p.read-1, w.now, byPod)
+	if x.pod != p || p.unsure() {
+		t.Errorf("a read of another pod has the pod of c read, which is not open: %+v", x)
+	}
+}
