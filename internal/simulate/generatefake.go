@@ -45,6 +45,10 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 		g.agent = r
 		if g.tells = r.Float64() < 0.5; g.tells {
 			g.add("config tells-calls true")
+			g.worker = rand.New(rand.NewPCG(seed, 95))
+			if g.answers = g.worker.Float64() < 0.5; g.answers {
+				g.add("config answers-from-memory true")
+			}
 		}
 	}
 	if g.chance(0.8) {
@@ -75,6 +79,9 @@ func (g *generator) secondAct() {
 			g.wait()
 		}
 		g.pass()
+		if g.answers {
+			g.waitAgain()
+		}
 	}
 }
 
@@ -126,5 +133,8 @@ func (g *generator) stepFake(faults []fakeruntime.Fault) {
 	}
 	if g.chance(0.7) {
 		g.pass()
+	}
+	if g.answers {
+		g.waitAgain()
 	}
 }
