@@ -116,12 +116,13 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 }
 
 // untold counts the starts and exits of which no claim told within the grace, among those that happened while somebody listened, as of the last refresh.
-func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool) (n int) {
+// A removal that was told before counts as having told of them, unless claims may have been discarded.
+func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool, discards bool) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.lives {
 		for _, s := range l.steps {
-			if (s.phase == pleg.PhaseRunning || s.phase == pleg.PhaseExited) && listened(s.at) && !l.toldBy(s.phase, s.at.Add(grace)) {
+			if (s.phase == pleg.PhaseRunning || s.phase == pleg.PhaseExited) && listened(s.at) && !l.toldBy(s.phase, s.at, s.at.Add(grace), discards) {
 				n++
 			}
 		}
@@ -129,9 +130,9 @@ func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool) (n in
 	return n
 }
 
-// toldBy says that a claim told of a phase, or a later one, by a time.
-func (l *life) toldBy(phase pleg.Phase, by time.Time) bool {
-	return slices.ContainsFunc(l.first[phase:], func(at time.Time) bool { return !at.IsZero() && !at.After(by) })
+// toldBy says that a claim told of a phase, or a later one, by a time, and if late is set, no sooner than another.
+func (l *life) toldBy(phase pleg.Phase, from, by time.Time, late bool) bool {
+	return slices.ContainsFunc(l.first[phase:], func(at time.Time) bool { return !at.IsZero() && !at.After(by) && !(late && at.Before(from)) })
 }
 
 // UIDs returns every pod ever mentioned, sorted. The slice is not changed, and not to be changed.
