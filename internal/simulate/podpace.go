@@ -136,7 +136,7 @@ func (b *ledger) atRestFor(uid cache.UID, now time.Time) bool {
 	}
 	x := b.podPace(uid)
 	b.foldCauses(uid, x, now)
-	return !x.open && !x.credit && x.clear && x.begun.After(x.caused.Add(b.pace.settings.grace))
+	return !x.open && !x.credit && x.clear && latest(x.begun, b.pace.applied).After(x.caused.Add(b.pace.settings.grace))
 }
 
 // claimedLate notes a claim about a pod at rest of an ID that has gone or never was: one read settles
