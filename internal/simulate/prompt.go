@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -162,7 +163,12 @@ func (o *oracle) lookPrompt(reading bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.prompt
-	if !b.pace.on || b.closed || b.busy(now) {
+	if !b.pace.on || b.closed {
+		return
+	}
+	// Reads show what the runtime does not know, and so must the cache; also if it ends later on.
+	maps.DeleteFunc(p.promises, func(id string, _ promise) bool { return b.truth.lost(id) })
+	if b.busy(now) {
 		return
 	}
 	o.lookEarly(now)
@@ -173,10 +179,6 @@ func (o *oracle) lookPrompt(reading bool) {
 		}
 	}
 	for id, x := range p.promises {
-		if b.truth.lost(id) {
-			delete(p.promises, id) // reads show that the runtime does not know, and so must the cache
-			continue
-		}
 		since := b.owedSince(x)
 		shown := phaseIn(b.shows(x.pod), id)
 		if shown >= x.phase && !x.seen {
