@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -26,44 +27,58 @@ const (
 )
 
 // canon renumbers the instants that an encoder has collected, the last of which is now, so that
-// states that no decision of the core can tell apart become the same. Instants keep their order,
-// but moments that no begin of a read separates become one; each keeps the rest in which it is, and
-// has a place in it that only the order decides. Oldest is the begin of the oldest read under way,
-// or now.
+// states that no decision of the core can tell apart become the same. What is ordered keeps its
+// order; a moment keeps its place among the begins of the reads that may still be compared with it,
+// and loses its place among all else. Oldest is the begin of the oldest of those reads, or now. Each
+// instant since then, and each moment, keeps the rest in which it is.
 func (q *quotient) canon(e *encoder, oldest instant) []instant {
-	q.order = q.order[:0]
 	now := e.at[len(e.at)-1]
+	q.order = q.order[:0]
 	for i, at := range e.at {
 		if at != 0 && at != never {
-			q.order = append(q.order, stamped{at.add(shifted(at, now, oldest)), e.kind[i] == begin})
+			q.order = append(q.order, stamped{at.add(shifted(at, now, oldest)), e.kind[i]})
 		}
 	}
-	slices.SortFunc(q.order, func(a, b stamped) int { return int(a.at - b.at) })
+	slices.SortFunc(q.order, func(a, b stamped) int { return cmp.Compare(a.at, b.at) })
 	q.placeRests(now, oldest)
-	q.from, q.to = q.from[:0], q.to[:0]
-	last, lastBegin := instant(-1), true // as renumbered; and whether it is a begin's
+	q.from, q.ordered, q.moments = q.from[:0], q.ordered[:0], q.moments[:0]
+	old, place, last, begun := instant(proveMoment), instant(-1), instant(0), instant(0)
 	for i := 0; i < len(q.order); {
-		j, isBegin := i, false
-		for ; j < len(q.order) && q.order[j].at == q.order[i].at; j++ {
-			isBegin = isBegin || q.order[j].begin
+		at, classes := q.order[i].at, [instantClasses]bool{}
+		if q.place[i] != place {
+			place = q.place[i]
+			last, begun = place, place
 		}
-		at, place := q.order[i].at, q.place[i]
+		for ; i < len(q.order) && q.order[i].at == at; i++ {
+			classes[q.order[i].class] = true
+		}
+		to, isOrdered := begun+1, classes[begin] || classes[order]
 		switch {
-		case last < place:
-			last = place + proveMoment
-		case isBegin || lastBegin:
+		case isOrdered && at < oldest:
+			old += proveMoment
+		case isOrdered:
 			last += proveMoment
+			if classes[begin] {
+				begun, to = last, last
+			}
 		}
-		lastBegin = isBegin
-		q.from, q.to = append(q.from, at), append(q.to, last)
-		i = j
+		q.from, q.moments = append(q.from, at), append(q.moments, to)
+		if at < oldest {
+			q.ordered = append(q.ordered, old)
+		} else {
+			q.ordered = append(q.ordered, last)
+		}
 	}
 	q.out = q.out[:0]
-	for _, at := range e.at {
+	for i, at := range e.at {
 		if at != 0 && at != never {
 			shift := shifted(at, now, oldest)
 			k, _ := slices.BinarySearch(q.from, at.add(shift))
-			at = q.to[k].add(-shift)
+			if e.kind[i] == moment {
+				at = q.moments[k].add(-shift)
+			} else {
+				at = q.ordered[k]
+			}
 		}
 		q.out = append(q.out, at)
 	}
@@ -108,20 +123,23 @@ func restOf(at instant) instant { return at - at%instant(proveUnit) }
 
 type stamped struct {
 	at    instant
-	begin bool
+	class instantClass
 }
 
 // quotient is the memory of canon, used again.
 type quotient struct {
-	order    []stamped
-	place    []instant // of the rest that each is in
-	from, to []instant
-	out      []instant
+	order            []stamped
+	place            []instant // of the rest that each is in
+	from             []instant // what there is, and what it becomes: what is ordered, and a moment
+	ordered, moments []instant
+	out              []instant
 }
 
-// normalize takes out of a core what decides nothing any more: entries of queues that are passed
-// over, times that are over, the order of IDs. What it leaves is a core that decides the same.
-func (c *core[S]) normalize(sc *proveScope, now instant) {
+// normalize takes out of a state what decides nothing any more: entries of queues that are passed
+// over, times that are over or that are compared with nothing to come, the order of IDs. What it
+// leaves is a state that decides the same.
+func (v *prover) normalize() {
+	c, sc, now := v.core, v.scope, v.world.now
 	n := counters{}
 	if sc.streams && c.count.claims != c.deafness.claims {
 		n.claims = 1
@@ -148,7 +166,16 @@ func (c *core[S]) normalize(sc *proveScope, now instant) {
 		q.items = slices.DeleteFunc(q.items, func(p *pod) bool { return p.queued != queueKind(kind) })
 		q.tidy()
 	}
-	c.expiring.compact()
+	for _, p := range c.pods {
+		if p.listingBegan < c.forgotten {
+			p.listing = nil // as dropOldListing will have it
+		}
+		if p.listing == nil {
+			p.listingBegan = 0
+		}
+	}
+	oldest := v.oldest()
+	c.compactExpiring()
 	c.missing.compact()
 	c.laterQ = slices.DeleteFunc(c.laterQ, func(e laterEntry) bool { return e.at != e.pod.laterAt || c.pods[e.pod.uid] != e.pod })
 	slices.SortFunc(c.laterQ, func(a, b laterEntry) int {
@@ -161,11 +188,125 @@ func (c *core[S]) normalize(sc *proveScope, now instant) {
 	if len(c.laterQ) == 0 {
 		c.laterQ = nil
 	}
+	v.normalizeCall(oldest)
+	if c.guard.floor <= oldest && !v.roundBelow(c.guard.floor) {
+		c.guard.floor = 0 // what will be written is newer
+	}
 	for e := range c.expiring.all() {
-		e.pod.normalize(sc, now) // which may be a forgotten one
+		v.normalizePod(e.pod, oldest) // which may be a forgotten one
 	}
 	for _, p := range c.pods {
-		p.normalize(sc, now)
+		v.normalizePod(p, oldest)
+	}
+	v.normalizeReads()
+}
+
+// roundBelow says that a round may confirm a pod as of a read from before that time.
+func (v *prover) roundBelow(floor instant) bool {
+	for _, r := range v.core.rounds {
+		for p := range r.pending {
+			if r.began <= p.read && p.read < floor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// compactExpiring leaves out the entries of a pod that come up together with one before.
+func (c *core[S]) compactExpiring() {
+	q := &c.expiring
+	q.compact()
+	kept := q.items[:0]
+	for _, e := range q.items {
+		if !slices.ContainsFunc(kept, func(k expiry) bool { return k.pod == e.pod && c.together(k.at, e.at) }) {
+			kept = append(kept, e)
+		}
+	}
+	q.items = kept
+	q.tidy()
+}
+
+// together says that two instants are in one rest, and that no read under way began between them.
+func (c *core[S]) together(a, b instant) bool {
+	if restOf(a) != restOf(b) || c.lists.inflight && (a < c.lists.began) != (b < c.lists.began) {
+		return false
+	}
+	for _, f := range c.inflight {
+		if (a < f.began) != (b < f.began) {
+			return false
+		}
+	}
+	for _, p := range c.pods {
+		if p.listing != nil && (a < p.listingBegan) != (b < p.listingBegan) {
+			return false
+		}
+	}
+	return true
+}
+
+// normalizeCall has the begin of the agent's call, and the time by which the core may have forgotten
+// something, say only what they decide: whether what the call returns is taken for what it has done.
+func (v *prover) normalizeCall(oldest instant) {
+	w, c := &v.world, v.core
+	if w.calling && w.callBegan != 1 {
+		switch making := w.verb == v.scope.ids[w.call].shows[1]; {
+		case making && w.callBegan <= c.forgotten:
+			w.callBegan = 1
+		case making && w.callBegan < oldest:
+			w.callBegan = 2
+		case making:
+		case w.verb == PhaseExited && v.sinceOf(w.call) > w.callBegan:
+			w.callBegan = 1
+		default:
+			w.callBegan = w.now
+		}
+	}
+	c.forgotten = min(c.forgotten, 1) // listings from before that have been dropped
+}
+
+// sinceOf returns since when an ID is known to be in its phase, or claimed.
+func (v *prover) sinceOf(i uint8) instant {
+	l := &v.scope.ids[i]
+	if x := v.core.index[l.id]; x != nil {
+		return x.since
+	}
+	if p := v.core.pods[l.pod]; p != nil {
+		return p.suspects[l.id].at
+	}
+	return 0
+}
+
+// normalizeReads forgets when reads were started once that makes no difference.
+func (v *prover) normalizeReads() {
+	c, now := v.core, v.world.now
+	for p, f := range c.inflight {
+		if now > f.started.add(proveDelay) || restOf(f.started) == restOf(f.began) {
+			f.started = f.began
+		}
+		c.inflight[p] = f
+	}
+	crossed, first := false, now // whether the last list has crossed a read, and when the first was started that it has not
+	for _, r := range v.world.reads {
+		switch {
+		case r.asked >= c.lists.finished:
+			first = min(first, r.asked)
+		case restOf(r.asked) == restOf(r.began):
+			r.asked = r.began
+			fallthrough
+		default:
+			crossed = true
+		}
+	}
+	if crossed {
+		c.lists.finished = first
+		return
+	}
+	c.lists.finished = 0
+	for _, r := range v.world.reads {
+		if restOf(r.asked) == restOf(r.began) {
+			r.asked = r.began
+		}
 	}
 }
 
@@ -191,15 +332,39 @@ func (q *fifo[T]) tidy() {
 	}
 }
 
-func (p *pod) normalize(sc *proveScope, now instant) {
+// normalizePod does so for a pod. Oldest is the begin of the oldest read that is still to end.
+func (v *prover) normalizePod(p *pod, oldest instant) {
+	sc, w := v.scope, &v.world
 	if !sc.streams {
 		p.unjudged()
 	}
-	if p.listing == nil {
-		p.listingBegan = 0
-	}
-	if p.own.hold <= now {
+	if p.own.hold <= w.now {
 		p.own.hold = 0
+	}
+	p.own.returned = 0
+	if !sc.knows {
+		p.own.listed, p.own.unlisted, p.own.making = 0, 0, 0
+		p.own.failed = p.own.failed && sc.sandboxes()
+	}
+	if p.moved < oldest {
+		p.moved = 0
+	}
+	if p.notYet != 0 && p.notYet <= w.now {
+		p.notYet = 1
+	}
+	for _, l := range []*ladder{&p.reread, &p.going, &p.backoff} {
+		if l.end <= oldest {
+			l.end = min(l.end, 1)
+		}
+	}
+	if p.forced.after(proveDelay) <= w.now {
+		p.forced = 0
+	}
+	for id, s := range p.suspects {
+		if s.at.add(proveGrace) < oldest {
+			s.at = 1
+			p.suspects[id] = s
+		}
 	}
 	if len(p.suspects) == 0 {
 		p.suspects = nil
@@ -213,6 +378,24 @@ func (p *pod) normalize(sc *proveScope, now instant) {
 	slices.SortFunc(p.items, func(a, b *item) int { return strings.Compare(a.id, b.id) })
 	for i, x := range p.items {
 		x.at = i
+		x.normalize(v, oldest)
+	}
+}
+
+// normalize does so for an ID.
+func (x *item) normalize(v *prover, oldest instant) {
+	if x.first < oldest {
+		x.first = 1
+	}
+	w := &v.world
+	called := w.calling && w.verb == PhaseExited && v.scope.ids[w.call].id == x.id
+	x.since = 1
+	if called && w.callBegan == 1 {
+		x.since = 2
+	}
+	switch {
+	case x.byClaim && x.sure.add(proveGrace) < oldest, !x.byClaim && x.phase != PhaseRemoved && x.sure < oldest:
+		x.sure = 2
 	}
 }
 

@@ -20,21 +20,32 @@ import (
 type instantClass uint8
 
 const (
-	// moment is when something happened or is due: it is compared with begins of reads, and with
-	// now.
+	// moment is when something happened or is due: it is compared with begins of reads that are yet to
+	// end, and with now.
 	moment instantClass = iota
-	// begin is when a read began: it is compared with moments, and with other begins.
+	// begin is when a read began: it is compared with moments, with what is ordered, and with other
+	// begins.
 	begin
+	// order is what is compared with begins, and with its like, but with no moment.
+	order
+
+	instantClasses = 3
 )
 
-// begins are the fields that hold begins of reads; all other instants are moments.
-var begins = map[string]bool{
-	"flight.began": true, "flight.started": true, "reported.read": true, "stored.asOf": true,
-	"lastList.listingBegan": true, "own.listed": true, "ownCall.began": true,
-	"lists.began": true, "lists.applied": true, "lists.global": true, "round.began": true,
-	"forgetting.forgotten": true, "guard.gone": true, "guard.floor": true,
-	"proveRead.began": true, "proveRead.asked": true, "proveLook.at": true, "proveEntry.at": true,
-	"proveTomb.at": true, "proveWorld.global": true, "proveWorld.callBegan": true,
+// classes are the classes of fields; all other instants are moments.
+var classes = map[string]instantClass{
+	"flight.began": begin, "reported.read": begin, "stored.asOf": begin,
+	"lastList.listingBegan": begin, "own.listed": begin,
+	"lists.began": begin, "lists.applied": begin, "lists.global": begin, "round.began": begin,
+	"forgetting.forgotten": begin, "guard.gone": begin, "guard.floor": begin,
+	"proveRead.began": begin, "proveLook.at": begin, "proveEntry.at": begin,
+	"proveTomb.at": begin, "proveWorld.global": begin,
+
+	"wanted.want": order, "wanted.waited": order, "wanted.force": order, "reported.moved": order,
+	"own.returned": order, "own.unlisted": order, "ownCall.began": order, "proveWorld.callBegan": order, "proveWorld.since": order,
+	"flight.started": order, "proveRead.asked": order, "lists.finished": order,
+	"conn.connected": order, "streaming.heard": order, "streaming.deaf": order, "deafness.missed": order, "candidate.found": order,
+	"candidate.stream": order, "lies.last": order, "proveWorld.now": order,
 }
 
 // constant are the fields that a search never changes, or that decide nothing: what is counted and
@@ -189,8 +200,8 @@ func makeStructCoder(c *coder, t reflect.Type, class instantClass) {
 	for f := range t.Fields() {
 		if path := name + "." + f.Name; !constant[path] {
 			in := class
-			if begins[path] {
-				in = begin
+			if own, ok := classes[path]; ok {
+				in = own
 			}
 			parts = append(parts, part{coderOf(f.Type, in), f.Offset})
 		}

@@ -28,7 +28,8 @@ func init() {
 // out.
 func (v *prover) save() []byte {
 	v.pack()
-	v.core.normalize(v.scope, v.world.now)
+	v.normalize()
+	v.dropLooks()
 	v.write()
 	return v.form(v.q.canon(&v.enc, v.oldest()))
 }
@@ -83,7 +84,7 @@ func (v *prover) load(b []byte) {
 	v.unpack()
 }
 
-// pack takes the cache into the world, and drops what no check will ask for.
+// pack takes the cache into the world.
 func (v *prover) pack() {
 	w := &v.world
 	w.entries, w.gone, w.global = nil, nil, 0
@@ -100,7 +101,6 @@ func (v *prover) pack() {
 			w.gone = append(w.gone, proveTomb{uid, at})
 		}
 	}
-	v.dropLooks()
 }
 
 // dropLooks forgets what there was at instants that nothing will come to be as of any more, and of
@@ -151,13 +151,19 @@ func (v *prover) asOfSome(at instant) bool {
 	}
 	for _, p := range c.pods {
 		switch {
-		case v.scope.payloads && (at == p.asOf || at == c.lists.global),
-			len(c.rounds) > 0 && at == p.read,
+		case v.scope.payloads && p.hasStatus && at == c.asOf(p),
+			at == p.read && v.roundBy(at),
 			p.listing != nil && at == p.listingBegan:
 			return true
 		}
 	}
 	return false
+}
+
+// roundBy says that a round may wait for a pod that was read at that time, and take it as it was then.
+func (v *prover) roundBy(at instant) bool {
+	c := v.core
+	return c.lists.inflight && c.lists.began <= at || slices.ContainsFunc(c.rounds, func(r round) bool { return r.began <= at })
 }
 
 // unpack makes a real cache of what the world has of it.

@@ -73,6 +73,11 @@ func parseProveScope(name string) *proveScope {
 	return sc
 }
 
+// sandboxes says that there is one.
+func (sc *proveScope) sandboxes() bool {
+	return slices.ContainsFunc(sc.ids, func(l proveLife) bool { return l.kind == Sandbox })
+}
+
 func (l *proveLife) leaving() uint8 { return uint8(len(l.shows) - 2) }
 func (l *proveLife) gone() uint8    { return uint8(len(l.shows) - 1) }
 
