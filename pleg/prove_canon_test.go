@@ -41,6 +41,12 @@ func (q *quotient) canon(e *encoder, oldest instant) []instant {
 	}
 	slices.SortFunc(q.order, func(a, b stamped) int { return cmp.Compare(a.at, b.at) })
 	q.placeRests(now, oldest)
+	edge := oldest // what is ordered, and older, keeps its order alone
+	for i, at := range e.at {
+		if e.kind[i] == dated && restOf(at) == restOf(now) {
+			edge = min(edge, at)
+		}
+	}
 	q.from, q.ordered, q.moments = q.from[:0], q.ordered[:0], q.moments[:0]
 	old, place, last, begun := instant(proveMoment), instant(-1), instant(0), instant(0)
 	for i := 0; i < len(q.order); {
@@ -52,18 +58,18 @@ func (q *quotient) canon(e *encoder, oldest instant) []instant {
 		for ; i < len(q.order) && q.order[i].at == at; i++ {
 			classes[q.order[i].class] = true
 		}
-		to, isOrdered := begun+1, classes[begin] || classes[order]
+		to, isOrdered := begun+1, classes[begin] || classes[order] || classes[dated]
 		switch {
-		case isOrdered && at < oldest:
+		case isOrdered && at < edge:
 			old += proveMoment
 		case isOrdered:
 			last += proveMoment
-			if classes[begin] {
+			if classes[begin] && at >= oldest {
 				begun, to = last, last
 			}
 		}
 		q.from, q.moments = append(q.from, at), append(q.moments, to)
-		if at < oldest {
+		if at < edge {
 			q.ordered = append(q.ordered, old)
 		} else {
 			q.ordered = append(q.ordered, last)
@@ -141,7 +147,10 @@ type quotient struct {
 func (v *prover) normalize() {
 	c, sc, now := v.core, v.scope, v.world.now
 	n := counters{}
-	if sc.streams && c.count.claims != c.deafness.claims {
+	if !c.connected() {
+		c.deafness = deafness{} // as the next stream that is opened begins
+	}
+	if sc.streams && c.deafness.missed != 0 && c.count.claims != c.deafness.claims {
 		n.claims = 1
 	}
 	n.acksLost = min(1, c.count.acksLost)
@@ -199,6 +208,18 @@ func (v *prover) normalize() {
 		v.normalizePod(p, oldest)
 	}
 	v.normalizeReads()
+	for i := range v.world.ids {
+		v.world.ids[i].normalize(v.scope)
+	}
+}
+
+// normalize has the ghosts of an ID say only what the checks make of them.
+func (d *proveID) normalize(sc *proveScope) {
+	if d.ever&maskRemoved != 0 {
+		d.ever, d.over = proveOver, d.over || !sc.restarts // a new generator tells anew
+	} else if d.ever&maskDied != 0 {
+		d.ever |= maskStarted
+	}
 }
 
 // roundBelow says that a round may confirm a pod as of a read from before that time.
@@ -353,10 +374,14 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 		p.notYet = 1
 	}
 	for _, l := range []*ladder{&p.reread, &p.going, &p.backoff} {
-		if l.end <= oldest {
+		if l.end <= oldest || l.step == proveDelay { // a longer step there is not
 			l.end = min(l.end, 1)
 		}
 	}
+	if !sc.deltas && !differs(p) {
+		delete(v.core.touched, p.uid)
+	}
+	v.normalizeRead(p, oldest)
 	if p.forced.after(proveDelay) <= w.now {
 		p.forced = 0
 	}
@@ -379,6 +404,20 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	for i, x := range p.items {
 		x.at = i
 		x.normalize(v, oldest)
+	}
+}
+
+// normalizeRead puts together when a pod was last read, once that is compared with what somebody
+// wants alone.
+func (v *prover) normalizeRead(p *pod, oldest instant) {
+	switch {
+	case v.scope.streams || p.read >= oldest || v.roundBy(p.read):
+	case max(p.want, p.force) == 0:
+		p.read = min(p.read, 2)
+	case p.force == 0 && p.read > p.want:
+		p.read = p.want + 1
+	case p.force == 0:
+		p.read = min(p.read, 2)
 	}
 }
 

@@ -28,8 +28,10 @@ const (
 	begin
 	// order is what is compared with begins, and with its like, but with no moment.
 	order
+	// dated is ordered, and compared with now besides.
+	dated
 
-	instantClasses = 3
+	instantClasses = 4
 )
 
 // classes are the classes of fields; all other instants are moments.
@@ -44,7 +46,7 @@ var classes = map[string]instantClass{
 	"wanted.want": order, "wanted.waited": order, "wanted.force": order, "reported.moved": order,
 	"own.returned": order, "own.unlisted": order, "ownCall.began": order, "proveWorld.callBegan": order, "proveWorld.since": order,
 	"flight.started": order, "proveRead.asked": order, "lists.finished": order,
-	"conn.connected": order, "streaming.heard": order, "streaming.deaf": order, "deafness.missed": order, "candidate.found": order,
+	"conn.connected": dated, "streaming.heard": order, "streaming.deaf": order, "deafness.missed": order, "candidate.found": order,
 	"candidate.stream": order, "lies.last": order, "proveWorld.now": order,
 }
 
@@ -55,7 +57,15 @@ var constant = map[string]bool{
 	"streaming.connCfg": true, "streaming.ended": true, "ledger.marks": true, "ledger.looks": true,
 	"attention.affected": true, "item.mark": true, "item.name": true, "heard.events": true, "belief.stamp": true,
 	"pod.name": true, "pod.namespace": true, "lastList.seenIn": true, "lists.serial": true,
-	"lies.untold": true, "lies.first": true, "lies.report": true, "inLine.affected": true,
+	"counters.events": true, "lies.untold": true, "lies.first": true, "lies.report": true, "inLine.affected": true,
+}
+
+// counted are the counts of which something depends; all others are left out.
+var counted = map[string]bool{"streamCounts.claims": true, "trustCounts.acksLost": true}
+
+// isCounts says that a type holds nothing but counts.
+func isCounts(name string) bool {
+	return name == "readCounts" || name == "streamCounts" || name == "trustCounts"
 }
 
 // encoder writes a value down: its shape and numbers in buf, and its instants, in order, apart.
@@ -198,7 +208,7 @@ func makeStructCoder(c *coder, t reflect.Type, class instantClass) {
 	var parts []part
 	name, _, _ := strings.Cut(t.Name(), "[")
 	for f := range t.Fields() {
-		if path := name + "." + f.Name; !constant[path] {
+		if path := name + "." + f.Name; !constant[path] && (counted[path] || !isCounts(name)) {
 			in := class
 			if own, ok := classes[path]; ok {
 				in = own

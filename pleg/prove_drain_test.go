@@ -20,6 +20,9 @@ func (v *prover) drain() {
 		}
 		v.agent(&m)
 	}
+	if v.core.deafness.cut {
+		v.do(&proveMove{kind: moveStreamEnds})
+	}
 	if w.opening {
 		w.opening = false
 		v.input(input[status]{kind: inputClaims, claims: &batch[status]{claims: 1}})
