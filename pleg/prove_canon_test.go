@@ -150,14 +150,17 @@ func (v *prover) normalize() {
 	if !c.connected() {
 		c.deafness = deafness{} // as the next stream that is opened begins
 	}
-	if sc.streams && c.deafness.missed != 0 && c.count.claims != c.deafness.claims {
+	if c.deafness.missed != 0 && c.count.claims != c.deafness.claims {
 		n.claims = 1
 	}
 	n.acksLost = min(1, c.count.acksLost)
 	c.count, c.deafness.claims = n, 0
-	c.expired, c.sched.raised = now, 0
+	c.expired, c.sched.raised = now, timerOf(c.sched.raised)
+	if !sc.memory || !sc.lists {
+		c.sched.raised = 0
+	}
 	c.pruned, c.sched.ended = timerOf(c.pruned), timerOf(c.sched.ended)
-	if !sc.streams {
+	if !sc.judged() {
 		c.missing, c.deafness, c.lies = fifo[candidate]{}, deafness{}, lies{}
 		c.deaf = 0
 		if c.conn.state == StreamConnected {
@@ -356,25 +359,30 @@ func (q *fifo[T]) tidy() {
 // normalizePod does so for a pod. Oldest is the begin of the oldest read that is still to end.
 func (v *prover) normalizePod(p *pod, oldest instant) {
 	sc, w := v.scope, &v.world
-	if !sc.streams {
+	if !sc.judged() {
 		p.unjudged()
 	}
 	if p.own.hold <= w.now {
 		p.own.hold = 0
 	}
-	p.own.returned = 0
+	if !sc.memory {
+		p.own.returned = 0
+	}
 	if !sc.knows {
 		p.own.listed, p.own.unlisted, p.own.making = 0, 0, 0
 		p.own.failed = p.own.failed && sc.sandboxes()
 	}
-	if p.moved < oldest {
+	if p.moved < oldest && !sc.memory {
 		p.moved = 0
 	}
 	if p.notYet != 0 && p.notYet <= w.now {
 		p.notYet = 1
 	}
 	for _, l := range []*ladder{&p.reread, &p.going, &p.backoff} {
-		if l.end <= oldest || l.step == proveDelay { // a longer step there is not
+		if l.step >= proveDelay {
+			l.step, l.end = proveDelay, 1 // a longer one there is not
+		}
+		if l.end <= oldest {
 			l.end = min(l.end, 1)
 		}
 	}
@@ -411,7 +419,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 // wants alone.
 func (v *prover) normalizeRead(p *pod, oldest instant) {
 	switch {
-	case v.scope.streams || p.read >= oldest || v.roundBy(p.read):
+	case v.scope.judged() || p.read >= oldest || v.roundBy(p.read):
 	case max(p.want, p.force) == 0:
 		p.read = min(p.read, 2)
 	case p.force == 0 && p.read > p.want:

@@ -32,13 +32,15 @@ const (
 	moveCallWorks
 	moveCallReturns
 	moveCallFails
+	moveCallLate
+	moveCallLost
 	moveStreamEnds
 	moveRestart
 )
 
 var proveKindNames = []string{
 	"truth:", "time passes", "claim", "GetNewerThan(now)", "a list is asked for", "list ends:", "list fails", "read ends:", "read fails, having listed:",
-	"read fails", "call begins:", "call works", "call returns", "call fails or times out", "the stream ends", "restart of the generator",
+	"read fails", "call begins:", "call works", "call returns", "call fails or times out", "the call that failed works", "call that finds no room begins:", "the stream ends", "restart of the generator",
 }
 
 // proveGlance is what a read sees of an ID: in its listing, and in its statuses.
@@ -57,7 +59,7 @@ func (m *proveMove) String() string {
 	var b strings.Builder
 	b.WriteString(proveKindNames[m.kind])
 	switch m.kind {
-	case moveTruth, moveClaim, moveCall:
+	case moveTruth, moveClaim, moveCall, moveCallLost:
 		fmt.Fprintf(&b, " %s %v", words[3+m.id], m.phase)
 	case moveReadEnds, moveReadFails, moveListingFails:
 		fmt.Fprintf(&b, " of pod %s", words[1+m.id])
@@ -88,7 +90,7 @@ func (v *prover) moves() []proveMove {
 	v.list = v.list[:0]
 	sc, w := v.scope, &v.world
 	for i := range sc.ids {
-		if l := &sc.ids[i]; w.ids[i].stage < l.gone() {
+		if l := &sc.ids[i]; w.ids[i].stage < l.gone() && !(sc.knows && v.byCalls(i)) {
 			v.may(proveMove{kind: moveTruth, id: uint8(i), phase: l.shows[w.ids[i].stage+1]})
 		}
 	}
@@ -123,6 +125,12 @@ func (v *prover) moves() []proveMove {
 		v.may(proveMove{kind: moveRestart})
 	}
 	return v.list
+}
+
+// byCalls says that what is next in the life of an ID comes by a call alone.
+func (v *prover) byCalls(i int) bool {
+	l, stage := &v.scope.ids[i], v.world.ids[i].stage
+	return l.kind == Container && (stage == 0 || l.shows[stage+1] == PhaseRunning)
 }
 
 // timeMayPass says that no removal takes longer than the grace from when it may be told of, and no
@@ -282,6 +290,9 @@ func (v *prover) glancesAt(r *proveRead, i int, kind proveKind) []proveGlance {
 // callMoves lets the agent make, start, stop and remove containers, one call at a time.
 func (v *prover) callMoves() {
 	w := &v.world
+	if w.failed {
+		v.may(proveMove{kind: moveCallLate, id: w.failing, phase: w.fails})
+	}
 	if w.calling {
 		if !w.works {
 			v.may(proveMove{kind: moveCallWorks})
@@ -304,6 +315,9 @@ func (v *prover) callMoves() {
 			case p > PhaseRunning && stage == l.gone():
 			default:
 				v.may(proveMove{kind: moveCall, id: uint8(i), phase: p})
+				if v.scope.loses {
+					v.may(proveMove{kind: moveCallLost, id: uint8(i), phase: p})
+				}
 			}
 		}
 	}
@@ -334,8 +348,12 @@ func (v *prover) do(m *proveMove) {
 		v.input(input[status]{kind: inputListed, listed: &listedAll{began: r.began, err: errProve}})
 	case moveReadEnds, moveReadFails, moveListingFails:
 		v.endRead(m)
-	case moveCall, moveCallWorks, moveCallReturns, moveCallFails:
+	case moveCall, moveCallWorks, moveCallReturns, moveCallFails, moveCallLost:
 		v.agent(m)
+	case moveCallLate:
+		w.now += proveMoment
+		v.works(w.failing, w.fails)
+		w.failed, w.failing, w.fails = false, 0, 0
 	case moveStreamEnds:
 		v.input(input[status]{kind: inputEnded, in: inLost, ended: io.ErrUnexpectedEOF})
 	case moveRestart:
@@ -469,15 +487,12 @@ func (v *prover) agent(m *proveMove) {
 	w := &v.world
 	a := ack{call: ownCall{serial: 1}}
 	switch m.kind {
-	case moveCall:
+	case moveCall, moveCallLost:
 		w.calling, w.call, w.verb, w.works = true, m.id, m.phase, false
-		w.callBegan = w.now + proveMoment
+		w.callBegan, w.lost = w.now+proveMoment, m.kind == moveCallLost
 	case moveCallWorks:
 		w.works = true
-		l, d := &v.scope.ids[w.call], &w.ids[w.call]
-		for d.stage < l.gone() && (d.stage == 0 || v.truth(int(w.call)) < w.verb) {
-			v.advance(int(w.call))
-		}
+		v.works(w.call, w.verb)
 		w.now += proveMoment
 		return
 	case moveCallReturns, moveCallFails:
@@ -489,19 +504,35 @@ func (v *prover) agent(m *proveMove) {
 		a.call.ID = l.id
 	}
 	a.call.Pod.UID, a.call.began, a.at = l.pod, w.callBegan, w.now+proveMoment
+	lost := w.lost
 	if a.returned {
-		if !a.failed {
+		if a.failed && !w.works && v.scope.times && !w.failed {
+			w.failed, w.failing, w.fails = true, w.call, w.verb
+		}
+		if !a.failed && !lost {
 			a.items = []Item{{ID: l.id, Kind: l.kind, Phase: w.verb}}
 			if v.truth(i) == w.verb || w.verb == PhaseRemoved {
 				d.heard = d.stage != l.leaving()
 			}
 		}
-		w.calling, w.works, w.call, w.verb, w.callBegan = false, false, 0, 0, 0
+		w.calling, w.works, w.lost, w.call, w.verb, w.callBegan = false, false, false, 0, 0, 0
 	}
 	w.now += proveMoment
-	v.tell(input[status]{kind: inputAcks, acks: []ack{a}}, w.now)
+	in := input[status]{kind: inputAcks, acks: []ack{a}}
+	if lost {
+		in = input[status]{kind: inputAcks, lost: true}
+	}
+	v.tell(in, w.now)
 	v.take()
 	v.tickNow()
+}
+
+// works has a call have its effect.
+func (v *prover) works(id uint8, verb Phase) {
+	l, d := &v.scope.ids[id], &v.world.ids[id]
+	for d.stage < l.gone() && (d.stage == 0 || v.truth(int(id)) < verb) {
+		v.advance(int(id))
+	}
 }
 
 // restart makes the generator anew, over the same cache.

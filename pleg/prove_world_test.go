@@ -23,7 +23,10 @@ type proveScope struct {
 	unknown  bool // reads may show UNKNOWN
 	waits    bool // GetNewerThan
 	acks     bool // the agent's own calls
-	knows    bool // the agent tells of all of them: Config.TellsCalls
+	knows    bool // the agent tells of all of them, and nobody else makes or starts anything: Config.TellsCalls
+	times    bool // a call that has failed may work later
+	loses    bool // there may be no room for what the agent tells of a call
+	memory   bool // Config.AnswersFromMemory
 	streams  bool // the stream ends and is opened again
 	restarts bool // the generator is made anew, over the same cache
 	lies     bool // claims of what never was
@@ -32,7 +35,7 @@ type proveScope struct {
 }
 
 const proveLetters = "2 two containers, 3 two pods with one each, S a container beside a sandbox that recovers, s no created phase, " +
-	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, K all of them told, " +
+	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, K all of them told, T one that failed works later, O some find no room, M answers from memory, " +
 	"E the stream ends, R restarts, X false claims, F failures, q no read takes longer than the grace"
 
 // proveLife is the life of one ID: its stages, and what a read shows in each; phaseNone is nothing.
@@ -59,7 +62,7 @@ func parseProveScope(name string) *proveScope {
 	}
 	sc := &proveScope{
 		name: name, lists: has("L") || has("D"), deltas: has("D"), claims: has("C"), payloads: has("P"), unknown: has("U"), waits: has("W"),
-		acks: has("A"), knows: has("K"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), quick: has("q"),
+		acks: has("A"), knows: has("K"), times: has("T"), loses: has("O"), memory: has("M"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), quick: has("q"),
 		ids: []proveLife{{"a", "p", Container, life}},
 	}
 	switch {
@@ -72,6 +75,9 @@ func parseProveScope(name string) *proveScope {
 	}
 	return sc
 }
+
+// judged says that it matters what the stream is believed.
+func (sc *proveScope) judged() bool { return sc.streams || sc.memory }
 
 // sandboxes says that there is one.
 func (sc *proveScope) sandboxes() bool {
@@ -103,6 +109,10 @@ type proveWorld struct {
 	call      uint8
 	verb      Phase
 	callBegan instant
+	lost      bool  // there was no room for it
+	failed    bool  // one has failed that may work yet:
+	failing   uint8 // the ID that it is about,
+	fails     Phase // and what it will bring that to
 
 	opening  bool            // the stream has told nothing yet
 	listed   [proveIDs]Phase // what the last list that was told showed
@@ -171,6 +181,7 @@ type prover struct {
 	q        quotient
 	list     []proveMove
 	ticked   instant           // when the last tick was
+	counted  int               // of waits that were answered from memory
 	before   proveView         // what the cache showed before the present input
 	beforeAt [proveIDs]instant // and as of when
 	views    []proveView       // what the cache showed at each event of the present input
@@ -183,11 +194,14 @@ var proveEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newProver(sc *proveScope) *prover {
 	v := &prover{scope: sc, clk: clock{proveEpoch}}
 	v.cfg = Config[status]{
-		Source: newToy(), Stream: newToy(), Capacity: 16, Jitter: -1, TellsCalls: sc.knows,
+		Source: newToy(), Stream: newToy(), Capacity: 16, Jitter: -1, TellsCalls: sc.knows, AnswersFromMemory: sc.memory,
 		RelistBase: proveDelay, RelistMax: proveDelay, RelistSlow: time.Hour, RetryBase: proveDelay, RetryMax: proveDelay,
 		RereadBase: proveDelay, Grace: proveGrace, Settle: proveDelay, StableAfter: proveDelay,
 		ReconnectBase: proveDelay, ReconnectMax: proveDelay, ReconnectSteady: proveDelay,
 		Metrics: proveMetrics{noMetrics{}, v},
+	}
+	if sc.memory {
+		v.cfg.RelistMax++ // so that there is some trust to lose
 	}
 	v.cfg.Cache = newProveCache()
 	v.cfg = v.cfg.withDefaults()
@@ -251,6 +265,7 @@ func (v *prover) begin() {
 	for v.world.list != nil {
 		v.endList(&proveMove{looks: [proveIDs]proveGlance{{phaseNone, phaseNone}, {phaseNone, phaseNone}}})
 	}
+	v.core.sched.period = v.cfg.RelistMax
 }
 
 // input has a moment pass, tells the core, and turns.
@@ -287,6 +302,10 @@ func (v *prover) tickNow() {
 // take takes up the reads that the core wants.
 func (v *prover) take() {
 	w := &v.world
+	if n := v.core.count.remembered; n > v.counted {
+		v.counted = n
+		v.remember()
+	}
 	for i := range v.begun {
 		a := &v.begun[i]
 		switch a.kind {
@@ -349,6 +368,22 @@ func (v *prover) noteLook(at instant) {
 		}
 	}
 	v.world.looks = append(v.world.looks, proveLook{at, v.stages()})
+}
+
+// remember notes what an answer from memory may show: all that was so since the read that it is
+// from, and all that the stream or a call has told by now.
+func (v *prover) remember() {
+	l := proveLook{at: v.world.now}
+	ok := false
+	if l.low, ok = v.lowAt(v.beforeAt[0]); !ok {
+		v.fail("AS OF: an answer from memory is of pod p as of %d, when no read began", v.beforeAt[0])
+	}
+	for i, d := range v.world.ids {
+		if d.heard {
+			l.low[i] = d.stage
+		}
+	}
+	v.world.looks = append(v.world.looks, l)
 }
 
 // truth is what a read that looks now shows of an ID.
