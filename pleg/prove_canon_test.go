@@ -150,7 +150,7 @@ func (v *prover) normalize() {
 	if !c.connected() {
 		c.deafness = deafness{} // as the next stream that is opened begins
 	}
-	if c.deafness.missed != 0 && c.count.claims != c.deafness.claims {
+	if sc.judged() && c.deafness.missed != 0 && c.count.claims != c.deafness.claims {
 		n.claims = 1
 	}
 	n.acksLost = min(1, c.count.acksLost)
@@ -368,10 +368,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if !sc.memory {
 		p.own.returned = 0
 	}
-	if !sc.knows {
-		p.own.listed, p.own.unlisted, p.own.making = 0, 0, 0
-		p.own.failed = p.own.failed && sc.sandboxes()
-	}
+	v.normalizeOwn(p, oldest)
 	if p.moved < oldest && !sc.memory {
 		p.moved = 0
 	}
@@ -412,6 +409,24 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	for i, x := range p.items {
 		x.at = i
 		x.normalize(v, oldest)
+	}
+}
+
+// normalizeOwn keeps of what calls have told about a pod what decides whether all of it is known.
+func (v *prover) normalizeOwn(p *pod, oldest instant) {
+	c, o := v.core, &p.own
+	switch {
+	case !v.scope.knows:
+		o.listed, o.unlisted, o.making, o.mayMake = 0, 0, 0, false
+		o.failed = o.failed && v.scope.sandboxes()
+		c.unborn = nil
+	case v.scope.judged():
+	case c.listedAt(p) > o.unlisted:
+		o.listed, o.unlisted = 0, 0
+	default:
+		if o.listed = 0; o.unlisted < oldest {
+			o.unlisted = c.lists.applied // the next read is later
+		}
 	}
 }
 

@@ -312,7 +312,7 @@ func (v *prover) take() {
 		case actOpen:
 			w.opening = true
 		case actCut:
-			if !v.scope.streams {
+			if !v.scope.judged() {
 				v.fail("CUT: the stream is ended, which has not hung")
 			} // else its end is among the moves
 		case actList:
