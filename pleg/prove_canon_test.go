@@ -170,6 +170,9 @@ func (v *prover) normalize() {
 	if !sc.lists {
 		c.pin(now)
 	}
+	if !sc.knows {
+		c.unborn = nil
+	}
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
 	c.turn = notQueued // there are workers for all
 	for kind := range c.queues {
@@ -419,7 +422,6 @@ func (v *prover) normalizeOwn(p *pod, oldest instant) {
 	case !v.scope.knows:
 		o.listed, o.unlisted, o.making, o.mayMake = 0, 0, 0, false
 		o.failed = o.failed && v.scope.sandboxes()
-		c.unborn = nil
 	case v.scope.judged():
 	case c.listedAt(p) > o.unlisted:
 		o.listed, o.unlisted = 0, 0

@@ -11,11 +11,18 @@ import (
 
 // TestProveQuotient checks that the search may take for one what it takes for one: a generator that
 // lives through a random history, and is never renumbered, gets into the same states, move by move,
-// as one whose state is written down in its canonical form, and read again, after each move.
+// as one whose state is written down in its canonical form, and read again, after each move. With
+// -prove it looks at more histories.
 func TestProveQuotient(t *testing.T) {
-	for _, name := range []string{"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCW", "LCER", "CXPU"} {
+	seeds := uint64(50)
+	if *proveFlag {
+		seeds = 500
+	}
+	for _, name := range []string{
+		"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCWP", "LCERP", "CXPU", "CAKTOWs", "LCAKMTWs", "2CAKMWq", "2AKTWqs", "3CAWF",
+	} {
 		steps := 0
-		for seed := range uint64(50) {
+		for seed := range seeds {
 			r := rand.New(rand.NewPCG(seed, 12))
 			live, twin, scratch := newProver(parseProveScope(name)), newProver(parseProveScope(name)), newProver(parseProveScope(name))
 			live.begin()

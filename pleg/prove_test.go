@@ -17,8 +17,8 @@ var (
 )
 
 var (
-	proveSmall = []string{"Cqs", "Cs", "CPqs", "CRqs", "Lqs"}
-	proveLarge = []string{"CPs", "CR", "LDqs", "CUqs", "CFqs", "CXqs", "CPWqs", "CWs"}
+	proveSmall = []string{"Cqs", "Cs", "CPqs", "CPs", "CRqs", "Lqs", "LDqs", "CUqs", "CFqs"}
+	proveLarge = []string{"CR", "CXqs", "CPWqs", "CWs", "CEqs", "CAqs", "LCqs", "2Cqs", "SCqs"}
 )
 
 // TestProve drives the core through every state of each scope until no new state appears.
