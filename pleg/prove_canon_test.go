@@ -174,7 +174,9 @@ func (v *prover) normalize() {
 		c.unborn = nil
 	}
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
-	c.turn = notQueued // there are workers for all
+	if !sc.scarce {
+		c.turn = notQueued // there are workers for all
+	}
 	for kind := range c.queues {
 		q := &c.queues[kind]
 		q.compact()
@@ -216,6 +218,9 @@ func (v *prover) normalize() {
 	v.normalizeReads()
 	for i := range v.world.ids {
 		v.world.ids[i].normalize(v.scope)
+		if p := c.pods[sc.ids[min(i, len(sc.ids)-1)].pod]; p == nil || p.queued == notQueued {
+			v.world.ids[i].fair = 0
+		}
 	}
 }
 

@@ -309,6 +309,7 @@ func (v *prover) callMoves() {
 		}
 		for p := PhaseCreated; p <= PhaseRemoved; p++ {
 			switch {
+			case v.scope.makes && p != l.shows[1]:
 			case p == l.shows[1] && stage != 0, p != l.shows[1] && stage == 0: // who makes it, and what does not exist
 			case p == PhaseCreated && l.shows[1] != PhaseCreated:
 			case p == PhaseRunning && l.shows[1] != PhaseRunning && stage != 1: // who starts it

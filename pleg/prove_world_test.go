@@ -24,6 +24,7 @@ type proveScope struct {
 	waits    bool // GetNewerThan
 	acks     bool // the agent's own calls
 	knows    bool // the agent tells of all of them, and nobody else makes or starts anything: Config.TellsCalls
+	makes    bool // they do nothing but make containers
 	times    bool // a call that has failed may work later
 	loses    bool // there may be no room for what the agent tells of a call
 	memory   bool // Config.AnswersFromMemory
@@ -31,11 +32,12 @@ type proveScope struct {
 	restarts bool // the generator is made anew, over the same cache
 	lies     bool // claims of what never was
 	fails    bool // reads fail
+	scarce   bool // there is one worker, for which pods wait
 	quick    bool // no read takes longer than the grace
 }
 
-const proveLetters = "2 two containers, 3 two pods with one each, S a container beside a sandbox that recovers, s no created phase, " +
-	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, K all of them told, T one that failed works later, O some find no room, M answers from memory, " +
+const proveLetters = "1 one worker, 2 two containers, 3 two pods with one each, S a container beside a sandbox that recovers, s no created phase, t nor an exited one, " +
+	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, m that only make something, K all of them told, T one that failed works later, O some find no room, M answers from memory, " +
 	"E the stream ends, R restarts, X false claims, F failures, q no read takes longer than the grace"
 
 // proveLife is the life of one ID: its stages, and what a read shows in each; phaseNone is nothing.
@@ -50,6 +52,7 @@ type proveLife struct {
 var (
 	proveContainer = []Phase{phaseNone, PhaseCreated, PhaseRunning, PhaseExited, PhaseExited, phaseNone}
 	proveShort     = []Phase{phaseNone, PhaseRunning, PhaseExited, PhaseExited, phaseNone}
+	proveTiny      = []Phase{phaseNone, PhaseRunning, PhaseRunning, phaseNone}
 	proveSandbox   = []Phase{phaseNone, PhaseRunning, PhaseExited, PhaseRunning, PhaseExited, PhaseExited, phaseNone}
 )
 
@@ -57,12 +60,15 @@ var (
 func parseProveScope(name string) *proveScope {
 	has := func(c string) bool { return strings.Contains(name, c) }
 	life := proveContainer
-	if has("s") {
+	switch {
+	case has("s"):
 		life = proveShort
+	case has("t"):
+		life = proveTiny
 	}
 	sc := &proveScope{
 		name: name, lists: has("L") || has("D"), deltas: has("D"), claims: has("C"), payloads: has("P"), unknown: has("U"), waits: has("W"),
-		acks: has("A"), knows: has("K"), times: has("T"), loses: has("O"), memory: has("M"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), quick: has("q"),
+		acks: has("A"), knows: has("K"), makes: has("m"), times: has("T"), loses: has("O"), memory: has("M"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), scarce: has("1"), quick: has("q"),
 		ids: []proveLife{{"a", "p", Container, life}},
 	}
 	switch {
@@ -124,6 +130,7 @@ type proveWorld struct {
 type proveID struct {
 	stage uint8
 	late  uint8 // how often time has passed since its removal was decided
+	fair  uint8 // ghost: how many reads of other pods have begun since its pod waits for a worker
 	heard bool  // ghost: a claim or a call has told of the present stage
 	ever  uint8 // ghost: the events that Watch was told
 	knows Phase // ghost: what the cache showed when Watch last told of the pod
@@ -199,6 +206,9 @@ func newProver(sc *proveScope) *prover {
 		RereadBase: proveDelay, Grace: proveGrace, Settle: proveDelay, StableAfter: proveDelay,
 		ReconnectBase: proveDelay, ReconnectMax: proveDelay, ReconnectSteady: proveDelay,
 		Metrics: proveMetrics{noMetrics{}, v},
+	}
+	if sc.scarce {
+		v.cfg.InspectWorkers = 1
 	}
 	if sc.memory {
 		v.cfg.RelistMax++ // so that there is some trust to lose
@@ -325,6 +335,7 @@ func (v *prover) take() {
 			if slices.ContainsFunc(w.reads, func(r *proveRead) bool { return r.uid == a.uid }) {
 				v.fail("TWICE: two reads of pod %s are under way", a.uid)
 			}
+			v.begins(a.uid)
 			w.reads = append(w.reads, &proveRead{
 				uid: a.uid, began: a.at, asked: a.read.asked, low: v.stages(),
 				listed: a.read.listed, builds: a.read.builds, byIDs: a.read.byIDs,
@@ -368,6 +379,26 @@ func (v *prover) noteLook(at instant) {
 		}
 	}
 	v.world.looks = append(v.world.looks, proveLook{at, v.stages()})
+}
+
+// proveFair is how many reads of another pod may begin while one waits for the only worker: one from
+// each of the other queues.
+const proveFair = 3
+
+// begins checks that whoever else waits for a worker gets one in turn.
+func (v *prover) begins(uid cache.UID) {
+	for i := range v.scope.ids {
+		l, d := &v.scope.ids[i], &v.world.ids[i]
+		p := v.core.pods[l.pod]
+		switch {
+		case l.pod == uid || p == nil || p.queued == notQueued:
+			d.fair = 0
+		case d.fair == proveFair:
+			v.fail("UNFAIR: pod %s waits for a worker, and %d reads of others have begun", l.pod, d.fair+1)
+		default:
+			d.fair++
+		}
+	}
 }
 
 // remember notes what an answer from memory may show: all that was so since the read that it is
