@@ -31,6 +31,9 @@ func (v *prover) look() {
 			v.checkFresh(i, shown[i], at)
 		}
 		v.beforeAt[i] = at
+		if !v.queued(l.pod) {
+			v.world.ids[i].fair = 0
+		}
 		v.checkChange(i, was, shown[i])
 	}
 	v.before = shown

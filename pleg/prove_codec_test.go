@@ -44,9 +44,11 @@ var classes = map[string]instantClass{
 	"proveTomb.at": begin, "proveWorld.global": begin,
 
 	"wanted.want": order, "wanted.waited": order, "wanted.force": order, "reported.moved": order,
-	"own.returned": order, "own.unlisted": order, "ownCall.began": order, "proveWorld.callBegan": order, "proveWorld.since": order,
+	"own.returned": order, "own.unlisted": order, "ownCall.began": order,
+	"proveWorld.callBegan": order, "proveWorld.since": order, "ledger.givenUp": order,
 	"flight.started": order, "proveRead.asked": order, "lists.finished": order,
-	"conn.connected": dated, "streaming.heard": order, "streaming.deaf": order, "deafness.missed": order, "candidate.found": order,
+	"conn.connected": dated, "streaming.heard": order, "streaming.deaf": order,
+	"deafness.missed": order, "candidate.found": order,
 	"candidate.stream": order, "lies.last": order, "proveWorld.now": order,
 }
 

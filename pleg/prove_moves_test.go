@@ -130,7 +130,7 @@ func (v *prover) moves() []proveMove {
 // byCalls says that what is next in the life of an ID comes by a call alone.
 func (v *prover) byCalls(i int) bool {
 	l, stage := &v.scope.ids[i], v.world.ids[i].stage
-	return l.kind == Container && (stage == 0 || l.shows[stage+1] == PhaseRunning)
+	return stage == 0 || l.kind == Container && l.shows[stage+1] == PhaseRunning
 }
 
 // timeMayPass says that no removal takes longer than the grace from when it may be told of, and no
@@ -304,12 +304,9 @@ func (v *prover) callMoves() {
 	}
 	for i := range v.scope.ids {
 		l, stage := &v.scope.ids[i], w.ids[i].stage
-		if l.kind == Sandbox {
-			continue
-		}
 		for p := PhaseCreated; p <= PhaseRemoved; p++ {
 			switch {
-			case v.scope.makes && p != l.shows[1]:
+			case (v.scope.makes || l.kind == Sandbox) && p != l.shows[1]:
 			case p == l.shows[1] && stage != 0, p != l.shows[1] && stage == 0: // who makes it, and what does not exist
 			case p == PhaseCreated && l.shows[1] != PhaseCreated:
 			case p == PhaseRunning && l.shows[1] != PhaseRunning && stage != 1: // who starts it

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	proveFlag       = flag.Bool("prove", false, "search the large scopes, too: a few minutes")
+	proveFlag       = flag.Bool("prove", false, "search the large scopes, too: ten minutes")
 	proveScopesFlag = flag.String("scopes", "", "search these scopes, comma-separated, in place of the usual: letters of "+proveLetters)
 	proveLimitFlag  = flag.Int("max-states", 40_000_000, "give up a scope at so many states")
 	proveDrainFlag  = flag.Int("drain", 1, "see every so many-th state to its end without faults; 0: none")
@@ -18,7 +18,10 @@ var (
 
 var (
 	proveSmall = []string{"Cqs", "Cs", "CPqs", "CPs", "CRqs", "Lqs", "LDqs", "CUqs", "CFqs"}
-	proveLarge = []string{"CR", "CXqs", "CPWqs", "CWs", "CEqs", "CAqs", "LCqs", "2Cqs", "SCqs"}
+	proveLarge = []string{
+		"CR", "CXqs", "CPWqs", "CWs", "CEqs", "CWUFqs", "CPWFqs", "CAqs", "LCqs", "2Cqs", "13Cqt", "3Cqt", "3Lqt",
+		"AKTWmqs", "CAKMTWmqt", "2AKTWmqt", "2AKMWmqt", "SCqt",
+	}
 )
 
 // TestProve drives the core through every state of each scope until no new state appears.

@@ -389,16 +389,20 @@ const proveFair = 3
 func (v *prover) begins(uid cache.UID) {
 	for i := range v.scope.ids {
 		l, d := &v.scope.ids[i], &v.world.ids[i]
-		p := v.core.pods[l.pod]
 		switch {
-		case l.pod == uid || p == nil || p.queued == notQueued:
-			d.fair = 0
+		case l.pod == uid || !v.queued(l.pod):
 		case d.fair == proveFair:
 			v.fail("UNFAIR: pod %s waits for a worker, and %d reads of others have begun", l.pod, d.fair+1)
 		default:
 			d.fair++
 		}
 	}
+}
+
+// queued says that a pod waits for a worker.
+func (v *prover) queued(uid cache.UID) bool {
+	p := v.core.pods[uid]
+	return p != nil && p.queued != notQueued
 }
 
 // remember notes what an answer from memory may show: all that was so since the read that it is
