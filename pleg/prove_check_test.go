@@ -54,10 +54,12 @@ func (v *prover) checkFresh(i int, shown Phase, at instant) {
 	}
 }
 
-// checkChange checks that nothing goes back, and that what has gone does not come back.
+// checkChange checks that nothing goes back, and that what has gone does not come back, unless
+// this generator has never known it: what it drops of an older one's status, a read that overlaps
+// with its first list may show once more.
 func (v *prover) checkChange(i int, was, shown Phase) {
 	l, d := &v.scope.ids[i], &v.world.ids[i]
-	d.over = d.over || was != phaseNone && shown == phaseNone
+	d.over = d.over || was != phaseNone && shown == phaseNone && v.core.index[l.id] != nil
 	if v.scope.lies || shown == was || shown == phaseNone || shown == PhaseUnknown {
 		return
 	}

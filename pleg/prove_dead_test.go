@@ -73,7 +73,7 @@ func (v *prover) normalizeTimes() {
 	if c.sched.raised = timerOf(c.sched.raised); !sc.memory || !sc.lists {
 		c.sched.raised = 0 // there is one period
 	}
-	if !sc.lists {
+	if !sc.lists && c.lists.applied != 0 {
 		c.pin(now)
 	}
 	if !sc.knows {
@@ -248,7 +248,7 @@ func timerOf(at instant) instant {
 	return restOf(at) + 1
 }
 
-// pin has no list be due: lists are rarer than all else.
+// pin has no list be due after the first: lists are rarer than all else.
 func (c *core[S]) pin(now instant) { c.sched.ended = now }
 
 func (q *fifo[T]) compact() {

@@ -335,7 +335,7 @@ func (v *prover) do(m *proveMove) {
 	case moveWait:
 		w.now += proveMoment
 		w.waiting, w.since = true, w.now
-		v.input(input[status]{kind: inputDemand, demand: map[cache.UID]time.Time{"p": v.clk.time(w.now)}})
+		v.input(demandOf(v.clk.time(w.now)))
 	case moveList:
 		v.input(input[status]{kind: inputRequest})
 	case moveListEnds:
@@ -547,5 +547,13 @@ func (v *prover) restart() {
 	v.tell(input[status]{kind: inputStart, held: v.cache.UIDs()}, w.now)
 	v.exec.counted = v.core.count
 	v.take()
+	if w.waiting {
+		v.input(demandOf(v.clk.time(w.since))) // Run has the cache ask again
+	}
 	v.turn()
+}
+
+// demandOf is that somebody waits for pod p.
+func demandOf(t time.Time) input[status] {
+	return input[status]{kind: inputDemand, demand: map[cache.UID]time.Time{"p": t}}
 }

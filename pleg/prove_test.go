@@ -17,10 +17,10 @@ var (
 )
 
 var (
-	proveSmall = []string{"Cqs", "Cs", "CPqs", "CPs", "CRqs", "Lqs", "LDqs", "CUqs", "CFqs"}
+	proveSmall = []string{"Cqs", "Cs", "CPqs", "CPs", "CRqs", "Lqs", "CUqs", "CFqs"}
 	proveLarge = []string{
-		"CR", "CXqs", "CPWqs", "CWs", "CEqs", "CWUFqs", "CPWFqs", "CAqs", "LCqs", "2Cqs", "13Cqt", "3Cqt", "3Lqt",
-		"AKTWmqs", "CAKMTWmqt", "2AKTWmqt", "2AKMWmqt", "SCqt",
+		"LDqs", "CR", "CRWqs", "CXqs", "CXWqs", "CPWqs", "CWs", "CPWFqs", "CWUFqs", "CEqs", "CAqs", "LCqs", "2Cqs",
+		"2CPqt", "SCqt", "13Cqt", "3Cqt", "3Lqt", "AKTWmqs", "CAKMTWmqt", "2AKTWmqt", "2AKMWmqt",
 	}
 )
 

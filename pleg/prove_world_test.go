@@ -295,7 +295,7 @@ func (v *prover) turn() {
 // tickNow does whatever is due, and what becomes due within the moment.
 func (v *prover) tickNow() {
 	for {
-		if !v.scope.lists {
+		if !v.scope.lists && v.core.lists.applied != 0 {
 			v.core.pin(v.world.now)
 		}
 		v.ticked = v.world.now
