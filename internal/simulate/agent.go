@@ -266,7 +266,8 @@ func (b *ledger) returned(c *ownCall, err error) {
 	if c.pod != "" {
 		x := b.podPace(c.pod)
 		x.cause(now)
-		x.asked = now // it may not be believed without a read
+		x.asked = now                    // it may not be believed without a read
+		delete(b.prompt.believed, c.pod) // nor has a payload of before shown it
 		b.settling(c.pod, now, true)
 	}
 	if err != nil {
