@@ -378,7 +378,7 @@ func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
 		if x == nil || x.pod != p || x.phase == PhaseRemoved || it.Phase != x.phase || x.mark == c.marks {
 			return
 		}
-		if x.blank || x.cached == PhaseUnknown {
+		if x.blank || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {
 			return // reads show that the runtime does not know: who has told of this, and when, nobody knows
 		}
 		x.mark = c.marks

@@ -349,7 +349,11 @@ var mutations = []mutation{
 	},
 	{
 		"a payload takes the place of a state that is not known", "pleg/claim.go",
-		"if x.blank || x.cached == PhaseUnknown {", "if false {",
+		"if x.blank || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {", "if false {",
+	},
+	{
+		"a payload takes the place of a state that a list does not know and no status shows", "pleg/claim.go",
+		" || x.cached == phaseNone && x.listed == PhaseUnknown {", " {",
 	},
 	{
 		"Watch is not told that a state is not known any more", "pleg/store.go",
