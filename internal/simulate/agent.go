@@ -25,6 +25,7 @@ type ownCall struct {
 	work     func(telling) error // at the runtime
 	how      telling             // what becomes of its event
 	takes    time.Duration       // until it returns
+	makes    bool                // it makes what it is about
 	works    time.Duration       // until it is done, which may be later than that
 	fails    bool                // it does nothing, and says so
 	timesOut bool                // it says that it has failed, and works all the same
@@ -33,20 +34,22 @@ type ownCall struct {
 	span     int // its number, from 1, among those of its pod; 0 if it has none
 }
 
-// agent runs:
+// agentPhases are what the agent's calls bring about.
+var agentPhases = map[string]pleg.Phase{
+	"sandbox": pleg.PhaseRunning, "container": pleg.PhaseCreated, "start": pleg.PhaseRunning, "stop": pleg.PhaseExited, "remove": pleg.PhaseRemoved,
+}
+
+// parseCall takes the words of
 //
 //	agent sandbox p1 s1, container s1 c1 [NAME=D] [fails] [times-out] [how…]
 //	agent start c1, stop c1, stop s1, remove c1, remove s1   likewise
 //
-// a call of the agent's own, which does at the runtime what it says works=D after it began, and
-// returns takes=D after it began. Calls that are under way about one ID wait for each other, as an
-// agent's do.
-func (t *toySide) agent(w *world, what string, args []string) error {
-	c := ownCall{}
-	var names []string
+// which is a call of the agent's own that does at the runtime what it says works=D after it began,
+// and returns takes=D after it began, and returns the names in it. How is what becomes of its event.
+func parseCall(what string, args []string) (c ownCall, names []string, err error) {
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
-		var err error
+		ok := true
 		switch key {
 		case "takes":
 			c.takes, err = time.ParseDuration(value)
@@ -57,17 +60,36 @@ func (t *toySide) agent(w *world, what string, args []string) error {
 		case "times-out":
 			c.timesOut = true
 		default:
-			var ok bool
-			if ok, err = c.how.parse(a); err == nil && !ok {
-				names = append(names, a)
-			}
+			ok, err = c.how.parse(a)
 		}
 		if err != nil {
-			return errUsage
+			return c, nil, errUsage
+		}
+		if !ok {
+			names = append(names, a)
 		}
 	}
-	if c.how.lag > 0 || len(names) == 0 || c.takes < 0 || c.works < 0 || !c.timesOut && c.works > c.takes {
-		return errUsage
+	phase, ok := agentPhases[what]
+	want := 1
+	if c.makes = what == "sandbox" || what == "container"; c.makes {
+		want = 2
+	}
+	if !ok || len(names) != want || c.how.lag > 0 || c.takes < 0 || c.works < 0 || !c.timesOut && c.works > c.takes {
+		return c, nil, errUsage
+	}
+	c.now.Phase = phase
+	if strings.HasPrefix(names[want-1], "s") {
+		c.now.Kind = pleg.Sandbox
+	}
+	return c, names, nil
+}
+
+// agent makes a call of the agent's own. Calls that are under way about one ID wait for each other,
+// as an agent's do.
+func (t *toySide) agent(w *world, what string, args []string) error {
+	c, names, err := parseCall(what, args)
+	if err != nil {
+		return err
 	}
 	if c.how != (telling{}) {
 		w.oracle.doubt(!c.how.no && !c.how.noPod && !c.how.oversize && c.how.late == 0)
@@ -82,45 +104,30 @@ func (t *toySide) agent(w *world, what string, args []string) error {
 // plan fills in what a call does.
 func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 	r, id := t.toy, names[len(names)-1]
-	c.now = pleg.Item{ID: id, Kind: t.kind(id)}
-	c.about.ID = id
-	switch what {
-	case "sandbox", "container":
-		if len(names) != 2 {
-			return false
+	c.now.ID = id
+	if !c.makes {
+		c.about.ID = id
+		c.work = func(how telling) error {
+			if what == "start" && r.phase(id) != pleg.PhaseCreated {
+				return errWrongWay // also of one whose state is not known: it may have ended
+			}
+			err := r.set(id, c.now.Phase, how)
+			if err != nil && r.phase(id) >= c.now.Phase {
+				err = nil // it is so already
+			}
+			return err
 		}
-		x := toyItem{id: id, kind: pleg.Sandbox, pod: cache.UID(names[0])}
-		c.now.Phase, c.about = pleg.PhaseRunning, pleg.OwnCall{Pod: named(x.pod)}
-		if what == "container" {
-			pod, _ := w.truth.podOf(names[0])
-			x = toyItem{id: id, kind: pleg.Container, sandbox: names[0]}
-			c.now.Phase, c.about = pleg.PhaseCreated, pleg.OwnCall{Pod: named(pod)}
-		}
-		c.now.Kind, c.now.Name = x.kind, x.name()
-		c.pod = c.about.Pod.UID
-		w.truth.Mention(c.pod)
-		c.work = func(how telling) error { return r.add(&x, c.now.Phase, how) }
-		return c.pod != ""
-	case "start":
-		c.now.Phase = pleg.PhaseRunning
-	case "stop":
-		c.now.Phase = pleg.PhaseExited
-	case "remove":
-		c.now.Phase = pleg.PhaseRemoved
-	default:
-		return false
+		return true
 	}
-	c.work = func(how telling) error {
-		if what == "start" && r.phase(id) != pleg.PhaseCreated {
-			return errWrongWay // also of one whose state is not known: it may have ended
-		}
-		err := r.set(id, c.now.Phase, how)
-		if err != nil && r.phase(id) >= c.now.Phase {
-			err = nil // it is so already
-		}
-		return err
+	x := toyItem{id: id, kind: c.now.Kind, pod: cache.UID(names[0])}
+	if what == "container" {
+		x.sandbox = names[0]
+		x.pod, _ = w.truth.podOf(names[0])
 	}
-	return len(names) == 1
+	c.pod, c.about.Pod, c.now.Name = x.pod, named(x.pod), x.name()
+	w.truth.Mention(c.pod)
+	c.work = func(how telling) error { return r.add(&x, c.now.Phase, how) }
+	return c.pod != ""
 }
 
 // named is a pod by its name.

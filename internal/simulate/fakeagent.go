@@ -5,7 +5,6 @@ package simulate
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,35 +33,13 @@ func newFakeAgent(conn *grpc.ClientConn) *fakeAgent {
 	return &fakeAgent{conn: conn, cri: runtimeapi.NewRuntimeServiceClient(conn), img: runtimeapi.NewImageServiceClient(conn)}
 }
 
-// call runs
-//
-//	agent sandbox p1 s1, container s1 c1, start c1, stop c1, stop s1, remove c1, remove s1 [fails] [times-out] [takes=D]
-//
-// as calls to the runtime. One that fails is not made, one that times out is made, and its answer is lost; takes=D
-// is how much later than the runtime's answer the agent has it.
+// call makes a call of the agent's own, written as in the first tier, to the runtime. One that fails is
+// not made, one that times out is made, and its answer is lost; takes=D is how much later than the
+// runtime's answer the agent has it.
 func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) error {
-	c := ownCall{}
-	var names []string
-	for _, arg := range args {
-		key, value, tuned := strings.Cut(arg, "=")
-		switch {
-		case arg == "fails":
-			c.fails = true
-		case arg == "times-out":
-			c.timesOut = true
-		case key == "takes":
-			d, err := time.ParseDuration(value)
-			if err != nil || d < 0 {
-				return errUsage
-			}
-			c.takes = d
-		case !tuned:
-			names = append(names, arg)
-		}
-	}
-	making := what == "sandbox" || what == "container"
-	if want := map[bool]int{true: 2, false: 1}[making]; len(names) != want || !making && !slices.Contains([]string{"start", "stop", "remove"}, what) {
-		return errUsage
+	c, names, err := parseCall(what, args)
+	if err != nil {
+		return err
 	}
 	if what == "sandbox" {
 		w.truth.Mention(cache.UID(names[0]))
@@ -97,27 +74,16 @@ func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) erro
 func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names []string) bool {
 	name := names[len(names)-1]
 	id := f.id(name)
-	c.about.ID = id
-	c.now = pleg.Item{ID: id}
-	if strings.HasPrefix(name, "s") {
-		c.now.Kind = pleg.Sandbox
-	}
+	c.about.ID, c.now.ID = id, id
 	switch what {
 	case "sandbox":
 		c.pod = cache.UID(names[0])
-		c.now.Phase = pleg.PhaseRunning
 	case "container":
 		w.truth.refresh()
 		c.pod, _ = w.truth.podOf(f.id(names[0]))
-		c.now.Phase, c.now.Name = pleg.PhaseCreated, name
-	case "start":
-		c.now.Phase = pleg.PhaseRunning
-	case "stop":
-		c.now.Phase = pleg.PhaseExited
-	case "remove":
-		c.now.Phase = pleg.PhaseRemoved
+		c.now.Name = name
 	}
-	if what == "sandbox" || what == "container" {
+	if c.makes {
 		c.about = pleg.OwnCall{Pod: named(c.pod)}
 		if id != "" || c.pod == "" {
 			return false

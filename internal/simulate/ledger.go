@@ -5,7 +5,6 @@ package simulate
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -226,11 +225,4 @@ func (b *ledger) atRest() {
 	if b.listing+b.streams+len(b.inflight) > 0 {
 		b.fail("leak", "after Run: %d lists, %d streams, %d pod reads under way", b.listing, b.streams, len(b.inflight))
 	}
-}
-
-// String sums it up.
-func (b *ledger) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return fmt.Sprintf("%d lists, %d reads of pods, %d of statuses", b.lists, b.podReads-b.statuses, b.statuses)
 }

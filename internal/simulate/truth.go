@@ -38,7 +38,6 @@ type Truth struct {
 	moves map[cache.UID]time.Time // the last change of each pod
 	loose map[cache.UID]bool      // pods of which a call of the agent's has failed
 	lied  map[string]bool         // IDs of which a read has lied
-	last  time.Time               // of the last change
 	pull  func()                  // fetches changes from a runtime that keeps its own history; nil if changes are pushed
 }
 
@@ -51,7 +50,6 @@ func NewTruth() *Truth {
 func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, phase pleg.Phase) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last = at
 	t.moves[pod] = at
 	l := t.lives[id]
 	if l == nil {
@@ -265,14 +263,6 @@ func (t *Truth) podOf(id string) (pod cache.UID, gone bool) {
 		return "", true
 	}
 	return l.pod, l.now() == pleg.PhaseRemoved
-}
-
-// Last returns the time of the last change.
-func (t *Truth) Last() time.Time {
-	t.refresh()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last
 }
 
 func (t *Truth) refresh() {
