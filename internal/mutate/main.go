@@ -63,22 +63,28 @@ func mutate(ctx context.Context, seeds, skip int, run, stage string) (survived i
 		return 0, err
 	}
 	chosen = chosen[min(skip, len(chosen)):]
+	var failed []error // of those that could not be tried: the others are
 	start := time.Now()
 	for _, m := range chosen {
 		began := time.Now()
 		by, err := try(ctx, root, dir, m, seeds, stage)
-		if err != nil {
-			return survived, fmt.Errorf("%s: %w", m.name, err)
+		if ctx.Err() != nil {
+			return survived, ctx.Err()
 		}
 		verdict := "caught by " + by
-		if by == "" {
+		switch {
+		case err != nil:
+			verdict = "NOT TRIED"
+			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
+		case by == "":
 			verdict = "SURVIVED"
 			survived++
 		}
 		fmt.Printf("%-56s %-34s %v\n", m.name, verdict, time.Since(began).Round(time.Second))
 	}
-	fmt.Printf("%d mutations, %d caught, %d survived, in %v\n", len(chosen), len(chosen)-survived, survived, time.Since(start).Round(time.Second))
-	return survived, nil
+	fmt.Printf("%d mutations, %d caught, %d survived, in %v\n",
+		len(chosen), len(chosen)-survived-len(failed), survived, time.Since(start).Round(time.Second))
+	return survived, errors.Join(failed...)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {
