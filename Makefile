@@ -64,10 +64,6 @@ simulate: ## search SEEDS random histories (default 20000) for one in which the 
 prove: ## drive the core through every state of the scopes of docs/proof-record.md (ten minutes; SCOPES=CWqs for some)
 	$(GO) test ./pleg -count=1 -timeout=0 -v -run '^TestProve' -args -prove -scopes=$(SCOPES)
 
-.PHONY: prove-rules
-prove-rules: ## search the rules of evidence, which are not in use, in the same way (an hour and a gigabyte; SCOPES=CLWUF for some)
-	$(GO) test ./pleg/internal/evidence -count=1 -timeout=0 -v -run '^TestFixpoint$$' -args -prove -scopes=$(SCOPES)
-
 .PHONY: mutate
 mutate: ## apply deliberate faults to pleg, cache and embed/ledger one by one; each must be caught
 	$(GO) run ./internal/mutate

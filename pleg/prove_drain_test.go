@@ -28,7 +28,9 @@ func (v *prover) drain() {
 		w.opening = false
 		v.input(input[status]{kind: inputClaims, claims: &batch[status]{claims: 1}})
 	}
+	v.pinned = true
 	v.settleAll("once faults have ended")
+	v.pinned = false
 	for i := range v.scope.ids {
 		d, l := &w.ids[i], &v.scope.ids[i]
 		if d.heard && !v.scope.lies && l.kind == Container && v.view()[i] != v.truth(i) && v.view()[i] != PhaseUnknown {

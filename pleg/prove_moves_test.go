@@ -421,6 +421,7 @@ func (v *prover) endList(m *proveMove) {
 	w := &v.world
 	r := w.list
 	w.list = nil
+	v.showed(m)
 	res := &listedAll{began: r.began}
 	pods := []cache.UID{"p"}
 	if n := len(v.scope.ids); v.scope.ids[n-1].pod == "q" {
@@ -453,6 +454,14 @@ func (v *prover) endList(m *proveMove) {
 		}
 	}
 	v.input(input[status]{kind: inputListed, listed: res})
+}
+
+// showed notes that a list shows IDs as they are: that must not be lost, whatever other reads show.
+func (v *prover) showed(m *proveMove) {
+	for i := range v.scope.ids {
+		d := &v.world.ids[i]
+		d.heard = d.heard || d.stage != v.scope.ids[i].leaving() && m.looks[i].listing == v.truth(i)
+	}
 }
 
 // endRead ends the read of a pod, as the loop's child would: with the statuses if it has changed.

@@ -19,8 +19,8 @@ var (
 var (
 	proveSmall = []string{"Cqs", "Cs", "CPqs", "CPs", "CRqs", "Lqs", "CUqs", "CFqs"}
 	proveLarge = []string{
-		"LDqs", "CR", "CRWqs", "CXqs", "CXWqs", "CPWqs", "CWs", "CPWFqs", "CWUFqs", "CEqs", "CAqs", "LCqs", "2Cqs",
-		"2CPqt", "SCqt", "13Cqt", "3Cqt", "3Lqt", "AKTWmqs", "CAKMTWmqt", "2AKTWmqt", "2AKMWmqt",
+		"LDqs", "LUqt", "CR", "CRWqs", "CXqs", "CXWqs", "CPWqs", "CWs", "CPWFqs", "CWUFqs", "CEqs", "CAqs", "LCqt", "LWqt", "LCqs", "2Cqs",
+		"2CPqt", "13Cqt", "3Cqt", "3Lqt", "AKTWmqs", "CAKMTWmqt", "2AKTWmqt", "2AKMWmqt",
 	}
 )
 

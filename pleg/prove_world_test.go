@@ -189,6 +189,7 @@ type prover struct {
 	list     []proveMove
 	ticked   instant           // when the last tick was
 	counted  int               // of waits that were answered from memory
+	pinned   bool              // lists are not due
 	before   proveView         // what the cache showed before the present input
 	beforeAt [proveIDs]instant // and as of when
 	views    []proveView       // what the cache showed at each event of the present input
@@ -295,7 +296,7 @@ func (v *prover) turn() {
 // tickNow does whatever is due, and what becomes due within the moment.
 func (v *prover) tickNow() {
 	for {
-		if !v.scope.lists && v.core.lists.applied != 0 {
+		if (!v.scope.lists || v.pinned) && v.core.lists.applied != 0 {
 			v.core.pin(v.world.now)
 		}
 		v.ticked = v.world.now

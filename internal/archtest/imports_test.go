@@ -28,11 +28,6 @@ type rule struct {
 var heavy = []string{"google.golang.org/", "k8s.io/cri-api", "k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}
 
 var rules = map[string]rule{
-	"pleg/internal/evidence": {
-		never: append([]string{"k8s.io/"}, heavy...),
-		why:   "the rules are pure functions of what is known",
-	},
-
 	"cache":           {never: append([]string{"k8s.io/"}, heavy...), why: "the cache knows nothing but times and UIDs"},
 	"pleg":            {ours: []string{"cache"}, never: heavy, why: "a kubelet fork plugs its own runtime in; the core must not bring another one"},
 	"cri":             {ours: []string{"pleg", "cache"}, never: []string{"k8s.io/client-go", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}, why: "the client implements pleg's sources and nothing else"},

@@ -321,7 +321,7 @@ var mutations = []mutation{
 	},
 	{
 		"a DELETED of an ID that no read has shown is dropped", "pleg/claim.go",
-		"\tif !known {\n\t\tif c.suspects", "\tif !known {\n\t\tif t.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn false\n\t\t}\n\t\tif c.suspects",
+		"\tif !known {\n\t\tif c.suspects", "\tif !known {\n\t\tif t.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn noNews\n\t\t}\n\t\tif c.suspects",
 	},
 	{
 		"a DELETED without a pod, of an ID that no read has shown, is dropped", "pleg/claim.go",

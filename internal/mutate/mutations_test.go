@@ -17,7 +17,7 @@ func TestEveryMutationApplies(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, m := range slices.Concat(evidenceMutations, ledgerMutations, ackMutations, mutations) {
+	for _, m := range slices.Concat(ledgerMutations, ackMutations, mutations) {
 		if names[m.name] {
 			t.Errorf("two mutations are called %q", m.name)
 		}
