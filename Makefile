@@ -116,8 +116,8 @@ kubelet: ## build the stock and the patched kubelets of both versions (minutes; 
 test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on containerd, on CRI-O, with an API server (needs make kubelet; KUBELET_E2E_BOUNDED=1: the short form)
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
 	$(BUILD)/kubelet/kubelet-e2e scenarios
-	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 evented-1.37.1
-	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime crio -pods 20 evented-1.36.3
+	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 evented-1.37.1 & containerd=$$!; \
+	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime crio -pods 20 evented-1.36.3; crio=$$?; wait $$containerd && exit $$crio
 	test/apiserver/build
 	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 -api $(BUILD)/apiserver evented-1.36.3
 
