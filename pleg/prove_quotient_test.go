@@ -19,7 +19,7 @@ func TestProveQuotient(t *testing.T) {
 		seeds = 500
 	}
 	for _, name := range []string{
-		"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCWP", "LCERP", "CXPU", "CAKTOWs", "LCAKMTWs", "2CAKMWq", "2AKTWqs", "3CAWF", "SAKTWm", "13CLWt",
+		"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCWP", "LCERP", "CXPU", "CAKTOWs", "LCAKMTWs", "2CAKMWq", "2AKTWqs", "3CAWF", "SAKTWm", "13CPt",
 	} {
 		steps := 0
 		for seed := range seeds {

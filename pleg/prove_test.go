@@ -37,7 +37,12 @@ func TestProve(t *testing.T) {
 		scopes = strings.Split(*proveScopesFlag, ",")
 	}
 	for _, name := range scopes {
-		b := &proveSearch{scope: parseProveScope(name), limit: *proveLimitFlag, drains: *proveDrainFlag, workers: 2}
+		sc := parseProveScope(name)
+		if sc.scarce && (sc.lists || sc.waits || sc.fails) {
+			t.Errorf("scope %s: one worker (1) beside lists, a waiter or failures is not searched: its states are not renumbered truly there", name)
+			continue
+		}
+		b := &proveSearch{scope: sc, limit: *proveLimitFlag, drains: *proveDrainFlag, workers: 2}
 		b.run()
 		t.Log(b)
 		switch {
