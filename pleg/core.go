@@ -71,6 +71,8 @@ type forgetting struct {
 	expired   instant            // when expire last ran
 	pruned    instant            // when housekeep last ran
 	forgotten instant            // what reads from before this could bring back, may have been forgotten
+	unborne   instant            // when a claim of an ID that no read had shown was last given up
+	givesUp   bool               // the present report gives one up
 }
 
 // streaming is the state of the stream.
@@ -403,6 +405,9 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		c.onRefused(in.refused.uid, in.refused.has, now)
 	default:
 		panic(fmt.Sprintf("pleg: no such input: %d", in.kind))
+	}
+	if c.givesUp { // not sooner: what a list finds of other pods is no less missed for that
+		c.unborne, c.givesUp = now, false
 	}
 }
 

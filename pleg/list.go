@@ -75,6 +75,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	for id, s := range c.homeless {
 		if s.phase != PhaseRemoved && r.began > s.at {
 			delete(c.homeless, id) // the list did not show it
+			c.givesUp = true
 		}
 	}
 	c.lists.finished = now

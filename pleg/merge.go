@@ -81,6 +81,7 @@ func (c *core[S]) mergeSuspects(p *pod, began instant) {
 		if s.phase != PhaseRemoved && began >= s.at {
 			delete(p.suspects, id)
 			c.suspects--
+			c.givesUp = true
 		}
 	}
 }
@@ -258,7 +259,9 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 		x.claimed = it.Phase
 		c.overruled(p, it, s.phase)
 	}
-	if expected {
+	if expected && began > c.unborne {
+		// Else a read that was under way together with this one has not shown the ID, and what the
+		// stream had told of it may have been given up with that.
 		c.maybeMissed(x, it.Phase, last, now)
 	}
 	phase := x.phase

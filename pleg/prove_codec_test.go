@@ -46,7 +46,7 @@ var classes = map[string]instantClass{
 	"wanted.want": order, "wanted.waited": order, "wanted.force": order, "reported.moved": order,
 	"own.returned": order, "own.unlisted": order, "ownCall.began": order,
 	"proveWorld.callBegan": order, "proveWorld.since": order, "ledger.givenUp": order,
-	"flight.started": order, "proveRead.asked": order, "lists.finished": order,
+	"flight.started": order, "proveRead.asked": order, "lists.finished": order, "forgetting.unborne": order,
 	"conn.connected": dated, "streaming.heard": order, "streaming.deaf": order,
 	"deafness.missed": order, "candidate.found": order,
 	"candidate.stream": order, "lies.last": order, "proveWorld.now": order,
@@ -57,7 +57,8 @@ var classes = map[string]instantClass{
 var constant = map[string]bool{
 	"core.cfg": true, "core.clock": true, "core.random": true, "core.reporting": true, "core.todo": true,
 	"streaming.connCfg": true, "streaming.ended": true, "ledger.marks": true, "ledger.looks": true,
-	"attention.affected": true, "item.mark": true, "item.name": true, "heard.events": true, "belief.stamp": true,
+	"attention.affected": true, "forgetting.givesUp": true,
+	"item.mark": true, "item.name": true, "heard.events": true, "belief.stamp": true,
 	"pod.name": true, "pod.namespace": true, "lastList.seenIn": true, "lists.serial": true,
 	"counters.events": true, "lies.untold": true, "lies.first": true, "lies.report": true, "inLine.affected": true,
 }

@@ -56,9 +56,13 @@ func (v *prover) normalizeTrust() {
 	c.count, c.deafness.claims = n, 0
 	c.missing.compact()
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
+	if c.unborne < v.oldest() {
+		c.unborne = 0 // no read that is still to end began by then
+	}
 	if sc.judged() {
 		return
 	}
+	c.unborne = 0
 	c.missing, c.deafness, c.lies, c.deaf = fifo[candidate]{}, deafness{}, lies{}, 0
 	if c.connected() {
 		c.heard, c.conn.connected = 1, 1

@@ -545,6 +545,15 @@ var mutations = []mutation{
 		"interrupted = false\n",
 	},
 	{
+		"a read has been under way since the list on which it builds", "pleg/demand.go",
+		"return f.started.add(hungAfter*c.cfg.RelistBase) + 1",
+		"return f.began.add(hungAfter*c.cfg.RelistBase) + 1",
+	},
+	{
+		"what was told of an ID that has been given up is missed when a read still shows it", "pleg/merge.go",
+		"if expected && began > c.unborne {", "if expected {",
+	},
+	{
 		"a read hangs at once", "pleg/demand.go",
 		"return f.started.add(hungAfter*c.cfg.RelistBase) + 1",
 		"return f.started + 1",

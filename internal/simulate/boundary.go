@@ -53,7 +53,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 }
 
 func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
-	begun := b.begin(uid, false)
+	begun := b.begin(ctx, uid, false)
 	b.brake(ctx)
 	p, err := b.source.ListPod(ctx, uid)
 	b.compare(uid, p.Items, nil, begun, err)
@@ -75,14 +75,14 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 
 // inspect passes a read of statuses through.
 func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
-	begun := b.begin(pod.UID, true)
+	begun := b.begin(ctx, pod.UID, true)
 	i, err := read()
 	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
 	b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
 }
 
-func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {
+func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) time.Time {
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,7 @@ func (b *boundary[S]) begin(uid cache.UID, statuses bool) time.Time {
 	} else {
 		b.outcome.read("pod", uid)
 	}
-	b.readBegins(uid, statuses, time.Now())
+	b.readBegins(uid, statuses, ctx.Done(), time.Now())
 	if b.inflight[uid]++; b.inflight[uid] > 1 {
 		b.fail("greedy", "two reads of pod %s at once", uid)
 	}

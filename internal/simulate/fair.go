@@ -69,7 +69,7 @@ func (b *ledger) cutShort(uid cache.UID, now time.Time) {
 		b.fail("greedy", "the read of pod %s is given up after %v", uid, d)
 	}
 	x.cause(now)
-	x.ended, x.listed, x.slow = now, false, true
+	x.ended, x.slow = now, true
 }
 
 // timed notes whether a read that has ended was in time.

@@ -31,14 +31,14 @@ type podPace struct {
 	begun     time.Time   // likewise, or of the list on which it builds
 	builds    bool        // it may build on one: that ended in the instant in which it began, or no worker may have been free since
 	ended     time.Time
-	listed    bool      // it was a ListPod
-	clear     bool      // it began later than what was read before was known
-	behind    time.Time // as of when the read before was, if this one began in the instant in which that ended; else zero
-	slow      bool      // that read took so long that it counts as hung
-	place     place     // while it is overdue
-	asked     time.Time // when somebody last wanted it read
-	eager     bool      // it had something new to look for
-	overtaken time.Time // start of the first read since the last thing new that a list has overtaken; zero if none
+	call      <-chan struct{} // what ends its context, which all calls of one read have in common
+	clear     bool            // it began later than what was read before was known
+	behind    time.Time       // as of when the read before was, if this one began in the instant in which that ended; else zero
+	slow      bool            // that read took so long that it counts as hung
+	place     place           // while it is overdue
+	asked     time.Time       // when somebody last wanted it read
+	eager     bool            // it had something new to look for
+	overtaken time.Time       // start of the first read since the last thing new that a list has overtaken; zero if none
 
 	fails  int       // reads in a row that failed, of those that had waited for the delay after the one before
 	early  bool      // the last read did not wait for it
@@ -156,15 +156,15 @@ func (x *podPace) resolve(begun time.Time, grace time.Duration) {
 	}
 }
 
-// readBegins checks that a read of a pod has a reason. The statuses that follow a listing of the pod are part of its read.
-func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
+// readBegins checks that a read of a pod has a reason. The statuses that follow a listing of the pod are part of its read: those that are read in the
+// instant in which a listing of nothing ended need not be, because they may build on a list.
+func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, now time.Time) {
 	if !b.pace.on {
 		return
 	}
 	x, s := b.podPace(uid), b.pace.settings
 	b.foldCauses(uid, x, now)
-	if statuses && x.listed && x.ended.Equal(now) {
-		x.listed = false
+	if statuses && x.call == call {
 		x.last.begins() // the statuses are looked at later than any list that has ended
 		return
 	}
@@ -186,7 +186,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, now time.Time) {
 		b.fail("greedy", "pod %s is read without a reason, %v after the last time, the %d. time since it changed, was told of or wanted", uid, gap, x.rereads+x.looks+1)
 	}
 	x.eager = x.credit
-	x.listed, x.credit = false, !x.caused.Before(now) // what comes up in this very instant may come after the read begins
+	x.call, x.credit = call, !x.caused.Before(now) // what comes up in this very instant may come after the read begins
 	x.wants = x.credit
 	x.resolve(now, s.grace)
 	x.clear = now.After(x.ended) && now.After(b.pace.ended) // what was first seen in this very instant may have come after
@@ -221,7 +221,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 		x.cause(now) // what it says is refused, because a list knew better
 		x.overtaken = x.begun
 	}
-	x.ended, x.listed = now, !statuses && err == nil
+	x.ended = now
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
