@@ -98,12 +98,6 @@ func (c *conns) thaw() {
 	}
 }
 
-func (c *conns) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.open)
-}
-
 // of returns the connection that a call came on.
 func (c *conns) of(ctx context.Context) *conn {
 	from, ok := peer.FromContext(ctx)

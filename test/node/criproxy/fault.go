@@ -20,8 +20,6 @@ const (
 	// OnReply acts on each message from the runtime: the answer of a unary call,
 	// an event of the stream.
 	OnReply Point = iota
-	// OnRequest acts on each message to the runtime.
-	OnRequest
 	// OnCall acts once, before the runtime hears of the call.
 	OnCall
 )
@@ -42,8 +40,8 @@ type Fault struct {
 	Do Action
 }
 
-// An Action is one of Delay, Drop, Duplicate, Reorder, Truncate, Rewrite, Stall,
-// Fail and Cut.
+// An Action is one of Delay, Drop, Duplicate, Reorder, Truncate, Stall, Fail and
+// Cut.
 type Action interface{ validate(Point) error }
 
 // Delay holds each message for For, and for a random time up to Jitter more.
@@ -64,18 +62,13 @@ type Reorder struct {
 	Within time.Duration
 }
 
-// Truncate keeps the first Keep bytes of the message; if Keep is 0, all but the
-// last byte, which no decoder takes for whole. The frame around it stays whole,
-// so it is the decoding that fails.
-type Truncate struct{ Keep int }
-
-// Rewrite replaces the message.
-type Rewrite func(message []byte) []byte
+// Truncate keeps all of the message but its last byte, which no decoder takes for
+// whole. The frame around it stays whole, so it is the decoding that fails.
+type Truncate struct{}
 
 // Stall keeps the message, and with it everything behind it on the same stream,
-// until the fault is removed. The runtime goes on undisturbed, unless Block is
-// set: then the proxy stops reading too, as a client does that hangs.
-type Stall struct{ Block bool }
+// until the fault is removed. The runtime goes on undisturbed.
+type Stall struct{}
 
 // Fail ends the call with the status. OnCall the runtime never hears of it;
 // OnReply it did what was asked and nobody is told.
@@ -111,19 +104,7 @@ func (a Reorder) validate(on Point) error {
 	return messagesOnly("Reorder", on)
 }
 
-func (a Truncate) validate(on Point) error {
-	if a.Keep < 0 {
-		return fmt.Errorf("Truncate{Keep: %d}: want 0 or more", a.Keep)
-	}
-	return messagesOnly("Truncate", on)
-}
-
-func (a Rewrite) validate(on Point) error {
-	if a == nil {
-		return errors.New("Rewrite(nil): want a function")
-	}
-	return messagesOnly("Rewrite", on)
-}
+func (Truncate) validate(on Point) error { return messagesOnly("Truncate", on) }
 
 func (Stall) validate(Point) error { return nil }
 
@@ -143,7 +124,7 @@ func (a Cut) validate(on Point) error {
 
 func messagesOnly(name string, on Point) error {
 	if on == OnCall {
-		return fmt.Errorf("%s acts on messages: set On to OnReply or OnRequest", name)
+		return fmt.Errorf("%s acts on messages: set On to OnReply", name)
 	}
 	return nil
 }
@@ -153,7 +134,7 @@ func (f Fault) validate() error {
 		return errors.New("criproxy: the fault does nothing: set Do")
 	}
 	if f.On < OnReply || f.On > OnCall {
-		return fmt.Errorf("criproxy: On is %d; want OnReply, OnRequest or OnCall", f.On)
+		return fmt.Errorf("criproxy: On is %d; want OnReply or OnCall", f.On)
 	}
 	if f.Skip < 0 || f.Times < 0 {
 		return fmt.Errorf("criproxy: Skip %d and Times %d must not be below 0", f.Skip, f.Times)

@@ -31,12 +31,7 @@ func TestStreamFaults(t *testing.T) {
 		{"duplicate", Fault{Times: 1, Do: Duplicate{Copies: 2}}, []string{"c0", "c0", "c0", "c1", "c2", "c3", "c4"}, 1},
 		{"reorder", Fault{Times: 4, Do: Reorder{Window: 4, Within: time.Hour}}, []string{"c3", "c2", "c1", "c0", "c4"}, 4},
 		{"a delay keeps the order", Fault{Times: 1, Do: Delay{For: 50 * time.Millisecond}}, ids(5), 1},
-		{
-			"rewrite", Fault{Match: named("c1"), Do: Rewrite(func(m []byte) []byte { return bytes.ReplaceAll(m, []byte("c1"), []byte("X1")) })},
-			[]string{"c0", "X1", "c2", "c3", "c4"}, 1,
-		},
 		{"another method's fault", Fault{Method: "ListContainers", Do: Drop{}}, ids(5), 0},
-		{"requests are not replies", Fault{On: OnRequest, Skip: 1, Do: Drop{}}, ids(5), 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -107,32 +102,6 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// TestStallBlock: the proxy stops reading, so the runtime's sends hang.
-func TestStallBlock(t *testing.T) {
-	r := newRig(t)
-	stall := r.inject(t, Fault{Method: "GetContainerEvents", Do: Stall{Block: true}})
-	stream := r.subscribe(t)
-	big := strings.Repeat("x", 1<<20)
-	hung := false
-	for range 64 {
-		select {
-		case r.events <- &runtimeapi.ContainerEventResponse{ContainerId: big}:
-		case <-time.After(200 * time.Millisecond):
-			hung = true
-		}
-		if hung {
-			break
-		}
-	}
-	if !hung {
-		t.Error("64 MiB of events went into a proxy that does not read")
-	}
-	stall.Remove()
-	if got := stream.read(t, 1)[0]; got != big {
-		t.Errorf("got %d bytes, want %d", len(got), len(big))
-	}
-}
-
 func TestTruncate(t *testing.T) {
 	r := newRig(t)
 	r.inject(t, Fault{Method: "ListContainers", Times: 1, Do: Truncate{}})
@@ -187,7 +156,7 @@ func TestFail(t *testing.T) {
 func TestUnaryHangs(t *testing.T) {
 	r := newRig(t)
 	request := &runtimeapi.ListContainersRequest{}
-	for _, f := range []Fault{{Do: Drop{}}, {Do: Stall{}}, {On: OnCall, Do: Stall{}}, {On: OnRequest, Do: Drop{}}} {
+	for _, f := range []Fault{{Do: Drop{}}, {Do: Stall{}}, {On: OnCall, Do: Stall{}}} {
 		f.Method = "ListContainers"
 		injected := r.inject(t, f)
 		if _, err := r.client.ListContainers(brief(t, 50*time.Millisecond), request); code(err) != codes.DeadlineExceeded {
@@ -220,9 +189,6 @@ func TestDownAndUp(t *testing.T) {
 	stream := r.subscribe(t)
 	r.emit(t, "c0")
 	stream.read(t, 1)
-	if got := r.proxy.Connections(); got != 1 {
-		t.Errorf("connections %d, want 1", got)
-	}
 	r.proxy.Down()
 	if _, err := stream.Recv(); code(err) != codes.Unavailable {
 		t.Errorf("error %v, want Unavailable", err)
@@ -241,28 +207,6 @@ func TestDownAndUp(t *testing.T) {
 	})
 }
 
-func TestTapSeesWhatFaultsTake(t *testing.T) {
-	r := newRig(t)
-	seen := make(chan string, 10)
-	r.proxy.Tap(func(m Message) {
-		var event runtimeapi.ContainerEventResponse
-		if m.Method == "GetContainerEvents" && m.On == OnReply && unmarshal(m.Data, &event) == nil {
-			seen <- event.ContainerId
-		}
-	})
-	r.inject(t, Fault{Method: "GetContainerEvents", Do: Drop{}})
-	r.subscribe(t)
-	r.emit(t, "c0")
-	select {
-	case id := <-seen:
-		if id != "c0" {
-			t.Errorf("the tap saw %q", id)
-		}
-	case <-time.After(patience):
-		t.Error("the tap saw nothing")
-	}
-}
-
 func TestInjectRefusesNonsense(t *testing.T) {
 	p, err := New(Config{Listen: "/tmp/a", Target: "/tmp/b"})
 	if err != nil {
@@ -271,8 +215,7 @@ func TestInjectRefusesNonsense(t *testing.T) {
 	for _, f := range []Fault{
 		{}, {On: 7, Do: Drop{}}, {Skip: -1, Do: Drop{}}, {Times: -1, Do: Drop{}},
 		{Do: Delay{}}, {Do: Delay{For: -1}}, {Do: Duplicate{}}, {Do: Reorder{}}, {Do: Reorder{Window: 3}},
-		{Do: Truncate{Keep: -1}}, {Do: Rewrite(nil)}, {Do: Fail{}}, {On: OnCall, Do: Drop{}},
-		{On: OnCall, Do: Truncate{}}, {On: OnRequest, Do: Cut{MidMessage: true}},
+		{Do: Fail{}}, {On: OnCall, Do: Drop{}}, {On: OnCall, Do: Truncate{}}, {On: OnCall, Do: Cut{MidMessage: true}},
 	} {
 		if _, err := p.Inject(f); err == nil {
 			t.Errorf("Inject(%+v) was not refused", f)

@@ -42,8 +42,7 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	if !ok {
 		return status.Error(codes.Internal, "criproxy: a call without a method")
 	}
-	ended := p.began(method)
-	defer ended()
+	p.began(method)
 	ctx, cancel := context.WithCancel(down.Context())
 	defer cancel()
 	c := &call{proxy: p, method: method, conn: p.conns.of(ctx), ctx: ctx}
@@ -64,20 +63,20 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 
 	requests, replies := newPipe(), newPipe()
 	// The pumps end with the streams, which end when this handler returns.
-	p.work.Go(func() { c.pump(OnRequest, down.RecvMsg, requests, replies) })
+	p.work.Go(func() { c.pump(down.RecvMsg, requests, c.forward) })
 	p.work.Go(func() {
 		if err := requests.drain(ctx, func(data []byte) error { return up.SendMsg(&frame{data}) }); err == nil {
 			_ = up.CloseSend()
 		}
 	})
 	p.work.Go(func() {
-		c.pump(OnReply, func(m any) error {
+		c.pump(func(m any) error {
 			err := up.RecvMsg(m)
 			if err == nil {
 				c.header(up, down)
 			}
 			return err
-		}, replies, replies)
+		}, replies, c.put)
 	})
 	err = replies.drain(ctx, func(data []byte) error { return down.SendMsg(&frame{data}) })
 	if err == nil {
@@ -121,9 +120,8 @@ func (c *call) onCall() error {
 	return nil
 }
 
-// pump reads messages until the stream ends and puts them through the faults.
-// A fault that ends the call does so at the replies' end.
-func (c *call) pump(on Point, receive func(any) error, out, replies *pipe) {
+// pump reads messages until the stream ends, or hand fails, and hands each on.
+func (c *call) pump(receive func(any) error, out *pipe, hand func([]byte, *pipe) error) {
 	for {
 		if err := out.waitRoom(c.ctx); err != nil {
 			out.end(err)
@@ -137,18 +135,24 @@ func (c *call) pump(on Point, receive func(any) error, out, replies *pipe) {
 			out.end(err)
 			return
 		}
-		if err := c.put(on, message.data, out); err != nil {
-			replies.end(err)
+		if err := hand(message.data, out); err != nil {
+			out.end(err)
 			return
 		}
 	}
 }
 
-// put sends one message through the faults into the pipe.
-func (c *call) put(on Point, data []byte, out *pipe) error {
+// forward puts a message to the runtime into the pipe.
+func (c *call) forward(data []byte, out *pipe) error {
+	out.put(&item{data: data})
+	return nil
+}
+
+// put sends one message from the runtime through the faults into the pipe.
+func (c *call) put(data []byte, out *pipe) error {
 	items := []*item{{data: data}}
 	var window *Reorder
-	for _, injected := range c.proxy.matching(c.method, on, data) {
+	for _, injected := range c.proxy.matching(c.method, OnReply, data) {
 		switch do := injected.fault.Do.(type) {
 		case Drop:
 			out.dropped()
@@ -168,18 +172,10 @@ func (c *call) put(on Point, data []byte, out *pipe) error {
 		case Reorder:
 			window = &do
 		case Truncate:
-			c.replace(items, truncate(items[0].data, do.Keep))
-		case Rewrite:
-			c.replace(items, do(items[0].data))
-		case Stall:
-			if do.Block {
-				select {
-				case <-injected.gone:
-				case <-c.ctx.Done():
-					return c.ctx.Err()
-				}
-				continue
+			for _, i := range items {
+				i.data = i.data[:max(0, len(i.data)-1)]
 			}
+		case Stall:
 			for _, i := range items {
 				i.gate = injected.gone
 			}
@@ -215,23 +211,10 @@ func (c *call) put(on Point, data []byte, out *pipe) error {
 // frameOverhead is what HTTP/2 and grpc write before a message's first byte.
 const frameOverhead = 9 + 5
 
-func (c *call) replace(items []*item, data []byte) {
-	for _, i := range items {
-		i.data = data
-	}
-}
-
 func (c *call) cut() {
 	if c.conn != nil {
 		c.conn.Close()
 	}
-}
-
-func truncate(data []byte, keep int) []byte {
-	if keep == 0 {
-		keep = max(0, len(data)-1)
-	}
-	return data[:min(keep, len(data))]
 }
 
 func jitter(most time.Duration) time.Duration {

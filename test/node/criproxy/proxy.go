@@ -9,7 +9,7 @@
 // The proxy listens on one unix socket and forwards every call of every method
 // to another, message by message, without decoding any. A Fault picks calls or
 // messages, by method, place, bytes and count, and does one thing to them: delay, drop,
-// duplicate, reorder, truncate, rewrite, stall, fail or cut. Faults are put in
+// duplicate, reorder, truncate, stall, fail or cut. Faults are put in
 // and taken out while calls run; several act in the order they were put in.
 //
 // Below the calls there is the connection: Freeze stops all bytes without
@@ -55,7 +55,7 @@ type Config struct {
 	Target string
 }
 
-// A Proxy forwards calls. mu guards faults, calls, taps and up.
+// A Proxy forwards calls. mu guards faults, calls and up.
 type Proxy struct {
 	config Config
 	conns  *conns
@@ -67,17 +67,8 @@ type Proxy struct {
 	target *grpc.ClientConn
 	faults []*Injected
 	calls  map[string]int
-	active map[string]int
-	taps   []func(Message)
 	up     bool
 	ended  bool
-}
-
-// A Message is what a tap sees.
-type Message struct {
-	Method string // bare name
-	On     Point  // OnRequest or OnReply
-	Data   []byte // not to be changed
 }
 
 // New makes a proxy. It binds nothing and starts nothing.
@@ -90,7 +81,6 @@ func New(c Config) (*Proxy, error) {
 		conns:  &conns{path: c.Listen, open: map[int]*conn{}},
 		ready:  make(chan struct{}),
 		calls:  map[string]int{},
-		active: map[string]int{},
 	}
 	p.server = grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
@@ -128,11 +118,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 
 	p.mu.Lock()
 	p.ended = true
-	faults := slices.Clone(p.faults)
 	p.mu.Unlock()
-	for _, injected := range faults {
-		injected.Remove()
-	}
+	p.Clear()
 	p.conns.thaw()
 	p.conns.shut()
 	p.server.Stop()
@@ -175,9 +162,6 @@ func (p *Proxy) Freeze() { p.conns.freeze() }
 // Thaw ends Freeze.
 func (p *Proxy) Thaw() { p.conns.thaw() }
 
-// Connections is how many client connections are open.
-func (p *Proxy) Connections() int { return p.conns.count() }
-
 // Inject puts a fault in force, behind those that are.
 func (p *Proxy) Inject(f Fault) (*Injected, error) {
 	if err := f.validate(); err != nil {
@@ -209,14 +193,6 @@ func (p *Proxy) Clear() {
 	}
 }
 
-// Tap calls see for every message, before any fault acts on it. It is called
-// from the call's own goroutine and must be quick.
-func (p *Proxy) Tap(see func(Message)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taps = append(p.taps, see)
-}
-
 // Calls is how many calls of each method have begun, by bare name.
 func (p *Proxy) Calls() map[string]int {
 	p.mu.Lock()
@@ -224,35 +200,16 @@ func (p *Proxy) Calls() map[string]int {
 	return maps.Clone(p.calls)
 }
 
-// Active is how many calls of the method are under way.
-func (p *Proxy) Active(method string) int {
+func (p *Proxy) began(method string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.active[method]
-}
-
-func (p *Proxy) began(method string) (ended func()) {
-	name := path.Base(method)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls[name]++
-	p.active[name]++
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.active[name]--
-	}
+	p.calls[path.Base(method)]++
 }
 
 // matching returns the faults that act here, in order.
 func (p *Proxy) matching(method string, on Point, message []byte) []*Injected {
 	p.mu.Lock()
-	faults, taps := slices.Clone(p.faults), p.taps
+	faults := slices.Clone(p.faults)
 	p.mu.Unlock()
-	if on != OnCall {
-		for _, see := range taps {
-			see(Message{path.Base(method), on, message})
-		}
-	}
 	return slices.DeleteFunc(faults, func(i *Injected) bool { return !i.takes(method, on, message) })
 }

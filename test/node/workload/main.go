@@ -8,7 +8,6 @@
 //	workload pause             wait for a signal, reap what is orphaned to it
 //	workload sleep D [code]    wait D (a Go duration), exit with code, 0 by default; 143 at SIGTERM
 //	workload exit N            exit with N at once
-//	workload stubborn          ignore SIGTERM and SIGINT: only a kill ends it
 //	workload eat N             touch N MiB of memory, then wait: with a lower limit, the kernel kills it
 package main
 
@@ -43,15 +42,10 @@ func run(args []string) error {
 			return fmt.Errorf("exit: %q is not a number", rest[0])
 		}
 		os.Exit(code)
-	case verb == "stubborn" && len(rest) == 0:
-		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
-		for { // an empty select would count as a deadlock, as there is no other goroutine left
-			time.Sleep(time.Hour)
-		}
 	case verb == "eat" && len(rest) == 1:
 		return eat(rest[0])
 	default:
-		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | stubborn | eat N", args)
+		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | eat N", args)
 	}
 	return nil
 }
