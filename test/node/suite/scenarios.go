@@ -7,7 +7,7 @@ package suite
 
 // Scenarios are all of them, in the order in which they run.
 var Scenarios = []Scenario{
-	{Name: "00-runtime", Source: "KEP-3386, Design Details: what the runtime sends for each change", Run: observe},
+	{Name: "00-runtime", Source: "KEP-3386, Design Details: what the runtime sends, and how soon", Run: observe},
 	{Name: "01-lifecycle", Source: "KEP-3386, Test Plan: the PodLifecycleEvent is generated and the status updated when CRI events come", Run: lifecycle},
 	{Name: "02-stress", Source: "KEP-3386, Test Plan: stress test", Run: stress},
 	{Name: "03-recovery", Source: "KEP-3386, Test Plan: recovery test", Run: recovery},
