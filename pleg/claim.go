@@ -302,7 +302,7 @@ func (c *core[S]) onTold(p *pod, t told, now instant) news {
 	if t.item.ID == "" || t.item.Phase > PhaseRemoved {
 		return noNews
 	}
-	x := c.index[t.item.ID]
+	x := c.itemOf(p, 0, t.item.ID)
 	if x == nil {
 		return c.onStranger(p, t, now)
 	}

@@ -20,23 +20,22 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 	}
 	slices.Sort(uids) // so that a history replays the same way
 	for _, uid := range uids {
-		t := c.clock.instant(demand[uid])
-		if p := c.pods[uid]; p != nil && p.asOf > t && !p.hasStatus && c.covered(p) <= t {
+		t, p := c.clock.instant(demand[uid]), c.ensure(uid)
+		if p.asOf > t && !p.hasStatus && c.covered(p) <= t {
 			t = max(p.asOf, p.read) // the cache has pruned the tombstone that would have told when the pod was found gone
 		}
-		if p := c.pods[uid]; p != nil && t < now && c.remembers(p) {
+		if t < now && c.remembers(p) {
 			c.count.remembered++
 			c.todo.observe(uid, now)
 			p.asOf = now
 			continue
 		}
-		c.wantRead(uid, t, now)
+		c.wantRead(p, t, now)
 	}
 }
 
 // wantRead wants a read of the pod that begins after t.
-func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
-	p := c.ensure(uid)
+func (c *core[S]) wantRead(p *pod, t, now instant) {
 	p.want, p.waited = max(p.want, t), max(p.waited, t)
 	if p.failed {
 		p.notYet = min(p.notYet, t.next())
@@ -60,7 +59,7 @@ func (c *core[S]) onRequest(r request, now instant) {
 	case r.uid == "":
 		c.sched.ask(now, true)
 	default:
-		c.wantRead(r.uid, now, now)
+		c.wantRead(c.ensure(r.uid), now, now)
 	}
 }
 
@@ -80,13 +79,14 @@ func (c *core[S]) review(p *pod, now instant) {
 	}
 	p.served(c.asOf(p))
 	c.settleRounds(p, now)
-	going := !p.unsure() && c.connected() && p.goesAway()
+	unsure := p.unsure() // again: settling a round may have confirmed what was not
+	going := !unsure && c.connected() && p.goesAway()
 	if !going {
 		p.going = ladder{}
 	} else if !p.going.climbed() {
 		p.notYet = p.going.climb(now, now, c.firstLook(), c.cfg.RelistMax)
 	}
-	if !p.unsure() && !going && !p.asked() {
+	if !unsure && !going && !p.asked() {
 		delete(c.open, p.uid)
 		p.notYet = 0
 		c.forget(p, now)

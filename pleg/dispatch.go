@@ -170,7 +170,7 @@ func (c *core[S]) requeue(now instant) {
 func (c *core[S]) nextQueued(now instant) (*pod, bool) {
 	for range queueKinds {
 		c.turn = (c.turn + 1) % queueKinds
-		if c.turn == inSlow && c.hung(now) >= c.mayHang() {
+		if c.turn == inSlow && c.queues[inSlow].len() > 0 && c.hung(now) >= c.mayHang() {
 			continue
 		}
 		if p, ok := c.take(c.turn, now); ok {

@@ -310,6 +310,9 @@ func (p *pod) settled() bool {
 
 // suspected says that a suspect of the pod may exist.
 func (p *pod) suspected() bool {
+	if len(p.suspects) == 0 {
+		return false // as it nearly always is; and each change asks several times
+	}
 	for _, s := range p.suspects {
 		if s.phase != PhaseRemoved {
 			return true

@@ -201,7 +201,7 @@ var mutations = []mutation{
 	},
 	{
 		"waiters do not cause a read", "pleg/demand.go",
-		"\t\tc.wantRead(uid, t, now)\n", "_ = t",
+		"\t\tc.wantRead(p, t, now)\n", "_ = t",
 	},
 	{
 		"a restart does not know what the cache holds", "pleg/core.go",
