@@ -5,8 +5,11 @@ package pleg
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"strings"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 // normalize takes out of a state what decides nothing any more: entries of queues that are passed
@@ -24,9 +27,9 @@ func (v *prover) normalize() {
 			p.listingBegan = 0
 		}
 	}
-	c.compactQueues()
+	c.compactQueues(v.scope.scarce)
 	c.compactExpiring()
-	c.compactLater(v.scope.scarce)
+	c.compactLater()
 	oldest := v.oldest()
 	v.normalizeCall(oldest)
 	if c.guard.floor <= oldest && !v.roundBelow(c.guard.floor) {
@@ -89,12 +92,16 @@ func (v *prover) normalizeTimes() {
 }
 
 // compactQueues drops entries of queues that are passed over, and of the records of pods that have
-// been forgotten all but where they wait.
-func (c *core[S]) compactQueues() {
+// been forgotten all but where they wait. Where workers are scarce, entries are passed over when a
+// worker is free: until then they hold forgetting back (see oldestRead), and a pod that is to be
+// read again may find its old place in the line.
+func (c *core[S]) compactQueues(scarce bool) {
 	for kind := range c.queues {
 		q := &c.queues[kind]
 		q.compact()
-		q.items = slices.DeleteFunc(q.items, func(p *pod) bool { return p.queued != queueKind(kind) })
+		if !scarce {
+			q.items = slices.DeleteFunc(q.items, func(p *pod) bool { return p.queued != queueKind(kind) })
+		}
 		for _, p := range q.items {
 			if c.pods[p.uid] != p {
 				*p = pod{uid: p.uid, wanted: wanted{waited: p.waited}, inLine: inLine{queued: p.queued}}
@@ -105,13 +112,13 @@ func (c *core[S]) compactQueues() {
 }
 
 // compactLater drops entries that are passed over, and orders those of one rest by their pods: they
-// come up in one turn of the loop, which matters where workers are scarce.
-func (c *core[S]) compactLater(scarce bool) {
+// come up in one turn of the loop, in an order that two moves tell apart where workers are scarce.
+func (c *core[S]) compactLater() {
 	c.laterQ = slices.DeleteFunc(c.laterQ, func(e laterEntry) bool {
 		return e.at != e.pod.laterAt || c.pods[e.pod.uid] != e.pod
 	})
 	slices.SortFunc(c.laterQ, func(a, b laterEntry) int {
-		if restOf(a.at) == restOf(b.at) && !scarce {
+		if restOf(a.at) == restOf(b.at) {
 			return byUID(a.pod, b.pod)
 		}
 		return cmp.Compare(a.at, b.at)
@@ -120,6 +127,19 @@ func (c *core[S]) compactLater(scarce bool) {
 	if len(c.laterQ) == 0 {
 		c.laterQ = nil
 	}
+}
+
+// comeUp has all pods that are to be looked at later come up in this turn, the given one first.
+func (c *core[S]) comeUp(first cache.UID, now instant) {
+	c.compactLater()
+	for i := range c.laterQ {
+		e := &c.laterQ[i]
+		if e.at = now; e.pod.uid == first {
+			e.at--
+		}
+		e.pod.laterAt = e.at
+	}
+	heap.Init(&c.laterQ)
 }
 
 // normalizeGhosts has what serves the checks alone say only what they make of it.
@@ -160,9 +180,13 @@ func (c *core[S]) compactExpiring() {
 	q.tidy()
 }
 
-// together says that two instants are in one rest, and that no read under way began between them.
+// together says that two instants are in one rest, and that no read that is under way, or that waits
+// for a worker with a list to build upon, began between them.
 func (c *core[S]) together(a, b instant) bool {
 	if restOf(a) != restOf(b) || c.lists.inflight && (a < c.lists.began) != (b < c.lists.began) {
+		return false
+	}
+	if c.queues[inListed].len() > 0 && (a < c.lists.applied) != (b < c.lists.applied) {
 		return false
 	}
 	for _, f := range c.inflight {

@@ -52,6 +52,7 @@ type proveMove struct {
 	id      uint8 // or the number of a read
 	phase   Phase
 	payload bool
+	first   cache.UID             // the pod that comes up first; empty: as it comes
 	looks   [proveIDs]proveGlance // what a read, or a payload, shows
 }
 
@@ -63,6 +64,9 @@ func (m *proveMove) String() string {
 		fmt.Fprintf(&b, " %s %v", words[3+m.id], m.phase)
 	case moveReadEnds, moveReadFails, moveListingFails:
 		fmt.Fprintf(&b, " of pod %s", words[1+m.id])
+	}
+	if m.first != "" {
+		fmt.Fprintf(&b, ", pod %s comes up first", m.first)
 	}
 	if m.payload {
 		fmt.Fprintf(&b, ", payload %v", m.looks)
@@ -95,7 +99,7 @@ func (v *prover) moves() []proveMove {
 		}
 	}
 	if v.timeMayPass() {
-		v.may(proveMove{kind: moveTime})
+		v.timeMoves()
 	}
 	if sc.claims && !w.opening {
 		v.claimMoves()
@@ -151,6 +155,18 @@ func (v *prover) timeMayPass() bool {
 		}
 	}
 	return true
+}
+
+// timeMoves lets time pass. Where pods that come up wait for one worker, either may come up first:
+// that depends on instants within a rest, and on what else is in the heap, which states do not keep.
+func (v *prover) timeMoves() {
+	if !v.scope.scarce || len(v.core.laterQ) < 2 {
+		v.may(proveMove{kind: moveTime})
+		return
+	}
+	for _, e := range v.core.laterQ {
+		v.may(proveMove{kind: moveTime, first: e.pod.uid})
+	}
 }
 
 func (v *prover) may(m proveMove) { v.list = append(v.list, m) }
@@ -329,7 +345,7 @@ func (v *prover) do(m *proveMove) {
 		w.now += proveMoment
 		v.advance(int(m.id))
 	case moveTime:
-		v.rest()
+		v.rest(m.first)
 	case moveClaim:
 		v.claim(m)
 	case moveWait:
@@ -359,14 +375,17 @@ func (v *prover) do(m *proveMove) {
 	}
 }
 
-// rest has time pass.
-func (v *prover) rest() {
+// rest has time pass. Of the pods that come up then the given one comes first, if one is given.
+func (v *prover) rest(first cache.UID) {
 	for i := range v.scope.ids {
 		if d := &v.world.ids[i]; d.stage == v.scope.ids[i].leaving() {
 			d.late++
 		}
 	}
 	v.world.now = v.world.now.add(proveJump)
+	if first != "" {
+		v.core.comeUp(first, v.world.now)
+	}
 	v.tickNow()
 }
 

@@ -10,10 +10,11 @@ import (
 )
 
 var (
-	proveFlag       = flag.Bool("prove", false, "search the large scopes, too: ten minutes")
-	proveScopesFlag = flag.String("scopes", "", "search these scopes, comma-separated, in place of the usual: letters of "+proveLetters)
-	proveLimitFlag  = flag.Int("max-states", 40_000_000, "give up a scope at so many states")
-	proveDrainFlag  = flag.Int("drain", 1, "see every so many-th state to its end without faults; 0: none")
+	proveFlag          = flag.Bool("prove", false, "search the large scopes, too: ten minutes")
+	proveScopesFlag    = flag.String("scopes", "", "search these scopes, comma-separated, in place of the usual: letters of "+proveLetters)
+	proveLimitFlag     = flag.Int("max-states", 40_000_000, "give up a scope at so many states")
+	proveHistoriesFlag = flag.Uint64("histories", 0, "histories of each scope in which renumbering is tested; 0: 50, and 500 with -prove")
+	proveDrainFlag     = flag.Int("drain", 1, "see every so many-th state to its end without faults; 0: none")
 )
 
 var (
@@ -38,10 +39,6 @@ func TestProve(t *testing.T) {
 	}
 	for _, name := range scopes {
 		sc := parseProveScope(name)
-		if sc.scarce && (sc.lists || sc.waits || sc.fails) {
-			t.Errorf("scope %s: one worker (1) beside lists, a waiter or failures is not searched: its states are not renumbered truly there", name)
-			continue
-		}
 		b := &proveSearch{scope: sc, limit: *proveLimitFlag, drains: *proveDrainFlag, workers: 2}
 		b.run()
 		t.Log(b)
