@@ -14,13 +14,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +26,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
 // token is that of the one user of the API server, who may do all.
@@ -37,7 +37,7 @@ const token = "all"
 type api struct {
 	*kubernetes.Clientset
 	kubeconfig string
-	processes  []*process
+	processes  []*standalone.Process
 }
 
 // startAPI starts the binaries of that folder, with their data in dir.
@@ -45,14 +45,12 @@ func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
 	a = &api{kubeconfig: filepath.Join(dir, "kubeconfig")}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, a.close())
+			a.close()
 		}
 	}()
-	var ports [3]int
-	for i := range ports {
-		if ports[i], err = freePort(); err != nil {
-			return a, err
-		}
+	ports, err := standalone.FreePorts(3)
+	if err != nil {
+		return a, err
 	}
 	etcd := fmt.Sprintf("http://127.0.0.1:%d", ports[0])
 	if err := a.spawn(dir, filepath.Join(binaries, "etcd"), "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
@@ -89,59 +87,19 @@ func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
 	})
 }
 
-// process is a child that dies with us.
-type process struct {
-	cmd  *exec.Cmd
-	done chan error // capacity 1
-}
-
 func (a *api) spawn(dir, binary string, args ...string) error {
-	log, err := os.Create(filepath.Join(dir, filepath.Base(binary)+".log"))
+	p, err := standalone.Spawn(exec.Command(binary, args...), filepath.Join(dir, filepath.Base(binary)+".log"))
 	if err != nil {
-		return err
-	}
-	defer log.Close()
-	p := &process{cmd: exec.Command(binary, args...), done: make(chan error, 1)}
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	started := make(chan error, 1)
-	go func() {
-		goruntime.LockOSThread() // the kernel sends Pdeathsig when the thread that forked ends
-		defer goruntime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.done <- p.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
 		return fmt.Errorf("%w (the build script in test/apiserver makes it)", err)
 	}
 	a.processes = append(a.processes, p)
 	return nil
 }
 
-func (a *api) close() error {
-	for i := len(a.processes) - 1; i >= 0; i-- {
-		p := a.processes[i]
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-p.done:
-		case <-time.After(15 * time.Second):
-			_ = p.cmd.Process.Kill()
-			<-p.done
-		}
+func (a *api) close() {
+	for _, p := range slices.Backward(a.processes) {
+		_ = p.Stop(15 * time.Second) // by force, if need be
 	}
-	return nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 func writeKey(path string) error {

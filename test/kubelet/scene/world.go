@@ -185,10 +185,10 @@ func (w *World) Close() error {
 		w.tracker.close()
 	}
 	if w.Kubelet != nil && w.Kubelet.Alive() {
-		errs = append(errs, w.Kubelet.Stop())
+		errs = append(errs, w.Kubelet.Stop(20*time.Second))
 	}
 	if w.api != nil {
-		errs = append(errs, w.api.close())
+		w.api.close()
 	}
 	if w.runtime != nil {
 		errs = append(errs, w.runtime.close())

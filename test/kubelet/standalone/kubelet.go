@@ -17,12 +17,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -31,12 +31,11 @@ const Inside = "run-kubelet-inside"
 
 // Kubelet is a running kubelet.
 type Kubelet struct {
+	*Process
 	node *Node
-	cmd  *exec.Cmd
 	// url is that of the read-only server, secure that of the one with the debugging handlers, which takes anybody.
 	url, secure string
 	log         string
-	done        chan error // capacity 1
 }
 
 // Start starts a kubelet of that binary and waits until it is healthy.
@@ -51,30 +50,14 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 	}
 	k := &Kubelet{
 		node: n, url: "http://127.0.0.1:" + strconv.Itoa(readOnly), secure: "https://127.0.0.1:" + strconv.Itoa(port),
-		log: filepath.Join(n.cfg.Dir, "kubelet.log"), done: make(chan error, 1),
+		log: filepath.Join(n.cfg.Dir, "kubelet.log"),
 	}
-	logFile, err := os.OpenFile(k.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	defer logFile.Close()
-	k.cmd = n.sealed(self, binary, "--config="+config, "--root-dir="+n.root(), "--cert-dir="+n.certs(),
+	cmd := n.sealed(self, binary, "--config="+config, "--root-dir="+n.root(), "--cert-dir="+n.certs(),
 		"--hostname-override="+NodeName, "--v=2")
 	if n.cfg.Kubeconfig != "" {
-		k.cmd.Args = append(k.cmd.Args, "--kubeconfig="+n.cfg.Kubeconfig)
+		cmd.Args = append(cmd.Args, "--kubeconfig="+n.cfg.Kubeconfig)
 	}
-	k.cmd.Stdout, k.cmd.Stderr = logFile, logFile
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that forked ends
-		defer runtime.UnlockOSThread()
-		err := k.cmd.Start()
-		started <- err
-		if err == nil {
-			k.done <- k.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	if k.Process, err = Spawn(cmd, k.log); err != nil {
 		return nil, err
 	}
 	if err := k.awaitHealthy(ctx); err != nil {
@@ -110,49 +93,24 @@ func (k *Kubelet) awaitHealthy(ctx context.Context) error {
 	return errDeadline
 }
 
-// Kill kills the kubelet, as a crash would.
-func (k *Kubelet) Kill() error {
-	err := k.cmd.Process.Kill()
-	k.done <- <-k.done
-	return err
-}
-
-// Stop ends the kubelet in order.
-func (k *Kubelet) Stop() error {
-	_ = k.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case err := <-k.done:
-		k.done <- err
-	case <-time.After(20 * time.Second):
-		return errors.Join(errors.New("the kubelet did not end by itself within 20s"), k.Kill())
-	}
-	return nil
-}
-
-// Alive says whether the kubelet still runs.
-func (k *Kubelet) Alive() bool {
-	select {
-	case err := <-k.done:
-		k.done <- err
-		return false
-	default:
-		return true
-	}
-}
-
 // CPUSeconds is what the kubelet has used so far.
 func (k *Kubelet) CPUSeconds() (float64, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(k.cmd.Process.Pid) + "/stat")
+	p, err := procfs.NewProc(k.cmd.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", k.cmd.Process.Pid, len(fields))
+	stat, err := p.Stat()
+	return stat.CPUTime(), err
+}
+
+// RSS is the kubelet's resident memory in bytes.
+func (k *Kubelet) RSS() (int64, error) {
+	p, err := procfs.NewProc(k.cmd.Process.Pid)
+	if err != nil {
+		return 0, err
 	}
-	user, err1 := strconv.ParseFloat(fields[11], 64)
-	system, err2 := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100, errors.Join(err1, err2) // in USER_HZ, which is 100 on every Linux that Go runs on
+	status, err := p.NewStatus()
+	return int64(status.VmRSS), err
 }
 
 // Pods returns the static pods with the status that the kubelet reports.

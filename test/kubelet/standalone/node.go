@@ -119,7 +119,7 @@ func (n *Node) WriteLogs() (int, error) {
 
 // configure writes the kubelet's configuration, and returns the ports of its two servers.
 func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int, err error) {
-	ports, err := freePorts(3)
+	ports, err := FreePorts(3)
 	if err != nil {
 		return "", 0, 0, err
 	}
@@ -150,8 +150,8 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 	return file, ports[0], ports[1], os.WriteFile(file, data, 0o644)
 }
 
-// freePorts finds ports that nobody listens on. Another process may take one before the kubelet does; then the kubelet's log says so.
-func freePorts(count int) ([]int, error) {
+// FreePorts finds ports that nobody listens on. Another process may take one before the kubelet does; then the kubelet's log says so.
+func FreePorts(count int) ([]int, error) {
 	var ports []int
 	var held []net.Listener
 	defer func() {

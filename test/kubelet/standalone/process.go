@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package standalone
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Process is a child that dies with this process, in a process group of its own.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan error // capacity 1: how it has ended
+}
+
+// Spawn starts a command whose output goes to the end of a log.
+func Spawn(cmd *exec.Cmd, log string) (*Process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
+	p := &Process{cmd: cmd, done: make(chan error, 1)}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that forked ends
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.done <- cmd.Wait()
+		}
+	}()
+	return p, <-started
+}
+
+// Kill kills the process, as a crash would, and waits until it is gone.
+func (p *Process) Kill() error {
+	err := p.cmd.Process.Kill()
+	p.done <- <-p.done
+	return err
+}
+
+// Stop ends the process in order. One that has not ended within the grace is killed.
+func (p *Process) Stop(grace time.Duration) error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-p.done:
+		p.done <- err
+	case <-time.After(grace):
+		_ = p.Kill()
+		return fmt.Errorf("%s did not end by itself within %v", p.cmd.Path, grace)
+	}
+	return nil
+}
+
+// Alive says whether the process still runs.
+func (p *Process) Alive() bool {
+	select {
+	case err := <-p.done:
+		p.done <- err
+		return false
+	default:
+		return true
+	}
+}
