@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -206,15 +207,16 @@ func (f *Figures) idle(ctx context.Context, w *World, d time.Duration) error {
 }
 
 // load returns the machine's load average of the last minute.
-func load() (average float64, err error) {
-	text, err := os.ReadFile("/proc/loadavg")
+func load() (float64, error) {
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, err
 	}
-	if _, err := fmt.Sscan(string(text), &average); err != nil {
-		return 0, fmt.Errorf("/proc/loadavg: %q: %w", text, err)
+	average, err := fs.LoadAvg()
+	if err != nil {
+		return 0, err
 	}
-	return average, nil
+	return average.Load1, nil
 }
 
 // exits times the way of a container's end to the kubelet's status.

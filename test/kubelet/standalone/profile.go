@@ -8,7 +8,6 @@ package standalone
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -58,20 +57,4 @@ func origins(stacks string) (map[Origin]int, error) {
 func (k *Kubelet) CPUProfile(ctx context.Context, d time.Duration) ([]byte, error) {
 	url := k.secure + "/debug/pprof/profile?seconds=" + strconv.Itoa(int(d.Seconds()))
 	return k.fetchWithin(ctx, url, d+30*time.Second)
-}
-
-// RSS is the kubelet's resident memory in bytes.
-func (k *Kubelet) RSS() (int64, error) {
-	path := "/proc/" + strconv.Itoa(k.cmd.Process.Pid) + "/status"
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("standalone: %s has no VmRSS", path)
 }

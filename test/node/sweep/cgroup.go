@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/prometheus/procfs"
 )
 
 // DefaultCgroupFS is where the kernel's cgroup hierarchies are mounted.
@@ -114,17 +116,13 @@ func (t Target) strayCgroups(hierarchy string, containers []string) []string {
 	return found
 }
 
-// ownsCgroup reports whether a /proc/PID/cgroup file says that the process is the run's.
-func (t Target) ownsCgroup(text string, containers []string) bool {
-	for line := range strings.Lines(text) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) < 3 {
-			continue
-		}
-		if t.Cgroup != "" && strings.HasPrefix(fields[2]+"/", "/"+t.Cgroup+"/") {
+// ownsCgroup reports whether the cgroups of a process, one for each hierarchy, say that it is the run's.
+func (t Target) ownsCgroup(cgroups []procfs.Cgroup, containers []string) bool {
+	for _, c := range cgroups {
+		if t.Cgroup != "" && strings.HasPrefix(c.Path+"/", "/"+t.Cgroup+"/") {
 			return true
 		}
-		for name := range strings.SplitSeq(fields[2], "/") {
+		for name := range strings.SplitSeq(c.Path, "/") {
 			if namesOne(name, containers) {
 				return true
 			}

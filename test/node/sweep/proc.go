@@ -9,42 +9,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// stateOf returns the state letter of a /proc/PID/stat line. The command in
-// parentheses may hold anything, so the state is looked for behind the last ')'.
-func stateOf(stat string) byte {
-	_, rest, ok := strings.Cut(stat[max(0, strings.LastIndexByte(stat, ')')):], ") ")
-	if !ok || rest == "" {
-		return 0
-	}
-	return rest[0]
-}
-
-// parentOf returns the parent's PID from a /proc/PID/stat line, or 0.
-func parentOf(stat string) int {
-	fields := strings.Fields(stat[max(0, strings.LastIndexByte(stat, ')')):])
-	if len(fields) < 3 {
-		return 0
-	}
-	pid, _ := strconv.Atoi(fields[2])
-	return pid
-}
+// zombie is the state of a process that has ended and whose parent has not asked how.
+const zombie = "Z"
 
 // ancestors returns this process and those above it.
-func ancestors(proc string) []int {
+func ancestors(proc procfs.FS) []int {
 	var pids []int
 	for pid := os.Getpid(); pid > 0; {
 		pids = append(pids, pid)
-		stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
+		p, err := proc.Proc(pid)
 		if err != nil {
 			break
 		}
-		pid = parentOf(string(stat))
+		stat, err := p.Stat()
+		if err != nil {
+			break
+		}
+		pid = stat.PPID
 	}
 	return pids
 }
@@ -73,45 +61,38 @@ func CPUTime(pid int) (time.Duration, error) {
 }
 
 func cpuTime(proc string, pid int) (time.Duration, error) {
-	tasks := filepath.Join(proc, strconv.Itoa(pid), "task")
-	entries, err := os.ReadDir(tasks)
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
+	}
+	threads, err := fs.AllThreads(pid)
 	if err != nil {
 		return 0, fmt.Errorf("sweep: the CPU time of process %d: %w", pid, err)
 	}
 	var sum time.Duration
-	for _, entry := range entries {
-		data, err := os.ReadFile(filepath.Join(tasks, entry.Name(), "schedstat"))
+	for _, thread := range threads {
+		spent, err := thread.Schedstat()
 		if errors.Is(err, os.ErrNotExist) {
 			continue // the thread ended meanwhile
 		}
 		if err != nil {
 			return 0, fmt.Errorf("sweep: the CPU time of process %d: %w", pid, err)
 		}
-		onCPU, _, _ := strings.Cut(strings.TrimSpace(string(data)), " ")
-		nanoseconds, err := strconv.ParseInt(onCPU, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("sweep: the CPU time of process %d: %w", pid, err)
-		}
-		sum += time.Duration(nanoseconds)
+		sum += time.Duration(spent.RunningNanoseconds)
 	}
 	return sum, nil
 }
 
 // Children returns the direct children of a process, zombies left out.
 func Children(pid int) []int {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil
 	}
 	var children []int
-	for _, entry := range entries {
-		child, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
-		if err == nil && parentOf(string(stat)) == pid && stateOf(string(stat)) != 'Z' {
-			children = append(children, child)
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.PPID == pid && stat.State != zombie {
+			children = append(children, p.PID)
 		}
 	}
 	return children

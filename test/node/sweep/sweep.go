@@ -35,11 +35,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
+	"sort"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -164,41 +165,41 @@ type Process struct {
 
 // Processes lists the run's processes, this one and its parents left out.
 func (t Target) Processes() []Process {
-	proc := t.procDir()
-	entries, err := os.ReadDir(proc)
+	proc, err := procfs.NewFS(t.procDir())
 	if err != nil {
 		return nil
 	}
+	all, err := proc.AllProcs()
+	if err != nil {
+		return nil
+	}
+	sort.Sort(all) // by ID
 	own, containers := ancestors(proc), t.containers()
 	var found []Process
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || slices.Contains(own, pid) {
+	for _, p := range all {
+		if slices.Contains(own, p.PID) {
 			continue
 		}
-		if command, ok := t.owns(filepath.Join(proc, entry.Name()), containers); ok {
-			found = append(found, Process{PID: pid, Command: command})
+		if command, ok := t.owns(p, containers); ok {
+			found = append(found, Process{PID: p.PID, Command: command})
 		}
 	}
 	return found
 }
 
-// owns reports whether the process of a /proc directory belongs to the run.
-// One that ended while we looked does not, and neither does a zombie: it holds
-// nothing and only waits for its parent.
-func (t Target) owns(dir string, containers []string) (command string, ok bool) {
-	if stat, err := os.ReadFile(filepath.Join(dir, "stat")); err != nil || stateOf(string(stat)) == 'Z' {
+// owns reports whether a process belongs to the run. One that ended while we
+// looked does not, and neither does a zombie: it holds nothing and only waits for
+// its parent.
+func (t Target) owns(p procfs.Proc, containers []string) (command string, ok bool) {
+	if stat, err := p.Stat(); err != nil || stat.State == zombie {
 		return "", false
 	}
-	cgroups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
-	if err != nil || !t.ownsCgroup(string(cgroups), containers) {
+	cgroups, err := p.Cgroups()
+	if err != nil || !t.ownsCgroup(cgroups, containers) {
 		return "", false
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-	if err != nil {
-		return "", false
-	}
-	return strings.ReplaceAll(strings.TrimRight(string(raw), "\x00"), "\x00", " "), true
+	words, err := p.CmdLine()
+	return strings.Join(words, " "), err == nil
 }
 
 // Mounts lists the mount points under the directory, deepest and latest first:

@@ -7,6 +7,7 @@ package sweep
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -25,7 +26,7 @@ func TestProcesses(t *testing.T) {
 	add := func(pid int, state, cmdline, cgroup string) {
 		dir := filepath.Join(proc, strconv.Itoa(pid))
 		mkdir(t, dir)
-		write(t, filepath.Join(dir, "stat"), strconv.Itoa(pid)+" (a ) b) "+state+" 1 1 1")
+		write(t, filepath.Join(dir, "stat"), statLine(pid, "a ) b", state))
 		write(t, filepath.Join(dir, "cmdline"), cmdline)
 		write(t, filepath.Join(dir, "cgroup"), cgroup)
 	}
@@ -148,7 +149,7 @@ func startSleep(t *testing.T, target Target, cgroup string) <-chan struct{} {
 	}
 	dir := filepath.Join(target.proc, strconv.Itoa(process.Process.Pid))
 	mkdir(t, dir)
-	write(t, filepath.Join(dir, "stat"), strconv.Itoa(process.Process.Pid)+" (sleep) S 1 1 1")
+	write(t, filepath.Join(dir, "stat"), statLine(process.Process.Pid, "sleep", "S"))
 	write(t, filepath.Join(dir, "cmdline"), strings.Join(process.Args, "\x00"))
 	write(t, filepath.Join(dir, "cgroup"), cgroup)
 	ended := make(chan struct{})
@@ -250,17 +251,9 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-func TestStat(t *testing.T) {
-	const line = "42 (odd) name) S 7 42 42 0 -1"
-	if got := stateOf(line); got != 'S' {
-		t.Errorf("state %q, want S", got)
-	}
-	if got := parentOf(line); got != 7 {
-		t.Errorf("parent %d, want 7", got)
-	}
-	if stateOf("") != 0 || parentOf("") != 0 || stateOf("x)") != 0 || parentOf("1 (x)") != 0 {
-		t.Error("damaged lines must give zero")
-	}
+// statLine is a /proc/PID/stat of a child of process 1.
+func statLine(pid int, command, state string) string {
+	return fmt.Sprintf("%d (%s) %s%s\n", pid, command, state, strings.Repeat(" 1", 49))
 }
 
 func mkdir(t *testing.T, dir string) {
