@@ -6,7 +6,6 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/junit"
 )
 
 // Names of the files in a folder.
@@ -60,56 +61,23 @@ func JSON(v any) func(io.Writer) error {
 // Number writes a number for a table that programs read.
 func Number(f float64) string { return strconv.FormatFloat(f, 'g', 9, 64) }
 
-// JUnit is a suite of tests in the form that CI systems read.
-type JUnit struct {
-	XMLName  xml.Name    `xml:"testsuite"`
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Time     string      `xml:"timestamp,attr"`
-	Cases    []junitCase `xml:"testcase"`
-}
-
-type junitCase struct {
-	Class   string        `xml:"classname,attr"`
-	Name    string        `xml:"name,attr"`
-	Failure *junitFailure `xml:"failure,omitempty"`
-}
-
-type junitFailure struct {
-	Message string `xml:"message,attr"`
-}
-
 // NewJUnit returns a suite of one test, the verdict, and one for each bound on subject.
-func NewJUnit(name string, began time.Time, verdict string, failures []string, bounds []Expectation, subject any) *JUnit {
-	suite := &JUnit{Name: name, Time: began.UTC().Format("2006-01-02T15:04:05")}
-	suite.add(verdict, strings.Join(failures, "; "))
+func NewJUnit(name string, began time.Time, verdict string, failures []string, bounds []Expectation, subject any) *junit.Suite {
+	suite := junit.New(name, began)
+	add := func(name, failure string) {
+		c := junit.Case{Class: "pleg-bench", Name: name}
+		if failure != "" {
+			c.Failure = junit.Why(failure)
+		}
+		suite.Add(c)
+	}
+	add(verdict, strings.Join(failures, "; "))
 	for _, e := range bounds {
 		failure := ""
 		if err := e.Check(subject); err != nil {
 			failure = err.Error()
 		}
-		suite.add(e.String(), failure)
+		add(e.String(), failure)
 	}
 	return suite
-}
-
-func (j *JUnit) add(name, failure string) {
-	c := junitCase{Class: "pleg-bench", Name: name}
-	if failure != "" {
-		c.Failure = &junitFailure{failure}
-		j.Failures++
-	}
-	j.Cases = append(j.Cases, c)
-	j.Tests++
-}
-
-// Write writes the suite.
-func (j *JUnit) Write(w io.Writer) error {
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
-	}
-	encoder := xml.NewEncoder(w)
-	encoder.Indent("", "  ")
-	return encoder.Encode(j)
 }
