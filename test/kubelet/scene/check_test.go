@@ -7,7 +7,6 @@ package scene
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -84,13 +83,6 @@ func TestContradictionsAreFound(t *testing.T) {
 		if contradiction(s, state) == "" {
 			t.Errorf("%v was taken for the truth", s)
 		}
-	}
-}
-
-func TestQuantiles(t *testing.T) {
-	all := []time.Duration{4, 1, 3, 2}
-	if a, b, c := Quantile(all, 0.5), Quantile(all, 0.99), Quantile(nil, 0.5); a != 3 || b != 4 || c != 0 {
-		t.Errorf("got %v, %v and %v", a, b, c)
 	}
 }
 

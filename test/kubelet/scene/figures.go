@@ -280,15 +280,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Quantile returns the q-quantile of durations, zero of none.
-func Quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
-}
-
 // CallNames returns the methods that any of the figures has, sorted. Of says where.
 func CallNames(all []*Figures, of func(*Figures) map[string]float64) []string {
 	set := make(map[string]bool)

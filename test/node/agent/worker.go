@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/report"
 )
 
 // newerTimeout bounds one GetNewerThan, so that a worker outlives a runtime that
@@ -180,9 +181,8 @@ func (w *workers) snapshot() WorkerStats {
 	defer w.mu.Unlock()
 	s := w.stats
 	s.Workers = len(w.live)
-	s.WaitP50 = report.Quantile(w.waits, 0.50)
-	s.WaitP99 = report.Quantile(w.waits, 0.99)
-	s.WaitMax = report.Quantile(w.waits, 1)
+	q := bench.Summarize(slices.Clone(w.waits))
+	s.WaitP50, s.WaitP99, s.WaitMax = q.P50, q.P99, q.Max
 	return s
 }
 

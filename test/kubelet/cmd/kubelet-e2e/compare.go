@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 )
 
@@ -88,7 +89,8 @@ func table(out io.Writer, all []*scene.Figures) {
 	row("---", func(*scene.Figures) string { return "---:" })
 	times := func(name string, of func(*scene.Figures) []time.Duration) {
 		row(name+", p50 / p99 ms", func(f *scene.Figures) string {
-			return fmt.Sprintf("%.0f / %.0f", scene.Quantile(of(f), 0.5).Seconds()*1e3, scene.Quantile(of(f), 0.99).Seconds()*1e3)
+			q := bench.Summarize(of(f))
+			return fmt.Sprintf("%.0f / %.0f", q.P50.Seconds()*1e3, q.P99.Seconds()*1e3)
 		})
 	}
 	times("container exit to kubelet status", func(f *scene.Figures) []time.Duration { return f.Exit })

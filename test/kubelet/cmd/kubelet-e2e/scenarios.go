@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 )
 
@@ -157,9 +158,8 @@ func summaries(out io.Writer, all []*scene.Summary) {
 	}
 	times := func(name string, of func(*scene.Summary) []time.Duration) {
 		row(name, func(s *scene.Summary) string {
-			d := of(s)
-			ms := func(q float64) float64 { return scene.Quantile(d, q).Seconds() * 1e3 }
-			return fmt.Sprintf("%d: %.0f / %.0f / %.0f", len(d), ms(0.5), ms(0.99), ms(1))
+			q := bench.Summarize(of(s))
+			return fmt.Sprintf("%d: %.0f / %.0f / %.0f", q.Count, q.P50.Seconds()*1e3, q.P99.Seconds()*1e3, q.Max.Seconds()*1e3)
 		})
 	}
 	fmt.Fprintln(out)
