@@ -8,6 +8,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -47,9 +49,9 @@ func (s *Service) call(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item, e
 	s.tell(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, own.ID) })
 	returned, err, now := s.begins(own), errNoAnswer, pleg.Item{}
 	defer func() {
-		answer := ledger.Answer{Failed: err != nil}
+		answer := ledger.Answer{Failed: err != nil, Unanswered: unanswered(err), Pod: string(own.Pod.UID)}
 		if own.ID == "" && err == nil {
-			answer.Made, answer.Pod = now.ID, string(own.Pod.UID)
+			answer.Made = now.ID
 		}
 		s.tell(func(l *ledger.Ledger, at time.Time) { l.End(c, answer, at) })
 		if err != nil {
@@ -59,6 +61,16 @@ func (s *Service) call(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item, e
 		returned(nil, now)
 	}()
 	now, err = send()
+}
+
+// unanswered says that a call ended without an answer of the runtime's: it was given up, or the
+// runtime was lost, which may go on with it. What the runtime itself answers it has done with.
+func unanswered(err error) bool {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
+		return true
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, errNoAnswer)
 }
 
 // named is call for those that name what they are about and answer with nothing.

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -372,6 +374,34 @@ func TestOwnCallsAreFacts(t *testing.T) {
 	k.want(1, "c2", runtimeapi.ContainerState_CONTAINER_CREATED)
 	k.relist()
 	k.want(0, "c2", runtimeapi.ContainerState_CONTAINER_CREATED)
+}
+
+// TestACallThatWasNotAnsweredWorksLater: the kubelet gives up, the runtime does not. What it makes
+// after full lists have come is shown, though no event tells of it.
+func TestACallThatWasNotAnsweredWorksLater(t *testing.T) {
+	for name, err := range map[string]error{
+		"deadline":  status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
+		"cancelled": fmt.Errorf("rpc: %w", context.Canceled),
+		"lost":      status.Error(codes.Unavailable, "connection reset"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKubelet(t)
+			defer k.close()
+			k.toy.failNext = err
+			if _, got := k.CreateContainer(t.Context(), "s", nil, nil); !errors.Is(got, err) {
+				t.Fatalf("%s: error %v", name, got)
+			}
+			k.relist()
+			k.toy.set("late", runtimeapi.ContainerState_CONTAINER_CREATED)
+			k.want(1, "late", runtimeapi.ContainerState_CONTAINER_CREATED)
+			time.Sleep(5 * time.Minute)
+			k.relist()
+			k.want(1, "late", runtimeapi.ContainerState_CONTAINER_CREATED)
+			time.Sleep(1)
+			k.relist()
+			k.want(0, "late", runtimeapi.ContainerState_CONTAINER_CREATED)
+		})
+	}
 }
 
 // TestADoubtThatCannotBeAnsweredForwards: the read of one ID hangs, the list does not wait for it

@@ -29,7 +29,11 @@ type Call struct {
 // Answer is how a call ended.
 type Answer struct {
 	Failed bool
-	// Made is the ID of what RunPodSandbox or CreateContainer made, and Pod the UID of its pod.
+	// Unanswered says that the call failed because its caller gave up, or lost the runtime: the
+	// runtime may do its work yet.
+	Unanswered bool
+	// Made is the ID of what RunPodSandbox or CreateContainer made, and Pod the UID of the pod that
+	// they are about, also when they failed.
 	Made, Pod string
 }
 
@@ -75,7 +79,7 @@ func (l *Ledger) End(c Call, a Answer, now time.Time) {
 		}
 	}
 	if a.Failed {
-		l.failed(c)
+		l.failed(c, a, now)
 		return
 	}
 	switch c.op {
@@ -111,10 +115,13 @@ func (t *table[E]) created(id, pod string) {
 }
 
 // failed takes a call that failed: it may have done all, or nothing, or a part of its work.
-func (l *Ledger) failed(c Call) {
+func (l *Ledger) failed(c Call, a Answer, now time.Time) {
 	switch c.op {
 	case RunPodSandbox, CreateContainer:
 		l.broken = l.tick() // there may be something that nobody has the ID of
+		if a.Unanswered {
+			l.expect(a.Pod, now)
+		}
 	case StartContainer, StopContainer, RemoveContainer:
 		l.containers.ask(c.id)
 	case StopPodSandbox, RemovePodSandbox:
@@ -125,6 +132,37 @@ func (l *Ledger) failed(c Call) {
 			}
 		}
 	}
+}
+
+// expect notes that something may yet come of a call about a pod, of which nobody will tell but an
+// event. Of more pods than there is room for no pod is told from another.
+func (l *Ledger) expect(pod string, now time.Time) {
+	if _, ok := l.unborn[pod]; !ok && len(l.unborn) >= maxDoubts {
+		clear(l.unborn)
+		pod = ""
+	}
+	l.unborn[pod] = now
+}
+
+// awaits says that a list with this filter could show what may yet come of such a call, or has come
+// since the last full lists began. An ID that is asked for is known, and so it is none of those.
+func (l *Ledger) awaits(f filter) bool {
+	if f.id != "" {
+		return false
+	}
+	wanted := f.labels[PodUIDLabel]
+	for pod, at := range l.unborn {
+		if !l.born(at) && (wanted == "" || pod == "" || pod == wanted) {
+			return true
+		}
+	}
+	return false
+}
+
+// born says that full lists have shown whatever came of a call that was given up at that time.
+func (l *Ledger) born(at time.Time) bool {
+	at = at.Add(l.late)
+	return l.sandboxes.fullAt.After(at) && l.containers.fullAt.After(at)
 }
 
 // ask puts an ID in doubt, whatever it may have become, unless it is known to be gone.

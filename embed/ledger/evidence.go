@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"maps"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -27,6 +28,7 @@ func (l *Ledger) Sandboxes(r Read, f *runtimeapi.PodSandboxFilter, shown []*runt
 func (l *Ledger) Containers(r Read, f *runtimeapi.ContainerFilter, shown []*runtimeapi.Container, now time.Time) {
 	l.containers.apply(r, containerFilter(f), shown, now)
 	l.dropPaths()
+	maps.DeleteFunc(l.unborn, func(_ string, at time.Time) bool { return l.born(at) })
 	if len(l.ended) > len(l.sandboxes.items) {
 		prune(l.ended, now)
 	}

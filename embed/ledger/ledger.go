@@ -47,7 +47,8 @@ const (
 	Stale Reason = "stale"
 	// Creating: a call that makes or starts something is under way.
 	Creating Reason = "creating"
-	// FailedCall: a call that makes something has failed, and no full list has begun since.
+	// FailedCall: a call that makes something has failed, and no full list has begun since; or the
+	// runtime has not answered it, may do its work yet, and the list could show what comes of it.
 	FailedCall Reason = "failed_call"
 	// UnknownState: the runtime does not know the state of an item that the list would show.
 	UnknownState Reason = "unknown_state"
@@ -71,6 +72,7 @@ const (
 	maxDoubts  = 4096
 	maxGone    = 4 * maxDoubts
 	forget     = 5 * time.Minute // after which a removed ID is no longer remembered
+	late       = 5 * time.Minute // for how long a call that was not answered may make something
 )
 
 // PodUIDLabel is the label by which a kubelet's containers and sandboxes name their pod.
@@ -87,6 +89,10 @@ type Ledger struct {
 	trusted   bool
 	connected Seq // when trusted became true
 	broken    Seq // full lists that began before are not enough to serve from
+	// unborn are the pods of which a call that the runtime has not answered may yet make something,
+	// with when it was given up; the empty UID stands for any pod.
+	unborn map[string]time.Time
+	late   time.Duration // for how long it may
 
 	creating int // creating and starting calls under way
 	// Calls under way, by the ID that they name: a sandbox's or a container's.
@@ -99,7 +105,7 @@ type Ledger struct {
 // list.
 func New(maxAge time.Duration) *Ledger {
 	l := &Ledger{
-		maxAge: maxAge, logPaths: make(map[string]string),
+		maxAge: maxAge, late: late, logPaths: make(map[string]string), unborn: make(map[string]time.Time),
 		starting: make(map[string]int), stopping: make(map[string]int), removing: make(map[string]int),
 		ended: make(map[string]tombstone),
 	}
@@ -139,35 +145,37 @@ func (l *Ledger) Len() (sandboxes, containers, doubts int) {
 // ServesAll says that lists of all sandboxes and of all containers can be told from memory, without
 // making them.
 func (l *Ledger) ServesAll(now time.Time) bool {
-	return l.closed(now) == "" && l.sandboxes.refuses(filter{}).Reason == "" && l.containers.refuses(filter{}).Reason == ""
+	return l.closed(filter{}, now) == "" && l.sandboxes.refuses(filter{}).Reason == "" && l.containers.refuses(filter{}).Reason == ""
 }
 
 // ServeSandboxes returns what the runtime would list, or says why that cannot be told from memory.
 func (l *Ledger) ServeSandboxes(f *runtimeapi.PodSandboxFilter, now time.Time) ([]*runtimeapi.PodSandbox, Verdict) {
-	if reason := l.closed(now); reason != "" {
+	by := sandboxFilter(f)
+	if reason := l.closed(by, now); reason != "" {
 		return nil, Verdict{Reason: reason}
 	}
-	return l.sandboxes.serve(sandboxFilter(f))
+	return l.sandboxes.serve(by)
 }
 
 // ServeContainers returns what the runtime would list, or says why that cannot be told from memory.
 func (l *Ledger) ServeContainers(f *runtimeapi.ContainerFilter, now time.Time) ([]*runtimeapi.Container, Verdict) {
-	if reason := l.closed(now); reason != "" {
+	by := containerFilter(f)
+	if reason := l.closed(by, now); reason != "" {
 		return nil, Verdict{Reason: reason}
 	}
-	if id := f.GetPodSandboxId(); id != "" && l.sandboxes.items[id] == nil {
+	if by.sandbox != "" && l.sandboxes.items[by.sandbox] == nil {
 		return nil, Verdict{Reason: UnknownID}
 	}
-	return l.containers.serve(containerFilter(f))
+	return l.containers.serve(by)
 }
 
-// closed says why nothing at all can be served.
-func (l *Ledger) closed(now time.Time) Reason {
+// closed says why nothing can be served with this filter, whatever the items are.
+func (l *Ledger) closed(f filter, now time.Time) Reason {
 	full := min(l.sandboxes.full, l.containers.full)
 	switch {
 	case !l.trusted || full <= l.connected:
 		return Untrusted
-	case full <= l.broken:
+	case full <= l.broken, l.awaits(f):
 		return FailedCall
 	case l.creating > 0:
 		return Creating

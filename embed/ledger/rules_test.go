@@ -58,7 +58,10 @@ func (h *hand) own(op Op, id string, a Answer, between ...func()) {
 	h.End(c, a, h.now)
 }
 
-var failed = Answer{Failed: true}
+var (
+	failed     = Answer{Failed: true, Pod: "pod"}
+	unanswered = Answer{Failed: true, Unanswered: true, Pod: "pod"}
+)
 
 // containers is what a list says, in words.
 func (h *hand) listed() string {
@@ -234,6 +237,39 @@ func TestRules(t *testing.T) {
 			h.Containers(containers, nil, nil, h.now)
 			return "failed_call"
 		},
+		"one that was not answered may have one yet": func(h *hand) string {
+			h.own(CreateContainer, "", unanswered)
+			h.full(ct("c", Created))
+			return "failed_call"
+		},
+		"for some minutes": func(h *hand) string {
+			h.own(CreateContainer, "", unanswered)
+			h.now = h.now.Add(late)
+			h.full(ct("c", Created))
+			return "failed_call"
+		},
+		"and then a full list finds it": func(h *hand) string {
+			h.own(CreateContainer, "", unanswered)
+			h.now = h.now.Add(late + 1)
+			h.full(ct("lost", Created))
+			return "[lost1]"
+		},
+		"of sandboxes and of containers": func(h *hand) string {
+			h.own(RunPodSandbox, "", unanswered)
+			h.full(ct("c", Created))
+			h.now = h.now.Add(late + 1)
+			h.Containers(h.Begin(h.now), nil, []*runtimeapi.Container{ct("c", Created)}, h.now)
+			h.SetMaxAge(time.Hour)
+			return "failed_call"
+		},
+		"the last of two counts": func(h *hand) string {
+			h.own(CreateContainer, "", unanswered)
+			h.now = h.now.Add(late)
+			h.own(CreateContainer, "", unanswered)
+			h.now = h.now.Add(1)
+			h.full(ct("c", Created))
+			return "failed_call"
+		},
 		"an unknown state refuses the list": func(h *hand) string {
 			h.full(ct("r", Unknown))
 			return "unknown_state"
@@ -391,5 +427,57 @@ func TestASandboxInTheMaking(t *testing.T) {
 	list, v := h.ServeSandboxes(&runtimeapi.PodSandboxFilter{Id: "n"}, h.now)
 	if v.Reason != "" || list[0].State != runtimeapi.PodSandboxState_SANDBOX_READY {
 		t.Errorf("a list from before it was made ends it: %v %+v", list, v)
+	}
+}
+
+// TestWhatMayComeIsOfOnePod: lists that cannot show what a call may make that was not answered are
+// served, and others are not.
+func TestWhatMayComeIsOfOnePod(t *testing.T) {
+	of := func(pod string) *runtimeapi.ContainerFilter {
+		return &runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: pod}}
+	}
+	filters := []struct {
+		name   string
+		filter *runtimeapi.ContainerFilter
+		want   Reason
+	}{
+		{"everything", nil, FailedCall},
+		{"the pod", of("pod"), FailedCall},
+		{"another pod", of("other"), ""},
+		{"a container", &runtimeapi.ContainerFilter{Id: "c"}, ""},
+		{"a sandbox's", &runtimeapi.ContainerFilter{PodSandboxId: "s"}, FailedCall},
+		{"what runs", &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, FailedCall},
+	}
+	for _, op := range []Op{RunPodSandbox, CreateContainer} {
+		h := newHand(t, ct("c", Running))
+		h.own(op, "", unanswered)
+		h.full(ct("c", Running))
+		for _, f := range filters {
+			if _, v := h.ServeContainers(f.filter, h.now); v.Reason != f.want {
+				t.Errorf("op %d, list of %s: refused because %q, want %q", op, f.name, v.Reason, f.want)
+			}
+		}
+		if h.ServesAll(h.now) {
+			t.Errorf("op %d: it serves everything", op)
+		}
+	}
+}
+
+// TestWhatMayComeIsBounded: of more pods than there is room for no pod is told from another, until
+// full lists have come late enough.
+func TestWhatMayComeIsBounded(t *testing.T) {
+	h := newHand(t)
+	for i := range maxDoubts + 1 {
+		h.own(RunPodSandbox, "", Answer{Failed: true, Unanswered: true, Pod: fmt.Sprint("pod", i)})
+	}
+	h.full()
+	other := &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{PodUIDLabel: "other"}}
+	if _, v := h.ServeSandboxes(other, h.now); v.Reason != FailedCall || len(h.unborn) > maxDoubts {
+		t.Errorf("refused because %q with %d pods remembered, want %q", v.Reason, len(h.unborn), FailedCall)
+	}
+	h.now = h.now.Add(late + 1)
+	h.full()
+	if _, v := h.ServeSandboxes(other, h.now); v.Reason != "" || len(h.unborn) != 0 {
+		t.Errorf("later: refused because %q with %d pods remembered, want none", v.Reason, len(h.unborn))
 	}
 }

@@ -17,7 +17,7 @@ var seeds = flag.Int("seeds", 3000, "random histories to search")
 // each list:
 //
 //   - too little: what the runtime has is shown, if an own call or an event that has come told of it, or a
-//     full list began after it came; and what was shown once is shown until it has gone;
+//     full list began after it came, or a call made it that had just been given up; and what was shown once is shown until it has gone;
 //   - false end: nothing is shown as ended that has not ended;
 //   - too late: what has ended, or gone, is shown so under the same conditions, unless an own call that
 //     ends it is under way;
@@ -62,6 +62,8 @@ func (w *world) turn(lists bool) {
 		w.disconnect()
 	case n < 90 && !w.connected:
 		w.connected = true
+	case n < 93 && len(w.orphans) > 0:
+		w.orphan()
 	case lists:
 		w.list(w.oneIn(2), w.someFilter())
 	}
@@ -304,7 +306,10 @@ func (w *world) knowable(t *thing, p Phase) bool {
 	if t.sandboxed {
 		i = 0
 	}
-	if p != Gone {
+	switch p {
+	case Exited: // what a list shows as ended that began before that answer may not have been ready yet
+		return w.full[i] > max(t.at[p], t.made)
+	case Created, Running:
 		return w.full[i] > t.at[p]
 	}
 	for _, r := range w.reads {
@@ -341,9 +346,13 @@ func (w *world) rest() {
 	for len(w.calls) > 0 {
 		w.proceed(0)
 	}
+	for len(w.orphans) > 0 {
+		w.orphan()
+	}
 	for len(w.reads) > 0 {
 		w.finish(w.reads[0])
 	}
+	w.step += lateSteps
 	w.letters, w.connected = nil, true
 	for _, t := range w.things {
 		t.murky = false

@@ -21,6 +21,7 @@ type thing struct {
 	unready          bool // lists show it as not ready yet: it is being made
 	murky            bool // lists show its state as unknown
 	shown            bool // it has been served
+	made             int  // the step at which the own call that made it was answered
 	// at is the step at which it came to a phase, due says that an event or an own call has told of
 	// that.
 	at  [Gone + 1]int
@@ -38,6 +39,8 @@ type ownCall struct {
 	kill    []*thing // what a StopPodSandbox has still to end
 	effects int      // how much of it has been done
 	late    bool     // it fails, and works after that
+	pod     string   // that a RunPodSandbox is about
+	gaveUp  int      // the step at which it was answered
 }
 
 // toyRead is a list on its way: it looks at one thing after the other.
@@ -65,6 +68,7 @@ type world struct {
 	step      int
 	things    []*thing
 	calls     []*ownCall
+	orphans   []*ownCall // calls that make something, failed, and are still to work
 	reads     []*toyRead
 	letters   []letter
 	connected bool
@@ -77,8 +81,13 @@ type world struct {
 }
 
 func newWorld(seed uint64) *world {
-	return &world{rng: rand.New(rand.NewPCG(seed, 14)), l: New(time.Hour), step: 1, full: [2]int{-1, -1}}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), l: New(time.Hour), step: 1, full: [2]int{-1, -1}}
+	w.l.late = lateSteps * time.Millisecond
+	return w
 }
+
+// lateSteps is for how long a call that was not answered may work yet.
+const lateSteps = 60
 
 func (w *world) now() time.Time { return time.Unix(0, 0).Add(time.Duration(w.step) * time.Millisecond) }
 
@@ -134,10 +143,13 @@ func (w *world) kind(t *thing) Kind {
 	return ContainerKind
 }
 
-func (w *world) make(sandbox *thing, p Phase, labelled bool) *thing {
+func (w *world) somePod() string { return fmt.Sprintf("p%d", w.rng.IntN(4)) }
+
+// make makes a sandbox of a pod, or a container in a sandbox.
+func (w *world) make(pod string, sandbox *thing, p Phase, labelled bool) *thing {
 	t := &thing{id: fmt.Sprintf("t%d", len(w.things)), labelled: labelled}
 	if t.sandboxed = sandbox == nil; t.sandboxed {
-		t.pod, t.sandbox = fmt.Sprintf("p%d", w.rng.IntN(4)), t.id
+		t.pod, t.sandbox = pod, t.id
 	} else {
 		t.pod, t.sandbox = sandbox.pod, sandbox.id
 	}
@@ -151,9 +163,9 @@ func (w *world) foreign() {
 	sandbox, container := w.pick(true), w.pick(false)
 	switch n := w.rng.IntN(10); {
 	case n == 0:
-		w.make(nil, Running, w.oneIn(2))
+		w.make(w.somePod(), nil, Running, w.oneIn(2))
 	case n == 1 && sandbox != nil:
-		w.make(sandbox, Created, w.oneIn(2))
+		w.make("", sandbox, Created, w.oneIn(2))
 	case n == 2 && container != nil && container.phase == Created:
 		w.come(container, Running)
 	case n < 6 && container != nil && container.phase == Running:
@@ -173,6 +185,7 @@ func (w *world) start() {
 	c := &ownCall{op: Op(w.rng.IntN(7)), fails: w.oneIn(6), began: w.step}
 	switch c.op {
 	case RunPodSandbox:
+		c.pod = w.somePod()
 	case CreateContainer, StopPodSandbox, RemovePodSandbox:
 		if c.target = sandbox; sandbox == nil {
 			return
@@ -209,7 +222,7 @@ func (w *world) work(c *ownCall) bool {
 	switch c.op {
 	case RunPodSandbox:
 		if c.made == nil {
-			c.made = w.make(nil, Running, true)
+			c.made = w.make(c.pod, nil, Running, true)
 			c.made.unready = !c.fails && w.oneIn(2)
 			return !c.made.unready
 		}
@@ -218,7 +231,7 @@ func (w *world) work(c *ownCall) bool {
 		if c.target.phase == Gone {
 			c.fails = true
 		} else if c.made == nil {
-			c.made = w.make(c.target, Created, true)
+			c.made = w.make("", c.target, Created, true)
 		}
 	case StartContainer:
 		if c.target.phase == Created && c.effects == 1 {
@@ -257,8 +270,11 @@ func (w *world) proceed(i int) {
 	c := w.calls[i]
 	if c.fails && (c.late || w.oneIn(2)) {
 		w.answer(i)
-		if c.late {
-			w.work(c) // the agent has given up, the runtime has not
+		switch { // the agent has given up, the runtime has not
+		case c.late && (c.op == RunPodSandbox || c.op == CreateContainer):
+			w.orphans = append(w.orphans, c)
+		case c.late:
+			w.work(c)
 		}
 		return
 	}
@@ -267,14 +283,29 @@ func (w *world) proceed(i int) {
 	}
 }
 
+// orphan has a call that was given up make what it was to make. That is to be looked for, whether
+// an event tells of it or not, unless it comes too late.
+func (w *world) orphan() {
+	c := w.orphans[0]
+	w.orphans = w.orphans[1:]
+	w.work(c)
+	if t := c.made; t != nil && t.at[t.first()] <= c.gaveUp+lateSteps {
+		t.due[t.first()] = true
+	}
+}
+
 // answer ends a call and notes what the agent then knows for sure.
 func (w *world) answer(i int) {
 	c := w.calls[i]
 	w.calls = slices.Delete(w.calls, i, i+1)
 	w.step++
-	a := Answer{Failed: c.fails}
+	a := Answer{Failed: c.fails, Unanswered: c.late, Pod: c.pod}
+	c.gaveUp = w.step
+	if c.op == CreateContainer {
+		a.Pod = c.target.pod
+	}
 	if c.made != nil && !c.fails {
-		a.Made, a.Pod = c.made.id, c.made.pod
+		a.Made, c.made.made = c.made.id, w.step
 	}
 	w.l.End(c.call, a, w.now())
 	w.busy = append(w.busy, [2]int{c.began, w.step})

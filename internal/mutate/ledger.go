@@ -35,6 +35,18 @@ var ledgerMutations = []mutation{
 		"l.broken = l.tick() // there may", "_ = l.broken // there may",
 	},
 	{
+		"ledger: a call that was not answered makes nothing any more", ledgerDir + "ledger.go",
+		"case full <= l.broken, l.awaits(f):", "case full <= l.broken:",
+	},
+	{
+		"ledger: what a call may make yet is no other list's concern", ledgerDir + "call.go",
+		`(wanted == "" || pod == "" || pod == wanted)`, `(pod == "" || pod == wanted)`,
+	},
+	{
+		"ledger: the first full lists show what a call that was not answered makes", ledgerDir + "call.go",
+		"at = at.Add(l.late)\n", "",
+	},
+	{
 		"ledger: a failed stop has stopped nothing", ledgerDir + "call.go",
 		"case StartContainer, StopContainer, RemoveContainer:\n\t\tl.containers.ask(c.id)", "case StartContainer, StopContainer, RemoveContainer:",
 	},
