@@ -13,8 +13,8 @@
 //     moment between its beginning and its end. So it moves an item forward always; back only if it
 //     began after the ledger learned the phase, and away only if after it learned of the item.
 //   - an own call that has been answered without error is a fact ("ack"): the agent started,
-//     stopped or removed the item itself.
-//     One that makes something, and that the runtime has not answered, may do so for some minutes yet.
+//     stopped or removed the item itself. One that makes something, and that the runtime has not
+//     answered, may do so for some minutes yet.
 //   - a claim, an event of the runtime's stream, moves nothing. If it tells of more than is known,
 //     its ID is in doubt, until a read that began later answers, or what is known has caught up.
 //
