@@ -45,6 +45,22 @@ func (v *prover) normalize() {
 	v.normalizeGhosts()
 }
 
+// orderFound sorts the changes that one read found, and no others, by their IDs: they are settled
+// together, in the order in which the pod's items happened to be.
+func orderFound(missing []candidate) {
+	for first := 0; first < len(missing); {
+		end := first + 1
+		for missing[first].item != nil && end < len(missing) && missing[end].item != nil &&
+			missing[end].found == missing[first].found {
+			end++
+		}
+		slices.SortStableFunc(missing[first:end], func(a, b candidate) int {
+			return strings.Compare(a.item.id, b.item.id)
+		})
+		first = end
+	}
+}
+
 // normalizeTrust drops counts, and what serves the judgement of a stream that is not judged.
 func (v *prover) normalizeTrust() {
 	c, sc := v.core, v.scope
@@ -58,6 +74,7 @@ func (v *prover) normalizeTrust() {
 	n.acksLost = min(1, c.count.acksLost)
 	c.count, c.deafness.claims = n, 0
 	c.missing.compact()
+	orderFound(c.missing.items[c.missing.head:])
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
 	if c.unborne < v.oldest() {
 		c.unborne = 0 // no read that is still to end began by then
