@@ -78,20 +78,7 @@ require (
 	golang.org/x/mod v0.42.0
 )
 
-require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0
-	gonum.org/v1/plot v0.17.0
-)
-
-require (
-	codeberg.org/go-fonts/liberation v0.6.0 // indirect
-	codeberg.org/go-latex/latex v0.2.0 // indirect
-	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
-	git.sr.ht/~sbinet/gg v0.7.0 // indirect
-	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
-	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
-	golang.org/x/image v0.47.0 // indirect
-)
+require github.com/HdrHistogram/hdrhistogram-go v1.4.0
 
 replace (
 	github.com/evented-pleg/evented-pleg => ..

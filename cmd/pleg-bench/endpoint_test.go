@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -334,19 +335,19 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// TestUnwritablePlot loses the picture only.
-func TestUnwritablePlot(t *testing.T) {
+// TestUnwritableFolder loses what was to be kept only.
+func TestUnwritableFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd, rest := startUntil(t, "changing pods", "-v", "--pods", "3", "--duration", "1s", "--compare=false", "--plot", filepath.Join(dir, "x.svg"))
-	if err := os.Remove(dir); err != nil {
+	cmd, rest := startUntil(t, "changing pods", "-v", "--pods", "3", "--duration", "1s", "--compare=false", "--out", filepath.Join(dir, "x"))
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	said := rest()
-	if cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(said, "PASS") || !strings.Contains(said, "write the picture") {
+	if cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(said, "PASS") || !strings.Contains(said, "--out: ") {
 		t.Errorf("%v; want the summary, the reason, and status %d:\n%s", cmd.ProcessState, exitFailure, said)
 	}
 }

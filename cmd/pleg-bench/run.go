@@ -86,7 +86,6 @@ func newRun(s streams) *cobra.Command {
 		o       run.Options
 		fake    fakeFlags
 		output  string
-		plot    string
 		keep    keepFlags
 		args    string
 		compare bool
@@ -118,7 +117,7 @@ out of order, or never.`,
   pleg-bench run --mode generic
   pleg-bench run --profile crio --fault drop=0.1 -o json
   # the runtime restarts, its containers survive; and: kill -9, and all is gone
-  pleg-bench run --restart-runtime-at 4s --plot restart.svg
+  pleg-bench run --restart-runtime-at 4s
   pleg-bench run --kill-runtime-at 4s
   pleg-bench run --rate 500 --duration 20s --stall-watch 10s
   # keep the result with a page, and fail if it is worse than that
@@ -146,9 +145,6 @@ out of order, or never.`,
 			if err := o.Validate(); err != nil {
 				return usageError{fmt.Errorf("%w%s", err, hintAt(cmd.Context(), o))}
 			}
-			if err := checkPlot(plot); err != nil {
-				return usageError{err}
-			}
 			o.Stderr = s.err
 			o.Logger = klog.FromContext(cmd.Context())
 			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
@@ -157,7 +153,7 @@ out of order, or never.`,
 			if err != nil {
 				return err
 			}
-			o.WantTimeline = plot != "" || keep.out != ""
+			o.WantTimeline = keep.out != ""
 			began := time.Now()
 			display := newDisplay(s)
 			if output == "text" {
@@ -178,9 +174,6 @@ out of order, or never.`,
 			}
 			if err != nil {
 				return errors.Join(fmt.Errorf("write the result: %w", err), left)
-			}
-			if plot != "" {
-				left = errors.Join(left, writePlot(plot, result))
 			}
 			saved := report.New(began, commandLine(cmd), result, expectations)
 			if keep.out != "" {
@@ -222,6 +215,5 @@ out of order, or never.`,
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
 	flags.StringVarP(&output, "output", "o", "text", "text or json; json is documented in docs/pleg-bench.md")
 	keep.add(flags, "changes.csv, ", "latency.p99<5ms")
-	flags.StringVar(&plot, "plot", "", "write a picture of the latency to this file (.svg)")
 	return cmd
 }

@@ -16,5 +16,5 @@
 //
 // # Usage
 //
-//	go run . [-rows relist,intake,…] [-agents ours,floor,…] [-rounds 5] [-bench file] [-markdown file] [-json file] [-plot file.svg]
+//	go run . [-rows relist,intake,…] [-agents ours,floor,…] [-rounds 5] [-bench file] [-markdown file] [-json file]
 package main

@@ -82,7 +82,6 @@ func run() (err error) {
 	benchFile := flag.String("bench", "", "write lines for benchstat to this `file` (- for standard output)")
 	jsonFile := flag.String("json", "", "write all results to this `file`")
 	markdownFile := flag.String("markdown", "", "write the medians as a table to this `file`")
-	plotFile := flag.String("plot", "", "draw row growth into this SVG `file`")
 	built := flag.String("kubelets", "", "`directory` for the kubelets' programs, kept; default: a temporary one")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each measurement")
 	flag.DurationVar(&b.idle, "idle", 5*time.Minute, "length of row idle")
@@ -118,7 +117,7 @@ func run() (err error) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return b.write(*benchFile, *jsonFile, *plotFile, *markdownFile)
+	return b.write(*benchFile, *jsonFile, *markdownFile)
 }
 
 // build builds the kubelets' programs that take part and are not there.

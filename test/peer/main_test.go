@@ -225,21 +225,3 @@ func TestAnErrorNamesWhoFailed(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
-
-func TestPlotShowsEveryContestant(t *testing.T) {
-	b := newBench(t)
-	for i, name := range []string{floorName, oursName, kubelet136} {
-		for _, what := range []string{"containers=100", "containers=1000"} {
-			b.of("growth", what, name).add(unitCPU, 1e6*float64(i+1))
-		}
-	}
-	var out strings.Builder
-	if err := b.plot(&out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"<svg ", ">floor: 1 ms at 1000<", ">ours: 2 ms at 1000<", ">kubelet-v1.36.3: 3 ms at 1000<", ">100<", "logarithmic", "</svg>"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the plot lacks %q", want)
-		}
-	}
-}

@@ -91,7 +91,7 @@ func (r *result) median(unit string) float64 {
 }
 
 // write prints the tables, and what else is wanted.
-func (b *bench) write(benchFile, jsonFile, plotFile, markdownFile string) error {
+func (b *bench) write(benchFile, jsonFile, markdownFile string) error {
 	if benchFile != "-" {
 		b.table(os.Stdout)
 	}
@@ -102,11 +102,6 @@ func (b *bench) write(benchFile, jsonFile, plotFile, markdownFile string) error 
 	}
 	if benchFile != "" {
 		if err := to(benchFile, b.lines); err != nil {
-			return err
-		}
-	}
-	if plotFile != "" {
-		if err := to(plotFile, b.plot); err != nil {
 			return err
 		}
 	}
