@@ -627,6 +627,38 @@ var mutations = []mutation{
 		"if s.at.add(c.cfg.Grace) >= oldest { //", "if s.at >= oldest { //",
 	},
 	{
+		"a status that does not know a state is built upon", "pleg/dispatch.go",
+		"!p.alien && !p.blank() && p.force == 0 {", "!p.alien && p.force == 0 {",
+	},
+	{
+		"a list makes a status fresh whose state it does not know", "pleg/store.go",
+		"case p.settled() && !p.blank() && !p.failed", "case p.settled() && !p.failed",
+	},
+	{
+		"the global time does not wait for a state that is not known", "pleg/list.go",
+		"p.disagrees || p.blank() || p.failed || p.force != 0) {", "p.disagrees || p.failed || p.force != 0) {",
+	},
+	{
+		"a pod whose states are not known is not read at once", "pleg/list.go",
+		"case p.failed || p.blank() || p.force != 0 &&", "case p.failed || p.force != 0 &&",
+	},
+	{
+		"a settled pod whose statuses are to be read loses its listing", "pleg/demand.go",
+		"if p.force == 0 && !p.failed && !p.blank() {", "if p.force == 0 && !p.failed {",
+	},
+	{
+		"a pod whose status does not know a state is not read for that", "pleg/record.go",
+		"p.suspected() || p.blank()\n", "p.suspected()\n",
+	},
+	{
+		"what a list knows and the status does not is not read again", "pleg/record.go",
+		"case x.blank && x.listed != phaseNone && x.listed != PhaseUnknown, !x.blank", "case !x.blank",
+	},
+	{
+		"a payload settles what a read that was interrupted did not know", "pleg/record.go",
+		"if x.cached == phaseNone && x.pod.hasStatus {", "if false {",
+	},
+	{
 		"a single worker is accepted", "pleg/config.go",
 		"if c.InspectWorkers == 1 {", "if false {",
 	},
