@@ -144,20 +144,27 @@ func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 
 // visitSilent applies a list to the pods that it did not name: without Delta they are gone; with it
 // they are as the last list showed them, which matters only for the pods of which something has
-// changed, or is wanted, since.
+// changed, or is wanted, since, and for those that are being read: such a read may yet fail, and
+// once the global time is the start of this list, that error must not pass for one as of then.
 func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod {
 	from := len(visited)
+	addPod := func(p *pod) {
+		if p.seenIn != c.lists.serial {
+			p.seenIn = c.lists.serial
+			visited = append(visited, p)
+		}
+	}
 	add := func(pods map[cache.UID]*pod) {
 		for _, p := range pods {
-			if p.seenIn != c.lists.serial {
-				p.seenIn = c.lists.serial
-				visited = append(visited, p)
-			}
+			addPod(p)
 		}
 	}
 	if r.listing.Delta {
 		add(c.open)
 		add(c.touched)
+		for p := range c.inflight {
+			addPod(p)
+		}
 	} else {
 		add(c.pods)
 	}

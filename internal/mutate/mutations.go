@@ -56,6 +56,10 @@ var mutations = []mutation{
 		"max(c.lists.global, c.rounds[i].began)", "max(c.lists.global, c.lists.finished)",
 	},
 	{
+		"a delta list passes over pods that are being read", "pleg/list.go",
+		"for p := range c.inflight {\n\t\t\taddPod(p)\n\t\t}", "",
+	},
+	{
 		"what a delta list does not name is gone", "pleg/list.go",
 		"items = listingOf(p)", "items = nil",
 	},
