@@ -23,6 +23,7 @@ type promise struct {
 // prompt is what is promised. The ledger's mutex owns it.
 type prompt struct {
 	promises  map[string]promise                 // by ID
+	lost      map[string]pleg.Phase              // the furthest phase told of an ID while, or before, the runtime lost track of it
 	instant   map[cache.UID]*dominant            // what must be shown in the same instant
 	began     time.Time                          // of a generator after another one, which does not know of claims that the one before was told
 	troubled  time.Time                          // when a read last failed, was slow, or found every worker busy
@@ -109,6 +110,9 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 			p.early[it.ID] = early{owner, now}
 		}
 	}
+	if phase == pleg.PhaseUnknown && (owner == pod || owner != "" && pod == "") {
+		p.lost[it.ID] = max(p.lost[it.ID], it.Phase)
+	}
 	if owner != pod || phase < it.Phase || phase == pleg.PhaseUnknown {
 		p.ahead[owner], p.ahead[pod] = now, now
 		return
@@ -120,17 +124,21 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 func (p *prompt) make() {
 	if p.promises == nil {
 		p.promises, p.instant, p.ahead = make(map[string]promise), make(map[cache.UID]*dominant), make(map[cache.UID]time.Time)
-		p.early = make(map[string]early)
+		p.early, p.lost = make(map[string]early), make(map[string]pleg.Phase)
 		p.strangers, p.believed = make(map[cache.UID]map[string]time.Time), make(map[cache.UID]time.Time)
 	}
 }
 
-// promise notes what is owed for a claim, or for a call of the agent's own, that is true.
+// promise notes what is owed for a claim, or for a call of the agent's own, that is true. A phase earlier than one that was told before the reads that do not
+// know the state is old news: those reads stand until one knows more, as when a call that made a container returns after the container was started, and lost.
 func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	if b.lied() {
 		return
 	}
 	b.prompt.make()
+	if it.Phase < b.prompt.lost[it.ID] {
+		return
+	}
 	if owner, phase := b.truth.phaseOf(it.ID); owner == pod && phase >= it.Phase && b.prompt.promises[it.ID].phase < it.Phase {
 		shown := b.shows(pod)
 		known := slices.ContainsFunc(shown, func(x pleg.Item) bool { return x.ID == it.ID })
@@ -167,7 +175,13 @@ func (o *oracle) lookPrompt(reading bool) {
 		return
 	}
 	// Reads show what the runtime does not know, and so must the cache; also if it ends later on.
-	maps.DeleteFunc(p.promises, func(id string, _ promise) bool { return b.truth.lost(id) })
+	maps.DeleteFunc(p.promises, func(id string, x promise) bool {
+		lost := b.truth.lost(id)
+		if lost {
+			p.lost[id] = max(p.lost[id], x.phase)
+		}
+		return lost
+	})
 	if b.busy(now) {
 		return
 	}
