@@ -48,6 +48,9 @@ func stranger(ctx context.Context, w *World) (err error) {
 		return err
 	}
 	id, err := w.makeStranger(ctx, client)
+	for tries := 1; err != nil && tries < 4; tries++ {
+		id, err = w.makeStranger(ctx, client) // the kubelet ended the sandbox before the container ran
+	}
 	if err != nil {
 		return err
 	}
