@@ -3,7 +3,10 @@
 
 package ledger
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Op is a call of the agent's own that changes what a list shows.
 type Op uint8
@@ -147,22 +150,29 @@ func (l *Ledger) expect(pod string, now time.Time) {
 // awaits says that a list with this filter could show what may yet come of such a call, or has come
 // since the last full lists began. An ID that is asked for is known, and so it is none of those.
 func (l *Ledger) awaits(f filter) bool {
-	if f.id != "" {
+	if len(l.unborn) == 0 || f.id != "" {
 		return false
 	}
-	wanted := f.labels[PodUIDLabel]
-	for pod, at := range l.unborn {
-		if !l.born(at) && (wanted == "" || pod == "" || pod == wanted) {
-			return true
-		}
+	pod := f.labels[PodUIDLabel]
+	if pod == "" {
+		return true
 	}
-	return false
+	_, its := l.unborn[pod]
+	_, anyones := l.unborn[""]
+	return its || anyones
 }
 
-// born says that full lists have shown whatever came of a call that was given up at that time.
-func (l *Ledger) born(at time.Time) bool {
-	at = at.Add(l.late)
-	return l.sandboxes.fullAt.After(at) && l.containers.fullAt.After(at)
+// forgetBorn is called after each list. It forgets the calls that were given up so long before the
+// last full lists began that these have shown whatever came of them: all that stay are awaited.
+func (l *Ledger) forgetBorn(f filter) {
+	if !f.all() {
+		return
+	}
+	begun := l.sandboxes.fullAt
+	if l.containers.fullAt.Before(begun) {
+		begun = l.containers.fullAt
+	}
+	maps.DeleteFunc(l.unborn, func(_ string, at time.Time) bool { return begun.After(at.Add(l.late)) })
 }
 
 // ask puts an ID in doubt, whatever it may have become, unless it is known to be gone.

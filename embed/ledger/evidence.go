@@ -4,7 +4,6 @@
 package ledger
 
 import (
-	"maps"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,14 +20,17 @@ func (l *Ledger) Begin(now time.Time) Read { return Read{l.tick(), now} }
 
 // Sandboxes takes the answer to a list of sandboxes.
 func (l *Ledger) Sandboxes(r Read, f *runtimeapi.PodSandboxFilter, shown []*runtimeapi.PodSandbox, now time.Time) {
-	l.sandboxes.apply(r, sandboxFilter(f), shown, now)
+	by := sandboxFilter(f)
+	l.sandboxes.apply(r, by, shown, now)
+	l.forgetBorn(by)
 }
 
 // Containers takes the answer to a list of containers.
 func (l *Ledger) Containers(r Read, f *runtimeapi.ContainerFilter, shown []*runtimeapi.Container, now time.Time) {
-	l.containers.apply(r, containerFilter(f), shown, now)
+	by := containerFilter(f)
+	l.containers.apply(r, by, shown, now)
 	l.dropPaths()
-	maps.DeleteFunc(l.unborn, func(_ string, at time.Time) bool { return l.born(at) })
+	l.forgetBorn(by)
 	if len(l.ended) > len(l.sandboxes.items) {
 		prune(l.ended, now)
 	}

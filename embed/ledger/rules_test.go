@@ -16,11 +16,11 @@ import (
 // hand drives a ledger by hand: a sandbox s with the containers that it is given.
 type hand struct {
 	*Ledger
-	t   *testing.T
+	t   testing.TB
 	now time.Time
 }
 
-func newHand(t *testing.T, containers ...*runtimeapi.Container) *hand {
+func newHand(t testing.TB, containers ...*runtimeapi.Container) *hand {
 	h := &hand{New(time.Minute), t, time.Unix(1000, 0)}
 	h.Trust(true)
 	h.full(containers...)

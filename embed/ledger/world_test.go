@@ -75,13 +75,15 @@ type world struct {
 	// full is when the last full list that has ended began, by kind (sandboxes first).
 	full [2]int
 	// busy are the spans of reads and own calls that have ended.
-	busy                 [][2]int
-	served, refused, ids int
-	wrong                string
+	busy [][2]int
+	// served counts the lists that were served in each of the situations.
+	served       []int
+	refused, ids int
+	wrong        string
 }
 
 func newWorld(seed uint64) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), l: New(time.Hour), step: 1, full: [2]int{-1, -1}}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), l: New(time.Hour), step: 1, full: [2]int{-1, -1}, served: make([]int, len(situations))}
 	w.l.late = lateSteps * time.Millisecond
 	return w
 }

@@ -40,11 +40,15 @@ var ledgerMutations = []mutation{
 	},
 	{
 		"ledger: what a call may make yet is no other list's concern", ledgerDir + "call.go",
-		`(wanted == "" || pod == "" || pod == wanted)`, `(pod == "" || pod == wanted)`,
+		"if pod == \"\" {\n\t\treturn true", "if pod == \"\" {\n\t\treturn false",
+	},
+	{
+		"ledger: what a call may make yet is every pod's concern", ledgerDir + "call.go",
+		"return its || anyones", "return its || anyones || len(l.unborn) > 0",
 	},
 	{
 		"ledger: the first full lists show what a call that was not answered makes", ledgerDir + "call.go",
-		"at = at.Add(l.late)\n", "",
+		"begun.After(at.Add(l.late))", "begun.After(at)",
 	},
 	{
 		"ledger: a failed stop has stopped nothing", ledgerDir + "call.go",
