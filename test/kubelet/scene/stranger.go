@@ -47,10 +47,7 @@ func stranger(ctx context.Context, w *World) (err error) {
 	if err := haveImage(ctx, runtimeapi.NewImageServiceClient(conn)); err != nil {
 		return err
 	}
-	id, err := w.makeStranger(ctx, client)
-	for tries := 1; err != nil && tries < 4; tries++ {
-		id, err = w.makeStranger(ctx, client) // the kubelet ended the sandbox before the container ran
-	}
+	id, err := w.runStranger(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -88,9 +85,49 @@ func haveImage(ctx context.Context, images runtimeapi.ImageServiceClient) error 
 	return err
 }
 
-// makeStranger starts a container without a log path in a sandbox without a log folder, labelled as a
+// strangers bounds how many are made, one after the other, until the kubelet leaves one time to run.
+const strangers = 4
+
+// runStranger makes a stranger and starts it. The kubelet, which does not know it, may end it before it
+// runs: then there is nothing to start, and another one is made. Any other error of the runtime is one.
+func (w *World) runStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
+	for range strangers {
+		var sandbox string
+		if sandbox, id, err = w.makeStranger(ctx, client); err != nil {
+			return "", err
+		}
+		if _, err = client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err == nil {
+			return id, nil
+		}
+		if ended, unknown := wasEnded(ctx, client, sandbox, id); unknown != nil || !ended {
+			return "", errors.Join(fmt.Errorf("start stranger %s: %w", id, err), unknown)
+		}
+	}
+	return "", fmt.Errorf("the kubelet has ended %d strangers before they ran, the last one %s: %w", strangers, id, err)
+}
+
+// wasEnded says that the container is gone or has left the state in which it was made, or that its
+// sandbox has: to stop a sandbox leaves what never ran in it as it was made.
+func wasEnded(ctx context.Context, client runtimeapi.RuntimeServiceClient, sandbox, id string) (bool, error) {
+	container, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	switch {
+	case status.Code(err) == codes.NotFound:
+		return true, nil
+	case err != nil:
+		return false, err
+	case container.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_CREATED:
+		return true, nil
+	}
+	pod, err := client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox})
+	if status.Code(err) == codes.NotFound {
+		return true, nil
+	}
+	return err == nil && pod.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY, err
+}
+
+// makeStranger makes a container without a log path in a sandbox without a log folder, labelled as a
 // kubelet labels its own.
-func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
+func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (sandboxID, id string, err error) {
 	uid := w.batch("stranger", 1)[0]
 	labels := map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default"}
 	host := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER} // as a kubelet has it
@@ -105,7 +142,7 @@ func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServi
 	}
 	run, err := client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	made, err := client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: Image, UserSpecifiedImage: Image}, Command: []string{"/tool", "pause"},
@@ -115,8 +152,7 @@ func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServi
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: w.Variant.privileged(), NamespaceOptions: host}},
 	}})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	_, err = client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: made.ContainerId})
-	return made.ContainerId, err
+	return run.PodSandboxId, made.ContainerId, nil
 }
