@@ -74,12 +74,14 @@ func (c *core[S]) review(p *pod, now instant) {
 			p.listing = nil // else the statuses are to be read all the same
 		}
 	}
-	if !p.unsure() {
+	unsure := p.unsure()
+	if !unsure {
 		p.settle()
 	}
 	p.served(c.asOf(p))
-	c.settleRounds(p, now)
-	unsure := p.unsure() // again: settling a round may have confirmed what was not
+	if c.settleRounds(p, now) {
+		unsure = p.unsure()
+	}
 	going := !unsure && c.connected() && p.goesAway()
 	if !going {
 		p.going = ladder{}

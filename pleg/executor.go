@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -27,7 +28,6 @@ const (
 	actTell                         // tell Watch the next event of todo.events
 	actForgive                      // give up what Watch is owed of pods that are gone, beyond n pods
 	actReport                       // log and record a report
-	actInterval                     // time the interval between two lists
 	actListLasted                   // time a list
 )
 
@@ -39,8 +39,9 @@ type action[S any] struct {
 	n        int32
 	uid      cache.UID
 	at       instant       // when the read began that it is about
-	took     time.Duration // actInterval, actListLasted
+	before   instant       // actList: when the list before it began; 0 if it is the first
 	since    Revision      // actList
+	took     time.Duration // actListLasted
 	status   *S            // actStore
 	err      error         // actFail
 	read     *podRead      // actInspect
@@ -80,6 +81,9 @@ func (t *todo[S]) tell() *Event {
 func (t *todo[S]) report(r Report) {
 	t.actions = append(t.actions, action[S]{kind: actReport, report: &r})
 }
+
+// expect makes room for the observation of so many pods, which a list may find as they were.
+func (t *todo[S]) expect(pods int) { t.observed = slices.Grow(t.observed, pods) }
 
 // observe says that a read begun at that time found the pod as the cache has it. Pods that follow
 // each other, as all of a list do, are one action.
@@ -147,7 +151,12 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 	for i := range t.actions {
 		a := &t.actions[i]
 		switch a.kind {
-		case actOpen, actCut, actList, actInspect, actInterrupt:
+		case actList:
+			if a.before != 0 {
+				e.cfg.Metrics.Observe(MetricRelistInterval, a.at.sub(a.before))
+			}
+			e.child(a)
+		case actOpen, actCut, actInspect, actInterrupt:
 			e.child(a)
 		case actStore:
 			e.store(a)
@@ -172,8 +181,6 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 			e.forgive(int(a.n))
 		case actReport:
 			e.record(*a.report)
-		case actInterval:
-			e.cfg.Metrics.Observe(MetricRelistInterval, a.took)
 		case actListLasted:
 			e.cfg.Metrics.Observe(MetricRelistDuration, a.took)
 		}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 // lists is the state of the reads of everything.
@@ -33,12 +31,10 @@ type round struct {
 
 // list starts a list of everything.
 func (c *core[S]) list(now instant) {
-	if c.lists.began != 0 {
-		c.todo.do(action[S]{kind: actInterval, took: now.sub(c.lists.began)})
-	}
+	before := c.lists.began
 	c.lists.inflight, c.lists.hanging, c.lists.began = true, false, now
 	c.sched.began()
-	c.todo.do(action[S]{kind: actList, at: now, since: c.lists.revision})
+	c.todo.do(action[S]{kind: actList, at: now, before: before, since: c.lists.revision})
 }
 
 // listedAll is the result of a list of everything.
@@ -102,6 +98,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
 	c.lists.serial++
 	visited := make([]*pod, 0, len(r.listing.Pods)+len(r.listing.Gone)+len(c.open))
+	c.todo.expect(len(r.listing.Pods))
 	for i := range r.listing.Pods {
 		shown := &r.listing.Pods[i]
 		if shown.UID == "" {
@@ -147,26 +144,30 @@ func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 // changed, or is wanted, since, and for those that are being read: such a read may yet fail, and
 // once the global time is the start of this list, that error must not pass for one as of then.
 func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod {
+	if r.listing.Delta && len(c.open)+len(c.touched)+len(c.inflight) == 0 {
+		return visited // as most lists find it
+	}
 	from := len(visited)
-	addPod := func(p *pod) {
+	add := func(p *pod) {
 		if p.seenIn != c.lists.serial {
 			p.seenIn = c.lists.serial
 			visited = append(visited, p)
 		}
 	}
-	add := func(pods map[cache.UID]*pod) {
-		for _, p := range pods {
-			addPod(p)
-		}
-	}
 	if r.listing.Delta {
-		add(c.open)
-		add(c.touched)
+		for _, p := range c.open {
+			add(p)
+		}
+		for _, p := range c.touched {
+			add(p)
+		}
 		for p := range c.inflight {
-			addPod(p)
+			add(p)
 		}
 	} else {
-		add(c.pods)
+		for _, p := range c.pods {
+			add(p)
+		}
 	}
 	slices.SortFunc(visited[from:], byUID) // so that a history replays the same way
 	for _, p := range visited[from:] {
@@ -208,8 +209,9 @@ func (c *core[S]) openRound(visited []*pod, began instant) {
 	c.rounds = append(c.rounds, n)
 }
 
-// settleRounds takes the pod out of the rounds that it has caught up with.
-func (c *core[S]) settleRounds(p *pod, now instant) {
+// settleRounds takes the pod out of the rounds that it has caught up with. It reports whether it
+// has confirmed something of the pod.
+func (c *core[S]) settleRounds(p *pod, now instant) (confirmed bool) {
 	done := false
 	for i := range c.rounds {
 		r := &c.rounds[i]
@@ -218,6 +220,7 @@ func (c *core[S]) settleRounds(p *pod, now instant) {
 		}
 		if p.asOf < r.began && p.read >= r.began && !p.unsure() {
 			c.confirm(p, p.read, now) // what the list found changed has gone since, a claim said
+			confirmed = true
 		}
 		if p.asOf >= r.began {
 			delete(r.pending, p)
@@ -227,6 +230,7 @@ func (c *core[S]) settleRounds(p *pod, now instant) {
 	if done {
 		c.advance()
 	}
+	return confirmed
 }
 
 // advance moves the global time to the start of the latest round of which every changed pod was

@@ -49,8 +49,8 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (
 	if by == byList {
 		clear(p.contested)
 	}
-	for i, it := range items {
-		if it.ID != "" && it.Phase <= PhaseExited { // a read shows what is there
+	for i := range items {
+		if it := &items[i]; it.ID != "" && it.Phase <= PhaseExited { // a read shows what is there
 			c.mergeShown(&r, i, it)
 		}
 	}
@@ -87,7 +87,7 @@ func (c *core[S]) mergeSuspects(p *pod, began instant) {
 }
 
 // mergeShown applies what a read shows at position i: an ID and its phase.
-func (c *core[S]) mergeShown(r *reading, i int, it Item) {
+func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 	p := r.pod
 	x := c.itemOf(p, i, it.ID)
 	var mask uint8 // of events that were told of it while it was another pod's
@@ -104,14 +104,14 @@ func (c *core[S]) mergeShown(r *reading, i int, it Item) {
 	switch {
 	case x == nil:
 		var ok bool
-		if x, ok = c.discover(p, it, r.expected && !moved, r.last, r.began, r.now); !ok || r.overtaken { // no stream tells that an ID moves
+		if x, ok = c.discover(p, *it, r.expected && !moved, r.last, r.began, r.now); !ok || r.overtaken { // no stream tells that an ID moves
 			r.agrees, r.asks = false, true
 		}
 		x.mask = mask
 	case x.pod != p:
 		c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
 		if r.fromList {
-			p.contest(it)
+			p.contest(*it)
 			p.want = max(p.want, r.now) // rather than wait for the next list
 		}
 		return

@@ -202,6 +202,9 @@ type guard struct {
 
 // advance forgets the tombstones that the global time makes needless.
 func (g *guard) advance(global instant) {
+	if len(g.gone) == 0 {
+		return // as it is nearly always
+	}
 	for uid, at := range g.gone {
 		if at <= global {
 			delete(g.gone, uid)

@@ -57,7 +57,7 @@ var mutations = []mutation{
 	},
 	{
 		"a delta list passes over pods that are being read", "pleg/list.go",
-		"for p := range c.inflight {\n\t\t\taddPod(p)\n\t\t}", "",
+		"for p := range c.inflight {\n\t\t\tadd(p)\n\t\t}", "",
 	},
 	{
 		"what a delta list does not name is gone", "pleg/list.go",
@@ -225,7 +225,7 @@ var mutations = []mutation{
 	},
 	{
 		"what a list showed of another pod is forgotten", "pleg/merge.go",
-		"\t\t\tp.contest(it)\n", "",
+		"\t\t\tp.contest(*it)\n", "",
 	},
 	{
 		"what moves to another pod is not remembered", "pleg/merge.go",
