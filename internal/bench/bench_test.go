@@ -149,6 +149,8 @@ func TestCompare(t *testing.T) {
 	ready := Item{ID: "s", Sandbox: true, State: Running}
 	running := Item{ID: "c", State: Running, StartedAt: 5}
 	exited := Item{ID: "c", State: Exited, ExitCode: 3, StartedAt: 5, FinishedAt: 9}
+	oom := exited
+	oom.Reason = "OOMKilled"
 	pod := func(items ...Item) Pod { return Pod{UID: "u", Items: items, IPs: []string{"10.0.0.1"}} }
 	moved := pod(ready)
 	moved.IPs = nil
@@ -166,6 +168,8 @@ func TestCompare(t *testing.T) {
 		{"left in the cache", []Pod{pod(ready)}, nil, 1, "gone in the runtime"},
 		{"another state", []Pod{pod(ready, running)}, []Pod{pod(ready, exited)}, 1, "Exited"},
 		{"another exit code", []Pod{pod(Item{ID: "c", State: Exited})}, []Pod{pod(Item{ID: "c", State: Exited, ExitCode: 1})}, 1, "ExitCode:1"},
+		{"another name", []Pod{pod(Item{ID: "c", Name: "a"})}, []Pod{pod(Item{ID: "c", Name: "b"})}, 1, "Name:b"},
+		{"another reason, which may change without an event", []Pod{pod(exited)}, []Pod{pod(oom)}, 0, ""},
 		{"other IPs", []Pod{moved}, []Pod{pod(ready)}, 1, "the IPs are"},
 		{"IPs of a pod without a ready sandbox may be kept", []Pod{pod(exited)}, []Pod{{UID: "u", Items: []Item{exited}}}, 0, ""},
 		{"an error", []Pod{failed}, []Pod{pod(ready)}, 1, "boom"},
@@ -183,6 +187,16 @@ func TestCompare(t *testing.T) {
 	}
 	if pods, lines := Compare(nil, many, 3); pods != 50 || len(lines) != 3 {
 		t.Errorf("%d pods and %d lines, want 50 and 3", pods, len(lines))
+	}
+}
+
+func TestFind(t *testing.T) {
+	c := Item{ID: "c", State: Running}
+	pods := []Pod{{UID: "other", Items: []Item{{ID: "s", Sandbox: true}}}, {UID: "u", Items: []Item{{ID: "s", Sandbox: true}, c}}}
+	for uid, want := range map[string]Item{"u": c, "other": {}, "none": {}} {
+		if got := Find(pods, uid, "c"); got != want {
+			t.Errorf("pod %s: found %+v, want %+v", uid, got, want)
+		}
 	}
 }
 

@@ -33,7 +33,11 @@ type Item struct {
 	Sandbox bool
 	State   State
 	// The rest is set for containers only, and only by deep reads.
-	ExitCode              int32
+	Name     string
+	ExitCode int32
+	// Reason is the runtime's, for instance Completed or OOMKilled. Compare leaves it out: runtimes may change it after
+	// the exit without an event.
+	Reason                string
 	StartedAt, FinishedAt int64
 }
 
@@ -98,7 +102,7 @@ func comparePod(have, want Pod) []string {
 		switch {
 		case !ok:
 			diffs = append(diffs, fmt.Sprintf("%s is %s in the runtime and missing in the cache", describe(w), w.State))
-		case h != w:
+		case key(h) != key(w):
 			diffs = append(diffs, fmt.Sprintf("%s is %+v in the runtime and %+v in the cache", describe(w), w, h))
 		}
 	}
@@ -112,6 +116,24 @@ func comparePod(have, want Pod) []string {
 		diffs = append(diffs, "the cache has an error: "+have.Err)
 	}
 	return diffs
+}
+
+// key is the part of an item that is compared.
+func key(i Item) Item {
+	i.Reason = ""
+	return i
+}
+
+// Find returns an item of a pod, or the zero Item if it is not there.
+func Find(pods []Pod, uid, id string) Item {
+	for _, p := range pods {
+		for _, i := range p.Items {
+			if p.UID == uid && i.ID == id {
+				return i
+			}
+		}
+	}
+	return Item{}
 }
 
 func describe(i Item) string {

@@ -41,10 +41,7 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 	for _, s := range sandboxes.GetItems() {
 		uid := s.GetMetadata().GetUid()
 		podOf[s.GetId()] = uid
-		state := bench.Exited
-		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
-			state = bench.Running
-		}
+		state := StateOfSandbox(s.GetState())
 		r.add(uid, bench.Item{ID: s.GetId(), Sandbox: true, State: state})
 		if state == bench.Running {
 			tasks = append(tasks, func() error { return r.readIPs(ctx, uid, s.GetId()) })
@@ -138,10 +135,25 @@ func (r *reader) readIPs(ctx context.Context, uid, id string) error {
 	return nil
 }
 
-var stateOf = map[runtimeapi.ContainerState]bench.State{
-	runtimeapi.ContainerState_CONTAINER_CREATED: bench.Created,
-	runtimeapi.ContainerState_CONTAINER_RUNNING: bench.Running,
-	runtimeapi.ContainerState_CONTAINER_EXITED:  bench.Exited,
+// StateOf says how far a container has come that a runtime shows so.
+func StateOf(s runtimeapi.ContainerState) bench.State {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return bench.Created
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return bench.Running
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return bench.Exited
+	}
+	return bench.Unknown
+}
+
+// StateOfSandbox says the same of a sandbox.
+func StateOfSandbox(s runtimeapi.PodSandboxState) bench.State {
+	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
+		return bench.Running
+	}
+	return bench.Exited
 }
 
 func (r *reader) readContainer(ctx context.Context, uid, id string) error {
@@ -153,12 +165,11 @@ func (r *reader) readContainer(ctx context.Context, uid, id string) error {
 		return fmt.Errorf("load: status of container %s: %w", id, err)
 	}
 	s := answer.GetStatus()
-	state, ok := stateOf[s.GetState()]
-	if !ok {
-		state = bench.Unknown
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.add(uid, bench.Item{ID: id, State: state, ExitCode: s.GetExitCode(), StartedAt: s.GetStartedAt(), FinishedAt: s.GetFinishedAt()})
+	r.add(uid, bench.Item{
+		ID: id, State: StateOf(s.GetState()), Name: s.GetMetadata().GetName(),
+		ExitCode: s.GetExitCode(), Reason: s.GetReason(), StartedAt: s.GetStartedAt(), FinishedAt: s.GetFinishedAt(),
+	})
 	return nil
 }

@@ -38,7 +38,8 @@ func Show(uid cache.UID, status *cri.PodStatus, err error) bench.Pod {
 	}
 	for _, c := range status.Containers() {
 		p.Items = append(p.Items, bench.Item{
-			ID: c.ID, State: stateOfPhase[c.Phase], ExitCode: c.ExitCode, StartedAt: nanoseconds(c.StartedAt), FinishedAt: nanoseconds(c.FinishedAt),
+			ID: c.ID, State: stateOfPhase[c.Phase], Name: c.Name,
+			ExitCode: c.ExitCode, Reason: c.Reason, StartedAt: nanoseconds(c.StartedAt), FinishedAt: nanoseconds(c.FinishedAt),
 		})
 	}
 	return p

@@ -21,9 +21,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/view"
 )
 
 func TestMain(m *testing.M) {
@@ -123,7 +123,7 @@ func converge(t *testing.T, kit *crikit.Client, client *Client) {
 		if err != nil {
 			return err
 		}
-		if lines := view.Diff(truth, held); len(lines) > 0 {
+		if _, lines := bench.Compare(held, truth, 10); len(lines) > 0 {
 			return fmt.Errorf("differences: %q", lines)
 		}
 		return nil
@@ -145,7 +145,7 @@ func TestAgentFollowsTheRuntime(t *testing.T) {
 			}
 			converge(t, kit, client)
 			newer, err := client.Newer(ctx, "uid")
-			if err != nil || newer.Err != "" || newer.Pod.Containers[id].State != "CONTAINER_RUNNING" {
+			if err != nil || newer.Err != "" || bench.Find([]bench.Pod{newer.Pod}, "uid", id).State != bench.Running {
 				t.Errorf("newer %+v, %v", newer, err)
 			}
 			if err := kit.Stop(ctx, id, 0); err != nil {

@@ -35,7 +35,7 @@ import (
 
 // Paths of the HTTP interface. All answers are JSON, but for metrics.
 const (
-	PathCache      = "/cache"      // GET: view.Node
+	PathCache      = "/cache"      // GET: []bench.Pod
 	PathEvents     = "/events"     // GET ?since=N: []Event
 	PathStats      = "/stats"      // GET: Stats
 	PathHealth     = "/healthz"    // GET: 200, or 503 with the reason

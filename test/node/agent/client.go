@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/test/node/view"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // A Client asks an agent over HTTP. It may be used from any goroutine.
@@ -27,8 +27,8 @@ type Client struct {
 }
 
 // Cache returns what the agent's cache holds.
-func (c *Client) Cache(ctx context.Context) (node view.Node, err error) {
-	return node, c.get(ctx, PathCache, nil, &node)
+func (c *Client) Cache(ctx context.Context) (pods []bench.Pod, err error) {
+	return pods, c.get(ctx, PathCache, nil, &pods)
 }
 
 // Events returns the events with a sequence number above since.

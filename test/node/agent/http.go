@@ -15,13 +15,13 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
-	"github.com/evented-pleg/evented-pleg/pleg"
-	"github.com/evented-pleg/evented-pleg/test/node/view"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
 // A Newer is the answer of GetNewerThan asked for the present moment.
 type Newer struct {
-	Pod  view.Pod      `json:"pod"`
+	Pod  bench.Pod     `json:"pod"`
 	Took time.Duration `json:"took"` // nanoseconds
 	Err  string        `json:"err,omitempty"`
 }
@@ -51,8 +51,9 @@ func (a *Agent) handler() http.Handler {
 	})
 	mux.HandleFunc("GET "+PathNewer, func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		status, err := a.cache.GetNewerThan(r.Context(), cache.UID(r.FormValue("pod")), began)
-		newer := Newer{Pod: viewOf(status), Took: time.Since(began)}
+		uid := cache.UID(r.FormValue("pod"))
+		status, err := a.cache.GetNewerThan(r.Context(), uid, began)
+		newer := Newer{Pod: show(uid, status), Took: time.Since(began)}
 		if err != nil {
 			newer.Err = err.Error()
 		}
@@ -98,41 +99,28 @@ func (a *Agent) stats() Stats {
 }
 
 // view is the cache in the form that tests compare.
-func (a *Agent) view() view.Node {
-	node := view.Node{}
+func (a *Agent) view() []bench.Pod {
+	pods := []bench.Pod{}
 	for _, uid := range a.cache.UIDs() {
 		status, _ := a.cache.Get(uid)
 		if a.config.Namespace != "" && status.Namespace() != a.config.Namespace {
 			continue
 		}
-		node[string(uid)] = viewOf(status)
+		pods = append(pods, show(uid, status))
 	}
-	return node
+	return pods
 }
 
-func viewOf(status *cri.PodStatus) view.Pod {
-	pod := view.Pod{Sandboxes: map[string]string{}, Containers: map[string]view.Container{}}
-	for _, s := range status.Sandboxes() {
-		pod.Sandboxes[s.ID] = sandboxStates[s.Phase]
-	}
-	for _, c := range status.Containers() {
-		shown := view.Container{Name: c.Name, State: containerStates[c.Phase]}
-		if c.Phase == pleg.PhaseExited {
-			shown.ExitCode, shown.Reason = c.ExitCode, c.Reason
+// show leaves out what crikit's Truth does: times and addresses, and of what has not exited all but its state.
+func show(uid cache.UID, status *cri.PodStatus) bench.Pod {
+	pod := worker.Show(uid, status, nil)
+	pod.IPs = nil
+	for i, item := range pod.Items {
+		item.StartedAt, item.FinishedAt = 0, 0
+		if item.State != bench.Exited {
+			item.ExitCode, item.Reason = 0, ""
 		}
-		pod.Containers[c.ID] = shown
+		pod.Items[i] = item
 	}
 	return pod
-}
-
-var sandboxStates = map[pleg.Phase]string{
-	pleg.PhaseRunning: "SANDBOX_READY",
-	pleg.PhaseExited:  "SANDBOX_NOTREADY",
-}
-
-var containerStates = map[pleg.Phase]string{
-	pleg.PhaseUnknown: "CONTAINER_UNKNOWN",
-	pleg.PhaseCreated: "CONTAINER_CREATED",
-	pleg.PhaseRunning: "CONTAINER_RUNNING",
-	pleg.PhaseExited:  "CONTAINER_EXITED",
 }

@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
-	"github.com/evented-pleg/evented-pleg/test/node/view"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -91,15 +90,13 @@ func TestLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := view.Node{"uid": {
-		Sandboxes: map[string]string{pod.SandboxID: "SANDBOX_READY"},
-		Containers: map[string]view.Container{
-			runs: {Name: "runs", State: "CONTAINER_RUNNING"},
-			made: {Name: "made", State: "CONTAINER_CREATED"},
-		},
-	}}
-	if diff := cmp.Diff(want, truth); diff != "" {
-		t.Errorf("truth (-want +got):\n%s", diff)
+	want := []bench.Pod{{UID: "uid", Items: []bench.Item{
+		{ID: pod.SandboxID, Sandbox: true, State: bench.Running},
+		{ID: runs, Name: "runs", State: bench.Running},
+		{ID: made, Name: "made", State: bench.Created},
+	}}}
+	if _, lines := bench.Compare(truth, want, 10); len(lines) > 0 {
+		t.Errorf("truth: %q", lines)
 	}
 	if err := c.Stop(ctx, runs, 0); err != nil {
 		t.Fatal(err)
@@ -109,7 +106,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	truth, err = c.Truth(ctx)
-	if err != nil || truth["uid"].Containers[runs].ExitCode != status.ExitCode {
+	if err != nil || bench.Find(truth, "uid", runs).ExitCode != status.ExitCode {
 		t.Errorf("truth %v, %v, want exit code %d", truth, err, status.ExitCode)
 	}
 	if err := c.Remove(ctx, made); err != nil {

@@ -10,13 +10,16 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/test/node/view"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
 // Truth reads the runtime's state of the client's namespace: what a cache
-// should hold once things are quiet. Pods that come or go while it reads may be
-// told in part.
-func (c *Client) Truth(ctx context.Context) (view.Node, error) {
+// should hold once things are quiet, without the times and addresses that two
+// correct observers may tell differently. Of containers that have not exited it
+// asks no more than the lists. Pods that come or go while it reads may be told
+// in part.
+func (c *Client) Truth(ctx context.Context) ([]bench.Pod, error) {
 	selector := map[string]string{LabelPodNamespace: c.Namespace}
 	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector},
@@ -30,12 +33,13 @@ func (c *Client) Truth(ctx context.Context) (view.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("crikit: list containers: %w", err)
 	}
-	node := view.Node{}
+	pods := map[string][]bench.Item{}
 	for _, s := range sandboxes.Items {
-		node.Add(s.GetMetadata().GetUid()).Sandboxes[s.Id] = s.State.String()
+		uid := s.GetMetadata().GetUid()
+		pods[uid] = append(pods[uid], bench.Item{ID: s.Id, Sandbox: true, State: load.StateOfSandbox(s.State)})
 	}
 	for _, item := range containers.Containers {
-		entry := view.Container{Name: item.GetMetadata().GetName(), State: item.State.String()}
+		entry := bench.Item{ID: item.Id, Name: item.GetMetadata().GetName(), State: load.StateOf(item.State)}
 		if item.State == runtimeapi.ContainerState_CONTAINER_EXITED {
 			answer, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: item.Id})
 			if Gone(err) {
@@ -46,9 +50,14 @@ func (c *Client) Truth(ctx context.Context) (view.Node, error) {
 			}
 			entry.ExitCode, entry.Reason = answer.Status.ExitCode, answer.Status.Reason
 		}
-		node.Add(item.Labels[LabelPodUID]).Containers[item.Id] = entry
+		uid := item.Labels[LabelPodUID]
+		pods[uid] = append(pods[uid], entry)
 	}
-	return node, nil
+	var truth []bench.Pod
+	for uid, items := range pods {
+		truth = append(truth, bench.Pod{UID: uid, Items: items})
+	}
+	return truth, nil
 }
 
 // WaitState polls until the container is in the state, and returns its status.

@@ -16,10 +16,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/agent"
 	"github.com/evented-pleg/evented-pleg/test/node/report"
-	"github.com/evented-pleg/evented-pleg/test/node/view"
 )
 
 // An Agent is an agent's process and the way to ask it.
@@ -135,10 +135,10 @@ func (a *Agent) MustStats() agent.Stats {
 }
 
 // MustCache is Cache that ends the scenario when it cannot be had.
-func (a *Agent) MustCache() view.Node {
-	node, err := a.Cache(a.n.t.ctx)
+func (a *Agent) MustCache() []bench.Pod {
+	pods, err := a.Cache(a.n.t.ctx)
 	a.n.t.Check(err)
-	return node
+	return pods
 }
 
 // MustEvents returns the agent's events so far.
@@ -185,8 +185,8 @@ func (a *Agent) Converge() time.Duration {
 		if err != nil {
 			return err
 		}
-		if lines := view.Diff(truth, held); len(lines) > 0 {
-			return fmt.Errorf("%d differences, the first: %s", len(lines), strings.Join(lines[:min(3, len(lines))], "; "))
+		if pods, lines := bench.Compare(held, truth, 3); pods > 0 {
+			return fmt.Errorf("%d pods differ, the first: %s", pods, strings.Join(lines, "; "))
 		}
 		return nil
 	})

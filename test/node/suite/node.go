@@ -15,13 +15,13 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/report"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
-	"github.com/evented-pleg/evented-pleg/test/node/view"
 )
 
 // A Node is a runtime with what a scenario needs around it.
@@ -176,7 +176,7 @@ func (n *Node) Exited(id string) *runtimeapi.ContainerStatus {
 }
 
 // MustTruth is Truth that ends the scenario when it cannot be had.
-func (n *Node) MustTruth() view.Node {
+func (n *Node) MustTruth() []bench.Pod {
 	truth, err := n.Truth(n.t.ctx)
 	n.t.Check(err)
 	return truth

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/agent"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -48,8 +49,8 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 			t.Errorf("the runtime says that %s exited with %d, want %d", id, code, codes)
 		}
 		a.WaitEvent(pleg.ContainerDied, id)
-		held := a.MustCache()[pod.UID].Containers[id]
-		if held.State != "CONTAINER_EXITED" || held.ExitCode != code {
+		held := bench.Find(a.MustCache(), pod.UID, id)
+		if held.State != bench.Exited || held.ExitCode != code {
 			t.Errorf("after ContainerDied of %s the cache says %v, want exit code %d", id, held, code)
 		}
 	}

@@ -8,6 +8,7 @@ package suite
 import (
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -29,8 +30,8 @@ func recovery(t *T) {
 		after := n.NewAgent()
 		event := after.WaitEvent(pleg.ContainerDied, id)
 		t.Figure("restart→Watch", "%dms", event.At.Sub(began).Milliseconds())
-		held := after.MustCache()[pod.UID].Containers[id]
-		if held.State != "CONTAINER_EXITED" || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
+		held := bench.Find(after.MustCache(), pod.UID, id)
+		if held.State != bench.Exited || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
 			t.Errorf("the restarted agent holds %v, want exit code %d", held, code)
 		}
 		after.Converge()

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/report"
 )
@@ -52,7 +53,7 @@ func restart(t *T) {
 		l.Paused(func() {
 			a.Converge()
 			converged = append(converged, time.Since(ready))
-			held := a.MustCache()[pod.UID].Containers[witness]
+			held := bench.Find(a.MustCache(), pod.UID, witness)
 			t.Logf("round %d, %v: witness %v; connected after %v, converged after %v", round, signal, held,
 				connected[round].Round(time.Millisecond), converged[round].Round(time.Millisecond))
 		})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -44,7 +45,7 @@ func noEvent(t *T) {
 	died := a.WaitEvent(pleg.ContainerDied, silent)
 	a.Converge()
 	t.Figure("exit while down→Watch", "%dms after its start, by a %s", died.At.Sub(back).Milliseconds(), died.Cause)
-	held := a.MustCache()[pod.UID].Containers[silent]
+	held := bench.Find(a.MustCache(), pod.UID, silent)
 	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
 	a.WaitConnected()
 	if !n.Traits.Events {
@@ -99,8 +100,12 @@ func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 	}
 	t.Sleep(before.RelistPeriod) // a relist, at least
 	a.Converge()
-	if truth := n.MustTruth()[pod.UID]; len(truth.Containers) > 0 {
-		t.Errorf("a container that could not be created left %v", truth.Containers)
+	for _, p := range n.MustTruth() {
+		for _, i := range p.Items {
+			if p.UID == pod.UID && !i.Sandbox {
+				t.Errorf("a container that could not be created left %v", i)
+			}
+		}
 	}
 	if now := a.MustStats().Generator; now.Missed != before.Missed {
 		t.Errorf("missed %d→%d by a container that could not be created", before.Missed, now.Missed)

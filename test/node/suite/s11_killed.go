@@ -14,6 +14,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
@@ -58,7 +59,7 @@ func (n *Node) killShim(a *Agent) {
 	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
 	container := a.WaitEvent(pleg.ContainerDied, id)
 	a.Converge()
-	held := a.MustCache()[pod.UID].Containers[id]
+	held := bench.Find(a.MustCache(), pod.UID, id)
 	t.Figure("shim killed→sandbox died", "%dms", sandbox.At.Sub(began).Milliseconds())
 	t.Figure("shim killed→container died", "%dms (%d %s)", container.At.Sub(began).Milliseconds(), held.ExitCode, held.Reason)
 	n.deletePod(pod.SandboxID)
@@ -76,7 +77,8 @@ func (n *Node) killMonitor(a *Agent) {
 	t.Check(syscall.Kill(process, syscall.SIGKILL))
 	t.Sleep(3 * time.Second)
 	a.Converge()
-	t.Figure("monitor and container killed", "the runtime says %s", n.MustTruth()[pod.UID].Containers[id])
+	shown := bench.Find(n.MustTruth(), pod.UID, id)
+	t.Figure("monitor and container killed", "the runtime says %s (%d %s)", shown.State, shown.ExitCode, shown.Reason)
 	n.deletePod(pod.SandboxID)
 	a.WaitEvent(pleg.ContainerRemoved, id)
 	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
@@ -94,7 +96,7 @@ func (n *Node) killPause(a *Agent) {
 	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
 	a.Converge()
 	t.Figure("sandbox killed→died", "%dms", sandbox.At.Sub(began).Milliseconds())
-	if state := a.MustCache()[pod.UID].Containers[id].State; state != "CONTAINER_RUNNING" {
+	if state := bench.Find(a.MustCache(), pod.UID, id).State; state != bench.Running {
 		t.Logf("the container did not outlive its sandbox: %s", state)
 	}
 	n.deletePod(pod.SandboxID)
@@ -113,7 +115,7 @@ func (n *Node) killContainer(a *Agent) {
 	began := time.Now()
 	died := a.WaitEvent(pleg.ContainerDied, id)
 	a.Converge()
-	if held := a.MustCache()[pod.UID].Containers[id]; held.ExitCode != 137 {
+	if held := bench.Find(a.MustCache(), pod.UID, id); held.ExitCode != 137 {
 		t.Errorf("a container whose process was killed is held as %v, want exit code 137", held)
 	}
 	t.Figure("container killed→died", "%dms", died.At.Sub(began).Milliseconds())

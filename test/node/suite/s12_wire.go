@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
@@ -127,7 +128,7 @@ func (n *Node) frozen(a *Agent) {
 	id := n.Container(pod, "c", "exit", "6")
 	n.Exited(id)
 	t.Sleep(3 * time.Second)
-	if _, there := a.MustCache()[pod.UID].Containers[id]; there {
+	if held := bench.Find(a.MustCache(), pod.UID, id); held.ID != "" {
 		t.Errorf("the agent learned of a container through a frozen wire")
 	}
 	n.Proxy.Thaw()

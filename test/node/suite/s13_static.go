@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/report"
@@ -48,7 +49,7 @@ func static(t *T) {
 		newer, err := a.Newer(t.ctx, uid)
 		t.Check(err)
 		seen = append(seen, time.Since(began))
-		if newer.Pod.Sandboxes[pod.SandboxID] != "SANDBOX_READY" {
+		if bench.Find([]bench.Pod{newer.Pod}, uid, pod.SandboxID).State != bench.Running {
 			t.Errorf("round %d: asked after the new sandbox was ready, the cache answers %v", round, newer.Pod)
 		}
 		if round%2 == 1 {
@@ -60,7 +61,7 @@ func static(t *T) {
 		t.Check(err)
 		newer, err = a.Newer(t.ctx, uid)
 		t.Check(err)
-		if newer.Pod.Containers[runs].State != "CONTAINER_RUNNING" {
+		if bench.Find([]bench.Pod{newer.Pod}, uid, runs).State != bench.Running {
 			t.Errorf("round %d: asked after the new container ran, the cache answers %v", round, newer.Pod)
 		}
 		removal.Wait()
@@ -102,11 +103,12 @@ func (n *Node) watchCache(a *Agent, uid string) func() {
 				return
 			}
 			now := map[string]bool{}
-			for id := range held[uid].Sandboxes {
-				now[id] = true
-			}
-			for id := range held[uid].Containers {
-				now[id] = true
+			for _, p := range held {
+				for _, i := range p.Items {
+					if p.UID == uid {
+						now[i.ID] = true
+					}
+				}
 			}
 			for id := range now {
 				if gone[id] {

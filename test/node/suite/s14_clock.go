@@ -8,6 +8,8 @@ package suite
 import (
 	"fmt"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // clock steps the agent's wall clock back and forward by an hour while pods live
@@ -28,7 +30,7 @@ func clock(t *T) {
 			id := n.Container(pod, "c", "sleep", "1h")
 			newer, err := a.Newer(t.ctx, pod.UID)
 			t.Check(err)
-			if newer.Pod.Containers[id].State != "CONTAINER_RUNNING" {
+			if bench.Find([]bench.Pod{newer.Pod}, pod.UID, id).State != bench.Running {
 				t.Errorf("with the clock at %v, asked after the container ran, the cache answers %v", step, newer.Pod)
 			}
 			a.Converge()
