@@ -68,6 +68,10 @@ prove: ## drive the core through every state of the scopes of docs/proof-record.
 mutate: ## apply deliberate faults to pleg, cache and embed/ledger one by one; each must be caught
 	$(GO) run ./internal/mutate
 
+.PHONY: mutate-scripts
+mutate-scripts: ## play each script against the deliberate faults that it names; it must convict them
+	$(GO) run ./internal/mutate -scripts
+
 .PHONY: pages
 pages: ## look at the pages of run, stress, watch and compare in a real browser, on a phone and a desk; pictures in build/pages
 	$(GO) run ./test/pages -out $(BUILD)/pages

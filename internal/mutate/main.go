@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -23,11 +24,22 @@ func main() {
 	seeds := flag.Int("seeds", 6000, "histories of the first tier for each mutation")
 	run := flag.String("run", "", "only the mutations whose name, or file, contains this")
 	stage := flag.String("stage", "", "only ask the stages whose name contains this: a survivor has survived those")
-	skip := flag.Int("skip", 0, "leave out that many, to go on where a run ended")
+	skip := flag.Int("skip", 0, "leave out that many, to go on where a run was stopped")
+	scripts := flag.Bool("scripts", false, "only play the scripts that name a mutation against it: each must convict it")
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "mutate: what is %q? It takes flags only; -help explains them\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	survived, err := mutate(ctx, *seeds, *skip, *run, *stage)
+	survived, err := work(ctx, *run, *skip, func(w *workshop, chosen []mutation) (int, error) {
+		if *scripts {
+			return w.playScripts(ctx, chosen)
+		}
+		return w.tryAll(ctx, chosen, *seeds, *stage, *skip)
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(2)
@@ -37,8 +49,23 @@ func main() {
 	}
 }
 
-// mutate applies the mutations one by one and returns how many survived.
-func mutate(ctx context.Context, seeds, skip int, run, stage string) (survived int, err error) {
+const usage = `mutate breaks pleg, cache and embed/ledger on purpose, one way at a time, and says which tests notice.
+
+  go run ./internal/mutate                       all of them: an hour and more
+  go run ./internal/mutate -run 'acks: '         those about own calls
+  go run ./internal/mutate -skip 45              all but the first 45, which were tried before
+  go run ./internal/mutate -scripts              whether each script still convicts what it names: minutes
+  go run ./internal/mutate -scripts -run waits   likewise, for the mutations of such a name
+
+It exits with 1 if a mutation survives, or a script does not bite, and with 2 if it could not find out.
+`
+
+// allMutations returns all of them, in the order in which they are tried.
+func allMutations() []mutation { return slices.Concat(ledgerMutations, ackMutations, mutations) }
+
+// work chooses mutations by a part of their name or file, skips some, and hands them to do, with a
+// place to build them in.
+func work(ctx context.Context, run string, skip int, do func(*workshop, []mutation) (int, error)) (int, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return 0, err
@@ -50,7 +77,7 @@ func mutate(ctx context.Context, seeds, skip int, run, stage string) (survived i
 	defer os.RemoveAll(dir)
 	var chosen []mutation
 	var stale []error
-	for _, m := range slices.Concat(ledgerMutations, ackMutations, mutations) {
+	for _, m := range allMutations() {
 		if !strings.Contains(m.name, run) && !strings.Contains(m.file, run) {
 			continue
 		}
@@ -62,14 +89,22 @@ func mutate(ctx context.Context, seeds, skip int, run, stage string) (survived i
 	if err := errors.Join(stale...); err != nil {
 		return 0, err
 	}
-	chosen = chosen[min(skip, len(chosen)):]
+	if skip < 0 || skip >= len(chosen) {
+		return 0, fmt.Errorf("-skip %d of the %d mutations whose name or file contains %q leaves none", skip, len(chosen), run)
+	}
+	return do(&workshop{root: root, dir: dir}, chosen[skip:])
+}
+
+// tryAll applies the mutations one by one and returns how many survived. Skipped is how many were
+// left out before these.
+func (w *workshop) tryAll(ctx context.Context, chosen []mutation, seeds int, stage string, skipped int) (survived int, err error) {
 	var failed []error // of those that could not be tried: the others are
 	start := time.Now()
-	for _, m := range chosen {
+	for i, m := range chosen {
 		began := time.Now()
-		by, err := try(ctx, root, dir, m, seeds, stage)
+		by, err := w.try(ctx, m, seeds, stage)
 		if ctx.Err() != nil {
-			return survived, ctx.Err()
+			return survived, fmt.Errorf("stopped after %d mutations, of which %d survived: go on with -skip %d", i, survived, skipped+i)
 		}
 		verdict := "caught by " + by
 		switch {
@@ -145,38 +180,59 @@ func (m mutation) stages(seeds int) []stage {
 // limit is how long a stage may take.
 const limit = "5m"
 
-// try runs the stages with the mutation in place and returns the first that notices.
-func try(ctx context.Context, root, dir string, m mutation, seeds int, only string) (by string, err error) {
-	text, err := m.apply(root)
+// workshop is where mutated tests are built: the module, and a directory that is removed afterwards.
+type workshop struct{ root, dir string }
+
+// build builds the tests of a package, with a mutation in place unless that is nil.
+func (w *workshop) build(ctx context.Context, m *mutation, pkg string) (out string, err error) {
+	replace := map[string]string{}
+	if m != nil {
+		text, err := m.apply(w.root)
+		if err != nil {
+			return "", err
+		}
+		mutated := filepath.Join(w.dir, "mutated.go")
+		if err := os.WriteFile(mutated, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(w.root, m.file)] = mutated
+	}
+	spec, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
-	mutated, overlay := filepath.Join(dir, "mutated.go"), filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(mutated, []byte(text), 0o644); err != nil {
-		return "", err
-	}
-	spec, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.file): mutated}})
-	if err != nil {
-		return "", err
-	}
+	overlay := filepath.Join(w.dir, "overlay.json")
 	if err := os.WriteFile(overlay, spec, 0o644); err != nil {
 		return "", err
 	}
+	return command(ctx, w.root, "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+w.binary(pkg), "./"+pkg)
+}
+
+// binary is where the tests of a package are built to.
+func (w *workshop) binary(pkg string) string {
+	return filepath.Join(w.dir, filepath.Base(pkg)+".test")
+}
+
+// run runs a stage, whose tests have been built.
+func (w *workshop) run(ctx context.Context, s stage) (out string, err error) {
+	args := append([]string{"-test.failfast", "-test.timeout=" + limit}, s.args...)
+	return command(ctx, filepath.Join(w.root, s.pkg), w.binary(s.pkg), args...)
+}
+
+// try runs the stages with the mutation in place and returns the first that notices.
+func (w *workshop) try(ctx context.Context, m mutation, seeds int, only string) (by string, err error) {
 	built := map[string]bool{}
 	for _, s := range m.stages(seeds) {
 		if !strings.Contains(s.name, only) {
 			continue
 		}
-		binary := filepath.Join(dir, filepath.Base(s.pkg)+".test")
 		if !built[s.pkg] {
-			out, err := command(ctx, root, "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+binary, "./"+s.pkg)
-			if err != nil {
+			if out, err := w.build(ctx, &m, s.pkg); err != nil {
 				return "", fmt.Errorf("the tests of %s do not build: %w\n%s", s.pkg, err, out)
 			}
 			built[s.pkg] = true
 		}
-		args := append([]string{"-test.failfast", "-test.timeout=" + limit}, s.args...)
-		out, err := command(ctx, filepath.Join(root, s.pkg), binary, args...)
+		out, err := w.run(ctx, s)
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
@@ -203,6 +259,9 @@ func reason(out string) string {
 		}
 		if strings.Contains(line, "time stands still") {
 			return " (hang)"
+		}
+		if strings.Contains(line, "test timed out after") {
+			return " (timed out)" // it hangs, or the machine was slow: look
 		}
 	}
 	return ""

@@ -6,7 +6,6 @@ package main
 import (
 	"go/parser"
 	"go/token"
-	"slices"
 	"testing"
 )
 
@@ -17,7 +16,7 @@ func TestEveryMutationApplies(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, m := range slices.Concat(ledgerMutations, ackMutations, mutations) {
+	for _, m := range allMutations() {
 		if names[m.name] {
 			t.Errorf("two mutations are called %q", m.name)
 		}
@@ -30,5 +29,20 @@ func TestEveryMutationApplies(t *testing.T) {
 		if _, err := parser.ParseFile(token.NewFileSet(), m.file, text, 0); err != nil {
 			t.Errorf("mutation %q does not parse: %v", m.name, err)
 		}
+	}
+}
+
+// TestScriptsNameMutations: a mutation that is renamed or deleted must not leave scripts behind that are thought to convict it.
+func TestScriptsNameMutations(t *testing.T) {
+	root, err := moduleRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := named(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(scripts) < 50 {
+		t.Errorf("scripts name %d mutations only", len(scripts))
 	}
 }

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/tools/txtar"
+)
+
+const (
+	scriptsPkg  = "internal/simulate"
+	scriptsGlob = scriptsPkg + "/testdata/*.txtar"
+	// scriptsFile is the file of a script that names the mutations which it convicts, one a line.
+	scriptsFile = "mutations"
+)
+
+// named returns the names of the scripts that are there for each mutation, in order, by its name.
+func named(root string) (map[string][]string, error) {
+	paths, err := filepath.Glob(filepath.Join(root, scriptsGlob))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("%d scripts at %s: %v; run it within the repository", len(paths), scriptsGlob, err)
+	}
+	known := map[string]bool{}
+	for _, m := range allMutations() {
+		known[m.name] = true
+	}
+	scripts := map[string][]string{}
+	var wrong []error
+	for _, path := range paths {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			return nil, err
+		}
+		script := strings.TrimSuffix(filepath.Base(path), ".txtar")
+		for _, f := range a.Files {
+			if f.Name != scriptsFile {
+				continue
+			}
+			for name := range strings.Lines(string(f.Data)) {
+				if name = strings.TrimSpace(name); !known[name] {
+					wrong = append(wrong, fmt.Errorf("script %s names the mutation %q, which there is not: name one of internal/mutate", script, name))
+				} else if slices.Contains(scripts[name], script) {
+					wrong = append(wrong, fmt.Errorf("script %s names the mutation %q twice: once will do", script, name))
+				} else {
+					scripts[name] = append(scripts[name], script)
+				}
+			}
+		}
+	}
+	return scripts, errors.Join(wrong...)
+}
+
+// playScripts plays, for each of the mutations, the scripts that name it, and returns how many do
+// not convict it.
+func (w *workshop) playScripts(ctx context.Context, chosen []mutation) (blunt int, err error) {
+	scripts, err := named(w.root)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if out, err := w.build(ctx, nil, scriptsPkg); err != nil {
+		return 0, fmt.Errorf("the tests of %s do not build: %w\n%s", scriptsPkg, err, out)
+	}
+	if out, err := w.run(ctx, stage{pkg: scriptsPkg, args: []string{"-test.run=^TestScripts$"}}); err != nil {
+		return 0, fmt.Errorf("scripts fail without any mutation: mend those first: %w\n%s", err, out)
+	}
+	played := 0
+	for _, m := range chosen {
+		if len(scripts[m.name]) == 0 {
+			continue
+		}
+		if out, err := w.build(ctx, &m, scriptsPkg); err != nil {
+			return blunt, fmt.Errorf("mutation %q does not build: %w\n%s", m.name, err, out)
+		}
+		for _, script := range scripts[m.name] {
+			verdict := "bites"
+			_, err := w.run(ctx, stage{pkg: scriptsPkg, args: []string{
+				"-test.run=^TestScripts$/^" + regexp.QuoteMeta(script) + "$", "-hung=20s",
+			}})
+			if ctx.Err() != nil {
+				return blunt, ctx.Err()
+			}
+			if err == nil {
+				verdict = "NO LONGER BITES"
+				blunt++
+			}
+			fmt.Printf("%-56s %-15s %s\n", m.name, verdict, script)
+			played++
+		}
+	}
+	fmt.Printf("%d scripts played against the mutations that they name, %d do not bite, in %v\n",
+		played, blunt, time.Since(start).Round(time.Second))
+	return blunt, nil
+}
