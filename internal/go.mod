@@ -76,6 +76,7 @@ require (
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	golang.org/x/mod v0.42.0
+	golang.org/x/sync v0.24.0
 )
 
 require github.com/HdrHistogram/hdrhistogram-go v1.4.0

@@ -82,6 +82,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
 	golang.org/x/mod v0.42.0
+	golang.org/x/sync v0.24.0
 )
 
 replace (

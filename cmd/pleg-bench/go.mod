@@ -78,4 +78,5 @@ require (
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/evented-pleg/evented-pleg/events v0.1.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 )

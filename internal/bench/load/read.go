@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -37,14 +38,15 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 
 	r := reader{client: client, pods: make(map[string]*bench.Pod)}
 	podOf := make(map[string]string)
-	var tasks []func() error
+	var tasks errgroup.Group
+	tasks.SetLimit(defaultParallel)
 	for _, s := range sandboxes.GetItems() {
 		uid := s.GetMetadata().GetUid()
 		podOf[s.GetId()] = uid
 		state := StateOfSandbox(s.GetState())
-		r.add(uid, bench.Item{ID: s.GetId(), Sandbox: true, State: state})
+		r.add(uid, nil, bench.Item{ID: s.GetId(), Sandbox: true, State: state})
 		if state == bench.Running {
-			tasks = append(tasks, func() error { return r.readIPs(ctx, uid, s.GetId()) })
+			tasks.Go(func() error { return r.readIPs(ctx, uid, s.GetId()) })
 		}
 	}
 	for _, c := range containers.GetContainers() {
@@ -52,9 +54,11 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 		if !ok {
 			uid = c.GetLabels()[labelPodUID]
 		}
-		tasks = append(tasks, func() error { return r.readContainer(ctx, uid, c.GetId()) })
+		tasks.Go(func() error { return r.readContainer(ctx, uid, c.GetId()) })
 	}
-	if err := r.do(ctx, tasks); err != nil {
+	if err := tasks.Wait(); ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	} else if err != nil {
 		return nil, err
 	}
 	pods := make([]bench.Pod, 0, len(r.pods))
@@ -67,50 +71,23 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 type reader struct {
 	client runtimeapi.RuntimeServiceClient
 
-	mu   sync.Mutex // owns pods and err
+	mu   sync.Mutex // owns pods
 	pods map[string]*bench.Pod
-	err  error
 }
 
-func (r *reader) add(uid string, items ...bench.Item) *bench.Pod {
+// add adds what was read of a pod. Ips are nil unless they were asked for.
+func (r *reader) add(uid string, ips []string, items ...bench.Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	p := r.pods[uid]
 	if p == nil {
 		p = &bench.Pod{UID: uid}
 		r.pods[uid] = p
 	}
+	if ips != nil {
+		p.IPs = ips
+	}
 	p.Items = append(p.Items, items...)
-	return p
-}
-
-// do runs the tasks, a bounded number at once, and returns the first error.
-func (r *reader) do(ctx context.Context, tasks []func() error) error {
-	work := make(chan func() error)
-	var group sync.WaitGroup
-	for range defaultParallel {
-		group.Go(func() {
-			for task := range work {
-				if err := task(); err != nil {
-					r.mu.Lock()
-					if r.err == nil {
-						r.err = err
-					}
-					r.mu.Unlock()
-				}
-			}
-		})
-	}
-	for _, task := range tasks {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- task
-	}
-	close(work)
-	group.Wait()
-	if r.err == nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return r.err
 }
 
 func (r *reader) readIPs(ctx context.Context, uid, id string) error {
@@ -129,9 +106,7 @@ func (r *reader) readIPs(ctx context.Context, uid, id string) error {
 	for _, ip := range network.GetAdditionalIps() {
 		ips = append(ips, ip.GetIp())
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(uid).IPs = ips
+	r.add(uid, ips)
 	return nil
 }
 
@@ -165,9 +140,7 @@ func (r *reader) readContainer(ctx context.Context, uid, id string) error {
 		return fmt.Errorf("load: status of container %s: %w", id, err)
 	}
 	s := answer.GetStatus()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(uid, bench.Item{
+	r.add(uid, nil, bench.Item{
 		ID: id, State: StateOf(s.GetState()), Name: s.GetMetadata().GetName(),
 		ExitCode: s.GetExitCode(), Reason: s.GetReason(), StartedAt: s.GetStartedAt(), FinishedAt: s.GetFinishedAt(),
 	})

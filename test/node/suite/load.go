@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
@@ -123,61 +125,39 @@ func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int)
 // pod's containers by the given number of makers at once. It returns the IDs by
 // pod.
 func (n *Node) Burst(pods []*crikit.Pod, containers, makers int, prefix string, args ...string) map[string][]string {
-	var mu sync.Mutex
+	var mu sync.Mutex // owns made
 	made := map[string][]string{}
-	var all sync.WaitGroup
-	var failed atomic.Pointer[error]
+	var all errgroup.Group
 	for _, pod := range pods {
-		next := make(chan int)
-		all.Go(func() {
-			defer close(next)
+		all.Go(func() error {
+			var own errgroup.Group
+			own.SetLimit(makers)
 			for c := range containers {
-				next <- c
-			}
-		})
-		for range makers {
-			all.Go(func() {
-				for c := range next {
+				own.Go(func() error {
 					id, err := n.CreateAndStart(n.t.ctx, pod, crikit.Spec{Name: fmt.Sprintf("%s%d", prefix, c), Args: args})
 					if err != nil {
-						failed.Store(&err)
-						continue
+						return err
 					}
 					mu.Lock()
+					defer mu.Unlock()
 					made[pod.UID] = append(made[pod.UID], id)
-					mu.Unlock()
-				}
-			})
-		}
+					return nil
+				})
+			}
+			return own.Wait()
+		})
 	}
-	all.Wait()
-	if err := failed.Load(); err != nil {
-		n.t.Check(*err)
-	}
+	n.t.Check(all.Wait())
 	return made
 }
 
-// each runs f for every item on a few goroutines and ends the scenario at an
-// error.
+// each runs f for every item, on a few goroutines at once, and ends the scenario
+// at an error once all have run.
 func each[V any](n *Node, items []V, f func(context.Context, V) error) {
-	var all sync.WaitGroup
-	var failed atomic.Pointer[error]
-	next := make(chan V)
-	for range 8 {
-		all.Go(func() {
-			for item := range next {
-				if err := f(n.t.ctx, item); err != nil {
-					failed.Store(&err)
-				}
-			}
-		})
-	}
+	var all errgroup.Group
+	all.SetLimit(8)
 	for _, item := range items {
-		next <- item
+		all.Go(func() error { return f(n.t.ctx, item) })
 	}
-	close(next)
-	all.Wait()
-	if err := failed.Load(); err != nil {
-		n.t.Check(*err)
-	}
+	n.t.Check(all.Wait())
 }
