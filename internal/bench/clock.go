@@ -3,7 +3,10 @@
 
 package bench
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // origin ties the monotonic clock of this process to the wall clock once.
 var origin = time.Now()
@@ -14,3 +17,18 @@ func Stamp(t time.Time) int64 { return origin.UnixNano() + int64(t.Sub(origin)) 
 
 // Now is Stamp(time.Now()).
 func Now() int64 { return Stamp(time.Now()) }
+
+// Sleep waits, or returns the cause for which ctx ended. It waits for nothing if d is not more than 0.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

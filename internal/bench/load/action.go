@@ -91,7 +91,7 @@ func (d *Driver) job(ctx context.Context, p *pod, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, life); err != nil {
+	if err := bench.Sleep(ctx, life); err != nil {
 		return err
 	}
 	if err := d.awaitExit(ctx, id); err != nil {
@@ -120,7 +120,7 @@ func (d *Driver) awaitExit(ctx context.Context, id string) error {
 		if time.Since(begun) > d.config.CallTimeout {
 			return fmt.Errorf("it has not ended after %v: %w", d.config.CallTimeout, err)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := bench.Sleep(ctx, pause); err != nil {
 			return err
 		}
 		pause = min(2*pause, 100*time.Millisecond)

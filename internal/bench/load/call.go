@@ -88,24 +88,9 @@ func (d *Driver) call(ctx context.Context, method string, f func(context.Context
 			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)
 			return err
 		}
-		if err := sleep(ctx, retryUnavailable); err != nil {
+		if err := bench.Sleep(ctx, retryUnavailable); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep waits, or returns the cause for which ctx ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

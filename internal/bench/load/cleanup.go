@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // removeTimeout bounds the removal of one pod. A runtime that was just put under stress takes its time to kill hundreds of containers.
@@ -44,7 +46,7 @@ func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string)
 				return nil
 			}
 		}
-		if err := errors.Join(sleep(ctx, wait), err); ctx.Err() != nil {
+		if err := errors.Join(bench.Sleep(ctx, wait), err); ctx.Err() != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // Driver drives a load. Make it with [New].
@@ -179,18 +181,18 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 		d.mu.Unlock()
 		if rate <= 0 {
 			next = time.Now()
-			_ = sleep(ctx, 20*time.Millisecond)
+			_ = bench.Sleep(ctx, 20*time.Millisecond)
 			continue
 		}
 		late := time.Since(next)
 		d.counters.add(func(s *Stats) { s.Behind = max(late, 0) })
 		if late < 0 {
-			_ = sleep(ctx, min(-late, 20*time.Millisecond))
+			_ = bench.Sleep(ctx, min(-late, 20*time.Millisecond))
 			continue
 		}
 		a, p, slot, life := d.claim()
 		if p == nil { // every pod is broken or taken
-			_ = sleep(ctx, time.Millisecond)
+			_ = bench.Sleep(ctx, time.Millisecond)
 			continue
 		}
 		start(a, p, slot, life)

@@ -33,7 +33,7 @@ func (r *runner) runOutage(ctx context.Context) {
 	if r.options.KillAt > 0 {
 		o.kind, after = "kill", r.options.KillAt
 	}
-	if after == 0 || pause(ctx, after) != nil {
+	if after == 0 || bench.Sleep(ctx, after) != nil {
 		return
 	}
 	s := r.sides[0]
@@ -48,7 +48,7 @@ func (r *runner) runOutage(ctx context.Context) {
 			r.breakUnlessAsked(err)
 			return
 		}
-		if pause(ctx, r.options.OutageFor+initializing) != nil {
+		if bench.Sleep(ctx, r.options.OutageFor+initializing) != nil {
 			return
 		}
 	} else if err := r.killRuntime(ctx, o.at); err != nil {
@@ -83,7 +83,7 @@ func (r *runner) killRuntime(ctx context.Context, at int64) error {
 	for _, s := range r.sides {
 		s.lost(at)
 	}
-	if err := pause(ctx, r.options.OutageFor); err != nil {
+	if err := bench.Sleep(ctx, r.options.OutageFor); err != nil {
 		return err
 	}
 	if err := r.fake.start(ctx); err != nil {
@@ -130,7 +130,7 @@ func (st *stall) during(at int64) bool { return st != nil && at >= st.at && at <
 
 // runStall stops the consumer of Watch when it is time.
 func (r *runner) runStall(ctx context.Context) {
-	if r.options.StallFor == 0 || pause(ctx, r.options.StallAt) != nil {
+	if r.options.StallFor == 0 || bench.Sleep(ctx, r.options.StallAt) != nil {
 		return
 	}
 	s := r.sides[0]
@@ -146,7 +146,7 @@ func (r *runner) runStall(ctx context.Context) {
 		r.fail(err)
 		return
 	}
-	if pause(ctx, r.options.StallFor+500*time.Millisecond) != nil {
+	if bench.Sleep(ctx, r.options.StallFor+500*time.Millisecond) != nil {
 		return
 	}
 	s.mu.Lock()

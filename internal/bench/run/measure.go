@@ -178,7 +178,7 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 			}
 			return fmt.Errorf("the %s PLEG has not relisted although it was asked to: %s", s.mode, s.now().Health)
 		}
-		if err := pause(ctx, graceFor); err != nil {
+		if err := bench.Sleep(ctx, graceFor); err != nil {
 			return err
 		}
 		c.CheckedPods, c.Mismatches, c.Differences, err = s.compare(ctx, r.read, ours, convergeFor)

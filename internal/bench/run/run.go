@@ -251,7 +251,7 @@ func (r *runner) drive(ctx context.Context, long time.Duration) {
 
 // every calls f again and again until ctx ends.
 func (r *runner) every(ctx context.Context, d time.Duration, f func(context.Context)) {
-	for pause(ctx, d) == nil {
+	for bench.Sleep(ctx, d) == nil {
 		f(ctx)
 	}
 }

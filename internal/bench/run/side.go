@@ -153,7 +153,7 @@ func (s *side) compare(ctx context.Context, read func(context.Context) ([]bench.
 		if mismatches == 0 || time.Now().After(deadline) {
 			return len(truth), mismatches, lines, nil
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := bench.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return 0, 0, nil, err
 		}
 	}
@@ -222,16 +222,4 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 		}
 	}
 	return r
-}
-
-// pause waits, or returns the cause for which ctx ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

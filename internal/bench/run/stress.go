@@ -206,7 +206,7 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 	}
 	actions := r.driver.Stats().Actions
 	r.driver.SetRate(rate * jobChanges)
-	if err := pause(ctx, o.StepFor); err != nil {
+	if err := bench.Sleep(ctx, o.StepFor); err != nil {
 		return bench.StressStep{}, err
 	}
 	end := bench.Now()

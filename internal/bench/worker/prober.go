@@ -10,6 +10,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 const (
@@ -68,7 +69,7 @@ func (p *prober) run(ctx context.Context) {
 			}
 			continue
 		}
-		pause(ctx, time.Duration(float64(time.Second)/rate))
+		_ = bench.Sleep(ctx, time.Duration(float64(time.Second)/rate))
 		select {
 		case waiting <- struct{}{}:
 			group.Go(func() {

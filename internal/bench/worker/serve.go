@@ -146,7 +146,7 @@ func (s *server) settle(ctx context.Context) {
 		if since > quiet {
 			return
 		}
-		pause(ctx, quiet)
+		_ = bench.Sleep(ctx, quiet)
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *server) consume(ctx context.Context, watch <-chan pleg.Event) {
 			s.mu.Lock()
 			d := s.stalled
 			s.mu.Unlock()
-			pause(ctx, d)
+			_ = bench.Sleep(ctx, d)
 		case e, ok := <-watch:
 			if !ok {
 				return
@@ -191,7 +191,7 @@ func (s *server) flush() error {
 func (s *server) flushLoop(ctx context.Context) {
 	var told time.Time
 	for ctx.Err() == nil {
-		pause(ctx, flushEvery)
+		_ = bench.Sleep(ctx, flushEvery)
 		err := s.flush()
 		if err == nil && time.Since(told) >= progressEvery {
 			told = time.Now()
@@ -201,15 +201,5 @@ func (s *server) flushLoop(ctx context.Context) {
 		if err != nil {
 			return // the parent has gone: the orders end too
 		}
-	}
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
@@ -221,7 +222,7 @@ func sameName(ctx context.Context, w *World) error {
 			if err := w.await(ctx, ready, name); err != nil {
 				return fmt.Errorf("time %d: %w", i, err)
 			}
-		} else if err := sleep(ctx, time.Duration(i)*30*time.Millisecond); err != nil {
+		} else if err := bench.Sleep(ctx, time.Duration(i)*30*time.Millisecond); err != nil {
 			return err
 		}
 		if err := w.remove(ctx, name); err != nil {

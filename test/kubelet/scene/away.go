@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // exitUnseen is the exit code that a runtime gives to containers that ended while it was down.
@@ -109,7 +111,7 @@ func runtimeRestarted(ctx context.Context, w *World) error {
 		if err := w.restartRuntime(ctx); err != nil {
 			return err
 		}
-		if err := sleep(ctx, 3*time.Second); err != nil {
+		if err := bench.Sleep(ctx, 3*time.Second); err != nil {
 			return err
 		}
 	}
@@ -132,7 +134,7 @@ func kubeletRestarted(ctx context.Context, w *World) error {
 		if err := w.killKubelet(ctx); err != nil {
 			return err
 		}
-		if err := sleep(ctx, down); err != nil {
+		if err := bench.Sleep(ctx, down); err != nil {
 			return err
 		}
 		if err := w.StartKubelet(ctx); err != nil {

@@ -63,7 +63,7 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	if err := sleep(ctx, c.Settle); err != nil {
+	if err := bench.Sleep(ctx, c.Settle); err != nil {
 		return nil, err
 	}
 	if err := f.idle(ctx, w, c.Idle); err != nil {
@@ -190,7 +190,7 @@ func (f *Figures) idle(ctx context.Context, w *World, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, d); err != nil {
+	if err := bench.Sleep(ctx, d); err != nil {
 		return err
 	}
 	after, err := w.sample(ctx)
@@ -269,15 +269,6 @@ func rates(before, after map[string]uint64, by float64) map[string]float64 {
 		}
 	}
 	return grown
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // CallNames returns the methods that any of the figures has, sorted. Of says where.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
@@ -126,7 +127,7 @@ func (w *World) rest(ctx context.Context) (Level, error) {
 		if i >= 4 && probe.after(lowest) == nil {
 			break
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := bench.Sleep(ctx, time.Second); err != nil {
 			return lowest, err
 		}
 	}

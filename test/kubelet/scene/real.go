@@ -184,7 +184,7 @@ func (r *real) restart(ctx context.Context) error {
 	if err := r.daemon.Stop(ctx, syscall.SIGKILL); err != nil {
 		return err
 	}
-	if err := sleep(ctx, time.Second); err != nil {
+	if err := bench.Sleep(ctx, time.Second); err != nil {
 		return err
 	}
 	if err := r.daemon.Start(ctx); err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // Scenario does something to a world and waits for what must come of it.
@@ -232,7 +234,7 @@ func graceful(ctx context.Context, w *World) error {
 			return err
 		}
 		if i%4 == 3 {
-			if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			if err := bench.Sleep(ctx, 200*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -275,14 +277,14 @@ func recreate(ctx context.Context, w *World, times int) error {
 			if err := w.await(ctx, ready, name); err != nil {
 				return fmt.Errorf("time %d: %w", i, err)
 			}
-		} else if err := sleep(ctx, time.Duration(i%10)*50*time.Millisecond); err != nil {
+		} else if err := bench.Sleep(ctx, time.Duration(i%10)*50*time.Millisecond); err != nil {
 			return err
 		}
 		w.tracker.forget(name)
 		if err := w.node.Remove(name); err != nil {
 			return err
 		}
-		if err := sleep(ctx, time.Duration(i%7)*50*time.Millisecond); err != nil {
+		if err := bench.Sleep(ctx, time.Duration(i%7)*50*time.Millisecond); err != nil {
 			return err
 		}
 	}

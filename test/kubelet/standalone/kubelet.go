@@ -6,7 +6,6 @@
 package standalone
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -18,12 +17,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // Inside is the first argument with which the calling program's binary must call [RunInside].
@@ -132,19 +132,7 @@ func (k *Kubelet) Metrics(ctx context.Context) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := make(map[string]float64)
-	for lines := bufio.NewScanner(strings.NewReader(string(body))); lines.Scan(); {
-		name, value, ok := strings.Cut(lines.Text(), "} ")
-		if ok {
-			name += "}"
-		} else {
-			name, value, ok = strings.Cut(lines.Text(), " ")
-		}
-		if v, err := strconv.ParseFloat(value, 64); ok && err == nil {
-			values[name] = v
-		}
-	}
-	return values, nil
+	return bench.Scrape(body), nil
 }
 
 func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {

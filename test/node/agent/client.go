@@ -57,25 +57,13 @@ func (c *Client) Health(ctx context.Context) error {
 	return err
 }
 
-// Metrics returns the Prometheus metrics without labels, histograms by their
-// bucket lines, as text to value.
+// Metrics returns the Prometheus metrics as [bench.Scrape] does.
 func (c *Client) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := c.do(ctx, http.MethodGet, PathMetrics, nil)
 	if err != nil {
 		return nil, err
 	}
-	values := map[string]float64{}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if value, err := strconv.ParseFloat(line[at+1:], 64); err == nil {
-			values[line[:at]] = value
-		}
-	}
-	return values, nil
+	return bench.Scrape(text), nil
 }
 
 // StepClock sets the agent's wall clock to the real one plus the step.
