@@ -124,10 +124,8 @@ func (b *ackBox) close() {
 
 // own is what is known of the agent's own calls about a pod.
 type own struct {
-	calls    int     // under way
-	making   int     // those of them that make something
-	failed   bool    // one has: it may work yet, without anybody being told
-	mayMake  bool    // one that makes something has failed
+	calls    int32   // under way
+	making   int32   // those of them that make something
 	returned instant // when the last one did
 	hold     instant // what calls have changed is read then, unless somebody waits for the pod
 	listed   instant // start of the latest read that would have shown an ID that nobody knew
@@ -191,8 +189,8 @@ func (c *core[S]) onAck(a *ack, now instant) {
 	}
 	p.own.returned = max(p.own.returned, a.at)
 	if a.failed || len(a.items) == 0 {
-		p.own.failed = p.own.failed || a.failed
-		p.own.mayMake = p.own.mayMake || a.failed && call.ID == ""
+		p.callFailed = p.callFailed || a.failed
+		p.mayMake = p.mayMake || a.failed && call.ID == ""
 		c.doubt(p, now)
 	}
 	c.reviewLater(p)
@@ -310,7 +308,7 @@ const unbornMost = 1024
 // outlive keeps, of a record that is forgotten, that a call may yet make something of the pod.
 // When there are too many such pods, the one that was forgotten first is given up.
 func (c *core[S]) outlive(p *pod, now instant) {
-	if !p.own.mayMake {
+	if !p.mayMake {
 		return
 	}
 	if len(c.unborn) == unbornMost {
@@ -323,7 +321,7 @@ func (c *core[S]) outlive(p *pod, now instant) {
 func (c *core[S]) inherit(p *pod) {
 	if i := slices.Index(c.unborn, p.uid); i >= 0 {
 		c.unborn = slices.Delete(c.unborn, i, i+1)
-		p.own.failed, p.own.mayMake = true, true
+		p.callFailed, p.mayMake = true, true
 	}
 }
 
@@ -343,7 +341,7 @@ func (c *core[S]) knowsAll(p *pod) bool {
 	switch {
 	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, c.lists.applied <= c.givenUp, len(c.homeless) > 0:
 		return false
-	case o.making > 0, o.failed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
+	case o.making > 0, p.callFailed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
 		return false
 	case p.failed, p.disagrees, p.alien, p.blank(), p.suspected(), len(p.contested) > 0:
 		return false

@@ -107,7 +107,7 @@ func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	_ = later || p.laterAt == 0 || k.broken("it is to be looked at at %d, and not in the heap", p.laterAt)
 	_ = !open || c.reads(p) || p.queued != notQueued || later || k.broken("it is open, and will not be looked at")
 	_ = c.touched[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not touched")
-	known := len(p.items)+len(p.suspects)+len(p.contested)+p.own.calls > 0
+	known := len(p.items)+len(p.suspects)+len(p.contested) > 0 || p.own.calls > 0
 	_ = known || open || c.reads(p) || p.hasEntry() || k.broken("nothing is known of it, nothing is wanted, and it is remembered")
 }
 
@@ -125,7 +125,7 @@ func (c *core[S]) checkItems(k *checker, p *pod, now instant) {
 			ready++
 		}
 	}
-	_ = ready == p.ready || k.broken("%d sandboxes are ready, %d counted", ready, p.ready)
+	_ = ready == int(p.ready) || k.broken("%d sandboxes are ready, %d counted", ready, p.ready)
 }
 
 func (c *core[S]) checkItem(k *checker, x *item, now instant) {

@@ -163,6 +163,9 @@ func makeKindCoder(c *coder, t reflect.Type, class instantClass) {
 	case reflect.Bool, reflect.Uint8, reflect.Int8:
 		c.enc = func(e *encoder, p unsafe.Pointer) { e.buf = append(e.buf, *(*byte)(p)) }
 		c.dec = func(d *decoder, p unsafe.Pointer) { *(*byte)(p) = d.byte() }
+	case reflect.Int32:
+		c.enc = func(e *encoder, p unsafe.Pointer) { e.buf = binary.AppendVarint(e.buf, int64(*(*int32)(p))) }
+		c.dec = func(d *decoder, p unsafe.Pointer) { *(*int32)(p) = int32(d.int()) }
 	case reflect.Int, reflect.Int64, reflect.Uint64:
 		c.enc = func(e *encoder, p unsafe.Pointer) { e.buf = binary.AppendVarint(e.buf, *(*int64)(p)) }
 		c.dec = func(d *decoder, p unsafe.Pointer) { *(*int64)(p) = d.int() }

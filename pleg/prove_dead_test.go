@@ -368,8 +368,8 @@ func (v *prover) normalizeOwn(p *pod, oldest instant) {
 	c, o := v.core, &p.own
 	switch {
 	case !v.scope.knows:
-		o.listed, o.unlisted, o.making, o.mayMake = 0, 0, 0, false
-		o.failed = o.failed && v.scope.sandboxes()
+		o.listed, o.unlisted, o.making, p.mayMake = 0, 0, 0, false
+		p.callFailed = p.callFailed && v.scope.sandboxes()
 	case v.scope.judged():
 	case c.listedAt(p) > o.unlisted:
 		o.listed, o.unlisted = 0, 0

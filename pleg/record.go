@@ -20,15 +20,15 @@ const phaseNone = Phase(0xff)
 // item is what is known of one ID. It belongs to the core. Each group of fields is written by the
 // functions of its own type, and by the report that it is about.
 type item struct {
-	id   string
-	name string // what a read called the container
-	kind Kind
-	mark uint64 // the merge that showed it last
-	heard
-	place
-	belief
+	id    string
+	name  string // what a read called the container
+	mark  uint64 // the merge that showed it last
+	kind  Kind
+	heard // this and the next two are small, and fill one word with the kind
 	shown
 	watched
+	place
+	belief
 }
 
 // place is where an ID is filed.
@@ -129,12 +129,14 @@ type suspect struct {
 
 // pod is what is known of one pod. It belongs to the core. A pod without items exists only while
 // somebody wants to know of it, or the cache has a status of it.
+//
+// A node of 100,000 containers has 50,000 of these, of 320 bytes, and 150,000 items, of 104: a word
+// more of either is seen in BenchmarkMemory.
 type pod struct {
 	uid             cache.UID
 	name, namespace string
 	items           []*item
 	suspects        map[string]suspect
-	ready           int // running sandboxes
 	reported
 	stored
 	wanted
@@ -145,11 +147,14 @@ type pod struct {
 
 // reported is what reports have said of a pod as a whole.
 type reported struct {
-	read      instant // start of the latest applied read that named the pod
-	moved     instant // when a claim last changed something of it, known or suspected
-	disagrees bool    // the last applied read shows less than is known
-	disputed  bool    // that the runtime shows an ID of it of another pod, too, was reported
-	own       own     // what the agent's own calls have told
+	read       instant // start of the latest applied read that named the pod
+	moved      instant // when a claim last changed something of it, known or suspected
+	disagrees  bool    // the last applied read shows less than is known
+	disputed   bool    // that the runtime shows an ID of it of another pod, too, was reported
+	callFailed bool    // a call of the agent's own has: it may work yet, without anybody being told
+	mayMake    bool    // one that makes something has failed
+	ready      int32   // running sandboxes
+	own        own     // what the agent's own calls have told
 }
 
 // stored is what the cache has of a pod.
@@ -343,7 +348,7 @@ func (p *pod) blank() bool {
 // has stopped it himself removes it himself, and tells that, too.
 func (p *pod) goesAway() bool {
 	for _, x := range p.items {
-		if x.kind == Sandbox && x.phase == PhaseExited && (!x.ours || p.own.failed) {
+		if x.kind == Sandbox && x.phase == PhaseExited && (!x.ours || p.callFailed) {
 			return true
 		}
 	}

@@ -59,7 +59,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: a call that has failed cannot work later", "pleg/record.go",
-		"(!x.ours || p.own.failed)", "!x.ours",
+		"(!x.ours || p.callFailed)", "!x.ours",
 	},
 	{
 		"acks: each is read by itself", "pleg/ack.go",
@@ -83,11 +83,11 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: what is being made is not listed", "pleg/ack.go",
-		"case o.making > 0, o.failed,", "case o.failed,",
+		"case o.making > 0, p.callFailed,", "case p.callFailed,",
 	},
 	{
 		"acks: what a failed call may make later is not listed", "pleg/ack.go",
-		"case o.making > 0, o.failed,", "case o.making > 0,",
+		"case o.making > 0, p.callFailed,", "case o.making > 0,",
 	},
 	{
 		"acks: what a failed call may make is forgotten with its pod", "pleg/demand.go",
