@@ -4,7 +4,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -42,26 +41,16 @@ comparison, with a page that shows both beside each other.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("--output %s: use text or json", output)}
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			a, b, err := report.LoadPair(args...)
 			if err != nil {
 				return err
 			}
 			c := report.Compare(a, b)
-			if output == "json" {
-				encoder := json.NewEncoder(s.out)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(c)
-			} else {
-				err = c.WriteText(s.out)
-			}
-			if err != nil {
-				return fmt.Errorf("write the comparison: %w", err)
-			}
-			if out == "" {
-				return nil
+			if err := writeResult(s.out, output, c, c.WriteText); err != nil || out == "" {
+				return err
 			}
 			err = report.WriteComparison(out, commandLine(cmd), a, b)
 			tellKept(s, out)

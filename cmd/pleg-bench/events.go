@@ -4,9 +4,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -43,8 +43,8 @@ It exits with 1 if this project's recorder lost an event without counting it.`,
   pleg-bench events --kubeconfig ~/.kube/config --load storm --count 1000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("--output %s: use text or json", output)}
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			if err := checkEvents(o, recorders); err != nil {
 				return usageError{err}
@@ -67,16 +67,9 @@ It exits with 1 if this project's recorder lost an event without counting it.`,
 				reports = append(reports, report)
 			}
 			display.clear()
-			var err error
-			if output == "json" {
-				encoder := json.NewEncoder(s.out)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(reports)
-			} else {
-				err = eventsbench.WriteText(s.out, reports...)
-			}
-			if err != nil {
-				return fmt.Errorf("write the result: %w", err)
+			text := func(w io.Writer) error { return eventsbench.WriteText(w, reports...) }
+			if err := writeResult(s.out, output, reports, text); err != nil {
+				return err
 			}
 			for _, r := range reports {
 				if r.Recorder == eventsbench.RecorderSeries && r.Silent > 0 {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
@@ -84,10 +82,7 @@ func refusal(err error) error {
 func newRun(s streams) *cobra.Command {
 	var (
 		o       run.Options
-		fake    fakeFlags
-		output  string
-		keep    keepFlags
-		args    string
+		l       loadCommand
 		compare bool
 	)
 	cmd := &cobra.Command{
@@ -130,61 +125,22 @@ out of order, or never.`,
       --pods 10 --rate 20`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("--output %s: use text or json", output)}
-			}
-			if err := checkEndpointFlags(cmd, o.Endpoint); err != nil {
-				return err
-			}
-			o.Profile, o.Faults, o.Seed = fake.profile, fake.faults, fake.seed
-			o.Args = strings.Fields(args)
 			o.Compare = compare
 			if !cmd.Flags().Changed("compare") {
-				o.Compare = output == "text" && o.Endpoint == "" && o.Mode == worker.Evented
+				o.Compare = l.output == "text" && o.Endpoint == "" && o.Mode == worker.Evented
 			}
-			if err := o.Validate(); err != nil {
-				return usageError{fmt.Errorf("%w%s", err, hintAt(cmd.Context(), o))}
-			}
-			o.Stderr = s.err
-			o.Logger = klog.FromContext(cmd.Context())
-			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
-			o.FakeArgs = fake.childArgs(cmd)
-			expectations, err := keep.parse(report.BlankRun())
-			if err != nil {
+			o.WantTimeline = l.keep.out != ""
+			validate := func() error { return o.Validate() }
+			if err := l.begin(cmd, s, &o, validate, report.BlankRun()); err != nil {
 				return err
 			}
-			o.WantTimeline = keep.out != ""
-			began := time.Now()
-			display := newDisplay(s)
-			if output == "text" {
-				o.OnStatus = display.show
-			}
 			result, err := run.Run(cmd.Context(), o)
-			display.clear()
+			l.display.clear()
 			if result == nil {
 				return refusal(err)
 			}
-			left := err // what was made and could not be removed, or an interrupt
-			if output == "json" {
-				encoder := json.NewEncoder(s.out)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(result)
-			} else {
-				err = result.WriteText(s.out)
-			}
-			if err != nil {
-				return errors.Join(fmt.Errorf("write the result: %w", err), left)
-			}
-			saved := report.New(began, commandLine(cmd), result, expectations)
-			if keep.out != "" {
-				left = errors.Join(left, saved.Write(keep.out))
-			}
-			tellFailures(s.err, saved.Failures)
-			tellKept(s, keep.out)
-			if left == nil && (!result.OK || len(saved.Failures) > 0) {
-				return errBad
-			}
-			return left
+			saved := report.New(l.began, commandLine(cmd), result, l.expectations)
+			return l.end(s, result, result.OK, saved, saved.Failures, err)
 		},
 	}
 	flags := cmd.Flags()
@@ -199,10 +155,10 @@ out of order, or never.`,
 	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16)")
 	flags.DurationVar(&o.JobLife, "job-life", 200*time.Millisecond, "about how long short-lived containers live")
 	addRealFlags(flags, &o)
-	fake.add(flags)
+	l.fake.add(flags)
 	flags.Float64Var(&o.ProbeRate, "probe-rate", 20, "reads a second that simulated pod workers make, each for a status newer than now")
 	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
-	flags.StringVar(&args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
+	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
 	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0, "restart the fake runtime at that time of the load; its containers survive")
 	flags.DurationVar(&o.KillAt, "kill-runtime-at", 0, "kill the fake runtime's process at that time, and start another one, which knows nothing")
 	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond, "how long a restarted or killed runtime is down")
@@ -213,7 +169,7 @@ out of order, or never.`,
 	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
-	flags.StringVarP(&output, "output", "o", "text", "text or json; json is documented in docs/pleg-bench.md")
-	keep.add(flags, "changes.csv, ", "latency.p99<5ms")
+	flags.StringVarP(&l.output, "output", "o", "text", "text or json; json is documented in docs/pleg-bench.md")
+	l.keep.add(flags, "changes.csv, ", "latency.p99<5ms")
 	return cmd
 }

@@ -4,14 +4,9 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
@@ -20,11 +15,8 @@ import (
 
 func newStress(s streams) *cobra.Command {
 	var (
-		o      run.StressOptions
-		fake   fakeFlags
-		output string
-		args   string
-		keep   keepFlags
+		o run.StressOptions
+		l loadCommand
 	)
 	cmd := &cobra.Command{
 		Use:   "stress",
@@ -45,56 +37,17 @@ made is removed at the end, also after Ctrl-C.`,
   pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("--output %s: use text or json", output)}
-			}
-			if err := checkEndpointFlags(cmd, o.Endpoint); err != nil {
+			validate := func() error { return o.Validate() }
+			if err := l.begin(cmd, s, &o.Options, validate, new(bench.StressResult)); err != nil {
 				return err
 			}
-			o.Profile, o.Faults, o.Seed = fake.profile, fake.faults, fake.seed
-			o.Args = strings.Fields(args)
-			if err := o.Validate(); err != nil {
-				return usageError{fmt.Errorf("%w%s", err, hintAt(cmd.Context(), o.Options))}
-			}
-			expectations, err := keep.parse(new(bench.StressResult))
-			if err != nil {
-				return err
-			}
-			o.Stderr = s.err
-			o.Logger = klog.FromContext(cmd.Context())
-			o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
-			o.FakeArgs = fake.childArgs(cmd)
-			display := newDisplay(s)
-			if output == "text" {
-				o.OnStatus = display.show
-			}
-			began := time.Now()
 			result, err := run.Stress(cmd.Context(), o)
-			display.clear()
+			l.display.clear()
 			if result == nil {
 				return refusal(err)
 			}
-			left := err // what was made and could not be removed, or an interrupt
-			if output == "json" {
-				encoder := json.NewEncoder(s.out)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(result)
-			} else {
-				err = result.WriteText(s.out)
-			}
-			if err != nil {
-				return errors.Join(fmt.Errorf("write the result: %w", err), left)
-			}
-			saved := report.NewStress(began, commandLine(cmd), result, expectations)
-			if keep.out != "" {
-				left = errors.Join(left, saved.Write(keep.out))
-			}
-			tellFailures(s.err, saved.Failures)
-			tellKept(s, keep.out)
-			if left == nil && (!result.OK || len(saved.Failures) > 0) {
-				return errBad
-			}
-			return left
+			saved := report.NewStress(l.began, commandLine(cmd), result, l.expectations)
+			return l.end(s, result, result.OK, saved, saved.Failures, err)
 		},
 	}
 	flags := cmd.Flags()
@@ -109,11 +62,11 @@ made is removed at the end, also after Ctrl-C.`,
 	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16, 64 with the fake runtime)")
 	flags.DurationVar(&o.JobLife, "job-life", 50*time.Millisecond, "about how long a container runs")
 	addRealFlags(flags, &o.Options)
-	fake.add(flags)
+	l.fake.add(flags)
 	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
-	flags.StringVar(&args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.05s")
+	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.05s")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
-	flags.StringVarP(&output, "output", "o", "text", "text or json")
-	keep.add(flags, "steps.csv, ", "knee_rate>200")
+	flags.StringVarP(&l.output, "output", "o", "text", "text or json")
+	l.keep.add(flags, "steps.csv, ", "knee_rate>200")
 	return cmd
 }

@@ -51,8 +51,8 @@ watch takes events away from the kubelet, which may be an evented one. Use
 			if err := checkEndpoint(o.Endpoint); err != nil {
 				return err
 			}
-			if o.Output != "text" && o.Output != "json" {
-				return usageError{fmt.Errorf("--output %s: use text or json", o.Output)}
+			if err := checkOutput(o.Output); err != nil {
+				return err
 			}
 			if o.Mode != worker.Evented && o.Mode != worker.Generic {
 				return usageError{fmt.Errorf("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)}
