@@ -3,19 +3,63 @@
 
 package cri
 
+// A client from New to Close: its configuration, its connection, the socket behind an endpoint, and
+// the first question to a runtime, Version.
+
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
+
+const (
+	// DefaultMaxMessageSize is the default of [Config.MaxMessageSize]: 256 MiB, which is 100,000
+	// containers of 2.6 KB in one message.
+	DefaultMaxMessageSize = 256 << 20
+	// DefaultMaxStatusCalls is the default of [Config.MaxStatusCalls].
+	DefaultMaxStatusCalls = 16
+)
+
+// Config configures a [Client]. Endpoint or Dialer is required; every other field's zero value is
+// its default.
+type Config struct {
+	// Endpoint is the runtime's unix socket: "unix:///run/containerd/containerd.sock", or the bare
+	// absolute path.
+	Endpoint string
+	// Dialer, when set, connects to the runtime instead of dialing the socket that Endpoint names;
+	// Endpoint is then only a name for messages. It is called again for every reconnect.
+	Dialer func(ctx context.Context) (net.Conn, error)
+	// MaxMessageSize bounds one message of the runtime, in bytes. It matters for runtimes without
+	// the streaming lists, which send all containers in one message. Memory is taken as the message
+	// arrives, not up front. Default [DefaultMaxMessageSize].
+	MaxMessageSize int
+	// MaxStatusCalls bounds the PodSandboxStatus and ContainerStatus calls that this client has in
+	// flight at once, so that a mass inspection leaves the runtime room for the calls of others.
+	// Default [DefaultMaxStatusCalls].
+	MaxStatusCalls int
+	// OnEvent, when set, is given every message of the event stream as the runtime sent it, an
+	// encoded CRI ContainerEventResponse, before the client takes the message apart; broken ones
+	// too. It is for tools that judge a runtime. Calls come one after another for each
+	// subscription; the stream waits for them. The bytes are the client's and must not be kept or
+	// changed.
+	OnEvent func(message []byte)
+}
 
 const (
 	windowSize     = 1 << 20
@@ -47,30 +91,6 @@ var (
 	_ pleg.Source[PodStatus] = (*Client)(nil)
 	_ pleg.Stream[PodStatus] = (*Client)(nil)
 )
-
-// traits is what a client has learned of a runtime. It lives as long as one connection, because a
-// runtime that comes back may have been upgraded.
-type traits struct {
-	// has says whether the runtime has a call. It is learned of the list calls.
-	has [methods]knowledge
-	// fillsStatuses says whether PodSandboxStatus brings the statuses of the containers along.
-	fillsStatuses knowledge
-}
-
-// knowledge is a question about the runtime that is open until it has answered: 0 open, 1 yes, 2
-// no.
-type knowledge struct{ v atomic.Int32 }
-
-func (k *knowledge) learn(yes bool) {
-	if yes {
-		k.v.Store(1)
-	} else {
-		k.v.Store(2)
-	}
-}
-func (k *knowledge) no() bool { return k.v.Load() == 2 }
-
-func (k *knowledge) String() string { return [...]string{"unknown", "yes", "no"}[k.v.Load()] }
 
 // New returns a client that connects when it is first used, and reconnects for as long as it is
 // used, so the runtime need not be up yet. It makes no call. The caller must Close it.
@@ -169,3 +189,128 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 // Endpoint returns what the client is connected to, for messages.
 func (c *Client) Endpoint() string { return c.endpoint }
+
+// Version is what a runtime says of itself (CRI VersionResponse).
+type Version struct {
+	// RuntimeName is the runtime's name, such as "containerd" or "cri-o".
+	RuntimeName string
+	// RuntimeVersion is the runtime's version.
+	RuntimeVersion string
+	// APIVersion is the version of the CRI that the runtime speaks, such as "v1".
+	APIVersion string
+}
+
+// String returns the runtime's name and version.
+func (v Version) String() string { return v.RuntimeName + " " + v.RuntimeVersion }
+
+// Version asks the runtime who it is. It is also the cheapest way to see whether the runtime
+// answers.
+func (c *Client) Version(ctx context.Context) (Version, error) {
+	var reply owned
+	if err := c.call(ctx, version, nil, &reply); err != nil {
+		return Version{}, err
+	}
+	var v runtimeapi.VersionResponse
+	if err := proto.Unmarshal(reply.data, &v); err != nil {
+		return Version{}, fmt.Errorf("cri: Version on %s: %w: %w", c.endpoint, ErrMalformed, err)
+	}
+	return Version{RuntimeName: v.GetRuntimeName(), RuntimeVersion: v.GetRuntimeVersion(), APIVersion: v.GetRuntimeApiVersion()}, nil
+}
+
+// withDefaults returns the configuration with every zero field at its default.
+func (c Config) withDefaults() Config {
+	if c.MaxMessageSize == 0 {
+		c.MaxMessageSize = DefaultMaxMessageSize
+	}
+	if c.MaxStatusCalls == 0 {
+		c.MaxStatusCalls = DefaultMaxStatusCalls
+	}
+	return c
+}
+
+// validate reports every field, of a configuration with its defaults filled in, that cannot work,
+// by name and value.
+func (c Config) validate() error {
+	var errs []error
+	if c.Endpoint == "" && c.Dialer == nil {
+		errs = append(errs, errors.New(`cri: Config.Endpoint is empty: name the runtime's socket, such as "unix:///run/containerd/containerd.sock"`))
+	}
+	if c.MaxMessageSize < 0 {
+		errs = append(errs, fmt.Errorf("cri: Config.MaxMessageSize is %d: it must not be negative (zero means %d)", c.MaxMessageSize, DefaultMaxMessageSize))
+	}
+	if c.MaxStatusCalls < 0 {
+		errs = append(errs, fmt.Errorf("cri: Config.MaxStatusCalls is %d: it must not be negative (zero means %d)", c.MaxStatusCalls, DefaultMaxStatusCalls))
+	}
+	if c.Endpoint != "" && c.Dialer == nil {
+		if _, err := socketPath(c.Endpoint); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxSocketPath is what fits into sockaddr_un's sun_path beside its closing NUL.
+const maxSocketPath = 107
+
+// socketPath returns the path of the unix socket that an endpoint names, without touching the file
+// system.
+func socketPath(endpoint string) (string, error) {
+	path := endpoint
+	if scheme, rest, ok := strings.Cut(endpoint, ":"); ok && !strings.Contains(scheme, "/") {
+		switch {
+		case scheme != "unix":
+			return "", fmt.Errorf("cri: endpoint %q has scheme %q: only unix sockets are supported, write unix:///path/to/socket", endpoint, scheme)
+		case strings.HasPrefix(rest, "///"):
+			path = rest[2:]
+		case strings.HasPrefix(rest, "//"):
+			return "", fmt.Errorf("cri: endpoint %q names the host %q: a unix endpoint has three slashes, unix:///path/to/socket", endpoint, strings.SplitN(rest[2:], "/", 2)[0])
+		default:
+			path = rest
+		}
+	}
+	switch {
+	case !filepath.IsAbs(path):
+		return "", fmt.Errorf("cri: endpoint %q is not an absolute path: write unix:///path/to/socket", endpoint)
+	case strings.ContainsRune(path, 0):
+		return "", fmt.Errorf("cri: endpoint %q holds a NUL byte: no path can", endpoint)
+	case len(path) > maxSocketPath:
+		return "", fmt.Errorf("cri: the socket path of endpoint %q has %d bytes: a unix socket address holds at most %d, use a shorter path or a symbolic link", endpoint, len(path), maxSocketPath)
+	}
+	return path, nil
+}
+
+// dialSocket connects to a unix socket and says plainly why that cannot be done.
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, explainDial(path, err)
+	}
+	return conn, nil
+}
+
+// explainDial wraps what the operating system said of a socket with what can be done about it.
+func explainDial(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("cri: there is no socket %s: is the runtime running, is the path right: %w", path, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("cri: no permission to connect to %s: run as root, or as a member of the group that owns the socket: %w", path, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if info, serr := os.Stat(path); serr == nil && info.Mode().Type() != fs.ModeSocket {
+			return fmt.Errorf("cri: %s is %s, not a socket: name the runtime's socket: %w", path, describe(info.Mode()), err)
+		}
+		return fmt.Errorf("cri: nothing listens on %s: the runtime is not running, or left its socket behind: %w", path, err)
+	}
+	return fmt.Errorf("cri: cannot connect to %s: %w", path, err)
+}
+
+// describe names what a file is.
+func describe(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode.IsRegular():
+		return "a regular file"
+	}
+	return "a special file (" + mode.Type().String() + ")"
+}

@@ -3,17 +3,24 @@
 
 package cri
 
+// One event from the stream to its consumer: received into pooled memory, read, turned into a
+// claim, and released, or made a status first.
+
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -196,3 +203,140 @@ func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
 	}
 	return pleg.PhaseRemoved // CONTAINER_DELETED_EVENT
 }
+
+// parcel is the memory of one event: the message, and what its claim refers to. Most statuses that
+// events carry are never asked for, so the memory goes round: from the pool to Events, with the
+// claim to its consumer, and back when that releases it. A third of the cost of an event was the
+// garbage collector's, for messages of which nothing was kept.
+//
+// Whoever holds the claim owns its parcel.
+type parcel struct {
+	raw     *[]byte // of eventBuffers
+	pod     cache.UID
+	payload []pleg.Item
+
+	// The methods status and release, bound once, because binding allocates.
+	boundStatus  func() (*PodStatus, error)
+	boundRelease func()
+}
+
+// maxKeptPayload bounds the payload that a parcel keeps for the next event.
+const maxKeptPayload = 64
+
+var (
+	parcels sync.Pool // of *parcel
+	// eventBuffers are closer to the size of events than the transport's own pool, so that claims
+	// which wait hold on to little more than they need.
+	eventBuffers = mem.NewTieredBufferPool(1<<10, 3<<9, 2<<10, 3<<10, 4<<10, 6<<10, 8<<10, 12<<10, 16<<10, 32<<10, 64<<10)
+)
+
+func newParcel() *parcel {
+	if p, ok := parcels.Get().(*parcel); ok {
+		return p
+	}
+	p := new(parcel)
+	p.boundStatus, p.boundRelease = p.status, p.release
+	return p
+}
+
+// fill takes a received message.
+func (p *parcel) fill(data mem.BufferSlice) {
+	p.raw = eventBuffers.Get(data.Len())
+	data.CopyTo(*p.raw)
+}
+
+// message returns the message.
+func (p *parcel) message() []byte { return *p.raw }
+
+// status builds the status that the event carries, in memory of its own.
+func (p *parcel) status() (*PodStatus, error) { return statusOfEvent(*p.raw, p.pod) }
+
+// release gives the parcel back. It must not be used afterwards.
+func (p *parcel) release() {
+	if p.raw != nil {
+		eventBuffers.Put(p.raw)
+	}
+	clear(p.payload)
+	p.raw, p.pod, p.payload = nil, "", p.payload[:0]
+	if cap(p.payload) > maxKeptPayload {
+		p.payload = nil
+	}
+	parcels.Put(p)
+}
+
+// statusOfEvent returns the status that an encoded event carries, in memory of its own. It fails if
+// a part of the payload is malformed or incomplete: what is left would be shown for as long as its
+// phases are right, without names, addresses or exit codes.
+func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
+	e, ok := readEvent(raw)
+	if !ok {
+		return nil, fmt.Errorf("cri: an event of pod %s: %w", uid, ErrMalformed)
+	}
+	size := 0
+	parts := make([]part, 0, 1+e.containers)
+	take := func(raw []byte, of *shape, good bool) bool {
+		p, ok := examine(raw, of)
+		size += len(raw) - p.unknown
+		parts = append(parts, p)
+		return ok && good
+	}
+	if e.sandboxRaw != nil && !take(e.sandboxRaw, shapeOfSandboxStatus(), e.sandbox.usable()) {
+		return nil, fmt.Errorf("cri: an event of pod %s: the status of sandbox %q: %w", uid, bounded(string(e.sandbox.id)), ErrMalformed)
+	}
+	for raw := range e.containerStatuses {
+		var item containerItem
+		if ok := item.readStatus(raw); !take(raw, shapeOfContainerStatus(), ok && item.usable()) {
+			return nil, fmt.Errorf("cri: an event of pod %s: the status of container %q: %w", uid, bounded(string(item.id)), ErrMalformed)
+		}
+	}
+	b := &body{shared: true}
+	own := make([]byte, 0, size)
+	for i, p := range parts {
+		from := len(own)
+		if p.unknown == 0 {
+			own = append(own, p.raw...)
+		} else {
+			own = p.shape.appendKnown(own, p.raw)
+		}
+		if i == 0 && e.sandboxRaw != nil {
+			b.sandboxes = append(b.sandboxes, own[from:len(own):len(own)])
+		} else {
+			b.containers = append(b.containers, own[from:len(own):len(own)])
+		}
+	}
+	return &PodStatus{uid: uid, body: b}, nil
+}
+
+// internerSize is the number of strings after which an interner starts over; it may hold twice as
+// many.
+const internerSize = 8192
+
+// interner gives equal bytes one string of their own, so that what events repeat is allocated once,
+// and an ID does not hold on to the event that it came in. It remembers what it gave out since it
+// last started over, and what was used since the time before. It belongs to one goroutine.
+type interner struct{ young, old map[string]string }
+
+func (n *interner) get(b []byte) string {
+	if s, ok := n.young[string(b)]; ok { // does not allocate
+		return s
+	}
+	s, ok := n.old[string(b)]
+	if !ok {
+		s = string(b)
+	}
+	if n.young == nil || len(n.young) >= internerSize {
+		n.old, n.young = n.young, make(map[string]string)
+	}
+	n.young[s] = s
+	return s
+}
+
+// short does so for a name, which is cut if it is long.
+func (n *interner) short(name []byte) string {
+	if len(name) > maxText || !utf8.Valid(name) {
+		return bounded(string(name))
+	}
+	return n.get(name)
+}
+
+func (n *interner) uid(b []byte) cache.UID { return cache.UID(n.get(b)) }

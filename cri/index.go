@@ -3,9 +3,10 @@
 
 package cri
 
-import (
-	"unicode/utf8"
+// One listing from its first item to its last: each item is found unchanged by its fingerprint, or
+// read and attributed to its pod.
 
+import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -145,13 +146,6 @@ func (x *index) current(p *podRecord) *podRecord {
 	x.pods[p.uid] = p
 	return p
 }
-
-// maxID bounds the length of an ID or UID. Those of real runtimes have 64 bytes or fewer.
-const maxID = 1024
-
-// usable reports whether an ID or UID can be used: a request with one that is not UTF-8 could not
-// be sent.
-func usable(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
 // sameSandboxes reports whether a whole list of sandboxes shows what the one before showed, and
 // notes it if so. If not, the list must be taken item by item.

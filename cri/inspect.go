@@ -3,12 +3,13 @@
 
 package cri
 
+// A read of the statuses of one pod: what to read and what to take over, the calls, and the status
+// that they make.
+
 import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,6 +30,21 @@ func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Pod
 	return c.Update(ctx, pod, nil)
 }
 
+// Update implements [pleg.Updater]: it takes over from prev what that says of the sandboxes and
+// containers that pod shows in the same phase, and reads the others: one call for a container that
+// has exited, however many there are beside it. Where PodSandboxStatus answers bring the statuses
+// of containers along, several containers that differ are read with one call a sandbox. What
+// changes without a change of phase (resources, annotations) is read by Inspect only, which is what
+// a generator's RequestReinspect comes to.
+func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
+	in := inspection{client: c, pod: pod}
+	in.plan(prev)
+	if err := in.run(ctx); err != nil {
+		return pleg.Inspection[PodStatus]{}, err
+	}
+	return in.result(), nil
+}
+
 // inspection is one read of one pod's statuses.
 type inspection struct {
 	client *Client
@@ -44,6 +60,76 @@ type inspection struct {
 	// brought holds the container statuses that came with each sandbox's.
 	brought   [][][]byte
 	sandboxOf map[string]string
+}
+
+// plan divides the pod's IDs into those to read and those to take over from prev, which may be nil.
+func (in *inspection) plan(prev *PodStatus) {
+	old := prev.parts()
+	var sandboxes []string // all
+	for _, item := range in.pod.Items {
+		raw, ok := old[pleg.Item{ID: item.ID, Kind: item.Kind, Phase: item.Phase}]
+		if item.Kind == pleg.Sandbox {
+			sandboxes = append(sandboxes, item.ID)
+			if ok {
+				in.taken.sandboxes = append(in.taken.sandboxes, raw)
+			} else {
+				in.sandboxes = append(in.sandboxes, item.ID)
+			}
+			continue
+		}
+		if ok {
+			in.taken.containers = append(in.taken.containers, raw)
+		} else {
+			in.containers = append(in.containers, item.ID)
+		}
+	}
+	in.severalSandboxes = len(sandboxes) > 1
+	if len(in.containers) > len(sandboxes) && !in.client.traits.Load().fillsStatuses.no() {
+		in.sandboxes, in.taken.sandboxes = sandboxes, nil // they may bring them all along
+	}
+	if len(in.sandboxes)+len(in.containers) < len(in.pod.Items) {
+		in.taken.sandboxOf = prev.body.sandboxOf
+	}
+}
+
+// homeless says that the sandbox of one of the pod's containers is not known from an earlier
+// status.
+func (in *inspection) homeless() bool {
+	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
+		return item.Kind == pleg.Container && in.taken.sandboxOf[item.ID] == ""
+	})
+}
+
+// parts returns the statuses that can be taken over into another one, each in memory of its own:
+// one that shared the message that brought it would keep all of that alive.
+func (s *PodStatus) parts() map[pleg.Item][]byte {
+	if s == nil || s.body == nil {
+		return nil
+	}
+	b := s.body
+	found := make(map[pleg.Item][]byte, len(b.sandboxes)+len(b.containers))
+	put := func(id []byte, kind pleg.Kind, phase pleg.Phase, raw []byte) {
+		if phase == pleg.PhaseUnknown || !complete(raw) {
+			return
+		}
+		if b.shared {
+			raw = slices.Clone(raw)
+		}
+		found[pleg.Item{ID: string(id), Kind: kind, Phase: phase}] = raw
+	}
+	for _, raw := range b.sandboxes {
+		var item sandboxItem
+		if item.read(raw, labelsOfPodSandboxStatus) {
+			put(item.id, pleg.Sandbox, item.phase(), raw)
+		}
+	}
+	for _, raw := range b.containers {
+		var item containerItem
+		if item.readStatus(raw) {
+			put(item.id, pleg.Container, item.phase(), raw)
+		}
+	}
+	return found
 }
 
 func (in *inspection) run(ctx context.Context) error {
@@ -180,24 +266,6 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 	return kept[0], kept[1:], nil
 }
 
-// complete says that an encoded PodSandboxStatus or ContainerStatus has what every runtime fills
-// in, metadata (2) and created_at (4); the fields have the same numbers in both. One that lacks
-// them is not stored: its phase may be right, so that nothing would ever read it again. The
-// kubelet's client refuses it too.
-func complete(raw []byte) bool {
-	metadata, created := false, false
-	f := fields{rest: raw}
-	for f.next() {
-		switch {
-		case f.isBytes(2):
-			metadata = metadata || len(f.data) > 0
-		case f.isVarint(4):
-			created = f.varint != 0
-		}
-	}
-	return metadata && created && !f.bad
-}
-
 func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
 	in.sandboxStatuses[i], in.brought[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], aboutSandbox)
 	return err
@@ -297,34 +365,4 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		Status: &PodStatus{uid: pod.UID, name: pod.Name, namespace: pod.Namespace, body: body},
 		Pod:    pod,
 	}
-}
-
-// each calls do for 0 to n-1, as many at once as status calls may be in flight, and returns when
-// all have returned. The first failure cancels the rest and is what it returns.
-func (c *Client) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	if n == 1 {
-		return do(ctx, 0)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var (
-		next   atomic.Int64
-		failed sync.Once
-		first  error
-		group  sync.WaitGroup
-	)
-	work := func() {
-		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			if err := do(ctx, i); err != nil {
-				failed.Do(func() { first = err; cancel() })
-				return
-			}
-		}
-	}
-	for range min(n, c.config.MaxStatusCalls) - 1 {
-		group.Go(work)
-	}
-	work()
-	group.Wait()
-	return first
 }

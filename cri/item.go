@@ -3,7 +3,39 @@
 
 package cri
 
-import "github.com/evented-pleg/evented-pleg/pleg"
+// From fields to items: what lists, events and statuses say of one sandbox or container, and to
+// which pod it belongs.
+
+import (
+	"unicode/utf8"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// The labels that the kubelet puts on every sandbox and container.
+const (
+	labelPodUID       = "io.kubernetes.pod.uid"
+	labelPodName      = "io.kubernetes.pod.name"
+	labelPodNamespace = "io.kubernetes.pod.namespace"
+)
+
+// podLabels are the labels that tell the pod of a sandbox or container. The slices alias the
+// message that they were read from.
+type podLabels struct{ uid, name, namespace []byte }
+
+// read takes one encoded label. It reports false if the label is malformed.
+func (l *podLabels) read(entry []byte) bool {
+	key, value, ok := mapEntry(entry)
+	switch string(key) { // does not allocate
+	case labelPodUID:
+		l.uid = value
+	case labelPodName:
+		l.name = value
+	case labelPodNamespace:
+		l.namespace = value
+	}
+	return ok
+}
 
 // metadata is a CRI PodSandboxMetadata. The slices alias the message that they were read from.
 type metadata struct {
@@ -170,3 +202,62 @@ func (c *containerItem) usable() bool {
 }
 
 func (c *containerItem) phase() pleg.Phase { return containerPhase(c.state) }
+
+// maxID bounds the length of an ID or UID. Those of real runtimes have 64 bytes or fewer.
+const maxID = 1024
+
+// usable reports whether an ID or UID can be used: a request with one that is not UTF-8 could not
+// be sent.
+func usable(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
+
+// sandboxPhase returns the phase that a CRI PodSandboxState means.
+func sandboxPhase(state int32) pleg.Phase {
+	switch state {
+	case 0: // SANDBOX_READY
+		return pleg.PhaseRunning
+	case 1: // SANDBOX_NOTREADY
+		return pleg.PhaseExited
+	}
+	return pleg.PhaseUnknown
+}
+
+// containerPhase returns the phase that a CRI ContainerState means.
+func containerPhase(state int32) pleg.Phase {
+	switch state {
+	case 0: // CONTAINER_CREATED
+		return pleg.PhaseCreated
+	case 1: // CONTAINER_RUNNING
+		return pleg.PhaseRunning
+	case 2: // CONTAINER_EXITED
+		return pleg.PhaseExited
+	}
+	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and what later versions of the CRI may add
+}
+
+// hasSandboxState and hasContainerState report whether the CRI has such a state.
+func hasSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
+func hasContainerState(state int32) bool { return state >= 0 && state <= 3 }
+
+// stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases
+// that those return.
+func stateOf(phase pleg.Phase) int32 {
+	switch phase {
+	case pleg.PhaseRunning:
+		return 0
+	case pleg.PhaseExited:
+		return 1
+	}
+	return -1
+}
+
+func stateOfContainer(phase pleg.Phase) int32 {
+	switch phase {
+	case pleg.PhaseCreated:
+		return 0
+	case pleg.PhaseRunning:
+		return 1
+	case pleg.PhaseExited:
+		return 2
+	}
+	return 3
+}

@@ -3,6 +3,9 @@
 
 package cri
 
+// Whether an encoded status may be stored: whole, well-formed to its last field, and without memory
+// for fields that the CRI does not know.
+
 import (
 	"slices"
 	"sync"
@@ -181,4 +184,22 @@ func keep(parts []part, message int) (kept [][]byte) {
 		}
 	}
 	return kept
+}
+
+// complete says that an encoded PodSandboxStatus or ContainerStatus has what every runtime fills
+// in, metadata (2) and created_at (4); the fields have the same numbers in both. One that lacks
+// them is not stored: its phase may be right, so that nothing would ever read it again. The
+// kubelet's client refuses it too.
+func complete(raw []byte) bool {
+	metadata, created := false, false
+	f := fields{rest: raw}
+	for f.next() {
+		switch {
+		case f.isBytes(2):
+			metadata = metadata || len(f.data) > 0
+		case f.isVarint(4):
+			created = f.varint != 0
+		}
+	}
+	return metadata && created && !f.bad
 }

@@ -3,7 +3,11 @@
 
 package cri
 
+// A stored status from the runtime's bytes to its readers: PodStatus, the merge that keeps IPs, and
+// JSON.
+
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // PodStatus is what the runtime said of one pod. It is immutable and safe for use by several
@@ -213,45 +218,76 @@ func (s *PodStatus) String() string {
 	return b.String()
 }
 
-// statusOfEvent returns the status that an encoded event carries, in memory of its own. It fails if
-// a part of the payload is malformed or incomplete: what is left would be shown for as long as its
-// phases are right, without names, addresses or exit codes.
-func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
-	e, ok := readEvent(raw)
-	if !ok {
-		return nil, fmt.Errorf("cri: an event of pod %s: %w", uid, ErrMalformed)
+// KeepIPs is a Merge function for pleg.Config: once no sandbox of a pod is ready and the runtime
+// shows no addresses any more, it keeps those of the status before, as the kubelet does, so that
+// what still ends in the pod can be told where it was. It changes neither status, and does not
+// decode next.
+func KeepIPs(prev, next *PodStatus) *PodStatus {
+	if prev == nil || next == nil || len(next.kept) > 0 || next.body.addressed() {
+		return next
 	}
-	size := 0
-	parts := make([]part, 0, 1+e.containers)
-	take := func(raw []byte, of *shape, good bool) bool {
-		p, ok := examine(raw, of)
-		size += len(raw) - p.unknown
-		parts = append(parts, p)
-		return ok && good
+	ips := prev.IPs()
+	if len(ips) == 0 {
+		return next
 	}
-	if e.sandboxRaw != nil && !take(e.sandboxRaw, shapeOfSandboxStatus(), e.sandbox.usable()) {
-		return nil, fmt.Errorf("cri: an event of pod %s: the status of sandbox %q: %w", uid, bounded(string(e.sandbox.id)), ErrMalformed)
+	kept := *next
+	kept.kept = ips
+	return &kept
+}
+
+// addressed reports whether a sandbox is ready or has an address.
+func (b *body) addressed() bool {
+	if b == nil {
+		return false
 	}
-	for raw := range e.containerStatuses {
-		var item containerItem
-		if ok := item.readStatus(raw); !take(raw, shapeOfContainerStatus(), ok && item.usable()) {
-			return nil, fmt.Errorf("cri: an event of pod %s: the status of container %q: %w", uid, bounded(string(item.id)), ErrMalformed)
+	for _, raw := range b.sandboxes {
+		state, address := int32(0), false
+		f := fields{rest: raw}
+		for f.next() {
+			switch {
+			case f.isVarint(3):
+				state = int32(f.varint)
+			case f.isBytes(5):
+				for network := (fields{rest: f.data}); network.next(); {
+					if network.isBytes(1) || network.isBytes(2) {
+						address = address || len(network.data) > 0
+					}
+				}
+			}
+		}
+		if address || sandboxPhase(state) == pleg.PhaseRunning {
+			return true
 		}
 	}
-	b := &body{shared: true}
-	own := make([]byte, 0, size)
-	for i, p := range parts {
-		from := len(own)
-		if p.unknown == 0 {
-			own = append(own, p.raw...)
-		} else {
-			own = p.shape.appendKnown(own, p.raw)
-		}
-		if i == 0 && e.sandboxRaw != nil {
-			b.sandboxes = append(b.sandboxes, own[from:len(own):len(own)])
-		} else {
-			b.containers = append(b.containers, own[from:len(own):len(own)])
-		}
-	}
-	return &PodStatus{uid: uid, body: b}, nil
+	return false
+}
+
+// MarshalJSON returns the whole status, decoded. Phases are given by name.
+func (s *PodStatus) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		UID        cache.UID         `json:"uid"`
+		Name       string            `json:"name,omitempty"`
+		Namespace  string            `json:"namespace,omitempty"`
+		IPs        []string          `json:"ips,omitempty"`
+		Sandboxes  []SandboxStatus   `json:"sandboxes,omitempty"`
+		Containers []ContainerStatus `json:"containers,omitempty"`
+	}{s.uid, s.Name(), s.Namespace(), s.IPs(), s.Sandboxes(), s.Containers()})
+}
+
+// MarshalJSON gives the phase by name.
+func (s SandboxStatus) MarshalJSON() ([]byte, error) {
+	type plain SandboxStatus // without this method
+	return json.Marshal(struct {
+		plain
+		Phase string `json:"phase"`
+	}{plain(s), s.Phase.String()})
+}
+
+// MarshalJSON gives the phase by name.
+func (c ContainerStatus) MarshalJSON() ([]byte, error) {
+	type plain ContainerStatus // without this method
+	return json.Marshal(struct {
+		plain
+		Phase string `json:"phase"`
+	}{plain(c), c.Phase.String()})
 }

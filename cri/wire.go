@@ -3,11 +3,175 @@
 
 package cri
 
-import (
-	"google.golang.org/protobuf/encoding/protowire"
+// From bytes to fields: messages are received without being decoded, the items of a list are found
+// in the buffers of the transport, and the fields of a message are walked.
 
-	"github.com/evented-pleg/evented-pleg/pleg"
+import (
+	"fmt"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 )
+
+// codec moves messages without decoding them.
+type codec struct{}
+
+// request is an encoded message to send.
+type request []byte
+
+// owned receives a message into memory of its own, which is exactly as large as the message and may
+// be kept.
+type owned struct{ data []byte }
+
+// borrowed receives a message in the buffers that the transport read it into. Whoever receives it
+// must free it.
+type borrowed struct{ data mem.BufferSlice }
+
+func (b *borrowed) free() {
+	b.data.Free()
+	b.data = nil
+}
+
+// Marshal implements grpc's encoding.CodecV2.
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	r, ok := v.(request)
+	if !ok {
+		return nil, fmt.Errorf("cri: cannot send a %T", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
+}
+
+// Unmarshal implements grpc's encoding.CodecV2.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	switch m := v.(type) {
+	case *owned:
+		m.data = data.Materialize()
+	case *borrowed:
+		data.Ref()
+		m.data = data
+	case *parcel:
+		m.fill(data)
+	default:
+		return fmt.Errorf("cri: cannot receive a %T", v)
+	}
+	return nil
+}
+
+// Name implements grpc's encoding.CodecV2. The empty name makes the content type
+// "application/grpc", which CRI-O's server wants exactly: of a client that writes
+// "application/grpc+proto" it closes the connection.
+func (codec) Name() string { return "" }
+
+// maxKeptScratch bounds the scratch memory that a walker keeps from one message to the next.
+const maxKeptScratch = 1 << 20
+
+// segments walks the repeated message field of a list answer through the buffers that the transport
+// read it into. An item that lies in one buffer is handed out where it lies; one that straddles
+// buffers is first put together in a scratch buffer, which the walker keeps.
+type segments struct {
+	scratch []byte
+	part    []byte // the unread rest of the present buffer
+	later   mem.BufferSlice
+	left    int // unread bytes, in part and later
+}
+
+// walk calls visit with every occurrence of field number of the message in data, and skips other
+// fields. An item is valid until visit returns. It stops, and reports false, where the message is
+// malformed or visit reports false.
+func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit func(item []byte) bool) bool {
+	s.part, s.later, s.left = nil, data, data.Len()
+	defer func() {
+		s.part, s.later = nil, nil
+		if cap(s.scratch) > maxKeptScratch {
+			s.scratch = nil
+		}
+	}()
+	want := byte(protowire.EncodeTag(number, protowire.BytesType)) // list answers use numbers below 16
+	for s.more() {
+		// The usual item: its tag and a length of two bytes lie in this buffer.
+		if b := s.part; len(b) > 3 && b[0] == want && b[1] >= 0x80 && b[2] < 0x80 {
+			if size := int(b[1]&0x7f) | int(b[2])<<7; size <= s.left-3 {
+				s.part, s.left = b[3:], s.left-3
+				if !visit(s.take(size)) {
+					return false
+				}
+				continue
+			}
+		}
+		if !s.one(number, visit) {
+			return false
+		}
+	}
+	return true
+}
+
+// more makes part hold the next unread bytes and reports whether there are any.
+func (s *segments) more() bool {
+	for len(s.part) == 0 && len(s.later) > 0 {
+		s.part, s.later = s.later[0].ReadOnlyData(), s.later[1:]
+	}
+	return len(s.part) > 0
+}
+
+// take consumes the next n bytes, which must exist.
+func (s *segments) take(n int) []byte {
+	s.left -= n
+	if n <= len(s.part) {
+		item := s.part[:n:n]
+		s.part = s.part[n:]
+		return item
+	}
+	s.scratch = s.scratch[:0]
+	for n > 0 && s.more() {
+		k := min(n, len(s.part))
+		s.scratch = append(s.scratch, s.part[:k]...)
+		s.part, n = s.part[k:], n-k
+	}
+	return s.scratch
+}
+
+// one consumes one field of any kind, wherever it lies. Only unusual messages and fields that
+// straddle buffers come here.
+func (s *segments) one(number protowire.Number, visit func(item []byte) bool) bool {
+	tag, ok := s.uvarint()
+	if num := tag >> 3; !ok || num < uint64(protowire.MinValidNumber) || num > uint64(protowire.MaxValidNumber) {
+		return false
+	}
+	if protowire.Type(tag&7) == protowire.BytesType {
+		size, ok := s.uvarint()
+		if !ok || size > uint64(s.left) {
+			return false
+		}
+		item := s.take(int(size))
+		return protowire.Number(tag>>3) != number || visit(item)
+	}
+	// A field that no CRI list has. Its extent is found in one piece.
+	rest := s.take(s.left)
+	n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), rest)
+	if n < 0 {
+		return false
+	}
+	// What was put together replaces the buffers, so scratch must not be written again.
+	s.part, s.later, s.left, s.scratch = rest[n:], nil, len(rest)-n, nil
+	return true
+}
+
+// uvarint consumes a varint, wherever it lies.
+func (s *segments) uvarint() (uint64, bool) {
+	var b [10]byte
+	for i := range b {
+		if !s.more() {
+			return 0, false
+		}
+		b[i] = s.part[0]
+		s.part, s.left = s.part[1:], s.left-1
+		if b[i] < 0x80 {
+			v, n := protowire.ConsumeVarint(b[:i+1])
+			return v, n > 0
+		}
+	}
+	return 0, false
+}
 
 // fields walks the fields of one encoded message, in the order in which they were sent. Fields of
 // any number and type may appear any number of times. For a singular field the last occurrence
@@ -105,58 +269,6 @@ func mapEntry(b []byte) (key, value []byte, ok bool) {
 		}
 	}
 	return key, value, !f.bad
-}
-
-// sandboxPhase returns the phase that a CRI PodSandboxState means.
-func sandboxPhase(state int32) pleg.Phase {
-	switch state {
-	case 0: // SANDBOX_READY
-		return pleg.PhaseRunning
-	case 1: // SANDBOX_NOTREADY
-		return pleg.PhaseExited
-	}
-	return pleg.PhaseUnknown
-}
-
-// containerPhase returns the phase that a CRI ContainerState means.
-func containerPhase(state int32) pleg.Phase {
-	switch state {
-	case 0: // CONTAINER_CREATED
-		return pleg.PhaseCreated
-	case 1: // CONTAINER_RUNNING
-		return pleg.PhaseRunning
-	case 2: // CONTAINER_EXITED
-		return pleg.PhaseExited
-	}
-	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and what later versions of the CRI may add
-}
-
-// hasSandboxState and hasContainerState report whether the CRI has such a state.
-func hasSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
-func hasContainerState(state int32) bool { return state >= 0 && state <= 3 }
-
-// stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases
-// that those return.
-func stateOf(phase pleg.Phase) int32 {
-	switch phase {
-	case pleg.PhaseRunning:
-		return 0
-	case pleg.PhaseExited:
-		return 1
-	}
-	return -1
-}
-
-func stateOfContainer(phase pleg.Phase) int32 {
-	switch phase {
-	case pleg.PhaseCreated:
-		return 0
-	case pleg.PhaseRunning:
-		return 1
-	case pleg.PhaseExited:
-		return 2
-	}
-	return 3
 }
 
 // merged returns what one more occurrence of a singular message makes of it. Encoded messages are

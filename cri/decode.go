@@ -3,14 +3,43 @@
 
 package cri
 
+// Statuses decoded: what PodStatus returns of one sandbox and of one container.
+
 import (
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
+	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
+
+// SandboxStatus is what the runtime said of one sandbox (CRI PodSandboxStatus).
+type SandboxStatus struct {
+	ID string `json:"id"`
+	// Name, Namespace and UID are the pod's, from the sandbox's metadata.
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	// Attempt counts the sandboxes that were made for the pod, from 0.
+	Attempt uint32 `json:"attempt"`
+	// Phase is Running for a ready sandbox, Exited for one that is not.
+	Phase pleg.Phase `json:"-"`
+	// CreatedAt is the runtime's stamp; zero if it gave none, as runtimes do in the event about a
+	// removal.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	// IPs are the sandbox's addresses, the primary one first; none with host networking.
+	IPs            []string          `json:"ips,omitempty"`
+	RuntimeHandler string            `json:"runtimeHandler,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	Annotations    map[string]string `json:"annotations,omitempty"`
+}
+
+// Ready reports whether the sandbox is ready.
+func (s *SandboxStatus) Ready() bool { return s.Phase == pleg.PhaseRunning }
 
 // The annotations that the kubelet puts on every container.
 const (
@@ -81,6 +110,67 @@ func (c *ContainerStatus) RestartCount() int {
 		return 0
 	}
 	return n
+}
+
+// decodeSandbox decodes a CRI PodSandboxStatus. It reports false if parts of it are malformed and
+// were left out.
+func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
+	var (
+		d     decoder
+		state int32
+		meta  metadata
+		ip    string
+		more  []string
+	)
+	f := fields{rest: raw}
+	for f.next() {
+		switch {
+		case f.isBytes(1):
+			s.ID = text(f.data)
+		case f.isBytes(2):
+			d.check(meta.read(f.data))
+		case f.isVarint(3):
+			state = int32(f.varint)
+		case f.isVarint(4):
+			s.CreatedAt = stamp(int64(f.varint))
+		case f.isBytes(5):
+			network := fields{rest: f.data}
+			for network.next() {
+				switch {
+				case network.isBytes(1):
+					ip = text(network.data)
+				case network.isBytes(2):
+					additional, podIP := "", fields{rest: network.data}
+					for podIP.next() {
+						if podIP.isBytes(1) {
+							additional = text(podIP.data)
+						}
+					}
+					d.check(!podIP.bad)
+					more = append(more, additional)
+				}
+			}
+			d.check(!network.bad)
+		case f.isBytes(7):
+			d.entry(&s.Labels, f.data)
+		case f.isBytes(8):
+			d.entry(&s.Annotations, f.data)
+		case f.isBytes(9):
+			s.RuntimeHandler = text(f.data)
+		}
+	}
+	d.check(!f.bad)
+	s.Name, s.UID, s.Namespace, s.Attempt = text(meta.name), text(meta.uid), text(meta.namespace), meta.attempt
+	s.Phase = sandboxPhase(state)
+	if ip != "" {
+		s.IPs = append(s.IPs, ip)
+	}
+	for _, ip := range more {
+		if ip != "" {
+			s.IPs = append(s.IPs, ip)
+		}
+	}
+	return s, !d.bad
 }
 
 // decodeContainer decodes a CRI ContainerStatus. It reports false if parts of it are malformed and
@@ -218,4 +308,53 @@ func (d *decoder) linuxResources(r *Resources, raw []byte) {
 		}
 	}
 	d.check(!f.bad)
+}
+
+// newest orders by creation, the latest first, then by ID.
+func newest(a, b time.Time, idA, idB string) int {
+	if c := b.Compare(a); c != 0 {
+		return c
+	}
+	return strings.Compare(idA, idB)
+}
+
+// stamp returns the time that a CRI timestamp means: nanoseconds of the Unix epoch, none if not
+// after it.
+func stamp(ns int64) time.Time {
+	if ns <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// decoder collects what goes wrong while a status is decoded: the malformed part is left out, the
+// rest is read.
+type decoder struct{ bad bool }
+
+func (d *decoder) check(ok bool) { d.bad = d.bad || !ok }
+
+// entry takes one entry of a map<string, string>.
+func (d *decoder) entry(m *map[string]string, raw []byte) {
+	key, value, ok := mapEntry(raw)
+	if d.check(ok); !ok {
+		return
+	}
+	if *m == nil {
+		*m = make(map[string]string)
+	}
+	(*m)[text(key)] = text(value)
+}
+
+// text returns a field of a status as a string of valid UTF-8. The string shares the memory of b: a
+// status keeps the message that it was received in, nobody writes to it again, and so its strings
+// need none of their own.
+func text(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	s := unsafe.String(&b[0], len(b))
+	if !utf8.ValidString(s) {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return s
 }
