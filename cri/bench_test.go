@@ -87,8 +87,8 @@ func BenchmarkRelist(b *testing.B) {
 					if name[len(name)-1] != 'g' {
 						_, err := c.Version(ctx) // so that there is a connection to know something of
 						_ = err
-						c.traits.Load().has[streamContainers].learn(false)
-						c.traits.Load().has[streamPodSandboxes].learn(false)
+						c.capabilities.Load().has[streamContainers].learn(false)
+						c.capabilities.Load().has[streamPodSandboxes].learn(false)
 					}
 					var revision pleg.Revision
 					pods, lists := 0, 0
@@ -223,7 +223,7 @@ func BenchmarkClaim(b *testing.B) {
 		c, names := new(Client), new(interner)
 		data := mem.BufferSlice{mem.SliceBuffer(raw)}
 		for b.Loop() {
-			p := newParcel()
+			p := newEventBuffer()
 			p.fill(data)
 			e, ok := readEvent(p.message())
 			claim, made := c.claim(&e, names, p)

@@ -64,27 +64,27 @@ func (m method) String() string { return methodNames[m] }
 
 // traits is what a client has learned of a runtime. It lives as long as one connection, because a
 // runtime that comes back may have been upgraded.
-type traits struct {
+type capabilities struct {
 	// has says whether the runtime has a call. It is learned of the list calls.
-	has [methods]knowledge
+	has [methods]capability
 	// fillsStatuses says whether PodSandboxStatus brings the statuses of the containers along.
-	fillsStatuses knowledge
+	fillsStatuses capability
 }
 
 // knowledge is a question about the runtime that is open until it has answered: 0 open, 1 yes, 2
 // no.
-type knowledge struct{ v atomic.Int32 }
+type capability struct{ v atomic.Int32 }
 
-func (k *knowledge) learn(yes bool) {
+func (k *capability) learn(yes bool) {
 	if yes {
 		k.v.Store(1)
 	} else {
 		k.v.Store(2)
 	}
 }
-func (k *knowledge) no() bool { return k.v.Load() == 2 }
+func (k *capability) no() bool { return k.v.Load() == 2 }
 
-func (k *knowledge) String() string { return [...]string{"unknown", "yes", "no"}[k.v.Load()] }
+func (k *capability) String() string { return [...]string{"unknown", "yes", "no"}[k.v.Load()] }
 
 // method is a call that this package makes.
 type method uint8

@@ -81,7 +81,7 @@ type Client struct {
 	byID unlabelled
 	// traits is what has been learned of the runtime behind the present connection; replaced at
 	// every reconnect.
-	traits  atomic.Pointer[traits]
+	capabilities  atomic.Pointer[capabilities]
 	link    link
 	dials   atomic.Uint64
 	counter counters
@@ -106,7 +106,7 @@ func New(config Config) (*Client, error) {
 		listing:  make(chan struct{}, 1),
 		index:    newIndex(),
 	}
-	c.traits.Store(new(traits))
+	c.capabilities.Store(new(capabilities))
 	dial := config.Dialer
 	if dial == nil {
 		path, err := socketPath(config.Endpoint)
@@ -129,7 +129,7 @@ func New(config Config) (*Client, error) {
 				return nil, err
 			}
 			if c.dials.Add(1) > 1 {
-				c.traits.Store(new(traits))
+				c.capabilities.Store(new(capabilities))
 			}
 			c.link.made(conn, socket)
 			return conn, nil

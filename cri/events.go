@@ -38,7 +38,7 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 		var names interner
 		stream, err := c.open(ctx, getContainerEvents, nil)
 		for err == nil {
-			p := newParcel()
+			p := newEventBuffer()
 			if err = stream.RecvMsg(p); err != nil {
 				p.release()
 				break
@@ -128,7 +128,7 @@ func (e *event) containerStatuses(yield func([]byte) bool) {
 
 // claim returns what an event, whose message lies in p, claims. It reports false if the event is to
 // be skipped. A claim with a payload owns p.
-func (c *Client) claim(e *event, names *interner, p *parcel) (pleg.Claim[PodStatus], bool) {
+func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[PodStatus], bool) {
 	var claim pleg.Claim[PodStatus]
 	if !usable(e.id) {
 		c.counter.malformed.Add(1)
@@ -210,7 +210,7 @@ func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
 // garbage collector's, for messages of which nothing was kept.
 //
 // Whoever holds the claim owns its parcel.
-type parcel struct {
+type eventBuffer struct {
 	raw     *[]byte // of eventBuffers
 	pod     cache.UID
 	payload []pleg.Item
@@ -224,44 +224,44 @@ type parcel struct {
 const maxKeptPayload = 64
 
 var (
-	parcels sync.Pool // of *parcel
+	eventBufferPool sync.Pool // of *parcel
 	// eventBuffers are closer to the size of events than the transport's own pool, so that claims
 	// which wait hold on to little more than they need.
-	eventBuffers = mem.NewTieredBufferPool(1<<10, 3<<9, 2<<10, 3<<10, 4<<10, 6<<10, 8<<10, 12<<10, 16<<10, 32<<10, 64<<10)
+	messagePool = mem.NewTieredBufferPool(1<<10, 3<<9, 2<<10, 3<<10, 4<<10, 6<<10, 8<<10, 12<<10, 16<<10, 32<<10, 64<<10)
 )
 
-func newParcel() *parcel {
-	if p, ok := parcels.Get().(*parcel); ok {
+func newEventBuffer() *eventBuffer {
+	if p, ok := eventBufferPool.Get().(*eventBuffer); ok {
 		return p
 	}
-	p := new(parcel)
+	p := new(eventBuffer)
 	p.boundStatus, p.boundRelease = p.status, p.release
 	return p
 }
 
 // fill takes a received message.
-func (p *parcel) fill(data mem.BufferSlice) {
-	p.raw = eventBuffers.Get(data.Len())
+func (p *eventBuffer) fill(data mem.BufferSlice) {
+	p.raw = messagePool.Get(data.Len())
 	data.CopyTo(*p.raw)
 }
 
 // message returns the message.
-func (p *parcel) message() []byte { return *p.raw }
+func (p *eventBuffer) message() []byte { return *p.raw }
 
 // status builds the status that the event carries, in memory of its own.
-func (p *parcel) status() (*PodStatus, error) { return statusOfEvent(*p.raw, p.pod) }
+func (p *eventBuffer) status() (*PodStatus, error) { return statusOfEvent(*p.raw, p.pod) }
 
 // release gives the parcel back. It must not be used afterwards.
-func (p *parcel) release() {
+func (p *eventBuffer) release() {
 	if p.raw != nil {
-		eventBuffers.Put(p.raw)
+		messagePool.Put(p.raw)
 	}
 	clear(p.payload)
 	p.raw, p.pod, p.payload = nil, "", p.payload[:0]
 	if cap(p.payload) > maxKeptPayload {
 		p.payload = nil
 	}
-	parcels.Put(p)
+	eventBufferPool.Put(p)
 }
 
 // statusOfEvent returns the status that an encoded event carries, in memory of its own. It fails if

@@ -19,13 +19,13 @@ import (
 )
 
 // received is a claim as Events makes it of an event, and the message that it lies in.
-func received(t *testing.T, c *Client, names *interner, pod int) (pleg.Claim[PodStatus], *parcel) {
+func received(t *testing.T, c *Client, names *interner, pod int) (pleg.Claim[PodStatus], *eventBuffer) {
 	t.Helper()
 	raw, err := proto.Marshal(nodeEvent(pod, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newParcel()
+	p := newEventBuffer()
 	p.fill(mem.BufferSlice{mem.SliceBuffer(raw[:100]), mem.SliceBuffer(raw[100:])})
 	if !bytes.Equal(p.message(), raw) {
 		t.Fatal("the message was not received as it was sent")
@@ -75,7 +75,7 @@ func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 
 // A released parcel keeps nothing that it should not.
 func TestParcelIsEmptiedBeforeItIsUsedAgain(t *testing.T) {
-	p := newParcel()
+	p := newEventBuffer()
 	p.fill(mem.BufferSlice{mem.SliceBuffer("x")})
 	p.pod, p.payload = "u", make([]pleg.Item, 3, maxKeptPayload+1)
 	p.release()

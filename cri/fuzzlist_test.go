@@ -194,7 +194,7 @@ func (x *index) check(t *testing.T) {
 	}
 	checkPrints(t, &x.sandboxPrints, len(x.sandboxes)-x.hidden)
 	checkPrints(t, &x.containerPrints, len(x.containers))
-	for c := range x.strays {
+	for c := range x.unattributed {
 		if c.pod != nil || x.containers[c.id] != c {
 			t.Errorf("container %q is a stray and is not", c.id)
 		}

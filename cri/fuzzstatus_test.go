@@ -115,7 +115,7 @@ func checkEvent(t *testing.T, raw []byte) {
 		return
 	}
 	c := new(Client)
-	p := newParcel()
+	p := newEventBuffer()
 	p.fill(mem.BufferSlice{mem.SliceBuffer(raw)})
 	claim, ok := c.claim(&e, new(interner), p)
 	if !ok {

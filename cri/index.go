@@ -40,7 +40,7 @@ type index struct {
 	// names gives containers of one name one string.
 	names interner
 	// strays are the containers that could not be attributed.
-	strays map[*containerRecord]struct{}
+	unattributed map[*containerRecord]struct{}
 
 	malformed, duplicates, unknownStates uint64 // of the present listing
 }
@@ -97,7 +97,7 @@ func newIndex() *index {
 		sandboxes:  make(map[string]*sandboxRecord),
 		containers: make(map[string]*containerRecord),
 		pods:       make(map[cache.UID]*podRecord),
-		strays:     make(map[*containerRecord]struct{}),
+		unattributed:     make(map[*containerRecord]struct{}),
 		printer:    newPrinter(),
 	}
 }
@@ -372,9 +372,9 @@ func (x *index) attribute(c *containerRecord, p *podRecord) {
 		return
 	}
 	if p == nil {
-		x.strays[c] = struct{}{}
+		x.unattributed[c] = struct{}{}
 	} else {
-		delete(x.strays, c)
+		delete(x.unattributed, c)
 	}
 	x.mark(c.pod)
 	x.mark(p)

@@ -84,7 +84,7 @@ func (in *inspection) plan(prev *PodStatus) {
 		}
 	}
 	in.severalSandboxes = len(sandboxes) > 1
-	if len(in.containers) > len(sandboxes) && !in.client.traits.Load().fillsStatuses.no() {
+	if len(in.containers) > len(sandboxes) && !in.client.capabilities.Load().fillsStatuses.no() {
 		in.sandboxes, in.taken.sandboxes = sandboxes, nil // they may bring them all along
 	}
 	if len(in.sandboxes)+len(in.containers) < len(in.pod.Items) {
@@ -94,7 +94,7 @@ func (in *inspection) plan(prev *PodStatus) {
 
 // homeless says that the sandbox of one of the pod's containers is not known from an earlier
 // status.
-func (in *inspection) homeless() bool {
+func (in *inspection) unattributed() bool {
 	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
 		return item.Kind == pleg.Container && in.taken.sandboxOf[item.ID] == ""
 	})
@@ -134,7 +134,7 @@ func (s *PodStatus) parts() map[pleg.Item][]byte {
 
 func (in *inspection) run(ctx context.Context) error {
 	c := in.client
-	known := c.traits.Load()
+	known := c.capabilities.Load()
 	in.sandboxStatuses, in.brought = make([][]byte, len(in.sandboxes)), make([][][]byte, len(in.sandboxes))
 	in.containerStatuses = make([][]byte, len(in.containers))
 	sandboxes, containers := len(in.sandboxes), 0
@@ -142,7 +142,7 @@ func (in *inspection) run(ctx context.Context) error {
 		containers = len(in.containers) // nothing to wait for
 	}
 	extra := 0
-	if in.severalSandboxes && in.homeless() {
+	if in.severalSandboxes && in.unattributed() {
 		extra = 1 // a ContainerStatus does not tell its sandbox
 	}
 	err := c.each(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {

@@ -53,11 +53,11 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	c.byID.begin()
 	var walker segments
 	err := c.listAll(ctx, &walker, x.sandbox, x.sameSandboxes, streamPodSandboxes, listPodSandbox)
-	known := len(x.strays)
+	known := len(x.unattributed)
 	if err == nil {
 		err = c.listAll(ctx, &walker, x.container, x.sameContainers, streamContainers, listContainers)
 	}
-	if err == nil && len(x.strays) > known {
+	if err == nil && len(x.unattributed) > known {
 		before := x.duplicates
 		err = c.listAll(ctx, &walker, x.sandbox, x.sameSandboxes, streamPodSandboxes, listPodSandbox)
 		x.duplicates = before // being listed twice is our doing
@@ -70,7 +70,7 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	}
 	listing := x.commit(since, &c.byID)
 	c.byID.end()
-	c.counter.unattributed.Store(int64(len(x.strays)))
+	c.counter.unattributed.Store(int64(len(x.unattributed)))
 	return listing, nil
 }
 
@@ -95,7 +95,7 @@ func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byt
 // to have the first. One that turns out to be unimplemented gives way to the other, whichever that
 // is, so that what was learned of a runtime cannot keep it from being listed.
 func (l *lister) either(ctx context.Context, req request, first, second method) error {
-	known := l.client.traits.Load()
+	known := l.client.capabilities.Load()
 	if known.has[first].no() && !known.has[second].no() {
 		first, second = second, first
 	}

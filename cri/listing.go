@@ -74,7 +74,7 @@ func (x *index) sweep() {
 			x.containerPrints.remove(place)
 			c.removed = true
 			delete(x.containers, c.id)
-			delete(x.strays, c)
+			delete(x.unattributed, c)
 			x.mark(c.pod)
 		}
 		x.containerPrints.tidy()

@@ -71,9 +71,9 @@ func (c *Client) Stats() Stats {
 		IncompleteEvents: c.counter.incomplete.Load(),
 		OversizedEvents:  c.counter.oversized.Load(),
 
-		FilledStatuses: c.traits.Load().fillsStatuses.String(),
+		FilledStatuses: c.capabilities.Load().fillsStatuses.String(),
 	}
-	t := c.traits.Load()
+	t := c.capabilities.Load()
 	s.StreamingLists = t.has[streamContainers].String()
 	if t.has[streamPodSandboxes].no() {
 		s.StreamingLists = t.has[streamPodSandboxes].String()

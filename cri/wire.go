@@ -49,7 +49,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *borrowed:
 		data.Ref()
 		m.data = data
-	case *parcel:
+	case *eventBuffer:
 		m.fill(data)
 	default:
 		return fmt.Errorf("cri: cannot receive a %T", v)
