@@ -81,10 +81,10 @@ type Client struct {
 	byID unlabelled
 	// traits is what has been learned of the runtime behind the present connection; replaced at
 	// every reconnect.
-	capabilities  atomic.Pointer[capabilities]
-	link    link
-	dials   atomic.Uint64
-	counter counters
+	capabilities atomic.Pointer[capabilities]
+	link         link
+	dials        atomic.Uint64
+	counter      counters
 }
 
 var (

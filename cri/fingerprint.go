@@ -17,20 +17,20 @@ import (
 // print stands for all that a listing says of one item: 128 bits of two hashes with seeds of their
 // own, made anew in each process. Two items that differ have the same print with a chance of one in
 // 2^128, whatever a runtime sends, because it does not know the seeds (ADR 50).
-type print struct{ a, b uint64 }
+type fingerprint struct{ a, b uint64 }
 
 // printer makes prints. It belongs to one goroutine.
-type printer struct {
+type hasher struct {
 	seeds [2]maphash.Seed
 	key   []byte
 }
 
-func newPrinter() printer {
-	return printer{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func newHasher() hasher {
+	return hasher{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
 // of returns the print of an ID, two more texts, and a few bits.
-func (p *printer) of(id, x, y []byte, bits uint32) print {
+func (p *hasher) of(id, x, y []byte, bits uint32) fingerprint {
 	key := append(append(append(p.key[:0], id...), x...), y...)
 	key = binary.LittleEndian.AppendUint32(key, uint32(len(id))) // so that no two ways of dividing one text are alike
 	key = binary.LittleEndian.AppendUint32(key, uint32(len(x)))
@@ -38,18 +38,18 @@ func (p *printer) of(id, x, y []byte, bits uint32) print {
 	if p.key = key; cap(key) > maxKeptScratch {
 		p.key = nil
 	}
-	return print{maphash.Bytes(p.seeds[0], key), maphash.Bytes(p.seeds[1], key)}
+	return fingerprint{maphash.Bytes(p.seeds[0], key), maphash.Bytes(p.seeds[1], key)}
 }
 
 // sandboxPrint returns the print of a sandbox: metadata is its encoded metadata, label its pod UID
 // label.
-func (p *printer) sandboxPrint(id, metadata, label []byte, state int32) print {
+func (p *hasher) sandbox(id, metadata, label []byte, state int32) fingerprint {
 	return p.of(id, metadata, label, uint32(sandboxPhase(state)))
 }
 
 // containerPrint returns the print of a container: the sandbox counts only if the container has no
 // pod UID label, as it is attributed by one of them.
-func (p *printer) containerPrint(id, sandbox, label []byte, state int32) print {
+func (p *hasher) container(id, sandbox, label []byte, state int32) fingerprint {
 	const labelled = 1 << 8
 	bits := uint32(containerPhase(state))
 	if len(label) > 0 {
@@ -59,21 +59,21 @@ func (p *printer) containerPrint(id, sandbox, label []byte, state int32) print {
 }
 
 // quickSandbox returns the print of a listed sandbox, if a quick look at it will do.
-func (p *printer) quickSandbox(raw []byte) (made print, ok bool) {
-	var q quick
-	if !q.read(raw, quickSandbox) {
-		return print{}, false
+func (p *hasher) fastSandbox(raw []byte) (made fingerprint, ok bool) {
+	var q fastItem
+	if !q.read(raw, fastSandboxTags) {
+		return fingerprint{}, false
 	}
-	return p.sandboxPrint(q.id, q.two, q.uid, int32(q.state)), true
+	return p.sandbox(q.id, q.field2, q.uid, int32(q.state)), true
 }
 
 // quickContainer returns the print of a listed container, if a quick look at it will do.
-func (p *printer) quickContainer(raw []byte) (made print, ok bool) {
-	var q quick
-	if !q.read(raw, quickContainer) {
-		return print{}, false
+func (p *hasher) fastContainer(raw []byte) (made fingerprint, ok bool) {
+	var q fastItem
+	if !q.read(raw, fastContainerTags) {
+		return fingerprint{}, false
 	}
-	return p.containerPrint(q.id, q.two, q.uid, int32(q.state)), true
+	return p.container(q.id, q.field2, q.uid, int32(q.state)), true
 }
 
 // quick is what decides whether a listed item has changed, read in one pass over the usual
@@ -81,29 +81,29 @@ func (p *printer) quickContainer(raw []byte) (made print, ok bool) {
 // once and every label with its key before its value. Fields may come in any order. Anything else
 // is left to the careful readers, sandboxItem and containerItem, which read of an item that quick
 // takes the same. The slices alias the message.
-type quick struct {
-	id  []byte // field 1
-	two []byte // field 2: the metadata of a sandbox, undecoded, or the sandbox ID of a container
-	uid []byte // the pod UID label, nil if there is none
+type fastItem struct {
+	id     []byte // field 1
+	field2 []byte // field 2: the metadata of a sandbox, undecoded, or the sandbox ID of a container
+	uid    []byte // the pod UID label, nil if there is none
 	// state is the enum as sent.
 	state byte
 }
 
 // quickTags are the tags that differ between sandboxes and containers.
-type quickTags struct{ state, labels byte }
+type fastTags struct{ state, labels byte }
 
 var (
-	quickSandbox   = quickTags{3<<3 | byte(protowire.VarintType), labelsOfPodSandbox<<3 | byte(protowire.BytesType)}
-	quickContainer = quickTags{6<<3 | byte(protowire.VarintType), 8<<3 | byte(protowire.BytesType)}
+	fastSandboxTags   = fastTags{3<<3 | byte(protowire.VarintType), labelsOfPodSandbox<<3 | byte(protowire.BytesType)}
+	fastContainerTags = fastTags{6<<3 | byte(protowire.VarintType), 8<<3 | byte(protowire.BytesType)}
 )
 
 // maxQuickVarint is the number of bytes up to which any varint is well-formed.
-const maxQuickVarint = 9
+const maxFastVarint = 9
 
 // read takes an encoded item. It reports false, and leaves q half read, if the item is not of the
 // usual encoding.
-func (q *quick) read(b []byte, tags quickTags) bool {
-	touch(b)
+func (q *fastItem) read(b []byte, tags fastTags) bool {
+	prefetch(b)
 	for i := 0; i < len(b); {
 		tag := b[i]
 		i++
@@ -115,7 +115,7 @@ func (q *quick) read(b []byte, tags quickTags) bool {
 			for i < len(b) && b[i] >= 0x80 {
 				i++
 			}
-			if i >= len(b) || i-from >= maxQuickVarint {
+			if i >= len(b) || i-from >= maxFastVarint {
 				return false
 			}
 			if tag == tags.state {
@@ -141,10 +141,10 @@ func (q *quick) read(b []byte, tags quickTags) bool {
 			}
 			q.id = data
 		case 2<<3 | byte(protowire.BytesType):
-			if q.two != nil {
+			if q.field2 != nil {
 				return false
 			}
-			q.two = data
+			q.field2 = data
 		case tags.labels:
 			if !q.label(data) {
 				return false
@@ -165,7 +165,7 @@ const cacheLine = 64
 // takes 0.78 of the CPU that it takes without, that of 10,000 the same (BenchmarkIndex).
 //
 //go:noinline
-func touch(b []byte) (all byte) {
+func prefetch(b []byte) (all byte) {
 	for i := 0; i < len(b); i += cacheLine {
 		all |= b[i]
 	}
@@ -194,7 +194,7 @@ func extent(b []byte, i int) (from, to int) {
 }
 
 // label takes one label. It reports false if that is not of the usual encoding.
-func (q *quick) label(b []byte) bool {
+func (q *fastItem) label(b []byte) bool {
 	if len(b) < 4 || b[0] != 1<<3|byte(protowire.BytesType) || b[1] >= 0x80 {
 		return false
 	}
@@ -218,7 +218,7 @@ func (q *quick) label(b []byte) bool {
 // them in use.
 //
 // R is a pointer to a record, which knows the place of its entry.
-type prints[R interface{ put(place int) }] struct {
+type fingerprintTable[R interface{ setPlace(place int) }] struct {
 	entries []entry[R]
 	// slots hold a place plus one in their low bits, and some bits of the print above; zero if
 	// free. A print's slot is the first free one at its home or after, circularly.
@@ -229,19 +229,19 @@ type prints[R interface{ put(place int) }] struct {
 	last int
 	// sum is that of the prints of all entries. A list of as many items with the same sum shows just
 	// these, in whatever order (ADR 58).
-	sum print
+	sum fingerprint
 	// whole is the last listing that showed every entry there was, by its sum; such a listing
 	// leaves the rounds of the entries as they are.
-	whole uint32
+	allShownBy uint32
 	// moved says that an entry was added, changed or removed by the present listing; settled that
 	// none was by the one before, so that the sum is worth a try.
-	moved, settled bool
+	changed, stable bool
 }
 
 // entry is one print and the record that it stands for.
 type entry[R any] struct {
-	print  print
-	record R
+	fingerprint fingerprint
+	record      R
 	// round is the last listing that showed the item.
 	round uint32
 	live  bool
@@ -255,17 +255,17 @@ const (
 )
 
 // plus returns the sum of two prints, which is one of each half.
-func (p print) plus(q print) print { return print{p.a + q.a, p.b + q.b} }
+func (p fingerprint) plus(q fingerprint) fingerprint { return fingerprint{p.a + q.a, p.b + q.b} }
 
 // minus returns what plus made p of.
-func (p print) minus(q print) print { return print{p.a - q.a, p.b - q.b} }
+func (p fingerprint) minus(q fingerprint) fingerprint { return fingerprint{p.a - q.a, p.b - q.b} }
 
 // slot returns what a slot holds for a print at a place.
-func (p print) slot(place int) uint32 { return uint32(p.b)&^placeMask | uint32(place+1) }
+func (p fingerprint) slot(place int) uint32 { return uint32(p.b)&^placeMask | uint32(place+1) }
 
 // find returns the place of a print, -1 if there is none.
-func (t *prints[R]) find(p print) int {
-	if i := t.last + 1; i < len(t.entries) && t.entries[i].print == p && t.entries[i].live {
+func (t *fingerprintTable[R]) find(p fingerprint) int {
+	if i := t.last + 1; i < len(t.entries) && t.entries[i].fingerprint == p && t.entries[i].live {
 		t.last = i
 		return i
 	}
@@ -278,7 +278,7 @@ func (t *prints[R]) find(p print) int {
 
 // slotOf returns the slot of a print, of the one at a place if that is not negative; -1 if there is
 // none.
-func (t *prints[R]) slotOf(p print, place int) int {
+func (t *fingerprintTable[R]) slotOf(p fingerprint, place int) int {
 	if len(t.slots) == 0 {
 		return -1
 	}
@@ -288,7 +288,7 @@ func (t *prints[R]) slotOf(p print, place int) int {
 		if (s^uint32(p.b))&^placeMask != 0 {
 			continue
 		}
-		if at := int(s&placeMask) - 1; at == place || place < 0 && t.entries[at].print == p {
+		if at := int(s&placeMask) - 1; at == place || place < 0 && t.entries[at].fingerprint == p {
 			return i
 		}
 	}
@@ -297,7 +297,7 @@ func (t *prints[R]) slotOf(p print, place int) int {
 
 // show finds an item that the present listing has not shown yet and that has not changed since the
 // one before. It reports whether there is one.
-func (t *prints[R]) show(p print, round uint32) bool {
+func (t *fingerprintTable[R]) markShown(p fingerprint, round uint32) bool {
 	i := t.find(p)
 	if i < 0 || t.shown(i, round) {
 		return false
@@ -307,24 +307,24 @@ func (t *prints[R]) show(p print, round uint32) bool {
 }
 
 // shown reports whether a listing, the present one, has shown the entry at a place.
-func (t *prints[R]) shown(place int, round uint32) bool {
-	return t.whole == round || t.entries[place].round == round
+func (t *fingerprintTable[R]) shown(place int, round uint32) bool {
+	return t.allShownBy == round || t.entries[place].round == round
 }
 
 // begin starts a listing.
-func (t *prints[R]) begin() { t.last, t.settled, t.moved = -1, !t.moved, false }
+func (t *fingerprintTable[R]) begin() { t.last, t.stable, t.changed = -1, !t.changed, false }
 
 // live returns the number of entries.
-func (t *prints[R]) live() int { return len(t.entries) - t.dead }
+func (t *fingerprintTable[R]) live() int { return len(t.entries) - t.dead }
 
 // showAll reports whether the items of a whole list are just the entries, and if so, notes that a
 // listing showed all n of them. One look-up for the list takes the place of one for each item,
 // which would wait for memory.
-func (t *prints[R]) showAll(w *segments, list mem.BufferSlice, of func(raw []byte) (print, bool), round uint32) (n int, same bool) {
-	if !t.settled {
+func (t *fingerprintTable[R]) markAllShown(w *segments, list mem.BufferSlice, of func(raw []byte) (fingerprint, bool), round uint32) (n int, same bool) {
+	if !t.stable {
 		return 0, false
 	}
-	var sum print
+	var sum fingerprint
 	all := t.live()
 	ok := w.walk(list, itemsField, func(raw []byte) bool {
 		p, quick := of(raw)
@@ -333,45 +333,45 @@ func (t *prints[R]) showAll(w *segments, list mem.BufferSlice, of func(raw []byt
 		return quick && n <= all
 	})
 	if !ok || n != all || sum != t.sum {
-		t.settled, t.moved = false, true // nor is the next listing asked
+		t.stable, t.changed = false, true // nor is the next listing asked
 		return n, false
 	}
-	t.whole = round
+	t.allShownBy = round
 	return n, true
 }
 
 // add makes an entry of a record that has none.
-func (t *prints[R]) add(p print, record R, round uint32) {
+func (t *fingerprintTable[R]) add(p fingerprint, record R, round uint32) {
 	if 2*(len(t.entries)+1) > len(t.slots) {
 		t.rebuild()
 	}
 	place := len(t.entries)
-	t.entries = append(t.entries, entry[R]{print: p, record: record, round: round, live: true})
-	record.put(place)
-	t.sum, t.moved = t.sum.plus(p), true
-	t.link(place)
+	t.entries = append(t.entries, entry[R]{fingerprint: p, record: record, round: round, live: true})
+	record.setPlace(place)
+	t.sum, t.changed = t.sum.plus(p), true
+	t.insert(place)
 }
 
 // change gives the entry at a place another print.
-func (t *prints[R]) change(place int, p print) {
-	t.unlink(place)
-	t.sum, t.moved = t.sum.minus(t.entries[place].print).plus(p), true
-	t.entries[place].print = p
-	t.link(place)
+func (t *fingerprintTable[R]) change(place int, p fingerprint) {
+	t.evict(place)
+	t.sum, t.changed = t.sum.minus(t.entries[place].fingerprint).plus(p), true
+	t.entries[place].fingerprint = p
+	t.insert(place)
 }
 
 // remove ends the entry at a place.
-func (t *prints[R]) remove(place int) {
-	t.unlink(place)
-	t.sum, t.moved = t.sum.minus(t.entries[place].print), true
-	t.entries[place].record.put(-1)
+func (t *fingerprintTable[R]) remove(place int) {
+	t.evict(place)
+	t.sum, t.changed = t.sum.minus(t.entries[place].fingerprint), true
+	t.entries[place].record.setPlace(-1)
 	t.entries[place] = entry[R]{}
 	t.dead++
 }
 
 // link puts the entry at a place into the slots, where there is room.
-func (t *prints[R]) link(place int) {
-	p, mask := t.entries[place].print, len(t.slots)-1
+func (t *fingerprintTable[R]) insert(place int) {
+	p, mask := t.entries[place].fingerprint, len(t.slots)-1
 	i := int(p.a) & mask
 	for t.slots[i] != 0 {
 		i = (i + 1) & mask
@@ -381,11 +381,11 @@ func (t *prints[R]) link(place int) {
 
 // unlink takes the entry at a place out of the slots, and moves up those behind it that would not
 // be found any more.
-func (t *prints[R]) unlink(place int) {
+func (t *fingerprintTable[R]) evict(place int) {
 	mask := len(t.slots) - 1
-	free := t.slotOf(t.entries[place].print, place)
+	free := t.slotOf(t.entries[place].fingerprint, place)
 	for i := (free + 1) & mask; t.slots[i] != 0; i = (i + 1) & mask {
-		home := int(t.entries[t.slots[i]&placeMask-1].print.a) & mask
+		home := int(t.entries[t.slots[i]&placeMask-1].fingerprint.a) & mask
 		if (i-home)&mask >= (i-free)&mask {
 			t.slots[free] = t.slots[i]
 			free = i
@@ -395,18 +395,18 @@ func (t *prints[R]) unlink(place int) {
 }
 
 // tidy drops the dead entries if they are many. It keeps the order.
-func (t *prints[R]) tidy() {
+func (t *fingerprintTable[R]) compact() {
 	if t.dead > minSlots+len(t.entries)/4 {
 		t.rebuild()
 	}
 }
 
 // rebuild drops the dead entries, and makes slots for a third more than there are.
-func (t *prints[R]) rebuild() {
+func (t *fingerprintTable[R]) rebuild() {
 	live := t.entries[:0]
 	for _, e := range t.entries {
 		if e.live {
-			e.record.put(len(live))
+			e.record.setPlace(len(live))
 			live = append(live, e)
 		}
 	}
@@ -422,6 +422,6 @@ func (t *prints[R]) rebuild() {
 		t.slots = make([]uint32, size)
 	}
 	for place := range t.entries {
-		t.link(place)
+		t.insert(place)
 	}
 }

@@ -99,7 +99,7 @@ func TestSumKnowsUnchangedLists(t *testing.T) {
 						}
 					}
 				}
-				if a, b := x.sandboxPrints.whole == x.round, x.containerPrints.whole == x.round; a != sandboxes || b != containers {
+				if a, b := x.sandboxTable.allShownBy == x.round, x.containerTable.allShownBy == x.round; a != sandboxes || b != containers {
 					t.Errorf("known by their sums: sandboxes %v, containers %v; want %v and %v", a, b, sandboxes, containers)
 				}
 				x.check(t)

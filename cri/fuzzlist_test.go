@@ -132,10 +132,10 @@ func (x *index) list(sandboxes, containers []byte, size int, since pleg.Revision
 	x.begin()
 	var walker segments
 	one, two := cut(sandboxes, size), cut(containers, size)
-	if !x.sameSandboxes(&walker, one) && !walker.walk(one, itemsField, x.sandbox) {
+	if !x.unchangedSandboxes(&walker, one) && !walker.walk(one, itemsField, x.sandbox) {
 		return pleg.Listing{}, false
 	}
-	if !x.sameContainers(&walker, two) && !walker.walk(two, itemsField, x.container) {
+	if !x.unchangedContainers(&walker, two) && !walker.walk(two, itemsField, x.container) {
 		return pleg.Listing{}, false
 	}
 	return x.commit(since, byID), true
@@ -192,8 +192,8 @@ func (x *index) check(t *testing.T) {
 			t.Errorf("pod %q is kept as %q with %d and %d items, dirty %v", p.uid, uid, len(p.sandboxes), len(p.containers), p.dirty)
 		}
 	}
-	checkPrints(t, &x.sandboxPrints, len(x.sandboxes)-x.hidden)
-	checkPrints(t, &x.containerPrints, len(x.containers))
+	checkPrints(t, &x.sandboxTable, len(x.sandboxes)-x.hidden)
+	checkPrints(t, &x.containerTable, len(x.containers))
 	for c := range x.unattributed {
 		if c.pod != nil || x.containers[c.id] != c {
 			t.Errorf("container %q is a stray and is not", c.id)
@@ -204,21 +204,21 @@ func (x *index) check(t *testing.T) {
 // checkPrints verifies that every entry is found, by its print and by its record, and that there are as many as there should be.
 func checkPrints[R interface {
 	comparable
-	put(int)
+	setPlace(int)
 	at() int32
-}](t *testing.T, p *prints[R], want int) {
+}](t *testing.T, p *fingerprintTable[R], want int) {
 	live, slots := 0, 0
-	var sum print
+	var sum fingerprint
 	for place, e := range p.entries {
 		if !e.live {
 			continue
 		}
 		live++
-		sum = sum.plus(e.print)
+		sum = sum.plus(e.fingerprint)
 		if int(e.record.at()) != place {
 			t.Errorf("the record of the entry at %d is at %d", place, e.record.at())
 		}
-		if p.slotOf(e.print, place) < 0 {
+		if p.slotOf(e.fingerprint, place) < 0 {
 			t.Errorf("the entry at %d is not found", place)
 		}
 	}

@@ -80,7 +80,7 @@ func FuzzQuick(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		p := newPrinter()
+		p := newHasher()
 		type said struct {
 			id, uid, name, namespace string
 			labelled                 bool
@@ -88,13 +88,13 @@ func FuzzQuick(f *testing.F) {
 			meta                     string // of a sandbox, as encoded; the label of a container
 			phase                    pleg.Phase
 		}
-		readers := map[string]func(raw []byte) (print, said, bool){
-			"sandbox": func(raw []byte) (print, said, bool) {
+		readers := map[string]func(raw []byte) (fingerprint, said, bool){
+			"sandbox": func(raw []byte) (fingerprint, said, bool) {
 				var item sandboxItem
 				ok := item.readListed(raw)
-				careful := p.sandboxPrint(item.id, item.metaRaw, item.labels.uid, item.state)
-				var q quick
-				if q.read(raw, quickSandbox) && ok && p.sandboxPrint(q.id, q.two, q.uid, int32(q.state)) != careful {
+				careful := p.sandbox(item.id, item.metaRaw, item.labels.uid, item.state)
+				var q fastItem
+				if q.read(raw, fastSandboxTags) && ok && p.sandbox(q.id, q.field2, q.uid, int32(q.state)) != careful {
 					t.Fatalf("quick reads %+v, careful %+v", q, item)
 				}
 				return careful, said{
@@ -102,12 +102,12 @@ func FuzzQuick(f *testing.F) {
 					labelled: item.labelled(), attempt: item.meta.attempt, meta: string(item.metaRaw) + "/" + string(item.labels.uid), phase: item.phase(),
 				}, ok
 			},
-			"container": func(raw []byte) (print, said, bool) {
+			"container": func(raw []byte) (fingerprint, said, bool) {
 				var item containerItem
 				ok := item.readListed(raw)
-				careful := p.containerPrint(item.id, item.sandbox, item.labels.uid, item.state)
-				var q quick
-				if q.read(raw, quickContainer) && ok && p.containerPrint(q.id, q.two, q.uid, int32(q.state)) != careful {
+				careful := p.container(item.id, item.sandbox, item.labels.uid, item.state)
+				var q fastItem
+				if q.read(raw, fastContainerTags) && ok && p.container(q.id, q.field2, q.uid, int32(q.state)) != careful {
 					t.Fatalf("quick reads %+v, careful %+v", q, item)
 				}
 				s := said{id: string(item.id), uid: string(item.labels.uid), labelled: len(item.labels.uid) > 0, phase: item.phase()}
@@ -130,7 +130,7 @@ func FuzzQuick(f *testing.F) {
 // place is a record of nothing but its place.
 type place struct{ at int }
 
-func (p *place) put(at int) { p.at = at }
+func (p *place) setPlace(at int) { p.at = at }
 
 // FuzzPrints holds the table of prints against a map. Its prints are few and alike, so that slots collide.
 func FuzzPrints(f *testing.F) {
@@ -144,9 +144,9 @@ func FuzzPrints(f *testing.F) {
 		f.Add(ops)
 	}
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		var table prints[*place]
-		want := make(map[print]*place)
-		alike := func(op byte) print { return print{a: uint64(op & 7), b: uint64(op&0x3f) << 40} }
+		var table fingerprintTable[*place]
+		want := make(map[fingerprint]*place)
+		alike := func(op byte) fingerprint { return fingerprint{a: uint64(op & 7), b: uint64(op&0x3f) << 40} }
 		for i, op := range ops {
 			p := alike(op)
 			switch {
@@ -156,7 +156,7 @@ func FuzzPrints(f *testing.F) {
 			case op>>6 == 1 && want[p] != nil:
 				table.remove(want[p].at)
 				delete(want, p)
-				table.tidy()
+				table.compact()
 			case op>>6 == 2 && want[p] != nil && want[alike(op+1)] == nil:
 				table.change(want[p].at, alike(op+1))
 				want[alike(op+1)] = want[p]

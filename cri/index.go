@@ -34,9 +34,9 @@ type index struct {
 	// shown counts the entries that carry round, hidden the sandbox records that no listing shows.
 	shownSandboxes, shownContainers, hidden int
 	// printer makes the prints; the tables hold an entry for each record that the last listing showed.
-	printer         printer
-	sandboxPrints   prints[*sandboxRecord]
-	containerPrints prints[*containerRecord]
+	hasher         hasher
+	sandboxTable   fingerprintTable[*sandboxRecord]
+	containerTable fingerprintTable[*containerRecord]
 	// names gives containers of one name one string.
 	names interner
 	// strays are the containers that could not be attributed.
@@ -76,8 +76,8 @@ type containerRecord struct {
 	place int32
 }
 
-func (s *sandboxRecord) put(place int)   { s.place = int32(place) }
-func (c *containerRecord) put(place int) { c.place = int32(place) }
+func (s *sandboxRecord) setPlace(place int)   { s.place = int32(place) }
+func (c *containerRecord) setPlace(place int) { c.place = int32(place) }
 
 // podRecord is a pod that the last listing showed.
 type podRecord struct {
@@ -94,11 +94,11 @@ type podRecord struct {
 
 func newIndex() *index {
 	return &index{
-		sandboxes:  make(map[string]*sandboxRecord),
-		containers: make(map[string]*containerRecord),
-		pods:       make(map[cache.UID]*podRecord),
-		unattributed:     make(map[*containerRecord]struct{}),
-		printer:    newPrinter(),
+		sandboxes:    make(map[string]*sandboxRecord),
+		containers:   make(map[string]*containerRecord),
+		pods:         make(map[cache.UID]*podRecord),
+		unattributed: make(map[*containerRecord]struct{}),
+		hasher:       newHasher(),
 	}
 }
 
@@ -107,8 +107,8 @@ func (x *index) begin() {
 	x.round++
 	x.shownSandboxes, x.shownContainers = 0, 0
 	x.malformed, x.duplicates, x.unknownStates = 0, 0, 0
-	x.sandboxPrints.begin()
-	x.containerPrints.begin()
+	x.sandboxTable.begin()
+	x.containerTable.begin()
 }
 
 func (x *index) mark(p *podRecord) {
@@ -149,8 +149,8 @@ func (x *index) current(p *podRecord) *podRecord {
 
 // sameSandboxes reports whether a whole list of sandboxes shows what the one before showed, and
 // notes it if so. If not, the list must be taken item by item.
-func (x *index) sameSandboxes(w *segments, list mem.BufferSlice) bool {
-	n, same := x.sandboxPrints.showAll(w, list, x.printer.quickSandbox, x.round)
+func (x *index) unchangedSandboxes(w *segments, list mem.BufferSlice) bool {
+	n, same := x.sandboxTable.markAllShown(w, list, x.hasher.fastSandbox, x.round)
 	if same {
 		x.shownSandboxes = n
 	}
@@ -159,7 +159,7 @@ func (x *index) sameSandboxes(w *segments, list mem.BufferSlice) bool {
 
 // sandbox takes one item of a sandbox list. It reports false if the item is not a protobuf message.
 func (x *index) sandbox(raw []byte) bool {
-	if p, ok := x.printer.quickSandbox(raw); ok && x.sandboxPrints.show(p, x.round) {
+	if p, ok := x.hasher.fastSandbox(raw); ok && x.sandboxTable.markShown(p, x.round) {
 		x.shownSandboxes++
 		return true
 	}
@@ -171,7 +171,7 @@ func (x *index) sandbox(raw []byte) bool {
 		x.malformed++
 		return true
 	}
-	if x.sandboxPrints.show(x.printer.sandboxPrint(item.id, item.metaRaw, item.labels.uid, item.state), x.round) {
+	if x.sandboxTable.markShown(x.hasher.sandbox(item.id, item.metaRaw, item.labels.uid, item.state), x.round) {
 		x.shownSandboxes++
 		return true
 	}
@@ -193,7 +193,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 		x.sandboxes[s.id] = s
 		x.hidden++
 	}
-	again := s.listed && x.sandboxPrints.shown(int(s.place), x.round)
+	again := s.listed && x.sandboxTable.shown(int(s.place), x.round)
 	if again {
 		x.duplicates++
 		if s.phase > item.phase() {
@@ -203,18 +203,18 @@ func (x *index) changedSandbox(item *sandboxItem) {
 			return
 		}
 	}
-	p := x.printer.sandboxPrint(item.id, item.metaRaw, item.labels.uid, state)
+	p := x.hasher.sandbox(item.id, item.metaRaw, item.labels.uid, state)
 	if !s.listed {
 		s.listed = true
 		x.hidden--
 		if s.pod != nil {
 			s.pod.sandboxes = append(s.pod.sandboxes, s)
 		}
-		x.sandboxPrints.add(p, s, x.round)
+		x.sandboxTable.add(p, s, x.round)
 		x.yield(s)
 	} else {
-		x.sandboxPrints.change(int(s.place), p)
-		x.sandboxPrints.entries[s.place].round = x.round
+		x.sandboxTable.change(int(s.place), p)
+		x.sandboxTable.entries[s.place].round = x.round
 	}
 	if !again {
 		x.shownSandboxes++
@@ -238,8 +238,8 @@ func (x *index) changedSandbox(item *sandboxItem) {
 }
 
 // sameContainers is sameSandboxes for a list of containers.
-func (x *index) sameContainers(w *segments, list mem.BufferSlice) bool {
-	n, same := x.containerPrints.showAll(w, list, x.printer.quickContainer, x.round)
+func (x *index) unchangedContainers(w *segments, list mem.BufferSlice) bool {
+	n, same := x.containerTable.markAllShown(w, list, x.hasher.fastContainer, x.round)
 	if same {
 		x.shownContainers = n
 	}
@@ -249,7 +249,7 @@ func (x *index) sameContainers(w *segments, list mem.BufferSlice) bool {
 // container takes one item of a container list. It reports false if the item is not a protobuf
 // message.
 func (x *index) container(raw []byte) bool {
-	if p, ok := x.printer.quickContainer(raw); ok && x.containerPrints.show(p, x.round) {
+	if p, ok := x.hasher.fastContainer(raw); ok && x.containerTable.markShown(p, x.round) {
 		x.shownContainers++
 		return true
 	}
@@ -261,7 +261,7 @@ func (x *index) container(raw []byte) bool {
 		x.malformed++
 		return true
 	}
-	if x.containerPrints.show(x.printer.containerPrint(item.id, item.sandbox, item.labels.uid, item.state), x.round) {
+	if x.containerTable.markShown(x.hasher.container(item.id, item.sandbox, item.labels.uid, item.state), x.round) {
 		x.shownContainers++
 		return true
 	}
@@ -272,7 +272,7 @@ func (x *index) container(raw []byte) bool {
 // changedContainer takes a container that is not as the listing before showed it, or that the
 // present one has shown already.
 func (x *index) changedContainer(item *containerItem) {
-	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxPrints.shown(int(s.place), x.round) {
+	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxTable.shown(int(s.place), x.round) {
 		x.duplicates++ // an ID is of one thing: the sandbox stands
 		return
 	}
@@ -281,7 +281,7 @@ func (x *index) changedContainer(item *containerItem) {
 	}
 	phase, state := item.phase(), item.state
 	c := x.containers[string(item.id)]
-	if c != nil && x.containerPrints.shown(int(c.place), x.round) {
+	if c != nil && x.containerTable.shown(int(c.place), x.round) {
 		x.duplicates++
 		if c.phase > phase {
 			phase, state = c.phase, stateOfContainer(c.phase)
@@ -292,15 +292,15 @@ func (x *index) changedContainer(item *containerItem) {
 	} else {
 		x.shownContainers++
 	}
-	p := x.printer.containerPrint(item.id, item.sandbox, item.labels.uid, state)
+	p := x.hasher.container(item.id, item.sandbox, item.labels.uid, state)
 	if c == nil {
 		c = &containerRecord{}
 		c.id, c.label = together(item.id, item.labels.uid)
 		x.containers[c.id] = c
-		x.containerPrints.add(p, c, x.round)
+		x.containerTable.add(p, c, x.round)
 	} else {
-		x.containerPrints.change(int(c.place), p)
-		x.containerPrints.entries[c.place].round = x.round
+		x.containerTable.change(int(c.place), p)
+		x.containerTable.entries[c.place].round = x.round
 	}
 	c.phase, c.name = phase, x.names.short(item.name)
 	if c.label != string(item.labels.uid) {
@@ -343,7 +343,7 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 // listing of containers reads it with care.
 func (x *index) yield(s *sandboxRecord) {
 	if c := x.containers[s.id]; c != nil {
-		x.containerPrints.change(int(c.place), print{})
+		x.containerTable.change(int(c.place), fingerprint{})
 	}
 }
 

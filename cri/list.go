@@ -52,14 +52,14 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	x.begin()
 	c.byID.begin()
 	var walker segments
-	err := c.listAll(ctx, &walker, x.sandbox, x.sameSandboxes, streamPodSandboxes, listPodSandbox)
+	err := c.listAll(ctx, &walker, x.sandbox, x.unchangedSandboxes, streamPodSandboxes, listPodSandbox)
 	known := len(x.unattributed)
 	if err == nil {
-		err = c.listAll(ctx, &walker, x.container, x.sameContainers, streamContainers, listContainers)
+		err = c.listAll(ctx, &walker, x.container, x.unchangedContainers, streamContainers, listContainers)
 	}
 	if err == nil && len(x.unattributed) > known {
 		before := x.duplicates
-		err = c.listAll(ctx, &walker, x.sandbox, x.sameSandboxes, streamPodSandboxes, listPodSandbox)
+		err = c.listAll(ctx, &walker, x.sandbox, x.unchangedSandboxes, streamPodSandboxes, listPodSandbox)
 		x.duplicates = before // being listed twice is our doing
 	}
 	c.counter.malformed.Add(x.malformed)
@@ -80,14 +80,14 @@ type lister struct {
 	walker *segments
 	visit  func(item []byte) bool
 	// same, if set, may take a whole list at once. It reports false if it has not.
-	same  func(*segments, mem.BufferSlice) bool
-	items int
+	unchanged func(*segments, mem.BufferSlice) bool
+	items     int
 }
 
 // listAll makes one list call of everything, the streaming one unless the runtime is known not to
 // have it, and visits every item of the answer, unless that is in one piece and same takes it.
-func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, same func(*segments, mem.BufferSlice) bool, streaming, plain method) error {
-	l := lister{client: c, walker: walker, visit: visit, same: same}
+func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, unchanged func(*segments, mem.BufferSlice) bool, streaming, plain method) error {
+	l := lister{client: c, walker: walker, visit: visit, unchanged: unchanged}
 	return l.either(ctx, nil, streaming, plain)
 }
 
@@ -122,7 +122,7 @@ func (l *lister) call(ctx context.Context, req request, m method) error {
 	if err := l.client.call(ctx, m, req, &reply); err != nil {
 		return err
 	}
-	if l.same != nil && l.same(l.walker, reply.data) {
+	if l.unchanged != nil && l.unchanged(l.walker, reply.data) {
 		reply.free()
 		return nil
 	}

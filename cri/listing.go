@@ -66,32 +66,32 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 // sweep removes the records that the present listing did not show.
 func (x *index) sweep() {
 	if x.shownContainers < len(x.containers) {
-		for place, e := range x.containerPrints.entries {
-			if !e.live || x.containerPrints.shown(place, x.round) {
+		for place, e := range x.containerTable.entries {
+			if !e.live || x.containerTable.shown(place, x.round) {
 				continue
 			}
 			c := e.record
-			x.containerPrints.remove(place)
+			x.containerTable.remove(place)
 			c.removed = true
 			delete(x.containers, c.id)
 			delete(x.unattributed, c)
 			x.mark(c.pod)
 		}
-		x.containerPrints.tidy()
+		x.containerTable.compact()
 		x.release()
 	}
 	if x.shownSandboxes < len(x.sandboxes)-x.hidden {
-		for place, e := range x.sandboxPrints.entries {
-			if !e.live || x.sandboxPrints.shown(place, x.round) {
+		for place, e := range x.sandboxTable.entries {
+			if !e.live || x.sandboxTable.shown(place, x.round) {
 				continue
 			}
 			s := e.record
-			x.sandboxPrints.remove(place)
+			x.sandboxTable.remove(place)
 			s.listed = false
 			x.hidden++
 			x.mark(s.pod)
 		}
-		x.sandboxPrints.tidy()
+		x.sandboxTable.compact()
 		x.release()
 	}
 }
