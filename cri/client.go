@@ -78,7 +78,7 @@ type Client struct {
 	listing chan struct{}
 	index   *index
 	// byID is shared: it has its own lock.
-	byID unlabelled
+	unlabelled unlabelled
 	// traits is what has been learned of the runtime behind the present connection; replaced at
 	// every reconnect.
 	capabilities atomic.Pointer[capabilities]

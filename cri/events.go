@@ -154,7 +154,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 				claim.Item.Kind = pleg.Sandbox
 			}
 			if !s.labelled() {
-				c.byID.hint(names.uid(uid), id)
+				c.unlabelled.hint(names.uid(uid), id)
 			}
 		} else {
 			c.counter.malformed.Add(1)

@@ -184,15 +184,15 @@ func (x *index) check(t *testing.T) {
 			}
 		}
 	}
-	if hidden != x.hidden || len(x.dirty) != 0 {
-		t.Errorf("%d hidden sandboxes counted as %d, %d pods left dirty", hidden, x.hidden, len(x.dirty))
+	if hidden != x.unlisted || len(x.dirty) != 0 {
+		t.Errorf("%d hidden sandboxes counted as %d, %d pods left dirty", hidden, x.unlisted, len(x.dirty))
 	}
 	for uid, p := range x.pods {
 		if uid != p.uid || p.dirty || len(p.sandboxes)+len(p.containers) == 0 {
 			t.Errorf("pod %q is kept as %q with %d and %d items, dirty %v", p.uid, uid, len(p.sandboxes), len(p.containers), p.dirty)
 		}
 	}
-	checkPrints(t, &x.sandboxTable, len(x.sandboxes)-x.hidden)
+	checkPrints(t, &x.sandboxTable, len(x.sandboxes)-x.unlisted)
 	checkPrints(t, &x.containerTable, len(x.containers))
 	for c := range x.unattributed {
 		if c.pod != nil || x.containers[c.id] != c {

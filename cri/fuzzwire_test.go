@@ -190,7 +190,7 @@ func FuzzListPod(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sandboxes, containers []byte, size uint16) {
 		for uid, among := range map[cache.UID][]string{"u1": nil, "u2": {"s1", "s3"}, "s4": {"s4"}} {
-			found := podParts{client: new(Client), uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
+			found := podBuilder{client: new(Client), uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
 			var walker segments
 			ok := walker.walk(cut(sandboxes, int(size)), itemsField, found.sandbox) &&
 				walker.walk(cut(containers, int(size)), itemsField, func(raw []byte) bool { return found.container(raw, among) })

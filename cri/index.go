@@ -32,7 +32,7 @@ type index struct {
 	// not shown by the present one.
 	round uint32
 	// shown counts the entries that carry round, hidden the sandbox records that no listing shows.
-	shownSandboxes, shownContainers, hidden int
+	shownSandboxes, shownContainers, unlisted int
 	// printer makes the prints; the tables hold an entry for each record that the last listing showed.
 	hasher         hasher
 	sandboxTable   fingerprintTable[*sandboxRecord]
@@ -89,7 +89,7 @@ type podRecord struct {
 	containers []*containerRecord
 	// dirty says that the pod is in index.dirty; shown, that the caller has seen it; byID, that the
 	// pod UID label does not find all of it.
-	dirty, shown, byID bool
+	dirty, shown, unlabelled bool
 }
 
 func newIndex() *index {
@@ -111,7 +111,7 @@ func (x *index) begin() {
 	x.containerTable.begin()
 }
 
-func (x *index) mark(p *podRecord) {
+func (x *index) markDirty(p *podRecord) {
 	if p != nil && !p.dirty {
 		p.dirty = true
 		x.dirty = append(x.dirty, p)
@@ -120,7 +120,7 @@ func (x *index) mark(p *podRecord) {
 
 // pod returns the record of a pod, made if need be. A sandbox's metadata says what the pod is
 // called; the labels of a container do so for a pod of which nothing else does.
-func (x *index) pod(uid string, name, namespace []byte, of pleg.Kind) *podRecord {
+func (x *index) ensurePod(uid string, name, namespace []byte, of pleg.Kind) *podRecord {
 	p := x.pods[cache.UID(uid)]
 	if p == nil {
 		p = &podRecord{uid: cache.UID(uid)}
@@ -129,7 +129,7 @@ func (x *index) pod(uid string, name, namespace []byte, of pleg.Kind) *podRecord
 	set := func(is *string, told []byte) {
 		if len(told) > 0 && (*is == "" || of == pleg.Sandbox && *is != string(told)) {
 			*is = bounded(string(told))
-			x.mark(p)
+			x.markDirty(p)
 		}
 	}
 	set(&p.name, name)
@@ -139,7 +139,7 @@ func (x *index) pod(uid string, name, namespace []byte, of pleg.Kind) *podRecord
 
 // current returns the record of the pod that p once was the record of. A sandbox that is not listed
 // any more may hold a dropped one.
-func (x *index) current(p *podRecord) *podRecord {
+func (x *index) currentPod(p *podRecord) *podRecord {
 	if now := x.pods[p.uid]; now != nil {
 		return now
 	}
@@ -189,12 +189,12 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	s := x.sandboxes[string(item.id)]
 	if s == nil {
 		s = &sandboxRecord{place: -1}
-		s.id, s.uid = together(item.id, uid)
+		s.id, s.uid = joined(item.id, uid)
 		x.sandboxes[s.id] = s
-		x.hidden++
+		x.unlisted++
 	}
-	again := s.listed && x.sandboxTable.shown(int(s.place), x.round)
-	if again {
+	duplicate := s.listed && x.sandboxTable.shown(int(s.place), x.round)
+	if duplicate {
 		x.duplicates++
 		if s.phase > item.phase() {
 			state = stateOf(s.phase)
@@ -206,27 +206,27 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	p := x.hasher.sandbox(item.id, item.metaRaw, item.labels.uid, state)
 	if !s.listed {
 		s.listed = true
-		x.hidden--
+		x.unlisted--
 		if s.pod != nil {
 			s.pod.sandboxes = append(s.pod.sandboxes, s)
 		}
 		x.sandboxTable.add(p, s, x.round)
-		x.yield(s)
+		x.displaceContainer(s)
 	} else {
 		x.sandboxTable.change(int(s.place), p)
 		x.sandboxTable.entries[s.place].round = x.round
 	}
-	if !again {
+	if !duplicate {
 		x.shownSandboxes++
 	}
 	s.phase, s.labelled = sandboxPhase(state), labelled
 	if s.uid != string(uid) {
 		s.uid = string(uid)
 	}
-	pod := x.pod(s.uid, item.meta.name, item.meta.namespace, pleg.Sandbox)
-	x.mark(pod)
+	pod := x.ensurePod(s.uid, item.meta.name, item.meta.namespace, pleg.Sandbox)
+	x.markDirty(pod)
 	if s.pod != pod {
-		x.mark(s.pod)
+		x.markDirty(s.pod)
 		s.pod = pod
 		pod.sandboxes = append(pod.sandboxes, s)
 		for _, c := range s.dependents {
@@ -286,7 +286,7 @@ func (x *index) changedContainer(item *containerItem) {
 		if c.phase > phase {
 			phase, state = c.phase, stateOfContainer(c.phase)
 		}
-		if c.phase == phase && c.belongs(item) {
+		if c.phase == phase && c.attributedAs(item) {
 			return
 		}
 	} else {
@@ -295,7 +295,7 @@ func (x *index) changedContainer(item *containerItem) {
 	p := x.hasher.container(item.id, item.sandbox, item.labels.uid, state)
 	if c == nil {
 		c = &containerRecord{}
-		c.id, c.label = together(item.id, item.labels.uid)
+		c.id, c.label = joined(item.id, item.labels.uid)
 		x.containers[c.id] = c
 		x.containerTable.add(p, c, x.round)
 	} else {
@@ -306,10 +306,10 @@ func (x *index) changedContainer(item *containerItem) {
 	if c.label != string(item.labels.uid) {
 		c.label = string(item.labels.uid)
 	}
-	x.mark(c.pod)
+	x.markDirty(c.pod)
 	if len(item.labels.uid) > 0 {
 		c.sandbox = nil
-		x.attribute(c, x.pod(c.label, item.labels.name, item.labels.namespace, pleg.Container))
+		x.attribute(c, x.ensurePod(c.label, item.labels.name, item.labels.namespace, pleg.Container))
 		return
 	}
 	x.attribute(c, x.podBySandbox(c, item.sandbox))
@@ -326,7 +326,7 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	if s == nil {
 		s = &sandboxRecord{id: string(sandbox), place: -1}
 		x.sandboxes[s.id] = s
-		x.hidden++
+		x.unlisted++
 	}
 	if c.sandbox != s {
 		c.sandbox = s
@@ -335,20 +335,20 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	if s.pod == nil {
 		return nil
 	}
-	s.pod = x.current(s.pod)
+	s.pod = x.currentPod(s.pod)
 	return s.pod
 }
 
 // yield makes a container give way to a sandbox of its ID that a listing shows now: the next
 // listing of containers reads it with care.
-func (x *index) yield(s *sandboxRecord) {
+func (x *index) displaceContainer(s *sandboxRecord) {
 	if c := x.containers[s.id]; c != nil {
 		x.containerTable.change(int(c.place), fingerprint{})
 	}
 }
 
 // belongs reports whether the item is attributed as the record is.
-func (c *containerRecord) belongs(item *containerItem) bool {
+func (c *containerRecord) attributedAs(item *containerItem) bool {
 	switch {
 	case c.label != string(item.labels.uid):
 		return false
@@ -361,7 +361,7 @@ func (c *containerRecord) belongs(item *containerItem) bool {
 }
 
 // together returns two strings that share one piece of memory.
-func together(a, b []byte) (string, string) {
+func joined(a, b []byte) (string, string) {
 	both := string(a) + string(b)
 	return both[:len(a)], both[len(a):]
 }
@@ -376,8 +376,8 @@ func (x *index) attribute(c *containerRecord, p *podRecord) {
 	} else {
 		delete(x.unattributed, c)
 	}
-	x.mark(c.pod)
-	x.mark(p)
+	x.markDirty(c.pod)
+	x.markDirty(p)
 	if c.pod != p {
 		c.pod = p
 		if p != nil {

@@ -297,9 +297,9 @@ func (in *inspection) readContainer(ctx context.Context, i int) (err error) {
 
 // readMembership finds out which container belongs to which of several sandboxes.
 func (in *inspection) readMembership(ctx context.Context) error {
-	found := podParts{client: in.client, uid: in.pod.UID, at: make(map[string]int), sandboxOf: make(map[string]string)}
-	for _, read := range in.client.containerReads(in.pod.UID) {
-		if err := in.client.readPod(ctx, read, &found); err != nil {
+	found := podBuilder{client: in.client, uid: in.pod.UID, at: make(map[string]int), sandboxOf: make(map[string]string)}
+	for _, read := range in.client.containerQueries(in.pod.UID) {
+		if err := in.client.queryPod(ctx, read, &found); err != nil {
 			return err
 		}
 	}

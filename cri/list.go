@@ -30,7 +30,7 @@ const itemsField protowire.Number = 1
 // maxListed bounds the sandboxes, and the containers, of one listing, so that a runtime whose
 // streaming list does not end cannot fill the memory. It is ten times what a node of 100,000
 // containers has.
-const maxListed = 1 << 20
+const maxListItems = 1 << 20
 
 // List implements [pleg.Source]. It reads all sandboxes, then all containers, with the streaming
 // list calls where the runtime has them, and returns the difference from the listing named by since
@@ -50,7 +50,7 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	}
 	x := c.index
 	x.begin()
-	c.byID.begin()
+	c.unlabelled.begin()
 	var walker segments
 	err := c.listAll(ctx, &walker, x.sandbox, x.unchangedSandboxes, streamPodSandboxes, listPodSandbox)
 	known := len(x.unattributed)
@@ -68,8 +68,8 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	if err != nil {
 		return pleg.Listing{}, err
 	}
-	listing := x.commit(since, &c.byID)
-	c.byID.end()
+	listing := x.commit(since, &c.unlabelled)
+	c.unlabelled.end()
 	c.counter.unattributed.Store(int64(len(x.unattributed)))
 	return listing, nil
 }
@@ -88,13 +88,13 @@ type lister struct {
 // have it, and visits every item of the answer, unless that is in one piece and same takes it.
 func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, unchanged func(*segments, mem.BufferSlice) bool, streaming, plain method) error {
 	l := lister{client: c, walker: walker, visit: visit, unchanged: unchanged}
-	return l.either(ctx, nil, streaming, plain)
+	return l.withFallback(ctx, nil, streaming, plain)
 }
 
 // either makes the first of two calls that list the same, or the second if the runtime is known not
 // to have the first. One that turns out to be unimplemented gives way to the other, whichever that
 // is, so that what was learned of a runtime cannot keep it from being listed.
-func (l *lister) either(ctx context.Context, req request, first, second method) error {
+func (l *lister) withFallback(ctx context.Context, req request, first, second method) error {
 	known := l.client.capabilities.Load()
 	if known.has[first].no() && !known.has[second].no() {
 		first, second = second, first
@@ -157,11 +157,11 @@ func (l *lister) take(reply *borrowed, m method) error {
 	size := reply.data.Len()
 	ok := l.walker.walk(reply.data, itemsField, func(item []byte) bool {
 		l.items++
-		return l.items <= maxListed && l.visit(item)
+		return l.items <= maxListItems && l.visit(item)
 	})
 	switch {
-	case l.items > maxListed:
-		return fmt.Errorf("cri: %s on %s: %w: more than %d items", m, l.client.endpoint, ErrTooMany, maxListed)
+	case l.items > maxListItems:
+		return fmt.Errorf("cri: %s on %s: %w: more than %d items", m, l.client.endpoint, ErrTooMany, maxListItems)
 	case !ok:
 		return fmt.Errorf("cri: %s on %s: %w of %d bytes: the runtime sent what is not a list of items", m, l.client.endpoint, ErrMalformed, size)
 	}
@@ -179,9 +179,9 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if uid == "" {
 		return pleg.Pod{}, errors.New("cri: cannot list a pod with an empty UID")
 	}
-	reads := append(c.sandboxReads(uid), c.containerReads(uid)...)
-	found := podParts{client: c, uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
-	err := c.each(ctx, len(reads), func(ctx context.Context, i int) error { return c.readPod(ctx, reads[i], &found) })
+	reads := append(c.sandboxQueries(uid), c.containerQueries(uid)...)
+	found := podBuilder{client: c, uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
+	err := c.each(ctx, len(reads), func(ctx context.Context, i int) error { return c.queryPod(ctx, reads[i], &found) })
 	if err != nil {
 		return pleg.Pod{}, err
 	}
@@ -194,40 +194,40 @@ const maxByID = 32
 
 // podRead is one list call with one of the filters. A container without the pod UID label is the
 // pod's if its sandbox is among those.
-type podRead struct {
-	sandboxes  *runtimeapi.PodSandboxFilter
-	containers *runtimeapi.ContainerFilter
-	among      []string
+type podQuery struct {
+	sandboxes   *runtimeapi.PodSandboxFilter
+	containers  *runtimeapi.ContainerFilter
+	ofSandboxes []string
 }
 
 // sandboxReads returns the calls that find all sandboxes of a pod.
-func (c *Client) sandboxReads(uid cache.UID) []podRead {
-	ids := c.byID.sandboxes(uid)
+func (c *Client) sandboxQueries(uid cache.UID) []podQuery {
+	ids := c.unlabelled.sandboxes(uid)
 	if len(ids) > maxByID {
-		return []podRead{{sandboxes: new(runtimeapi.PodSandboxFilter)}}
+		return []podQuery{{sandboxes: new(runtimeapi.PodSandboxFilter)}}
 	}
-	reads := []podRead{{sandboxes: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
+	reads := []podQuery{{sandboxes: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
 	for _, id := range ids {
-		reads = append(reads, podRead{sandboxes: &runtimeapi.PodSandboxFilter{Id: id}})
+		reads = append(reads, podQuery{sandboxes: &runtimeapi.PodSandboxFilter{Id: id}})
 	}
 	return reads
 }
 
 // containerReads returns the calls that find all containers of a pod.
-func (c *Client) containerReads(uid cache.UID) []podRead {
-	ids := c.byID.sandboxes(uid)
+func (c *Client) containerQueries(uid cache.UID) []podQuery {
+	ids := c.unlabelled.sandboxes(uid)
 	if len(ids) > maxByID {
-		return []podRead{{containers: new(runtimeapi.ContainerFilter), among: ids}}
+		return []podQuery{{containers: new(runtimeapi.ContainerFilter), ofSandboxes: ids}}
 	}
-	reads := []podRead{{containers: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
+	reads := []podQuery{{containers: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
 	for _, id := range ids {
-		reads = append(reads, podRead{containers: &runtimeapi.ContainerFilter{PodSandboxId: id}, among: []string{id}})
+		reads = append(reads, podQuery{containers: &runtimeapi.ContainerFilter{PodSandboxId: id}, ofSandboxes: []string{id}})
 	}
 	return reads
 }
 
 // podParts puts the pod together.
-type podParts struct {
+type podBuilder struct {
 	client *Client // whose counts are added to
 	uid    cache.UID
 	mu     sync.Mutex // guards what follows
@@ -237,12 +237,12 @@ type podParts struct {
 	sandboxOf map[string]string
 }
 
-func (c *Client) readPod(ctx context.Context, read podRead, found *podParts) error {
+func (c *Client) queryPod(ctx context.Context, read podQuery, found *podBuilder) error {
 	plain, streaming, message := listPodSandbox, streamPodSandboxes, proto.Message(&runtimeapi.ListPodSandboxRequest{Filter: read.sandboxes})
 	visit := found.sandbox
 	if read.containers != nil {
 		plain, streaming, message = listContainers, streamContainers, &runtimeapi.ListContainersRequest{Filter: read.containers}
-		visit = func(raw []byte) bool { return found.container(raw, read.among) }
+		visit = func(raw []byte) bool { return found.container(raw, read.ofSandboxes) }
 	}
 	req, err := proto.Marshal(message) // the requests of the two calls have the same fields
 	if err != nil {
@@ -253,11 +253,11 @@ func (c *Client) readPod(ctx context.Context, read podRead, found *podParts) err
 		defer found.mu.Unlock()
 		return visit(raw)
 	}}
-	return l.either(ctx, req, plain, streaming)
+	return l.withFallback(ctx, req, plain, streaming)
 }
 
 // sandbox takes one listed sandbox. The caller holds mu.
-func (p *podParts) sandbox(raw []byte) bool {
+func (p *podBuilder) sandbox(raw []byte) bool {
 	var item sandboxItem
 	if !item.readListed(raw) {
 		return false
@@ -273,16 +273,16 @@ func (p *podParts) sandbox(raw []byte) bool {
 
 // container takes one listed container; among are the sandboxes, in order, whose unlabelled
 // containers are the pod's. The caller holds mu.
-func (p *podParts) container(raw []byte, among []string) bool {
+func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 	var item containerItem
 	if !item.readListed(raw) {
 		return false
 	}
-	mine := string(item.labels.uid) == string(p.uid)
-	if len(item.labels.uid) == 0 && len(among) > 0 {
-		_, mine = slices.BinarySearch(among, string(item.sandbox))
+	belongs := string(item.labels.uid) == string(p.uid)
+	if len(item.labels.uid) == 0 && len(ofSandboxes) > 0 {
+		_, belongs = slices.BinarySearch(ofSandboxes, string(item.sandbox))
 	}
-	if item.usable() && mine {
+	if item.usable() && belongs {
 		if !hasContainerState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
@@ -296,7 +296,7 @@ func (p *podParts) container(raw []byte, among []string) bool {
 }
 
 // add takes one item of the pod. An ID that is listed twice has the later phase.
-func (p *podParts) add(item pleg.Item, name, namespace []byte) {
+func (p *podBuilder) add(item pleg.Item, name, namespace []byte) {
 	if p.pod.Name == "" {
 		p.pod.Name = bounded(string(name))
 	}

@@ -32,7 +32,7 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 		if x.pods[p.uid] != p {
 			continue // dropped by an earlier listing, and only remembered by a sandbox that came back
 		}
-		p.tidy()
+		p.compact()
 		if len(p.sandboxes)+len(p.containers) == 0 {
 			delete(x.pods, p.uid)
 			byID.forget(p.uid)
@@ -42,8 +42,8 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 			p.shown = false // a sandbox record may bring it back
 			continue
 		}
-		if ids, needed := p.needsIDs(); needed || p.byID {
-			p.byID = needed
+		if ids, needed := p.needsIDs(); needed || p.unlabelled {
+			p.unlabelled = needed
 			byID.set(p.uid, ids)
 		}
 		p.shown = true
@@ -75,12 +75,12 @@ func (x *index) sweep() {
 			c.removed = true
 			delete(x.containers, c.id)
 			delete(x.unattributed, c)
-			x.mark(c.pod)
+			x.markDirty(c.pod)
 		}
 		x.containerTable.compact()
-		x.release()
+		x.dropUnreferenced()
 	}
-	if x.shownSandboxes < len(x.sandboxes)-x.hidden {
+	if x.shownSandboxes < len(x.sandboxes)-x.unlisted {
 		for place, e := range x.sandboxTable.entries {
 			if !e.live || x.sandboxTable.shown(place, x.round) {
 				continue
@@ -88,30 +88,30 @@ func (x *index) sweep() {
 			s := e.record
 			x.sandboxTable.remove(place)
 			s.listed = false
-			x.hidden++
-			x.mark(s.pod)
+			x.unlisted++
+			x.markDirty(s.pod)
 		}
 		x.sandboxTable.compact()
-		x.release()
+		x.dropUnreferenced()
 	}
 }
 
 // release drops the dependents that are gone, and the sandbox records that no listing shows and no
 // container needs.
-func (x *index) release() {
+func (x *index) dropUnreferenced() {
 	for id, s := range x.sandboxes {
 		if len(s.dependents) > 0 {
 			s.dependents = slices.DeleteFunc(s.dependents, func(c *containerRecord) bool { return c.removed || c.sandbox != s })
 		}
 		if !s.listed && len(s.dependents) == 0 {
 			delete(x.sandboxes, id)
-			x.hidden--
+			x.unlisted--
 		}
 	}
 }
 
 // tidy drops the records that are not the pod's any more, and repeated ones.
-func (p *podRecord) tidy() {
+func (p *podRecord) compact() {
 	slices.SortFunc(p.sandboxes, func(a, b *sandboxRecord) int { return strings.Compare(a.id, b.id) })
 	p.sandboxes = slices.DeleteFunc(slices.Compact(p.sandboxes), func(s *sandboxRecord) bool { return !s.listed || s.pod != p })
 	slices.SortFunc(p.containers, func(a, b *containerRecord) int { return strings.Compare(a.id, b.id) })
@@ -170,7 +170,7 @@ type unlabelled struct {
 	// hinted are known from events since the last listing began, older from events before that. A
 	// hint is dropped when a listing that began after it has ended, which shows the pod, or that it
 	// is gone.
-	hinted, older map[cache.UID][]string
+	hinted, olderHints map[cache.UID][]string
 }
 
 // set says that the last listing found the pod by these sandboxes; none, by its labels.
@@ -199,10 +199,10 @@ func (u *unlabelled) hint(uid cache.UID, id string) {
 	}
 	ids, known := u.hinted[uid]
 	if !known {
-		if len(u.hinted)+len(u.older) >= maxHints {
+		if len(u.hinted)+len(u.olderHints) >= maxHints {
 			return
 		}
-		ids = u.older[uid]
+		ids = u.olderHints[uid]
 	}
 	if u.hinted == nil {
 		u.hinted = make(map[cache.UID][]string)
@@ -217,10 +217,10 @@ func (u *unlabelled) hint(uid cache.UID, id string) {
 func (u *unlabelled) begin() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.older == nil {
-		u.older = u.hinted
+	if u.olderHints == nil {
+		u.olderHints = u.hinted
 	} else {
-		maps.Copy(u.older, u.hinted) // no listing has ended since
+		maps.Copy(u.olderHints, u.hinted) // no listing has ended since
 	}
 	u.hinted = nil
 }
@@ -229,18 +229,18 @@ func (u *unlabelled) begin() {
 func (u *unlabelled) end() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.older = nil
+	u.olderHints = nil
 }
 
 // sandboxes returns the IDs of the sandboxes by which the pod is found, none if its labels do.
 func (u *unlabelled) sandboxes(uid cache.UID) []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.listed)+len(u.hinted)+len(u.older) == 0 {
+	if len(u.listed)+len(u.hinted)+len(u.olderHints) == 0 {
 		return nil
 	}
 	ids := make(map[string]struct{})
-	for _, known := range []map[cache.UID][]string{u.listed, u.hinted, u.older} {
+	for _, known := range []map[cache.UID][]string{u.listed, u.hinted, u.olderHints} {
 		for _, id := range known[uid] {
 			ids[id] = struct{}{}
 		}

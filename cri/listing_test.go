@@ -72,8 +72,8 @@ func TestListPodWithoutLabels(t *testing.T) {
 	// The pods that are gone are forgotten.
 	s.set(func() { s.sandboxes, s.containers = s.sandboxes[2:3], s.containers[2:3] })
 	mustList(t, c, l.Revision)
-	if n := len(c.byID.listed); n != 0 {
-		t.Errorf("%d pods are still found by ID: %v", n, c.byID.listed)
+	if n := len(c.unlabelled.listed); n != 0 {
+		t.Errorf("%d pods are still found by ID: %v", n, c.unlabelled.listed)
 	}
 	before := c.Stats().Calls["ListPodSandbox"]
 	listPod(t, c, "u3")
@@ -135,7 +135,7 @@ func TestListPodAfterAnEvent(t *testing.T) {
 			t.Fatalf("List: %v", err)
 		}
 	}
-	if n := len(c.byID.older) + len(c.byID.hinted); n != 1 {
+	if n := len(c.unlabelled.olderHints) + len(c.unlabelled.hinted); n != 1 {
 		t.Errorf("%d hints are left after lists that failed", n)
 	}
 	s.set(func() { s.listContainers = nil })
@@ -145,13 +145,13 @@ func TestListPodAfterAnEvent(t *testing.T) {
 			t.Errorf("after a List: %s", d)
 		}
 	}
-	if len(c.byID.hinted)+len(c.byID.older) != 0 {
-		t.Errorf("hints are kept: %v %v", c.byID.hinted, c.byID.older)
+	if len(c.unlabelled.hinted)+len(c.unlabelled.olderHints) != 0 {
+		t.Errorf("hints are kept: %v %v", c.unlabelled.hinted, c.unlabelled.olderHints)
 	}
 	for i := range 2 * maxHints {
-		c.byID.hint(cache.UID(fmt.Sprint("u", i)), "s")
+		c.unlabelled.hint(cache.UID(fmt.Sprint("u", i)), "s")
 	}
-	if n := len(c.byID.hinted); n > maxHints {
+	if n := len(c.unlabelled.hinted); n > maxHints {
 		t.Errorf("%d hints are kept", n)
 	}
 }

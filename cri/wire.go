@@ -72,14 +72,14 @@ type segments struct {
 	scratch []byte
 	part    []byte // the unread rest of the present buffer
 	later   mem.BufferSlice
-	left    int // unread bytes, in part and later
+	unread  int // unread bytes, in part and later
 }
 
 // walk calls visit with every occurrence of field number of the message in data, and skips other
 // fields. An item is valid until visit returns. It stops, and reports false, where the message is
 // malformed or visit reports false.
 func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit func(item []byte) bool) bool {
-	s.part, s.later, s.left = nil, data, data.Len()
+	s.part, s.later, s.unread = nil, data, data.Len()
 	defer func() {
 		s.part, s.later = nil, nil
 		if cap(s.scratch) > maxKeptScratch {
@@ -87,18 +87,18 @@ func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit fun
 		}
 	}()
 	want := byte(protowire.EncodeTag(number, protowire.BytesType)) // list answers use numbers below 16
-	for s.more() {
+	for s.advance() {
 		// The usual item: its tag and a length of two bytes lie in this buffer.
 		if b := s.part; len(b) > 3 && b[0] == want && b[1] >= 0x80 && b[2] < 0x80 {
-			if size := int(b[1]&0x7f) | int(b[2])<<7; size <= s.left-3 {
-				s.part, s.left = b[3:], s.left-3
-				if !visit(s.take(size)) {
+			if size := int(b[1]&0x7f) | int(b[2])<<7; size <= s.unread-3 {
+				s.part, s.unread = b[3:], s.unread-3
+				if !visit(s.consume(size)) {
 					return false
 				}
 				continue
 			}
 		}
-		if !s.one(number, visit) {
+		if !s.consumeField(number, visit) {
 			return false
 		}
 	}
@@ -106,7 +106,7 @@ func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit fun
 }
 
 // more makes part hold the next unread bytes and reports whether there are any.
-func (s *segments) more() bool {
+func (s *segments) advance() bool {
 	for len(s.part) == 0 && len(s.later) > 0 {
 		s.part, s.later = s.later[0].ReadOnlyData(), s.later[1:]
 	}
@@ -114,15 +114,15 @@ func (s *segments) more() bool {
 }
 
 // take consumes the next n bytes, which must exist.
-func (s *segments) take(n int) []byte {
-	s.left -= n
+func (s *segments) consume(n int) []byte {
+	s.unread -= n
 	if n <= len(s.part) {
 		item := s.part[:n:n]
 		s.part = s.part[n:]
 		return item
 	}
 	s.scratch = s.scratch[:0]
-	for n > 0 && s.more() {
+	for n > 0 && s.advance() {
 		k := min(n, len(s.part))
 		s.scratch = append(s.scratch, s.part[:k]...)
 		s.part, n = s.part[k:], n-k
@@ -132,27 +132,27 @@ func (s *segments) take(n int) []byte {
 
 // one consumes one field of any kind, wherever it lies. Only unusual messages and fields that
 // straddle buffers come here.
-func (s *segments) one(number protowire.Number, visit func(item []byte) bool) bool {
+func (s *segments) consumeField(number protowire.Number, visit func(item []byte) bool) bool {
 	tag, ok := s.uvarint()
 	if num := tag >> 3; !ok || num < uint64(protowire.MinValidNumber) || num > uint64(protowire.MaxValidNumber) {
 		return false
 	}
 	if protowire.Type(tag&7) == protowire.BytesType {
 		size, ok := s.uvarint()
-		if !ok || size > uint64(s.left) {
+		if !ok || size > uint64(s.unread) {
 			return false
 		}
-		item := s.take(int(size))
+		item := s.consume(int(size))
 		return protowire.Number(tag>>3) != number || visit(item)
 	}
 	// A field that no CRI list has. Its extent is found in one piece.
-	rest := s.take(s.left)
+	rest := s.consume(s.unread)
 	n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), rest)
 	if n < 0 {
 		return false
 	}
 	// What was put together replaces the buffers, so scratch must not be written again.
-	s.part, s.later, s.left, s.scratch = rest[n:], nil, len(rest)-n, nil
+	s.part, s.later, s.unread, s.scratch = rest[n:], nil, len(rest)-n, nil
 	return true
 }
 
@@ -160,11 +160,11 @@ func (s *segments) one(number protowire.Number, visit func(item []byte) bool) bo
 func (s *segments) uvarint() (uint64, bool) {
 	var b [10]byte
 	for i := range b {
-		if !s.more() {
+		if !s.advance() {
 			return 0, false
 		}
 		b[i] = s.part[0]
-		s.part, s.left = s.part[1:], s.left-1
+		s.part, s.unread = s.part[1:], s.unread-1
 		if b[i] < 0x80 {
 			v, n := protowire.ConsumeVarint(b[:i+1])
 			return v, n > 0
