@@ -90,17 +90,17 @@ func (k *capability) String() string { return [...]string{"unknown", "yes", "no"
 type method uint8
 
 // connectPatience is how long a call waits for a connection that is made anew because of it.
-const connectPatience = 100 * time.Millisecond
+const reconnectWait = 100 * time.Millisecond
 
 // awake ends grpc's pause between two attempts to connect, if there is one, and gives the next
 // attempt a moment. Our callers pace themselves: a call that failed because of an attempt made
 // before the runtime came back might not be repeated for a minute.
-func (c *Client) awake(ctx context.Context) {
+func (c *Client) resetBackoff(ctx context.Context) {
 	if c.conn.GetState() != connectivity.TransientFailure {
 		return
 	}
 	c.conn.ResetConnectBackoff()
-	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	ctx, cancel := context.WithTimeout(ctx, reconnectWait)
 	defer cancel()
 	c.conn.WaitForStateChange(ctx, connectivity.TransientFailure)
 }
@@ -109,9 +109,9 @@ func (c *Client) awake(ctx context.Context) {
 // is grpc's.
 func (c *Client) invoke(ctx context.Context, m method, req request, reply any) error {
 	c.counter.calls[m].Add(1)
-	c.awake(ctx)
+	c.resetBackoff(ctx)
 	err := c.conn.Invoke(ctx, methodPaths[m], req, reply)
-	c.link.note(ctx, err)
+	c.monitor.observe(ctx, err)
 	return err
 }
 
@@ -126,7 +126,7 @@ func (c *Client) call(ctx context.Context, m method, req request, reply any) err
 // open begins a call whose answer is a stream of messages. Cancelling ctx ends it.
 func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientStream, error) {
 	c.counter.calls[m].Add(1)
-	c.awake(ctx)
+	c.resetBackoff(ctx)
 	stream, err := c.conn.NewStream(ctx, &serverStreams, methodPaths[m])
 	if err == nil {
 		if err = stream.SendMsg(req); errors.Is(err, io.EOF) {
@@ -146,7 +146,7 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 	if id != "" {
 		subject += " of " + id
 	}
-	err = shortened(err)
+	err = truncateError(err)
 	st := status.Convert(err)
 	switch {
 	case ctx.Err() != nil:
@@ -163,7 +163,7 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 
 // each calls do for 0 to n-1, as many at once as status calls may be in flight, and returns when
 // all have returned. The first failure cancels the rest and is what it returns.
-func (c *Client) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+func (c *Client) parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return do(ctx, 0)
 	}
@@ -202,10 +202,10 @@ const (
 )
 
 // link watches over the present connection.
-type link struct {
+type connMonitor struct {
 	path string // of the socket; empty with a dialer of the user's
 	// heard counts what the runtime has said.
-	heard atomic.Uint64
+	received atomic.Uint64
 	// abandoned counts the connections that were given up.
 	abandoned atomic.Uint64
 
@@ -214,13 +214,13 @@ type link struct {
 	socket os.FileInfo // of the socket that conn was made at, nil if not known
 	// silent counts the calls that met their deadline since the runtime said its last, when heard
 	// was said; first is when the first of them did.
-	silent int
-	first  time.Time
-	said   uint64
+	timeouts       int
+	firstTimeout   time.Time
+	receivedBefore uint64
 }
 
 // look returns what identifies the socket file, nil if there is none.
-func (l *link) look() os.FileInfo {
+func (l *connMonitor) statSocket() os.FileInfo {
 	if l.path == "" {
 		return nil
 	}
@@ -232,10 +232,10 @@ func (l *link) look() os.FileInfo {
 }
 
 // made notes a new connection, made at a socket.
-func (l *link) made(conn net.Conn, socket os.FileInfo) {
+func (l *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn, l.socket, l.silent = conn, socket, 0
+	l.conn, l.socket, l.timeouts = conn, socket, 0
 }
 
 // deadlineSlack is how long before a call's deadline an answer that it was exceeded may come: a
@@ -243,43 +243,43 @@ func (l *link) made(conn net.Conn, socket os.FileInfo) {
 const deadlineSlack = 20 * time.Millisecond
 
 // note takes the result of a call: an answer, or a deadline met in silence.
-func (l *link) note(ctx context.Context, err error) {
+func (l *connMonitor) observe(ctx context.Context, err error) {
 	deadline, bound := ctx.Deadline()
 	switch code := status.Code(err); {
 	case err == nil || errors.Is(err, io.EOF):
-		l.heard.Add(1)
+		l.received.Add(1)
 	case bound && code == codes.DeadlineExceeded && time.Until(deadline) <= deadlineSlack:
-		l.expired(time.Now())
+		l.timedOut(time.Now())
 	case ctx.Err() == nil && code != codes.Unavailable:
-		l.heard.Add(1) // an error of the runtime's own
+		l.received.Add(1) // an error of the runtime's own
 	}
 }
 
 // expired notes that a call has met its deadline, and gives the connection up if it must be.
-func (l *link) expired(now time.Time) {
+func (l *connMonitor) timedOut(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if said := l.heard.Load(); l.silent == 0 || said != l.said {
-		l.silent, l.first, l.said = 0, now, said
+	if said := l.received.Load(); l.timeouts == 0 || said != l.receivedBefore {
+		l.timeouts, l.firstTimeout, l.receivedBefore = 0, now, said
 	}
-	l.silent++
-	hung := l.silent >= hungCalls && now.Sub(l.first) >= hungTime
+	l.timeouts++
+	hung := l.timeouts >= hungCalls && now.Sub(l.firstTimeout) >= hungTime
 	if l.conn == nil || !hung && !l.replaced() {
 		return
 	}
 	_ = l.conn.Close() // grpc sees the end of the connection, and makes another one
-	l.conn, l.silent = nil, 0
+	l.conn, l.timeouts = nil, 0
 	l.abandoned.Add(1)
 }
 
 // replaced reports whether another socket file is now where the connection was made. The old
 // server's keeps its inode for as long as that listens, so that a new one is never taken for it.
 // The caller holds mu.
-func (l *link) replaced() bool {
+func (l *connMonitor) replaced() bool {
 	if l.socket == nil {
 		return false
 	}
-	now := l.look()
+	now := l.statSocket()
 	return now != nil && !os.SameFile(l.socket, now)
 }
 
@@ -302,7 +302,7 @@ var (
 const maxText = 1024
 
 // bounded returns text in valid UTF-8, cut at [maxText] with a note of how long it was.
-func bounded(text string) string {
+func truncate(text string) string {
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(text, "\uFFFD")
 	}
@@ -315,10 +315,10 @@ func bounded(text string) string {
 
 // shortened returns an error of grpc's with its text, which is the peer's, bounded, and without
 // details if they are long.
-func shortened(err error) error {
+func truncateError(err error) error {
 	st, ok := status.FromError(err)
 	if !ok || proto.Size(st.Proto()) <= maxText && utf8.ValidString(st.Message()) {
 		return err
 	}
-	return status.Error(st.Code(), bounded(st.Message()))
+	return status.Error(st.Code(), truncate(st.Message()))
 }

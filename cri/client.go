@@ -82,8 +82,8 @@ type Client struct {
 	// traits is what has been learned of the runtime behind the present connection; replaced at
 	// every reconnect.
 	capabilities atomic.Pointer[capabilities]
-	link         link
-	dials        atomic.Uint64
+	monitor      connMonitor
+	connects     atomic.Uint64
 	counter      counters
 }
 
@@ -114,7 +114,7 @@ func New(config Config) (*Client, error) {
 			return nil, err
 		}
 		c.endpoint = "unix://" + path
-		c.link.path = path
+		c.monitor.path = path
 		dial = func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, path) }
 	} else if c.endpoint == "" {
 		c.endpoint = "the given dialer"
@@ -123,15 +123,15 @@ func New(config Config) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			socket := c.link.look() // before dialing: if the socket is replaced in between, the next look sees it
+			socket := c.monitor.statSocket() // before dialing: if the socket is replaced in between, the next look sees it
 			conn, err := dial(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if c.dials.Add(1) > 1 {
+			if c.connects.Add(1) > 1 {
 				c.capabilities.Store(new(capabilities))
 			}
-			c.link.made(conn, socket)
+			c.monitor.connected(conn, socket)
 			return conn, nil
 		}),
 		// A local socket answers or refuses at once. The default pauses, up to 120 s, would keep a
@@ -297,7 +297,7 @@ func explainDial(path string, err error) error {
 		return fmt.Errorf("cri: no permission to connect to %s: run as root, or as a member of the group that owns the socket: %w", path, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		if info, serr := os.Stat(path); serr == nil && info.Mode().Type() != fs.ModeSocket {
-			return fmt.Errorf("cri: %s is %s, not a socket: name the runtime's socket: %w", path, describe(info.Mode()), err)
+			return fmt.Errorf("cri: %s is %s, not a socket: name the runtime's socket: %w", path, fileKind(info.Mode()), err)
 		}
 		return fmt.Errorf("cri: nothing listens on %s: the runtime is not running, or left its socket behind: %w", path, err)
 	}
@@ -305,7 +305,7 @@ func explainDial(path string, err error) error {
 }
 
 // describe names what a file is.
-func describe(mode fs.FileMode) string {
+func fileKind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
 		return "a directory"

@@ -46,13 +46,13 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 			if c.config.OnEvent != nil {
 				c.config.OnEvent(p.message())
 			}
-			c.link.heard.Add(1)
+			c.monitor.received.Add(1)
 			e, ok := readEvent(p.message())
 			if !ok {
 				yield(pleg.Claim[PodStatus]{}, fmt.Errorf("cri: %s on %s: %w of %d bytes", getContainerEvents, c.endpoint, ErrMalformed, len(p.message())))
 				return
 			}
-			if len(p.message()) > kubeletTakes {
+			if len(p.message()) > kubeletMaxMessage {
 				c.counter.oversized.Add(1)
 			}
 			claim, ok := c.claim(&e, &names, p)
@@ -67,7 +67,7 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 		case errors.Is(err, io.EOF) && ctx.Err() == nil:
 			err = io.EOF
 		case status.Code(err) == codes.Unimplemented:
-			err = fmt.Errorf("cri: %s on %s: %w: %w", getContainerEvents, c.endpoint, pleg.ErrNoEvents, shortened(err))
+			err = fmt.Errorf("cri: %s on %s: %w: %w", getContainerEvents, c.endpoint, pleg.ErrNoEvents, truncateError(err))
 		default:
 			err = c.explain(ctx, getContainerEvents, "", err)
 		}
@@ -76,11 +76,11 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 }
 
 // kubeletTakes is the largest message that a kubelet's own client takes, in bytes.
-const kubeletTakes = 16 << 20
+const kubeletMaxMessage = 16 << 20
 
 // exitLate is how long after its end an end may be told, by the runtime's clock, to be in time. Of
 // containerd it is a tenth of that.
-const exitLate = time.Second
+const lateExitAfter = time.Second
 
 // event is what is needed of a CRI ContainerEventResponse. The slices alias the message.
 type event struct {
@@ -130,7 +130,7 @@ func (e *event) containerStatuses(yield func([]byte) bool) {
 // be skipped. A claim with a payload owns p.
 func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[PodStatus], bool) {
 	var claim pleg.Claim[PodStatus]
-	if !usable(e.id) {
+	if !validID(e.id) {
 		c.counter.malformed.Add(1)
 		return claim, false
 	}
@@ -138,7 +138,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 		c.counter.unknownEvents.Add(1)
 		return claim, false
 	}
-	claim.Item.ID = names.get(e.id)
+	claim.Item.ID = names.intern(e.id)
 	claim.CreatedAt = stamp(e.createdAt)
 	if n := e.containers + 1; cap(p.payload) < n && n <= maxKeptPayload {
 		p.payload = make([]pleg.Item, 0, n)
@@ -148,13 +148,13 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 	if s := &e.sandbox; e.sandboxRaw != nil {
 		if s.usable() {
 			uid = s.uid()
-			id := names.get(s.id)
+			id := names.intern(s.id)
 			payload = append(payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
 			if id == claim.Item.ID {
 				claim.Item.Kind = pleg.Sandbox
 			}
 			if !s.labelled() {
-				c.unlabelled.hint(names.uid(uid), id)
+				c.unlabelled.hint(names.internUID(uid), id)
 			}
 		} else {
 			c.counter.malformed.Add(1)
@@ -166,8 +166,8 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 			c.counter.malformed.Add(1)
 			continue
 		}
-		payload = append(payload, pleg.Item{ID: names.get(item.id), Kind: pleg.Container, Phase: item.phase()})
-		if e.kind == 2 && string(item.id) == string(e.id) && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(exitLate) {
+		payload = append(payload, pleg.Item{ID: names.intern(item.id), Kind: pleg.Container, Phase: item.phase()})
+		if e.kind == 2 && string(item.id) == string(e.id) && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
 			c.counter.lateExits.Add(1)
 		}
 		if len(uid) == 0 {
@@ -175,7 +175,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 		}
 	}
 	if len(uid) > 0 {
-		claim.Pod = names.uid(uid)
+		claim.Pod = names.internUID(uid)
 	}
 	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)
 	if claim.Item.Phase != pleg.PhaseRemoved && (e.sandboxRaw == nil || claim.Item.Kind == pleg.Container && e.containers == 0) {
@@ -281,12 +281,12 @@ func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 		return ok && good
 	}
 	if e.sandboxRaw != nil && !take(e.sandboxRaw, shapeOfSandboxStatus(), e.sandbox.usable()) {
-		return nil, fmt.Errorf("cri: an event of pod %s: the status of sandbox %q: %w", uid, bounded(string(e.sandbox.id)), ErrMalformed)
+		return nil, fmt.Errorf("cri: an event of pod %s: the status of sandbox %q: %w", uid, truncate(string(e.sandbox.id)), ErrMalformed)
 	}
 	for raw := range e.containerStatuses {
 		var item containerItem
 		if ok := item.readStatus(raw); !take(raw, shapeOfContainerStatus(), ok && item.usable()) {
-			return nil, fmt.Errorf("cri: an event of pod %s: the status of container %q: %w", uid, bounded(string(item.id)), ErrMalformed)
+			return nil, fmt.Errorf("cri: an event of pod %s: the status of container %q: %w", uid, truncate(string(item.id)), ErrMalformed)
 		}
 	}
 	b := &body{shared: true}
@@ -314,29 +314,29 @@ const internerSize = 8192
 // interner gives equal bytes one string of their own, so that what events repeat is allocated once,
 // and an ID does not hold on to the event that it came in. It remembers what it gave out since it
 // last started over, and what was used since the time before. It belongs to one goroutine.
-type interner struct{ young, old map[string]string }
+type interner struct{ current, previous map[string]string }
 
-func (n *interner) get(b []byte) string {
-	if s, ok := n.young[string(b)]; ok { // does not allocate
+func (n *interner) intern(b []byte) string {
+	if s, ok := n.current[string(b)]; ok { // does not allocate
 		return s
 	}
-	s, ok := n.old[string(b)]
+	s, ok := n.previous[string(b)]
 	if !ok {
 		s = string(b)
 	}
-	if n.young == nil || len(n.young) >= internerSize {
-		n.old, n.young = n.young, make(map[string]string)
+	if n.current == nil || len(n.current) >= internerSize {
+		n.previous, n.current = n.current, make(map[string]string)
 	}
-	n.young[s] = s
+	n.current[s] = s
 	return s
 }
 
 // short does so for a name, which is cut if it is long.
-func (n *interner) short(name []byte) string {
+func (n *interner) internName(name []byte) string {
 	if len(name) > maxText || !utf8.Valid(name) {
-		return bounded(string(name))
+		return truncate(string(name))
 	}
-	return n.get(name)
+	return n.intern(name)
 }
 
-func (n *interner) uid(b []byte) cache.UID { return cache.UID(n.get(b)) }
+func (n *interner) internUID(b []byte) cache.UID { return cache.UID(n.intern(b)) }

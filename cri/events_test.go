@@ -88,8 +88,8 @@ func TestInterner(t *testing.T) {
 	var n interner
 	same := func(a, b string) bool { return unsafe.StringData(a) == unsafe.StringData(b) }
 	event := []byte("an event about abc and more")
-	first := n.get(event[15:18])
-	if first != "abc" || !same(first, n.get([]byte("abc"))) {
+	first := n.intern(event[15:18])
+	if first != "abc" || !same(first, n.intern([]byte("abc"))) {
 		t.Errorf("abc became %q, and another string the second time", first)
 	}
 	copy(event[15:], "xyz")
@@ -97,12 +97,12 @@ func TestInterner(t *testing.T) {
 		t.Errorf("the string shares the event's memory: %q", first)
 	}
 	for i := range 3 * internerSize {
-		n.get(fmt.Append(nil, i))
-		if i%(internerSize/2) == 0 && !same(first, n.get([]byte("abc"))) {
+		n.intern(fmt.Append(nil, i))
+		if i%(internerSize/2) == 0 && !same(first, n.intern([]byte("abc"))) {
 			t.Fatalf("a string in use was forgotten after %d others", i)
 		}
 	}
-	if len(n.young)+len(n.old) > 2*internerSize {
-		t.Errorf("%d strings are kept", len(n.young)+len(n.old))
+	if len(n.current)+len(n.previous) > 2*internerSize {
+		t.Errorf("%d strings are kept", len(n.current)+len(n.previous))
 	}
 }

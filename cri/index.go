@@ -128,7 +128,7 @@ func (x *index) ensurePod(uid string, name, namespace []byte, of pleg.Kind) *pod
 	}
 	set := func(is *string, told []byte) {
 		if len(told) > 0 && (*is == "" || of == pleg.Sandbox && *is != string(told)) {
-			*is = bounded(string(told))
+			*is = truncate(string(told))
 			x.markDirty(p)
 		}
 	}
@@ -302,7 +302,7 @@ func (x *index) changedContainer(item *containerItem) {
 		x.containerTable.change(int(c.place), p)
 		x.containerTable.entries[c.place].round = x.round
 	}
-	c.phase, c.name = phase, x.names.short(item.name)
+	c.phase, c.name = phase, x.names.internName(item.name)
 	if c.label != string(item.labels.uid) {
 		c.label = string(item.labels.uid)
 	}
@@ -318,7 +318,7 @@ func (x *index) changedContainer(item *containerItem) {
 // podBySandbox notes the sandbox of a container that has no pod UID label, and returns that
 // sandbox's pod, nil if no listing has shown it.
 func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
-	if !usable(sandbox) {
+	if !validID(sandbox) {
 		c.sandbox = nil
 		return nil
 	}
@@ -355,7 +355,7 @@ func (c *containerRecord) attributedAs(item *containerItem) bool {
 	case c.label != "":
 		return true
 	case c.sandbox == nil:
-		return !usable(item.sandbox)
+		return !validID(item.sandbox)
 	}
 	return c.sandbox.id == string(item.sandbox)
 }

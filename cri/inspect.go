@@ -145,7 +145,7 @@ func (in *inspection) run(ctx context.Context) error {
 	if in.severalSandboxes && in.unattributed() {
 		extra = 1 // a ContainerStatus does not tell its sandbox
 	}
-	err := c.each(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {
+	err := c.parallel(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {
 		switch {
 		case i < sandboxes:
 			return in.readSandbox(ctx, i)
@@ -170,7 +170,7 @@ func (in *inspection) run(ctx context.Context) error {
 			missing = append(missing, i)
 		}
 	}
-	return c.each(ctx, len(missing), func(ctx context.Context, i int) error { return in.readContainer(ctx, missing[i]) })
+	return c.parallel(ctx, len(missing), func(ctx context.Context, i int) error { return in.readContainer(ctx, missing[i]) })
 }
 
 // covered returns the IDs of the containers whose status came with a sandbox's.
@@ -251,7 +251,7 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 	}
 	got := about(raw)
 	if got.ok && string(got.id) != id {
-		return fail("the answer is about %q", bounded(string(got.id)))
+		return fail("the answer is about %q", truncate(string(got.id)))
 	}
 	if !got.known {
 		c.counter.unknownStates.Add(1)

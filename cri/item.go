@@ -124,7 +124,7 @@ func (s *sandboxItem) labelled() bool {
 
 // usable reports whether the sandbox can be spoken of: it and the pod that it names have usable
 // IDs. One that cannot is left out wherever it shows up, and counted.
-func (s *sandboxItem) usable() bool { return usable(s.id) && usable(s.uid()) }
+func (s *sandboxItem) usable() bool { return validID(s.id) && validID(s.uid()) }
 
 func (s *sandboxItem) phase() pleg.Phase { return sandboxPhase(s.state) }
 
@@ -192,13 +192,13 @@ func nameOfStatus(b []byte) string {
 			m.read(f.data)
 		}
 	}
-	return bounded(string(m.name))
+	return truncate(string(m.name))
 }
 
 // usable reports whether the container can be spoken of: it, and the pod if it names one, have
 // usable IDs. One that cannot is left out wherever it shows up, and counted.
 func (c *containerItem) usable() bool {
-	return usable(c.id) && (len(c.labels.uid) == 0 || usable(c.labels.uid))
+	return validID(c.id) && (len(c.labels.uid) == 0 || validID(c.labels.uid))
 }
 
 func (c *containerItem) phase() pleg.Phase { return containerPhase(c.state) }
@@ -208,7 +208,7 @@ const maxID = 1024
 
 // usable reports whether an ID or UID can be used: a request with one that is not UTF-8 could not
 // be sent.
-func usable(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
+func validID(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
 // sandboxPhase returns the phase that a CRI PodSandboxState means.
 func sandboxPhase(state int32) pleg.Phase {

@@ -138,13 +138,13 @@ func (l *lister) stream(ctx context.Context, req request, m method) error {
 	for err == nil {
 		var batch borrowed
 		if err = stream.RecvMsg(&batch); err == nil {
-			l.client.link.heard.Add(1)
+			l.client.monitor.received.Add(1)
 			if err := l.take(&batch, m); err != nil {
 				return err
 			}
 		}
 	}
-	l.client.link.note(ctx, err)
+	l.client.monitor.observe(ctx, err)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	}
 	reads := append(c.sandboxQueries(uid), c.containerQueries(uid)...)
 	found := podBuilder{client: c, uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
-	err := c.each(ctx, len(reads), func(ctx context.Context, i int) error { return c.queryPod(ctx, reads[i], &found) })
+	err := c.parallel(ctx, len(reads), func(ctx context.Context, i int) error { return c.queryPod(ctx, reads[i], &found) })
 	if err != nil {
 		return pleg.Pod{}, err
 	}
@@ -286,7 +286,7 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 		if !hasContainerState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
-		one := pleg.Item{ID: string(item.id), Kind: pleg.Container, Phase: item.phase(), Name: bounded(string(item.name))}
+		one := pleg.Item{ID: string(item.id), Kind: pleg.Container, Phase: item.phase(), Name: truncate(string(item.name))}
 		p.add(one, item.labels.name, item.labels.namespace)
 		if p.sandboxOf != nil {
 			p.sandboxOf[string(item.id)] = string(item.sandbox)
@@ -298,10 +298,10 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 // add takes one item of the pod. An ID that is listed twice has the later phase.
 func (p *podBuilder) add(item pleg.Item, name, namespace []byte) {
 	if p.pod.Name == "" {
-		p.pod.Name = bounded(string(name))
+		p.pod.Name = truncate(string(name))
 	}
 	if p.pod.Namespace == "" {
-		p.pod.Namespace = bounded(string(namespace))
+		p.pod.Namespace = truncate(string(namespace))
 	}
 	if i, ok := p.at[item.ID]; ok {
 		p.pod.Items[i].Phase = max(p.pod.Items[i].Phase, item.Phase)

@@ -59,8 +59,8 @@ type counters struct {
 func (c *Client) Stats() Stats {
 	s := Stats{
 		Calls:         make(map[string]uint64),
-		Connects:      c.dials.Load(),
-		Abandoned:     c.link.abandoned.Load(),
+		Connects:      c.connects.Load(),
+		Abandoned:     c.monitor.abandoned.Load(),
 		Unattributed:  int(c.counter.unattributed.Load()),
 		Malformed:     c.counter.malformed.Load(),
 		Duplicates:    c.counter.duplicates.Load(),
