@@ -132,7 +132,7 @@ func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 		case f.isVarint(3):
 			state = int32(f.varint)
 		case f.isVarint(4):
-			s.CreatedAt = stamp(int64(f.varint))
+			s.CreatedAt = timestamp(int64(f.varint))
 		case f.isBytes(5):
 			network := fields{rest: f.data}
 			for network.next() {
@@ -146,11 +146,11 @@ func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 							additional = text(podIP.data)
 						}
 					}
-					d.check(!podIP.bad)
+					d.check(!podIP.malformed)
 					more = append(more, additional)
 				}
 			}
-			d.check(!network.bad)
+			d.check(!network.malformed)
 		case f.isBytes(7):
 			d.entry(&s.Labels, f.data)
 		case f.isBytes(8):
@@ -159,7 +159,7 @@ func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 			s.RuntimeHandler = text(f.data)
 		}
 	}
-	d.check(!f.bad)
+	d.check(!f.malformed)
 	s.Name, s.UID, s.Namespace, s.Attempt = text(meta.name), text(meta.uid), text(meta.namespace), meta.attempt
 	s.Phase = sandboxPhase(state)
 	if ip != "" {
@@ -188,11 +188,11 @@ func decodeContainer(raw []byte) (c ContainerStatus, ok bool) {
 			case 3:
 				state = int32(f.varint)
 			case 4:
-				c.CreatedAt = stamp(int64(f.varint))
+				c.CreatedAt = timestamp(int64(f.varint))
 			case 5:
-				c.StartedAt = stamp(int64(f.varint))
+				c.StartedAt = timestamp(int64(f.varint))
 			case 6:
-				c.FinishedAt = stamp(int64(f.varint))
+				c.FinishedAt = timestamp(int64(f.varint))
 			case 7:
 				c.ExitCode = int32(f.varint)
 			}
@@ -225,7 +225,7 @@ func decodeContainer(raw []byte) (c ContainerStatus, ok bool) {
 			}
 		}
 	}
-	d.check(!f.bad)
+	d.check(!f.malformed)
 	c.Phase = containerPhase(state)
 	return c, !d.bad
 }
@@ -240,7 +240,7 @@ func (d *decoder) containerMetadata(c *ContainerStatus, raw []byte) {
 			c.Attempt = uint32(f.varint)
 		}
 	}
-	d.check(!f.bad)
+	d.check(!f.malformed)
 }
 
 func (d *decoder) imageSpec(image *string, raw []byte) {
@@ -250,7 +250,7 @@ func (d *decoder) imageSpec(image *string, raw []byte) {
 			*image = text(f.data)
 		}
 	}
-	d.check(!f.bad)
+	d.check(!f.malformed)
 }
 
 func (d *decoder) mount(raw []byte) (m Mount) {
@@ -265,7 +265,7 @@ func (d *decoder) mount(raw []byte) (m Mount) {
 			m.ReadOnly = f.varint != 0
 		}
 	}
-	d.check(!f.bad)
+	d.check(!f.malformed)
 	return m
 }
 
@@ -280,7 +280,7 @@ func (d *decoder) resources(c *ContainerStatus, raw []byte) {
 			d.linuxResources(c.Resources, f.data)
 		}
 	}
-	d.check(!f.bad)
+	d.check(!f.malformed)
 }
 
 func (d *decoder) linuxResources(r *Resources, raw []byte) {
@@ -307,11 +307,11 @@ func (d *decoder) linuxResources(r *Resources, raw []byte) {
 			r.MemorySwap = int64(f.varint)
 		}
 	}
-	d.check(!f.bad)
+	d.check(!f.malformed)
 }
 
 // newest orders by creation, the latest first, then by ID.
-func newest(a, b time.Time, idA, idB string) int {
+func newestFirst(a, b time.Time, idA, idB string) int {
 	if c := b.Compare(a); c != 0 {
 		return c
 	}
@@ -320,7 +320,7 @@ func newest(a, b time.Time, idA, idB string) int {
 
 // stamp returns the time that a CRI timestamp means: nanoseconds of the Unix epoch, none if not
 // after it.
-func stamp(ns int64) time.Time {
+func timestamp(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}
 	}

@@ -109,12 +109,12 @@ func readEvent(raw []byte) (e event, ok bool) {
 		case f.isVarint(3):
 			e.createdAt = int64(f.varint)
 		case f.isBytes(4):
-			e.sandboxRaw = merged(e.sandboxRaw, f.data)
+			e.sandboxRaw = mergeOccurrence(e.sandboxRaw, f.data)
 		case f.isBytes(5):
 			e.containers++
 		}
 	}
-	return e, !f.bad && (e.sandboxRaw == nil || e.sandbox.read(e.sandboxRaw, labelsOfPodSandboxStatus))
+	return e, !f.malformed && (e.sandboxRaw == nil || e.sandbox.read(e.sandboxRaw, labelsOfPodSandboxStatus))
 }
 
 // containerStatuses yields the encoded container statuses.
@@ -139,7 +139,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 		return claim, false
 	}
 	claim.Item.ID = names.intern(e.id)
-	claim.CreatedAt = stamp(e.createdAt)
+	claim.CreatedAt = timestamp(e.createdAt)
 	if n := e.containers + 1; cap(p.payload) < n && n <= maxKeptPayload {
 		p.payload = make([]pleg.Item, 0, n)
 	}
@@ -273,9 +273,9 @@ func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 		return nil, fmt.Errorf("cri: an event of pod %s: %w", uid, ErrMalformed)
 	}
 	size := 0
-	parts := make([]part, 0, 1+e.containers)
+	parts := make([]checkedStatus, 0, 1+e.containers)
 	take := func(raw []byte, of *shape, good bool) bool {
-		p, ok := examine(raw, of)
+		p, ok := checkStatus(raw, of)
 		size += len(raw) - p.unknown
 		parts = append(parts, p)
 		return ok && good
@@ -289,7 +289,7 @@ func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 			return nil, fmt.Errorf("cri: an event of pod %s: the status of container %q: %w", uid, truncate(string(item.id)), ErrMalformed)
 		}
 	}
-	b := &body{shared: true}
+	b := &encodedStatus{shared: true}
 	own := make([]byte, 0, size)
 	for i, p := range parts {
 		from := len(own)
@@ -304,7 +304,7 @@ func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 			b.containers = append(b.containers, own[from:len(own):len(own)])
 		}
 	}
-	return &PodStatus{uid: uid, body: b}, nil
+	return &PodStatus{uid: uid, encoded: b}, nil
 }
 
 // internerSize is the number of strings after which an interner starts over; it may hold twice as

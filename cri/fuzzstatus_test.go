@@ -82,8 +82,8 @@ func checkSandboxStatus(t *testing.T, raw []byte) {
 	if d := gocmp.Diff(wantSandbox(&m), got, cmpopts.EquateEmpty()); d != "" {
 		t.Fatal(d)
 	}
-	b := body{messages: messages{sandboxes: [][]byte{raw}}}
-	if want := got.Ready() || len(got.IPs) > 0; b.addressed() != want {
+	b := encodedStatus{statusMessages: statusMessages{sandboxes: [][]byte{raw}}}
+	if want := got.Ready() || len(got.IPs) > 0; b.readyOrAddressed() != want {
 		t.Fatalf("addressed is %v, want %v", !want, want)
 	}
 }
@@ -205,7 +205,7 @@ func checkEvent(t *testing.T, raw []byte) {
 		c.SandboxID = only
 		containers = append(containers, c)
 	}
-	slices.SortStableFunc(containers, func(a, b ContainerStatus) int { return newest(a.CreatedAt, b.CreatedAt, a.ID, b.ID) })
+	slices.SortStableFunc(containers, func(a, b ContainerStatus) int { return newestFirst(a.CreatedAt, b.CreatedAt, a.ID, b.ID) })
 	if d := gocmp.Diff(containers, status.Containers(), cmpopts.EquateEmpty()); d != "" {
 		t.Fatal(d)
 	}
@@ -228,7 +228,7 @@ func checkStored(t *testing.T, status *PodStatus, message []byte, invalid error)
 	if _, _, err := status.Messages(); err != nil && !notUTF8(err) || invalid != nil && !notUTF8(invalid) {
 		t.Fatalf("a status is stored that the generated decoder refuses: %v, in its message: %v", err, invalid)
 	}
-	for _, raw := range slices.Concat(status.body.sandboxes, status.body.containers) {
+	for _, raw := range slices.Concat(status.encoded.sandboxes, status.encoded.containers) {
 		if len(raw) > len(message)+16 {
 			t.Fatalf("a status of %d bytes comes from a message of %d", len(raw), len(message))
 		}

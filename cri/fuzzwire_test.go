@@ -264,7 +264,7 @@ func FuzzStatusAnswer(f *testing.F) {
 		var s runtimeapi.PodSandboxStatusResponse
 		invalid := proto.Unmarshal(reply, &s)
 		client := new(Client)
-		raw, brought, err := client.readStatus(podSandboxStatus, s.GetStatus().GetId(), reply, aboutSandbox)
+		raw, brought, err := client.readStatus(podSandboxStatus, s.GetStatus().GetId(), reply, sandboxSubject)
 		whole := s.Status != nil && isWhole(s.Status.Metadata, s.Status.CreatedAt)
 		if client.counter.malformed.Load() > 0 && invalid != nil {
 			return // a container's status that came along is left out if it is malformed, and asked for by its ID; the decoder refuses the whole answer
@@ -284,7 +284,7 @@ func FuzzStatusAnswer(f *testing.F) {
 		}
 		var c runtimeapi.ContainerStatusResponse
 		invalid = proto.Unmarshal(reply, &c)
-		raw, _, err = new(Client).readStatus(containerStatus, c.GetStatus().GetId(), reply, aboutContainer)
+		raw, _, err = new(Client).readStatus(containerStatus, c.GetStatus().GetId(), reply, containerSubject)
 		whole = c.Status != nil && isWhole(c.Status.Metadata, c.Status.CreatedAt)
 		checkAnswer(t, invalid, err, whole && proto.Size(c.Status.Metadata) > 0, whole)
 		if err == nil && invalid == nil {

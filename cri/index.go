@@ -182,7 +182,7 @@ func (x *index) sandbox(raw []byte) bool {
 // changedSandbox takes a sandbox that is not as the listing before showed it, or that the present
 // one has shown already.
 func (x *index) changedSandbox(item *sandboxItem) {
-	if !hasSandboxState(item.state) {
+	if !knownSandboxState(item.state) {
 		x.unknownStates++
 	}
 	uid, labelled, state := item.uid(), item.labelled(), item.state
@@ -197,7 +197,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	if duplicate {
 		x.duplicates++
 		if s.phase > item.phase() {
-			state = stateOf(s.phase)
+			state = stateOfSandbox(s.phase)
 		}
 		if s.phase >= item.phase() && s.labelled == labelled && s.uid == string(uid) {
 			return
@@ -276,7 +276,7 @@ func (x *index) changedContainer(item *containerItem) {
 		x.duplicates++ // an ID is of one thing: the sandbox stands
 		return
 	}
-	if !hasContainerState(item.state) {
+	if !knownContainerState(item.state) {
 		x.unknownStates++
 	}
 	phase, state := item.phase(), item.state

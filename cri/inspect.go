@@ -52,13 +52,13 @@ type inspection struct {
 	// sandboxes and containers are the IDs to read; of the others, taken holds what an earlier
 	// status says.
 	sandboxes, containers []string
-	taken                 messages
-	severalSandboxes      bool
+	reused                statusMessages
+	multipleSandboxes     bool
 	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil
 	// if the runtime has none.
 	sandboxStatuses, containerStatuses [][]byte
 	// brought holds the container statuses that came with each sandbox's.
-	brought   [][][]byte
+	bundled   [][][]byte
 	sandboxOf map[string]string
 }
 
@@ -71,24 +71,24 @@ func (in *inspection) plan(prev *PodStatus) {
 		if item.Kind == pleg.Sandbox {
 			sandboxes = append(sandboxes, item.ID)
 			if ok {
-				in.taken.sandboxes = append(in.taken.sandboxes, raw)
+				in.reused.sandboxes = append(in.reused.sandboxes, raw)
 			} else {
 				in.sandboxes = append(in.sandboxes, item.ID)
 			}
 			continue
 		}
 		if ok {
-			in.taken.containers = append(in.taken.containers, raw)
+			in.reused.containers = append(in.reused.containers, raw)
 		} else {
 			in.containers = append(in.containers, item.ID)
 		}
 	}
-	in.severalSandboxes = len(sandboxes) > 1
+	in.multipleSandboxes = len(sandboxes) > 1
 	if len(in.containers) > len(sandboxes) && !in.client.capabilities.Load().fillsStatuses.no() {
-		in.sandboxes, in.taken.sandboxes = sandboxes, nil // they may bring them all along
+		in.sandboxes, in.reused.sandboxes = sandboxes, nil // they may bring them all along
 	}
 	if len(in.sandboxes)+len(in.containers) < len(in.pod.Items) {
-		in.taken.sandboxOf = prev.body.sandboxOf
+		in.reused.sandboxOf = prev.encoded.sandboxOf
 	}
 }
 
@@ -96,17 +96,17 @@ func (in *inspection) plan(prev *PodStatus) {
 // status.
 func (in *inspection) unattributed() bool {
 	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
-		return item.Kind == pleg.Container && in.taken.sandboxOf[item.ID] == ""
+		return item.Kind == pleg.Container && in.reused.sandboxOf[item.ID] == ""
 	})
 }
 
 // parts returns the statuses that can be taken over into another one, each in memory of its own:
 // one that shared the message that brought it would keep all of that alive.
 func (s *PodStatus) parts() map[pleg.Item][]byte {
-	if s == nil || s.body == nil {
+	if s == nil || s.encoded == nil {
 		return nil
 	}
-	b := s.body
+	b := s.encoded
 	found := make(map[pleg.Item][]byte, len(b.sandboxes)+len(b.containers))
 	put := func(id []byte, kind pleg.Kind, phase pleg.Phase, raw []byte) {
 		if phase == pleg.PhaseUnknown || !complete(raw) {
@@ -135,14 +135,14 @@ func (s *PodStatus) parts() map[pleg.Item][]byte {
 func (in *inspection) run(ctx context.Context) error {
 	c := in.client
 	known := c.capabilities.Load()
-	in.sandboxStatuses, in.brought = make([][]byte, len(in.sandboxes)), make([][][]byte, len(in.sandboxes))
+	in.sandboxStatuses, in.bundled = make([][]byte, len(in.sandboxes)), make([][][]byte, len(in.sandboxes))
 	in.containerStatuses = make([][]byte, len(in.containers))
 	sandboxes, containers := len(in.sandboxes), 0
 	if known.fillsStatuses.no() || sandboxes == 0 {
 		containers = len(in.containers) // nothing to wait for
 	}
 	extra := 0
-	if in.severalSandboxes && in.unattributed() {
+	if in.multipleSandboxes && in.unattributed() {
 		extra = 1 // a ContainerStatus does not tell its sandbox
 	}
 	err := c.parallel(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {
@@ -157,7 +157,7 @@ func (in *inspection) run(ctx context.Context) error {
 	if err != nil || len(in.containers) == 0 {
 		return err
 	}
-	covered := in.covered()
+	covered := in.bundledIDs()
 	if slices.ContainsFunc(in.sandboxStatuses, func(raw []byte) bool { return raw != nil }) {
 		known.fillsStatuses.learn(len(covered) > 0)
 	}
@@ -174,9 +174,9 @@ func (in *inspection) run(ctx context.Context) error {
 }
 
 // covered returns the IDs of the containers whose status came with a sandbox's.
-func (in *inspection) covered() map[string]struct{} {
+func (in *inspection) bundledIDs() map[string]struct{} {
 	var ids map[string]struct{}
-	for _, statuses := range in.brought {
+	for _, statuses := range in.bundled {
 		for _, raw := range statuses {
 			var item containerItem
 			if item.readStatus(raw) {
@@ -192,7 +192,7 @@ func (in *inspection) covered() map[string]struct{} {
 
 // status makes one status call and returns the encoded status in its answer, nil if the runtime
 // does not have the ID, and the statuses of containers that came with it and are whole.
-func (in *inspection) status(ctx context.Context, m method, id string, about func(raw []byte) subject) (raw []byte, containers [][]byte, err error) {
+func (in *inspection) status(ctx context.Context, m method, id string, about func(raw []byte) statusSubject) (raw []byte, containers [][]byte, err error) {
 	c := in.client
 	select {
 	case c.slots <- struct{}{}:
@@ -212,7 +212,7 @@ func (in *inspection) status(ctx context.Context, m method, id string, about fun
 }
 
 // readStatus takes the answer to a status call: see [inspection.status].
-func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []byte) subject) (raw []byte, containers [][]byte, err error) {
+func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []byte) statusSubject) (raw []byte, containers [][]byte, err error) {
 	fail := func(format string, args ...any) ([]byte, [][]byte, error) {
 		return nil, nil, fmt.Errorf("cri: %s of %s on %s: "+format, append([]any{m, id, c.endpoint}, args...)...)
 	}
@@ -220,21 +220,21 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 	if m == podSandboxStatus {
 		shape = shapeOfSandboxStatus()
 	}
-	parts := []part{{}} // first the status asked for
+	parts := []checkedStatus{{}} // first the status asked for
 	bad := false
 	f := fields{rest: reply}
 	for f.next() {
 		switch {
 		case f.isBytes(1):
-			raw = merged(raw, f.data)
+			raw = mergeOccurrence(raw, f.data)
 		case f.isBytes(3) && m == podSandboxStatus:
 			var item containerItem
-			p, ok := examine(f.data, shapeOfContainerStatus())
+			p, ok := checkStatus(f.data, shapeOfContainerStatus())
 			if !ok || !item.readStatus(f.data) || !item.usable() {
 				c.counter.malformed.Add(1) // it is asked for by its ID, if it is wanted
 				continue
 			}
-			if !hasContainerState(item.state) {
+			if !knownContainerState(item.state) {
 				c.counter.unknownStates.Add(1)
 			}
 			parts = append(parts, p)
@@ -243,7 +243,7 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 			bad = bad || !ok
 		}
 	}
-	if f.bad || bad {
+	if f.malformed || bad {
 		return fail("%w of %d bytes", ErrMalformed, len(reply))
 	}
 	if raw == nil {
@@ -253,45 +253,45 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 	if got.ok && string(got.id) != id {
 		return fail("the answer is about %q", truncate(string(got.id)))
 	}
-	if !got.known {
+	if !got.knownState {
 		c.counter.unknownStates.Add(1)
 	}
 	var ok bool
-	if parts[0], ok = examine(raw, shape); !ok && !complete(raw) {
+	if parts[0], ok = checkStatus(raw, shape); !ok && !complete(raw) {
 		return fail("%w: no metadata or no creation time", ErrMalformed)
 	} else if !ok {
 		return fail("%w of %d bytes: a part of the status cannot be read", ErrMalformed, len(reply))
 	}
-	kept := keep(parts, len(reply))
+	kept := retain(parts, len(reply))
 	return kept[0], kept[1:], nil
 }
 
 func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
-	in.sandboxStatuses[i], in.brought[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], aboutSandbox)
+	in.sandboxStatuses[i], in.bundled[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], sandboxSubject)
 	return err
 }
 
 // subject is the ID that an encoded status is about. Known says that its state is one of the CRI's,
 // ok that the status is not malformed.
-type subject struct {
-	id        []byte
-	known, ok bool
+type statusSubject struct {
+	id             []byte
+	knownState, ok bool
 }
 
-func aboutSandbox(raw []byte) subject {
+func sandboxSubject(raw []byte) statusSubject {
 	var item sandboxItem
 	ok := item.read(raw, labelsOfPodSandboxStatus)
-	return subject{item.id, hasSandboxState(item.state), ok}
+	return statusSubject{item.id, knownSandboxState(item.state), ok}
 }
 
-func aboutContainer(raw []byte) subject {
+func containerSubject(raw []byte) statusSubject {
 	var item containerItem
 	ok := item.readStatus(raw)
-	return subject{item.id, hasContainerState(item.state), ok}
+	return statusSubject{item.id, knownContainerState(item.state), ok}
 }
 
 func (in *inspection) readContainer(ctx context.Context, i int) (err error) {
-	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], aboutContainer)
+	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], containerSubject)
 	return err
 }
 
@@ -309,15 +309,15 @@ func (in *inspection) readMembership(ctx context.Context) error {
 
 // result puts the status together from what was read and what was taken over.
 func (in *inspection) result() pleg.Inspection[PodStatus] {
-	body := &body{messages: messages{sandboxOf: in.sandboxOf}}
-	if body.sandboxOf == nil && in.severalSandboxes {
-		body.sandboxOf = in.taken.sandboxOf
+	body := &encodedStatus{statusMessages: statusMessages{sandboxOf: in.sandboxOf}}
+	if body.sandboxOf == nil && in.multipleSandboxes {
+		body.sandboxOf = in.reused.sandboxOf
 	}
-	for _, statuses := range in.brought {
+	for _, statuses := range in.bundled {
 		body.shared = body.shared || len(statuses) > 0
 	}
 	pod := pleg.Pod{UID: in.pod.UID, Name: in.pod.Name, Namespace: in.pod.Namespace, Items: make([]pleg.Item, 0, len(in.pod.Items))}
-	for _, raw := range slices.Concat(in.taken.sandboxes, in.sandboxStatuses) {
+	for _, raw := range slices.Concat(in.reused.sandboxes, in.sandboxStatuses) {
 		var item sandboxItem
 		if raw != nil && item.read(raw, labelsOfPodSandboxStatus) {
 			body.sandboxes = append(body.sandboxes, raw)
@@ -348,7 +348,7 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		body.containers = append(body.containers, raw)
 		pod.Items = append(pod.Items, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase(), Name: nameOfStatus(raw)})
 	}
-	for _, raw := range in.taken.containers {
+	for _, raw := range in.reused.containers {
 		add(raw, "")
 	}
 	for i, raw := range in.containerStatuses {
@@ -356,13 +356,13 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 			add(raw, in.containers[i])
 		}
 	}
-	for _, statuses := range in.brought {
+	for _, statuses := range in.bundled {
 		for _, raw := range statuses {
 			add(raw, "")
 		}
 	}
 	return pleg.Inspection[PodStatus]{
-		Status: &PodStatus{uid: pod.UID, name: pod.Name, namespace: pod.Namespace, body: body},
+		Status: &PodStatus{uid: pod.UID, name: pod.Name, namespace: pod.Namespace, encoded: body},
 		Pod:    pod,
 	}
 }

@@ -58,7 +58,7 @@ func (m *metadata) read(b []byte) bool {
 			m.attempt = uint32(f.varint)
 		}
 	}
-	return !f.bad
+	return !f.malformed
 }
 
 // sandboxItem is what a listing or an event payload tells of a sandbox: what is needed of a CRI
@@ -89,14 +89,14 @@ func (s *sandboxItem) read(b []byte, labels int32) bool {
 			s.id = f.data
 		case f.isBytes(2):
 			ok = s.meta.read(f.data) && ok
-			s.metaRaw = merged(s.metaRaw, f.data)
+			s.metaRaw = mergeOccurrence(s.metaRaw, f.data)
 		case f.isVarint(3):
 			s.state = int32(f.varint)
 		case int32(f.num) == labels && f.isBytes(f.num):
 			ok = s.labels.read(f.data) && ok
 		}
 	}
-	return ok && !f.bad
+	return ok && !f.malformed
 }
 
 // readListed takes an encoded CRI PodSandbox. It reports false if anything in that is malformed.
@@ -160,7 +160,7 @@ func (c *containerItem) readListed(b []byte) bool {
 			ok = c.labels.read(f.data) && ok
 		}
 	}
-	return ok && !f.bad
+	return ok && !f.malformed
 }
 
 // readStatus takes an encoded CRI ContainerStatus, which does not tell its sandbox. It reports
@@ -180,7 +180,7 @@ func (c *containerItem) readStatus(b []byte) bool {
 			ok = c.labels.read(f.data) && ok
 		}
 	}
-	return ok && !f.bad
+	return ok && !f.malformed
 }
 
 // nameOfStatus returns what an encoded CRI ContainerStatus, which is well-formed, calls the
@@ -235,12 +235,12 @@ func containerPhase(state int32) pleg.Phase {
 }
 
 // hasSandboxState and hasContainerState report whether the CRI has such a state.
-func hasSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
-func hasContainerState(state int32) bool { return state >= 0 && state <= 3 }
+func knownSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
+func knownContainerState(state int32) bool { return state >= 0 && state <= 3 }
 
 // stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases
 // that those return.
-func stateOf(phase pleg.Phase) int32 {
+func stateOfSandbox(phase pleg.Phase) int32 {
 	switch phase {
 	case pleg.PhaseRunning:
 		return 0

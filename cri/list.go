@@ -263,7 +263,7 @@ func (p *podBuilder) sandbox(raw []byte) bool {
 		return false
 	}
 	if item.usable() && string(item.uid()) == string(p.uid) {
-		if !hasSandboxState(item.state) {
+		if !knownSandboxState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
 		p.add(pleg.Item{ID: string(item.id), Kind: pleg.Sandbox, Phase: item.phase()}, item.meta.name, item.meta.namespace)
@@ -283,7 +283,7 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 		_, belongs = slices.BinarySearch(ofSandboxes, string(item.sandbox))
 	}
 	if item.usable() && belongs {
-		if !hasContainerState(item.state) {
+		if !knownContainerState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
 		one := pleg.Item{ID: string(item.id), Kind: pleg.Container, Phase: item.phase(), Name: truncate(string(item.name))}

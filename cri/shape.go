@@ -122,7 +122,7 @@ func (s *shape) check(raw []byte) (unknown int, ok bool) {
 			}
 		}
 	}
-	return unknown, !f.bad
+	return unknown, !f.malformed
 }
 
 // appendKnown appends the fields of a message that the CRI knows. The message has passed check.
@@ -146,7 +146,7 @@ func (s *shape) appendKnown(dst, raw []byte) []byte {
 }
 
 // part is an encoded status on its way into a PodStatus.
-type part struct {
+type checkedStatus struct {
 	raw     []byte
 	shape   *shape
 	unknown int // bytes of fields that the CRI does not know
@@ -155,27 +155,27 @@ type part struct {
 // examine reports whether an encoded status may be stored: whole, well-formed to its last field,
 // and complete. A status of which only a part can be read is as good as none, because its phase may
 // be right, so that nothing would ever cause another read.
-func examine(raw []byte, of *shape) (part, bool) {
+func checkStatus(raw []byte, of *shape) (checkedStatus, bool) {
 	unknown, ok := of.check(raw)
-	return part{raw, of, unknown}, ok && complete(raw)
+	return checkedStatus{raw, of, unknown}, ok && complete(raw)
 }
 
 // looseBytes is how much memory beside what is known of statuses may be kept because they lie in
 // one message with it.
-const looseBytes = 512
+const maxSlack = 512
 
 // keep returns what to store of the parts of a message of the given size: the parts as they are if
 // the message holds little else, else a copy of what is known of them. So a runtime cannot fill the
 // memory with what nobody reads.
-func keep(parts []part, message int) (kept [][]byte) {
-	loose := message
+func retain(parts []checkedStatus, message int) (kept [][]byte) {
+	slack := message
 	for _, p := range parts {
-		loose -= len(p.raw) - p.unknown
+		slack -= len(p.raw) - p.unknown
 	}
 	kept = make([][]byte, len(parts))
 	for i, p := range parts {
 		switch {
-		case loose <= looseBytes+message/8:
+		case slack <= maxSlack+message/8:
 			kept[i] = p.raw
 		case p.unknown == 0:
 			kept[i] = slices.Clone(p.raw)
@@ -201,5 +201,5 @@ func complete(raw []byte) bool {
 			created = f.varint != 0
 		}
 	}
-	return metadata && created && !f.bad
+	return metadata && created && !f.malformed
 }

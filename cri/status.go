@@ -28,12 +28,12 @@ import (
 type PodStatus struct {
 	uid             cache.UID
 	name, namespace string // as the listing had them, for pods whose sandboxes do not tell
-	body            *body
-	kept            []string // the IPs that KeepIPs kept
+	encoded         *encodedStatus
+	keptIPs         []string // the IPs that KeepIPs kept
 }
 
 // messages is what the runtime sent of a pod.
-type messages struct {
+type statusMessages struct {
 	sandboxes  [][]byte // CRI PodSandboxStatus each
 	containers [][]byte // CRI ContainerStatus each
 	// sandboxOf holds the sandbox of each container, nil if there is no more than one sandbox.
@@ -41,8 +41,8 @@ type messages struct {
 }
 
 // body is the encoded side of a status, and what was decoded of it.
-type body struct {
-	messages
+type encodedStatus struct {
+	statusMessages
 	// shared says that several of them lie in one piece of memory.
 	shared bool
 
@@ -77,18 +77,18 @@ func (s *PodStatus) Namespace() string {
 // reads.
 func (s *PodStatus) names() (name, namespace string) {
 	for _, sandbox := range s.Sandboxes() {
-		name, namespace = or(name, sandbox.Name), or(namespace, sandbox.Namespace)
+		name, namespace = firstNonEmpty(name, sandbox.Name), firstNonEmpty(namespace, sandbox.Namespace)
 	}
-	name, namespace = or(name, s.name), or(namespace, s.namespace)
+	name, namespace = firstNonEmpty(name, s.name), firstNonEmpty(namespace, s.namespace)
 	if name == "" || namespace == "" {
 		for _, container := range s.Containers() {
-			name, namespace = or(name, container.Labels[labelPodName]), or(namespace, container.Labels[labelPodNamespace])
+			name, namespace = firstNonEmpty(name, container.Labels[labelPodName]), firstNonEmpty(namespace, container.Labels[labelPodNamespace])
 		}
 	}
 	return name, namespace
 }
 
-func or(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}
@@ -105,8 +105,8 @@ func (s *PodStatus) IPs() []string {
 			return sandbox.IPs
 		}
 	}
-	if len(s.kept) > 0 {
-		return s.kept
+	if len(s.keptIPs) > 0 {
+		return s.keptIPs
 	}
 	for _, sandbox := range sandboxes {
 		if len(sandbox.IPs) > 0 {
@@ -118,10 +118,10 @@ func (s *PodStatus) IPs() []string {
 
 // Sandboxes returns the pod's sandboxes, the newest first.
 func (s *PodStatus) Sandboxes() []SandboxStatus {
-	if s.body == nil {
+	if s.encoded == nil {
 		return nil
 	}
-	b := s.body
+	b := s.encoded
 	b.onceSandboxes.Do(func() {
 		for _, raw := range b.sandboxes {
 			sandbox, ok := decodeSandbox(raw)
@@ -131,7 +131,7 @@ func (s *PodStatus) Sandboxes() []SandboxStatus {
 			b.sandboxList = append(b.sandboxList, sandbox)
 		}
 		slices.SortStableFunc(b.sandboxList, func(x, y SandboxStatus) int {
-			return newest(x.CreatedAt, y.CreatedAt, x.ID, y.ID)
+			return newestFirst(x.CreatedAt, y.CreatedAt, x.ID, y.ID)
 		})
 	})
 	return b.sandboxList
@@ -140,10 +140,10 @@ func (s *PodStatus) Sandboxes() []SandboxStatus {
 // Containers returns the pod's containers, the newest first: of containers of one name, the first
 // is the present one.
 func (s *PodStatus) Containers() []ContainerStatus {
-	if s.body == nil {
+	if s.encoded == nil {
 		return nil
 	}
-	b := s.body
+	b := s.encoded
 	b.onceContainers.Do(func() {
 		only := ""
 		if sandboxes := s.Sandboxes(); len(sandboxes) == 1 {
@@ -161,7 +161,7 @@ func (s *PodStatus) Containers() []ContainerStatus {
 			b.containerList = append(b.containerList, container)
 		}
 		slices.SortStableFunc(b.containerList, func(x, y ContainerStatus) int {
-			return newest(x.CreatedAt, y.CreatedAt, x.ID, y.ID)
+			return newestFirst(x.CreatedAt, y.CreatedAt, x.ID, y.ID)
 		})
 	})
 	return b.containerList
@@ -170,30 +170,30 @@ func (s *PodStatus) Containers() []ContainerStatus {
 // Err decodes the status and says whether parts of it were unreadable. Those parts are missing from
 // what the other methods return.
 func (s *PodStatus) Err() error {
-	if s.body == nil {
+	if s.encoded == nil {
 		return nil
 	}
 	s.Sandboxes()
 	s.Containers()
-	return errors.Join(s.body.sandboxErr, s.body.containerErr)
+	return errors.Join(s.encoded.sandboxErr, s.encoded.containerErr)
 }
 
 // Messages decodes the status into the CRI's own types, for what the other methods leave out. The
 // result is the caller's. Order is the runtime's. Unlike the other methods it fails on text that is
 // not valid UTF-8.
 func (s *PodStatus) Messages() ([]*runtimeapi.PodSandboxStatus, []*runtimeapi.ContainerStatus, error) {
-	if s.body == nil {
+	if s.encoded == nil {
 		return nil, nil, nil
 	}
-	sandboxes := make([]*runtimeapi.PodSandboxStatus, len(s.body.sandboxes))
-	containers := make([]*runtimeapi.ContainerStatus, len(s.body.containers))
-	for i, raw := range s.body.sandboxes {
+	sandboxes := make([]*runtimeapi.PodSandboxStatus, len(s.encoded.sandboxes))
+	containers := make([]*runtimeapi.ContainerStatus, len(s.encoded.containers))
+	for i, raw := range s.encoded.sandboxes {
 		sandboxes[i] = new(runtimeapi.PodSandboxStatus)
 		if err := proto.Unmarshal(raw, sandboxes[i]); err != nil {
 			return nil, nil, fmt.Errorf("cri: a sandbox status of pod %s: %w: %w", s.uid, ErrMalformed, err)
 		}
 	}
-	for i, raw := range s.body.containers {
+	for i, raw := range s.encoded.containers {
 		containers[i] = new(runtimeapi.ContainerStatus)
 		if err := proto.Unmarshal(raw, containers[i]); err != nil {
 			return nil, nil, fmt.Errorf("cri: a container status of pod %s: %w: %w", s.uid, ErrMalformed, err)
@@ -223,7 +223,7 @@ func (s *PodStatus) String() string {
 // what still ends in the pod can be told where it was. It changes neither status, and does not
 // decode next.
 func KeepIPs(prev, next *PodStatus) *PodStatus {
-	if prev == nil || next == nil || len(next.kept) > 0 || next.body.addressed() {
+	if prev == nil || next == nil || len(next.keptIPs) > 0 || next.encoded.readyOrAddressed() {
 		return next
 	}
 	ips := prev.IPs()
@@ -231,12 +231,12 @@ func KeepIPs(prev, next *PodStatus) *PodStatus {
 		return next
 	}
 	kept := *next
-	kept.kept = ips
+	kept.keptIPs = ips
 	return &kept
 }
 
 // addressed reports whether a sandbox is ready or has an address.
-func (b *body) addressed() bool {
+func (b *encodedStatus) readyOrAddressed() bool {
 	if b == nil {
 		return false
 	}

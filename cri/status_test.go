@@ -14,14 +14,14 @@ import (
 
 // podStatus makes a status of sandboxes, the newest first.
 func podStatus(t testing.TB, sandboxes ...*runtimeapi.PodSandboxStatus) *PodStatus {
-	s := &PodStatus{uid: "u", body: &body{}}
+	s := &PodStatus{uid: "u", encoded: &encodedStatus{}}
 	for i, m := range sandboxes {
 		m.Id, m.CreatedAt = string(rune('a'+i)), int64(1000-i)
 		raw, err := proto.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.body.sandboxes = append(s.body.sandboxes, raw)
+		s.encoded.sandboxes = append(s.encoded.sandboxes, raw)
 	}
 	return s
 }
@@ -80,7 +80,7 @@ func TestKeepIPs(t *testing.T) {
 // TestKeepIPsDecodesNothing: merging a status that nobody reads does not decode it.
 func TestKeepIPsDecodesNothing(t *testing.T) {
 	prev, next := podStatus(t, ips(ready, "10.0.0.1")), podStatus(t, ips(notReady))
-	if got := KeepIPs(prev, next); got == next || next.kept != nil || got.body != next.body || next.body.sandboxList != nil {
+	if got := KeepIPs(prev, next); got == next || next.keptIPs != nil || got.encoded != next.encoded || next.encoded.sandboxList != nil {
 		t.Errorf("the status was decoded or changed: %+v", next)
 	}
 	up := podStatus(t, ips(ready, "10.0.0.1"))
@@ -131,7 +131,7 @@ func TestMalformedStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := append(good, 0x62, 0x03, 0x0a, 0x7f, 0x00) // a label that is longer than its message
-	s := &PodStatus{uid: "u", body: &body{messages: messages{containers: [][]byte{bad}}}}
+	s := &PodStatus{uid: "u", encoded: &encodedStatus{statusMessages: statusMessages{containers: [][]byte{bad}}}}
 	if c := s.Containers(); len(c) != 1 || c[0].ID != "c" || c[0].ExitCode != 4 {
 		t.Errorf("containers: %+v", c)
 	}

@@ -187,7 +187,7 @@ type fields struct {
 	// data is the value of a field of type BytesType. It aliases the message.
 	data []byte
 	// bad says that the walk ended because the message is malformed.
-	bad bool
+	malformed bool
 }
 
 // next moves to the next field. It reports false at the end of the message, and where the message
@@ -240,7 +240,7 @@ func (f *fields) next() bool {
 }
 
 func (f *fields) fail() bool {
-	f.bad, f.rest = true, nil
+	f.malformed, f.rest = true, nil
 	return false
 }
 
@@ -268,12 +268,12 @@ func mapEntry(b []byte) (key, value []byte, ok bool) {
 			value = f.data
 		}
 	}
-	return key, value, !f.bad
+	return key, value, !f.malformed
 }
 
 // merged returns what one more occurrence of a singular message makes of it. Encoded messages are
 // merged by putting them one after the other.
-func merged(before, occurrence []byte) []byte {
+func mergeOccurrence(before, occurrence []byte) []byte {
 	if before == nil {
 		return occurrence
 	}

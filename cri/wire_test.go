@@ -444,7 +444,7 @@ func TestKeptMemory(t *testing.T) {
 			t.Errorf("unknown bytes in %s: the status that was read holds %d bytes", where, n)
 		}
 		letsGo(t, where, message, func(message []byte) any {
-			raw, others, err := c.readStatus(containerStatus, "c", message, aboutContainer)
+			raw, others, err := c.readStatus(containerStatus, "c", message, containerSubject)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -455,7 +455,7 @@ func TestKeptMemory(t *testing.T) {
 
 // sizeKept returns the size of what a status keeps encoded.
 func sizeKept(s *PodStatus) (n int) {
-	for _, raw := range slices.Concat(s.body.sandboxes, s.body.containers) {
+	for _, raw := range slices.Concat(s.encoded.sandboxes, s.encoded.containers) {
 		n += cap(raw)
 	}
 	return n
