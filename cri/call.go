@@ -62,8 +62,8 @@ var (
 
 func (m method) String() string { return methodNames[m] }
 
-// traits is what a client has learned of a runtime. It lives as long as one connection, because a
-// runtime that comes back may have been upgraded.
+// capabilities is what a client has learned of a runtime. It lives as long as one connection,
+// because a runtime that comes back may have been upgraded.
 type capabilities struct {
 	// has says whether the runtime has a call. It is learned of the list calls.
 	has [methods]capability
@@ -71,7 +71,7 @@ type capabilities struct {
 	fillsStatuses capability
 }
 
-// knowledge is a question about the runtime that is open until it has answered: 0 open, 1 yes, 2
+// capability is a question about the runtime that is open until it has answered: 0 open, 1 yes, 2
 // no.
 type capability struct{ v atomic.Int32 }
 
@@ -89,11 +89,11 @@ func (k *capability) String() string { return [...]string{"unknown", "yes", "no"
 // method is a call that this package makes.
 type method uint8
 
-// connectPatience is how long a call waits for a connection that is made anew because of it.
+// reconnectWait is how long a call waits for a connection that is made anew because of it.
 const reconnectWait = 100 * time.Millisecond
 
-// awake ends grpc's pause between two attempts to connect, if there is one, and gives the next
-// attempt a moment. Our callers pace themselves: a call that failed because of an attempt made
+// resetBackoff ends grpc's pause between two attempts to connect, if there is one, and gives the
+// next attempt a moment. Our callers pace themselves: a call that failed because of an attempt made
 // before the runtime came back might not be repeated for a minute.
 func (c *Client) resetBackoff(ctx context.Context) {
 	if c.conn.GetState() != connectivity.TransientFailure {
@@ -161,8 +161,8 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 	return fmt.Errorf("cri: %s on %s: %w", subject, c.endpoint, err)
 }
 
-// each calls do for 0 to n-1, as many at once as status calls may be in flight, and returns when
-// all have returned. The first failure cancels the rest and is what it returns.
+// parallel calls do for 0 to n-1, as many at once as status calls may be in flight, and returns
+// when all have returned. The first failure cancels the rest and is what it returns.
 func (c *Client) parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return do(ctx, 0)
@@ -201,10 +201,10 @@ const (
 	hungTime  = 5 * time.Second
 )
 
-// link watches over the present connection.
+// connMonitor watches over the present connection.
 type connMonitor struct {
 	path string // of the socket; empty with a dialer of the user's
-	// heard counts what the runtime has said.
+	// received counts what the runtime has said.
 	received atomic.Uint64
 	// abandoned counts the connections that were given up.
 	abandoned atomic.Uint64
@@ -212,14 +212,14 @@ type connMonitor struct {
 	mu     sync.Mutex // guards what follows
 	conn   net.Conn
 	socket os.FileInfo // of the socket that conn was made at, nil if not known
-	// silent counts the calls that met their deadline since the runtime said its last, when heard
+	// timeouts counts the calls that met their deadline since the runtime said its last, when heard
 	// was said; first is when the first of them did.
 	timeouts       int
 	firstTimeout   time.Time
 	receivedBefore uint64
 }
 
-// look returns what identifies the socket file, nil if there is none.
+// statSocket returns what identifies the socket file, nil if there is none.
 func (l *connMonitor) statSocket() os.FileInfo {
 	if l.path == "" {
 		return nil
@@ -231,7 +231,7 @@ func (l *connMonitor) statSocket() os.FileInfo {
 	return info
 }
 
-// made notes a new connection, made at a socket.
+// connected notes a new connection, made at a socket.
 func (l *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +242,7 @@ func (l *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
 // server knows the deadline, and its clock may be first.
 const deadlineSlack = 20 * time.Millisecond
 
-// note takes the result of a call: an answer, or a deadline met in silence.
+// observe takes the result of a call: an answer, or a deadline met in silence.
 func (l *connMonitor) observe(ctx context.Context, err error) {
 	deadline, bound := ctx.Deadline()
 	switch code := status.Code(err); {
@@ -255,7 +255,7 @@ func (l *connMonitor) observe(ctx context.Context, err error) {
 	}
 }
 
-// expired notes that a call has met its deadline, and gives the connection up if it must be.
+// timedOut notes that a call has met its deadline, and gives the connection up if it must be.
 func (l *connMonitor) timedOut(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -301,7 +301,7 @@ var (
 // logs, reports and Events.
 const maxText = 1024
 
-// bounded returns text in valid UTF-8, cut at [maxText] with a note of how long it was.
+// truncate returns text in valid UTF-8, cut at [maxText] with a note of how long it was.
 func truncate(text string) string {
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(text, "\uFFFD")
@@ -313,7 +313,7 @@ func truncate(text string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:cut], "\uFFFD"), len(text))
 }
 
-// shortened returns an error of grpc's with its text, which is the peer's, bounded, and without
+// truncateError returns an error of grpc's with its text, which is the peer's, bounded, and without
 // details if they are long.
 func truncateError(err error) error {
 	st, ok := status.FromError(err)

@@ -77,9 +77,9 @@ type Client struct {
 	// listing holds one value while a List runs; its holder owns index.
 	listing chan struct{}
 	index   *index
-	// byID is shared: it has its own lock.
+	// unlabelled is shared: it has its own lock.
 	unlabelled unlabelled
-	// traits is what has been learned of the runtime behind the present connection; replaced at
+	// capabilities is what has been learned of the runtime behind the present connection; replaced at
 	// every reconnect.
 	capabilities atomic.Pointer[capabilities]
 	monitor      connMonitor
@@ -304,7 +304,7 @@ func explainDial(path string, err error) error {
 	return fmt.Errorf("cri: cannot connect to %s: %w", path, err)
 }
 
-// describe names what a file is.
+// fileKind names what a file is.
 func fileKind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

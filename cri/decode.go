@@ -310,7 +310,7 @@ func (d *decoder) linuxResources(r *Resources, raw []byte) {
 	d.check(!f.malformed)
 }
 
-// newest orders by creation, the latest first, then by ID.
+// newestFirst orders by creation, the latest first, then by ID.
 func newestFirst(a, b time.Time, idA, idB string) int {
 	if c := b.Compare(a); c != 0 {
 		return c
@@ -318,7 +318,7 @@ func newestFirst(a, b time.Time, idA, idB string) int {
 	return strings.Compare(idA, idB)
 }
 
-// stamp returns the time that a CRI timestamp means: nanoseconds of the Unix epoch, none if not
+// timestamp returns the time that a CRI timestamp means: nanoseconds of the Unix epoch, none if not
 // after it.
 func timestamp(ns int64) time.Time {
 	if ns <= 0 {

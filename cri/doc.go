@@ -49,9 +49,9 @@
 // # Where to read
 //
 // Each file holds one lifecycle and is read from the top down. Begin with client.go (Config, New,
-// Dial) and call.go (one call, and how a hung connection is found). An event passes events.go, wire.go
-// (bytes to fields) and item.go (fields to items); its status is checked by shape.go when a
+// Dial) and call.go (one call, and how a hung connection is found). An event passes events.go,
+// wire.go (bytes to fields) and item.go (fields to items); its status is checked by shape.go when a
 // consumer asks for it. A list passes list.go, wire.go, fingerprint.go (unchanged items), index.go
-// (changed items), and listing.go (the difference). A read of one pod is list.go (ListPod) and inspect.go
-// (Inspect, Update). Statuses are status.go, and decode.go once a reader asks.
+// (changed items), and listing.go (the difference). A read of one pod is list.go (ListPod) and
+// inspect.go (Inspect, Update). Statuses are status.go, and decode.go once a reader asks.
 package cri

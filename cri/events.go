@@ -75,11 +75,11 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 	}
 }
 
-// kubeletTakes is the largest message that a kubelet's own client takes, in bytes.
+// kubeletMaxMessage is the largest message that a kubelet's own client takes, in bytes.
 const kubeletMaxMessage = 16 << 20
 
-// exitLate is how long after its end an end may be told, by the runtime's clock, to be in time. Of
-// containerd it is a tenth of that.
+// lateExitAfter is how long after its end an end may be told, by the runtime's clock, to be in
+// time. Of containerd it is a tenth of that.
 const lateExitAfter = time.Second
 
 // event is what is needed of a CRI ContainerEventResponse. The slices alias the message.
@@ -204,12 +204,12 @@ func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
 	return pleg.PhaseRemoved // CONTAINER_DELETED_EVENT
 }
 
-// parcel is the memory of one event: the message, and what its claim refers to. Most statuses that
-// events carry are never asked for, so the memory goes round: from the pool to Events, with the
-// claim to its consumer, and back when that releases it. A third of the cost of an event was the
-// garbage collector's, for messages of which nothing was kept.
+// eventBuffer is the memory of one event: the message, and what its claim refers to. Most statuses
+// that events carry are never asked for, so the memory goes round: from the pool to Events, with
+// the claim to its consumer, and back when that releases it. A third of the cost of an event was
+// the garbage collector's, for messages of which nothing was kept.
 //
-// Whoever holds the claim owns its parcel.
+// Whoever holds the claim owns its event buffer.
 type eventBuffer struct {
 	raw     *[]byte // of eventBuffers
 	pod     cache.UID
@@ -220,12 +220,12 @@ type eventBuffer struct {
 	boundRelease func()
 }
 
-// maxKeptPayload bounds the payload that a parcel keeps for the next event.
+// maxKeptPayload bounds the payload that a event buffer keeps for the next event.
 const maxKeptPayload = 64
 
 var (
-	eventBufferPool sync.Pool // of *parcel
-	// eventBuffers are closer to the size of events than the transport's own pool, so that claims
+	eventBufferPool sync.Pool // of *event buffer
+	// messagePool are closer to the size of events than the transport's own pool, so that claims
 	// which wait hold on to little more than they need.
 	messagePool = mem.NewTieredBufferPool(1<<10, 3<<9, 2<<10, 3<<10, 4<<10, 6<<10, 8<<10, 12<<10, 16<<10, 32<<10, 64<<10)
 )
@@ -251,7 +251,7 @@ func (p *eventBuffer) message() []byte { return *p.raw }
 // status builds the status that the event carries, in memory of its own.
 func (p *eventBuffer) status() (*PodStatus, error) { return statusOfEvent(*p.raw, p.pod) }
 
-// release gives the parcel back. It must not be used afterwards.
+// release gives the event buffer back. It must not be used afterwards.
 func (p *eventBuffer) release() {
 	if p.raw != nil {
 		messagePool.Put(p.raw)
@@ -331,7 +331,7 @@ func (n *interner) intern(b []byte) string {
 	return s
 }
 
-// short does so for a name, which is cut if it is long.
+// internName does so for a name, which is cut if it is long.
 func (n *interner) internName(name []byte) string {
 	if len(name) > maxText || !utf8.Valid(name) {
 		return truncate(string(name))

@@ -73,7 +73,7 @@ func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 	}
 }
 
-// A released parcel keeps nothing that it should not.
+// A released event buffer keeps nothing that it should not.
 func TestParcelIsEmptiedBeforeItIsUsedAgain(t *testing.T) {
 	p := newEventBuffer()
 	p.fill(mem.BufferSlice{mem.SliceBuffer("x")})

@@ -14,12 +14,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// print stands for all that a listing says of one item: 128 bits of two hashes with seeds of their
-// own, made anew in each process. Two items that differ have the same print with a chance of one in
-// 2^128, whatever a runtime sends, because it does not know the seeds (ADR 50).
+// fingerprint stands for all that a listing says of one item: 128 bits of two hashes with seeds of
+// their own, made anew in each process. Two items that differ have the same fingerprint with a
+// chance of one in 2^128, whatever a runtime sends, because it does not know the seeds (ADR 50).
 type fingerprint struct{ a, b uint64 }
 
-// printer makes prints. It belongs to one goroutine.
+// hasher makes fingerprints. It belongs to one goroutine.
 type hasher struct {
 	seeds [2]maphash.Seed
 	key   []byte
@@ -29,7 +29,7 @@ func newHasher() hasher {
 	return hasher{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// of returns the print of an ID, two more texts, and a few bits.
+// of returns the fingerprint of an ID, two more texts, and a few bits.
 func (p *hasher) of(id, x, y []byte, bits uint32) fingerprint {
 	key := append(append(append(p.key[:0], id...), x...), y...)
 	key = binary.LittleEndian.AppendUint32(key, uint32(len(id))) // so that no two ways of dividing one text are alike
@@ -41,13 +41,13 @@ func (p *hasher) of(id, x, y []byte, bits uint32) fingerprint {
 	return fingerprint{maphash.Bytes(p.seeds[0], key), maphash.Bytes(p.seeds[1], key)}
 }
 
-// sandboxPrint returns the print of a sandbox: metadata is its encoded metadata, label its pod UID
+// sandbox returns the fingerprint of a sandbox: metadata is its encoded metadata, label its pod UID
 // label.
 func (p *hasher) sandbox(id, metadata, label []byte, state int32) fingerprint {
 	return p.of(id, metadata, label, uint32(sandboxPhase(state)))
 }
 
-// containerPrint returns the print of a container: the sandbox counts only if the container has no
+// container returns the fingerprint of a container: the sandbox counts only if the container has no
 // pod UID label, as it is attributed by one of them.
 func (p *hasher) container(id, sandbox, label []byte, state int32) fingerprint {
 	const labelled = 1 << 8
@@ -58,7 +58,7 @@ func (p *hasher) container(id, sandbox, label []byte, state int32) fingerprint {
 	return p.of(id, sandbox, nil, bits)
 }
 
-// quickSandbox returns the print of a listed sandbox, if a quick look at it will do.
+// fastSandbox returns the fingerprint of a listed sandbox, if a quick look at it will do.
 func (p *hasher) fastSandbox(raw []byte) (made fingerprint, ok bool) {
 	var q fastItem
 	if !q.read(raw, fastSandboxTags) {
@@ -67,7 +67,7 @@ func (p *hasher) fastSandbox(raw []byte) (made fingerprint, ok bool) {
 	return p.sandbox(q.id, q.field2, q.uid, int32(q.state)), true
 }
 
-// quickContainer returns the print of a listed container, if a quick look at it will do.
+// fastContainer returns the fingerprint of a listed container, if a quick look at it will do.
 func (p *hasher) fastContainer(raw []byte) (made fingerprint, ok bool) {
 	var q fastItem
 	if !q.read(raw, fastContainerTags) {
@@ -76,7 +76,7 @@ func (p *hasher) fastContainer(raw []byte) (made fingerprint, ok bool) {
 	return p.container(q.id, q.field2, q.uid, int32(q.state)), true
 }
 
-// quick is what decides whether a listed item has changed, read in one pass over the usual
+// fastItem is what decides whether a listed item has changed, read in one pass over the usual
 // encoding: tags of one byte, lengths of three at most, the ID and field 2 once, the pod UID label
 // once and every label with its key before its value. Fields may come in any order. Anything else
 // is left to the careful readers, sandboxItem and containerItem, which read of an item that quick
@@ -89,7 +89,7 @@ type fastItem struct {
 	state byte
 }
 
-// quickTags are the tags that differ between sandboxes and containers.
+// fastTags are the tags that differ between sandboxes and containers.
 type fastTags struct{ state, labels byte }
 
 var (
@@ -97,7 +97,7 @@ var (
 	fastContainerTags = fastTags{6<<3 | byte(protowire.VarintType), 8<<3 | byte(protowire.BytesType)}
 )
 
-// maxQuickVarint is the number of bytes up to which any varint is well-formed.
+// maxFastVarint is the number of bytes up to which any varint is well-formed.
 const maxFastVarint = 9
 
 // read takes an encoded item. It reports false, and leaves q half read, if the item is not of the
@@ -158,7 +158,7 @@ func (q *fastItem) read(b []byte, tags fastTags) bool {
 // cacheLine is the number of bytes that a processor fetches at once.
 const cacheLine = 64
 
-// touch reads one byte of each cache line of an item. A list of many megabytes lies outside the
+// prefetch reads one byte of each cache line of an item. A list of many megabytes lies outside the
 // processor's caches when it is walked, and read learns where a field begins from the field before
 // it, so that it would wait for the lines one after the other. The reads here do not depend on each
 // other: the processor fetches the lines side by side. Measured: the index of 100,000 containers
@@ -211,34 +211,34 @@ func (q *fastItem) label(b []byte) bool {
 	return true
 }
 
-// prints is the set of what the last listing showed, by print. Entries lie in the order in which
-// they came, and the one after the entry found last is tried first: a list in the order of the one
-// before is compared in one pass through memory. In any other order an entry is found through
-// slots, a table that is small enough for a processor's cache: four bytes for each, at most half of
-// them in use.
+// fingerprintTable is the set of what the last listing showed, by fingerprint. Entries lie in the
+// order in which they came, and the one after the entry found last is tried first: a list in the
+// order of the one before is compared in one pass through memory. In any other order an entry is
+// found through slots, a table that is small enough for a processor's cache: four bytes for each,
+// at most half of them in use.
 //
 // R is a pointer to a record, which knows the place of its entry.
 type fingerprintTable[R interface{ setPlace(place int) }] struct {
 	entries []entry[R]
-	// slots hold a place plus one in their low bits, and some bits of the print above; zero if
-	// free. A print's slot is the first free one at its home or after, circularly.
+	// slots hold a place plus one in their low bits, and some bits of the fingerprint above; zero if
+	// free. A fingerprint's slot is the first free one at its home or after, circularly.
 	slots []uint32
 	// dead counts the entries that are no more.
 	dead int
 	// last is the place of the entry found last.
 	last int
-	// sum is that of the prints of all entries. A list of as many items with the same sum shows just
-	// these, in whatever order (ADR 58).
+	// sum is that of the fingerprints of all entries. A list of as many items with the same sum shows
+	// just these, in whatever order (ADR 58).
 	sum fingerprint
-	// whole is the last listing that showed every entry there was, by its sum; such a listing
+	// allShownBy is the last listing that showed every entry there was, by its sum; such a listing
 	// leaves the rounds of the entries as they are.
 	allShownBy uint32
-	// moved says that an entry was added, changed or removed by the present listing; settled that
+	// changed says that an entry was added, changed or removed by the present listing; settled that
 	// none was by the one before, so that the sum is worth a try.
 	changed, stable bool
 }
 
-// entry is one print and the record that it stands for.
+// entry is one fingerprint and the record that it stands for.
 type entry[R any] struct {
 	fingerprint fingerprint
 	record      R
@@ -254,13 +254,13 @@ const (
 	minSlots  = 16
 )
 
-// plus returns the sum of two prints, which is one of each half.
+// plus returns the sum of two fingerprints, which is one of each half.
 func (p fingerprint) plus(q fingerprint) fingerprint { return fingerprint{p.a + q.a, p.b + q.b} }
 
 // minus returns what plus made p of.
 func (p fingerprint) minus(q fingerprint) fingerprint { return fingerprint{p.a - q.a, p.b - q.b} }
 
-// slot returns what a slot holds for a print at a place.
+// slot returns what a slot holds for a fingerprint at a place.
 func (p fingerprint) slot(place int) uint32 { return uint32(p.b)&^placeMask | uint32(place+1) }
 
 // find returns the place of a print, -1 if there is none.
@@ -295,8 +295,8 @@ func (t *fingerprintTable[R]) slotOf(p fingerprint, place int) int {
 	return -1
 }
 
-// show finds an item that the present listing has not shown yet and that has not changed since the
-// one before. It reports whether there is one.
+// markShown finds an item that the present listing has not shown yet and that has not changed since
+// the one before. It reports whether there is one.
 func (t *fingerprintTable[R]) markShown(p fingerprint, round uint32) bool {
 	i := t.find(p)
 	if i < 0 || t.shown(i, round) {
@@ -317,9 +317,9 @@ func (t *fingerprintTable[R]) begin() { t.last, t.stable, t.changed = -1, !t.cha
 // live returns the number of entries.
 func (t *fingerprintTable[R]) live() int { return len(t.entries) - t.dead }
 
-// showAll reports whether the items of a whole list are just the entries, and if so, notes that a
-// listing showed all n of them. One look-up for the list takes the place of one for each item,
-// which would wait for memory.
+// markAllShown reports whether the items of a whole list are just the entries, and if so, notes
+// that a listing showed all n of them. One look-up for the list takes the place of one for each
+// item, which would wait for memory.
 func (t *fingerprintTable[R]) markAllShown(w *segments, list mem.BufferSlice, of func(raw []byte) (fingerprint, bool), round uint32) (n int, same bool) {
 	if !t.stable {
 		return 0, false
@@ -352,7 +352,7 @@ func (t *fingerprintTable[R]) add(p fingerprint, record R, round uint32) {
 	t.insert(place)
 }
 
-// change gives the entry at a place another print.
+// change gives the entry at a place another fingerprint.
 func (t *fingerprintTable[R]) change(place int, p fingerprint) {
 	t.evict(place)
 	t.sum, t.changed = t.sum.minus(t.entries[place].fingerprint).plus(p), true
@@ -369,7 +369,7 @@ func (t *fingerprintTable[R]) remove(place int) {
 	t.dead++
 }
 
-// link puts the entry at a place into the slots, where there is room.
+// insert puts the entry at a place into the slots, where there is room.
 func (t *fingerprintTable[R]) insert(place int) {
 	p, mask := t.entries[place].fingerprint, len(t.slots)-1
 	i := int(p.a) & mask
@@ -379,7 +379,7 @@ func (t *fingerprintTable[R]) insert(place int) {
 	t.slots[i] = p.slot(place)
 }
 
-// unlink takes the entry at a place out of the slots, and moves up those behind it that would not
+// evict takes the entry at a place out of the slots, and moves up those behind it that would not
 // be found any more.
 func (t *fingerprintTable[R]) evict(place int) {
 	mask := len(t.slots) - 1
@@ -394,7 +394,7 @@ func (t *fingerprintTable[R]) evict(place int) {
 	t.slots[free] = 0
 }
 
-// tidy drops the dead entries if they are many. It keeps the order.
+// compact drops the dead entries if they are many. It keeps the order.
 func (t *fingerprintTable[R]) compact() {
 	if t.dead > minSlots+len(t.entries)/4 {
 		t.rebuild()

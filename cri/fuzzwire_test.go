@@ -65,8 +65,8 @@ func inSomeForm(r *rand.Rand, m proto.Message) []byte {
 	return raw
 }
 
-// FuzzQuick holds the quick reader against the careful ones: an item that quick takes has the print that the careful readers give it, and two items
-// have one print exactly if a listing says the same of them.
+// FuzzQuick holds the quick reader against the careful ones: an item that quick takes has the fingerprint that the careful readers give it, and two items
+// have one fingerprint exactly if a listing says the same of them.
 func FuzzQuick(f *testing.F) {
 	r := rand.New(rand.NewPCG(12, 13))
 	for range 40 {
@@ -132,7 +132,7 @@ type place struct{ at int }
 
 func (p *place) setPlace(at int) { p.at = at }
 
-// FuzzPrints holds the table of prints against a map. Its prints are few and alike, so that slots collide.
+// FuzzPrints holds the table of fingerprints against a map. Its fingerprints are few and alike, so that slots collide.
 func FuzzPrints(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x40\x41\x80\x81\xc0\x03\x04\x43\xc1"))
 	r := rand.New(rand.NewPCG(14, 15))

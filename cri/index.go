@@ -14,10 +14,10 @@ import (
 )
 
 // index is what the last listing showed, kept so that the next one costs little where nothing
-// changed: an item is found unchanged by the print of the few things that a listing tells of it
-// (see prints), which are read in one pass (see quick). Only an item whose print is not there is
-// read with care, and looked up by its ID. (A hash over the whole item would not do: runtimes send
-// the entries of a label map in random order.)
+// changed: an item is found unchanged by the fingerprint of the few things that a listing tells of
+// it (see fingerprints), which are read in one pass (see quick). Only an item whose print is not
+// there is read with care, and looked up by its ID. (A hash over the whole item would not do:
+// runtimes send the entries of a label map in random order.)
 //
 // The holder of Client.listing owns it. A listing that fails halfway leaves it partly new. That is
 // harmless: every pod that differs stays marked until a listing hands it out.
@@ -33,13 +33,14 @@ type index struct {
 	round uint32
 	// shown counts the entries that carry round, hidden the sandbox records that no listing shows.
 	shownSandboxes, shownContainers, unlisted int
-	// printer makes the prints; the tables hold an entry for each record that the last listing showed.
+	// hasher makes the fingerprints; the tables hold an entry for each record that the last listing
+	// showed.
 	hasher         hasher
 	sandboxTable   fingerprintTable[*sandboxRecord]
 	containerTable fingerprintTable[*containerRecord]
 	// names gives containers of one name one string.
 	names interner
-	// strays are the containers that could not be attributed.
+	// unattributed are the containers that could not be attributed.
 	unattributed map[*containerRecord]struct{}
 
 	malformed, duplicates, unknownStates uint64 // of the present listing
@@ -118,7 +119,7 @@ func (x *index) markDirty(p *podRecord) {
 	}
 }
 
-// pod returns the record of a pod, made if need be. A sandbox's metadata says what the pod is
+// ensurePod returns the record of a pod, made if need be. A sandbox's metadata says what the pod is
 // called; the labels of a container do so for a pod of which nothing else does.
 func (x *index) ensurePod(uid string, name, namespace []byte, of pleg.Kind) *podRecord {
 	p := x.pods[cache.UID(uid)]
@@ -137,8 +138,8 @@ func (x *index) ensurePod(uid string, name, namespace []byte, of pleg.Kind) *pod
 	return p
 }
 
-// current returns the record of the pod that p once was the record of. A sandbox that is not listed
-// any more may hold a dropped one.
+// currentPod returns the record of the pod that p once was the record of. A sandbox that is not
+// listed any more may hold a dropped one.
 func (x *index) currentPod(p *podRecord) *podRecord {
 	if now := x.pods[p.uid]; now != nil {
 		return now
@@ -147,8 +148,8 @@ func (x *index) currentPod(p *podRecord) *podRecord {
 	return p
 }
 
-// sameSandboxes reports whether a whole list of sandboxes shows what the one before showed, and
-// notes it if so. If not, the list must be taken item by item.
+// unchangedSandboxes reports whether a whole list of sandboxes shows what the one before showed,
+// and notes it if so. If not, the list must be taken item by item.
 func (x *index) unchangedSandboxes(w *segments, list mem.BufferSlice) bool {
 	n, same := x.sandboxTable.markAllShown(w, list, x.hasher.fastSandbox, x.round)
 	if same {
@@ -237,7 +238,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	}
 }
 
-// sameContainers is sameSandboxes for a list of containers.
+// unchangedContainers is sameSandboxes for a list of containers.
 func (x *index) unchangedContainers(w *segments, list mem.BufferSlice) bool {
 	n, same := x.containerTable.markAllShown(w, list, x.hasher.fastContainer, x.round)
 	if same {
@@ -339,15 +340,15 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	return s.pod
 }
 
-// yield makes a container give way to a sandbox of its ID that a listing shows now: the next
-// listing of containers reads it with care.
+// displaceContainer makes a container give way to a sandbox of its ID that a listing shows now: the
+// next listing of containers reads it with care.
 func (x *index) displaceContainer(s *sandboxRecord) {
 	if c := x.containers[s.id]; c != nil {
 		x.containerTable.change(int(c.place), fingerprint{})
 	}
 }
 
-// belongs reports whether the item is attributed as the record is.
+// attributedAs reports whether the item is attributed as the record is.
 func (c *containerRecord) attributedAs(item *containerItem) bool {
 	switch {
 	case c.label != string(item.labels.uid):
@@ -360,7 +361,7 @@ func (c *containerRecord) attributedAs(item *containerItem) bool {
 	return c.sandbox.id == string(item.sandbox)
 }
 
-// together returns two strings that share one piece of memory.
+// joined returns two strings that share one piece of memory.
 func joined(a, b []byte) (string, string) {
 	both := string(a) + string(b)
 	return both[:len(a)], both[len(a):]

@@ -57,7 +57,7 @@ type inspection struct {
 	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil
 	// if the runtime has none.
 	sandboxStatuses, containerStatuses [][]byte
-	// brought holds the container statuses that came with each sandbox's.
+	// bundled holds the container statuses that came with each sandbox's.
 	bundled   [][][]byte
 	sandboxOf map[string]string
 }
@@ -92,7 +92,7 @@ func (in *inspection) plan(prev *PodStatus) {
 	}
 }
 
-// homeless says that the sandbox of one of the pod's containers is not known from an earlier
+// unattributed says that the sandbox of one of the pod's containers is not known from an earlier
 // status.
 func (in *inspection) unattributed() bool {
 	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
@@ -173,7 +173,7 @@ func (in *inspection) run(ctx context.Context) error {
 	return c.parallel(ctx, len(missing), func(ctx context.Context, i int) error { return in.readContainer(ctx, missing[i]) })
 }
 
-// covered returns the IDs of the containers whose status came with a sandbox's.
+// bundledIDs returns the IDs of the containers whose status came with a sandbox's.
 func (in *inspection) bundledIDs() map[string]struct{} {
 	var ids map[string]struct{}
 	for _, statuses := range in.bundled {
@@ -271,8 +271,8 @@ func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
 	return err
 }
 
-// subject is the ID that an encoded status is about. Known says that its state is one of the CRI's,
-// ok that the status is not malformed.
+// statusSubject is the ID that an encoded status is about. Known says that its state is one of the
+// CRI's, ok that the status is not malformed.
 type statusSubject struct {
 	id             []byte
 	knownState, ok bool

@@ -206,7 +206,7 @@ func (c *containerItem) phase() pleg.Phase { return containerPhase(c.state) }
 // maxID bounds the length of an ID or UID. Those of real runtimes have 64 bytes or fewer.
 const maxID = 1024
 
-// usable reports whether an ID or UID can be used: a request with one that is not UTF-8 could not
+// validID reports whether an ID or UID can be used: a request with one that is not UTF-8 could not
 // be sent.
 func validID(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
@@ -234,12 +234,12 @@ func containerPhase(state int32) pleg.Phase {
 	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and what later versions of the CRI may add
 }
 
-// hasSandboxState and hasContainerState report whether the CRI has such a state.
+// knownSandboxState and hasContainerState report whether the CRI has such a state.
 func knownSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
 func knownContainerState(state int32) bool { return state >= 0 && state <= 3 }
 
-// stateOf and stateOfContainer are the inverse of sandboxPhase and containerPhase for the phases
-// that those return.
+// stateOfSandbox and stateOfContainer are the inverse of sandboxPhase and containerPhase for the
+// phases that those return.
 func stateOfSandbox(phase pleg.Phase) int32 {
 	switch phase {
 	case pleg.PhaseRunning:

@@ -27,7 +27,7 @@ import (
 // itemsField is the number of the repeated field of all four list answers.
 const itemsField protowire.Number = 1
 
-// maxListed bounds the sandboxes, and the containers, of one listing, so that a runtime whose
+// maxListItems bounds the sandboxes, and the containers, of one listing, so that a runtime whose
 // streaming list does not end cannot fill the memory. It is ten times what a node of 100,000
 // containers has.
 const maxListItems = 1 << 20
@@ -79,7 +79,7 @@ type lister struct {
 	client *Client
 	walker *segments
 	visit  func(item []byte) bool
-	// same, if set, may take a whole list at once. It reports false if it has not.
+	// unchanged, if set, may take a whole list at once. It reports false if it has not.
 	unchanged func(*segments, mem.BufferSlice) bool
 	items     int
 }
@@ -91,9 +91,9 @@ func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byt
 	return l.withFallback(ctx, nil, streaming, plain)
 }
 
-// either makes the first of two calls that list the same, or the second if the runtime is known not
-// to have the first. One that turns out to be unimplemented gives way to the other, whichever that
-// is, so that what was learned of a runtime cannot keep it from being listed.
+// withFallback makes the first of two calls that list the same, or the second if the runtime is
+// known not to have the first. One that turns out to be unimplemented gives way to the other,
+// whichever that is, so that what was learned of a runtime cannot keep it from being listed.
 func (l *lister) withFallback(ctx context.Context, req request, first, second method) error {
 	known := l.client.capabilities.Load()
 	if known.has[first].no() && !known.has[second].no() {
@@ -192,7 +192,7 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 // picked out of a list of everything.
 const maxByID = 32
 
-// podRead is one list call with one of the filters. A container without the pod UID label is the
+// podQuery is one list call with one of the filters. A container without the pod UID label is the
 // pod's if its sandbox is among those.
 type podQuery struct {
 	sandboxes   *runtimeapi.PodSandboxFilter
@@ -200,7 +200,7 @@ type podQuery struct {
 	ofSandboxes []string
 }
 
-// sandboxReads returns the calls that find all sandboxes of a pod.
+// sandboxQueries returns the calls that find all sandboxes of a pod.
 func (c *Client) sandboxQueries(uid cache.UID) []podQuery {
 	ids := c.unlabelled.sandboxes(uid)
 	if len(ids) > maxByID {
@@ -213,7 +213,7 @@ func (c *Client) sandboxQueries(uid cache.UID) []podQuery {
 	return reads
 }
 
-// containerReads returns the calls that find all containers of a pod.
+// containerQueries returns the calls that find all containers of a pod.
 func (c *Client) containerQueries(uid cache.UID) []podQuery {
 	ids := c.unlabelled.sandboxes(uid)
 	if len(ids) > maxByID {
@@ -226,7 +226,7 @@ func (c *Client) containerQueries(uid cache.UID) []podQuery {
 	return reads
 }
 
-// podParts puts the pod together.
+// podBuilder puts the pod together.
 type podBuilder struct {
 	client *Client // whose counts are added to
 	uid    cache.UID

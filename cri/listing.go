@@ -96,8 +96,8 @@ func (x *index) sweep() {
 	}
 }
 
-// release drops the dependents that are gone, and the sandbox records that no listing shows and no
-// container needs.
+// dropUnreferenced drops the dependents that are gone, and the sandbox records that no listing
+// shows and no container needs.
 func (x *index) dropUnreferenced() {
 	for id, s := range x.sandboxes {
 		if len(s.dependents) > 0 {
@@ -110,7 +110,7 @@ func (x *index) dropUnreferenced() {
 	}
 }
 
-// tidy drops the records that are not the pod's any more, and repeated ones.
+// compact drops the records that are not the pod's any more, and repeated ones.
 func (p *podRecord) compact() {
 	slices.SortFunc(p.sandboxes, func(a, b *sandboxRecord) int { return strings.Compare(a.id, b.id) })
 	p.sandboxes = slices.DeleteFunc(slices.Compact(p.sandboxes), func(s *sandboxRecord) bool { return !s.listed || s.pod != p })

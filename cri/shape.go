@@ -145,28 +145,28 @@ func (s *shape) appendKnown(dst, raw []byte) []byte {
 	return dst
 }
 
-// part is an encoded status on its way into a PodStatus.
+// checkedStatus is an encoded status on its way into a PodStatus.
 type checkedStatus struct {
 	raw     []byte
 	shape   *shape
 	unknown int // bytes of fields that the CRI does not know
 }
 
-// examine reports whether an encoded status may be stored: whole, well-formed to its last field,
-// and complete. A status of which only a part can be read is as good as none, because its phase may
-// be right, so that nothing would ever cause another read.
+// checkStatus reports whether an encoded status may be stored: whole, well-formed to its last
+// field, and complete. A status of which only a part can be read is as good as none, because its
+// phase may be right, so that nothing would ever cause another read.
 func checkStatus(raw []byte, of *shape) (checkedStatus, bool) {
 	unknown, ok := of.check(raw)
 	return checkedStatus{raw, of, unknown}, ok && complete(raw)
 }
 
-// looseBytes is how much memory beside what is known of statuses may be kept because they lie in
+// maxSlack is how much memory beside what is known of statuses may be kept because they lie in
 // one message with it.
 const maxSlack = 512
 
-// keep returns what to store of the parts of a message of the given size: the parts as they are if
-// the message holds little else, else a copy of what is known of them. So a runtime cannot fill the
-// memory with what nobody reads.
+// retain returns what to store of the parts of a message of the given size: the parts as they are
+// if the message holds little else, else a copy of what is known of them. So a runtime cannot fill
+// the memory with what nobody reads.
 func retain(parts []checkedStatus, message int) (kept [][]byte) {
 	slack := message
 	for _, p := range parts {

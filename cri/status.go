@@ -32,7 +32,7 @@ type PodStatus struct {
 	keptIPs         []string // the IPs that KeepIPs kept
 }
 
-// messages is what the runtime sent of a pod.
+// statusMessages is what the runtime sent of a pod.
 type statusMessages struct {
 	sandboxes  [][]byte // CRI PodSandboxStatus each
 	containers [][]byte // CRI ContainerStatus each
@@ -40,7 +40,7 @@ type statusMessages struct {
 	sandboxOf map[string]string
 }
 
-// body is the encoded side of a status, and what was decoded of it.
+// encodedStatus is the encoded side of a status, and what was decoded of it.
 type encodedStatus struct {
 	statusMessages
 	// shared says that several of them lie in one piece of memory.
@@ -235,7 +235,7 @@ func KeepIPs(prev, next *PodStatus) *PodStatus {
 	return &kept
 }
 
-// addressed reports whether a sandbox is ready or has an address.
+// readyOrAddressed reports whether a sandbox is ready or has an address.
 func (b *encodedStatus) readyOrAddressed() bool {
 	if b == nil {
 		return false

@@ -105,7 +105,7 @@ func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit fun
 	return true
 }
 
-// more makes part hold the next unread bytes and reports whether there are any.
+// advance makes part hold the next unread bytes and reports whether there are any.
 func (s *segments) advance() bool {
 	for len(s.part) == 0 && len(s.later) > 0 {
 		s.part, s.later = s.later[0].ReadOnlyData(), s.later[1:]
@@ -113,7 +113,7 @@ func (s *segments) advance() bool {
 	return len(s.part) > 0
 }
 
-// take consumes the next n bytes, which must exist.
+// consume consumes the next n bytes, which must exist.
 func (s *segments) consume(n int) []byte {
 	s.unread -= n
 	if n <= len(s.part) {
@@ -130,8 +130,8 @@ func (s *segments) consume(n int) []byte {
 	return s.scratch
 }
 
-// one consumes one field of any kind, wherever it lies. Only unusual messages and fields that
-// straddle buffers come here.
+// consumeField consumes one field of any kind, wherever it lies. Only unusual messages and fields
+// that straddle buffers come here.
 func (s *segments) consumeField(number protowire.Number, visit func(item []byte) bool) bool {
 	tag, ok := s.uvarint()
 	if num := tag >> 3; !ok || num < uint64(protowire.MinValidNumber) || num > uint64(protowire.MaxValidNumber) {
@@ -186,7 +186,7 @@ type fields struct {
 	varint uint64
 	// data is the value of a field of type BytesType. It aliases the message.
 	data []byte
-	// bad says that the walk ended because the message is malformed.
+	// malformed says that the walk ended because the message is malformed.
 	malformed bool
 }
 
@@ -271,8 +271,8 @@ func mapEntry(b []byte) (key, value []byte, ok bool) {
 	return key, value, !f.malformed
 }
 
-// merged returns what one more occurrence of a singular message makes of it. Encoded messages are
-// merged by putting them one after the other.
+// mergeOccurrence returns what one more occurrence of a singular message makes of it. Encoded
+// messages are merged by putting them one after the other.
 func mergeOccurrence(before, occurrence []byte) []byte {
 	if before == nil {
 		return occurrence
