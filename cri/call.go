@@ -3,8 +3,8 @@
 
 package cri
 
-// One call to the runtime: its method, what its outcome teaches of the runtime and of the
-// connection, and the error that a caller sees.
+// One call to the runtime: its method, the lessons of its outcome for capabilities and connection,
+// and the error for the caller.
 
 import (
 	"context"
@@ -38,9 +38,9 @@ const (
 	methods // how many there are
 )
 
-// service begins the paths of the methods. They are spelled here, because the CRI's module names
-// the streaming lists only from v0.36 on, and would raise the gRPC of an agent that is on an older
-// one.
+// service begins the paths of the methods. The paths are spelled here because the CRI's module
+// names the streaming lists only from v0.36 on, and would raise the gRPC of an agent on an older
+// version.
 const service = "/runtime.v1.RuntimeService/"
 
 var (
@@ -62,17 +62,16 @@ var (
 
 func (m method) String() string { return methodNames[m] }
 
-// capabilities is what a client has learned of a runtime. It lives as long as one connection,
-// because a runtime that comes back may have been upgraded.
+// capabilities holds the learned capabilities of a runtime, for one connection: a runtime that
+// comes back may have been upgraded.
 type capabilities struct {
-	// has says whether the runtime has a call. It is learned of the list calls.
+	// has says whether the runtime implements a method. Only list calls teach this.
 	has [methods]capability
 	// fillsStatuses says whether PodSandboxStatus brings the statuses of the containers along.
 	fillsStatuses capability
 }
 
-// capability is a question about the runtime that is open until it has answered: 0 open, 1 yes, 2
-// no.
+// capability is a yes-or-no question about the runtime: 0 unknown, 1 yes, 2 no.
 type capability struct{ v atomic.Int32 }
 
 func (k *capability) learn(yes bool) {
@@ -86,15 +85,15 @@ func (k *capability) no() bool { return k.v.Load() == 2 }
 
 func (k *capability) String() string { return [...]string{"unknown", "yes", "no"}[k.v.Load()] }
 
-// method is a call that this package makes.
+// method is a CRI call made by this package.
 type method uint8
 
-// reconnectWait is how long a call waits for a connection that is made anew because of it.
+// reconnectWait is how long a call waits for the reconnect triggered by the call.
 const reconnectWait = 100 * time.Millisecond
 
-// resetBackoff ends grpc's pause between two attempts to connect, if there is one, and gives the
-// next attempt a moment. Our callers pace themselves: a call that failed because of an attempt made
-// before the runtime came back might not be repeated for a minute.
+// resetBackoff ends grpc's pause between two attempts to connect, if any, and waits briefly for the
+// next attempt. Callers pace themselves: a call that failed because of an attempt from before the
+// runtime's return might not be repeated for a minute.
 func (c *Client) resetBackoff(ctx context.Context) {
 	if c.conn.GetState() != connectivity.TransientFailure {
 		return
@@ -115,7 +114,7 @@ func (c *Client) invoke(ctx context.Context, m method, req request, reply any) e
 	return err
 }
 
-// call is invoke with an error that explains.
+// call is invoke with an explained error.
 func (c *Client) call(ctx context.Context, m method, req request, reply any) error {
 	if err := c.invoke(ctx, m, req, reply); err != nil {
 		return c.explain(ctx, m, "", err)
@@ -123,7 +122,7 @@ func (c *Client) call(ctx context.Context, m method, req request, reply any) err
 	return nil
 }
 
-// open begins a call whose answer is a stream of messages. Cancelling ctx ends it.
+// open begins a call with a stream of answers. Cancelling ctx ends the call.
 func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientStream, error) {
 	c.counter.calls[m].Add(1)
 	c.resetBackoff(ctx)
@@ -139,8 +138,7 @@ func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientSt
 	return stream, err
 }
 
-// explain wraps an error of a call with its name, its subject if any, and what can be done about
-// it.
+// explain adds the method, the subject if any, and the remedy to the error of a call.
 func (c *Client) explain(ctx context.Context, m method, id string, err error) error {
 	subject := m.String()
 	if id != "" {
@@ -161,8 +159,8 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 	return fmt.Errorf("cri: %s on %s: %w", subject, c.endpoint, err)
 }
 
-// parallel calls do for 0 to n-1, as many at once as status calls may be in flight, and returns
-// when all have returned. The first failure cancels the rest and is what it returns.
+// parallel calls do for 0 to n-1, at most Config.MaxStatusCalls at once, and returns when all calls
+// have returned. The first failure cancels the rest and is returned.
 func (c *Client) parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return do(ctx, 0)
@@ -191,11 +189,11 @@ func (c *Client) parallel(ctx context.Context, n int, do func(ctx context.Contex
 	return first
 }
 
-// A connection is given up, so that the next call makes another one, when a call has met its
-// deadline and the socket has been replaced by another server's; or when hungCalls calls in a row,
-// over hungTime or longer, have met theirs while the runtime said nothing at all, not even an
-// event. A server that hangs ends nothing by itself: a client of it would wait for ever while its
-// successor listens beside it.
+// A connection is closed, so that the next call makes another, when a call has met its deadline and
+// the socket has been replaced by another server's; or when hungCalls consecutive calls, over
+// hungTime or longer, have met theirs while nothing at all arrived from the runtime, not even an
+// event. A hung server ends nothing by itself: its client would wait for ever while the successor
+// listens beside it.
 const (
 	hungCalls = 3
 	hungTime  = 5 * time.Second
@@ -204,27 +202,27 @@ const (
 // connMonitor watches over the present connection.
 type connMonitor struct {
 	path string // of the socket; empty with a dialer of the user's
-	// received counts what the runtime has said.
+	// received counts the messages and answers from the runtime.
 	received atomic.Uint64
-	// abandoned counts the connections that were given up.
+	// abandoned counts the connections closed because of a hung runtime.
 	abandoned atomic.Uint64
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	conn   net.Conn
-	socket os.FileInfo // of the socket that conn was made at, nil if not known
-	// timeouts counts the calls that met their deadline since the runtime said its last, when heard
-	// was said; first is when the first of them did.
+	socket os.FileInfo // the socket file at connect time, nil if not known
+	// timeouts counts the calls that met their deadline since the last message from the runtime;
+	// firstTimeout is the time of the first, receivedBefore the value of received then.
 	timeouts       int
 	firstTimeout   time.Time
 	receivedBefore uint64
 }
 
-// statSocket returns what identifies the socket file, nil if there is none.
-func (l *connMonitor) statSocket() os.FileInfo {
-	if l.path == "" {
+// statSocket returns the identity of the socket file, nil if there is none.
+func (m *connMonitor) statSocket() os.FileInfo {
+	if m.path == "" {
 		return nil
 	}
-	info, err := os.Stat(l.path)
+	info, err := os.Stat(m.path)
 	if err != nil {
 		return nil
 	}
@@ -232,76 +230,74 @@ func (l *connMonitor) statSocket() os.FileInfo {
 }
 
 // connected notes a new connection, made at a socket.
-func (l *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conn, l.socket, l.timeouts = conn, socket, 0
+func (m *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conn, m.socket, m.timeouts = conn, socket, 0
 }
 
-// deadlineSlack is how long before a call's deadline an answer that it was exceeded may come: a
-// server knows the deadline, and its clock may be first.
+// deadlineSlack is how early, by the client's clock, an answer DeadlineExceeded still counts as the
+// call's deadline: the server knows the deadline too, and its clock may be ahead.
 const deadlineSlack = 20 * time.Millisecond
 
 // observe takes the result of a call: an answer, or a deadline met in silence.
-func (l *connMonitor) observe(ctx context.Context, err error) {
+func (m *connMonitor) observe(ctx context.Context, err error) {
 	deadline, bound := ctx.Deadline()
 	switch code := status.Code(err); {
 	case err == nil || errors.Is(err, io.EOF):
-		l.received.Add(1)
+		m.received.Add(1)
 	case bound && code == codes.DeadlineExceeded && time.Until(deadline) <= deadlineSlack:
-		l.timedOut(time.Now())
+		m.timedOut(time.Now())
 	case ctx.Err() == nil && code != codes.Unavailable:
-		l.received.Add(1) // an error of the runtime's own
+		m.received.Add(1) // an error of the runtime's own
 	}
 }
 
-// timedOut notes that a call has met its deadline, and gives the connection up if it must be.
-func (l *connMonitor) timedOut(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if said := l.received.Load(); l.timeouts == 0 || said != l.receivedBefore {
-		l.timeouts, l.firstTimeout, l.receivedBefore = 0, now, said
+// timedOut notes a call that met its deadline, and closes a hung connection.
+func (m *connMonitor) timedOut(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if said := m.received.Load(); m.timeouts == 0 || said != m.receivedBefore {
+		m.timeouts, m.firstTimeout, m.receivedBefore = 0, now, said
 	}
-	l.timeouts++
-	hung := l.timeouts >= hungCalls && now.Sub(l.firstTimeout) >= hungTime
-	if l.conn == nil || !hung && !l.replaced() {
+	m.timeouts++
+	hung := m.timeouts >= hungCalls && now.Sub(m.firstTimeout) >= hungTime
+	if m.conn == nil || !hung && !m.replaced() {
 		return
 	}
-	_ = l.conn.Close() // grpc sees the end of the connection, and makes another one
-	l.conn, l.timeouts = nil, 0
-	l.abandoned.Add(1)
+	_ = m.conn.Close() // grpc notices, and connects again
+	m.conn, m.timeouts = nil, 0
+	m.abandoned.Add(1)
 }
 
-// replaced reports whether another socket file is now where the connection was made. The old
-// server's keeps its inode for as long as that listens, so that a new one is never taken for it.
-// The caller holds mu.
-func (l *connMonitor) replaced() bool {
-	if l.socket == nil {
+// replaced reports whether another socket file has taken the path of the connection's. The old
+// socket's inode stays in use while the old server listens, so a new socket never has the same
+// inode. The caller holds mu.
+func (m *connMonitor) replaced() bool {
+	if m.socket == nil {
 		return false
 	}
-	now := l.statSocket()
-	return now != nil && !os.SameFile(l.socket, now)
+	now := m.statSocket()
+	return now != nil && !os.SameFile(m.socket, now)
 }
 
 var (
-	// ErrMessageSize is part of an error about an answer that exceeds Config.MaxMessageSize. The
-	// read that met it has no result.
+	// ErrMessageSize is part of an error about an answer larger than Config.MaxMessageSize. The read
+	// has no result.
 	ErrMessageSize = errors.New("the answer is larger than the message limit")
-	// ErrTooMany is part of an error about a list that does not end: more than 1,048,576 sandboxes
-	// or containers.
+	// ErrTooMany is part of an error about an endless list: more than 1,048,576 sandboxes or
+	// containers.
 	ErrTooMany = errors.New("the runtime lists more than a node can have")
-	// ErrMalformed is part of an error about a message that is not valid protobuf, or a status that
-	// lacks what every runtime fills in (metadata, the time of creation). The read that met it has
-	// no result, because what is missing from it would be taken for removed, or be missing for
-	// good.
+	// ErrMalformed is part of an error about invalid protobuf, or a status without the fields that
+	// every runtime sets (metadata, creation time). The read has no result, because missing items
+	// would be taken for removed, or stay missing for good.
 	ErrMalformed = errors.New("malformed message")
 )
 
-// maxText bounds, in bytes, what a runtime may say in an error, an ID or a name that ends up in
-// logs, reports and Events.
+// maxText bounds, in bytes, a text of the runtime (error, ID or name) in logs, reports and Events.
 const maxText = 1024
 
-// truncate returns text in valid UTF-8, cut at [maxText] with a note of how long it was.
+// truncate returns text in valid UTF-8, cut at [maxText] with a note of its length.
 func truncate(text string) string {
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(text, "\uFFFD")

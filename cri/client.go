@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// DefaultMaxMessageSize is the default of [Config.MaxMessageSize]: 256 MiB, which is 100,000
+	// DefaultMaxMessageSize is the default of [Config.MaxMessageSize]: 256 MiB, enough for 100,000
 	// containers of 2.6 KB in one message.
 	DefaultMaxMessageSize = 256 << 20
 	// DefaultMaxStatusCalls is the default of [Config.MaxStatusCalls].
@@ -42,22 +42,21 @@ type Config struct {
 	// Endpoint is the runtime's unix socket: "unix:///run/containerd/containerd.sock", or the bare
 	// absolute path.
 	Endpoint string
-	// Dialer, when set, connects to the runtime instead of dialing the socket that Endpoint names;
-	// Endpoint is then only a name for messages. It is called again for every reconnect.
+	// Dialer, when set, connects to the runtime in place of the socket in Endpoint, which is then only
+	// a name for messages. Every reconnect calls Dialer again.
 	Dialer func(ctx context.Context) (net.Conn, error)
-	// MaxMessageSize bounds one message of the runtime, in bytes. It matters for runtimes without
-	// the streaming lists, which send all containers in one message. Memory is taken as the message
-	// arrives, not up front. Default [DefaultMaxMessageSize].
+	// MaxMessageSize bounds one message of the runtime, in bytes. Runtimes without the streaming lists
+	// send all containers in one message. Memory is taken as the message arrives, not up front.
+	// Default [DefaultMaxMessageSize].
 	MaxMessageSize int
-	// MaxStatusCalls bounds the PodSandboxStatus and ContainerStatus calls that this client has in
-	// flight at once, so that a mass inspection leaves the runtime room for the calls of others.
-	// Default [DefaultMaxStatusCalls].
+	// MaxStatusCalls bounds the PodSandboxStatus and ContainerStatus calls in flight at once, so that
+	// a mass inspection leaves the runtime room for the calls of others. Default
+	// [DefaultMaxStatusCalls].
 	MaxStatusCalls int
-	// OnEvent, when set, is given every message of the event stream as the runtime sent it, an
-	// encoded CRI ContainerEventResponse, before the client takes the message apart; broken ones
-	// too. It is for tools that judge a runtime. Calls come one after another for each
-	// subscription; the stream waits for them. The bytes are the client's and must not be kept or
-	// changed.
+	// OnEvent, when set, receives every message of the event stream as the runtime sent it, broken
+	// messages included: an encoded CRI ContainerEventResponse, before the client parses the message.
+	// Tools that judge a runtime use OnEvent. Each subscription calls OnEvent sequentially and waits
+	// for the return. The bytes belong to the client and must not be kept or changed.
 	OnEvent func(message []byte)
 }
 
@@ -66,21 +65,20 @@ const (
 	readBufferSize = 128 << 10
 )
 
-// Client reads one container runtime over its CRI socket. It is safe for use by several goroutines
-// at once.
+// Client reads one container runtime over its CRI socket. A Client is safe for concurrent use.
 type Client struct {
 	config   Config
 	endpoint string // for messages
 	conn     *grpc.ClientConn
-	// slots holds one value for each status call in flight (Config.MaxStatusCalls).
+	// slots holds a value for each status call in flight (Config.MaxStatusCalls).
 	slots chan struct{}
-	// listing holds one value while a List runs; its holder owns index.
+	// listing holds a value while a List runs; its holder owns index.
 	listing chan struct{}
 	index   *index
-	// unlabelled is shared: it has its own lock.
+	// unlabelled has a lock of its own.
 	unlabelled unlabelled
-	// capabilities is what has been learned of the runtime behind the present connection; replaced at
-	// every reconnect.
+	// capabilities are those of the runtime behind the present connection; replaced at every
+	// reconnect.
 	capabilities atomic.Pointer[capabilities]
 	monitor      connMonitor
 	connects     atomic.Uint64
@@ -92,8 +90,8 @@ var (
 	_ pleg.Stream[PodStatus] = (*Client)(nil)
 )
 
-// New returns a client that connects when it is first used, and reconnects for as long as it is
-// used, so the runtime need not be up yet. It makes no call. The caller must Close it.
+// New returns a client that connects on first use and reconnects as needed; the runtime need not be
+// up yet. New makes no call. The caller must Close the client.
 func New(config Config) (*Client, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -123,7 +121,7 @@ func New(config Config) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			socket := c.monitor.statSocket() // before dialing: if the socket is replaced in between, the next look sees it
+			socket := c.monitor.statSocket() // before dialing, so the next stat sees a replacement
 			conn, err := dial(ctx)
 			if err != nil {
 				return nil, err
@@ -134,17 +132,16 @@ func New(config Config) (*Client, error) {
 			c.monitor.connected(conn, socket)
 			return conn, nil
 		}),
-		// A local socket answers or refuses at once. The default pauses, up to 120 s, would keep a
-		// runtime that is back unseen. Calls cut these short as well (see awake).
+		// A local socket answers or refuses at once. With grpc's default pauses, up to 120 s, a runtime
+		// that is back would stay unseen. Calls end these pauses early (see resetBackoff).
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// No keepalive: a server with grpc's defaults ends a connection that pings more often than
-		// every five minutes, and a dead peer of a unix socket is noticed at once. A fixed window
-		// makes grpc do without the pings by which it would size one, one for every event on a
-		// quiet stream; it also bounds what waits here unread. The read buffer saves an eighth of
-		// the CPU of a large list.
+		// No keepalive: a server with grpc's defaults ends a connection with pings more often than every
+		// five minutes, and a dead peer of a unix socket is noticed at once. A fixed window spares the
+		// pings by which grpc sizes a window, on a quiet stream a ping for every event, and bounds the
+		// unread data here. The read buffer saves an eighth of the CPU of a large list.
 		grpc.WithInitialWindowSize(windowSize),
 		grpc.WithInitialConnWindowSize(windowSize),
 		grpc.WithReadBufferSize(readBufferSize),
@@ -159,16 +156,16 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// Dial returns a client that has reached its runtime: it connects, asks for the runtime's version,
-// and reports plainly why that failed. It does not wait for a runtime that is not there; use [New]
-// for that.
+// Dial returns a client that has reached its runtime: Dial connects, asks for the runtime's
+// version, and explains a failure plainly. Dial does not wait for an absent runtime; use [New] for
+// waiting.
 func Dial(ctx context.Context, config Config) (*Client, error) {
 	c, err := New(config)
 	if err != nil {
 		return nil, err
 	}
 	if config.Dialer == nil {
-		// The connection that grpc makes reports its failures with less care.
+		// grpc's own connection reports failures with less care.
 		path, _ := socketPath(config.Endpoint)
 		probe, err := dialSocket(ctx, path)
 		if err != nil {
@@ -184,26 +181,26 @@ func Dial(ctx context.Context, config Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection and every call that is under way. The client cannot be used afterwards.
+// Close ends the connection and every call in flight. The client cannot be used afterwards.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Endpoint returns what the client is connected to, for messages.
+// Endpoint returns the endpoint of the client, for messages.
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// Version is what a runtime says of itself (CRI VersionResponse).
+// Version identifies a runtime (CRI VersionResponse).
 type Version struct {
 	// RuntimeName is the runtime's name, such as "containerd" or "cri-o".
 	RuntimeName string
 	// RuntimeVersion is the runtime's version.
 	RuntimeVersion string
-	// APIVersion is the version of the CRI that the runtime speaks, such as "v1".
+	// APIVersion is the version of the CRI spoken by the runtime, such as "v1".
 	APIVersion string
 }
 
 // String returns the runtime's name and version.
 func (v Version) String() string { return v.RuntimeName + " " + v.RuntimeVersion }
 
-// Version asks the runtime who it is. It is also the cheapest way to see whether the runtime
+// Version asks the runtime for its name and version, the cheapest check of whether the runtime
 // answers.
 func (c *Client) Version(ctx context.Context) (Version, error) {
 	var reply owned
@@ -228,8 +225,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports every field, of a configuration with its defaults filled in, that cannot work,
-// by name and value.
+// validate reports every unusable field by name and value. Defaults must be filled in.
 func (c Config) validate() error {
 	var errs []error
 	if c.Endpoint == "" && c.Dialer == nil {
@@ -249,11 +245,10 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// maxSocketPath is what fits into sockaddr_un's sun_path beside its closing NUL.
+// maxSocketPath is the capacity of sockaddr_un's sun_path beside its closing NUL.
 const maxSocketPath = 107
 
-// socketPath returns the path of the unix socket that an endpoint names, without touching the file
-// system.
+// socketPath returns the unix socket path in an endpoint, without touching the file system.
 func socketPath(endpoint string) (string, error) {
 	path := endpoint
 	if scheme, rest, ok := strings.Cut(endpoint, ":"); ok && !strings.Contains(scheme, "/") {
@@ -279,7 +274,7 @@ func socketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// dialSocket connects to a unix socket and says plainly why that cannot be done.
+// dialSocket connects to a unix socket; its errors explain the failure.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -288,7 +283,7 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// explainDial wraps what the operating system said of a socket with what can be done about it.
+// explainDial adds the likely cause and the remedy to an error of the operating system.
 func explainDial(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -304,7 +299,7 @@ func explainDial(path string, err error) error {
 	return fmt.Errorf("cri: cannot connect to %s: %w", path, err)
 }
 
-// fileKind names what a file is.
+// fileKind names the kind of a file.
 func fileKind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

@@ -3,7 +3,7 @@
 
 package cri
 
-// Statuses decoded: what PodStatus returns of one sandbox and of one container.
+// Decoded statuses: the sandboxes and containers of a PodStatus.
 
 import (
 	"strconv"
@@ -17,19 +17,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// SandboxStatus is what the runtime said of one sandbox (CRI PodSandboxStatus).
+// SandboxStatus is the status of a sandbox (CRI PodSandboxStatus).
 type SandboxStatus struct {
 	ID string `json:"id"`
 	// Name, Namespace and UID are the pod's, from the sandbox's metadata.
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// Attempt counts the sandboxes that were made for the pod, from 0.
+	// Attempt counts the sandboxes made for the pod, from 0.
 	Attempt uint32 `json:"attempt"`
-	// Phase is Running for a ready sandbox, Exited for one that is not.
+	// Phase is Running for a ready sandbox, otherwise Exited.
 	Phase pleg.Phase `json:"-"`
-	// CreatedAt is the runtime's stamp; zero if it gave none, as runtimes do in the event about a
-	// removal.
+	// CreatedAt is the runtime's stamp; zero if absent, as in the event about a removal.
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	// IPs are the sandbox's addresses, the primary one first; none with host networking.
 	IPs            []string          `json:"ips,omitempty"`
@@ -41,20 +40,20 @@ type SandboxStatus struct {
 // Ready reports whether the sandbox is ready.
 func (s *SandboxStatus) Ready() bool { return s.Phase == pleg.PhaseRunning }
 
-// The annotations that the kubelet puts on every container.
+// The annotations set by the kubelet on every container.
 const (
 	annotationHash         = "io.kubernetes.container.hash"
 	annotationRestartCount = "io.kubernetes.container.restartCount"
 )
 
-// ContainerStatus is what the runtime said of one container (CRI ContainerStatus).
+// ContainerStatus is the status of a container (CRI ContainerStatus).
 type ContainerStatus struct {
 	ID string `json:"id"`
-	// SandboxID is the sandbox that the container runs in; empty if the pod has several and the
-	// runtime did not tell.
+	// SandboxID is the container's sandbox; empty if the pod has several sandboxes and the container's
+	// is not known.
 	SandboxID string `json:"sandboxId,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Attempt counts the containers that were made of that name for the pod, from 0.
+	// Attempt counts the containers of the same name made for the pod, from 0.
 	Attempt uint32     `json:"attempt"`
 	Phase   pleg.Phase `json:"-"`
 	// CreatedAt, StartedAt and FinishedAt are the runtime's stamps, zero if not reached.
@@ -66,8 +65,8 @@ type ContainerStatus struct {
 	// Reason is a CamelCase word, Message a sentence on why the container is in its phase.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Image is the image as the container was made with, ImageRef its digested reference, ImageID
-	// the runtime's ID of it.
+	// Image is the image named at creation, ImageRef its digested reference, ImageID the runtime's ID
+	// of the image.
 	Image       string            `json:"image,omitempty"`
 	ImageRef    string            `json:"imageRef,omitempty"`
 	ImageID     string            `json:"imageId,omitempty"`
@@ -79,7 +78,7 @@ type ContainerStatus struct {
 	Resources *Resources `json:"resources,omitempty"`
 }
 
-// Mount is one mount of a container (CRI Mount).
+// Mount is a mount of a container (CRI Mount).
 type Mount struct {
 	ContainerPath string `json:"containerPath"`
 	HostPath      string `json:"hostPath,omitempty"`
@@ -102,8 +101,8 @@ type Resources struct {
 // Hash returns the kubelet's hash of the container's spec, empty if there is none.
 func (c *ContainerStatus) Hash() string { return c.Annotations[annotationHash] }
 
-// RestartCount returns how often the kubelet had restarted the container when it made this one, 0
-// if it did not say.
+// RestartCount returns the kubelet's count of restarts at the creation of the container, 0 if
+// absent.
 func (c *ContainerStatus) RestartCount() int {
 	n, err := strconv.Atoi(c.Annotations[annotationRestartCount])
 	if err != nil || n < 0 {
@@ -112,8 +111,8 @@ func (c *ContainerStatus) RestartCount() int {
 	return n
 }
 
-// decodeSandbox decodes a CRI PodSandboxStatus. It reports false if parts of it are malformed and
-// were left out.
+// decodeSandbox decodes a CRI PodSandboxStatus. Malformed parts are left out, and reported by
+// false.
 func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 	var (
 		d     decoder
@@ -173,8 +172,8 @@ func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 	return s, !d.bad
 }
 
-// decodeContainer decodes a CRI ContainerStatus. It reports false if parts of it are malformed and
-// were left out.
+// decodeContainer decodes a CRI ContainerStatus. Malformed parts are left out, and reported by
+// false.
 func decodeContainer(raw []byte) (c ContainerStatus, ok bool) {
 	var (
 		d     decoder
@@ -269,7 +268,7 @@ func (d *decoder) mount(raw []byte) (m Mount) {
 	return m
 }
 
-// resources reads one occurrence of a CRI ContainerResources; what it holds for Linux, if anything.
+// resources reads an occurrence of a CRI ContainerResources: the part for Linux, if any.
 func (d *decoder) resources(c *ContainerStatus, raw []byte) {
 	f := fields{rest: raw}
 	for f.next() {
@@ -318,8 +317,8 @@ func newestFirst(a, b time.Time, idA, idB string) int {
 	return strings.Compare(idA, idB)
 }
 
-// timestamp returns the time that a CRI timestamp means: nanoseconds of the Unix epoch, none if not
-// after it.
+// timestamp converts a CRI timestamp in nanoseconds of the Unix epoch; the zero time for zero and
+// below.
 func timestamp(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}
@@ -327,13 +326,13 @@ func timestamp(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// decoder collects what goes wrong while a status is decoded: the malformed part is left out, the
-// rest is read.
+// decoder notes malformed parts while a status is decoded: a malformed part is left out, the rest
+// is read.
 type decoder struct{ bad bool }
 
 func (d *decoder) check(ok bool) { d.bad = d.bad || !ok }
 
-// entry takes one entry of a map<string, string>.
+// entry takes an entry of a map<string, string>.
 func (d *decoder) entry(m *map[string]string, raw []byte) {
 	key, value, ok := mapEntry(raw)
 	if d.check(ok); !ok {
@@ -346,8 +345,8 @@ func (d *decoder) entry(m *map[string]string, raw []byte) {
 }
 
 // text returns a field of a status as a string of valid UTF-8. The string shares the memory of b: a
-// status keeps the message that it was received in, nobody writes to it again, and so its strings
-// need none of their own.
+// status keeps its message, which is never written again, so its strings need no memory of their
+// own.
 func text(b []byte) string {
 	if len(b) == 0 {
 		return ""

@@ -3,8 +3,8 @@
 
 package cri
 
-// One event from the stream to its consumer: received into pooled memory, read, turned into a
-// claim, and released, or made a status first.
+// One event from the stream to its consumer: received into pooled memory, parsed, made a claim,
+// decoded if asked for, and released.
 
 import (
 	"context"
@@ -25,12 +25,12 @@ import (
 )
 
 // Events implements [pleg.Stream] with CRI GetContainerEvents. The iterator may be ranged over any
-// number of times; each is a subscription of its own. The runtime must be read without pause,
-// because some runtimes block on a subscriber that does not read.
+// number of times, each time with a subscription of its own. The consumer must not pause: some
+// runtimes block on a subscriber that does not read.
 //
-// The last pair's error is io.EOF as such for an orderly end, which is also how CRI-O says that its
-// events are turned off; it matches pleg.ErrNoEvents if the runtime does not have the call, and
-// ErrMalformed if it sent what is not an event. Events of an unknown type are skipped and counted.
+// The last pair's error is io.EOF as such for an orderly end, which is also how CRI-O signals that
+// its events are turned off. The error matches pleg.ErrNoEvents if the runtime lacks the call, and
+// ErrMalformed if a message is not an event. Events of an unknown type are skipped and counted.
 func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], error] {
 	return func(yield func(pleg.Claim[PodStatus], error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -57,7 +57,7 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 			}
 			claim, ok := c.claim(&e, &names, p)
 			if claim.Release == nil {
-				p.release() // the claim does not refer to it
+				p.release() // not referred to by the claim
 			}
 			if ok && !yield(claim, nil) {
 				return
@@ -75,28 +75,28 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 	}
 }
 
-// kubeletMaxMessage is the largest message that a kubelet's own client takes, in bytes.
+// kubeletMaxMessage is the largest message accepted by a kubelet's own client, in bytes.
 const kubeletMaxMessage = 16 << 20
 
-// lateExitAfter is how long after its end an end may be told, by the runtime's clock, to be in
-// time. Of containerd it is a tenth of that.
+// lateExitAfter is the delay from the end of a container to its event, by the runtime's clock, from
+// which the event counts as late. containerd's usual delay is a tenth.
 const lateExitAfter = time.Second
 
-// event is what is needed of a CRI ContainerEventResponse. The slices alias the message.
+// event holds the needed fields of a CRI ContainerEventResponse. The slices alias the message.
 type event struct {
 	raw       []byte
 	id        []byte
 	kind      int32
 	createdAt int64
-	// sandboxRaw is the encoded status of the sandbox, nil if the event has none; sandbox is what
-	// it says.
+	// sandboxRaw is the encoded status of the sandbox, nil if the event has none; sandbox holds its
+	// fields.
 	sandboxRaw []byte
 	sandbox    sandboxItem
 	// containers is how many container statuses follow.
 	containers int
 }
 
-// readEvent takes an encoded event. It reports false if that is malformed.
+// readEvent parses an encoded event, and reports false if the event is malformed.
 func readEvent(raw []byte) (e event, ok bool) {
 	e.raw = raw
 	f := fields{rest: raw}
@@ -126,8 +126,8 @@ func (e *event) containerStatuses(yield func([]byte) bool) {
 	}
 }
 
-// claim returns what an event, whose message lies in p, claims. It reports false if the event is to
-// be skipped. A claim with a payload owns p.
+// claim returns the claim made by an event, whose message lies in p, or false if the event is to be
+// skipped. A claim with a payload owns p.
 func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[PodStatus], bool) {
 	var claim pleg.Claim[PodStatus]
 	if !validID(e.id) {
@@ -188,12 +188,12 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 	return claim, true
 }
 
-// eventPhase returns the phase that a CRI ContainerEventType means.
+// eventPhase returns the phase claimed by a CRI ContainerEventType.
 func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
 	switch kind {
 	case 0: // CONTAINER_CREATED_EVENT
 		if of == pleg.Sandbox {
-			return pleg.PhaseRunning // a sandbox is announced when it is ready
+			return pleg.PhaseRunning // a sandbox is announced when ready
 		}
 		return pleg.PhaseCreated
 	case 1: // CONTAINER_STARTED_EVENT
@@ -204,12 +204,12 @@ func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
 	return pleg.PhaseRemoved // CONTAINER_DELETED_EVENT
 }
 
-// eventBuffer is the memory of one event: the message, and what its claim refers to. Most statuses
-// that events carry are never asked for, so the memory goes round: from the pool to Events, with
-// the claim to its consumer, and back when that releases it. A third of the cost of an event was
-// the garbage collector's, for messages of which nothing was kept.
+// eventBuffer is the memory of one event: the message, and the data that its claim refers to. Most
+// statuses in events are never asked for, so the memory circulates: from the pool to Events, with
+// the claim to its consumer, and back at the claim's release. Without the pool, garbage collection
+// of unused messages was a third of the cost of an event.
 //
-// Whoever holds the claim owns its event buffer.
+// The holder of the claim owns its event buffer.
 type eventBuffer struct {
 	raw     *[]byte // of eventBuffers
 	pod     cache.UID
@@ -220,13 +220,13 @@ type eventBuffer struct {
 	boundRelease func()
 }
 
-// maxKeptPayload bounds the payload that a event buffer keeps for the next event.
+// maxKeptPayload bounds the payload that an event buffer keeps for the next event.
 const maxKeptPayload = 64
 
 var (
 	eventBufferPool sync.Pool // of *event buffer
-	// messagePool are closer to the size of events than the transport's own pool, so that claims
-	// which wait hold on to little more than they need.
+	// messagePool has sizes closer to those of events than the transport's own pool, so that waiting
+	// claims hold on to little more memory than they need.
 	messagePool = mem.NewTieredBufferPool(1<<10, 3<<9, 2<<10, 3<<10, 4<<10, 6<<10, 8<<10, 12<<10, 16<<10, 32<<10, 64<<10)
 )
 
@@ -240,33 +240,33 @@ func newEventBuffer() *eventBuffer {
 }
 
 // fill takes a received message.
-func (p *eventBuffer) fill(data mem.BufferSlice) {
-	p.raw = messagePool.Get(data.Len())
-	data.CopyTo(*p.raw)
+func (b *eventBuffer) fill(data mem.BufferSlice) {
+	b.raw = messagePool.Get(data.Len())
+	data.CopyTo(*b.raw)
 }
 
 // message returns the message.
-func (p *eventBuffer) message() []byte { return *p.raw }
+func (b *eventBuffer) message() []byte { return *b.raw }
 
-// status builds the status that the event carries, in memory of its own.
-func (p *eventBuffer) status() (*PodStatus, error) { return statusOfEvent(*p.raw, p.pod) }
+// status builds the status carried by the event, in memory of its own.
+func (b *eventBuffer) status() (*PodStatus, error) { return statusOfEvent(*b.raw, b.pod) }
 
-// release gives the event buffer back. It must not be used afterwards.
-func (p *eventBuffer) release() {
-	if p.raw != nil {
-		messagePool.Put(p.raw)
+// release returns the event buffer, which must not be used afterwards.
+func (b *eventBuffer) release() {
+	if b.raw != nil {
+		messagePool.Put(b.raw)
 	}
-	clear(p.payload)
-	p.raw, p.pod, p.payload = nil, "", p.payload[:0]
-	if cap(p.payload) > maxKeptPayload {
-		p.payload = nil
+	clear(b.payload)
+	b.raw, b.pod, b.payload = nil, "", b.payload[:0]
+	if cap(b.payload) > maxKeptPayload {
+		b.payload = nil
 	}
-	eventBufferPool.Put(p)
+	eventBufferPool.Put(b)
 }
 
-// statusOfEvent returns the status that an encoded event carries, in memory of its own. It fails if
-// a part of the payload is malformed or incomplete: what is left would be shown for as long as its
-// phases are right, without names, addresses or exit codes.
+// statusOfEvent returns the status carried by an encoded event, in memory of its own. A malformed
+// or incomplete part of the payload is an error: the rest would be shown for as long as its phases
+// are right, without names, addresses or exit codes.
 func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 	e, ok := readEvent(raw)
 	if !ok {
@@ -307,13 +307,14 @@ func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
 	return &PodStatus{uid: uid, encoded: b}, nil
 }
 
-// internerSize is the number of strings after which an interner starts over; it may hold twice as
-// many.
+// internerSize is the number of strings after which an interner starts over; twice as many may be
+// held.
 const internerSize = 8192
 
-// interner gives equal bytes one string of their own, so that what events repeat is allocated once,
-// and an ID does not hold on to the event that it came in. It remembers what it gave out since it
-// last started over, and what was used since the time before. It belongs to one goroutine.
+// interner gives equal bytes the same string, in memory of its own, so that repeated texts are
+// allocated once and an ID does not keep its event alive. An interner remembers the strings since
+// it last started over, and of those before the ones used since. A single goroutine owns each
+// interner.
 type interner struct{ current, previous map[string]string }
 
 func (n *interner) intern(b []byte) string {
@@ -331,7 +332,7 @@ func (n *interner) intern(b []byte) string {
 	return s
 }
 
-// internName does so for a name, which is cut if it is long.
+// internName interns a name, truncated if long.
 func (n *interner) internName(name []byte) string {
 	if len(name) > maxText || !utf8.Valid(name) {
 		return truncate(string(name))

@@ -14,12 +14,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// fingerprint stands for all that a listing says of one item: 128 bits of two hashes with seeds of
-// their own, made anew in each process. Two items that differ have the same fingerprint with a
-// chance of one in 2^128, whatever a runtime sends, because it does not know the seeds (ADR 50).
+// fingerprint stands for all relevant fields of a listed item: 128 bits, of two hashes with
+// separate seeds, made anew in each process. Two different items have the same fingerprint with a
+// chance of one in 2^128, whatever the runtime sends, because the runtime does not know the seeds
+// (ADR 50).
 type fingerprint struct{ a, b uint64 }
 
-// hasher makes fingerprints. It belongs to one goroutine.
+// hasher makes fingerprints. A single goroutine owns each hasher.
 type hasher struct {
 	seeds [2]maphash.Seed
 	key   []byte
@@ -30,57 +31,57 @@ func newHasher() hasher {
 }
 
 // of returns the fingerprint of an ID, two more texts, and a few bits.
-func (p *hasher) of(id, x, y []byte, bits uint32) fingerprint {
-	key := append(append(append(p.key[:0], id...), x...), y...)
-	key = binary.LittleEndian.AppendUint32(key, uint32(len(id))) // so that no two ways of dividing one text are alike
+func (h *hasher) of(id, x, y []byte, bits uint32) fingerprint {
+	key := append(append(append(h.key[:0], id...), x...), y...)
+	key = binary.LittleEndian.AppendUint32(key, uint32(len(id))) // no two divisions alike
 	key = binary.LittleEndian.AppendUint32(key, uint32(len(x)))
 	key = binary.LittleEndian.AppendUint32(key, bits)
-	if p.key = key; cap(key) > maxKeptScratch {
-		p.key = nil
+	if h.key = key; cap(key) > maxKeptScratch {
+		h.key = nil
 	}
-	return fingerprint{maphash.Bytes(p.seeds[0], key), maphash.Bytes(p.seeds[1], key)}
+	return fingerprint{maphash.Bytes(h.seeds[0], key), maphash.Bytes(h.seeds[1], key)}
 }
 
 // sandbox returns the fingerprint of a sandbox: metadata is its encoded metadata, label its pod UID
 // label.
-func (p *hasher) sandbox(id, metadata, label []byte, state int32) fingerprint {
-	return p.of(id, metadata, label, uint32(sandboxPhase(state)))
+func (h *hasher) sandbox(id, metadata, label []byte, state int32) fingerprint {
+	return h.of(id, metadata, label, uint32(sandboxPhase(state)))
 }
 
-// container returns the fingerprint of a container: the sandbox counts only if the container has no
-// pod UID label, as it is attributed by one of them.
-func (p *hasher) container(id, sandbox, label []byte, state int32) fingerprint {
+// container returns the fingerprint of a container. The sandbox counts only without a pod UID
+// label, since either of the two attributes the container.
+func (h *hasher) container(id, sandbox, label []byte, state int32) fingerprint {
 	const labelled = 1 << 8
 	bits := uint32(containerPhase(state))
 	if len(label) > 0 {
-		return p.of(id, label, nil, bits|labelled)
+		return h.of(id, label, nil, bits|labelled)
 	}
-	return p.of(id, sandbox, nil, bits)
+	return h.of(id, sandbox, nil, bits)
 }
 
-// fastSandbox returns the fingerprint of a listed sandbox, if a quick look at it will do.
-func (p *hasher) fastSandbox(raw []byte) (made fingerprint, ok bool) {
+// fastSandbox returns the fingerprint of a listed sandbox in the usual encoding.
+func (h *hasher) fastSandbox(raw []byte) (made fingerprint, ok bool) {
 	var q fastItem
 	if !q.read(raw, fastSandboxTags) {
 		return fingerprint{}, false
 	}
-	return p.sandbox(q.id, q.field2, q.uid, int32(q.state)), true
+	return h.sandbox(q.id, q.field2, q.uid, int32(q.state)), true
 }
 
-// fastContainer returns the fingerprint of a listed container, if a quick look at it will do.
-func (p *hasher) fastContainer(raw []byte) (made fingerprint, ok bool) {
+// fastContainer returns the fingerprint of a listed container in the usual encoding.
+func (h *hasher) fastContainer(raw []byte) (made fingerprint, ok bool) {
 	var q fastItem
 	if !q.read(raw, fastContainerTags) {
 		return fingerprint{}, false
 	}
-	return p.container(q.id, q.field2, q.uid, int32(q.state)), true
+	return h.container(q.id, q.field2, q.uid, int32(q.state)), true
 }
 
-// fastItem is what decides whether a listed item has changed, read in one pass over the usual
-// encoding: tags of one byte, lengths of three at most, the ID and field 2 once, the pod UID label
-// once and every label with its key before its value. Fields may come in any order. Anything else
-// is left to the careful readers, sandboxItem and containerItem, which read of an item that quick
-// takes the same. The slices alias the message.
+// fastItem holds the fields that decide whether a listed item has changed, read in a single pass
+// over the usual encoding: tags of one byte, lengths of three at most, the ID and field 2 once, the
+// pod UID label once and every label with its key before its value. Fields may come in any order.
+// Other encodings are left to the full parsers, sandboxItem and containerItem, which read the same
+// from every item accepted by fastItem. The slices alias the message.
 type fastItem struct {
 	id     []byte // field 1
 	field2 []byte // field 2: the metadata of a sandbox, undecoded, or the sandbox ID of a container
@@ -89,7 +90,7 @@ type fastItem struct {
 	state byte
 }
 
-// fastTags are the tags that differ between sandboxes and containers.
+// fastTags are the tags in which sandboxes and containers differ.
 type fastTags struct{ state, labels byte }
 
 var (
@@ -100,8 +101,7 @@ var (
 // maxFastVarint is the number of bytes up to which any varint is well-formed.
 const maxFastVarint = 9
 
-// read takes an encoded item. It reports false, and leaves q half read, if the item is not of the
-// usual encoding.
+// read takes an encoded item. For an unusual encoding, read reports false and leaves q half read.
 func (q *fastItem) read(b []byte, tags fastTags) bool {
 	prefetch(b)
 	for i := 0; i < len(b); {
@@ -155,14 +155,14 @@ func (q *fastItem) read(b []byte, tags fastTags) bool {
 	return true
 }
 
-// cacheLine is the number of bytes that a processor fetches at once.
+// cacheLine is the number of bytes fetched at once by a processor.
 const cacheLine = 64
 
 // prefetch reads one byte of each cache line of an item. A list of many megabytes lies outside the
-// processor's caches when it is walked, and read learns where a field begins from the field before
-// it, so that it would wait for the lines one after the other. The reads here do not depend on each
-// other: the processor fetches the lines side by side. Measured: the index of 100,000 containers
-// takes 0.78 of the CPU that it takes without, that of 10,000 the same (BenchmarkIndex).
+// processor's caches during the walk, and read learns where a field begins from the field before,
+// so read alone would wait for one line after the other. The reads here are independent: the
+// processor fetches the lines side by side. Measured: the index of 100,000 containers takes 0.78 of
+// the CPU needed without, the index of 10,000 the same (BenchmarkIndex).
 //
 //go:noinline
 func prefetch(b []byte) (all byte) {
@@ -172,8 +172,8 @@ func prefetch(b []byte) (all byte) {
 	return all
 }
 
-// extent returns where the data of a field lie whose length is at b[i]; to is negative if that
-// length is unusual or too long.
+// extent returns the bounds of a field's data, with the data's length at b[i]; to is negative if
+// the length is unusual or too long.
 func extent(b []byte, i int) (from, to int) {
 	size := 0
 	for shift := 0; shift <= 14; shift += 7 {
@@ -193,7 +193,7 @@ func extent(b []byte, i int) (from, to int) {
 	return 0, -1
 }
 
-// label takes one label. It reports false if that is not of the usual encoding.
+// label takes an encoded label, and reports false if the encoding is unusual.
 func (q *fastItem) label(b []byte) bool {
 	if len(b) < 4 || b[0] != 1<<3|byte(protowire.BytesType) || b[1] >= 0x80 {
 		return false
@@ -211,38 +211,38 @@ func (q *fastItem) label(b []byte) bool {
 	return true
 }
 
-// fingerprintTable is the set of what the last listing showed, by fingerprint. Entries lie in the
-// order in which they came, and the one after the entry found last is tried first: a list in the
-// order of the one before is compared in one pass through memory. In any other order an entry is
-// found through slots, a table that is small enough for a processor's cache: four bytes for each,
-// at most half of them in use.
+// fingerprintTable is the set of the items of the last listing, by fingerprint. Entries lie in
+// order of arrival, and the entry after the last match is tried first: a list in the order of the
+// list before is compared in a single pass through memory. In any other order an entry is found
+// through slots, a table small enough for a processor's cache: four bytes a slot, at most half of
+// them in use.
 //
 // R is a pointer to a record, which knows the place of its entry.
 type fingerprintTable[R interface{ setPlace(place int) }] struct {
 	entries []entry[R]
 	// slots hold a place plus one in their low bits, and some bits of the fingerprint above; zero if
-	// free. A fingerprint's slot is the first free one at its home or after, circularly.
+	// free. A fingerprint takes the first free slot at its home or after, circularly.
 	slots []uint32
-	// dead counts the entries that are no more.
+	// dead counts the removed entries.
 	dead int
 	// last is the place of the entry found last.
 	last int
-	// sum is that of the fingerprints of all entries. A list of as many items with the same sum shows
-	// just these, in whatever order (ADR 58).
+	// sum is the sum of the fingerprints of all entries. A list of as many items with the same sum
+	// shows exactly these items, in whatever order (ADR 58).
 	sum fingerprint
-	// allShownBy is the last listing that showed every entry there was, by its sum; such a listing
-	// leaves the rounds of the entries as they are.
+	// allShownBy is the last listing known by its sum to have shown all entries; such a listing leaves
+	// the rounds of the entries unchanged.
 	allShownBy uint32
-	// changed says that an entry was added, changed or removed by the present listing; settled that
-	// none was by the one before, so that the sum is worth a try.
+	// changed: the present listing added, changed or removed an entry; stable: the listing before did
+	// not, so the sum is worth a try.
 	changed, stable bool
 }
 
-// entry is one fingerprint and the record that it stands for.
+// entry is a fingerprint and its record.
 type entry[R any] struct {
 	fingerprint fingerprint
 	record      R
-	// round is the last listing that showed the item.
+	// round is the last listing with the item.
 	round uint32
 	live  bool
 }
@@ -254,16 +254,16 @@ const (
 	minSlots  = 16
 )
 
-// plus returns the sum of two fingerprints, which is one of each half.
+// plus returns the sum of two fingerprints, half by half.
 func (p fingerprint) plus(q fingerprint) fingerprint { return fingerprint{p.a + q.a, p.b + q.b} }
 
-// minus returns what plus made p of.
+// minus is the inverse of plus.
 func (p fingerprint) minus(q fingerprint) fingerprint { return fingerprint{p.a - q.a, p.b - q.b} }
 
-// slot returns what a slot holds for a fingerprint at a place.
+// slot returns the slot's content for a fingerprint at a place.
 func (p fingerprint) slot(place int) uint32 { return uint32(p.b)&^placeMask | uint32(place+1) }
 
-// find returns the place of a print, -1 if there is none.
+// find returns the place of a fingerprint, -1 if there is none.
 func (t *fingerprintTable[R]) find(p fingerprint) int {
 	if i := t.last + 1; i < len(t.entries) && t.entries[i].fingerprint == p && t.entries[i].live {
 		t.last = i
@@ -276,8 +276,8 @@ func (t *fingerprintTable[R]) find(p fingerprint) int {
 	return -1
 }
 
-// slotOf returns the slot of a print, of the one at a place if that is not negative; -1 if there is
-// none.
+// slotOf returns the slot of a fingerprint, or, if place is not negative, of the entry at that
+// place; -1 if there is none.
 func (t *fingerprintTable[R]) slotOf(p fingerprint, place int) int {
 	if len(t.slots) == 0 {
 		return -1
@@ -295,8 +295,8 @@ func (t *fingerprintTable[R]) slotOf(p fingerprint, place int) int {
 	return -1
 }
 
-// markShown finds an item that the present listing has not shown yet and that has not changed since
-// the one before. It reports whether there is one.
+// markShown finds and marks an item unchanged since the listing before and not yet shown by the
+// present, and reports whether there is such an item.
 func (t *fingerprintTable[R]) markShown(p fingerprint, round uint32) bool {
 	i := t.find(p)
 	if i < 0 || t.shown(i, round) {
@@ -306,7 +306,7 @@ func (t *fingerprintTable[R]) markShown(p fingerprint, round uint32) bool {
 	return true
 }
 
-// shown reports whether a listing, the present one, has shown the entry at a place.
+// shown reports whether the present listing has shown the entry at a place.
 func (t *fingerprintTable[R]) shown(place int, round uint32) bool {
 	return t.allShownBy == round || t.entries[place].round == round
 }
@@ -317,9 +317,9 @@ func (t *fingerprintTable[R]) begin() { t.last, t.stable, t.changed = -1, !t.cha
 // live returns the number of entries.
 func (t *fingerprintTable[R]) live() int { return len(t.entries) - t.dead }
 
-// markAllShown reports whether the items of a whole list are just the entries, and if so, notes
-// that a listing showed all n of them. One look-up for the list takes the place of one for each
-// item, which would wait for memory.
+// markAllShown reports whether the items of a whole list are exactly the entries, and if so, marks
+// all n entries shown. A single look-up for the list replaces a look-up for each item, which would
+// wait for memory.
 func (t *fingerprintTable[R]) markAllShown(w *segments, list mem.BufferSlice, of func(raw []byte) (fingerprint, bool), round uint32) (n int, same bool) {
 	if !t.stable {
 		return 0, false
@@ -340,7 +340,7 @@ func (t *fingerprintTable[R]) markAllShown(w *segments, list mem.BufferSlice, of
 	return n, true
 }
 
-// add makes an entry of a record that has none.
+// add makes an entry for a record without one.
 func (t *fingerprintTable[R]) add(p fingerprint, record R, round uint32) {
 	if 2*(len(t.entries)+1) > len(t.slots) {
 		t.rebuild()
@@ -379,8 +379,8 @@ func (t *fingerprintTable[R]) insert(place int) {
 	t.slots[i] = p.slot(place)
 }
 
-// evict takes the entry at a place out of the slots, and moves up those behind it that would not
-// be found any more.
+// evict takes the entry at a place out of the slots, and moves up later slots that would no longer
+// be found.
 func (t *fingerprintTable[R]) evict(place int) {
 	mask := len(t.slots) - 1
 	free := t.slotOf(t.entries[place].fingerprint, place)
@@ -394,7 +394,7 @@ func (t *fingerprintTable[R]) evict(place int) {
 	t.slots[free] = 0
 }
 
-// compact drops the dead entries if they are many. It keeps the order.
+// compact drops dead entries if there are many, and keeps the order.
 func (t *fingerprintTable[R]) compact() {
 	if t.dead > minSlots+len(t.entries)/4 {
 		t.rebuild()

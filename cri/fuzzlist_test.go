@@ -192,8 +192,8 @@ func (x *index) check(t *testing.T) {
 			t.Errorf("pod %q is kept as %q with %d and %d items, dirty %v", p.uid, uid, len(p.sandboxes), len(p.containers), p.dirty)
 		}
 	}
-	checkPrints(t, &x.sandboxTable, len(x.sandboxes)-x.unlisted)
-	checkPrints(t, &x.containerTable, len(x.containers))
+	checkFingerprints(t, &x.sandboxTable, len(x.sandboxes)-x.unlisted)
+	checkFingerprints(t, &x.containerTable, len(x.containers))
 	for c := range x.unattributed {
 		if c.pod != nil || x.containers[c.id] != c {
 			t.Errorf("container %q is a stray and is not", c.id)
@@ -202,7 +202,7 @@ func (x *index) check(t *testing.T) {
 }
 
 // checkPrints verifies that every entry is found, by its fingerprint and by its record, and that there are as many as there should be.
-func checkPrints[R interface {
+func checkFingerprints[R interface {
 	comparable
 	setPlace(int)
 	at() int32

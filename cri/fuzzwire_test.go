@@ -65,7 +65,7 @@ func inSomeForm(r *rand.Rand, m proto.Message) []byte {
 	return raw
 }
 
-// FuzzQuick holds the quick reader against the careful ones: an item that quick takes has the fingerprint that the careful readers give it, and two items
+// FuzzQuick holds fastItem against the full parsers: an item that fastItem takes has the fingerprint of the full parsers, and two items
 // have one fingerprint exactly if a listing says the same of them.
 func FuzzQuick(f *testing.F) {
 	r := rand.New(rand.NewPCG(12, 13))

@@ -3,8 +3,8 @@
 
 package cri
 
-// One listing from its first item to its last: each item is found unchanged by its fingerprint, or
-// read and attributed to its pod.
+// One listing from its first item to its last: each item is recognised as unchanged by its
+// fingerprint, or read and attributed to its pod.
 
 import (
 	"google.golang.org/grpc/mem"
@@ -13,83 +13,82 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// index is what the last listing showed, kept so that the next one costs little where nothing
-// changed: an item is found unchanged by the fingerprint of the few things that a listing tells of
-// it (see fingerprints), which are read in one pass (see quick). Only an item whose print is not
-// there is read with care, and looked up by its ID. (A hash over the whole item would not do:
-// runtimes send the entries of a label map in random order.)
+// index keeps the last listing, so that the next costs little where nothing changed: an unchanged
+// item is found by the fingerprint of its few relevant fields (see fingerprintTable), which are
+// read in a single pass (see fastItem). Only an item without a known fingerprint is parsed fully,
+// and looked up by its ID. (A hash over the whole item would not do: runtimes send the entries of a
+// label map in random order.)
 //
-// The holder of Client.listing owns it. A listing that fails halfway leaves it partly new. That is
-// harmless: every pod that differs stays marked until a listing hands it out.
+// The holder of Client.listing owns the index. A listing that fails halfway leaves the index partly
+// new, which is harmless: every changed pod stays dirty until a listing returns the pod.
 type index struct {
 	sandboxes  map[string]*sandboxRecord
 	containers map[string]*containerRecord
 	pods       map[cache.UID]*podRecord
-	// dirty holds the pods that may differ from the listing named by revision.
+	// dirty holds the pods that may differ from the listing of that revision.
 	dirty    []*podRecord
 	revision pleg.Revision
-	// round counts listings begun, failed ones included; a record whose entry does not carry it was
-	// not shown by the present one.
+	// round counts listings begun, failed ones included. The present listing has shown exactly the
+	// records whose entries carry round.
 	round uint32
-	// shown counts the entries that carry round, hidden the sandbox records that no listing shows.
+	// shownSandboxes and shownContainers count the entries that carry round, unlisted the sandbox
+	// records absent from the last listing.
 	shownSandboxes, shownContainers, unlisted int
-	// hasher makes the fingerprints; the tables hold an entry for each record that the last listing
-	// showed.
+	// hasher makes the fingerprints; the tables hold an entry for each record of the last listing.
 	hasher         hasher
 	sandboxTable   fingerprintTable[*sandboxRecord]
 	containerTable fingerprintTable[*containerRecord]
-	// names gives containers of one name one string.
+	// names interns container names.
 	names interner
-	// unattributed are the containers that could not be attributed.
+	// unattributed are the containers without a known pod.
 	unattributed map[*containerRecord]struct{}
 
 	malformed, duplicates, unknownStates uint64 // of the present listing
 }
 
-// sandboxRecord is a sandbox that the last listing showed, or one that only unlabelled containers
-// refer to.
+// sandboxRecord is a sandbox of the last listing, or a sandbox named only by unlabelled containers.
 type sandboxRecord struct {
 	// id and uid, the pod's, lie side by side in memory, as they are compared.
 	id, uid string
 	pod     *podRecord // nil until a listing shows the sandbox, then kept for as long as the record
 	phase   pleg.Phase
-	// listed says that the last listing showed it; labelled, that a list filtered by the pod UID
-	// label does.
+	// listed: the last listing showed the sandbox; labelled: a list filtered by the pod UID label
+	// shows it.
 	listed, labelled bool
-	// place is that of the record's entry in index.sandboxPrints; it has one if it is listed.
+	// place of the record's entry in index.sandboxTable; only a listed record has an entry.
 	place int32
-	// dependents are the containers that have no pod UID label and so are attributed by this
-	// sandbox. Former ones may remain.
+	// dependents are the containers attributed by this sandbox, for lack of a pod UID label. Former
+	// dependents may remain.
 	dependents []*containerRecord
 }
 
-// containerRecord is a container that the last listing showed.
+// containerRecord is a container of the last listing.
 type containerRecord struct {
 	// id and label, the pod UID label or empty, lie side by side in memory, as they are compared.
 	id, label string
-	pod       *podRecord // nil for a stray
-	// sandbox is set if the container has no pod UID label, and names one.
+	pod       *podRecord // nil if unattributed
+	// sandbox is set if the container has no pod UID label but a sandbox ID.
 	sandbox *sandboxRecord
-	name    string // shared with others of that name
+	name    string // interned
 	phase   pleg.Phase
 	removed bool
-	// place is that of the record's entry in index.containerPrints.
+	// place of the record's entry in index.containerTable.
 	place int32
 }
 
 func (s *sandboxRecord) setPlace(place int)   { s.place = int32(place) }
 func (c *containerRecord) setPlace(place int) { c.place = int32(place) }
 
-// podRecord is a pod that the last listing showed.
+// podRecord is a pod of the last listing.
 type podRecord struct {
 	uid             cache.UID
 	name, namespace string
-	// sandboxes and containers may hold records that are gone or belong to another pod now, until
-	// the pod is built.
+	// sandboxes and containers may hold records that are gone or now another pod's, until the pod is
+	// built.
 	sandboxes  []*sandboxRecord
 	containers []*containerRecord
-	// dirty says that the pod is in index.dirty; shown, that the caller has seen it; byID, that the
-	// pod UID label does not find all of it.
+	// dirty: the pod is in index.dirty; shown: the caller has seen the pod; unlabelled: the pod UID
+	// label does not find all of the pod.
 	dirty, shown, unlabelled bool
 }
 
@@ -119,8 +118,8 @@ func (x *index) markDirty(p *podRecord) {
 	}
 }
 
-// ensurePod returns the record of a pod, made if need be. A sandbox's metadata says what the pod is
-// called; the labels of a container do so for a pod of which nothing else does.
+// ensurePod returns the record of a pod, made if need be. A sandbox's metadata names the pod; the
+// labels of a container do so only for a pod without any other name.
 func (x *index) ensurePod(uid string, name, namespace []byte, of pleg.Kind) *podRecord {
 	p := x.pods[cache.UID(uid)]
 	if p == nil {
@@ -138,8 +137,8 @@ func (x *index) ensurePod(uid string, name, namespace []byte, of pleg.Kind) *pod
 	return p
 }
 
-// currentPod returns the record of the pod that p once was the record of. A sandbox that is not
-// listed any more may hold a dropped one.
+// currentPod returns the present record of p's pod. A sandbox that is no longer listed may hold a
+// dropped record.
 func (x *index) currentPod(p *podRecord) *podRecord {
 	if now := x.pods[p.uid]; now != nil {
 		return now
@@ -148,8 +147,8 @@ func (x *index) currentPod(p *podRecord) *podRecord {
 	return p
 }
 
-// unchangedSandboxes reports whether a whole list of sandboxes shows what the one before showed,
-// and notes it if so. If not, the list must be taken item by item.
+// unchangedSandboxes reports whether a whole list of sandboxes equals the list before, and if so,
+// marks the sandboxes shown. Otherwise the list must be taken item by item.
 func (x *index) unchangedSandboxes(w *segments, list mem.BufferSlice) bool {
 	n, same := x.sandboxTable.markAllShown(w, list, x.hasher.fastSandbox, x.round)
 	if same {
@@ -158,7 +157,7 @@ func (x *index) unchangedSandboxes(w *segments, list mem.BufferSlice) bool {
 	return same
 }
 
-// sandbox takes one item of a sandbox list. It reports false if the item is not a protobuf message.
+// sandbox takes an item of a sandbox list, and reports false if the item is not a protobuf message.
 func (x *index) sandbox(raw []byte) bool {
 	if p, ok := x.hasher.fastSandbox(raw); ok && x.sandboxTable.markShown(p, x.round) {
 		x.shownSandboxes++
@@ -180,8 +179,8 @@ func (x *index) sandbox(raw []byte) bool {
 	return true
 }
 
-// changedSandbox takes a sandbox that is not as the listing before showed it, or that the present
-// one has shown already.
+// changedSandbox takes a sandbox that differs from the listing before, or was already shown by the
+// present listing.
 func (x *index) changedSandbox(item *sandboxItem) {
 	if !knownSandboxState(item.state) {
 		x.unknownStates++
@@ -247,7 +246,7 @@ func (x *index) unchangedContainers(w *segments, list mem.BufferSlice) bool {
 	return same
 }
 
-// container takes one item of a container list. It reports false if the item is not a protobuf
+// container takes an item of a container list, and reports false if the item is not a protobuf
 // message.
 func (x *index) container(raw []byte) bool {
 	if p, ok := x.hasher.fastContainer(raw); ok && x.containerTable.markShown(p, x.round) {
@@ -270,11 +269,11 @@ func (x *index) container(raw []byte) bool {
 	return true
 }
 
-// changedContainer takes a container that is not as the listing before showed it, or that the
-// present one has shown already.
+// changedContainer takes a container that differs from the listing before, or was already shown by
+// the present listing.
 func (x *index) changedContainer(item *containerItem) {
 	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxTable.shown(int(s.place), x.round) {
-		x.duplicates++ // an ID is of one thing: the sandbox stands
+		x.duplicates++ // an ID is a sandbox's or a container's: the sandbox stands
 		return
 	}
 	if !knownContainerState(item.state) {
@@ -316,8 +315,8 @@ func (x *index) changedContainer(item *containerItem) {
 	x.attribute(c, x.podBySandbox(c, item.sandbox))
 }
 
-// podBySandbox notes the sandbox of a container that has no pod UID label, and returns that
-// sandbox's pod, nil if no listing has shown it.
+// podBySandbox notes the sandbox of a container without a pod UID label, and returns the sandbox's
+// pod, nil if no listing has shown the sandbox.
 func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	if !validID(sandbox) {
 		c.sandbox = nil
@@ -340,8 +339,8 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	return s.pod
 }
 
-// displaceContainer makes a container give way to a sandbox of its ID that a listing shows now: the
-// next listing of containers reads it with care.
+// displaceContainer gives the ID of a container to a newly listed sandbox with the same ID: the
+// next listing of containers parses the container fully.
 func (x *index) displaceContainer(s *sandboxRecord) {
 	if c := x.containers[s.id]; c != nil {
 		x.containerTable.change(int(c.place), fingerprint{})
@@ -361,13 +360,13 @@ func (c *containerRecord) attributedAs(item *containerItem) bool {
 	return c.sandbox.id == string(item.sandbox)
 }
 
-// joined returns two strings that share one piece of memory.
+// joined returns two strings that share an allocation.
 func joined(a, b []byte) (string, string) {
 	both := string(a) + string(b)
 	return both[:len(a)], both[len(a):]
 }
 
-// attribute makes a container one of p's, or, with nil, a stray.
+// attribute makes a container p's, or unattributed if p is nil.
 func (x *index) attribute(c *containerRecord, p *podRecord) {
 	if c.removed {
 		return

@@ -3,8 +3,8 @@
 
 package cri
 
-// A read of the statuses of one pod: what to read and what to take over, the calls, and the status
-// that they make.
+// A read of the statuses of one pod: the IDs to read and the statuses to reuse, the calls, and the
+// resulting status.
 
 import (
 	"context"
@@ -18,24 +18,23 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Inspect implements [pleg.Source]. It reads the status of every sandbox of the pod, and of every
-// container whose status no PodSandboxStatus answer brought along: a timestamp in that answer
-// proves nothing, since containerd 2.0.0 to 2.0.2 sets it and leaves the statuses out, so what
-// counts is that the very container is in it. CRI-O with events on is thus read with one call a
-// sandbox, others with one a sandbox and one a container, all at once within Config.MaxStatusCalls.
+// Inspect implements [pleg.Source]. Inspect reads the status of every sandbox of the pod, and of
+// every container missing from the PodSandboxStatus answers. A timestamp in such an answer proves
+// nothing: containerd 2.0.0 to 2.0.2 sets the timestamp and leaves the statuses out. Only the
+// presence of the very container counts. So CRI-O with events on needs one call a sandbox, others
+// one a sandbox and one a container, concurrently within Config.MaxStatusCalls.
 //
-// IDs that the runtime does not have any more are left out. Any other failure fails the inspection;
-// the error names the call and the ID.
+// IDs that the runtime no longer has are left out. Any other failure fails the inspection; the
+// error names the call and the ID.
 func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[PodStatus], error) {
 	return c.Update(ctx, pod, nil)
 }
 
-// Update implements [pleg.Updater]: it takes over from prev what that says of the sandboxes and
-// containers that pod shows in the same phase, and reads the others: one call for a container that
-// has exited, however many there are beside it. Where PodSandboxStatus answers bring the statuses
-// of containers along, several containers that differ are read with one call a sandbox. What
-// changes without a change of phase (resources, annotations) is read by Inspect only, which is what
-// a generator's RequestReinspect comes to.
+// Update implements [pleg.Updater]: statuses in prev are reused for the sandboxes and containers of
+// pod with an unchanged phase, and the others are read: an exited container costs one call, however
+// many run beside it. Where PodSandboxStatus answers include container statuses, several changed
+// containers are read with one call a sandbox. Changes without a change of phase (resources,
+// annotations) are read by Inspect only, the method behind a generator's RequestReinspect.
 func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
 	in := inspection{client: c, pod: pod}
 	in.plan(prev)
@@ -45,19 +44,19 @@ func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (ple
 	return in.result(), nil
 }
 
-// inspection is one read of one pod's statuses.
+// inspection is a read of one pod's statuses.
 type inspection struct {
 	client *Client
 	pod    pleg.Pod
-	// sandboxes and containers are the IDs to read; of the others, taken holds what an earlier
-	// status says.
+	// sandboxes and containers are the IDs to read; reused holds the earlier statuses of the other
+	// IDs.
 	sandboxes, containers []string
 	reused                statusMessages
 	multipleSandboxes     bool
 	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil
 	// if the runtime has none.
 	sandboxStatuses, containerStatuses [][]byte
-	// bundled holds the container statuses that came with each sandbox's.
+	// bundled holds the container statuses in each sandbox's answer.
 	bundled   [][][]byte
 	sandboxOf map[string]string
 }
@@ -92,7 +91,7 @@ func (in *inspection) plan(prev *PodStatus) {
 	}
 }
 
-// unattributed says that the sandbox of one of the pod's containers is not known from an earlier
+// unattributed reports whether the sandbox of any container of the pod is missing from the earlier
 // status.
 func (in *inspection) unattributed() bool {
 	return slices.ContainsFunc(in.pod.Items, func(item pleg.Item) bool {
@@ -100,8 +99,8 @@ func (in *inspection) unattributed() bool {
 	})
 }
 
-// parts returns the statuses that can be taken over into another one, each in memory of its own:
-// one that shared the message that brought it would keep all of that alive.
+// parts returns the reusable statuses, each in memory of its own: a status that shared the message
+// of its arrival would keep the whole message alive.
 func (s *PodStatus) parts() map[pleg.Item][]byte {
 	if s == nil || s.encoded == nil {
 		return nil
@@ -173,7 +172,7 @@ func (in *inspection) run(ctx context.Context) error {
 	return c.parallel(ctx, len(missing), func(ctx context.Context, i int) error { return in.readContainer(ctx, missing[i]) })
 }
 
-// bundledIDs returns the IDs of the containers whose status came with a sandbox's.
+// bundledIDs returns the IDs of the containers with a status in a sandbox's answer.
 func (in *inspection) bundledIDs() map[string]struct{} {
 	var ids map[string]struct{}
 	for _, statuses := range in.bundled {
@@ -190,8 +189,8 @@ func (in *inspection) bundledIDs() map[string]struct{} {
 	return ids
 }
 
-// status makes one status call and returns the encoded status in its answer, nil if the runtime
-// does not have the ID, and the statuses of containers that came with it and are whole.
+// status makes a status call and returns the encoded status, nil if the runtime does not have the
+// ID, and the whole container statuses in the same answer.
 func (in *inspection) status(ctx context.Context, m method, id string, about func(raw []byte) statusSubject) (raw []byte, containers [][]byte, err error) {
 	c := in.client
 	select {
@@ -231,7 +230,7 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 			var item containerItem
 			p, ok := checkStatus(f.data, shapeOfContainerStatus())
 			if !ok || !item.readStatus(f.data) || !item.usable() {
-				c.counter.malformed.Add(1) // it is asked for by its ID, if it is wanted
+				c.counter.malformed.Add(1) // read by its own ID if needed
 				continue
 			}
 			if !knownContainerState(item.state) {
@@ -271,8 +270,8 @@ func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
 	return err
 }
 
-// statusSubject is the ID that an encoded status is about. Known says that its state is one of the
-// CRI's, ok that the status is not malformed.
+// statusSubject is the ID in an encoded status. knownState: the state is a state of the CRI; ok:
+// the status is not malformed.
 type statusSubject struct {
 	id             []byte
 	knownState, ok bool
@@ -307,7 +306,7 @@ func (in *inspection) readMembership(ctx context.Context) error {
 	return nil
 }
 
-// result puts the status together from what was read and what was taken over.
+// result builds the status from the read and the reused parts.
 func (in *inspection) result() pleg.Inspection[PodStatus] {
 	body := &encodedStatus{statusMessages: statusMessages{sandboxOf: in.sandboxOf}}
 	if body.sandboxOf == nil && in.multipleSandboxes {
@@ -328,7 +327,7 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 	add := func(raw []byte, id string) {
 		var item containerItem
 		if !item.readStatus(raw) {
-			return // no status that was kept
+			return // no stored status
 		}
 		if len(item.labels.uid) > 0 && string(item.labels.uid) != string(pod.UID) {
 			return // another pod's
@@ -336,8 +335,8 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		if id == "" {
 			id = string(item.id)
 		}
-		// Several answers may show one container, none of them older than this inspection: the
-		// later phase holds.
+		// Several answers may show the same container, none older than this inspection: the later phase
+		// holds.
 		if j, ok := at[id]; ok {
 			if k := len(pod.Items) - len(body.containers) + j; item.phase() >= pod.Items[k].Phase {
 				pod.Items[k].Phase, body.containers[j] = item.phase(), raw

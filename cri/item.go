@@ -3,8 +3,7 @@
 
 package cri
 
-// From fields to items: what lists, events and statuses say of one sandbox or container, and to
-// which pod it belongs.
+// From fields to items: one sandbox or container in lists, events and statuses, and its pod.
 
 import (
 	"unicode/utf8"
@@ -12,18 +11,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// The labels that the kubelet puts on every sandbox and container.
+// The labels set by the kubelet on every sandbox and container.
 const (
 	labelPodUID       = "io.kubernetes.pod.uid"
 	labelPodName      = "io.kubernetes.pod.name"
 	labelPodNamespace = "io.kubernetes.pod.namespace"
 )
 
-// podLabels are the labels that tell the pod of a sandbox or container. The slices alias the
-// message that they were read from.
+// podLabels are the labels that identify the pod of a sandbox or container. The slices alias the
+// message.
 type podLabels struct{ uid, name, namespace []byte }
 
-// read takes one encoded label. It reports false if the label is malformed.
+// read takes an encoded label, and reports false if the label is malformed.
 func (l *podLabels) read(entry []byte) bool {
 	key, value, ok := mapEntry(entry)
 	switch string(key) { // does not allocate
@@ -37,13 +36,13 @@ func (l *podLabels) read(entry []byte) bool {
 	return ok
 }
 
-// metadata is a CRI PodSandboxMetadata. The slices alias the message that they were read from.
+// metadata is a CRI PodSandboxMetadata. The slices alias the message.
 type metadata struct {
 	name, uid, namespace []byte
 	attempt              uint32
 }
 
-// read merges one occurrence of the message. It reports false if that is malformed.
+// read merges an occurrence of the message, and reports false if the occurrence is malformed.
 func (m *metadata) read(b []byte) bool {
 	f := fields{rest: b}
 	for f.next() {
@@ -61,12 +60,12 @@ func (m *metadata) read(b []byte) bool {
 	return !f.malformed
 }
 
-// sandboxItem is what a listing or an event payload tells of a sandbox: what is needed of a CRI
-// PodSandbox or PodSandboxStatus, which differ in the number of one field. The slices alias the
-// message.
+// sandboxItem holds the needed fields of a CRI PodSandbox, from a list, or PodSandboxStatus, from
+// an event or answer. The two messages differ in the number of the labels field. The slices alias
+// the message.
 type sandboxItem struct {
 	id []byte
-	// metaRaw is the encoded metadata, meta what it says.
+	// metaRaw is the encoded metadata, meta its fields.
 	metaRaw []byte
 	meta    metadata
 	labels  podLabels
@@ -78,8 +77,8 @@ const (
 	labelsOfPodSandboxStatus = 7
 )
 
-// read takes an encoded message whose labels are field number labels. It reports false if that is
-// malformed.
+// read takes an encoded message with the labels in the given field number, and reports false if the
+// message is malformed.
 func (s *sandboxItem) read(b []byte, labels int32) bool {
 	f := fields{rest: b}
 	ok := true
@@ -99,14 +98,14 @@ func (s *sandboxItem) read(b []byte, labels int32) bool {
 	return ok && !f.malformed
 }
 
-// readListed takes an encoded CRI PodSandbox. It reports false if anything in that is malformed.
+// readListed takes an encoded CRI PodSandbox, and reports false if any part is malformed.
 func (s *sandboxItem) readListed(b []byte) bool {
 	_, ok := shapeOfSandbox().check(b)
 	return ok && s.read(b, labelsOfPodSandbox)
 }
 
-// uid returns the UID of the sandbox's pod: what the metadata says, else the kubelet's label, else,
-// for a sandbox of something that has no UIDs, the sandbox's own ID.
+// uid returns the UID of the sandbox's pod: from the metadata, else from the kubelet's label, else,
+// for a sandbox made by a client without UIDs, the sandbox's own ID.
 func (s *sandboxItem) uid() []byte {
 	switch {
 	case len(s.meta.uid) > 0:
@@ -122,23 +121,23 @@ func (s *sandboxItem) labelled() bool {
 	return len(s.labels.uid) > 0 && string(s.labels.uid) == string(s.uid())
 }
 
-// usable reports whether the sandbox can be spoken of: it and the pod that it names have usable
-// IDs. One that cannot is left out wherever it shows up, and counted.
+// usable reports whether the sandbox and its pod have valid IDs. An unusable sandbox is left out
+// everywhere, and counted.
 func (s *sandboxItem) usable() bool { return validID(s.id) && validID(s.uid()) }
 
 func (s *sandboxItem) phase() pleg.Phase { return sandboxPhase(s.state) }
 
-// containerItem is what a listing or an event payload tells of a container: what is needed of a CRI
-// Container or ContainerStatus. The slices alias the message.
+// containerItem holds the needed fields of a CRI Container, from a list, or ContainerStatus, from
+// an event or answer. The slices alias the message.
 type containerItem struct {
 	id, sandbox []byte
 	name        []byte // of a listed container
 	labels      podLabels
 	state       int32
-	finishedAt  int64 // of a status, Unix nanoseconds; 0 if it has not ended
+	finishedAt  int64 // of a status, Unix nanoseconds; 0 before the end
 }
 
-// readListed takes an encoded CRI Container. It reports false if anything in that is malformed.
+// readListed takes an encoded CRI Container, and reports false if any part is malformed.
 func (c *containerItem) readListed(b []byte) bool {
 	_, ok := shapeOfContainer().check(b)
 	f := fields{rest: b}
@@ -163,8 +162,8 @@ func (c *containerItem) readListed(b []byte) bool {
 	return ok && !f.malformed
 }
 
-// readStatus takes an encoded CRI ContainerStatus, which does not tell its sandbox. It reports
-// false if that is malformed.
+// readStatus takes an encoded CRI ContainerStatus, which does not name its sandbox, and reports
+// false if the status is malformed.
 func (c *containerItem) readStatus(b []byte) bool {
 	f := fields{rest: b}
 	ok := true
@@ -183,8 +182,7 @@ func (c *containerItem) readStatus(b []byte) bool {
 	return ok && !f.malformed
 }
 
-// nameOfStatus returns what an encoded CRI ContainerStatus, which is well-formed, calls the
-// container.
+// nameOfStatus returns the container's name in an encoded, well-formed CRI ContainerStatus.
 func nameOfStatus(b []byte) string {
 	var m metadata // a ContainerMetadata, which begins alike
 	for f := (fields{rest: b}); f.next(); {
@@ -195,8 +193,8 @@ func nameOfStatus(b []byte) string {
 	return truncate(string(m.name))
 }
 
-// usable reports whether the container can be spoken of: it, and the pod if it names one, have
-// usable IDs. One that cannot is left out wherever it shows up, and counted.
+// usable reports whether the container, and its pod if named, have valid IDs. An unusable container
+// is left out everywhere, and counted.
 func (c *containerItem) usable() bool {
 	return validID(c.id) && (len(c.labels.uid) == 0 || validID(c.labels.uid))
 }
@@ -206,11 +204,11 @@ func (c *containerItem) phase() pleg.Phase { return containerPhase(c.state) }
 // maxID bounds the length of an ID or UID. Those of real runtimes have 64 bytes or fewer.
 const maxID = 1024
 
-// validID reports whether an ID or UID can be used: a request with one that is not UTF-8 could not
-// be sent.
+// validID reports whether an ID or UID can be used: an ID that is not UTF-8 cannot be sent in a
+// request.
 func validID(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
-// sandboxPhase returns the phase that a CRI PodSandboxState means.
+// sandboxPhase returns the phase of a CRI PodSandboxState.
 func sandboxPhase(state int32) pleg.Phase {
 	switch state {
 	case 0: // SANDBOX_READY
@@ -221,7 +219,7 @@ func sandboxPhase(state int32) pleg.Phase {
 	return pleg.PhaseUnknown
 }
 
-// containerPhase returns the phase that a CRI ContainerState means.
+// containerPhase returns the phase of a CRI ContainerState.
 func containerPhase(state int32) pleg.Phase {
 	switch state {
 	case 0: // CONTAINER_CREATED
@@ -231,15 +229,14 @@ func containerPhase(state int32) pleg.Phase {
 	case 2: // CONTAINER_EXITED
 		return pleg.PhaseExited
 	}
-	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and what later versions of the CRI may add
+	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and additions of later CRI versions
 }
 
 // knownSandboxState and hasContainerState report whether the CRI has such a state.
 func knownSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
 func knownContainerState(state int32) bool { return state >= 0 && state <= 3 }
 
-// stateOfSandbox and stateOfContainer are the inverse of sandboxPhase and containerPhase for the
-// phases that those return.
+// stateOfSandbox and stateOfContainer are the inverses of sandboxPhase and containerPhase.
 func stateOfSandbox(phase pleg.Phase) int32 {
 	switch phase {
 	case pleg.PhaseRunning:

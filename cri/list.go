@@ -27,20 +27,18 @@ import (
 // itemsField is the number of the repeated field of all four list answers.
 const itemsField protowire.Number = 1
 
-// maxListItems bounds the sandboxes, and the containers, of one listing, so that a runtime whose
-// streaming list does not end cannot fill the memory. It is ten times what a node of 100,000
-// containers has.
+// maxListItems bounds the sandboxes, and the containers, of a listing, so that an endless streaming
+// list cannot fill the memory. The bound is ten times the count of a node of 100,000 containers.
 const maxListItems = 1 << 20
 
-// List implements [pleg.Source]. It reads all sandboxes, then all containers, with the streaming
+// List implements [pleg.Source]. List reads all sandboxes, then all containers, with the streaming
 // list calls where the runtime has them, and returns the difference from the listing named by since
-// if that is the last one it returned.
+// if that listing was the last.
 //
-// Order matters, because the two calls are not one snapshot. Sandboxes are listed first: what may
-// happen in between is then that a container shows up whose sandbox was created after the first
-// call, and it names its pod by its label. The other way round, a pod removed in between would show
-// running containers without a sandbox, which never was true. A container that is still
-// unattributed makes the sandboxes be listed once more, if it is new.
+// Order matters, because the two calls are not one snapshot. With sandboxes first, a container of a
+// sandbox created after the first call may show up, and names its pod by its label. The other way
+// round, a pod removed in between would show running containers without a sandbox, a state that
+// never was. A new container that is still unattributed causes another list of the sandboxes.
 func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
 	select {
 	case c.listing <- struct{}{}:
@@ -74,26 +72,26 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	return listing, nil
 }
 
-// lister is one list call under way.
+// lister is a list call in flight.
 type lister struct {
 	client *Client
 	walker *segments
 	visit  func(item []byte) bool
-	// unchanged, if set, may take a whole list at once. It reports false if it has not.
+	// unchanged, if set, may take a whole list at once, and reports whether the list was taken.
 	unchanged func(*segments, mem.BufferSlice) bool
 	items     int
 }
 
-// listAll makes one list call of everything, the streaming one unless the runtime is known not to
-// have it, and visits every item of the answer, unless that is in one piece and same takes it.
+// listAll lists everything, by the streaming call unless the runtime is known to lack it, and
+// visits every item of the answer, except of a one-piece answer taken by unchanged.
 func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, unchanged func(*segments, mem.BufferSlice) bool, streaming, plain method) error {
 	l := lister{client: c, walker: walker, visit: visit, unchanged: unchanged}
 	return l.withFallback(ctx, nil, streaming, plain)
 }
 
-// withFallback makes the first of two calls that list the same, or the second if the runtime is
-// known not to have the first. One that turns out to be unimplemented gives way to the other,
-// whichever that is, so that what was learned of a runtime cannot keep it from being listed.
+// withFallback makes the first of two equivalent list calls, or the second if the runtime is known
+// to lack the first. An unimplemented call gives way to the other, in either direction, so that a
+// learned capability can never keep a runtime from being listed.
 func (l *lister) withFallback(ctx context.Context, req request, first, second method) error {
 	known := l.client.capabilities.Load()
 	if known.has[first].no() && !known.has[second].no() {
@@ -113,7 +111,7 @@ func (l *lister) withFallback(ctx context.Context, req request, first, second me
 	return err
 }
 
-// call makes one list call, and visits every item of its answer.
+// call makes a list call, and visits every item of its answer.
 func (l *lister) call(ctx context.Context, req request, m method) error {
 	if m == streamPodSandboxes || m == streamContainers {
 		return l.stream(ctx, req, m)
@@ -129,8 +127,8 @@ func (l *lister) call(ctx context.Context, req request, m method) error {
 	return l.take(&reply, m)
 }
 
-// stream makes one streaming list call and visits every item of its batches. A runtime without the
-// call says so at the first receive.
+// stream makes a streaming list call and visits every item of its batches. From a runtime without
+// the call, the first receive returns Unimplemented.
 func (l *lister) stream(ctx context.Context, req request, m method) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -151,7 +149,7 @@ func (l *lister) stream(ctx context.Context, req request, m method) error {
 	return l.client.explain(ctx, m, "", err)
 }
 
-// take visits every item of one list answer and frees it.
+// take visits every item of a list answer and frees the answer.
 func (l *lister) take(reply *borrowed, m method) error {
 	defer reply.free()
 	size := reply.data.Len()
@@ -168,13 +166,13 @@ func (l *lister) take(reply *borrowed, m method) error {
 	return nil
 }
 
-// ListPod implements [pleg.Source]: it lists the pod's sandboxes and containers, both calls at
-// once, by the label io.kubernetes.pod.uid that the kubelet sets. What the runtime's filter lets
-// through wrongly is left out.
+// ListPod implements [pleg.Source]: sandboxes and containers of the pod, with both calls at once,
+// by the label io.kubernetes.pod.uid set by the kubelet. Items let through by a faulty filter of
+// the runtime are left out.
 //
-// A pod that does not carry the label is also listed by the IDs of its sandboxes, as the last
-// [Client.List], or an event since, showed them. So a new sandbox of such a pod is found by the
-// event about it, else by the next List.
+// A pod without the label is also listed by the IDs of its sandboxes, known from the last
+// [Client.List] or a later event. So a new sandbox of such a pod is found by its event, else by the
+// next List.
 func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if uid == "" {
 		return pleg.Pod{}, errors.New("cri: cannot list a pod with an empty UID")
@@ -188,19 +186,19 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	return found.pod, nil
 }
 
-// maxByID bounds the sandboxes of one pod that are asked for one by one. A pod with more of them is
-// picked out of a list of everything.
+// maxByID bounds the sandboxes of a pod listed by ID. A pod with more is picked out of a list of
+// everything.
 const maxByID = 32
 
-// podQuery is one list call with one of the filters. A container without the pod UID label is the
-// pod's if its sandbox is among those.
+// podQuery is a list call with one of the filters. A container without the pod UID label is the
+// pod's if its sandbox is among ofSandboxes, which is sorted.
 type podQuery struct {
 	sandboxes   *runtimeapi.PodSandboxFilter
 	containers  *runtimeapi.ContainerFilter
 	ofSandboxes []string
 }
 
-// sandboxQueries returns the calls that find all sandboxes of a pod.
+// sandboxQueries returns the calls that together find all sandboxes of a pod.
 func (c *Client) sandboxQueries(uid cache.UID) []podQuery {
 	ids := c.unlabelled.sandboxes(uid)
 	if len(ids) > maxByID {
@@ -213,7 +211,7 @@ func (c *Client) sandboxQueries(uid cache.UID) []podQuery {
 	return reads
 }
 
-// containerQueries returns the calls that find all containers of a pod.
+// containerQueries returns the calls that together find all containers of a pod.
 func (c *Client) containerQueries(uid cache.UID) []podQuery {
 	ids := c.unlabelled.sandboxes(uid)
 	if len(ids) > maxByID {
@@ -228,9 +226,9 @@ func (c *Client) containerQueries(uid cache.UID) []podQuery {
 
 // podBuilder puts the pod together.
 type podBuilder struct {
-	client *Client // whose counts are added to
+	client *Client // for its counters
 	uid    cache.UID
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	pod    pleg.Pod
 	at     map[string]int // where in pod.Items an ID is
 	// sandboxOf holds the sandbox of each container.
@@ -256,7 +254,7 @@ func (c *Client) queryPod(ctx context.Context, read podQuery, found *podBuilder)
 	return l.withFallback(ctx, req, plain, streaming)
 }
 
-// sandbox takes one listed sandbox. The caller holds mu.
+// sandbox takes a listed sandbox. The caller holds mu.
 func (p *podBuilder) sandbox(raw []byte) bool {
 	var item sandboxItem
 	if !item.readListed(raw) {
@@ -271,8 +269,8 @@ func (p *podBuilder) sandbox(raw []byte) bool {
 	return true
 }
 
-// container takes one listed container; among are the sandboxes, in order, whose unlabelled
-// containers are the pod's. The caller holds mu.
+// container takes a listed container; unlabelled containers of ofSandboxes, which is sorted, are
+// the pod's. The caller holds mu.
 func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 	var item containerItem
 	if !item.readListed(raw) {
@@ -295,7 +293,7 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 	return true
 }
 
-// add takes one item of the pod. An ID that is listed twice has the later phase.
+// add adds an item to the pod. An ID listed twice gets the later phase.
 func (p *podBuilder) add(item pleg.Item, name, namespace []byte) {
 	if p.pod.Name == "" {
 		p.pod.Name = truncate(string(name))

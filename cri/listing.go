@@ -3,8 +3,8 @@
 
 package cri
 
-// The end of a listing: what was not shown is gone, the difference is handed out, and the pods that
-// the pod UID label does not find are noted.
+// The end of a listing: items not shown are removed, the difference is returned, and the pods
+// missed by the pod UID label are noted.
 
 import (
 	"maps"
@@ -16,10 +16,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// commit ends a listing that showed everything: what it did not show is gone. It returns the
-// difference from revision since if the index knows that, else everything, and tells byID how the
-// pods that differ can be found.
-func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
+// commit ends a complete listing: items not shown are gone. commit returns the difference from
+// revision since if the index is at that revision, else everything, and notes in unlabelled how the
+// changed pods can be found.
+func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing {
 	x.sweep()
 	delta := since != 0 && since == x.revision
 	x.revision++
@@ -30,21 +30,21 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 	for _, p := range x.dirty {
 		p.dirty = false
 		if x.pods[p.uid] != p {
-			continue // dropped by an earlier listing, and only remembered by a sandbox that came back
+			continue // dropped by an earlier listing, and still referred to by a sandbox that came back
 		}
 		p.compact()
 		if len(p.sandboxes)+len(p.containers) == 0 {
 			delete(x.pods, p.uid)
-			byID.forget(p.uid)
+			unlabelled.forget(p.uid)
 			if p.shown && delta {
 				listing.Gone = append(listing.Gone, p.uid)
 			}
-			p.shown = false // a sandbox record may bring it back
+			p.shown = false // a sandbox record may revive the pod
 			continue
 		}
 		if ids, needed := p.needsIDs(); needed || p.unlabelled {
 			p.unlabelled = needed
-			byID.set(p.uid, ids)
+			unlabelled.set(p.uid, ids)
 		}
 		p.shown = true
 		if delta {
@@ -63,7 +63,7 @@ func (x *index) commit(since pleg.Revision, byID *unlabelled) pleg.Listing {
 	return listing
 }
 
-// sweep removes the records that the present listing did not show.
+// sweep removes the records not shown by the present listing.
 func (x *index) sweep() {
 	if x.shownContainers < len(x.containers) {
 		for place, e := range x.containerTable.entries {
@@ -96,8 +96,8 @@ func (x *index) sweep() {
 	}
 }
 
-// dropUnreferenced drops the dependents that are gone, and the sandbox records that no listing
-// shows and no container needs.
+// dropUnreferenced drops removed dependents, and the sandbox records that are neither listed nor
+// needed by a container.
 func (x *index) dropUnreferenced() {
 	for id, s := range x.sandboxes {
 		if len(s.dependents) > 0 {
@@ -110,7 +110,7 @@ func (x *index) dropUnreferenced() {
 	}
 }
 
-// compact drops the records that are not the pod's any more, and repeated ones.
+// compact drops former records of the pod, and repeated ones.
 func (p *podRecord) compact() {
 	slices.SortFunc(p.sandboxes, func(a, b *sandboxRecord) int { return strings.Compare(a.id, b.id) })
 	p.sandboxes = slices.DeleteFunc(slices.Compact(p.sandboxes), func(s *sandboxRecord) bool { return !s.listed || s.pod != p })
@@ -118,7 +118,7 @@ func (p *podRecord) compact() {
 	p.containers = slices.DeleteFunc(slices.Compact(p.containers), func(c *containerRecord) bool { return c.removed || c.pod != p })
 }
 
-// build returns the pod as a listing shows it.
+// build returns the pod in the form of a listing.
 func (p *podRecord) build() pleg.Pod {
 	pod := pleg.Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: make([]pleg.Item, 0, len(p.sandboxes)+len(p.containers))}
 	for _, s := range p.sandboxes {
@@ -130,8 +130,8 @@ func (p *podRecord) build() pleg.Pod {
 	return pod
 }
 
-// needsIDs reports whether the pod UID label does not find all of the pod, and if so, the IDs of
-// the sandboxes that do.
+// needsIDs reports whether the pod UID label misses any of the pod, and if so, the IDs of the
+// sandboxes that find the rest.
 func (p *podRecord) needsIDs() (ids []string, needed bool) {
 	for _, s := range p.sandboxes {
 		needed = needed || !s.labelled
@@ -154,26 +154,26 @@ func (p *podRecord) needsIDs() (ids []string, needed bool) {
 }
 
 const (
-	// maxHints bounds the pods that only an event, and no listing yet, showed to be without the label.
+	// maxHints bounds the pods known to be unlabelled from an event only.
 	maxHints = 4096
-	// maxHintsOfPod bounds the sandboxes of one of them.
+	// maxHintsOfPod bounds the sandboxes of each of these pods.
 	maxHintsOfPod = 16
 )
 
-// unlabelled knows the pods that a list filtered by the kubelet's pod UID label would miss, in
-// whole or in part, because their sandboxes or containers do not carry it (crictl sets labels only
-// if told to), and the IDs of the sandboxes that find them. Its methods may be called from any
+// unlabelled holds the pods that a list filtered by the kubelet's pod UID label would miss, in
+// whole or in part, because sandboxes or containers lack the label (crictl sets labels only on
+// request), with the IDs of the sandboxes that find them. Its methods may be called from any
 // goroutine.
 type unlabelled struct {
 	mu     sync.Mutex
 	listed map[cache.UID][]string // by listings
-	// hinted are known from events since the last listing began, older from events before that. A
-	// hint is dropped when a listing that began after it has ended, which shows the pod, or that it
-	// is gone.
+	// hinted are known from events since the last listing began, olderHints from earlier events. A
+	// hint is dropped when a listing begun after the event has ended: that listing shows the pod, or
+	// its absence.
 	hinted, olderHints map[cache.UID][]string
 }
 
-// set says that the last listing found the pod by these sandboxes; none, by its labels.
+// set notes the sandboxes by which the last listing found the pod; none if its labels suffice.
 func (u *unlabelled) set(uid cache.UID, ids []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -187,10 +187,10 @@ func (u *unlabelled) set(uid cache.UID, ids []string) {
 	u.listed[uid] = ids
 }
 
-// forget says that a listing showed the pod to be gone.
+// forget notes that a listing showed the pod to be gone.
 func (u *unlabelled) forget(uid cache.UID) { u.set(uid, nil) }
 
-// hint says that an event showed a sandbox of the pod that does not carry the label.
+// hint notes an event that showed an unlabelled sandbox of the pod.
 func (u *unlabelled) hint(uid cache.UID, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -213,7 +213,7 @@ func (u *unlabelled) hint(uid cache.UID, id string) {
 	u.hinted[uid] = ids
 }
 
-// begin says that a listing begins.
+// begin notes the start of a listing.
 func (u *unlabelled) begin() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -225,7 +225,7 @@ func (u *unlabelled) begin() {
 	u.hinted = nil
 }
 
-// end says that the listing that began last has shown everything.
+// end notes that the last begun listing was complete.
 func (u *unlabelled) end() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -185,7 +185,7 @@ func TestListSeesASandboxCreatedInBetween(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("the sandboxes were listed %d times", calls)
 	}
-	mustList(t, c, l.Revision) // the stray is known: no reason to ask twice
+	mustList(t, c, l.Revision) // the unattributed container is known: no reason to ask twice
 	if n := c.Stats().Calls["ListPodSandbox"]; n != calls+1 {
 		t.Errorf("the sandboxes were listed %d times more", n-calls)
 	}

@@ -3,8 +3,8 @@
 
 package cri
 
-// Whether an encoded status may be stored: whole, well-formed to its last field, and without memory
-// for fields that the CRI does not know.
+// The check of an encoded status before storage: whole, well-formed to its last field, and without
+// memory for fields unknown to the CRI.
 
 import (
 	"slices"
@@ -16,24 +16,24 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// shape is the structure of a CRI message as the CRI's own descriptor has it: by it a message is
-// examined to its last field without being decoded. A shape is immutable.
+// shape is the structure of a CRI message, from the CRI's own descriptor, by which a message is
+// checked to its last field without being decoded. A shape is immutable.
 type shape struct {
 	// fields are indexed by number.
 	fields []fieldShape
 }
 
-// fieldShape is one field of a shape.
+// fieldShape describes a field of a shape.
 type fieldShape struct {
 	known bool
 	wire  protowire.Type
-	// message is the shape of a field that holds messages, nil for others.
+	// message is the shape of a message field, nil for other fields.
 	message *shape
-	// packed says that the field is a list of varints, which may be sent in one piece.
+	// packed: the field is a list of varints, which may be sent in one piece.
 	packed bool
 }
 
-// The shapes of what is listed and of what statuses are made of.
+// The shapes of listed items and of statuses.
 var (
 	shapeOfSandbox         = shapeOnce((*runtimeapi.PodSandbox)(nil))
 	shapeOfContainer       = shapeOnce((*runtimeapi.Container)(nil))
@@ -84,8 +84,8 @@ func wireOf(kind protoreflect.Kind) protowire.Type {
 	return protowire.VarintType
 }
 
-// field returns what the shape knows of the present field, the zero value if it knows nothing of
-// that number or the field is sent in another way.
+// field returns the shape of the present field, the zero value if its number or wire type is
+// unknown.
 func (s *shape) field(f *fields) fieldShape {
 	if uint64(f.num) >= uint64(len(s.fields)) {
 		return fieldShape{}
@@ -97,8 +97,7 @@ func (s *shape) field(f *fields) fieldShape {
 	return k
 }
 
-// check reports whether raw is such a message all through, and how many of its bytes belong to
-// fields that the CRI does not know.
+// check reports whether raw is well-formed throughout, and how many bytes belong to unknown fields.
 func (s *shape) check(raw []byte) (unknown int, ok bool) {
 	f := fields{rest: raw}
 	for before := len(raw); f.next(); before = len(f.rest) {
@@ -125,7 +124,7 @@ func (s *shape) check(raw []byte) (unknown int, ok bool) {
 	return unknown, !f.malformed
 }
 
-// appendKnown appends the fields of a message that the CRI knows. The message has passed check.
+// appendKnown appends the known fields of a message that has passed check.
 func (s *shape) appendKnown(dst, raw []byte) []byte {
 	f := fields{rest: raw}
 	for before := raw; f.next(); before = f.rest {
@@ -149,24 +148,23 @@ func (s *shape) appendKnown(dst, raw []byte) []byte {
 type checkedStatus struct {
 	raw     []byte
 	shape   *shape
-	unknown int // bytes of fields that the CRI does not know
+	unknown int // bytes of fields unknown to the CRI
 }
 
 // checkStatus reports whether an encoded status may be stored: whole, well-formed to its last
-// field, and complete. A status of which only a part can be read is as good as none, because its
-// phase may be right, so that nothing would ever cause another read.
+// field, and complete. A partly readable status is as good as none: its phase may be right, so
+// nothing would ever cause another read.
 func checkStatus(raw []byte, of *shape) (checkedStatus, bool) {
 	unknown, ok := of.check(raw)
 	return checkedStatus{raw, of, unknown}, ok && complete(raw)
 }
 
-// maxSlack is how much memory beside what is known of statuses may be kept because they lie in
-// one message with it.
+// maxSlack is how many unused bytes may stay in memory because they share a message with statuses.
 const maxSlack = 512
 
-// retain returns what to store of the parts of a message of the given size: the parts as they are
-// if the message holds little else, else a copy of what is known of them. So a runtime cannot fill
-// the memory with what nobody reads.
+// retain returns the bytes to store of the statuses of a message of the given size: in place if the
+// message holds little else, otherwise a copy of their known fields. So a runtime cannot fill the
+// memory with bytes that nobody reads.
 func retain(parts []checkedStatus, message int) (kept [][]byte) {
 	slack := message
 	for _, p := range parts {
@@ -186,10 +184,10 @@ func retain(parts []checkedStatus, message int) (kept [][]byte) {
 	return kept
 }
 
-// complete says that an encoded PodSandboxStatus or ContainerStatus has what every runtime fills
-// in, metadata (2) and created_at (4); the fields have the same numbers in both. One that lacks
-// them is not stored: its phase may be right, so that nothing would ever read it again. The
-// kubelet's client refuses it too.
+// complete reports whether an encoded PodSandboxStatus or ContainerStatus has the fields that every
+// runtime sets, metadata (2) and created_at (4), with the same numbers in both. An incomplete
+// status is not stored: its phase may be right, so nothing would ever read it again. The kubelet's
+// client refuses such a status too.
 func complete(raw []byte) bool {
 	metadata, created := false, false
 	f := fields{rest: raw}

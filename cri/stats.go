@@ -5,38 +5,36 @@ package cri
 
 import "sync/atomic"
 
-// Stats is what a client has done and seen since it was made.
+// Stats holds the counts of a client since it was made.
 type Stats struct {
 	// Calls counts the calls made, by CRI method name. Methods never called are left out.
 	Calls map[string]uint64
 	// Connects counts the connections made; all but the first are reconnects.
 	Connects uint64
-	// Abandoned counts the connections that the client gave up because the runtime behind them
-	// hung: calls met their deadline, and the socket had been replaced or nothing had been heard
-	// for long.
+	// Abandoned counts the connections closed because of a hung runtime: calls met their deadline, and
+	// the socket had been replaced or nothing had arrived for long.
 	Abandoned uint64
-	// Unattributed is the number of containers of the last listing that have no pod UID label and
-	// whose sandbox the runtime does not list. They are left out of listings.
+	// Unattributed is the number of containers of the last listing without a pod UID label and with a
+	// sandbox that the runtime does not list. Listings leave them out.
 	Unattributed int
-	// Malformed counts listed items and items of answers and event payloads that were left out
-	// because they are malformed or incomplete, or because their ID or pod UID is empty, longer
-	// than 1024 bytes or not valid UTF-8.
+	// Malformed counts items of lists, answers and event payloads that were left out: malformed or
+	// incomplete, or with an ID or pod UID that is empty, longer than 1024 bytes or not valid UTF-8.
 	Malformed uint64
-	// Duplicates counts listed items whose ID was listed before in the same listing. The later
-	// phase holds.
+	// Duplicates counts listed items with an ID seen before in the same listing. The later phase
+	// holds.
 	Duplicates uint64
-	// UnknownEvents counts events of a type that this client does not know. They were skipped.
+	// UnknownEvents counts skipped events of an unknown type.
 	UnknownEvents uint64
-	// UnknownStates counts the items of answers in a state that the CRI does not have; what
-	// listing after listing shows alike counts once. They are taken for items in the state UNKNOWN.
+	// UnknownStates counts the items of answers in a state unknown to the CRI, treated as UNKNOWN. An
+	// item listed alike in consecutive listings counts once.
 	UnknownStates uint64
-	// IncompleteEvents counts events, removals apart, without the status of the sandbox, or, if they
-	// are about a container, without that of any container. Each costs a read of its pod or a list.
+	// IncompleteEvents counts events, removals apart, without a sandbox status, or, of a container,
+	// without any container status. Each costs a read of its pod or a list.
 	IncompleteEvents uint64
-	// OversizedEvents counts events of more than 16 MiB, which is what a kubelet's own client takes.
+	// OversizedEvents counts events of more than 16 MiB, the limit of a kubelet's own client.
 	OversizedEvents uint64
-	// LateExits counts events that told of the end of a container a second or more, by the runtime's
-	// clock, after the end that the container's status gives.
+	// LateExits counts events about the end of a container that were created a second or more, by the
+	// runtime's clock, after the end given in the container's status.
 	LateExits uint64
 	// StreamingLists says whether the runtime has StreamPodSandboxes and StreamContainers:
 	// "unknown" until the first listing of the present connection, then "yes" or "no".
@@ -55,7 +53,7 @@ type counters struct {
 	lateExits                            atomic.Uint64
 }
 
-// Stats returns a snapshot. It may be called at any time from any goroutine.
+// Stats returns a snapshot. Stats may be called at any time from any goroutine.
 func (c *Client) Stats() Stats {
 	s := Stats{
 		Calls:         make(map[string]uint64),
@@ -101,9 +99,9 @@ const (
 	countLateExits    = "client_late_exits"
 )
 
-// Counts yields the numbers of Stats by short names, as a set of metrics takes them: give it to
-// that set's SetGauges beside the generator's Gauges. It may be called at any time from any
-// goroutine, and does not block.
+// Counts yields the numbers of Stats by short names, in the form of a metrics source: pass Counts
+// to SetGauges of a metrics set, beside the generator's Gauges. Counts may be called at any time
+// from any goroutine, and does not block.
 func (c *Client) Counts(yield func(name string, v float64)) {
 	s := c.Stats()
 	for method, n := range s.Calls {

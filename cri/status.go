@@ -3,8 +3,7 @@
 
 package cri
 
-// A stored status from the runtime's bytes to its readers: PodStatus, the merge that keeps IPs, and
-// JSON.
+// A stored status from the runtime's bytes to its readers: PodStatus, the merge KeepIPs, and JSON.
 
 import (
 	"encoding/json"
@@ -21,29 +20,29 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// PodStatus is what the runtime said of one pod. It is immutable and safe for use by several
-// goroutines at once; what its methods return is shared and must not be changed. It keeps the
-// runtime's bytes and decodes them when they are first asked for, so a status that nobody reads
-// costs next to nothing. The zero value is the status of a pod of which nothing is known.
+// PodStatus is the runtime's status of one pod. A PodStatus is immutable and safe for concurrent
+// use; results of its methods are shared and must not be changed. The runtime's bytes are kept and
+// decoded on first use, so a status without readers costs next to nothing. The zero value is the
+// status of a pod of which nothing is known.
 type PodStatus struct {
 	uid             cache.UID
-	name, namespace string // as the listing had them, for pods whose sandboxes do not tell
+	name, namespace string // from the listing, for pods with nameless sandboxes
 	encoded         *encodedStatus
-	keptIPs         []string // the IPs that KeepIPs kept
+	keptIPs         []string // the IPs kept by KeepIPs
 }
 
-// statusMessages is what the runtime sent of a pod.
+// statusMessages are the encoded statuses of a pod.
 type statusMessages struct {
 	sandboxes  [][]byte // CRI PodSandboxStatus each
 	containers [][]byte // CRI ContainerStatus each
-	// sandboxOf holds the sandbox of each container, nil if there is no more than one sandbox.
+	// sandboxOf holds the sandbox of each container, nil for a pod with at most one sandbox.
 	sandboxOf map[string]string
 }
 
-// encodedStatus is the encoded side of a status, and what was decoded of it.
+// encodedStatus is the encoded side of a status, with its decoded parts.
 type encodedStatus struct {
 	statusMessages
-	// shared says that several of them lie in one piece of memory.
+	// shared: several messages lie in the same allocation.
 	shared bool
 
 	onceSandboxes  sync.Once
@@ -54,27 +53,27 @@ type encodedStatus struct {
 	containerErr   error
 }
 
-// EmptyStatus returns the status of a pod of which nothing is known, as cache.New wants it.
+// EmptyStatus returns the status of a pod of which nothing is known, for cache.New.
 func EmptyStatus(uid cache.UID) *PodStatus { return &PodStatus{uid: uid} }
 
 // UID returns the pod's UID.
 func (s *PodStatus) UID() cache.UID { return s.uid }
 
-// Name returns the pod's name, empty if the runtime does not tell it.
+// Name returns the pod's name, empty if not known.
 func (s *PodStatus) Name() string {
 	name, _ := s.names()
 	return name
 }
 
-// Namespace returns the pod's namespace, empty if the runtime does not tell it.
+// Namespace returns the pod's namespace, empty if not known.
 func (s *PodStatus) Namespace() string {
 	_, namespace := s.names()
 	return namespace
 }
 
-// names returns what the newest sandbox that tells it says, else what the listing said, else the
-// labels of the containers: a status is read later than the listing, and is what RequestReinspect
-// reads.
+// names returns the names in the newest sandbox that has any, else in the listing, else in the
+// labels of the containers: a status is read later than the listing, and only statuses are read for
+// RequestReinspect.
 func (s *PodStatus) names() (name, namespace string) {
 	for _, sandbox := range s.Sandboxes() {
 		name, namespace = firstNonEmpty(name, sandbox.Name), firstNonEmpty(namespace, sandbox.Namespace)
@@ -95,9 +94,9 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-// IPs returns the pod's addresses, the primary one first: those of the newest ready sandbox, else
-// those that were kept from an earlier status (see [KeepIPs]), else what the newest sandbox that
-// has any still shows.
+// IPs returns the pod's addresses, the primary one first: the addresses of the newest ready
+// sandbox, else those kept from an earlier status (see [KeepIPs]), else those of the newest sandbox
+// with any.
 func (s *PodStatus) IPs() []string {
 	sandboxes := s.Sandboxes()
 	for _, sandbox := range sandboxes {
@@ -137,8 +136,8 @@ func (s *PodStatus) Sandboxes() []SandboxStatus {
 	return b.sandboxList
 }
 
-// Containers returns the pod's containers, the newest first: of containers of one name, the first
-// is the present one.
+// Containers returns the pod's containers, the newest first: the first container of a name is the
+// present one.
 func (s *PodStatus) Containers() []ContainerStatus {
 	if s.encoded == nil {
 		return nil
@@ -167,8 +166,8 @@ func (s *PodStatus) Containers() []ContainerStatus {
 	return b.containerList
 }
 
-// Err decodes the status and says whether parts of it were unreadable. Those parts are missing from
-// what the other methods return.
+// Err decodes the status and reports unreadable parts, which are missing from the results of the
+// other methods.
 func (s *PodStatus) Err() error {
 	if s.encoded == nil {
 		return nil
@@ -178,9 +177,9 @@ func (s *PodStatus) Err() error {
 	return errors.Join(s.encoded.sandboxErr, s.encoded.containerErr)
 }
 
-// Messages decodes the status into the CRI's own types, for what the other methods leave out. The
-// result is the caller's. Order is the runtime's. Unlike the other methods it fails on text that is
-// not valid UTF-8.
+// Messages decodes the status into the CRI's own types, for fields without a method. The result
+// belongs to the caller, in the runtime's order. Unlike the other methods, Messages fails on text
+// that is not valid UTF-8.
 func (s *PodStatus) Messages() ([]*runtimeapi.PodSandboxStatus, []*runtimeapi.ContainerStatus, error) {
 	if s.encoded == nil {
 		return nil, nil, nil
@@ -202,7 +201,7 @@ func (s *PodStatus) Messages() ([]*runtimeapi.PodSandboxStatus, []*runtimeapi.Co
 	return sandboxes, containers, nil
 }
 
-// String returns the status in one line, for logs.
+// String returns the status in a single line, for logs.
 func (s *PodStatus) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%s(%s) ips=%v", s.Namespace(), s.Name(), s.uid, s.IPs())
@@ -218,9 +217,9 @@ func (s *PodStatus) String() string {
 	return b.String()
 }
 
-// KeepIPs is a Merge function for pleg.Config: once no sandbox of a pod is ready and the runtime
-// shows no addresses any more, it keeps those of the status before, as the kubelet does, so that
-// what still ends in the pod can be told where it was. It changes neither status, and does not
+// KeepIPs is a Merge function for pleg.Config: once no sandbox of a pod is ready and the runtime no
+// longer shows addresses, the addresses of the status before are kept, as in the kubelet, for
+// whoever must still know where the ending pod was. KeepIPs changes neither status, and does not
 // decode next.
 func KeepIPs(prev, next *PodStatus) *PodStatus {
 	if prev == nil || next == nil || len(next.keptIPs) > 0 || next.encoded.readyOrAddressed() {

@@ -23,8 +23,7 @@ type request []byte
 // be kept.
 type owned struct{ data []byte }
 
-// borrowed receives a message in the buffers that the transport read it into. Whoever receives it
-// must free it.
+// borrowed receives a message in the transport's own buffers. The receiver must free it.
 type borrowed struct{ data mem.BufferSlice }
 
 func (b *borrowed) free() {
@@ -58,16 +57,16 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // Name implements grpc's encoding.CodecV2. The empty name makes the content type
-// "application/grpc", which CRI-O's server wants exactly: of a client that writes
-// "application/grpc+proto" it closes the connection.
+// "application/grpc". CRI-O's server accepts nothing else: it closes connections with
+// "application/grpc+proto".
 func (codec) Name() string { return "" }
 
-// maxKeptScratch bounds the scratch memory that a walker keeps from one message to the next.
+// maxKeptScratch bounds the scratch memory kept by a walker between messages.
 const maxKeptScratch = 1 << 20
 
-// segments walks the repeated message field of a list answer through the buffers that the transport
-// read it into. An item that lies in one buffer is handed out where it lies; one that straddles
-// buffers is first put together in a scratch buffer, which the walker keeps.
+// segments walks the repeated message field of a list answer through the transport's buffers. An
+// item within one buffer is handed out in place; an item that straddles buffers is first copied
+// into a scratch buffer, which the walker keeps.
 type segments struct {
 	scratch []byte
 	part    []byte // the unread rest of the present buffer
@@ -76,7 +75,7 @@ type segments struct {
 }
 
 // walk calls visit with every occurrence of field number of the message in data, and skips other
-// fields. An item is valid until visit returns. It stops, and reports false, where the message is
+// fields. An item is valid until visit returns. walk stops, and reports false, where the message is
 // malformed or visit reports false.
 func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit func(item []byte) bool) bool {
 	s.part, s.later, s.unread = nil, data, data.Len()
@@ -130,7 +129,7 @@ func (s *segments) consume(n int) []byte {
 	return s.scratch
 }
 
-// consumeField consumes one field of any kind, wherever it lies. Only unusual messages and fields
+// consumeField consumes a field of any kind, also across buffers. Only unusual messages and fields
 // that straddle buffers come here.
 func (s *segments) consumeField(number protowire.Number, visit func(item []byte) bool) bool {
 	tag, ok := s.uvarint()
@@ -145,18 +144,18 @@ func (s *segments) consumeField(number protowire.Number, visit func(item []byte)
 		item := s.consume(int(size))
 		return protowire.Number(tag>>3) != number || visit(item)
 	}
-	// A field that no CRI list has. Its extent is found in one piece.
+	// A field that no CRI list has. Finding its extent needs contiguous bytes.
 	rest := s.consume(s.unread)
 	n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), rest)
 	if n < 0 {
 		return false
 	}
-	// What was put together replaces the buffers, so scratch must not be written again.
+	// The copied bytes replace the buffers, so scratch must not be written again.
 	s.part, s.later, s.unread, s.scratch = rest[n:], nil, len(rest)-n, nil
 	return true
 }
 
-// uvarint consumes a varint, wherever it lies.
+// uvarint consumes a varint, also across buffers.
 func (s *segments) uvarint() (uint64, bool) {
 	var b [10]byte
 	for i := range b {
@@ -173,10 +172,9 @@ func (s *segments) uvarint() (uint64, bool) {
 	return 0, false
 }
 
-// fields walks the fields of one encoded message, in the order in which they were sent. Fields of
-// any number and type may appear any number of times. For a singular field the last occurrence
-// holds; occurrences of a singular message are merged, which is what reading one after the other
-// into the same variables does.
+// fields walks the fields of an encoded message in wire order. Fields of any number and type may
+// appear any number of times. Of a singular field the last occurrence holds; occurrences of a
+// singular message are merged by reading one after the other into the same variables.
 type fields struct {
 	rest []byte
 	// num and wire are the present field's number and type.
@@ -184,14 +182,13 @@ type fields struct {
 	wire protowire.Type
 	// varint is the value of a field of type VarintType.
 	varint uint64
-	// data is the value of a field of type BytesType. It aliases the message.
+	// data is the value of a field of type BytesType, and aliases the message.
 	data []byte
-	// malformed says that the walk ended because the message is malformed.
+	// malformed: the walk ended early because the message is malformed.
 	malformed bool
 }
 
-// next moves to the next field. It reports false at the end of the message, and where the message
-// is malformed.
+// next moves to the next field. At the end, and where the message is malformed, next reports false.
 func (f *fields) next() bool {
 	b := f.rest
 	if len(b) == 0 {
@@ -244,16 +241,16 @@ func (f *fields) fail() bool {
 	return false
 }
 
-// isBytes and isVarint report whether the present field is number n and of that type. A known
-// number of another type is an unknown field, as it is for the generated decoder.
+// isBytes and isVarint report whether the present field has number n and the given type. A known
+// number with another type is an unknown field, as in the generated decoder.
 func (f *fields) isBytes(n protowire.Number) bool { return f.num == n && f.wire == protowire.BytesType }
 func (f *fields) isVarint(n protowire.Number) bool {
 	return f.num == n && f.wire == protowire.VarintType
 }
 
-// mapEntry reads one entry of a map<string, string>. A missing key or value is the empty string.
+// mapEntry reads an entry of a map<string, string>. A missing key or value is the empty string.
 func mapEntry(b []byte) (key, value []byte, ok bool) {
-	// What serializers write: the key, then the value, both shorter than 128 bytes.
+	// The form written by serializers: the key, then the value, both shorter than 128 bytes.
 	if len(b) >= 4 && b[0] == 1<<3|byte(protowire.BytesType) && b[1] < 0x80 {
 		if k := 2 + int(b[1]); k+2 <= len(b) && b[k] == 2<<3|byte(protowire.BytesType) && b[k+1] < 0x80 && k+2+int(b[k+1]) == len(b) {
 			return b[2:k:k], b[k+2:], true
@@ -271,8 +268,8 @@ func mapEntry(b []byte) (key, value []byte, ok bool) {
 	return key, value, !f.malformed
 }
 
-// mergeOccurrence returns what one more occurrence of a singular message makes of it. Encoded
-// messages are merged by putting them one after the other.
+// mergeOccurrence merges a further occurrence of a singular message into those before, by
+// concatenating the encoded messages.
 func mergeOccurrence(before, occurrence []byte) []byte {
 	if before == nil {
 		return occurrence
