@@ -4,6 +4,10 @@
 package embed
 
 import (
+	"fmt"
+	"sync"
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientevents "k8s.io/client-go/tools/events"
@@ -49,4 +53,173 @@ func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectRef
 		kind = v1.EventTypeWarning
 	}
 	return about, kind
+}
+
+// Client-go's recorder lets 25 Events about one object through and then one in five minutes,
+// whatever they say. A runtime that drops its events would use them up within seconds, and nobody
+// would be told that its stream is lost. So what goes on is told at once and then ever more rarely.
+const (
+	firstPause  = time.Minute
+	pauseFactor = 4
+	longestRest = time.Hour
+)
+
+// The pauses alone do not keep within that: many reasons at once, or reasons that rest for an hour
+// and begin anew, make more Events. So all of them come out of an allowance that grows as
+// client-go's does and holds less, because the kubelet's own Events about its node may come out of
+// the same 25. It is never overdrawn, however many reasons there are:
+//
+//   - a repetition is sent if it leaves what the first Events of eight more reasons and the lost
+//     streams of an hour take;
+//   - the first Event of a reason, if it leaves what the lost streams of an hour take: four, by the
+//     pauses above;
+//   - a lost stream, always: the allowance grows by twelve in an hour, so there is one for it.
+//
+// What is not sent is counted. The reason's next report tries again, or a timer does once the pause
+// is over and the allowance suffices: what is held back is told though it does not come up again.
+const (
+	allowanceMost    = 20.0
+	allowanceEvery   = 5 * time.Minute
+	leftByFirst      = 4.0
+	leftByRepetition = leftByFirst + 8
+)
+
+// sparing is a recorder that spares what client-go's has. It is safe for concurrent use.
+type sparing struct {
+	recorder record.EventRecorder
+	node     *v1.ObjectReference
+
+	mu        sync.Mutex // owns what follows
+	told      map[pleg.Reason]*telling
+	allowance float64   // Events that may be sent
+	filled    time.Time // when allowance was right
+}
+
+// telling is how a reason about the node is being told.
+type telling struct {
+	next  time.Time     // not told before that
+	pause time.Duration // before next; 0 if not told yet
+	seen  time.Time     // when it last came up
+	held  int           // times it has come up since it was last told
+	last  pleg.Report   // the last that was held
+	timer bool          // one is set, to tell what is held
+}
+
+func newSparing(recorder record.EventRecorder, node *v1.ObjectReference) *sparing {
+	return &sparing{recorder: recorder, node: node, told: make(map[pleg.Reason]*telling), allowance: allowanceMost}
+}
+
+func (s *sparing) Record(report pleg.Report) {
+	if report.Pod == nil {
+		var ok bool
+		if report, ok = s.due(report, time.Now()); !ok {
+			return
+		}
+	} // else it comes once for each pod in trouble, and every pod has 25 of its own
+	s.send(&report)
+}
+
+// send sends what is to be told.
+func (s *sparing) send(report *pleg.Report) {
+	about, kind := subject(report, s.node)
+	note := report.Note
+	if report.Held > 0 && report.Pod == nil {
+		note = fmt.Sprintf("%s (and %d times more since the last Event of this)", note, report.Held)
+	}
+	s.recorder.Event(about, kind, string(report.Reason), note)
+}
+
+// due says whether a report is to be told now, and returns it with how often its reason has come up
+// untold.
+func (s *sparing) due(report pleg.Report, now time.Time) (pleg.Report, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.told[report.Reason]
+	switch {
+	case x == nil:
+		x = &telling{next: now}
+		s.told[report.Reason] = x
+	case now.Sub(x.seen) >= longestRest:
+		x.next, x.pause = now, 0
+	}
+	x.seen = now
+	x.held += report.Held
+	if wait := s.wait(x, report.Reason, now); wait > 0 {
+		x.held++
+		x.last = report
+		s.wake(x, report.Reason, wait)
+		return report, false
+	}
+	report.Held = x.tell(now)
+	return report, true
+}
+
+// tellHeld tells what is held of a reason, unless it was told meanwhile.
+func (s *sparing) tellHeld(reason pleg.Reason) {
+	s.mu.Lock()
+	now, x := time.Now(), s.told[reason]
+	x.timer = false
+	if x.held == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if wait := s.wait(x, reason, now); wait > 0 {
+		s.wake(x, reason, wait)
+		s.mu.Unlock()
+		return
+	}
+	report := x.last
+	if age := now.Sub(x.seen).Round(time.Second); age > 0 {
+		report.Note += fmt.Sprintf(" (%v ago)", age)
+	}
+	report.Held = x.tell(now) - 1 // the Event stands for one of them
+	s.mu.Unlock()
+	s.send(&report)
+}
+
+// wake has what is held told when the wait is over. The caller holds mu. The timer outlives the
+// generator by an hour at most, and then tells what there is to tell.
+func (s *sparing) wake(x *telling, reason pleg.Reason, wait time.Duration) {
+	if !x.timer {
+		x.timer = true
+		time.AfterFunc(wait, func() { s.tellHeld(reason) })
+	}
+}
+
+// tell notes that a reason is told, and returns how many reports were held back.
+func (x *telling) tell(now time.Time) (held int) {
+	held, x.held, x.last = x.held, 0, pleg.Report{}
+	x.pause = min(max(firstPause, pauseFactor*x.pause), longestRest)
+	x.next = now.Add(x.pause)
+	return held
+}
+
+// wait returns for how long a reason must not be told: 0 says that it may be, and that its Event is
+// taken out of the allowance. The caller holds mu.
+func (s *sparing) wait(x *telling, reason pleg.Reason, now time.Time) time.Duration {
+	if now.Before(x.next) {
+		return x.next.Sub(now)
+	}
+	leave := leftByRepetition
+	switch {
+	case reason == pleg.ReasonStreamLost:
+		leave = 0
+	case x.pause == 0:
+		leave = leftByFirst
+	}
+	if !s.spend(now, leave) {
+		return time.Duration((leave+1-s.allowance)*float64(allowanceEvery)) + time.Millisecond
+	}
+	return 0
+}
+
+// spend takes one Event out of the allowance, if that leaves at least so much. The caller holds mu.
+func (s *sparing) spend(now time.Time, leave float64) bool {
+	s.allowance = min(s.allowance+now.Sub(s.filled).Seconds()/allowanceEvery.Seconds(), allowanceMost)
+	s.filled = now
+	if s.allowance-1 < leave {
+		return false
+	}
+	s.allowance--
+	return true
 }
