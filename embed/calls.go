@@ -28,8 +28,8 @@ func (s *Service) TellCalls(calling Calling) {
 	s.calling = calling
 }
 
-// begins tells that an own call is about to be made. It returns what tells of its end.
-func (s *Service) begins(call pleg.OwnCall) (returned func(err error, now ...pleg.Item)) {
+// announce tells that an own call is about to be made. It returns what tells of its end.
+func (s *Service) announce(call pleg.OwnCall) (returned func(err error, now ...pleg.Item)) {
 	s.mu.Lock()
 	calling := s.calling
 	s.mu.Unlock()
@@ -42,18 +42,18 @@ func (s *Service) begins(call pleg.OwnCall) (returned func(err error, now ...ple
 // errNoAnswer is told of a call that has ended in a panic.
 var errNoAnswer = errors.New("embed: the call has not been answered")
 
-// call passes on a call that changes what the runtime has. Its answer is a fact. Sent returns what
+// change passes on a call that changes what the runtime has. Its answer is a fact. Sent returns what
 // the call has brought about.
-func (s *Service) call(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item, error)) {
+func (s *Service) change(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item, error)) {
 	var c ledger.Call
-	s.tell(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, own.ID) })
-	returned, err, now := s.begins(own), errNoAnswer, pleg.Item{}
+	s.update(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, own.ID) })
+	returned, err, now := s.announce(own), errNoAnswer, pleg.Item{}
 	defer func() {
 		answer := ledger.Answer{Failed: err != nil, Unanswered: unanswered(err), Pod: string(own.Pod.UID)}
 		if own.ID == "" && err == nil {
 			answer.Made = now.ID
 		}
-		s.tell(func(l *ledger.Ledger, at time.Time) { l.End(c, answer, at) })
+		s.update(func(l *ledger.Ledger, at time.Time) { l.End(c, answer, at) })
 		if err != nil {
 			returned(err)
 			return
@@ -73,9 +73,9 @@ func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, errNoAnswer)
 }
 
-// named is call for those that name what they are about and answer with nothing.
-func (s *Service) named(op ledger.Op, now pleg.Item, send func() error) (err error) {
-	s.call(op, pleg.OwnCall{ID: now.ID}, func() (pleg.Item, error) {
+// changeByID is call for those that name what they are about and answer with nothing.
+func (s *Service) changeByID(op ledger.Op, now pleg.Item, send func() error) (err error) {
+	s.change(op, pleg.OwnCall{ID: now.ID}, func() (pleg.Item, error) {
 		err = send()
 		return now, err
 	})
@@ -90,7 +90,7 @@ func podOf(config *runtimeapi.PodSandboxConfig) pleg.PodRef {
 
 // RunPodSandbox makes a sandbox.
 func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (id string, err error) {
-	s.call(ledger.RunPodSandbox, pleg.OwnCall{Pod: podOf(config)}, func() (pleg.Item, error) {
+	s.change(ledger.RunPodSandbox, pleg.OwnCall{Pod: podOf(config)}, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.RunPodSandbox(ctx, config, handler)
 		return pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, err
 	})
@@ -99,7 +99,7 @@ func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 
 // CreateContainer makes a container.
 func (s *Service) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (id string, err error) {
-	s.call(ledger.CreateContainer, pleg.OwnCall{Pod: podOf(sandboxConfig)}, func() (pleg.Item, error) {
+	s.change(ledger.CreateContainer, pleg.OwnCall{Pod: podOf(sandboxConfig)}, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
 		return pleg.Item{ID: id, Phase: pleg.PhaseCreated, Name: config.GetMetadata().GetName()}, err
 	})
@@ -108,50 +108,50 @@ func (s *Service) CreateContainer(ctx context.Context, sandbox string, config *r
 
 // StartContainer starts a container.
 func (s *Service) StartContainer(ctx context.Context, id string) error {
-	return s.named(ledger.StartContainer, pleg.Item{ID: id, Phase: pleg.PhaseRunning},
+	return s.changeByID(ledger.StartContainer, pleg.Item{ID: id, Phase: pleg.PhaseRunning},
 		func() error { return s.RuntimeService.StartContainer(ctx, id) })
 }
 
 // StopContainer stops a container.
 func (s *Service) StopContainer(ctx context.Context, id string, timeout int64) error {
-	return s.named(ledger.StopContainer, pleg.Item{ID: id, Phase: pleg.PhaseExited},
+	return s.changeByID(ledger.StopContainer, pleg.Item{ID: id, Phase: pleg.PhaseExited},
 		func() error { return s.RuntimeService.StopContainer(ctx, id, timeout) })
 }
 
 // RemoveContainer removes a container.
 func (s *Service) RemoveContainer(ctx context.Context, id string) error {
-	return s.named(ledger.RemoveContainer, pleg.Item{ID: id, Phase: pleg.PhaseRemoved},
+	return s.changeByID(ledger.RemoveContainer, pleg.Item{ID: id, Phase: pleg.PhaseRemoved},
 		func() error { return s.RuntimeService.RemoveContainer(ctx, id) })
 }
 
 // StopPodSandbox stops a sandbox and what runs in it.
 func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
-	return s.named(ledger.StopPodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseExited},
+	return s.changeByID(ledger.StopPodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseExited},
 		func() error { return s.RuntimeService.StopPodSandbox(ctx, id) })
 }
 
 // RemovePodSandbox removes a sandbox and what is in it.
 func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
-	return s.named(ledger.RemovePodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
+	return s.changeByID(ledger.RemovePodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
 		func() error { return s.RuntimeService.RemovePodSandbox(ctx, id) })
 }
 
 // ContainerStatus reads a container's status from the runtime.
 func (s *Service) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
-	read := s.begin()
+	read := s.beginRead()
 	r, err := s.RuntimeService.ContainerStatus(ctx, id, verbose)
 	if st := r.GetStatus(); err == nil && st != nil {
-		s.tell(func(l *ledger.Ledger, _ time.Time) { l.ContainerStatus(read, id, st.State, st.LogPath) })
+		s.update(func(l *ledger.Ledger, _ time.Time) { l.ContainerStatus(read, id, st.State, st.LogPath) })
 	}
 	return r, err
 }
 
 // PodSandboxStatus reads a sandbox's status from the runtime.
 func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
-	read := s.begin()
+	read := s.beginRead()
 	r, err := s.RuntimeService.PodSandboxStatus(ctx, id, verbose)
 	if st := r.GetStatus(); err == nil && st != nil {
-		s.tell(func(l *ledger.Ledger, _ time.Time) { l.SandboxStatus(read, id, st.State) })
+		s.update(func(l *ledger.Ledger, _ time.Time) { l.SandboxStatus(read, id, st.State) })
 	}
 	return r, err
 }
@@ -159,47 +159,47 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 // GetContainerEvents streams the runtime's events. The ledger has each of them before who asked for
 // them.
 func (s *Service) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
-	in := make(chan *runtimeapi.ContainerEventResponse, received)
+	in := make(chan *runtimeapi.ContainerEventResponse, eventBacklog)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for e := range in { // to its end, because the client blocks in its send
-			s.claim(e)
+			s.recordEvent(e)
 			select {
 			case events <- e:
 			case <-ctx.Done():
 			}
 		}
 	}()
-	s.open(1)
+	s.countStreams(1)
 	on := 0 // owned by this goroutine, in which the client calls
 	err := s.RuntimeService.GetContainerEvents(ctx, in, func(client runtimeapi.RuntimeService_GetContainerEventsClient) {
 		on++
-		s.tell(func(*ledger.Ledger, time.Time) { s.connection.established(1) })
+		s.update(func(*ledger.Ledger, time.Time) { s.connection.established(1) })
 		if established != nil {
 			established(client)
 		}
 	})
 	if on > 0 {
-		s.tell(func(*ledger.Ledger, time.Time) { s.connection.established(-on) })
+		s.update(func(*ledger.Ledger, time.Time) { s.connection.established(-on) })
 	}
-	s.open(-1)
+	s.countStreams(-1)
 	close(in)
 	<-done
 	return err
 }
 
-// open counts streams. While there is none nothing is trusted.
-func (s *Service) open(by int) {
-	s.tell(func(l *ledger.Ledger, _ time.Time) {
+// countStreams counts streams. While there is none nothing is trusted.
+func (s *Service) countStreams(by int) {
+	s.update(func(l *ledger.Ledger, _ time.Time) {
 		if s.streams += by; s.streams == 0 {
 			l.Trust(false)
 		}
 	})
 }
 
-// claim tells the ledger of an event.
-func (s *Service) claim(e *runtimeapi.ContainerEventResponse) {
+// recordEvent tells the ledger of an event.
+func (s *Service) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	if e.GetContainerId() == "" {
 		return
 	}
@@ -219,5 +219,5 @@ func (s *Service) claim(e *runtimeapi.ContainerEventResponse) {
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		phase = ledger.Exited
 	}
-	s.tell(func(l *ledger.Ledger, _ time.Time) { l.Claim(e.ContainerId, kind, phase, pod) })
+	s.update(func(l *ledger.Ledger, _ time.Time) { l.Claim(e.ContainerId, kind, phase, pod) })
 }

@@ -18,7 +18,7 @@ type lists[F, E any] struct {
 	send    func(context.Context, F) ([]E, error)
 	byID    func(string) F
 	serve   func(*ledger.Ledger, F, time.Time) ([]E, ledger.Verdict)
-	took    func(*ledger.Ledger, ledger.Read, F, []E, time.Time)
+	observe func(*ledger.Ledger, ledger.Read, F, []E, time.Time)
 }
 
 func (s *Service) sandboxes() lists[*runtimeapi.PodSandboxFilter, *runtimeapi.PodSandbox] {
@@ -39,22 +39,22 @@ func (s *Service) containers() lists[*runtimeapi.ContainerFilter, *runtimeapi.Co
 
 // list answers a list.
 func (k lists[F, E]) list(ctx context.Context, f F, noFilter, byState bool) ([]E, error) {
-	s, who := k.service, callerOf(ctx)
+	s, who := k.service, callInfoOf(ctx)
 	reason := ""
 	switch {
 	case who.by == ByPLEG:
-		reason = becausePLEG
+		reason = reasonPLEG
 	case noFilter, byState && who.by == ByOthers:
 		// Without a filter lists who builds its own state at the start. By state lists, besides
 		// housekeeping, who looks for a container to run a command in.
-		reason = becauseCaller
+		reason = reasonCaller
 	default:
-		list, because := k.recall(ctx, f)
-		if because == "" {
+		list, why := k.fromMemory(ctx, f)
+		if why == "" {
 			s.count(MetricListsServed+string(who.by), 1)
 			return list, nil
 		}
-		reason = string(because)
+		reason = string(why)
 	}
 	if who.forwarded != nil {
 		*who.forwarded = true
@@ -66,19 +66,19 @@ func (k lists[F, E]) list(ctx context.Context, f F, noFilter, byState bool) ([]E
 func (k lists[F, E]) forward(ctx context.Context, f F, reason string) ([]E, error) {
 	s := k.service
 	s.count(MetricListsForwarded+reason, 1)
-	read := s.begin()
+	read := s.beginRead()
 	shown, err := k.send(ctx, f)
 	if err == nil {
-		s.tell(func(l *ledger.Ledger, now time.Time) { k.took(l, read, f, shown, now) })
+		s.update(func(l *ledger.Ledger, now time.Time) { k.observe(l, read, f, shown, now) })
 	}
 	return shown, err
 }
 
-// recall answers a list from memory, after reading what is in doubt, or says why not.
-func (k lists[F, E]) recall(ctx context.Context, f F) (list []E, because ledger.Reason) {
+// fromMemory answers a list from memory, after reading what is in doubt, or says why not.
+func (k lists[F, E]) fromMemory(ctx context.Context, f F) (list []E, because ledger.Reason) {
 	for range 2 { // an event may come while what is in doubt is read
 		var v ledger.Verdict
-		k.service.with(func(l *ledger.Ledger, now time.Time) { list, v = k.serve(l, f, now) })
+		k.service.withTrust(func(l *ledger.Ledger, now time.Time) { list, v = k.serve(l, f, now) })
 		if v.Reason == "" || len(v.Resolve) == 0 {
 			return list, v.Reason
 		}
@@ -96,10 +96,10 @@ func (k lists[F, E]) resolve(ctx context.Context, ids []string) bool {
 		return false
 	}
 	defer k.service.resolving.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	for _, id := range ids {
-		if _, err := k.forward(ctx, k.byID(id), becauseResolve); err != nil {
+		if _, err := k.forward(ctx, k.byID(id), reasonResolve); err != nil {
 			return false
 		}
 	}

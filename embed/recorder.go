@@ -24,14 +24,14 @@ import (
 // stream may be told later than that, so that together they stay within the 25 Events and one in
 // five minutes that client-go's recorder lets through.
 func Recorder(recorder record.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
-	return newSparing(recorder, node)
+	return newRateLimited(recorder, node)
 }
 
 // SeriesRecorder does what [Recorder] does through a recorder for events.k8s.io/v1, such as the one
 // of package events: with an action, and as one series, with a true count, for what goes on for
 // long.
 func SeriesRecorder(recorder clientevents.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
-	return reporter(func(report *pleg.Report) {
+	return recorderFunc(func(report *pleg.Report) {
 		about, kind := subject(report, node)
 		for range 1 + report.Held { // the series counts
 			recorder.Eventf(about, nil, kind, string(report.Reason), report.Action, "%s", report.Note)
@@ -39,9 +39,9 @@ func SeriesRecorder(recorder clientevents.EventRecorder, node *v1.ObjectReferenc
 	})
 }
 
-type reporter func(*pleg.Report)
+type recorderFunc func(*pleg.Report)
 
-func (r reporter) Record(report pleg.Report) { r(&report) }
+func (r recorderFunc) Record(report pleg.Report) { r(&report) }
 
 // subject returns what a report is about, and its event type.
 func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectReference, kind string) {
@@ -61,7 +61,7 @@ func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectRef
 const (
 	firstPause  = time.Minute
 	pauseFactor = 4
-	longestRest = time.Hour
+	maxPause    = time.Hour
 )
 
 // The pauses alone do not keep within that: many reasons at once, or reasons that rest for an hour
@@ -78,41 +78,41 @@ const (
 // What is not sent is counted. The reason's next report tries again, or a timer does once the pause
 // is over and the allowance suffices: what is held back is told though it does not come up again.
 const (
-	allowanceMost    = 20.0
-	allowanceEvery   = 5 * time.Minute
-	leftByFirst      = 4.0
-	leftByRepetition = leftByFirst + 8
+	maxAllowance         = 20.0
+	allowancePeriod      = 5 * time.Minute
+	reservedByFirst      = 4.0
+	reservedByRepetition = reservedByFirst + 8
 )
 
-// sparing is a recorder that spares what client-go's has. It is safe for concurrent use.
-type sparing struct {
+// rateLimited is a recorder that spares what client-go's has. It is safe for concurrent use.
+type rateLimited struct {
 	recorder record.EventRecorder
 	node     *v1.ObjectReference
 
 	mu        sync.Mutex // owns what follows
-	told      map[pleg.Reason]*telling
+	reasons   map[pleg.Reason]*reasonState
 	allowance float64   // Events that may be sent
 	filled    time.Time // when allowance was right
 }
 
-// telling is how a reason about the node is being told.
-type telling struct {
-	next  time.Time     // not told before that
-	pause time.Duration // before next; 0 if not told yet
-	seen  time.Time     // when it last came up
-	held  int           // times it has come up since it was last told
-	last  pleg.Report   // the last that was held
-	timer bool          // one is set, to tell what is held
+// reasonState is how a reason about the node is being told.
+type reasonState struct {
+	next           time.Time     // not told before that
+	pause          time.Duration // before next; 0 if not told yet
+	seen           time.Time     // when it last came up
+	suppressed     int           // times it has come up since it was last told
+	lastSuppressed pleg.Report   // the last that was held
+	scheduled      bool          // one is set, to tell what is held
 }
 
-func newSparing(recorder record.EventRecorder, node *v1.ObjectReference) *sparing {
-	return &sparing{recorder: recorder, node: node, told: make(map[pleg.Reason]*telling), allowance: allowanceMost}
+func newRateLimited(recorder record.EventRecorder, node *v1.ObjectReference) *rateLimited {
+	return &rateLimited{recorder: recorder, node: node, reasons: make(map[pleg.Reason]*reasonState), allowance: maxAllowance}
 }
 
-func (s *sparing) Record(report pleg.Report) {
+func (s *rateLimited) Record(report pleg.Report) {
 	if report.Pod == nil {
 		var ok bool
-		if report, ok = s.due(report, time.Now()); !ok {
+		if report, ok = s.admit(report, time.Now()); !ok {
 			return
 		}
 	} // else it comes once for each pod in trouble, and every pod has 25 of its own
@@ -120,7 +120,7 @@ func (s *sparing) Record(report pleg.Report) {
 }
 
 // send sends what is to be told.
-func (s *sparing) send(report *pleg.Report) {
+func (s *rateLimited) send(report *pleg.Report) {
 	about, kind := subject(report, s.node)
 	note := report.Note
 	if report.Held > 0 && report.Pod == nil {
@@ -129,95 +129,95 @@ func (s *sparing) send(report *pleg.Report) {
 	s.recorder.Event(about, kind, string(report.Reason), note)
 }
 
-// due says whether a report is to be told now, and returns it with how often its reason has come up
+// admit says whether a report is to be told now, and returns it with how often its reason has come up
 // untold.
-func (s *sparing) due(report pleg.Report, now time.Time) (pleg.Report, bool) {
+func (s *rateLimited) admit(report pleg.Report, now time.Time) (pleg.Report, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.told[report.Reason]
+	x := s.reasons[report.Reason]
 	switch {
 	case x == nil:
-		x = &telling{next: now}
-		s.told[report.Reason] = x
-	case now.Sub(x.seen) >= longestRest:
+		x = &reasonState{next: now}
+		s.reasons[report.Reason] = x
+	case now.Sub(x.seen) >= maxPause:
 		x.next, x.pause = now, 0
 	}
 	x.seen = now
-	x.held += report.Held
+	x.suppressed += report.Held
 	if wait := s.wait(x, report.Reason, now); wait > 0 {
-		x.held++
-		x.last = report
-		s.wake(x, report.Reason, wait)
+		x.suppressed++
+		x.lastSuppressed = report
+		s.schedule(x, report.Reason, wait)
 		return report, false
 	}
-	report.Held = x.tell(now)
+	report.Held = x.sent(now)
 	return report, true
 }
 
-// tellHeld tells what is held of a reason, unless it was told meanwhile.
-func (s *sparing) tellHeld(reason pleg.Reason) {
+// sendSuppressed tells what is held of a reason, unless it was told meanwhile.
+func (s *rateLimited) sendSuppressed(reason pleg.Reason) {
 	s.mu.Lock()
-	now, x := time.Now(), s.told[reason]
-	x.timer = false
-	if x.held == 0 {
+	now, x := time.Now(), s.reasons[reason]
+	x.scheduled = false
+	if x.suppressed == 0 {
 		s.mu.Unlock()
 		return
 	}
 	if wait := s.wait(x, reason, now); wait > 0 {
-		s.wake(x, reason, wait)
+		s.schedule(x, reason, wait)
 		s.mu.Unlock()
 		return
 	}
-	report := x.last
+	report := x.lastSuppressed
 	if age := now.Sub(x.seen).Round(time.Second); age > 0 {
 		report.Note += fmt.Sprintf(" (%v ago)", age)
 	}
-	report.Held = x.tell(now) - 1 // the Event stands for one of them
+	report.Held = x.sent(now) - 1 // the Event stands for one of them
 	s.mu.Unlock()
 	s.send(&report)
 }
 
-// wake has what is held told when the wait is over. The caller holds mu. The timer outlives the
+// schedule has what is held told when the wait is over. The caller holds mu. The timer outlives the
 // generator by an hour at most, and then tells what there is to tell.
-func (s *sparing) wake(x *telling, reason pleg.Reason, wait time.Duration) {
-	if !x.timer {
-		x.timer = true
-		time.AfterFunc(wait, func() { s.tellHeld(reason) })
+func (s *rateLimited) schedule(x *reasonState, reason pleg.Reason, wait time.Duration) {
+	if !x.scheduled {
+		x.scheduled = true
+		time.AfterFunc(wait, func() { s.sendSuppressed(reason) })
 	}
 }
 
-// tell notes that a reason is told, and returns how many reports were held back.
-func (x *telling) tell(now time.Time) (held int) {
-	held, x.held, x.last = x.held, 0, pleg.Report{}
-	x.pause = min(max(firstPause, pauseFactor*x.pause), longestRest)
+// sent notes that a reason is told, and returns how many reports were held back.
+func (x *reasonState) sent(now time.Time) (held int) {
+	held, x.suppressed, x.lastSuppressed = x.suppressed, 0, pleg.Report{}
+	x.pause = min(max(firstPause, pauseFactor*x.pause), maxPause)
 	x.next = now.Add(x.pause)
 	return held
 }
 
 // wait returns for how long a reason must not be told: 0 says that it may be, and that its Event is
 // taken out of the allowance. The caller holds mu.
-func (s *sparing) wait(x *telling, reason pleg.Reason, now time.Time) time.Duration {
+func (s *rateLimited) wait(x *reasonState, reason pleg.Reason, now time.Time) time.Duration {
 	if now.Before(x.next) {
 		return x.next.Sub(now)
 	}
-	leave := leftByRepetition
+	reserve := reservedByRepetition
 	switch {
 	case reason == pleg.ReasonStreamLost:
-		leave = 0
+		reserve = 0
 	case x.pause == 0:
-		leave = leftByFirst
+		reserve = reservedByFirst
 	}
-	if !s.spend(now, leave) {
-		return time.Duration((leave+1-s.allowance)*float64(allowanceEvery)) + time.Millisecond
+	if !s.spend(now, reserve) {
+		return time.Duration((reserve+1-s.allowance)*float64(allowancePeriod)) + time.Millisecond
 	}
 	return 0
 }
 
 // spend takes one Event out of the allowance, if that leaves at least so much. The caller holds mu.
-func (s *sparing) spend(now time.Time, leave float64) bool {
-	s.allowance = min(s.allowance+now.Sub(s.filled).Seconds()/allowanceEvery.Seconds(), allowanceMost)
+func (s *rateLimited) spend(now time.Time, reserve float64) bool {
+	s.allowance = min(s.allowance+now.Sub(s.filled).Seconds()/allowancePeriod.Seconds(), maxAllowance)
 	s.filled = now
-	if s.allowance-1 < leave {
+	if s.allowance-1 < reserve {
 		return false
 	}
 	s.allowance--

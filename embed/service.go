@@ -33,29 +33,29 @@ const (
 
 type callerKey struct{}
 
-// asked is what the context of a call carries.
-type asked struct {
+// callInfo is what the context of a call carries.
+type callInfo struct {
 	by        Caller
 	forwarded *bool // set if a list goes to the runtime; owned by the goroutine that reads it
 }
 
 // As returns a context in which lists are asked for by that caller.
 func As(ctx context.Context, by Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, asked{by: by})
+	return context.WithValue(ctx, callerKey{}, callInfo{by: by})
 }
 
 // Tracked is As. Forwarded says whether a list that was asked for with the context went to the
 // runtime; the calls and the question must come from one goroutine.
 func Tracked(ctx context.Context, by Caller) (tracked context.Context, forwarded func() bool) {
-	any := new(bool)
-	return context.WithValue(ctx, callerKey{}, asked{by, any}), func() bool { return *any }
+	flag := new(bool)
+	return context.WithValue(ctx, callerKey{}, callInfo{by, flag}), func() bool { return *flag }
 }
 
-func callerOf(ctx context.Context) asked {
-	if a, ok := ctx.Value(callerKey{}).(asked); ok {
+func callInfoOf(ctx context.Context) callInfo {
+	if a, ok := ctx.Value(callerKey{}).(callInfo); ok {
 		return a
 	}
-	return asked{by: ByOthers}
+	return callInfo{by: ByOthers}
 }
 
 // Metrics that a [Service] reports; what follows the slash is a caller or a reason.
@@ -66,13 +66,13 @@ const (
 
 // Reasons to forward a list that are not the ledger's.
 const (
-	becausePLEG    = "pleg"    // the generator reads
-	becauseCaller  = "caller"  // the list is one for which even a short lag would be wrong
-	becauseResolve = "resolve" // one ID is read, so that a list can be served
+	reasonPLEG    = "pleg"    // the generator reads
+	reasonCaller  = "caller"  // the list is one for which even a short lag would be wrong
+	reasonResolve = "resolve" // one ID is read, so that a list can be served
 )
 
-// resolveWithin bounds how long a list waits for what is in doubt. Then it is forwarded.
-const resolveWithin = time.Second
+// resolveTimeout bounds how long a list waits for what is in doubt. Then it is forwarded.
+const resolveTimeout = time.Second
 
 // Service is a kubelet's CRI client that remembers what it has seen and done, and answers lists of
 // sandboxes and containers from that; see package ledger for the rules. [Service.Version] is
@@ -119,8 +119,8 @@ func (s *Service) count(name string, n int) {
 	}
 }
 
-// with runs f on the ledger, which knows then whether the stream can be trusted.
-func (s *Service) with(f func(l *ledger.Ledger, now time.Time)) {
+// withTrust runs f on the ledger, which knows then whether the stream can be trusted.
+func (s *Service) withTrust(f func(l *ledger.Ledger, now time.Time)) {
 	s.mu.Lock()
 	trusted := s.trusted
 	s.mu.Unlock()
@@ -131,14 +131,14 @@ func (s *Service) with(f func(l *ledger.Ledger, now time.Time)) {
 	f(s.ledger, time.Now())
 }
 
-// begin notes that a read begins.
-func (s *Service) begin() (r ledger.Read) {
-	s.with(func(l *ledger.Ledger, now time.Time) { r = l.Begin(now) })
+// beginRead notes that a read begins.
+func (s *Service) beginRead() (r ledger.Read) {
+	s.withTrust(func(l *ledger.Ledger, now time.Time) { r = l.Begin(now) })
 	return r
 }
 
-// tell runs f on the ledger.
-func (s *Service) tell(f func(l *ledger.Ledger, now time.Time)) {
+// update runs f on the ledger.
+func (s *Service) update(f func(l *ledger.Ledger, now time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.ledger, time.Now())
@@ -146,7 +146,7 @@ func (s *Service) tell(f func(l *ledger.Ledger, now time.Time)) {
 
 // Revision returns a number that changes with everything that a list could show.
 func (s *Service) Revision() (n uint64) {
-	s.tell(func(l *ledger.Ledger, _ time.Time) { n = l.Revision() })
+	s.update(func(l *ledger.Ledger, _ time.Time) { n = l.Revision() })
 	return n
 }
 
@@ -154,9 +154,9 @@ func (s *Service) Revision() (n uint64) {
 // is served from memory is, and without making one. It counts as two lists served. It does not
 // while anything is in doubt: who asks for the lists then has that read.
 func (s *Service) Current(ctx context.Context, revision uint64) (current bool) {
-	s.with(func(l *ledger.Ledger, now time.Time) { current = l.Revision() == revision && l.ServesAll(now) })
+	s.withTrust(func(l *ledger.Ledger, now time.Time) { current = l.Revision() == revision && l.ServesAll(now) })
 	if current {
-		s.count(MetricListsServed+string(callerOf(ctx).by), 2)
+		s.count(MetricListsServed+string(callInfoOf(ctx).by), 2)
 	}
 	return current
 }
@@ -173,6 +173,6 @@ func (s *Service) ListContainers(ctx context.Context, f *runtimeapi.ContainerFil
 
 // LogPath returns the path of the log of a container that the runtime has, if a status has told it.
 func (s *Service) LogPath(id string) (path string, ok bool) {
-	s.tell(func(l *ledger.Ledger, _ time.Time) { path, ok = l.LogPath(id) })
+	s.update(func(l *ledger.Ledger, _ time.Time) { path, ok = l.LogPath(id) })
 	return path, ok
 }

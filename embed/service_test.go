@@ -205,7 +205,7 @@ func (k *kubelet) stream() {
 	})
 	k.close = func() { cancel(); done.Wait() }
 	for open := false; !open; {
-		k.tell(func(*ledger.Ledger, time.Time) { open = k.connection.streams > 0 })
+		k.update(func(*ledger.Ledger, time.Time) { open = k.connection.streams > 0 })
 	}
 }
 
@@ -421,8 +421,8 @@ func TestADoubtThatCannotBeAnsweredForwards(t *testing.T) {
 		}
 		began := time.Now()
 		k.want(2, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
-		if took := time.Since(began); took != resolveWithin {
-			t.Errorf("it took %v, want %v", took, resolveWithin)
+		if took := time.Since(began); took != resolveTimeout {
+			t.Errorf("it took %v, want %v", took, resolveTimeout)
 		}
 	})
 }
@@ -445,7 +445,7 @@ func TestCurrentAndRevision(t *testing.T) {
 		t.Error("a container has started")
 	}
 	at = k.Revision()
-	k.claim(&runtimeapi.ContainerEventResponse{ContainerId: "r", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
+	k.recordEvent(&runtimeapi.ContainerEventResponse{ContainerId: "r", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
 	if k.Current(ctx, at) {
 		t.Error("a container is said to have ended")
 	}

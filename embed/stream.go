@@ -30,16 +30,16 @@ func Stream[S any](events Events) pleg.Stream[S] { return stream[S]{events} }
 // stream turns the CRI client's channel of events into claims.
 type stream[S any] struct{ events Events }
 
-// received is how many events may wait between the client and the loop that takes them, which does
+// eventBacklog is how many events may wait between the client and the loop that takes them, which does
 // nothing but that.
-const received = 64
+const eventBacklog = 64
 
 // Events subscribes and yields claims until the stream ends. Nothing of the subscription is left
 // when it returns.
 func (s stream[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {
 	return func(yield func(pleg.Claim[S], error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		events := make(chan *runtimeapi.ContainerEventResponse, received)
+		events := make(chan *runtimeapi.ContainerEventResponse, eventBacklog)
 		var err error
 		go func() {
 			defer close(events) // after which err may be read

@@ -18,25 +18,25 @@ const (
 
 // Reasons to ask the runtime for its version.
 const (
-	becauseUntrusted = "untrusted" // no stream is on a connection, or the generator says so
-	becauseUnasked   = "unasked"   // not over this connection, or not for this version of the API
-	becauseStale     = "stale"     // the last answer is too old
+	reasonUntrusted = "untrusted" // no stream is on a connection, or the generator says so
+	reasonUnasked   = "unasked"   // not over this connection, or not for this version of the API
+	reasonStale     = "stale"     // the last answer is too old
 )
 
-// versionFor is for how long an answer is good: as the kubelet does for the API's. While somebody
+// versionMaxAge is for how long an answer is good: as the kubelet does for the API's. While somebody
 // is asking again, it is for as long again for everybody else: the syncs of many pods come
 // together.
-const versionFor = time.Minute
+const versionMaxAge = time.Minute
 
 // connection is what the service knows of the connection that the stream of events is on.
 type connection struct {
 	number  uint64 // grows whenever a stream is established or ends
 	streams int    // that are established: the runtime is at the other end of a connection now
 
-	version *runtimeapi.VersionResponse // the answer, immutable, that was given over connection number
-	api     string                      // the version of the API that was asked for
-	asked   time.Time
-	asking  bool // somebody is asking again, because the answer is too old
+	version    *runtimeapi.VersionResponse // the answer, immutable, that was given over connection number
+	api        string                      // the version of the API that was asked for
+	asked      time.Time
+	refreshing bool // somebody is asking again, because the answer is too old
 }
 
 // established notes that a stream is on a connection (by 1), or has ended (by -1). What was
@@ -44,19 +44,19 @@ type connection struct {
 func (c *connection) established(by int) {
 	c.number++
 	c.streams += by
-	c.version, c.asking = nil, false
+	c.version, c.refreshing = nil, false
 }
 
-// recall returns the answer that the runtime would give, or why the caller has to ask it.
-func (c *connection) recall(api string, trusted bool, now time.Time) (*runtimeapi.VersionResponse, string) {
+// cached returns the answer that the runtime would give, or why the caller has to ask it.
+func (c *connection) cached(api string, trusted bool, now time.Time) (*runtimeapi.VersionResponse, string) {
 	switch {
 	case !trusted || c.streams == 0:
-		return nil, becauseUntrusted
+		return nil, reasonUntrusted
 	case c.version == nil || c.api != api:
-		return nil, becauseUnasked
-	case now.Sub(c.asked) >= versionFor && (!c.asking || now.Sub(c.asked) >= 2*versionFor):
-		c.asking = true
-		return nil, becauseStale
+		return nil, reasonUnasked
+	case now.Sub(c.asked) >= versionMaxAge && (!c.refreshing || now.Sub(c.asked) >= 2*versionMaxAge):
+		c.refreshing = true
+		return nil, reasonStale
 	}
 	return c.version, ""
 }
@@ -73,19 +73,19 @@ func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionR
 	trust := trusted != nil && trusted() // it takes a lock of its own
 	s.mu.Lock()
 	began := time.Now()
-	answer, because := s.connection.recall(api, trust, began)
+	answer, reason := s.connection.cached(api, trust, began)
 	at := s.connection.number
 	s.mu.Unlock()
-	if because == "" {
+	if reason == "" {
 		s.count(MetricVersionsServed, 1)
 		return answer, nil
 	}
-	s.count(MetricVersionsForwarded+because, 1)
+	s.count(MetricVersionsForwarded+reason, 1)
 	answer, err := s.RuntimeService.Version(ctx, api)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := &s.connection; c.number == at {
-		c.asking = false
+		c.refreshing = false
 		if err == nil {
 			c.version, c.api, c.asked = answer, api, began
 		}

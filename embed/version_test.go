@@ -45,7 +45,7 @@ func TestAVersionIsGoodForAMinute(t *testing.T) {
 		k.toy.version = "v1"
 		k.asks("0.1.0", "v1", 1)
 		k.toy.version = "v2"
-		time.Sleep(versionFor - 1)
+		time.Sleep(versionMaxAge - 1)
 		k.asks("0.1.0", "v1", 0)
 		time.Sleep(time.Nanosecond)
 		k.asks("0.1.0", "v2", 1)
@@ -62,7 +62,7 @@ func TestOneAsksAgain(t *testing.T) {
 		defer k.close()
 		k.toy.version = "v1"
 		k.asks("0.1.0", "v1", 1)
-		time.Sleep(versionFor)
+		time.Sleep(versionMaxAge)
 		k.toy.version = "v2"
 		proceed := make(chan struct{})
 		k.toy.onAsk = func() error { <-proceed; return errors.New("the runtime hangs") }
@@ -74,7 +74,7 @@ func TestOneAsksAgain(t *testing.T) {
 		})
 		synctest.Wait()
 		k.asks("0.1.0", "v1", 0)
-		time.Sleep(versionFor - 1)
+		time.Sleep(versionMaxAge - 1)
 		k.asks("0.1.0", "v1", 0)
 		time.Sleep(time.Nanosecond)
 		k.toy.onAsk = nil
@@ -83,7 +83,7 @@ func TestOneAsksAgain(t *testing.T) {
 		close(proceed)
 		first.Wait()
 		k.asks("0.1.0", "v2", 0)
-		time.Sleep(versionFor)
+		time.Sleep(versionMaxAge)
 		k.asks("0.1.0", "v2", 1) // who failed is asking no more
 		k.counts(map[string]int{"versions_served": 4, "versions_forwarded/unasked": 1, "versions_forwarded/stale": 3})
 	})
@@ -95,7 +95,7 @@ func TestAVersionIsAsOldAsItsQuestion(t *testing.T) {
 		k := newKubelet(t)
 		defer k.close()
 		k.toy.version = "v1"
-		k.toy.onAsk = func() error { time.Sleep(versionFor - time.Second); return nil }
+		k.toy.onAsk = func() error { time.Sleep(versionMaxAge - time.Second); return nil }
 		k.asks("0.1.0", "v1", 1)
 		k.toy.onAsk = nil
 		k.asks("0.1.0", "v1", 0)
