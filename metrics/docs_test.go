@@ -27,8 +27,8 @@ const (
 
 // table renders every metric as a row of Markdown.
 func table() string {
-	return "## Of the generator\n\n" + section(reported, gauges) +
-		"\n## Of the CRI client\n\n" + section(nil, clientCounts) + "\n## Of the Event recorder\n\n" + section(eventsReported, eventsGauges)
+	return "## Of the generator\n\n" + section(pushed, gauges) +
+		"\n## Of the CRI client\n\n" + section(nil, clientCounters) + "\n## Of the Event recorder\n\n" + section(eventsPushed, eventsGauges)
 }
 
 func section(reported []definition, gauges []gaugeDefinition) string {
@@ -40,9 +40,9 @@ func section(reported []definition, gauges []gaugeDefinition) string {
 			name = "`" + d.name + "{" + d.label + "}`"
 		}
 		if d.kubelet() {
-			name += "<br>(`" + d.served(true) + "`)"
+			name += "<br>(`" + d.registeredName(true) + "`)"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, strings.ToLower(string(d.kind)), d.help, d.read)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, strings.ToLower(string(d.kind)), d.help, d.guidance)
 	}
 	for _, d := range reported {
 		row(d)
@@ -83,18 +83,18 @@ func served() map[string]bool {
 	names := make(map[string]bool)
 	add := func(d definition) {
 		for _, omit := range []bool{false, true} {
-			names[d.served(omit)] = true
+			names[d.registeredName(omit)] = true
 			if d.kind == histogram {
 				for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-					names[d.served(omit)+suffix] = true
+					names[d.registeredName(omit)+suffix] = true
 				}
 			}
 		}
 	}
-	for _, d := range slices.Concat(reported, eventsReported) {
+	for _, d := range slices.Concat(pushed, eventsPushed) {
 		add(d)
 	}
-	for _, g := range slices.Concat(gauges, clientCounts, eventsGauges) {
+	for _, g := range slices.Concat(gauges, clientCounters, eventsGauges) {
 		add(g.definition)
 	}
 	return names
@@ -181,8 +181,8 @@ func TestDashboards(t *testing.T) {
 	for _, board := range boards {
 		t.Run(filepath.Base(board), func(t *testing.T) { checkDashboard(t, board) })
 	}
-	hasPanels(t, "../docs/dashboards/events.json", slices.Concat(eventsReported, definitions(eventsGauges)))
-	hasPanels(t, "../docs/dashboards/evented-pleg.json", slices.Concat(reported, definitions(gauges), definitions(clientCounts)))
+	hasPanels(t, "../docs/dashboards/events.json", slices.Concat(eventsPushed, definitions(eventsGauges)))
+	hasPanels(t, "../docs/dashboards/evented-pleg.json", slices.Concat(pushed, definitions(gauges), definitions(clientCounters)))
 }
 
 func definitions(gauges []gaugeDefinition) (list []definition) {
@@ -201,7 +201,7 @@ func hasPanels(t *testing.T, path string, list []definition) {
 	shown := metricName.FindAllString(string(raw), -1)
 	for _, d := range list {
 		for _, omit := range []bool{false, true} {
-			name := d.served(omit)
+			name := d.registeredName(omit)
 			if !slices.Contains(shown, name) && !slices.Contains(shown, name+"_bucket") {
 				t.Errorf("%s: %s has no panel", path, name)
 			}

@@ -5,52 +5,52 @@ package metrics
 
 import "fmt"
 
-// eventsReported are the counters of an Event recorder. A source that ends in a slash has its
+// eventsPushed are the counters of an Event recorder. A source that ends in a slash has its
 // label's value behind it.
-var eventsReported = []definition{
+var eventsPushed = []definition{
 	{name: "event_recorder_emitted_total", kind: counter, source: "events_emitted",
-		help: "Number of events that the recorder was given.",
-		read: "What the agent has to say. Each ends up acknowledged, dropped or is still unsent."},
+		help:     "Number of events that the recorder was given.",
+		guidance: "What the agent has to say. Each ends up acknowledged, dropped or is still unsent."},
 	{name: "event_recorder_acknowledged_total", kind: counter, source: "events_acknowledged",
-		help: "Number of events that the API server knows of, as an object or in the count of one.",
-		read: "Follows emitted within seconds; within the heartbeat of 30 minutes for the count of a running series."},
+		help:     "Number of events that the API server knows of, as an object or in the count of one.",
+		guidance: "Follows emitted within seconds; within the heartbeat of 30 minutes for the count of a running series."},
 	{name: "event_recorder_dropped_total", kind: counter, source: "events_dropped/", label: "reason",
-		help: "Number of events that were given up, by reason.",
-		read: "0. invalid and rejected: a bug in what is emitted. queue_full, rate_limited, object_cap: a storm. shutdown: the server was away at the end."},
+		help:     "Number of events that were given up, by reason.",
+		guidance: "0. invalid and rejected: a bug in what is emitted. queue_full, rate_limited, object_cap: a storm. shutdown: the server was away at the end."},
 	{name: "event_recorder_calls_total", kind: counter, source: "event_calls/", label: "kind",
-		help: "Number of calls to the API server, by kind.",
-		read: "What the recorder costs the server: three calls for a series, one more at each early count, and one in 30 minutes."},
+		help:     "Number of calls to the API server, by kind.",
+		guidance: "What the recorder costs the server: three calls for a series, one more at each early count, and one in 30 minutes."},
 	{name: "event_recorder_retries_total", kind: counter, source: "event_retries/", label: "reason",
-		help: "Number of calls to the API server that will be made again, by the reason of the failure.",
-		read: "Rising: the server is overloaded or away; nothing is lost yet."},
+		help:     "Number of calls to the API server that will be made again, by the reason of the failure.",
+		guidance: "Rising: the server is overloaded or away; nothing is lost yet."},
 	{name: "event_recorder_rejections_total", kind: counter, source: "event_rejections/", label: "reason",
-		help: "Number of calls that the API server refused for good, by its reason.",
-		read: "0. Forbidden: the role lacks create or patch on events."},
+		help:     "Number of calls that the API server refused for good, by its reason.",
+		guidance: "0. Forbidden: the role lacks create or patch on events."},
 	{name: "event_recorder_series_total", kind: counter, source: "event_series/", label: "transition",
-		help: "Number of transitions of series of events, by kind.",
-		read: "evicted: more different events at once than the table holds. abandoned: a process was killed while it counted."},
+		help:     "Number of transitions of series of events, by kind.",
+		guidance: "evicted: more different events at once than the table holds. abandoned: a process was killed while it counted."},
 	{name: "event_recorder_annotations_dropped_total", kind: counter, source: "event_annotations_dropped",
-		help: "Number of annotations left out because the API server would not have taken them.",
-		read: "0."},
+		help:     "Number of annotations left out because the API server would not have taken them.",
+		guidance: "0."},
 	{name: "event_recorder_watch_dropped_total", kind: counter, source: "event_watch_dropped",
-		help: "Number of events that a slow watcher in the process missed.",
-		read: "0. The API server got them all the same."},
+		help:     "Number of events that a slow watcher in the process missed.",
+		guidance: "0. The API server got them all the same."},
 }
 
 // eventsGauges are the gauges of an Event recorder.
 var eventsGauges = []gaugeDefinition{
 	{definition{name: "event_recorder_series", kind: gauge, source: "event_series_active",
-		help: "Number of series in the table.",
-		read: "Bounded. At its bound, quiet series are finished early."}, plain("event_series_active")},
+		help:     "Number of series in the table.",
+		guidance: "Bounded. At its bound, quiet series are finished early."}, single("event_series_active")},
 	{definition{name: "event_recorder_queue_length", kind: gauge, source: "event_queue_length",
-		help: "Number of series that owe the API server a call.",
-		read: "0 between bursts. Growing: the server is slow or away."}, plain("event_queue_length")},
+		help:     "Number of series that owe the API server a call.",
+		guidance: "0 between bursts. Growing: the server is slow or away."}, single("event_queue_length")},
 	{definition{name: "event_recorder_unsent", kind: gauge, source: "events_unsent",
-		help: "Number of events that the API server does not know of yet.",
-		read: "What would be lost if the process died now."}, plain("events_unsent")},
+		help:     "Number of events that the API server does not know of yet.",
+		guidance: "What would be lost if the process died now."}, single("events_unsent")},
 	{definition{name: "event_recorder_gate_closed_seconds", kind: gauge, source: "event_gate_closed_seconds",
-		help: "Time in seconds for which nothing will be sent, because the API server asked for it or failed.",
-		read: "0. Above: the recorder holds back, for at most 30 seconds at a time, or 5 minutes if the server asks for it."}, plain("event_gate_closed_seconds")},
+		help:     "Time in seconds for which nothing will be sent, because the API server asked for it or failed.",
+		guidance: "0. Above: the recorder holds back, for at most 30 seconds at a time, or 5 minutes if the server asks for it."}, single("event_gate_closed_seconds")},
 }
 
 // Events is the set of metrics of one Event recorder in one registry. Make it with [NewEvents].
@@ -64,7 +64,7 @@ type Events struct {
 // when its gauges are read, so [Events.SetGauges] should be given its Gauges method.
 func NewEvents(registry Registry) (*Events, error) {
 	e := new(Events)
-	if err := e.register(registry, eventsReported, newCollector(&e.gaugeSource, eventsGauges, false), false); err != nil {
+	if err := e.register(registry, eventsPushed, newCollector(&e.gaugeSource, eventsGauges, false), false); err != nil {
 		return nil, fmt.Errorf("metrics: %w (a registry takes one set)", err)
 	}
 	return e, nil

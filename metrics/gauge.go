@@ -20,12 +20,12 @@ var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsuppor
 // comes from what the sources yielded.
 type gaugeDefinition struct {
 	definition
-	// series calls yield for each series. The label value is ignored if the gauge has no label.
-	series func(yielded map[string]float64, now time.Time, yield func(labelValue string, v float64))
+	// collect calls yield for each series. The label value is ignored if the gauge has no label.
+	collect func(yielded map[string]float64, now time.Time, yield func(labelValue string, v float64))
 }
 
-// plain serves what the source yields under one name.
-func plain(source string) func(map[string]float64, time.Time, func(string, float64)) {
+// single serves what the source yields under one name.
+func single(source string) func(map[string]float64, time.Time, func(string, float64)) {
 	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
 		if v, ok := yielded[source]; ok {
 			yield("", v)
@@ -48,8 +48,8 @@ func byLabel(prefix string) func(map[string]float64, time.Time, func(string, flo
 // gauges are computed at a scrape, in the order of docs/metrics.md.
 var gauges = []gaugeDefinition{
 	{definition{name: "evented_pleg_stream_state", kind: gauge, source: "stream_state", label: "state",
-		help: "1 for the state that the stream of container events is in, 0 for the others.",
-		read: "Connected on a healthy node. Backoff: the stream is lost. Unsupported: the runtime has no events. Idle: the generator is generic."},
+		help:     "1 for the state that the stream of container events is in, 0 for the others.",
+		guidance: "Connected on a healthy node. Backoff: the stream is lost. Unsupported: the runtime has no events. Idle: the generator is generic."},
 		func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
 			v, ok := yielded["stream_state"]
 			if !ok {
@@ -64,45 +64,45 @@ var gauges = []gaugeDefinition{
 			}
 		}},
 	{definition{name: "evented_pleg_relist_period_seconds", kind: gauge, source: "relist_period_seconds",
-		help: "Time in seconds from the end of a list of the whole runtime to the next, as trust in the stream has made it.",
-		read: "1 while nothing is trusted, up to 300 on a healthy node. Falling back to 1 again and again: trust is lost again and again."},
-		plain("relist_period_seconds")},
+		help:     "Time in seconds from the end of a list of the whole runtime to the next, as trust in the stream has made it.",
+		guidance: "1 while nothing is trusted, up to 300 on a healthy node. Falling back to 1 again and again: trust is lost again and again."},
+		single("relist_period_seconds")},
 	{definition{name: "evented_pleg_healthy", kind: gauge, source: "healthy",
-		help: "1 while the generator is healthy, 0 while no list of the whole runtime has finished for too long.",
-		read: "1. 0: the next row tells since when; a kubelet turns its node NotReady."},
-		plain("healthy")},
+		help:     "1 while the generator is healthy, 0 while no list of the whole runtime has finished for too long.",
+		guidance: "1. 0: the next row tells since when; a kubelet turns its node NotReady."},
+		single("healthy")},
 	{definition{name: "evented_pleg_last_relist_age_seconds", kind: gauge, source: "last_relist_age_seconds",
-		help: "Time in seconds since the end of the last successful list of the whole runtime, or since the generator's start.",
-		read: "Stays below the period plus a relist. Above 180 over the period: the generator is unhealthy."},
-		plain("last_relist_age_seconds")},
+		help:     "Time in seconds since the end of the last successful list of the whole runtime, or since the generator's start.",
+		guidance: "Stays below the period plus a relist. Above 180 over the period: the generator is unhealthy."},
+		single("last_relist_age_seconds")},
 	{definition{name: "kubelet_pleg_last_seen_seconds", kind: gauge, source: "last_seen_seconds",
-		help: "Timestamp in seconds of the end of the last successful list of the whole runtime.",
-		read: "The kubelet's form of the age above. Missing before the first list."},
-		plain("last_seen_seconds")},
+		help:     "Timestamp in seconds of the end of the last successful list of the whole runtime.",
+		guidance: "The kubelet's form of the age above. Missing before the first list."},
+		single("last_seen_seconds")},
 	{definition{name: "evented_pleg_waiters", kind: gauge, source: "waiters",
-		help: "Number of callers that wait in the cache for a status newer than a time.",
-		read: "A few, for milliseconds. Many for long: reads are slow or fail, and pod workers hang."},
-		plain("waiters")},
+		help:     "Number of callers that wait in the cache for a status newer than a time.",
+		guidance: "A few, for milliseconds. Many for long: reads are slow or fail, and pod workers hang."},
+		single("waiters")},
 	{definition{name: "evented_pleg_dirty_pods", kind: gauge, source: "dirty_pods",
-		help: "Number of pods that want a read.",
-		read: "Near 0 between bursts. Growing: reads are slower than changes."},
-		plain("dirty_pods")},
+		help:     "Number of pods that want a read.",
+		guidance: "Near 0 between bursts. Growing: reads are slower than changes."},
+		single("dirty_pods")},
 	{definition{name: "evented_pleg_inspecting_pods", kind: gauge, source: "inspecting",
-		help: "Number of pods being read.",
-		read: "At most InspectWorkers. Stuck at half of that or more: the runtime hangs on single pods."},
-		plain("inspecting")},
+		help:     "Number of pods being read.",
+		guidance: "At most InspectWorkers. Stuck at half of that or more: the runtime hangs on single pods."},
+		single("inspecting")},
 	{definition{name: "evented_pleg_owed_pods", kind: gauge, source: "owed_pods",
-		help: "Number of pods that are owed a PodSync because Watch was full.",
-		read: "0. Above: Watch is not being read; each is delivered when it is."},
-		plain("owed_pods")},
+		help:     "Number of pods that are owed a PodSync because Watch was full.",
+		guidance: "0. Above: Watch is not being read; each is delivered when it is."},
+		single("owed_pods")},
 	{definition{name: "kubelet_running_pods", kind: gauge, source: "running_pods",
-		help: "Number of pods that have a ready sandbox.",
-		read: "Equals what the runtime lists."},
-		plain("running_pods")},
+		help:     "Number of pods that have a ready sandbox.",
+		guidance: "Equals what the runtime lists."},
+		single("running_pods")},
 	{definition{name: "kubelet_running_containers", kind: gauge, label: "container_state",
-		source: "containers_created, containers_running, containers_exited, containers_unknown",
-		help:   "Number of containers that the runtime has, by state.",
-		read:   "Equals what the runtime lists. Exited growing without end: nobody removes dead containers."},
+		source:   "containers_created, containers_running, containers_exited, containers_unknown",
+		help:     "Number of containers that the runtime has, by state.",
+		guidance: "Equals what the runtime lists. Exited growing without end: nobody removes dead containers."},
 		func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
 			for _, state := range []string{"created", "running", "exited", "unknown"} {
 				if v, ok := yielded["containers_"+state]; ok {
@@ -137,7 +137,7 @@ type collector struct {
 func newCollector(from *gaugeSource, gauges []gaugeDefinition, omitKubelet bool) *collector {
 	c := &collector{from: from, gauges: gauges}
 	for _, g := range gauges {
-		c.descs = append(c.descs, metrics.NewDesc(g.served(omitKubelet), g.help, g.labels(), nil, stability, ""))
+		c.descs = append(c.descs, metrics.NewDesc(g.registeredName(omitKubelet), g.help, g.labels(), nil, stability, ""))
 	}
 	return c
 }
@@ -165,7 +165,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		if g.kind == counter {
 			valueType = metrics.CounterValue
 		}
-		g.series(yielded, now, func(labelValue string, v float64) {
+		g.collect(yielded, now, func(labelValue string, v float64) {
 			if g.label == "" {
 				ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v)
 				return

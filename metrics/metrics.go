@@ -38,7 +38,7 @@ type Metrics struct {
 // is a kubelet's own, which wants OmitKubelet.
 func New(registry Registry, options Options) (*Metrics, error) {
 	m := new(Metrics)
-	err := m.register(registry, reported, newCollector(&m.gaugeSource, slices.Concat(gauges, clientCounts), options.OmitKubelet), options.OmitKubelet)
+	err := m.register(registry, pushed, newCollector(&m.gaugeSource, slices.Concat(gauges, clientCounters), options.OmitKubelet), options.OmitKubelet)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w (a registry takes one set; inside a kubelet set OmitKubelet)", err)
 	}
@@ -64,7 +64,7 @@ func (s *set) register(registry Registry, definitions []definition, gauges *coll
 		return fmt.Errorf("register %s: %w", name, err)
 	}
 	for _, d := range definitions {
-		name := d.served(omitKubelet)
+		name := d.registeredName(omitKubelet)
 		var c interface {
 			metrics.Registerable
 			metrics.Collector

@@ -22,15 +22,15 @@ type plainRegistry struct {
 }
 
 func (r plainRegistry) Register(c metrics.Registerable) error {
-	return r.both(c, r.kube.Register(c))
+	return r.mirror(c, r.kube.Register(c))
 }
 
 func (r plainRegistry) CustomRegister(c metrics.StableCollector) error {
-	return r.both(c, r.kube.CustomRegister(c))
+	return r.mirror(c, r.kube.CustomRegister(c))
 }
 
-// both registers what Kubernetes' registry has taken, and takes it out of there if that fails.
-func (r plainRegistry) both(c prometheus.Collector, err error) error {
+// mirror registers what Kubernetes' registry has taken, and takes it out of there if that fails.
+func (r plainRegistry) mirror(c prometheus.Collector, err error) error {
 	if err != nil {
 		return err
 	}

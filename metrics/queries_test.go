@@ -69,7 +69,7 @@ func seriesOf(d definition) []map[string]string {
 		}
 		return map[string]string{"series": fmt.Sprintf("%s{%s}", name, labels), "values": values}
 	}
-	name := d.served(false)
+	name := d.registeredName(false)
 	if d.kind != histogram {
 		return []map[string]string{series(name, labels)}
 	}
@@ -94,10 +94,10 @@ func TestQueries(t *testing.T) {
 		})
 	}
 	var input []map[string]string
-	for _, d := range slices.Concat(reported, eventsReported) {
+	for _, d := range slices.Concat(pushed, eventsPushed) {
 		input = append(input, seriesOf(d)...)
 	}
-	for _, g := range slices.Concat(gauges, clientCounts, eventsGauges) {
+	for _, g := range slices.Concat(gauges, clientCounters, eventsGauges) {
 		input = append(input, seriesOf(g.definition)...)
 	}
 	write := func(name string, v any) string {

@@ -86,12 +86,12 @@ func serveAll(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.SetGauges(everyGauge(slices.Concat(gauges, clientCounts)))
+	m.SetGauges(everyGauge(slices.Concat(gauges, clientCounters)))
 	e.SetGauges(everyGauge(eventsGauges))
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		grow(&m.set, reported)
-		grow(&e.set, eventsReported)
+		grow(&m.set, pushed)
+		grow(&e.set, eventsPushed)
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
