@@ -17,18 +17,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Calling is what is told of the kubelet's own calls: see [pleg.Generator.Calling].
+// Calling receives the kubelet's own calls: see [pleg.Generator.Calling].
 type Calling func(pleg.OwnCall) (returned func(err error, now ...pleg.Item))
 
-// TellCalls has the service tell of the calls by which the kubelet changes what the runtime has, so
-// that the generator need not find out by itself.
+// TellCalls sets the receiver of the kubelet's calls that change the runtime, so that the generator
+// need not discover their effects.
 func (s *Service) TellCalls(calling Calling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calling = calling
 }
 
-// announce tells that an own call is about to be made. It returns what tells of its end.
+// announce reports the start of an own call, and returns the function that reports its end.
 func (s *Service) announce(call pleg.OwnCall) (returned func(err error, now ...pleg.Item)) {
 	s.mu.Lock()
 	calling := s.calling
@@ -39,11 +39,11 @@ func (s *Service) announce(call pleg.OwnCall) (returned func(err error, now ...p
 	return calling(call)
 }
 
-// errNoAnswer is told of a call that has ended in a panic.
+// errNoAnswer is the reported error of a call that ended in a panic.
 var errNoAnswer = errors.New("embed: the call has not been answered")
 
-// change passes on a call that changes what the runtime has. Its answer is a fact. Sent returns what
-// the call has brought about.
+// change forwards a call that changes the runtime. The answer is a fact for the ledger. send makes
+// the call and returns its effect.
 func (s *Service) change(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item, error)) {
 	var c ledger.Call
 	s.update(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, own.ID) })
@@ -63,8 +63,8 @@ func (s *Service) change(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item,
 	now, err = send()
 }
 
-// unanswered says that a call ended without an answer of the runtime's: it was given up, or the
-// runtime was lost, which may go on with it. What the runtime itself answers it has done with.
+// unanswered reports whether a call ended without an answer of the runtime: given up, or with the
+// runtime lost. The runtime may still carry out such a call; an answered call is finished.
 func unanswered(err error) bool {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
@@ -73,7 +73,7 @@ func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, errNoAnswer)
 }
 
-// changeByID is call for those that name what they are about and answer with nothing.
+// changeByID is change for calls that name their subject and have no result.
 func (s *Service) changeByID(op ledger.Op, now pleg.Item, send func() error) (err error) {
 	s.change(op, pleg.OwnCall{ID: now.ID}, func() (pleg.Item, error) {
 		err = send()
@@ -82,7 +82,7 @@ func (s *Service) changeByID(op ledger.Op, now pleg.Item, send func() error) (er
 	return err
 }
 
-// podOf names the pod that a sandbox's configuration is of.
+// podOf returns the pod in a sandbox's configuration.
 func podOf(config *runtimeapi.PodSandboxConfig) pleg.PodRef {
 	m := config.GetMetadata()
 	return pleg.PodRef{UID: cache.UID(m.GetUid()), Name: m.GetName(), Namespace: m.GetNamespace()}
@@ -124,13 +124,13 @@ func (s *Service) RemoveContainer(ctx context.Context, id string) error {
 		func() error { return s.RuntimeService.RemoveContainer(ctx, id) })
 }
 
-// StopPodSandbox stops a sandbox and what runs in it.
+// StopPodSandbox stops a sandbox and its containers.
 func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
 	return s.changeByID(ledger.StopPodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseExited},
 		func() error { return s.RuntimeService.StopPodSandbox(ctx, id) })
 }
 
-// RemovePodSandbox removes a sandbox and what is in it.
+// RemovePodSandbox removes a sandbox and its containers.
 func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
 	return s.changeByID(ledger.RemovePodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
 		func() error { return s.RuntimeService.RemovePodSandbox(ctx, id) })

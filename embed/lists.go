@@ -12,7 +12,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
 )
 
-// lists is what listing sandboxes and listing containers differ in: F is the filter, E the element.
+// lists holds the differences between listing sandboxes and listing containers: F is the filter, E
+// the element.
 type lists[F, E any] struct {
 	service *Service
 	send    func(context.Context, F) ([]E, error)
@@ -74,9 +75,9 @@ func (k lists[F, E]) forward(ctx context.Context, f F, reason string) ([]E, erro
 	return shown, err
 }
 
-// fromMemory answers a list from memory, after reading what is in doubt, or says why not.
+// fromMemory answers a list from memory, after reading IDs in doubt, or returns the reason why not.
 func (k lists[F, E]) fromMemory(ctx context.Context, f F) (list []E, because ledger.Reason) {
-	for range 2 { // an event may come while what is in doubt is read
+	for range 2 { // an event may come during the reads in resolve
 		var v ledger.Verdict
 		k.service.withTrust(func(l *ledger.Ledger, now time.Time) { list, v = k.serve(l, f, now) })
 		if v.Reason == "" || len(v.Resolve) == 0 {
@@ -89,8 +90,8 @@ func (k lists[F, E]) fromMemory(ctx context.Context, f F) (list []E, because led
 	return nil, ledger.InDoubt
 }
 
-// resolve reads IDs that are in doubt. It reports false if that takes too long, fails, or somebody
-// else is at it: then one list of everything is the better answer.
+// resolve reads IDs in doubt, and reports false if the reads take too long, fail, or are already
+// under way for another caller: then a single list of everything is the better answer.
 func (k lists[F, E]) resolve(ctx context.Context, ids []string) bool {
 	if !k.service.resolving.TryLock() {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/metrics"
 )
 
-// registry is the kubelet's. It cannot take a metric back, but a kubelet whose metrics clash does
-// not start.
+// registry is the kubelet's registry. Unregister has no effect, but a kubelet with clashing metrics
+// does not start.
 type registry struct{}
 
 func (registry) Register(m compmetrics.Registerable) error { return legacyregistry.Register(m) }
@@ -24,9 +24,8 @@ func (registry) CustomRegister(c compmetrics.StableCollector) error {
 
 func (registry) Unregister(compmetrics.Collector) bool { return false }
 
-// Metrics returns the set of metrics that a kubelet does not have itself, in the kubelet's
-// registry. There is one registry a process, so generators of one process share the set; the gauges
-// are those of the newest.
+// Metrics returns the set of metrics that a kubelet lacks, in the kubelet's registry. The registry
+// is the process's, so generators of one process share the set; the gauges are those of the newest.
 var Metrics = sync.OnceValues(func() (*metrics.Metrics, error) {
 	return metrics.New(registry{}, metrics.Options{OmitKubelet: true})
 })

@@ -16,20 +16,19 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Recorder returns a recorder that tells a generator's reports as Events of the node, or of the pod
-// that a report names, through the kubelet's recorder, which must not block. What goes on about the
-// node is told at once, and then again after 1, 4, 16 and every 60 minutes, with how often it came
-// up; what has not come up again is told then too, with its age. What has rested for an hour begins
-// anew. Where several things go on at once, all but a lost
-// stream may be told later than that, so that together they stay within the 25 Events and one in
-// five minutes that client-go's recorder lets through.
+// Recorder returns a recorder that sends a generator's reports as Events of the node, or of the
+// report's pod, through the kubelet's recorder, which must not block. A condition of the node is
+// sent at once, and then again after 1, 4, 16 and every 60 minutes, with the number of reports
+// since; a condition without a new report is sent then too, with its age. After an hour without a
+// report a condition begins anew. With several conditions at once, all but a lost stream may be
+// sent later, so that together they stay within client-go's limit: 25 Events and one more every
+// five minutes.
 func Recorder(recorder record.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
 	return newRateLimited(recorder, node)
 }
 
-// SeriesRecorder does what [Recorder] does through a recorder for events.k8s.io/v1, such as the one
-// of package events: with an action, and as one series, with a true count, for what goes on for
-// long.
+// SeriesRecorder is like [Recorder], with a recorder for events.k8s.io/v1, such as that of package
+// events: Events have an action, and a lasting condition is a single series with a true count.
 func SeriesRecorder(recorder clientevents.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
 	return recorderFunc(func(report *pleg.Report) {
 		about, kind := subject(report, node)
@@ -43,7 +42,7 @@ type recorderFunc func(*pleg.Report)
 
 func (r recorderFunc) Record(report pleg.Report) { r(&report) }
 
-// subject returns what a report is about, and its event type.
+// subject returns the object of a report, and its event type.
 func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectReference, kind string) {
 	about, kind = node, v1.EventTypeNormal
 	if p := report.Pod; p != nil {
@@ -55,28 +54,29 @@ func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectRef
 	return about, kind
 }
 
-// Client-go's recorder lets 25 Events about one object through and then one in five minutes,
-// whatever they say. A runtime that drops its events would use them up within seconds, and nobody
-// would be told that its stream is lost. So what goes on is told at once and then ever more rarely.
+// Client-go's recorder lets 25 Events about an object pass and then one in five minutes, whatever
+// they say. A runtime that drops its events would use these up within seconds, and the loss of its
+// stream would go unreported. So a lasting condition is sent at once and then ever more rarely.
 const (
 	firstPause  = time.Minute
 	pauseFactor = 4
 	maxPause    = time.Hour
 )
 
-// The pauses alone do not keep within that: many reasons at once, or reasons that rest for an hour
-// and begin anew, make more Events. So all of them come out of an allowance that grows as
-// client-go's does and holds less, because the kubelet's own Events about its node may come out of
-// the same 25. It is never overdrawn, however many reasons there are:
+// Pauses alone do not keep within that limit: many reasons at once, or reasons that begin anew
+// after an hour, make more Events. So all Events come out of an allowance that grows as client-go's
+// does and holds less, because the kubelet's own Events about its node may come out of the same 25.
+// The allowance is never overdrawn, however many reasons there are:
 //
-//   - a repetition is sent if it leaves what the first Events of eight more reasons and the lost
-//     streams of an hour take;
-//   - the first Event of a reason, if it leaves what the lost streams of an hour take: four, by the
+//   - a repetition is sent if enough is left for the first Events of eight more reasons and the
+//     lost streams of an hour;
+//   - the first Event of a reason, if enough is left for the lost streams of an hour: four, by the
 //     pauses above;
-//   - a lost stream, always: the allowance grows by twelve in an hour, so there is one for it.
+//   - a lost stream, always: the allowance grows by twelve in an hour, enough for all of them.
 //
-// What is not sent is counted. The reason's next report tries again, or a timer does once the pause
-// is over and the allowance suffices: what is held back is told though it does not come up again.
+// Suppressed reports are counted. The reason's next report tries again, or a timer does once the
+// pause is over and the allowance suffices: a suppressed condition is sent even if never reported
+// again.
 const (
 	maxAllowance         = 20.0
 	allowancePeriod      = 5 * time.Minute
@@ -84,25 +84,25 @@ const (
 	reservedByRepetition = reservedByFirst + 8
 )
 
-// rateLimited is a recorder that spares what client-go's has. It is safe for concurrent use.
+// rateLimited is a recorder that keeps within client-go's rate limit. Safe for concurrent use.
 type rateLimited struct {
 	recorder record.EventRecorder
 	node     *v1.ObjectReference
 
-	mu        sync.Mutex // owns what follows
+	mu        sync.Mutex // owns the fields below
 	reasons   map[pleg.Reason]*reasonState
-	allowance float64   // Events that may be sent
+	allowance float64   // Events left to send
 	filled    time.Time // when allowance was right
 }
 
 // reasonState is how a reason about the node is being told.
 type reasonState struct {
-	next           time.Time     // not told before that
+	next           time.Time     // not sent before
 	pause          time.Duration // before next; 0 if not told yet
-	seen           time.Time     // when it last came up
-	suppressed     int           // times it has come up since it was last told
-	lastSuppressed pleg.Report   // the last that was held
-	scheduled      bool          // one is set, to tell what is held
+	seen           time.Time     // time of the last report
+	suppressed     int           // reports since the last Event
+	lastSuppressed pleg.Report   // the last suppressed report
+	scheduled      bool          // a timer will send lastSuppressed
 }
 
 func newRateLimited(recorder record.EventRecorder, node *v1.ObjectReference) *rateLimited {
@@ -115,11 +115,11 @@ func (s *rateLimited) Record(report pleg.Report) {
 		if report, ok = s.admit(report, time.Now()); !ok {
 			return
 		}
-	} // else it comes once for each pod in trouble, and every pod has 25 of its own
+	} // else once for each pod in trouble, and every pod has 25 of its own
 	s.send(&report)
 }
 
-// send sends what is to be told.
+// send sends a report as an Event.
 func (s *rateLimited) send(report *pleg.Report) {
 	about, kind := subject(report, s.node)
 	note := report.Note
@@ -129,8 +129,8 @@ func (s *rateLimited) send(report *pleg.Report) {
 	s.recorder.Event(about, kind, string(report.Reason), note)
 }
 
-// admit says whether a report is to be told now, and returns it with how often its reason has come up
-// untold.
+// admit reports whether to send a report now, and returns the report with the number of its
+// reason's suppressed reports.
 func (s *rateLimited) admit(report pleg.Report, now time.Time) (pleg.Report, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *rateLimited) admit(report pleg.Report, now time.Time) (pleg.Report, boo
 	return report, true
 }
 
-// sendSuppressed tells what is held of a reason, unless it was told meanwhile.
+// sendSuppressed sends a reason's last suppressed report, unless the reason was sent meanwhile.
 func (s *rateLimited) sendSuppressed(reason pleg.Reason) {
 	s.mu.Lock()
 	now, x := time.Now(), s.reasons[reason]
@@ -172,13 +172,13 @@ func (s *rateLimited) sendSuppressed(reason pleg.Reason) {
 	if age := now.Sub(x.seen).Round(time.Second); age > 0 {
 		report.Note += fmt.Sprintf(" (%v ago)", age)
 	}
-	report.Held = x.sent(now) - 1 // the Event stands for one of them
+	report.Held = x.sent(now) - 1 // the Event stands for one report
 	s.mu.Unlock()
 	s.send(&report)
 }
 
-// schedule has what is held told when the wait is over. The caller holds mu. The timer outlives the
-// generator by an hour at most, and then tells what there is to tell.
+// schedule has suppressed reports sent after the wait. The caller holds mu. The timer outlives the
+// generator by an hour at most, and then sends the last suppressed report.
 func (s *rateLimited) schedule(x *reasonState, reason pleg.Reason, wait time.Duration) {
 	if !x.scheduled {
 		x.scheduled = true
@@ -186,7 +186,7 @@ func (s *rateLimited) schedule(x *reasonState, reason pleg.Reason, wait time.Dur
 	}
 }
 
-// sent notes that a reason is told, and returns how many reports were held back.
+// sent notes an Event of a reason, and returns the number of suppressed reports.
 func (x *reasonState) sent(now time.Time) (held int) {
 	held, x.suppressed, x.lastSuppressed = x.suppressed, 0, pleg.Report{}
 	x.pause = min(max(firstPause, pauseFactor*x.pause), maxPause)
@@ -194,8 +194,8 @@ func (x *reasonState) sent(now time.Time) (held int) {
 	return held
 }
 
-// wait returns for how long a reason must not be told: 0 says that it may be, and that its Event is
-// taken out of the allowance. The caller holds mu.
+// wait returns how long a reason must not be sent: 0 means now, with the Event taken out of the
+// allowance. The caller holds mu.
 func (s *rateLimited) wait(x *reasonState, reason pleg.Reason, now time.Time) time.Duration {
 	if now.Before(x.next) {
 		return x.next.Sub(now)
@@ -213,7 +213,7 @@ func (s *rateLimited) wait(x *reasonState, reason pleg.Reason, now time.Time) ti
 	return 0
 }
 
-// spend takes one Event out of the allowance, if that leaves at least so much. The caller holds mu.
+// spend takes an Event out of the allowance, if at least reserve is left. The caller holds mu.
 func (s *rateLimited) spend(now time.Time, reserve float64) bool {
 	s.allowance = min(s.allowance+now.Sub(s.filled).Seconds()/allowancePeriod.Seconds(), maxAllowance)
 	s.filled = now

@@ -14,16 +14,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
 )
 
-// Caller is who asks for a list. A context carries it; see [As].
+// Caller names the caller of a list, and is carried by a context; see [As].
 type Caller string
 
 // Callers.
 const (
 	// ByPLEG reads for the generator, and always from the runtime.
 	ByPLEG Caller = "pleg"
-	// ByHousekeeping is the kubelet's runtime cache, by which it finds pods that should not run.
+	// ByHousekeeping is the kubelet's runtime cache, which finds pods that should not run.
 	ByHousekeeping Caller = "housekeeping"
-	// ByContainerLogs is the manager that rotates the containers' logs.
+	// ByContainerLogs is the manager of container log rotation.
 	ByContainerLogs Caller = "container_logs"
 	// ByImageGC is the collector of unused images.
 	ByImageGC Caller = "image_gc"
@@ -33,19 +33,19 @@ const (
 
 type callerKey struct{}
 
-// callInfo is what the context of a call carries.
+// callInfo is carried by the context of a call.
 type callInfo struct {
 	by        Caller
-	forwarded *bool // set if a list goes to the runtime; owned by the goroutine that reads it
+	forwarded *bool // set if a list goes to the runtime; owned by the reading goroutine
 }
 
-// As returns a context in which lists are asked for by that caller.
+// As returns a context for lists by that caller.
 func As(ctx context.Context, by Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, callInfo{by: by})
 }
 
-// Tracked is As. Forwarded says whether a list that was asked for with the context went to the
-// runtime; the calls and the question must come from one goroutine.
+// Tracked is As with a report: forwarded returns whether a list with this context went to the
+// runtime. Lists and forwarded must be called from the same goroutine.
 func Tracked(ctx context.Context, by Caller) (tracked context.Context, forwarded func() bool) {
 	flag := new(bool)
 	return context.WithValue(ctx, callerKey{}, callInfo{by, flag}), func() bool { return *flag }
@@ -58,38 +58,38 @@ func callInfoOf(ctx context.Context) callInfo {
 	return callInfo{by: ByOthers}
 }
 
-// Metrics that a [Service] reports; what follows the slash is a caller or a reason.
+// Metrics of a [Service]; the slash is followed by a caller or a reason.
 const (
 	MetricListsServed    = "lists_served/"
 	MetricListsForwarded = "lists_forwarded/"
 )
 
-// Reasons to forward a list that are not the ledger's.
+// Reasons to forward a list, beside the ledger's.
 const (
 	reasonPLEG    = "pleg"    // the generator reads
-	reasonCaller  = "caller"  // the list is one for which even a short lag would be wrong
-	reasonResolve = "resolve" // one ID is read, so that a list can be served
+	reasonCaller  = "caller"  // even a short lag would be wrong
+	reasonResolve = "resolve" // a read of an ID in doubt, for a list from memory
 )
 
-// resolveTimeout bounds how long a list waits for what is in doubt. Then it is forwarded.
+// resolveTimeout bounds how long a list waits for IDs in doubt before the list is forwarded.
 const resolveTimeout = time.Second
 
-// Service is a kubelet's CRI client that remembers what it has seen and done, and answers lists of
-// sandboxes and containers from that; see package ledger for the rules. [Service.Version] is
-// answered from memory for up to a minute. Everything else is passed on. It serves nothing before
-// [Service.ServeLists]. It is safe for concurrent use; it keeps no goroutine but the one that hands
-// events on, which ends with their stream.
+// Service is a kubelet's CRI client that answers lists of sandboxes and containers from a ledger of
+// events, answers and own calls; see package ledger for the rules. [Service.Version] is answered
+// from memory for up to a minute. Other calls are forwarded. Nothing is served from memory before
+// [Service.ServeLists]. A Service is safe for concurrent use. Its only goroutine forwards events,
+// and ends with their stream.
 type Service struct {
 	internalapi.RuntimeService
 
-	resolving sync.Mutex // held while IDs in doubt are read; nobody waits for it
+	resolving sync.Mutex // held while IDs in doubt are read; nobody waits for resolving
 
-	mu      sync.Mutex // owns what follows; never held during a call
+	mu      sync.Mutex // owns the fields below; never held during a call
 	ledger  *ledger.Ledger
-	streams int     // streams of events that are open
+	streams int     // open streams of events
 	calling Calling // nil if nobody is told
 
-	connection connection // that the streams are on
+	connection connection // of the streams
 	trusted    func() bool
 	add        func(name string, n int)
 }
@@ -99,9 +99,9 @@ func NewService(client internalapi.RuntimeService) *Service {
 	return &Service{RuntimeService: client, ledger: ledger.New(0)}
 }
 
-// ServeLists has the service serve lists, and Version. Trusted says whether the generator hears of
-// changes: its stream is connected, and it has listed everything since. MaxAge is for how long a
-// full list is enough, should no other come. Add takes the service's counters.
+// ServeLists starts serving lists, and Version, from memory. trusted reports whether the generator
+// hears of changes: its stream is connected, and a full list has come since. maxAge is how long a
+// full list suffices without another. add takes the service's counters.
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,14 +124,14 @@ func (s *Service) withTrust(f func(l *ledger.Ledger, now time.Time)) {
 	s.mu.Lock()
 	trusted := s.trusted
 	s.mu.Unlock()
-	trust := trusted != nil && trusted() // it takes a lock of its own
+	trust := trusted != nil && trusted() // takes a lock of its own
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.Trust(trust && s.streams > 0)
 	f(s.ledger, time.Now())
 }
 
-// beginRead notes that a read begins.
+// beginRead notes the start of a read.
 func (s *Service) beginRead() (r ledger.Read) {
 	s.withTrust(func(l *ledger.Ledger, now time.Time) { r = l.Begin(now) })
 	return r
@@ -144,15 +144,15 @@ func (s *Service) update(f func(l *ledger.Ledger, now time.Time)) {
 	f(s.ledger, time.Now())
 }
 
-// Revision returns a number that changes with everything that a list could show.
+// Revision returns a number that changes with every change that lists could show.
 func (s *Service) Revision() (n uint64) {
 	s.update(func(l *ledger.Ledger, _ time.Time) { n = l.Revision() })
 	return n
 }
 
-// Current says that the runtime's lists are as they were at that revision, as surely as a list that
-// is served from memory is, and without making one. It counts as two lists served. It does not
-// while anything is in doubt: who asks for the lists then has that read.
+// Current reports whether the runtime's lists are unchanged since that revision, as surely as a
+// list served from memory, without making a list. A true result counts as two lists served. While
+// anything is in doubt, Current returns false: the caller's lists then cause the reads.
 func (s *Service) Current(ctx context.Context, revision uint64) (current bool) {
 	s.withTrust(func(l *ledger.Ledger, now time.Time) { current = l.Revision() == revision && l.ServesAll(now) })
 	if current {
@@ -161,17 +161,17 @@ func (s *Service) Current(ctx context.Context, revision uint64) (current bool) {
 	return current
 }
 
-// ListPodSandbox lists sandboxes, from memory if that is right.
+// ListPodSandbox lists sandboxes, from memory if the ledger allows.
 func (s *Service) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	return s.sandboxes().list(ctx, f, f == nil, f.GetState() != nil)
 }
 
-// ListContainers lists containers, from memory if that is right.
+// ListContainers lists containers, from memory if the ledger allows.
 func (s *Service) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	return s.containers().list(ctx, f, f == nil, f.GetState() != nil)
 }
 
-// LogPath returns the path of the log of a container that the runtime has, if a status has told it.
+// LogPath returns the log path of a container that the runtime has, if known from a status.
 func (s *Service) LogPath(id string) (path string, ok bool) {
 	s.update(func(l *ledger.Ledger, _ time.Time) { path, ok = l.LogPath(id) })
 	return path, ok

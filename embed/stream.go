@@ -18,7 +18,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Events is the part of a kubelet's CRI client that streams container events.
+// Events is the event stream of a kubelet's CRI client.
 type Events interface {
 	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
 }
@@ -30,12 +30,11 @@ func Stream[S any](events Events) pleg.Stream[S] { return stream[S]{events} }
 // stream turns the CRI client's channel of events into claims.
 type stream[S any] struct{ events Events }
 
-// eventBacklog is how many events may wait between the client and the loop that takes them, which does
-// nothing but that.
+// eventBacklog is how many events may wait between the client and the forwarding loop.
 const eventBacklog = 64
 
-// Events subscribes and yields claims until the stream ends. Nothing of the subscription is left
-// when it returns.
+// Events subscribes and yields claims until the stream ends. Nothing of the subscription is left on
+// return.
 func (s stream[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {
 	return func(yield func(pleg.Claim[S], error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -65,7 +64,7 @@ func (s stream[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {
 	}
 }
 
-// claim returns what an event claims. It reports false if the event is of no use.
+// claim returns the claim made by an event, or false for a useless event.
 func claim[S any](e *runtimeapi.ContainerEventResponse) (pleg.Claim[S], bool) {
 	var c pleg.Claim[S]
 	if e.GetContainerId() == "" {
@@ -89,7 +88,7 @@ func claim[S any](e *runtimeapi.ContainerEventResponse) (pleg.Claim[S], bool) {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
 		c.Item.Phase = pleg.PhaseCreated
 		if c.Item.Kind == pleg.Sandbox {
-			c.Item.Phase = pleg.PhaseRunning // a sandbox is announced when it is ready
+			c.Item.Phase = pleg.PhaseRunning // a sandbox is announced when ready
 		}
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
 		c.Item.Phase = pleg.PhaseRunning
@@ -115,7 +114,7 @@ func containerPhase(s runtimeapi.ContainerState) pleg.Phase {
 	return pleg.PhaseUnknown
 }
 
-// SandboxPhase returns the phase that a sandbox state of the CRI means.
+// SandboxPhase returns the phase of a CRI sandbox state.
 func SandboxPhase(s runtimeapi.PodSandboxState) pleg.Phase {
 	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
 		return pleg.PhaseRunning

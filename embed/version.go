@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Metrics that a [Service] reports of Version; what follows the slash is a reason.
+// Metrics of [Service.Version]; the slash is followed by a reason.
 const (
 	MetricVersionsServed    = "versions_served"
 	MetricVersionsForwarded = "versions_forwarded/"
@@ -23,31 +23,31 @@ const (
 	reasonStale     = "stale"     // the last answer is too old
 )
 
-// versionMaxAge is for how long an answer is good: as the kubelet does for the API's. While somebody
-// is asking again, it is for as long again for everybody else: the syncs of many pods come
-// together.
+// versionMaxAge is how long an answer is valid, the same as for the kubelet's answer on the API's
+// version. During a refresh by some caller, the answer stays valid for as long again for all
+// others: the syncs of many pods come together.
 const versionMaxAge = time.Minute
 
-// connection is what the service knows of the connection that the stream of events is on.
+// connection is the connection of the event stream, as known by the service.
 type connection struct {
 	number  uint64 // grows whenever a stream is established or ends
-	streams int    // that are established: the runtime is at the other end of a connection now
+	streams int    // established streams; above 0, the runtime is at the other end of a connection
 
-	version    *runtimeapi.VersionResponse // the answer, immutable, that was given over connection number
-	api        string                      // the version of the API that was asked for
+	version    *runtimeapi.VersionResponse // the answer, immutable, over connection number
+	api        string                      // the version of the API in the request
 	asked      time.Time
 	refreshing bool // somebody is asking again, because the answer is too old
 }
 
-// established notes that a stream is on a connection (by 1), or has ended (by -1). What was
-// answered before that may have come from another runtime than the one that answers now.
+// established notes a stream on a connection (by 1), or its end (by -1). Earlier answers may be
+// from another runtime than the present.
 func (c *connection) established(by int) {
 	c.number++
 	c.streams += by
 	c.version, c.refreshing = nil, false
 }
 
-// cached returns the answer that the runtime would give, or why the caller has to ask it.
+// cached returns the answer that the runtime would give, or the reason to ask the runtime.
 func (c *connection) cached(api string, trusted bool, now time.Time) (*runtimeapi.VersionResponse, string) {
 	switch {
 	case !trusted || c.streams == 0:
@@ -62,15 +62,14 @@ func (c *connection) cached(api string, trusted bool, now time.Time) (*runtimeap
 }
 
 // Version returns the runtime's version: from memory, if the runtime was asked within the last
-// minute (two, while somebody is asking again) over the connection that the generator's stream of
-// events is on. A kubelet without an API
-// server asks once for every sync of a pod. It is nobody's check of whether the runtime is alive,
-// which is Status.
+// minute (two, during a refresh) over the connection of the generator's event stream. A kubelet
+// without an API server asks once for every sync of a pod. Version is nobody's health check of the
+// runtime; Status is.
 func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionResponse, error) {
 	s.mu.Lock()
 	trusted := s.trusted
 	s.mu.Unlock()
-	trust := trusted != nil && trusted() // it takes a lock of its own
+	trust := trusted != nil && trusted() // takes a lock of its own
 	s.mu.Lock()
 	began := time.Now()
 	answer, reason := s.connection.cached(api, trust, began)

@@ -22,26 +22,27 @@ const (
 	gauge     kind = "Gauge"
 )
 
-// definition is one metric as the outside sees it.
+// definition is a metric as served.
 type definition struct {
-	// name is the full name, with the kubelet's prefix if the kubelet has it too.
+	// name is the full name, with the kubelet's prefix for the kubelet's own metrics.
 	name string
 	kind kind
-	// source is the name under which the generator reports it.
+	// source is the generator's name for the metric.
 	source string
 	help   string
 	// buckets are the upper bounds of a histogram, in seconds.
 	buckets []float64
 	// label is the name of its only label, empty for none.
 	label string
-	// guidance says in docs/metrics.md what its value tells an operator.
+	// guidance explains the values to an operator, in docs/metrics.md.
 	guidance string
 }
 
-// kubelet says whether the name is one that a kubelet registers itself.
+// kubelet reports whether a kubelet registers the name itself.
 func (d definition) kubelet() bool { return strings.HasPrefix(d.name, kubeletPrefix) }
 
-// registeredName returns the name to register: the kubelet's, or its twin if the kubelet's are left out.
+// registeredName returns the name to register: the kubelet's, or its twin if the kubelet's are left
+// out.
 func (d definition) registeredName(omitKubelet bool) string {
 	if !omitKubelet || !d.kubelet() {
 		return d.name
@@ -63,13 +64,13 @@ func (d definition) labels() []string {
 const stability = metrics.ALPHA
 
 var (
-	// latencyBuckets resolve a healthy stream (about 1 ms) and a stressed one: KEP-3386 reads
-	// stress off the 1 s bucket.
+	// latencyBuckets resolve a healthy stream (about 1 ms) and a stressed stream: KEP-3386 detects
+	// stress by the 1 s bucket.
 	latencyBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
-	// readBuckets reach as far as a read may take before it times out.
+	// readBuckets reach to the timeout of a read.
 	readBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120}
-	// intervalBuckets part the periods that a generator goes through: 1 s, doubled up to 300 s,
-	// each ending after its relist. Doubled bounds lie between them.
+	// intervalBuckets separate the periods of a generator: 1 s, doubled up to 300 s, each ending after
+	// its relist. The bounds, doubled too, lie between the periods.
 	intervalBuckets = []float64{0.1, 0.5, 1.5, 3, 6, 12, 24, 48, 96, 192, 280, 400}
 )
 

@@ -5,8 +5,8 @@ package metrics
 
 import "fmt"
 
-// eventsPushed are the counters of an Event recorder. A source that ends in a slash has its
-// label's value behind it.
+// eventsPushed are the counters of an Event recorder. A source that ends in a slash is followed by
+// the label's value.
 var eventsPushed = []definition{
 	{name: "event_recorder_emitted_total", kind: counter, source: "events_emitted",
 		help:     "Number of events that the recorder was given.",
@@ -53,15 +53,15 @@ var eventsGauges = []gaugeDefinition{
 		guidance: "0. Above: the recorder holds back, for at most 30 seconds at a time, or 5 minutes if the server asks for it."}, single("event_gate_closed_seconds")},
 }
 
-// Events is the set of metrics of one Event recorder in one registry. Make it with [NewEvents].
+// Events is the set of metrics of an Event recorder in a registry, made by [NewEvents].
 type Events struct {
 	set
 	gaugeSource
 }
 
-// NewEvents makes a set of metrics for an Event recorder and registers it. If one of the names is
-// taken, it registers none and returns an error that names it. The recorder's counters are pushed
-// when its gauges are read, so [Events.SetGauges] should be given its Gauges method.
+// NewEvents makes and registers a set of metrics for an Event recorder. If a name is taken, nothing
+// is registered and the error contains the name. The recorder pushes its counters when its gauges
+// are read, so pass its Gauges method to [Events.SetGauges].
 func NewEvents(registry Registry) (*Events, error) {
 	e := new(Events)
 	if err := e.register(registry, eventsPushed, newCollector(&e.gaugeSource, eventsGauges, false), false); err != nil {

@@ -12,19 +12,18 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// streamStates are the label values of the stream's state, in the order of the numbers that the
-// generator yields.
+// streamStates are the label values of the stream's state, in the generator's numbering.
 var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsupported"}
 
-// gaugeDefinition is a metric that a scrape pulls, a gauge or somebody else's counter, and how it
-// comes from what the sources yielded.
+// gaugeDefinition is a metric pulled by scrapes, a gauge or the counter of another component, with
+// its computation from the yielded values.
 type gaugeDefinition struct {
 	definition
 	// collect calls yield for each series. The label value is ignored if the gauge has no label.
 	collect func(yielded map[string]float64, now time.Time, yield func(labelValue string, v float64))
 }
 
-// single serves what the source yields under one name.
+// single serves the value yielded under a name.
 func single(source string) func(map[string]float64, time.Time, func(string, float64)) {
 	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
 		if v, ok := yielded[source]; ok {
@@ -33,8 +32,8 @@ func single(source string) func(map[string]float64, time.Time, func(string, floa
 	}
 }
 
-// byLabel serves what the source yields under names that begin with prefix. The rest of the name is
-// the label's value.
+// byLabel serves the values yielded under names with a prefix. The rest of the name is the label's
+// value.
 func byLabel(prefix string) func(map[string]float64, time.Time, func(string, float64)) {
 	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
 		for name, v := range yielded {
@@ -117,21 +116,20 @@ type gaugeSource struct {
 	sources atomic.Pointer[[]func(yield func(string, float64))] // the slice never changes
 }
 
-// SetGauges gives the sources that scrapes read from: a generator's Gauges method, and, to have the
-// metrics of the CRI client too, that client's Counts method. They replace the sources before; nil
-// takes those away, and what they served with them. Sources must be safe for concurrent use and
-// must not block.
+// SetGauges sets the sources read by scrapes: a generator's Gauges method, and, for the metrics of
+// the CRI client, the client's Counts method. Earlier sources are replaced; nil removes them and
+// their metrics. Sources must be safe for concurrent use and must not block.
 func (g *gaugeSource) SetGauges(sources ...func(yield func(name string, v float64))) {
 	sources = slices.DeleteFunc(slices.Clone(sources), func(s func(func(string, float64))) bool { return s == nil })
 	g.sources.Store(&sources)
 }
 
-// collector serves gauges. A registry calls it at a scrape, from any goroutine.
+// collector serves gauges. A registry may call collector at a scrape from any goroutine.
 type collector struct {
 	metrics.BaseStableCollector
 	from   *gaugeSource
 	gauges []gaugeDefinition
-	descs  []*metrics.Desc // one a gauge, in their order
+	descs  []*metrics.Desc // parallel to gauges
 }
 
 func newCollector(from *gaugeSource, gauges []gaugeDefinition, omitKubelet bool) *collector {
@@ -149,7 +147,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	}
 }
 
-// CollectWithStability sends what the source yields now.
+// CollectWithStability sends the values that the sources yield now.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	sources := c.from.sources.Load()
 	if sources == nil {

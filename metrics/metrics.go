@@ -12,30 +12,30 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Registry is the part of a [metrics.KubeRegistry] that [New] uses. [Plain] makes one of a
-// Prometheus registry.
+// Registry is the part of a [metrics.KubeRegistry] used by [New]. [Plain] adapts a Prometheus
+// registry.
 type Registry interface {
 	Register(metrics.Registerable) error
 	CustomRegister(metrics.StableCollector) error
 	Unregister(metrics.Collector) bool
 }
 
-// Options say what [New] registers. The zero value registers all.
+// Options select the metrics that [New] registers. The zero value registers all.
 type Options struct {
-	// OmitKubelet leaves out the names that a kubelet registers itself, for a generator that runs
-	// inside one. What they would have shown is served under the prefix evented_pleg_.
+	// OmitKubelet leaves out the names that a kubelet registers itself, for a generator inside a
+	// kubelet. Their values are served under the prefix evented_pleg_.
 	OmitKubelet bool
 }
 
-// Metrics is one generator's set of metrics in one registry. Make it with [New].
+// Metrics is a generator's set of metrics in a registry, made by [New].
 type Metrics struct {
 	set
 	gaugeSource
 }
 
-// New makes a set of metrics for a generator and registers it. If one of the names is taken, it
-// registers none and returns an error that names it: either the registry has a set already, or it
-// is a kubelet's own, which wants OmitKubelet.
+// New makes and registers a set of metrics for a generator. If a name is taken, nothing is
+// registered and the error contains the name: either the registry already has a set, or the
+// registry is a kubelet's own and OmitKubelet is needed.
 func New(registry Registry, options Options) (*Metrics, error) {
 	m := new(Metrics)
 	err := m.register(registry, pushed, newCollector(&m.gaugeSource, slices.Concat(gauges, clientCounters), options.OmitKubelet), options.OmitKubelet)
@@ -45,8 +45,7 @@ func New(registry Registry, options Options) (*Metrics, error) {
 	return m, nil
 }
 
-// set is counters and histograms, keyed by the names that their reporter uses. It never changes
-// after register.
+// set holds counters and histograms by their reporter's names, and is immutable after register.
 type set struct {
 	counters   map[string]*metrics.Counter
 	labelled   map[string]*metrics.CounterVec
@@ -91,9 +90,8 @@ func (s *set) register(registry Registry, definitions []definition, gauges *coll
 	return nil
 }
 
-// Add adds n to the counter that its reporter calls name. Names that are not known and n below zero
-// are ignored. What stands after the slash of a name that has one is the value of the counter's
-// label.
+// Add adds n to the counter with the reporter's name. Unknown names and n below zero are ignored.
+// In a name with a slash, the part after the slash is the value of the counter's label.
 func (s *set) Add(name string, n int) {
 	if n <= 0 {
 		return
@@ -109,8 +107,7 @@ func (s *set) Add(name string, n int) {
 	}
 }
 
-// Observe adds a duration to the histogram that its reporter calls name. Names that are not known
-// are ignored.
+// Observe adds a duration to the histogram with the reporter's name. Unknown names are ignored.
 func (s *set) Observe(name string, d time.Duration) {
 	if h, ok := s.histograms[name]; ok {
 		h.Observe(d.Seconds())

@@ -8,14 +8,15 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Plain returns a [Registry] that registers in a plain Prometheus registry, for agents that have no
-// Kubernetes one. It may be given to several calls of [New] and [NewEvents], with different names.
+// Plain returns a [Registry] that registers in a plain Prometheus registry, for agents without a
+// Kubernetes registry. The result may be passed to several calls of [New] and [NewEvents] with
+// different names.
 func Plain(registerer prometheus.Registerer) Registry {
 	return plainRegistry{registerer: registerer, kube: metrics.NewKubeRegistry()}
 }
 
-// plainRegistry registers in two registries: Kubernetes' own creates a metric when it is
-// registered. Nobody scrapes that one.
+// plainRegistry registers in two registries, because a Kubernetes metric exists only once a
+// Kubernetes registry has registered the metric. Nobody scrapes the Kubernetes registry.
 type plainRegistry struct {
 	registerer prometheus.Registerer
 	kube       metrics.KubeRegistry
@@ -29,7 +30,8 @@ func (r plainRegistry) CustomRegister(c metrics.StableCollector) error {
 	return r.mirror(c, r.kube.CustomRegister(c))
 }
 
-// mirror registers what Kubernetes' registry has taken, and takes it out of there if that fails.
+// mirror registers a metric that the Kubernetes registry has accepted, or on failure unregisters
+// the metric there.
 func (r plainRegistry) mirror(c prometheus.Collector, err error) error {
 	if err != nil {
 		return err
