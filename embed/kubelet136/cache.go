@@ -14,16 +14,16 @@ import (
 )
 
 // Cache is the kubelet's pod cache. A waiting GetNewerThan is a demand: the generator reads that
-// pod at once. The write methods are there for the interface; while a [Generator] runs, it is the
-// only writer.
+// pod at once. The write methods only complete the interface; a running [Generator] is the only
+// writer.
 type Cache struct {
 	statuses *cache.Cache[kubecontainer.PodStatus]
 }
 
 var _ kubecontainer.Cache = (*Cache)(nil)
 
-// NewCache returns the pod cache for the kubelet: a [*Cache] if the gate is on, the stock one if it
-// is off.
+// NewCache returns the pod cache for the kubelet: a [*Cache] if the gate is on, else the stock
+// cache.
 func NewCache() kubecontainer.Cache {
 	if !Enabled() {
 		return kubecontainer.NewCache()
@@ -42,23 +42,23 @@ func (c *Cache) Get(id types.UID) (*kubecontainer.PodStatus, error) {
 	return c.statuses.Get(cache.UID(id))
 }
 
-// GetNewerThan blocks until a read of the pod begun after minTime was applied. Like the stock one
-// it cannot be cancelled.
+// GetNewerThan blocks until a read of the pod begun after minTime was applied. As in the stock
+// cache, the call cannot be cancelled.
 func (c *Cache) GetNewerThan(id types.UID, minTime time.Time) (*kubecontainer.PodStatus, error) {
 	return c.statuses.GetNewerThan(context.Background(), cache.UID(id), minTime)
 }
 
-// Set stores what a read begun at the given time showed, unless something newer is known. An error
-// leaves the last good status readable beside it.
+// Set stores the result of a read begun at the given time, unless the cache is newer. An error
+// leaves the last good status readable beside the error.
 func (c *Cache) Set(id types.UID, status *kubecontainer.PodStatus, err error, at time.Time) bool {
 	return c.statuses.Set(cache.UID(id), status, err, at)
 }
 
-// SetObservedTime says that a read begun at the given time found the pod as the cache has it.
+// SetObservedTime notes that a read begun at the given time confirmed the cached status of the pod.
 func (c *Cache) SetObservedTime(id types.UID, at time.Time) { c.statuses.Observe(cache.UID(id), at) }
 
 // Delete forgets the pod as of now.
 func (c *Cache) Delete(id types.UID) { c.statuses.Delete(cache.UID(id), time.Now()) }
 
-// UpdateTime says that a read of everything begun at the given time is in the cache.
+// UpdateTime notes that a read of everything begun at the given time is in the cache.
 func (c *Cache) UpdateTime(at time.Time) { c.statuses.Advance(at) }

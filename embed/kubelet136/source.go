@@ -18,7 +18,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Runtime is the part of the kubelet's runtime manager that reads.
+// Runtime is the reading part of the kubelet's runtime manager.
 type Runtime interface {
 	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
 	GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error)
@@ -53,7 +53,7 @@ func (s *source) List(ctx context.Context, _ pleg.Revision) (pleg.Listing, error
 	return listing, nil
 }
 
-// ListPod lists one pod.
+// ListPod lists a pod.
 func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	p, err := s.list(ctx, types.UID(uid))
 	if err != nil || p == nil {
@@ -62,7 +62,7 @@ func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	return convert(p), nil
 }
 
-// list lists one pod, and remembers it for Inspect. Nil says that the runtime has nothing of it.
+// list lists a pod, and remembers the result for Inspect. Nil: the runtime has nothing of the pod.
 func (s *source) list(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
 	p, err := s.runtime.GetPod(embed.As(ctx, embed.ByPLEG), uid)
 	if errors.Is(err, kubecontainer.ErrPodNotFound) {
@@ -84,9 +84,9 @@ func (s *source) list(ctx context.Context, uid types.UID) (*kubecontainer.Pod, e
 	return p, nil
 }
 
-// Inspect reads the statuses of the IDs that a listing showed, or some of them. The runtime manager
-// wants that listing back in its own form, in its order and with each container's sandbox, so it is
-// remembered; when it lacks any, because another listing has come between or an ID was made since, the
+// Inspect reads the statuses of some or all IDs of a listing. The runtime manager wants that
+// listing back in its own form, in its order and with each container's sandbox, so the listing is
+// remembered; if IDs are missing, because of another listing in between or an ID made since, the
 // pod is listed again, once.
 func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
 	ctx = embed.As(ctx, embed.ByPLEG)
@@ -134,9 +134,8 @@ func convert(p *kubecontainer.Pod) pleg.Pod {
 	return pod
 }
 
-// part returns of a remembered listing what was asked for, in the listing's order: all of it,
-// unless the generator reads by IDs, and knows that some have gone. It returns nil if the listing
-// lacks any.
+// part returns the given items of a remembered listing, in the listing's order: all of the listing,
+// unless the generator reads by IDs and knows that some are gone. nil: the listing lacks an item.
 func part(p *kubecontainer.Pod, items []pleg.Item) *kubecontainer.Pod {
 	if p == nil {
 		return nil
@@ -161,8 +160,8 @@ func part(p *kubecontainer.Pod, items []pleg.Item) *kubecontainer.Pod {
 	return nil
 }
 
-// phase returns the phase that a state of the runtime manager means. It shows sandboxes in the
-// states of containers.
+// phase returns the phase of a state of the runtime manager, which shows sandboxes in the states of
+// containers.
 func phase(s kubecontainer.State) pleg.Phase {
 	switch s {
 	case kubecontainer.ContainerStateCreated:
@@ -175,8 +174,7 @@ func phase(s kubecontainer.State) pleg.Phase {
 	return pleg.PhaseUnknown
 }
 
-// keepIPs is the generator's Merge: a pod whose network has been torn down keeps the addresses that
-// it had.
+// keepIPs is the generator's Merge: a pod keeps its addresses after its network has been torn down.
 func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
 	if len(next.IPs) != 0 || prev == nil || len(prev.IPs) == 0 {
 		return next
@@ -189,7 +187,7 @@ func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
 	return &kept
 }
 
-// ready says that a sandbox runs.
+// ready reports whether a sandbox is ready.
 func ready(s *runtimeapi.PodSandboxStatus) bool {
 	return s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
 }

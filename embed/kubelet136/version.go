@@ -13,7 +13,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// This file is what the kubelets of the minor versions want differently.
+// The differences between the kubelets of the minor versions.
 
 // Start starts the generator and returns. Only the first call does anything.
 func (g *Generator) Start() { g.start(context.Background()) }

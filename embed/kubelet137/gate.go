@@ -12,13 +12,13 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// EventDrivenPLEG is the feature gate that puts this PLEG in the place of the stock one, which
-// stays and runs when the gate is off, as by default. It belongs to this package, so that a fork's
-// list of features needs no patch.
+// EventDrivenPLEG is the feature gate that replaces the stock PLEG by this PLEG. With the gate off,
+// as by default, the stock PLEG runs. The gate belongs to this package, so that a fork's list of
+// features needs no patch.
 const EventDrivenPLEG featuregate.Feature = "EventDrivenPLEG"
 
-// since is the version of the gate: the oldest minor that has an adapter, because the first alphas of
-// a minor emulate the one before it, and refuse what is newer.
+// since is the version of the gate: the oldest minor with an adapter, because the first alphas of a
+// minor emulate the minor before, and refuse newer gates.
 var since = version.MajorMinor(1, 36)
 
 func init() {
@@ -27,6 +27,6 @@ func init() {
 	}))
 }
 
-// Enabled says whether the gate is on. It must not be asked before the kubelet's configuration was
-// applied.
+// Enabled reports whether the gate is on. The kubelet's configuration must have been applied
+// before.
 func Enabled() bool { return utilfeature.DefaultFeatureGate.Enabled(EventDrivenPLEG) }

@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// meter feeds the metrics that the kubelet has registered, and those that it does not have.
+// meter feeds the metrics registered by the kubelet, and those that the kubelet lacks.
 type meter struct {
 	own   pleg.Metrics
 	moved chan<- struct{} // see Generator
@@ -58,8 +58,8 @@ func (m meter) Observe(name string, d time.Duration) {
 }
 
 // lengthenIntervals gives the kubelet's histogram of the time between relists buckets for 300 s:
-// its own end at 10 s. It must be called before the kubelet registers its metrics, which it does
-// after it has made its PLEG; a histogram that is registered stays as it is.
+// its own end at 10 s. Call lengthenIntervals before the kubelet registers its metrics, which
+// happens after the making of its PLEG; a registered histogram stays unchanged.
 func lengthenIntervals() {
 	if metrics.PLEGRelistInterval.IsCreated() {
 		return

@@ -17,16 +17,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// pump makes the kubelet's events of the core's.
+// pump converts the core's events into the kubelet's.
 //
-// A kubelet removes a dead container, of which it keeps a few, when ContainerDied names it, and
-// never for a PodSync. So for a PodSync that took the place of events which found Watch full, the
-// pump adds the ends that the pod's status shows and that were not told. It belongs to the
-// goroutine that is in run.
+// A kubelet removes a dead container, beyond the few that are kept, when ContainerDied names the
+// container, and never for a PodSync. So for a PodSync that replaced events because Watch was full,
+// the pump adds the ends in the pod's status that were not reported. The goroutine in run owns the
+// pump.
 type pump struct {
 	g    *Generator
 	log  klog.Logger
-	died map[types.UID]map[string]struct{} // IDs that have ended, and were told, until they are gone
+	died map[types.UID]map[string]struct{} // ended IDs, reported to the kubelet, until removed
 }
 
 // run hands events over until ctx ends.
@@ -42,7 +42,7 @@ func (p *pump) run(ctx context.Context) {
 	}
 }
 
-// events returns what the kubelet is told for an event of the core's.
+// events returns the kubelet's events for an event of the core.
 func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 	uid := types.UID(e.Pod)
 	event := &kubepleg.PodLifecycleEvent{ID: uid, Type: kubepleg.PodLifeCycleEventType(e.Type)}
@@ -65,7 +65,7 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 	return all
 }
 
-// note remembers that the kubelet was told of the end of an ID.
+// note notes that the end of an ID was reported to the kubelet.
 func (p *pump) note(uid types.UID, id string) {
 	ids := p.died[uid]
 	if ids == nil {
@@ -75,7 +75,7 @@ func (p *pump) note(uid types.UID, id string) {
 	ids[id] = struct{}{}
 }
 
-// forget forgets an ID that is gone.
+// forget forgets a removed ID.
 func (p *pump) forget(uid types.UID, id string) {
 	if ids := p.died[uid]; ids != nil {
 		if delete(ids, id); len(ids) == 0 {
@@ -84,8 +84,8 @@ func (p *pump) forget(uid types.UID, id string) {
 	}
 }
 
-// untold returns the IDs of the pod that have ended and of which the kubelet was not told, and
-// notes that it is now. It forgets those that are gone.
+// untold returns the pod's ended IDs whose end was not reported to the kubelet, and notes them as
+// reported. Removed IDs are forgotten.
 func (p *pump) untold(pod cache.UID) []string {
 	uid := types.UID(pod)
 	status, _ := p.g.cache.statuses.Get(pod)
@@ -111,11 +111,11 @@ func (p *pump) untold(pod cache.UID) []string {
 	return untold
 }
 
-// manyDied is the number of pods with dead containers from which on those that have gone are looked
-// for: the PodSync of a pod that has gone may be given up.
+// manyDied is the number of pods with dead containers from which on removed pods are looked for:
+// the PodSync of a removed pod may have been given up.
 const manyDied = 1000
 
-// prune forgets the pods that have gone, if there may be many.
+// prune forgets removed pods, if there may be many.
 func (p *pump) prune() {
 	if len(p.died) <= manyDied+2*p.g.core.Stats().Pods {
 		return

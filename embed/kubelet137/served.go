@@ -20,8 +20,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Serve returns the kubelet's CRI client as one that answers lists from memory, once the
-// generator's stream is trusted. With the gate off it returns the client itself.
+// Serve returns a CRI client that answers the kubelet's lists from memory, once the generator's
+// stream is trusted. With the gate off Serve returns the client unchanged.
 func Serve(client internalapi.RuntimeService) internalapi.RuntimeService {
 	if !Enabled() {
 		return client
@@ -29,15 +29,14 @@ func Serve(client internalapi.RuntimeService) internalapi.RuntimeService {
 	return embed.NewService(client)
 }
 
-// serves says that the client is what Serve returned.
+// serves reports whether the client is a result of Serve.
 func serves(client embed.Events) bool {
 	_, ok := client.(*embed.Service)
 	return ok
 }
 
-// attach has the client serve lists, if it is what Serve returned. Lists are good for two of the
-// longest relist periods: the generator's list is never that late but when the runtime does not
-// answer.
+// attach has a client returned by Serve serve lists. Lists are valid for two of the longest relist
+// periods: the generator's list is never so late unless the runtime does not answer.
 func attach(client embed.Events, core *pleg.Generator[kubecontainer.PodStatus], relistMax time.Duration, add func(string, int)) {
 	if s, ok := client.(*embed.Service); ok {
 		s.TellCalls(core.Calling)
@@ -46,7 +45,8 @@ func attach(client embed.Events, core *pleg.Generator[kubecontainer.PodStatus], 
 }
 
 // Logs returns the client for the manager of container logs, which lists all containers every ten
-// seconds and asks for the status of each that runs, to see where its log is. That never changes.
+// seconds and asks for the status of each running container, for the path of its log. That path
+// never changes.
 func Logs(client internalapi.RuntimeService) internalapi.RuntimeService {
 	if s, ok := client.(*embed.Service); ok {
 		return logs{s}
@@ -70,14 +70,14 @@ func (l logs) ContainerStatus(ctx context.Context, id string, verbose bool) (*ru
 	return l.Service.ContainerStatus(ctx, id, verbose)
 }
 
-// PodsGetter is the part of the kubelet's runtime manager that its runtime cache uses.
+// PodsGetter is the part of the kubelet's runtime manager used by its runtime cache.
 type PodsGetter interface {
 	GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error)
 }
 
 // Housekeeping returns the runtime manager for the kubelet's runtime cache, by which housekeeping
-// looks every two seconds for pods that should not run. While no list would show anything new it
-// returns the same pods, which nobody changes, in a slice of the caller's own.
+// looks every two seconds for pods that should not run. While lists would show no change, the same
+// pods are returned, which nobody changes, in a slice of the caller's own.
 func Housekeeping(runtime PodsGetter, client internalapi.RuntimeService) PodsGetter {
 	if s, ok := client.(*embed.Service); ok {
 		return &housekeeping{runtime: runtime, service: s}
@@ -89,10 +89,10 @@ type housekeeping struct {
 	runtime PodsGetter
 	service *embed.Service
 
-	mu       sync.Mutex // owns what follows; the runtime cache, too, asks one at a time
+	mu       sync.Mutex // owns the fields below; the runtime cache is a sequential caller too
 	pods     []*kubecontainer.Pod
-	revision uint64 // of the lists that pods were made from
-	held     bool   // pods are as at that revision
+	revision uint64 // of the lists behind pods
+	held     bool   // pods are those of revision
 }
 
 // GetPods returns the running pods, or all.
@@ -117,7 +117,7 @@ func (h *housekeeping) GetPods(ctx context.Context, all bool) ([]*kubecontainer.
 }
 
 // ImageGC returns the runtime manager for the collector of images, which asks for the status of
-// each container to see which images it has mounted. That never changes, and the pod cache has it.
+// each container to see the images in use. These never change, and the pod cache has them.
 func ImageGC(runtime kubecontainer.Runtime, cache kubecontainer.Cache) kubecontainer.Runtime {
 	if _, ours := cache.(*Cache); ours {
 		return imageGC{runtime, cache}
@@ -135,7 +135,7 @@ func (g imageGC) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, e
 	return g.Runtime.GetPods(embed.As(ctx, embed.ByImageGC), all)
 }
 
-// GetContainerStatus returns the last status that was read of a container, or reads it.
+// GetContainerStatus returns the last status read of a container, or reads the status.
 func (g imageGC) GetContainerStatus(ctx context.Context, uid types.UID, id kubecontainer.ContainerID) (*kubecontainer.Status, error) {
 	if s, err := g.cache.Get(uid); err == nil && s != nil {
 		for _, c := range s.ContainerStatuses {

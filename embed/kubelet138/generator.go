@@ -26,13 +26,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Config is what a kubelet gives. Every field without a default is required.
+// Config holds the kubelet's parts. Every field without a default is required.
 type Config struct {
-	// Runtime is the kubelet's runtime manager, Events its CRI client. If that is what [Serve]
-	// returned, it serves lists from now on.
+	// Runtime is the kubelet's runtime manager, Events its CRI client. A client returned by [Serve]
+	// serves lists from now on.
 	Runtime Runtime
 	Events  embed.Events
-	// Cache is what [NewCache] returned, with the gate on.
+	// Cache is the result of [NewCache] with the gate on.
 	Cache kubecontainer.Cache
 	// Recorder and Node are the kubelet's recorder and the reference of its node.
 	Recorder record.EventRecorder
@@ -42,9 +42,9 @@ type Config struct {
 	RelistPeriod time.Duration
 	// RelistThreshold is how late a due relist may be for the kubelet to stay healthy. Default 3m.
 	RelistThreshold time.Duration
-	// SyncFrequency is the kubelet's: every pod is synced anew that long after its last sync, or up
-	// to half as long again, and its worker waits for a read begun since. The relist period never
-	// grows beyond three quarters of it, so that one relist serves them all. Default 1m.
+	// SyncFrequency is the kubelet's: every pod is synced anew after SyncFrequency to one and a half
+	// times as long, and its worker waits for a read begun since. The relist period never grows beyond
+	// three quarters of SyncFrequency, so that a single relist serves all workers. Default 1m.
 	SyncFrequency time.Duration
 }
 
@@ -52,12 +52,12 @@ type Config struct {
 type Generator struct {
 	core  *pleg.Generator[kubecontainer.PodStatus]
 	cache *Cache
-	moved chan struct{}                    // capacity 1: something has changed that gauges show
-	watch chan *kubepleg.PodLifecycleEvent // unbuffered: what the kubelet has not taken is with the core, which merges it
+	moved chan struct{}                    // capacity 1: gauges are out of date
+	watch chan *kubepleg.PodLifecycleEvent // unbuffered: the core keeps and merges untaken events
 
-	gauges sync.Mutex // held while they are set, so that the newest stand
+	gauges sync.Mutex // held while gauges are set, so that the newest values stand
 
-	mu     sync.Mutex // owns what follows
+	mu     sync.Mutex // owns the fields below
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -67,7 +67,7 @@ var _ kubepleg.PodLifecycleEventGenerator = (*Generator)(nil)
 // inspectTimeout is the kubelet's default runtimeRequestTimeout.
 const inspectTimeout = 2 * time.Minute
 
-// New returns a generator that Start starts.
+// New returns a generator, to be started by Start.
 func New(c Config) (*Generator, error) {
 	var errs []error
 	missing := func(is bool, name, what string) {
@@ -117,7 +117,7 @@ func New(c Config) (*Generator, error) {
 	return &Generator{core: core, cache: own, moved: moved, watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
 }
 
-// relistMax is the longest relist period that a stream can earn, never more than KEP-3386's 300 s.
+// relistMax is the longest relist period for a trusted stream, never more than KEP-3386's 300 s.
 func relistMax(c Config) time.Duration {
 	frequency := c.SyncFrequency
 	if frequency == 0 {
@@ -136,14 +136,14 @@ func (g *Generator) start(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	g.cancel = cancel
-	g.done.Go(func() { _ = g.core.Run(ctx) }) // it returns nil: it is run once
+	g.done.Go(func() { _ = g.core.Run(ctx) }) // nil, for the first run
 	feed := &pump{g: g, log: klog.FromContext(ctx).WithName("pleg"), died: make(map[types.UID]map[string]struct{})}
 	g.done.Go(func() { feed.run(ctx) })
 	g.done.Go(func() { g.showGauges(ctx) })
 }
 
-// Stop ends what Start started and waits for it. A kubelet never calls it; embedders and tests do.
-// A stopped generator stays stopped.
+// Stop ends the goroutines of Start and waits for them. A kubelet never calls Stop; embedders and
+// tests do. A stopped generator stays stopped.
 func (g *Generator) Stop() {
 	g.mu.Lock()
 	cancel := g.cancel
@@ -154,7 +154,7 @@ func (g *Generator) Stop() {
 	}
 }
 
-// Watch returns the channel of events. It is never closed.
+// Watch returns the channel of events, which is never closed.
 func (g *Generator) Watch() chan *kubepleg.PodLifecycleEvent { return g.watch }
 
 // Healthy reports false and why before the first list of the runtime has succeeded, and when one is
@@ -168,8 +168,8 @@ func (g *Generator) Healthy() (bool, error) {
 	return err == nil, err
 }
 
-// RequestReinspect has the pod's statuses read even if no phase has changed, and an event of it
-// sent after that.
+// RequestReinspect has the pod's statuses read even without a change of phase, and then an event
+// sent.
 func (g *Generator) RequestReinspect(podUID types.UID) {
 	g.core.RequestReinspect(cache.UID(podUID))
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// This file is what the kubelets of the minor versions want differently.
+// The differences between the kubelets of the minor versions.
 
-// Start starts the generator and returns. It works until ctx ends, and logs to ctx's logger. Only
+// Start starts the generator, which runs until ctx ends and logs to its logger, and returns. Only
 // the first call does anything.
 func (g *Generator) Start(ctx context.Context) { g.start(ctx) }
 

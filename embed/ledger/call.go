@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Op is a call of the agent's own that changes what a list shows.
+// Op is a call by the agent that changes the runtime's lists.
 type Op uint8
 
 // Ops.
@@ -32,20 +32,20 @@ type Call struct {
 // Answer is how a call ended.
 type Answer struct {
 	Failed bool
-	// Unanswered says that the call failed because its caller gave up, or lost the runtime: the
-	// runtime may do its work yet.
+	// Unanswered: the call failed because its caller gave up, or lost the runtime. The runtime may
+	// still carry out the call.
 	Unanswered bool
-	// Made is the ID of what RunPodSandbox or CreateContainer made, and Pod the UID of the pod that
-	// they are about, also when they failed.
+	// Made is the ID made by RunPodSandbox or CreateContainer, and Pod the UID of their pod, also
+	// after a failure.
 	Made, Pod string
 }
 
-// creates says that while the call is under way there may be something that nobody has told of.
+// creates reports whether an unreported item may exist during the call.
 func (o Op) creates() bool {
 	return o == RunPodSandbox || o == CreateContainer || o == StartContainer
 }
 
-// under returns where a call with an ID is counted while it is under way.
+// under returns the counts of calls in flight by ID, for this kind of call.
 func (l *Ledger) under(o Op) map[string]int {
 	switch o {
 	case StartContainer:
@@ -56,8 +56,8 @@ func (l *Ledger) under(o Op) map[string]int {
 	return l.removing
 }
 
-// Start is called before an own call is sent. ID is what it names: a sandbox or a container, or
-// nothing.
+// Start is called before an own call is sent, with the sandbox or container ID in the request, if
+// any.
 func (l *Ledger) Start(op Op, id string) Call {
 	if op.creates() {
 		l.creating++
@@ -68,7 +68,7 @@ func (l *Ledger) Start(op Op, id string) Call {
 	return Call{op, id, l.tick()}
 }
 
-// End is called when an own call has been answered. After it, what the call has done is known, or
+// End is called after the answer to an own call. From then on the effect of the call is known, or
 // in doubt.
 func (l *Ledger) End(c Call, a Answer, now time.Time) {
 	if c.op.creates() {
@@ -108,7 +108,7 @@ func (l *Ledger) End(c Call, a Answer, now time.Time) {
 	}
 }
 
-// created takes the ID of what an own call has made. The list's element is for a read to tell.
+// created takes the ID made by an own call. The list's element comes from a later read.
 func (t *table[E]) created(id, pod string) {
 	if x := t.items[id]; x == nil {
 		t.question(id, Created, pod)
@@ -117,7 +117,7 @@ func (t *table[E]) created(id, pod string) {
 	}
 }
 
-// failed takes a call that failed: it may have done all, or nothing, or a part of its work.
+// failed takes a failed call, whose effect may be full, partial or none.
 func (l *Ledger) failed(c Call, a Answer, now time.Time) {
 	switch c.op {
 	case RunPodSandbox, CreateContainer:
@@ -137,8 +137,8 @@ func (l *Ledger) failed(c Call, a Answer, now time.Time) {
 	}
 }
 
-// expect notes that something may yet come of a call about a pod, of which nobody will tell but an
-// event. Of more pods than there is room for no pod is told from another.
+// expect notes an unanswered call about a pod: an item may still appear, reported by an event only.
+// With more pods than there is room for, pods are no longer told apart.
 func (l *Ledger) expect(pod string, now time.Time) {
 	if _, ok := l.unborn[pod]; !ok && len(l.unborn) >= maxDoubts {
 		clear(l.unborn)
@@ -147,8 +147,8 @@ func (l *Ledger) expect(pod string, now time.Time) {
 	l.unborn[pod] = now
 }
 
-// awaits says that a list with this filter could show what may yet come of such a call, or has come
-// since the last full lists began. An ID that is asked for is known, and so it is none of those.
+// awaits reports whether a list with this filter could show an item of an unanswered call, still to
+// come or made since the last full lists began. An ID in the filter is known, and so not awaited.
 func (l *Ledger) awaits(f filter) bool {
 	if len(l.unborn) == 0 || f.id != "" {
 		return false
@@ -162,8 +162,8 @@ func (l *Ledger) awaits(f filter) bool {
 	return its || anyones
 }
 
-// forgetBorn is called after each list. It forgets the calls that were given up so long before the
-// last full lists began that these have shown whatever came of them: all that stay are awaited.
+// forgetBorn is called after each list, and forgets the calls given up so long before the last full
+// lists began that these lists have shown any effect: all remaining calls are awaited.
 func (l *Ledger) forgetBorn(f filter) {
 	if !f.all() {
 		return
@@ -175,7 +175,7 @@ func (l *Ledger) forgetBorn(f filter) {
 	maps.DeleteFunc(l.unborn, func(_ string, at time.Time) bool { return begun.After(at.Add(l.late)) })
 }
 
-// ask puts an ID in doubt, whatever it may have become, unless it is known to be gone.
+// ask puts an ID in doubt, in whatever phase, unless the ID is known to be gone.
 func (t *table[E]) ask(id string) {
 	if _, dead := t.gone[id]; dead {
 		return
@@ -187,8 +187,8 @@ func (t *table[E]) ask(id string) {
 	t.question(id, anything, pod)
 }
 
-// stopped takes a StopContainer that worked. A runtime need not end what it has not started, and
-// what was started while the call was under way may have been started after it did its work.
+// stopped takes a successful StopContainer. A runtime need not end a container that has not
+// started, and a container started during the call may have been started after the runtime's work.
 func (l *Ledger) stopped(c Call) {
 	x := l.containers.items[c.id]
 	switch {
@@ -204,7 +204,7 @@ func (l *Ledger) removed(id string, now time.Time) {
 	delete(l.logPaths, id)
 }
 
-// sandboxStopped takes a StopPodSandbox that worked: the runtime has ended what ran in it.
+// sandboxStopped takes a successful StopPodSandbox: the runtime has ended the sandbox's containers.
 func (l *Ledger) sandboxStopped(c Call, now time.Time) {
 	l.ended[c.id] = tombstone{l.tick(), now}
 	if x := l.sandboxes.items[c.id]; x != nil {
@@ -224,7 +224,7 @@ func (l *Ledger) sandboxStopped(c Call, now time.Time) {
 	}
 }
 
-// sandboxRemoved takes a RemovePodSandbox that worked: its containers went with it.
+// sandboxRemoved takes a successful RemovePodSandbox: the sandbox's containers are gone too.
 func (l *Ledger) sandboxRemoved(c Call, now time.Time) {
 	l.ended[c.id] = tombstone{l.tick(), now}
 	l.sandboxes.remove(c.id, now)

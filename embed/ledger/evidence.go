@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Read is a read of the runtime that is under way.
+// Read is a read of the runtime, from its beginning.
 type Read struct {
 	began Seq
 	at    time.Time
@@ -50,7 +50,7 @@ func (l *Ledger) ContainerStatus(r Read, id string, state runtimeapi.ContainerSt
 	}
 }
 
-// dropPaths forgets the paths of containers that are gone.
+// dropPaths forgets the log paths of removed containers.
 func (l *Ledger) dropPaths() {
 	if len(l.logPaths) <= len(l.containers.items) {
 		return // each path was of a known container: at most as many are left over as have come since
@@ -62,8 +62,8 @@ func (l *Ledger) dropPaths() {
 	}
 }
 
-// Claim takes an event of the runtime: something with that ID is said to have come to a phase. It
-// makes nothing known. Kind may be EitherKind, and pod empty, if the event does not tell.
+// Claim takes an event of the runtime: the ID is said to have reached a phase. A claim makes
+// nothing known. Kind may be EitherKind, and pod empty, if absent from the event.
 func (l *Ledger) Claim(id string, k Kind, phase Phase, pod string) {
 	switch {
 	case l.sandboxes.items[id] != nil:
@@ -81,16 +81,16 @@ func (l *Ledger) Claim(id string, k Kind, phase Phase, pod string) {
 
 func (l *Ledger) claimSandbox(id string, phase Phase, pod string) {
 	if phase == Created {
-		phase = Running // a sandbox is announced when it is ready
+		phase = Running // a sandbox is announced when ready
 	}
 	if l.sandboxes.news(id, phase) && !l.ending(id, phase) {
 		l.sandboxes.question(id, phase, pod)
 	}
 }
 
-// ending says that an own call is under way that brings the ID to that end. Its answer will tell;
-// that the event comes first is no news. Should the call fail, all that it may have ended is in
-// doubt.
+// ending reports whether an own call in flight brings the ID to this end. The call's answer will be
+// the evidence; an earlier event is no news. If the call fails, every ID that it may have ended is
+// in doubt.
 func (l *Ledger) ending(id string, phase Phase) bool {
 	return phase >= Exited && l.removing[id] > 0 || phase == Exited && l.stopping[id] > 0
 }
@@ -99,19 +99,20 @@ func (l *Ledger) claimContainer(id string, phase Phase, pod string) {
 	if !l.containers.news(id, phase) || phase == Running && l.starting[id] > 0 {
 		return
 	}
-	// A container that ends while it is being *started* is news: that answer does not tell of it.
+	// A container that ends while being *started* is news: the answer to a start does not reveal the
+	// end.
 	if x := l.containers.items[id]; l.ending(id, phase) || x != nil && l.ending(x.element.GetPodSandboxId(), phase) {
 		return
 	}
 	l.containers.question(id, phase, pod)
 }
 
-// news says whether a claim goes beyond what is known.
+// news reports whether a claim goes beyond the known phase.
 func (t *table[E]) news(id string, phase Phase) bool {
 	if x := t.items[id]; x != nil {
-		return phase > x.phase || t.doubts[id].claim == anything // then what is known may be taken back
+		return phase > x.phase || t.doubts[id].claim == anything // then the known phase may be taken back
 	}
-	// Of an ID that is not known even the removal is news: a read under way may still show it.
+	// Of an unknown ID even the removal is news: a read under way may still show the ID.
 	_, dead := t.gone[id]
 	return !dead || phase < Exited
 }

@@ -11,16 +11,16 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// kind is what a table must know of its elements.
+// kind holds the functions by which a table reads its elements.
 type kind[E any] struct {
 	id     func(E) string
 	labels func(E) map[string]string
-	// sandbox returns the ID of the sandbox that the element belongs to.
+	// sandbox returns the ID of the element's sandbox.
 	sandbox func(E) string
 	phase   func(E) Phase
 	// with returns a copy in another phase.
 	with func(E, Phase) E
-	// same says that two elements of one ID and phase are the same in everything else too.
+	// same reports whether two elements of one ID and phase are equal in everything else.
 	same func(a, b E) bool
 }
 
@@ -63,7 +63,7 @@ var containerKind = kind[*runtimeapi.Container]{
 	},
 }
 
-// SandboxPhase returns the phase that a state of the CRI means.
+// SandboxPhase returns the phase of a CRI sandbox state.
 func SandboxPhase(s runtimeapi.PodSandboxState) Phase {
 	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
 		return Running
@@ -71,7 +71,7 @@ func SandboxPhase(s runtimeapi.PodSandboxState) Phase {
 	return Exited
 }
 
-// ContainerPhase returns the phase that a state of the CRI means.
+// ContainerPhase returns the phase of a CRI container state.
 func ContainerPhase(s runtimeapi.ContainerState) Phase {
 	switch s {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
@@ -96,8 +96,8 @@ func containerState(p Phase) runtimeapi.ContainerState {
 	return runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
-// shallow copies the fields of a message of the CRI, whichever generator made its type, and not
-// what the generator keeps beside them. Fields that a later CRI adds are copied too.
+// shallow copies the fields of a CRI message, whichever generator made its type, without the
+// generator's own bookkeeping. Fields added by later CRI versions are copied too.
 func shallow[M any](m *M) *M {
 	copied := new(M)
 	from, to := reflect.ValueOf(m).Elem(), reflect.ValueOf(copied).Elem()
@@ -109,7 +109,7 @@ func shallow[M any](m *M) *M {
 	return copied
 }
 
-// filter is a filter of the CRI, of either kind. Fields that are not set filter nothing.
+// filter is a CRI filter of either kind. Unset fields filter nothing.
 type filter struct {
 	id, sandbox string
 	labels      map[string]string
@@ -131,17 +131,18 @@ func containerFilter(f *runtimeapi.ContainerFilter) filter {
 	}
 }
 
-// all says that the filter lets everything through.
+// all reports whether the filter passes everything.
 func (f filter) all() bool { return f.id == "" && f.sandbox == "" && len(f.labels) == 0 && !f.hasState }
 
-// covers says that a list with this filter would show the element with this ID, whatever else it
-// is, state aside. Of labels nobody knows: a container made by hand need not have them.
+// covers reports whether a list with this filter would show the element with this ID, regardless of
+// state and of other, unknown fields. Labels are never known: a container made by hand need not
+// have any.
 func (f filter) covers(id string) bool {
 	return (f.id == "" || f.id == id) && f.sandbox == "" && len(f.labels) == 0
 }
 
-// mayCover says that a list with this filter could show an element with this ID, of which no more
-// is known than its pod, and that only if it was told.
+// mayCover reports whether a list with this filter could show an element with this ID, of which at
+// most the pod is known.
 func (f filter) mayCover(id, pod string) bool {
 	if f.id != "" && f.id != id {
 		return false
@@ -150,7 +151,7 @@ func (f filter) mayCover(id, pod string) bool {
 	return wanted == "" || pod == "" || wanted == pod
 }
 
-// covers says that a list with this filter shows the element, state aside.
+// covers reports whether a list with this filter shows the element, state aside.
 func (t *table[E]) covers(f filter, e E) bool {
 	if f.id != "" && f.id != t.id(e) || f.sandbox != "" && f.sandbox != t.sandbox(e) {
 		return false

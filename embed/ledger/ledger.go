@@ -9,10 +9,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Seq is a moment: the ledger counts what it is told.
+// Seq is a moment: the ledger's count of inputs.
 type Seq uint64
 
-// Kind says what an ID is of.
+// Kind is the kind of an ID.
 type Kind uint8
 
 // Kinds.
@@ -32,27 +32,27 @@ const (
 	Running
 	Exited
 	Gone
-	// anything is what a failed call claims: only a read answers it.
+	// anything is claimed by a failed call: only a read answers.
 	anything
 )
 
-// Reason says why a list is not served; it is the label of a metric.
+// Reason is why a list is not served; the label of a metric.
 type Reason string
 
 // Reasons.
 const (
-	// Untrusted: there is no stream, or no full list since it connected.
+	// Untrusted: there is no stream, or no full list since its start.
 	Untrusted Reason = "untrusted"
 	// Stale: the last full list is too old.
 	Stale Reason = "stale"
-	// Creating: a call that makes or starts something is under way.
+	// Creating: a call that creates or starts is under way.
 	Creating Reason = "creating"
-	// FailedCall: a call that makes something has failed, and no full list has begun since; or the
-	// runtime has not answered it, may do its work yet, and the list could show what comes of it.
+	// FailedCall: a creating call has failed, and no full list has begun since; or the runtime has not
+	// answered a creating call, may still carry out the call, and the list could show the result.
 	FailedCall Reason = "failed_call"
-	// UnknownState: the runtime does not know the state of an item that the list would show.
+	// UnknownState: the list would show an item in the state UNKNOWN.
 	UnknownState Reason = "unknown_state"
-	// UnknownID: the filter names an ID that the ledger does not have.
+	// UnknownID: the filter names an ID unknown to the ledger.
 	UnknownID Reason = "unknown_id"
 	// InDoubt: a claim or a failed call wants an answer first; see [Verdict].
 	InDoubt Reason = "doubt"
@@ -60,49 +60,49 @@ const (
 
 // Verdict says whether a list was served.
 type Verdict struct {
-	// Reason is empty for a list that was served.
+	// Reason is empty for a served list.
 	Reason Reason
-	// Resolve are the IDs to be read one by one, with InDoubt. It is empty if they are too many.
+	// Resolve are the IDs to read one by one, with InDoubt; empty if there are too many.
 	Resolve []string
 }
 
 // Bounds.
 const (
-	maxResolve = 4 // more IDs in doubt cost more to read than the one list that they hold up
+	maxResolve = 4 // more IDs in doubt cost more to read than the delayed list
 	maxDoubts  = 4096
 	maxGone    = 4 * maxDoubts
 	forget     = 5 * time.Minute // after which a removed ID is no longer remembered
-	late       = 5 * time.Minute // for how long a call that was not answered may make something
+	late       = 5 * time.Minute // how long an unanswered call may still create an item
 )
 
 // PodUIDLabel is the label by which a kubelet's containers and sandboxes name their pod.
 const PodUIDLabel = "io.kubernetes.pod.uid"
 
-// Ledger is what is known. Make it with [New].
+// Ledger holds the known items, made by [New].
 type Ledger struct {
 	maxAge     time.Duration
 	seq        Seq
 	sandboxes  *table[*runtimeapi.PodSandbox]
 	containers *table[*runtimeapi.Container]
-	logPaths   map[string]string // of containers that are known
+	logPaths   map[string]string // of known containers
 
 	trusted   bool
 	connected Seq // when trusted became true
-	broken    Seq // full lists that began before are not enough to serve from
-	// unborn are the pods of which a call that the runtime has not answered may yet make something,
-	// with when it was given up; the empty UID stands for any pod.
+	broken    Seq // full lists begun earlier do not suffice
+	// unborn are the pods of unanswered creating calls, with the time of giving up; the empty UID
+	// stands for any pod.
 	unborn map[string]time.Time
-	late   time.Duration // for how long it may
+	late   time.Duration // how long such a call may take effect
 
 	creating int // creating and starting calls under way
-	// Calls under way, by the ID that they name: a sandbox's or a container's.
+	// Calls under way, by the sandbox or container ID in the request.
 	starting, stopping, removing map[string]int
-	// ended are the sandboxes that own calls have stopped or removed.
+	// ended are the sandboxes stopped or removed by own calls.
 	ended map[string]tombstone
 }
 
-// New returns a ledger that serves nothing yet. It serves for maxAge after the beginning of a full
-// list.
+// New returns a ledger that serves nothing yet. A full list suffices for maxAge after its
+// beginning.
 func New(maxAge time.Duration) *Ledger {
 	l := &Ledger{
 		maxAge: maxAge, late: late, logPaths: make(map[string]string), unborn: make(map[string]time.Time),
@@ -125,8 +125,8 @@ func (l *Ledger) tick() Seq {
 // SetMaxAge sets for how long a full list is enough to serve from.
 func (l *Ledger) SetMaxAge(d time.Duration) { l.maxAge = d }
 
-// Trust says whether the runtime's events are being received, so that a change would be heard of.
-// When that begins, only full lists that begin later count.
+// Trust sets whether the runtime's events are being received, so that every change is heard of.
+// When trust begins, earlier full lists no longer count.
 func (l *Ledger) Trust(on bool) {
 	if on && !l.trusted {
 		l.connected = l.tick()
@@ -134,7 +134,7 @@ func (l *Ledger) Trust(on bool) {
 	l.trusted = on
 }
 
-// Revision changes with everything that a list could show.
+// Revision changes with every change that a list could show.
 func (l *Ledger) Revision() uint64 { return l.sandboxes.changes + l.containers.changes }
 
 // Len returns how many sandboxes and containers are known, and how many IDs are in doubt.
@@ -142,13 +142,13 @@ func (l *Ledger) Len() (sandboxes, containers, doubts int) {
 	return len(l.sandboxes.items), len(l.containers.items), len(l.sandboxes.doubts) + len(l.containers.doubts)
 }
 
-// ServesAll says that lists of all sandboxes and of all containers can be told from memory, without
+// ServesAll reports whether lists of all sandboxes and of all containers could be served, without
 // making them.
 func (l *Ledger) ServesAll(now time.Time) bool {
 	return l.closed(filter{}, now) == "" && l.sandboxes.refuses(filter{}).Reason == "" && l.containers.refuses(filter{}).Reason == ""
 }
 
-// ServeSandboxes returns what the runtime would list, or says why that cannot be told from memory.
+// ServeSandboxes returns the runtime's list, or the reason to refuse.
 func (l *Ledger) ServeSandboxes(f *runtimeapi.PodSandboxFilter, now time.Time) ([]*runtimeapi.PodSandbox, Verdict) {
 	by := sandboxFilter(f)
 	if reason := l.closed(by, now); reason != "" {
@@ -157,7 +157,7 @@ func (l *Ledger) ServeSandboxes(f *runtimeapi.PodSandboxFilter, now time.Time) (
 	return l.sandboxes.serve(by)
 }
 
-// ServeContainers returns what the runtime would list, or says why that cannot be told from memory.
+// ServeContainers returns the runtime's list, or the reason to refuse.
 func (l *Ledger) ServeContainers(f *runtimeapi.ContainerFilter, now time.Time) ([]*runtimeapi.Container, Verdict) {
 	by := containerFilter(f)
 	if reason := l.closed(by, now); reason != "" {
@@ -185,7 +185,7 @@ func (l *Ledger) closed(f filter, now time.Time) Reason {
 	return ""
 }
 
-// LogPath returns the path of a known container's log, if a status has told it.
+// LogPath returns the log path of a known container, if known from a status.
 func (l *Ledger) LogPath(id string) (string, bool) {
 	path, ok := l.logPaths[id]
 	return path, ok

@@ -5,41 +5,40 @@ package ledger
 
 import "time"
 
-// table is the ledger of one kind of elements E. Only its methods change it.
+// table is the ledger of a kind of elements E. Only its methods change a table.
 type table[E any] struct {
 	kind[E]
 	tick func() Seq
-	// late says that a read began before an own call ended the sandbox of an element, and may show
-	// the element as it was before.
+	// late reports whether a read began before an own call ended the sandbox of an element, and so may
+	// show the element's former state.
 	late    func(Read, E) bool
 	changes uint64
 	items   map[string]*item[E]
 	gone    map[string]tombstone
 	doubts  map[string]doubt
-	// unknown are the items whose state a read has shown as unknown, with when the last did, until a
-	// later one knows it. What was known before stays in their phase.
+	// unknown are the items last shown in an unknown state, with the time of the last such read, until
+	// a later read shows a known state. Their phase stays the last known.
 	unknown map[string]Seq
-	// made are the sandboxes that own calls have made, with the moment of the answer. What a read
-	// that began earlier shows as ended was not ready yet: runtimes list a sandbox while they make
+	// made are the sandboxes made by own calls, with the moment of the answer. A read begun earlier
+	// may show such a sandbox as ended although not ready yet: runtimes list a sandbox while they make
 	// it.
 	made map[string]Seq
-	// full and fullAt are when the last full list that was applied began.
+	// full and fullAt are the beginning of the last applied full list.
 	full   Seq
 	fullAt time.Time
-	// flooded is when doubts were dropped for want of room; only a full list begun later makes up
-	// for it.
+	// flooded is the time of the last doubts dropped for want of room; only a full list begun later
+	// makes up for the loss.
 	flooded Seq
 }
 
-// item is one element as it is known.
+// item is a known element.
 type item[E any] struct {
 	element E
 	phase   Phase
-	// born is when the ledger learned that there is such an item. Only a read that began later can
-	// miss it.
+	// born is when the ledger learned of the item. Only a read begun later can prove its absence.
 	born Seq
-	// since is when the ledger learned of the phase, or when the last read that bore it out began.
-	// What a read that began earlier shows may be older.
+	// since is when the ledger learned of the phase, or the beginning of the last read that confirmed
+	// the phase. A read begun earlier may show an older phase.
 	since Seq
 }
 
@@ -49,11 +48,11 @@ type tombstone struct {
 	when time.Time
 }
 
-// doubt is a claim that goes beyond what is known.
+// doubt is a claim beyond the known phase.
 type doubt struct {
 	claim Phase
 	at    Seq
-	pod   string // UID of the pod, if it was told
+	pod   string // UID of the pod, if known
 }
 
 func newTable[E any](k kind[E], tick func() Seq, late func(Read, E) bool) *table[E] {
@@ -64,7 +63,7 @@ func newTable[E any](k kind[E], tick func() Seq, late func(Read, E) bool) *table
 	}
 }
 
-// apply takes a list that the runtime gave.
+// apply takes a list from the runtime.
 func (t *table[E]) apply(r Read, f filter, shown []E, now time.Time) {
 	seen := make(map[string]struct{}, len(shown))
 	for _, e := range shown {
@@ -82,7 +81,7 @@ func (t *table[E]) apply(r Read, f filter, shown []E, now time.Time) {
 	}
 	for id, d := range t.doubts {
 		if _, ok := seen[id]; !ok && r.began > d.at && t.items[id] == nil && f.covers(id) {
-			t.remove(id, now) // an earlier read that is still under way may show it
+			t.remove(id, now) // an earlier read still under way may show the item
 		}
 	}
 	if f.all() {
@@ -93,7 +92,7 @@ func (t *table[E]) apply(r Read, f filter, shown []E, now time.Time) {
 	}
 }
 
-// show takes one element that a read has shown.
+// show takes an element shown by a read.
 func (t *table[E]) show(r Read, id string, e E) {
 	if g, ok := t.gone[id]; ok {
 		if r.began <= g.at {
@@ -122,7 +121,7 @@ func (t *table[E]) show(r Read, id string, e E) {
 	t.learn(r, id, x, phase)
 }
 
-// state takes the phase that a status has shown of an item.
+// state takes the phase of an item shown by a status.
 func (t *table[E]) state(r Read, id string, phase Phase) {
 	x := t.items[id]
 	if x == nil || phase == Exited && r.began <= t.made[id] {
@@ -131,8 +130,7 @@ func (t *table[E]) state(r Read, id string, phase Phase) {
 	t.learn(r, id, x, phase)
 }
 
-// learn takes the phase that a read has shown of an item: forward always, back if the read is
-// later.
+// learn takes the phase of an item shown by a read: forward always, back if the read is later.
 func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 	later := r.began > x.since
 	if phase == Unknown {
@@ -150,13 +148,13 @@ func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 	case phase > x.phase, phase < x.phase && later:
 		t.move(x, phase)
 	case phase == x.phase:
-		x.since = max(x.since, r.began) // borne out: an earlier read does not take it back
+		x.since = max(x.since, r.began) // confirmed: an earlier read does not take the phase back
 	}
 	t.answer(id, r, phase)
 }
 
-// answer drops the doubt about an item that a read has shown in some phase, unless the doubt is a
-// later one about more. A read that is too old to be believed answers nothing.
+// answer drops the doubt about an item shown by a read, unless the doubt came after the read began
+// and goes beyond the shown phase. A read too old to be believed answers nothing.
 func (t *table[E]) answer(id string, r Read, shown Phase) {
 	d, ok := t.doubts[id]
 	if x := t.items[id]; ok && (r.began > d.at && shown == x.phase || d.claim <= x.phase) {
@@ -208,8 +206,8 @@ func (t *table[E]) question(id string, claim Phase, pod string) {
 	t.doubts[id] = doubt{claim: max(claim, d.claim), at: t.tick(), pod: pod}
 }
 
-// prune forgets removed IDs after a while, or when a flood of claims has made too many. A read that
-// began before then may show one of them once more, until the next.
+// prune forgets removed IDs after a while, or when a flood of claims has made too many. A read
+// begun before the removal may then show a forgotten ID once more, until the next read.
 func prune(stones map[string]tombstone, now time.Time) {
 	if len(stones) > maxGone {
 		clear(stones)
@@ -221,7 +219,7 @@ func prune(stones map[string]tombstone, now time.Time) {
 	}
 }
 
-// refuses says why a list with this filter cannot be told from memory, if it cannot.
+// refuses returns the reason why a list with this filter cannot be served, if any.
 func (t *table[E]) refuses(f filter) Verdict {
 	switch {
 	case t.full <= t.flooded:
@@ -251,7 +249,7 @@ func (t *table[E]) refuses(f filter) Verdict {
 	return Verdict{}
 }
 
-// serve returns what the runtime would list.
+// serve returns the list that the runtime would return.
 func (t *table[E]) serve(f filter) ([]E, Verdict) {
 	if v := t.refuses(f); v.Reason != "" {
 		return nil, v
