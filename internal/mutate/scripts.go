@@ -67,29 +67,17 @@ func (w *workshop) playScripts(ctx context.Context, chosen []mutation) (blunt in
 		return 0, err
 	}
 	start := time.Now()
-	if out, err := w.build(ctx, nil, scriptsPkg); err != nil {
-		return 0, fmt.Errorf("the tests of %s do not build: %w\n%s", scriptsPkg, err, out)
-	}
-	if out, err := w.run(ctx, stage{pkg: scriptsPkg, args: []string{"-test.run=^TestScripts$"}}); err != nil {
-		return 0, fmt.Errorf("scripts fail without any mutation: mend those first: %w\n%s", err, out)
-	}
 	played := 0
 	for _, m := range chosen {
-		if len(scripts[m.name]) == 0 {
-			continue
-		}
-		if out, err := w.build(ctx, &m, scriptsPkg); err != nil {
-			return blunt, fmt.Errorf("mutation %q does not build: %w\n%s", m.name, err, out)
-		}
 		for _, script := range scripts[m.name] {
 			verdict := "bites"
-			_, err := w.run(ctx, stage{pkg: scriptsPkg, args: []string{
+			_, bites, err := w.notices(ctx, m, stage{name: "script " + script, pkg: scriptsPkg, args: []string{
 				"-test.run=^TestScripts$/^" + regexp.QuoteMeta(script) + "$", "-hung=20s",
 			}})
-			if ctx.Err() != nil {
-				return blunt, ctx.Err()
+			if err != nil {
+				return blunt, err
 			}
-			if err == nil {
+			if !bites {
 				verdict = "NO LONGER BITES"
 				blunt++
 			}
