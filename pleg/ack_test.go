@@ -204,7 +204,7 @@ func TestAReadFromBeforeAnAck(t *testing.T) {
 	}
 	old = w.now + 5
 	w.now += 10
-	w.core.onClaims(&batch[status]{claims: 1, letters: []*letter[status]{{pod: "p", claims: 1, told: []told{{item: phased(c, PhaseRunning)}}}}}, w.now)
+	w.core.onClaims(&batch[status]{claims: 1, pods: []*podClaims[status]{{pod: "p", claims: 1, latest: []latestClaim{{item: phased(c, PhaseRunning)}}}}}, w.now)
 	call("c", phased(c, PhaseRunning))
 	if x := w.core.index["c"]; x.byClaim {
 		t.Errorf("what was claimed and acknowledged is still a claim")
@@ -258,7 +258,7 @@ func TestAClaimFromBeforeAnAck(t *testing.T) {
 	w.core.takeAcks([]ack{{call: create, at: w.now}}, false, w.now)
 	w.now += 10
 	claimed := w.now
-	w.core.onClaims(&batch[status]{claims: 1, letters: []*letter[status]{{pod: "p", claims: 1, told: []told{{item: phased(c, PhaseExited)}}}}}, w.now)
+	w.core.onClaims(&batch[status]{claims: 1, pods: []*podClaims[status]{{pod: "p", claims: 1, latest: []latestClaim{{item: phased(c, PhaseExited)}}}}}, w.now)
 	w.now += 10
 	w.core.takeAcks([]ack{{call: create, at: claimed - 1, returned: true, items: []Item{c}}}, false, w.now)
 	x := w.core.index["c"]

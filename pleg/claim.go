@@ -9,17 +9,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// told is one ID that the stream told of, in the latest phase that it told.
-type told struct {
+// latestClaim is one ID that the stream told of, in the latest phase that it told.
+type latestClaim struct {
 	item   Item
 	stamp  int64 // of the claim that told that phase, Unix nanoseconds
 	events heardEvents
 }
 
-// letter is what the stream told of one pod since the loop last looked.
-type letter[S any] struct {
+// podClaims is what the stream told of one pod since the loop last looked.
+type podClaims[S any] struct {
 	pod     cache.UID // empty when the claims did not say
-	told    []told
+	latest  []latestClaim
 	index   map[string]int // of told by ID, once there are many
 	claims  int
 	payload []Item
@@ -28,11 +28,11 @@ type letter[S any] struct {
 }
 
 // drop releases the payload.
-func (l *letter[S]) drop() {
-	if l.release != nil {
-		l.release()
+func (pc *podClaims[S]) drop() {
+	if pc.release != nil {
+		pc.release()
 	}
-	l.payload, l.status, l.release = nil, nil, nil
+	pc.payload, pc.status, pc.release = nil, nil, nil
 }
 
 // mailbox takes claims from the stream's receive loop and hands them to the generator's loop,
@@ -43,9 +43,9 @@ type mailbox[S any] struct {
 	max  int
 
 	mu       sync.Mutex
-	byPod    map[cache.UID]*letter[S]
-	order    []*letter[S] // oldest first, so that a history replays the same way
-	free     []*letter[S] // emptied letters, to be used again
+	byPod    map[cache.UID]*podClaims[S]
+	order    []*podClaims[S] // oldest first, so that a history replays the same way
+	free     []*podClaims[S] // emptied letters, to be used again
 	ids      int
 	claims   int // received since the last take
 	replayed int
@@ -55,11 +55,11 @@ type mailbox[S any] struct {
 }
 
 func newMailbox[S any](max int) *mailbox[S] {
-	return &mailbox[S]{wake: make(chan struct{}, 1), max: max, byPod: make(map[cache.UID]*letter[S])}
+	return &mailbox[S]{wake: make(chan struct{}, 1), max: max, byPod: make(map[cache.UID]*podClaims[S])}
 }
 
-// manyTold is the number of IDs in one letter from which on they are indexed.
-const manyTold = 16
+// manyIDs is the number of IDs in one letter from which on they are indexed.
+const manyIDs = 16
 
 // put merges a claim. Replayed says that its stamp is not of the time since the stream was opened.
 // It never blocks.
@@ -84,34 +84,34 @@ func (m *mailbox[S]) merge(c Claim[S], replayed bool) {
 	if replayed {
 		m.replayed++
 	}
-	l := m.byPod[c.Pod]
-	if l == nil {
+	pc := m.byPod[c.Pod]
+	if pc == nil {
 		if m.ids >= m.max {
 			m.dropped++
 			return
 		}
 		if n := len(m.free); n > 0 {
-			l, m.free = m.free[n-1], m.free[:n-1]
+			pc, m.free = m.free[n-1], m.free[:n-1]
 		} else {
-			l = new(letter[S])
+			pc = new(podClaims[S])
 		}
-		l.pod = c.Pod
-		m.byPod[c.Pod] = l
-		m.order = append(m.order, l)
+		pc.pod = c.Pod
+		m.byPod[c.Pod] = pc
+		m.order = append(m.order, pc)
 	}
-	if !m.tell(l, c, replayed) {
+	if !m.record(pc, c, replayed) {
 		m.dropped++
 		return
 	}
-	l.claims++
+	pc.claims++
 	if c.Status != nil || len(c.Payload) > 0 {
-		l.drop()
-		l.payload, l.status, l.release, kept = c.Payload, c.Status, c.Release, true
+		pc.drop()
+		pc.payload, pc.status, pc.release, kept = c.Payload, c.Status, c.Release, true
 	}
 }
 
-// tell records the claim's own ID in the letter. It reports whether there was room.
-func (m *mailbox[S]) tell(l *letter[S], c Claim[S], replayed bool) bool {
+// record records the claim's own ID in the letter. It reports whether there was room.
+func (m *mailbox[S]) record(pc *podClaims[S], c Claim[S], replayed bool) bool {
 	stamp, events := int64(0), heardEvents(0)
 	if !replayed {
 		events = 1 << c.Item.Phase
@@ -120,13 +120,13 @@ func (m *mailbox[S]) tell(l *letter[S], c Claim[S], replayed bool) bool {
 		stamp = c.CreatedAt.UnixNano()
 	}
 	at := -1
-	if l.index != nil {
-		if i, ok := l.index[c.Item.ID]; ok {
+	if pc.index != nil {
+		if i, ok := pc.index[c.Item.ID]; ok {
 			at = i
 		}
 	} else {
-		for i := range l.told {
-			if l.told[i].item.ID == c.Item.ID {
+		for i := range pc.latest {
+			if pc.latest[i].item.ID == c.Item.ID {
 				at = i
 				break
 			}
@@ -134,26 +134,26 @@ func (m *mailbox[S]) tell(l *letter[S], c Claim[S], replayed bool) bool {
 	}
 	if at >= 0 {
 		if c.Item.Kind == Container {
-			m.disordered += events.disordered(l.told[at].events)
+			m.disordered += events.disordered(pc.latest[at].events)
 		}
-		events |= l.told[at].events
-		if c.Item.Phase > l.told[at].item.Phase {
-			l.told[at] = told{item: c.Item, stamp: stamp}
+		events |= pc.latest[at].events
+		if c.Item.Phase > pc.latest[at].item.Phase {
+			pc.latest[at] = latestClaim{item: c.Item, stamp: stamp}
 		}
-		l.told[at].events = events
+		pc.latest[at].events = events
 		return true
 	}
 	if m.ids >= m.max {
 		return false
 	}
 	m.ids++
-	l.told = append(l.told, told{c.Item, stamp, events})
-	if l.index != nil {
-		l.index[c.Item.ID] = len(l.told) - 1
-	} else if len(l.told) > manyTold {
-		l.index = make(map[string]int, 2*manyTold)
-		for i := range l.told {
-			l.index[l.told[i].item.ID] = i
+	pc.latest = append(pc.latest, latestClaim{c.Item, stamp, events})
+	if pc.index != nil {
+		pc.index[c.Item.ID] = len(pc.latest) - 1
+	} else if len(pc.latest) > manyIDs {
+		pc.index = make(map[string]int, 2*manyIDs)
+		for i := range pc.latest {
+			pc.index[pc.latest[i].item.ID] = i
 		}
 	}
 	return true
@@ -161,7 +161,7 @@ func (m *mailbox[S]) tell(l *letter[S], c Claim[S], replayed bool) bool {
 
 // batch is what the loop takes from the mailbox at once.
 type batch[S any] struct {
-	letters                               []*letter[S]
+	pods                                  []*podClaims[S]
 	claims, replayed, dropped, disordered int
 }
 
@@ -169,7 +169,7 @@ type batch[S any] struct {
 func (m *mailbox[S]) take(b *batch[S]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b.letters, m.order = m.order, b.letters[:0]
+	b.pods, m.order = m.order, b.pods[:0]
 	b.claims, b.replayed, b.dropped, b.disordered = m.claims, m.replayed, m.dropped, m.disordered
 	m.claims, m.replayed, m.dropped, m.disordered, m.ids = 0, 0, 0, 0, 0
 	clear(m.byPod)
@@ -182,14 +182,14 @@ const maxFree = 256
 func (m *mailbox[S]) recycle(b *batch[S]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, l := range b.letters {
-		l.drop()
-		if len(m.free) < maxFree && cap(l.told) <= manyTold {
-			clear(l.told)
-			*l = letter[S]{told: l.told[:0]}
-			m.free = append(m.free, l)
+	for i, pc := range b.pods {
+		pc.drop()
+		if len(m.free) < maxFree && cap(pc.latest) <= manyIDs {
+			clear(pc.latest)
+			*pc = podClaims[S]{latest: pc.latest[:0]}
+			m.free = append(m.free, pc)
 		}
-		b.letters[i] = nil
+		b.pods[i] = nil
 	}
 }
 
@@ -205,8 +205,8 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if b.dropped > 0 {
 		c.discard(b.dropped, now)
 	}
-	for _, l := range b.letters {
-		c.count.stale += c.onLetter(l, now)
+	for _, pc := range b.pods {
+		c.count.stale += c.onPodClaims(pc, now)
 	}
 }
 
@@ -224,35 +224,35 @@ type news uint8
 const (
 	noNews   news = iota // nothing that was not known
 	someNews             // something new
-	tooMuch              // of one more unknown ID than there is room for
+	noRoom               // of one more unknown ID than there is room for
 )
 
-// onLetter applies what the stream told of one pod, and returns how many of the claims told nothing
+// onPodClaims applies what the stream told of one pod, and returns how many of the claims told nothing
 // new.
-func (c *core[S]) onLetter(l *letter[S], now instant) int {
-	if l.pod == "" {
-		return c.onHomeless(l, now)
+func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) int {
+	if pc.pod == "" {
+		return c.onUnownedClaims(pc, now)
 	}
-	p := c.ensure(l.pod)
+	p := c.ensure(pc.pod)
 	fresh := 0
-	for _, t := range l.told {
-		switch c.onTold(p, t, now) {
+	for _, claim := range pc.latest {
+		switch c.onClaim(p, claim, now) {
 		case someNews:
 			fresh++
-		case tooMuch:
+		case noRoom:
 			fresh++
 			c.discard(1, now)
 		}
 	}
 	behind := false
-	for i, it := range l.payload {
+	for i, it := range pc.payload {
 		if it.ID == "" || it.Phase == PhaseUnknown || it.Phase == PhaseRemoved {
 			continue
 		}
 		x := c.itemOf(p, i, it.ID)
 		behind = behind || x != nil && x.phase > it.Phase
 		if x == nil || x.phase < it.Phase {
-			if c.onTold(p, told{item: it}, now) == tooMuch {
+			if c.onClaim(p, latestClaim{item: it}, now) == noRoom {
 				c.discard(0, now) // the claim itself is counted above
 			}
 		}
@@ -260,69 +260,69 @@ func (c *core[S]) onLetter(l *letter[S], now instant) int {
 	if behind {
 		c.count.behind++
 	}
-	c.offer(p, l, now)
+	c.offer(p, pc, now)
 	c.review(p, now)
 	c.reviewAffected(now)
-	return max(0, l.claims-fresh)
+	return max(0, pc.claims-fresh)
 }
 
-// onHomeless applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads know
+// onUnownedClaims applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads know
 // it of every ID that they have shown, and a list will tell of the others.
-func (c *core[S]) onHomeless(l *letter[S], now instant) int {
+func (c *core[S]) onUnownedClaims(pc *podClaims[S], now instant) int {
 	fresh := 0
-	for _, t := range l.told {
-		if x := c.index[t.item.ID]; x != nil {
-			if c.onTold(x.pod, t, now) == someNews {
+	for _, claim := range pc.latest {
+		if x := c.index[claim.item.ID]; x != nil {
+			if c.onClaim(x.pod, claim, now) == someNews {
 				fresh++
 			}
 			c.reviewLater(x.pod)
 			continue
 		}
-		s, known := c.homeless[t.item.ID]
-		if known && s.phase >= t.item.Phase {
+		s, known := c.homeless[claim.item.ID]
+		if known && s.phase >= claim.item.Phase {
 			continue
 		}
 		room := known || len(c.homeless) < c.cfg.SuspectMax
 		if room {
-			c.homeless[t.item.ID] = suspect{phase: t.item.Phase, at: now, stamp: t.stamp}
+			c.homeless[claim.item.ID] = suspect{phase: claim.item.Phase, at: now, stamp: claim.stamp}
 		} else {
 			c.discard(1, now)
 		}
 		fresh++
-		if t.item.Phase != PhaseRemoved || !room {
+		if claim.item.Phase != PhaseRemoved || !room {
 			c.sched.ask(now, false)
 		}
 	}
 	c.reviewAffected(now)
-	return max(0, l.claims-fresh)
+	return max(0, pc.claims-fresh)
 }
 
-// onTold applies the claim of one ID.
-func (c *core[S]) onTold(p *pod, t told, now instant) news {
-	if t.item.ID == "" || t.item.Phase > PhaseRemoved {
+// onClaim applies the claim of one ID.
+func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) news {
+	if claim.item.ID == "" || claim.item.Phase > PhaseRemoved {
 		return noNews
 	}
-	x := c.itemOf(p, 0, t.item.ID)
+	x := c.itemOf(p, 0, claim.item.ID)
 	if x == nil {
-		return c.onStranger(p, t, now)
+		return c.onUnknownID(p, claim, now)
 	}
 	if x.pod != p {
 		c.count.conflicts++ // reads say whose it is
 		p = x.pod
 		c.reviewLater(p)
 	}
-	x.claimed = max(x.claimed, t.item.Phase)
+	x.claimed = max(x.claimed, claim.item.Phase)
 	if x.kind == Container {
-		c.onHeard(x, t.events)
+		c.onHeard(x, claim.events)
 	}
-	if t.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {
+	if claim.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {
 		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
 		c.stir(p, now)
 	}
-	if t.item.Phase <= x.phase {
+	if claim.item.Phase <= x.phase {
 		return noNews
 	}
-	c.setPhase(x, t.item.Phase, CauseClaim, true, t.stamp, now)
+	c.setPhase(x, claim.item.Phase, CauseClaim, true, claim.stamp, now)
 	c.stir(p, now)
 	return someNews
 }
@@ -337,26 +337,26 @@ func (c *core[S]) onHeard(x *item, events heardEvents) {
 	}
 }
 
-// onStranger applies the claim of an ID that no read has shown: the ID is told to nobody until a
+// onUnknownID applies the claim of an ID that no read has shown: the ID is told to nobody until a
 // read shows it, because a runtime may replay the history of pods long gone. That such an ID is
 // gone needs no read; but it is remembered for the grace and for as long as a read is under way
 // that began by then, because a runtime may tell of a removal before its lists show it.
-func (c *core[S]) onStranger(p *pod, t told, now instant) news {
-	s, known := p.suspects[t.item.ID]
-	if known && t.item.Phase <= s.phase {
+func (c *core[S]) onUnknownID(p *pod, claim latestClaim, now instant) news {
+	s, known := p.suspects[claim.item.ID]
+	if known && claim.item.Phase <= s.phase {
 		return noNews
 	}
 	if !known {
 		if c.suspects >= c.cfg.SuspectMax {
-			return tooMuch // to be looked at one by one
+			return noRoom // to be looked at one by one
 		}
 		if p.suspects == nil {
 			p.suspects = make(map[string]suspect)
 		}
 		c.suspects++
 	}
-	p.suspects[t.item.ID] = suspect{phase: t.item.Phase, at: now, stamp: t.stamp}
-	if t.item.Phase == PhaseRemoved {
+	p.suspects[claim.item.ID] = suspect{phase: claim.item.Phase, at: now, stamp: claim.stamp}
+	if claim.item.Phase == PhaseRemoved {
 		c.expiring.push(expiry{at: now, pod: p})
 		return someNews
 	}
@@ -367,13 +367,13 @@ func (c *core[S]) onStranger(p *pod, t told, now instant) news {
 // offer stores a claim's payload as the pod's status if it dominates what is known: if it shows
 // exactly the live IDs, none at an earlier phase. It is stored under the time of the read that it
 // builds on: it makes nothing fresh, and any later read replaces it.
-func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
-	if l.status == nil || !p.hasStatus || p.failed || p.disagrees || p.force != 0 || p.suspected() || p.settled() {
+func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
+	if pc.status == nil || !p.hasStatus || p.failed || p.disagrees || p.force != 0 || p.suspected() || p.settled() {
 		return
 	}
 	c.marks++
 	shown := 0
-	for i, it := range l.payload {
+	for i, it := range pc.payload {
 		x := c.itemOf(p, i, it.ID)
 		if x == nil || x.pod != p || x.phase == PhaseRemoved || it.Phase != x.phase || x.mark == c.marks {
 			return
@@ -387,11 +387,11 @@ func (c *core[S]) offer(p *pod, l *letter[S], now instant) {
 	if shown == 0 || shown != p.live() {
 		return
 	}
-	status, err := l.status()
+	status, err := pc.status()
 	if err != nil || status == nil {
 		c.count.badPayloads++
 		return
 	}
 	c.count.dominated++
-	c.store(p, status, l.payload, c.asOf(p), now) // not readAt: the latest read may have disagreed
+	c.store(p, status, pc.payload, c.asOf(p), now) // not readAt: the latest read may have disagreed
 }

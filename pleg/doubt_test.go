@@ -28,11 +28,11 @@ func (w *moving) inspects(p *pod) *podRead {
 func (w *moving) claim(it Item, payload ...Item) *status {
 	w.now += instant(time.Millisecond)
 	offered := &status{UID: "p", Items: payload}
-	l := &letter[status]{pod: "p", claims: 1, told: []told{{item: it}}}
+	l := &podClaims[status]{pod: "p", claims: 1, latest: []latestClaim{{item: it}}}
 	if len(payload) > 0 {
 		l.payload, l.status = payload, func() (*status, error) { return offered, nil }
 	}
-	w.claims(&batch[status]{claims: 1, letters: []*letter[status]{l}}, w.now)
+	w.claims(&batch[status]{claims: 1, pods: []*podClaims[status]{l}}, w.now)
 	return offered
 }
 

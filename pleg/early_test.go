@@ -25,11 +25,11 @@ func TestADeletedIsRemembered(t *testing.T) {
 	}
 	b := &batch[status]{claims: 4}
 	for i := range 4 {
-		l := &letter[status]{claims: 1, told: []told{{item: Item{ID: fmt.Sprint("gone", i), Phase: PhaseRemoved}}}}
+		l := &podClaims[status]{claims: 1, latest: []latestClaim{{item: Item{ID: fmt.Sprint("gone", i), Phase: PhaseRemoved}}}}
 		if i%2 == 0 {
 			l.pod = "p"
 		}
-		b.letters = append(b.letters, l)
+		b.pods = append(b.pods, l)
 	}
 	w.claims(b, w.now)
 	remembered("at once", 4)

@@ -71,12 +71,12 @@ func (s *small) claim(i int, stale bool) bool {
 	if l == nil {
 		return false
 	}
-	s.claims(&batch[status]{letters: []*letter[status]{l}, claims: 1}, s.now)
+	s.claims(&batch[status]{pods: []*podClaims[status]{l}, claims: 1}, s.now)
 	return true
 }
 
 // letter is such a claim, nil if there is nothing to claim.
-func (s *small) letter(i int, stale bool) *letter[status] {
+func (s *small) letter(i int, stale bool) *podClaims[status] {
 	d := s.ids[i]
 	phase, payload := d.now(), s.pod(d.pod)
 	if stale {
@@ -96,8 +96,8 @@ func (s *small) letter(i int, stale bool) *letter[status] {
 	if phase == phaseNone {
 		return nil
 	}
-	return &letter[status]{
-		pod: d.pod, claims: 1, told: []told{{item: Item{ID: d.id, Kind: Container, Phase: phase}}}, payload: payload.Items,
+	return &podClaims[status]{
+		pod: d.pod, claims: 1, latest: []latestClaim{{item: Item{ID: d.id, Kind: Container, Phase: phase}}}, payload: payload.Items,
 		status: func() (*status, error) { return &status{UID: d.pod, Items: payload.Items}, nil },
 	}
 }

@@ -78,11 +78,11 @@ func TestReviewsAreLinear(t *testing.T) {
 		each[i] = Pod{UID: cache.UID(fmt.Sprintf("q%04d", i)), Items: items[i : i+1]}
 	}
 	letterTo := func(pod cache.UID, phase Phase) *batch[status] {
-		l := &letter[status]{pod: pod, claims: n}
+		l := &podClaims[status]{pod: pod, claims: n}
 		for _, it := range items {
-			l.told = append(l.told, told{item: Item{ID: it.ID, Kind: Container, Phase: phase}})
+			l.latest = append(l.latest, latestClaim{item: Item{ID: it.ID, Kind: Container, Phase: phase}})
 		}
-		return &batch[status]{letters: []*letter[status]{l}, claims: n}
+		return &batch[status]{pods: []*podClaims[status]{l}, claims: n}
 	}
 	for _, test := range []struct {
 		name string

@@ -28,24 +28,24 @@ func TestMailboxMergesByIDAndPhase(t *testing.T) {
 	}
 	var b batch[status]
 	m.take(&b)
-	if b.claims != 85 || b.replayed != 1 || b.dropped != 0 || len(b.letters) != 3 {
-		t.Fatalf("claims %d, replayed %d, dropped %d, letters %d", b.claims, b.replayed, b.dropped, len(b.letters))
+	if b.claims != 85 || b.replayed != 1 || b.dropped != 0 || len(b.pods) != 3 {
+		t.Fatalf("claims %d, replayed %d, dropped %d, letters %d", b.claims, b.replayed, b.dropped, len(b.pods))
 	}
-	p := b.letters[0]
+	p := b.pods[0]
 	// One of pod p came late; those of pod r came in order.
-	if b.disordered != 1 || p.told[0].events != 1<<PhaseRunning|1<<PhaseExited || p.told[1].events != 0 {
-		t.Errorf("disordered %d, events %b and, replayed, %b", b.disordered, p.told[0].events, p.told[1].events)
+	if b.disordered != 1 || p.latest[0].events != 1<<PhaseRunning|1<<PhaseExited || p.latest[1].events != 0 {
+		t.Errorf("disordered %d, events %b and, replayed, %b", b.disordered, p.latest[0].events, p.latest[1].events)
 	}
-	if len(p.told) != 2 || p.told[0].item.Phase != PhaseExited || p.told[0].stamp != opened.Add(2).UnixNano() {
-		t.Errorf("pod p was told %+v", p.told)
+	if len(p.latest) != 2 || p.latest[0].item.Phase != PhaseExited || p.latest[0].stamp != opened.Add(2).UnixNano() {
+		t.Errorf("pod p was told %+v", p.latest)
 	}
-	if r := b.letters[2]; len(r.told) != 40 || r.told[39].item.Phase != PhaseExited {
-		t.Errorf("pod r was told of %d IDs", len(r.told))
+	if r := b.pods[2]; len(r.latest) != 40 || r.latest[39].item.Phase != PhaseExited {
+		t.Errorf("pod r was told of %d IDs", len(r.latest))
 	}
 	m.recycle(&b)
 	m.take(&b)
-	if b.claims != 0 || len(b.letters) != 0 {
-		t.Errorf("the second take brought %d claims in %d letters", b.claims, len(b.letters))
+	if b.claims != 0 || len(b.pods) != 0 {
+		t.Errorf("the second take brought %d claims in %d letters", b.claims, len(b.pods))
 	}
 }
 
@@ -57,8 +57,8 @@ func TestMailboxIsBounded(t *testing.T) {
 	var b batch[status]
 	m.take(&b)
 	ids := 0
-	for _, l := range b.letters {
-		ids += len(l.told)
+	for _, l := range b.pods {
+		ids += len(l.latest)
 	}
 	if ids != 10 || b.dropped != 990 {
 		t.Errorf("%d IDs kept, %d claims dropped; want 10, 990", ids, b.dropped)
@@ -83,7 +83,7 @@ func TestMailboxReleasesEveryClaimOnce(t *testing.T) {
 		}
 		if i%1000 == 999 {
 			m.take(&b)
-			for _, l := range b.letters {
+			for _, l := range b.pods {
 				if l.payload != nil && l.release == nil {
 					t.Fatalf("a letter with the payload %v has nothing to release", l.payload)
 				}

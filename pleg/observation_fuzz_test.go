@@ -110,8 +110,8 @@ func FuzzMailbox(f *testing.F) {
 		var b batch[status]
 		m.take(&b)
 		ids := 0
-		for _, l := range b.letters {
-			for _, told := range l.told {
+		for _, l := range b.pods {
+			for _, told := range l.latest {
 				ids++
 				p, ok := want[told.item.ID]
 				if !ok || p != told.item.Phase && b.dropped == 0 {

@@ -24,8 +24,8 @@ func TestNoPayloadWhileAReadDisagrees(t *testing.T) {
 	w.revision++
 	w.onListed(&listedAll{began: old, listing: Listing{Revision: w.revision, Pods: []Pod{{UID: "p", Items: []Item{s, x}}}}}, w.now)
 	offered := &status{UID: "p", Items: []Item{s, x}}
-	w.claims(&batch[status]{claims: 1, letters: []*letter[status]{{
-		pod: "p", claims: 1, told: []told{{item: x}}, payload: offered.Items, status: func() (*status, error) { return offered, nil },
+	w.claims(&batch[status]{claims: 1, pods: []*podClaims[status]{{
+		pod: "p", claims: 1, latest: []latestClaim{{item: x}}, payload: offered.Items, status: func() (*status, error) { return offered, nil },
 	}}}, w.now+1)
 	if shown, _ := w.cache.Get("p"); shown == offered {
 		t.Errorf("the cache shows %v as of %v, when a read had not shown x", shown, fresh)

@@ -402,7 +402,7 @@ func (v *prover) advance(i int) {
 func (v *prover) claim(m *proveMove) {
 	i := int(m.id)
 	l, d := &v.scope.ids[i], &v.world.ids[i]
-	told := &letter[status]{pod: l.pod, claims: 1, told: tellsOf(Item{ID: l.id, Kind: l.kind, Phase: m.phase})}
+	told := &podClaims[status]{pod: l.pod, claims: 1, latest: tellsOf(Item{ID: l.id, Kind: l.kind, Phase: m.phase})}
 	if m.payload {
 		told.payload = v.shown(m, l.pod, true)
 		shows := &status{UID: l.pod, Items: told.payload}
@@ -414,10 +414,10 @@ func (v *prover) claim(m *proveMove) {
 	case m.phase == l.shows[d.stage]:
 		d.heard = d.heard || !leaving
 	}
-	v.input(input[status]{kind: inputClaims, claims: &batch[status]{letters: []*letter[status]{told}, claims: 1}})
+	v.input(input[status]{kind: inputClaims, claims: &batch[status]{pods: []*podClaims[status]{told}, claims: 1}})
 }
 
-func tellsOf(it Item) []told { return []told{{item: it}} }
+func tellsOf(it Item) []latestClaim { return []latestClaim{{item: it}} }
 
 // shown makes items of what a move shows of a pod: of its listings or of its statuses.
 func (v *prover) shown(m *proveMove, uid cache.UID, listing bool) []Item {

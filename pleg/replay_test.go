@@ -201,9 +201,9 @@ func (w *wild) tellClaims() {
 	b := &batch[status]{dropped: w.r.IntN(40) / 39, replayed: w.r.IntN(2)}
 	for range 1 + w.r.IntN(3) {
 		uid := w.uid()
-		l := &letter[status]{pod: uid, claims: 1}
+		l := &podClaims[status]{pod: uid, claims: 1}
 		for range 1 + w.r.IntN(3) {
-			l.told = append(l.told, told{item: w.item(uid, PhaseRemoved), stamp: w.r.Int64N(1000)})
+			l.latest = append(l.latest, latestClaim{item: w.item(uid, PhaseRemoved), stamp: w.r.Int64N(1000)})
 		}
 		if w.r.IntN(8) == 0 {
 			l.pod = ""
@@ -223,7 +223,7 @@ func (w *wild) tellClaims() {
 				l.status = func() (*status, error) { return nil, errWild }
 			}
 		}
-		b.letters = append(b.letters, l)
+		b.pods = append(b.pods, l)
 		b.claims++
 	}
 	w.claims(b, w.now)

@@ -13,7 +13,7 @@ var mutations = []mutation{
 	},
 	{
 		"a payload counts as fresh", "pleg/claim.go",
-		"c.store(p, status, l.payload, c.asOf(p), now)", "c.store(p, status, l.payload, now, now)",
+		"c.store(p, status, pc.payload, c.asOf(p), now)", "c.store(p, status, pc.payload, now, now)",
 	},
 	{
 		"a payload is believed while a read disagrees", "pleg/claim.go",
@@ -21,7 +21,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim may take a phase back", "pleg/claim.go",
-		"if t.item.Phase <= x.phase {", "if t.item.Phase == x.phase {",
+		"if claim.item.Phase <= x.phase {", "if claim.item.Phase == x.phase {",
 	},
 	{
 		"a claim of an unknown ID is not confirmed", "pleg/record.go",
@@ -221,7 +221,7 @@ var mutations = []mutation{
 	},
 	{
 		"an event without a pod is dropped", "pleg/claim.go",
-		"return c.onHomeless(l, now)", "return 0",
+		"return c.onUnownedClaims(pc, now)", "return 0",
 	},
 	{
 		"what a list showed of another pod is forgotten", "pleg/merge.go",
@@ -325,11 +325,11 @@ var mutations = []mutation{
 	},
 	{
 		"a DELETED of an ID that no read has shown is dropped", "pleg/claim.go",
-		"\tif !known {\n\t\tif c.suspects", "\tif !known {\n\t\tif t.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn noNews\n\t\t}\n\t\tif c.suspects",
+		"\tif !known {\n\t\tif c.suspects", "\tif !known {\n\t\tif claim.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn noNews\n\t\t}\n\t\tif c.suspects",
 	},
 	{
 		"a DELETED without a pod, of an ID that no read has shown, is dropped", "pleg/claim.go",
-		"if known && s.phase >= t.item.Phase {", "if known && s.phase >= t.item.Phase || !known && t.item.Phase == PhaseRemoved {",
+		"if known && s.phase >= claim.item.Phase {", "if known && s.phase >= claim.item.Phase || !known && claim.item.Phase == PhaseRemoved {",
 	},
 	{
 		"a DELETED has its pod read", "pleg/claim.go",
@@ -449,7 +449,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim with an older stamp is ignored", "pleg/claim.go",
-		"if t.item.Phase <= x.phase {", "if t.item.Phase <= x.phase || t.stamp < x.stamp {",
+		"if claim.item.Phase <= x.phase {", "if claim.item.Phase <= x.phase || claim.stamp < x.stamp {",
 	},
 	{
 		"lists are applied by the wall clock", "pleg/loop.go",
@@ -465,7 +465,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim has its pod read a base period later", "pleg/claim.go",
-		"CauseClaim, true, t.stamp, now)\n\tc.stir(p, now)", "CauseClaim, true, t.stamp, now)\n\tc.stir(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
+		"CauseClaim, true, claim.stamp, now)\n\tc.stir(p, now)", "CauseClaim, true, claim.stamp, now)\n\tc.stir(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
 	},
 	{
 		"a claim of an unknown ID has it read a base period later", "pleg/claim.go",
@@ -600,7 +600,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim told again of a state not known is no reason to read", "pleg/claim.go",
-		"if t.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {", "if false {",
+		"if claim.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {", "if false {",
 	},
 	{
 		"a listing older than what is forgotten is used", "pleg/dispatch.go",
