@@ -120,7 +120,7 @@ var pushed = []definition{
 		guidance: "A burst after a reconnect is a backlog. Rising otherwise: the clocks of runtime and node differ."},
 	{name: "evented_pleg_discarded_claims_total", kind: counter, source: "discarded_claims",
 		help:     "Number of container events for which there was no room; a relist stood in for them.",
-		guidance: "0. Above: more containers changed at once than MailboxMax allows, or events told of more unknown IDs than SuspectMax."},
+		guidance: "0. Above: more containers changed at once than MailboxMax allows, or events told of more unknown IDs than UnconfirmedMax."},
 	{name: "evented_pleg_disordered_claims_total", kind: counter, source: "disordered_claims",
 		help:     "Number of events of containers that came twice, or after a later event of the same container, replays apart.",
 		guidance: "0. Above: the runtime repeats or reorders its events. Harmless here; a client that takes the last event for the newest goes wrong."},

@@ -271,7 +271,7 @@ func (c *core[S]) introduce(p *pod, it Item, at, now instant) {
 	c.index[it.ID] = x
 	p.add(x)
 	cause, byClaim, stamp := CauseAck, false, int64(0)
-	if s, ok := c.takeSuspect(p, it.ID); ok {
+	if s, ok := c.takeUnconfirmed(p, it.ID); ok {
 		if x.claimed = s.phase; s.phase >= it.Phase {
 			x.phase, cause, byClaim, stamp = s.phase, CauseClaim, s.phase > it.Phase, s.stamp
 			if byClaim {
@@ -286,15 +286,15 @@ func (c *core[S]) introduce(p *pod, it Item, at, now instant) {
 	c.settleLater(p, at, now)
 }
 
-// takeSuspect takes an ID of which the stream has told, and that has become known, from those that
+// takeUnconfirmed takes an ID of which the stream has told, and that has become known, from those that
 // are not.
-func (c *core[S]) takeSuspect(p *pod, id string) (s suspect, ok bool) {
-	if s, ok = p.suspects[id]; ok {
-		delete(p.suspects, id)
-		c.suspects--
+func (c *core[S]) takeUnconfirmed(p *pod, id string) (s unconfirmedID, ok bool) {
+	if s, ok = p.unconfirmed[id]; ok {
+		delete(p.unconfirmed, id)
+		c.unconfirmed--
 	}
-	if h, also := c.homeless[id]; also { // some claims said whose it is, others did not
-		delete(c.homeless, id)
+	if h, also := c.unowned[id]; also { // some claims said whose it is, others did not
+		delete(c.unowned, id)
 		if !ok || h.phase > s.phase {
 			s, ok = h, true
 		}
@@ -339,11 +339,11 @@ const knownMost = 8
 func (c *core[S]) knowsAll(p *pod) bool {
 	o := &p.own
 	switch {
-	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, c.lists.applied <= c.givenUp, len(c.homeless) > 0:
+	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, c.lists.applied <= c.givenUp, len(c.unowned) > 0:
 		return false
 	case o.making > 0, p.callFailed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
 		return false
-	case p.failed, p.disagrees, p.alien, p.blank(), p.suspected(), len(p.contested) > 0:
+	case p.failed, p.disagrees, p.alien, p.blank(), p.hasUnconfirmed(), len(p.contested) > 0:
 		return false
 	}
 	live := 0

@@ -265,8 +265,8 @@ func TestAClaimFromBeforeAnAck(t *testing.T) {
 	if x == nil || x.phase != PhaseExited || !x.byClaim || x.cause != CauseClaim || x.since != claimed {
 		t.Errorf("after a claim at %d that it has ended, and the answer that it is created: %+v", claimed, x)
 	}
-	if n := len(w.core.pods["p"].suspects); n != 0 || w.core.suspects != 0 {
-		t.Errorf("%d suspects, %d counted: the ID is known", n, w.core.suspects)
+	if n := len(w.core.pods["p"].unconfirmed); n != 0 || w.core.unconfirmed != 0 {
+		t.Errorf("%d suspects, %d counted: the ID is known", n, w.core.unconfirmed)
 	}
 }
 

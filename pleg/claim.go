@@ -278,13 +278,13 @@ func (c *core[S]) onUnownedClaims(pc *podClaims[S], now instant) int {
 			c.reviewLater(x.pod)
 			continue
 		}
-		s, known := c.homeless[claim.item.ID]
+		s, known := c.unowned[claim.item.ID]
 		if known && s.phase >= claim.item.Phase {
 			continue
 		}
-		room := known || len(c.homeless) < c.cfg.SuspectMax
+		room := known || len(c.unowned) < c.cfg.UnconfirmedMax
 		if room {
-			c.homeless[claim.item.ID] = suspect{phase: claim.item.Phase, at: now, stamp: claim.stamp}
+			c.unowned[claim.item.ID] = unconfirmedID{phase: claim.item.Phase, at: now, stamp: claim.stamp}
 		} else {
 			c.discard(1, now)
 		}
@@ -342,20 +342,20 @@ func (c *core[S]) onHeard(x *item, events heardEvents) {
 // gone needs no read; but it is remembered for the grace and for as long as a read is under way
 // that began by then, because a runtime may tell of a removal before its lists show it.
 func (c *core[S]) onUnknownID(p *pod, claim latestClaim, now instant) news {
-	s, known := p.suspects[claim.item.ID]
+	s, known := p.unconfirmed[claim.item.ID]
 	if known && claim.item.Phase <= s.phase {
 		return noNews
 	}
 	if !known {
-		if c.suspects >= c.cfg.SuspectMax {
+		if c.unconfirmed >= c.cfg.UnconfirmedMax {
 			return noRoom // to be looked at one by one
 		}
-		if p.suspects == nil {
-			p.suspects = make(map[string]suspect)
+		if p.unconfirmed == nil {
+			p.unconfirmed = make(map[string]unconfirmedID)
 		}
-		c.suspects++
+		c.unconfirmed++
 	}
-	p.suspects[claim.item.ID] = suspect{phase: claim.item.Phase, at: now, stamp: claim.stamp}
+	p.unconfirmed[claim.item.ID] = unconfirmedID{phase: claim.item.Phase, at: now, stamp: claim.stamp}
 	if claim.item.Phase == PhaseRemoved {
 		c.expiring.push(expiry{at: now, pod: p})
 		return someNews
@@ -368,7 +368,7 @@ func (c *core[S]) onUnknownID(p *pod, claim latestClaim, now instant) news {
 // exactly the live IDs, none at an earlier phase. It is stored under the time of the read that it
 // builds on: it makes nothing fresh, and any later read replaces it.
 func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
-	if pc.status == nil || !p.hasStatus || p.failed || p.disagrees || p.force != 0 || p.suspected() || p.settled() {
+	if pc.status == nil || !p.hasStatus || p.failed || p.disagrees || p.force != 0 || p.hasUnconfirmed() || p.settled() {
 		return
 	}
 	c.marks++

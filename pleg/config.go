@@ -91,9 +91,9 @@ type Config[S any] struct {
 	// counted, and a list of everything, RelistBase after the last one at the earliest, tells what
 	// they would have told. Default 65536.
 	MailboxMax int
-	// SuspectMax bounds the claimed IDs that no read has shown yet; beyond it they are discarded
+	// UnconfirmedMax bounds the claimed IDs that no read has shown yet; beyond it they are discarded
 	// likewise. Default 4096.
-	SuspectMax int
+	UnconfirmedMax int
 	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened
 	// again: at once, then ReconnectBase, doubling to ReconnectMax, then ReconnectSteady for ever
 	// (KEP-3386, "retry logic": 0, 1, 2, 4 … 64 s, then every 60 s). Defaults 1s, 64s, 60s.
@@ -120,7 +120,7 @@ type limits struct {
 	RelistBase, RelistMax, RelistTimeout, RelistSlow time.Duration
 	Grace, CallSettle, RetryBase, RetryMax           time.Duration
 	RereadBase                                       time.Duration
-	InspectWorkers, SweepAt, OwedMax, SuspectMax     int
+	InspectWorkers, SweepAt, OwedMax, UnconfirmedMax int
 }
 
 // limits returns what the core goes by.
@@ -130,7 +130,7 @@ func (c *Config[S]) limits() limits {
 		TellsCalls: c.TellsCalls, AnswersFromMemory: c.AnswersFromMemory,
 		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistTimeout: c.RelistTimeout, RelistSlow: c.RelistSlow,
 		Grace: c.Grace, CallSettle: c.CallSettle, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
-		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, SuspectMax: c.SuspectMax,
+		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, UnconfirmedMax: c.UnconfirmedMax,
 	}
 }
 
@@ -158,7 +158,7 @@ const (
 	defaultCapacity        = 1000
 	defaultOwedMax         = 65536
 	defaultMailboxMax      = 65536
-	defaultSuspectMax      = 4096
+	defaultUnconfirmedMax  = 4096
 	defaultReconnectBase   = time.Second
 	defaultReconnectMax    = 64 * time.Second
 	defaultReconnectSteady = 60 * time.Second
@@ -191,7 +191,7 @@ func (c Config[S]) withDefaults() Config[S] {
 	orDefault(&c.Capacity, defaultCapacity)
 	orDefault(&c.OwedMax, defaultOwedMax)
 	orDefault(&c.MailboxMax, defaultMailboxMax)
-	orDefault(&c.SuspectMax, defaultSuspectMax)
+	orDefault(&c.UnconfirmedMax, defaultUnconfirmedMax)
 	orDefault(&c.ReconnectBase, defaultReconnectBase)
 	orDefault(&c.ReconnectMax, max(defaultReconnectMax, c.ReconnectBase))
 	orDefault(&c.ReconnectSteady, defaultReconnectSteady)
@@ -244,7 +244,7 @@ func (c Config[S]) validate() error {
 		v    int
 	}{
 		{"InspectWorkers", c.InspectWorkers}, {"SweepAt", c.SweepAt}, {"Capacity", c.Capacity}, {"OwedMax", c.OwedMax},
-		{"MailboxMax", c.MailboxMax}, {"SuspectMax", c.SuspectMax},
+		{"MailboxMax", c.MailboxMax}, {"SuspectMax", c.UnconfirmedMax},
 	} {
 		if n.v < 0 {
 			bad("%s is %d: it must not be negative (zero means the default)", n.name, n.v)

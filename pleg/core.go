@@ -46,15 +46,15 @@ type ledger struct {
 	index map[string]*item // every item by ID
 	// homeless are claimed IDs of which neither a claim nor a read has said whose they are, until the
 	// next list.
-	homeless map[string]suspect
-	calls    map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
-	unborn   []cache.UID          // pods without a record of which a failed call may yet make something
-	givenUp  instant              // when such a pod was last given up
-	suspects int                  // in all pods
-	phases   [2][PhaseRemoved]int // live items by kind and phase
-	running  int                  // pods with a running sandbox
-	marks    uint64               // merges so far
-	looks    uint64               // items that reviews have looked at, which tests hold to what is linear
+	unowned     map[string]unconfirmedID
+	calls       map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
+	unborn      []cache.UID          // pods without a record of which a failed call may yet make something
+	givenUp     instant              // when such a pod was last given up
+	unconfirmed int                  // in all pods
+	phases      [2][PhaseRemoved]int // live items by kind and phase
+	running     int                  // pods with a running sandbox
+	marks       uint64               // merges so far
+	looks       uint64               // items that reviews have looked at, which tests hold to what is linear
 }
 
 // attention is which pods need any.
@@ -66,13 +66,13 @@ type attention struct {
 
 // forgetting is what is known of the IDs that are to be forgotten.
 type forgetting struct {
-	expiring  fifo[expiry]
-	leftover  map[cache.UID]*pod // pods with removed items that cannot expire yet
-	expired   instant            // when expire last ran
-	pruned    instant            // when housekeep last ran
-	forgotten instant            // what reads from before this could bring back, may have been forgotten
-	unborne   instant            // when a claim of an ID that no read had shown was last given up
-	givesUp   bool               // the present report gives one up
+	expiring           fifo[expiry]
+	leftover           map[cache.UID]*pod // pods with removed items that cannot expire yet
+	expired            instant            // when expire last ran
+	pruned             instant            // when housekeep last ran
+	forgotten          instant            // what reads from before this could bring back, may have been forgotten
+	unconfirmedDropped instant            // when a claim of an ID that no read had shown was last given up
+	dropsUnconfirmed   bool               // the present report gives one up
 }
 
 // streaming is the state of the stream.
@@ -122,10 +122,10 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		clock:  clk,
 		random: *rand.NewPCG(seed, seed),
 		ledger: ledger{
-			pods:     make(map[cache.UID]*pod),
-			index:    make(map[string]*item),
-			homeless: make(map[string]suspect),
-			calls:    make(map[uint64]cache.UID),
+			pods:    make(map[cache.UID]*pod),
+			index:   make(map[string]*item),
+			unowned: make(map[string]unconfirmedID),
+			calls:   make(map[uint64]cache.UID),
 		},
 		attention:  attention{open: make(map[cache.UID]*pod), touched: make(map[cache.UID]*pod)},
 		forgetting: forgetting{leftover: make(map[cache.UID]*pod)},
@@ -406,8 +406,8 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	default:
 		panic(fmt.Sprintf("pleg: no such input: %d", in.kind))
 	}
-	if c.givesUp { // not sooner: what a list finds of other pods is no less missed for that
-		c.unborne, c.givesUp = now, false
+	if c.dropsUnconfirmed { // not sooner: what a list finds of other pods is no less missed for that
+		c.unconfirmedDropped, c.dropsUnconfirmed = now, false
 	}
 }
 

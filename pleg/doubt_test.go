@@ -87,7 +87,7 @@ func TestAPayloadAfterAReadThatDidNotKnow(t *testing.T) {
 			shown := Pod{UID: "p", Items: []Item{s, phased(c, PhaseUnknown)}}
 			w.onInspected(&inspected[status]{uid: "p", began: w.now, asked: w.now, listing: &shown, err: errors.New("canceled")}, w.now+1)
 			w.now++
-			if x := w.core.index["c"]; x == nil || p.failed || p.disagrees || len(p.suspects) > 0 {
+			if x := w.core.index["c"]; x == nil || p.failed || p.disagrees || len(p.unconfirmed) > 0 {
 				t.Fatalf("%+v: this test is about something else", p)
 			}
 			offered := w.claim(c, s, c)

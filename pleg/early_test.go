@@ -19,7 +19,7 @@ func TestADeletedIsRemembered(t *testing.T) {
 		w.core.expire(w.now)
 		w.core.housekeep(w.now)
 		w.settle()
-		if n := len(w.core.homeless) + w.core.suspects; n != want {
+		if n := len(w.core.unowned) + w.core.unconfirmed; n != want {
 			t.Errorf("%s %d of 4 are remembered, want %d", when, n, want)
 		}
 	}

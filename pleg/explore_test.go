@@ -251,7 +251,7 @@ func (s *small) print() string {
 	}
 	for _, uid := range []cache.UID{"a", "b"} {
 		if p := s.core.pods[uid]; p != nil {
-			fmt.Fprintf(&b, "%t%t%t%d%d ", p.disagrees, p.failed, s.core.reads(p), p.queued, len(p.suspects))
+			fmt.Fprintf(&b, "%t%t%t%d%d ", p.disagrees, p.failed, s.core.reads(p), p.queued, len(p.unconfirmed))
 		}
 	}
 	fmt.Fprintf(&b, "%t %d", s.list != nil, len(s.inspect))

@@ -438,7 +438,7 @@ func TestChurnInOnePodIsForgotten(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		b.stop()
-		if n := len(b.gen.core.index); n > 1+2*maxUnconfirmed {
+		if n := len(b.gen.core.index); n > 1+2*maxClaimedRemovals {
 			b.t.Errorf("%d IDs remembered of one that lives", n)
 		}
 		b.stop = func() {}

@@ -35,7 +35,7 @@ func (k *checker) err() error { return errors.Join(k.errs...) }
 // nothing.
 func (c *core[S]) checkInvariants(now instant) error {
 	var k checker
-	ids, suspects := 0, 0
+	ids, unconfirmed := 0, 0
 	waiting := c.waitingLater()
 	for uid, p := range c.pods {
 		_ = uid == p.uid && uid != "" || k.broken("pod %q is filed as %q", p.uid, uid)
@@ -46,11 +46,11 @@ func (c *core[S]) checkInvariants(now instant) error {
 		for i := range k.errs[before:] {
 			k.errs[before+i] = fmt.Errorf("pod %q: %w", uid, k.errs[before+i])
 		}
-		ids, suspects = ids+len(p.items), suspects+len(p.suspects)
+		ids, unconfirmed = ids+len(p.items), unconfirmed+len(p.unconfirmed)
 	}
 	_ = ids == len(c.index) || k.broken("%d IDs in pods, %d in the index", ids, len(c.index))
-	_ = suspects == c.suspects || k.broken("%d suspects in pods, %d counted", suspects, c.suspects)
-	for id := range c.homeless {
+	_ = unconfirmed == c.unconfirmed || k.broken("%d suspects in pods, %d counted", unconfirmed, c.unconfirmed)
+	for id := range c.unowned {
 		_ = c.index[id] == nil || k.broken("homeless %q is pod %v's", id, c.index[id])
 	}
 	c.checkCounts(&k)
@@ -89,7 +89,7 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 		_ = 0 < f.began && f.began <= f.started && f.started <= now || k.broken("its read began %d, was started %d, now %d", f.began, f.started, now)
 		_ = p.queued == notQueued || k.broken("it is being read, and queued in %d", p.queued)
 	}
-	for id, s := range p.suspects {
+	for id, s := range p.unconfirmed {
 		_ = s.phase <= PhaseRemoved && 0 < s.at && s.at <= now || k.broken("suspect %q is %v since %d, now %d", id, s.phase, s.at, now)
 		_ = p.find(id) == nil || k.broken("%q is a suspect, and known", id)
 	}
@@ -107,7 +107,7 @@ func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	_ = later || p.laterAt == 0 || k.broken("it is to be looked at at %d, and not in the heap", p.laterAt)
 	_ = !open || c.reads(p) || p.queued != notQueued || later || k.broken("it is open, and will not be looked at")
 	_ = c.touched[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not touched")
-	known := len(p.items)+len(p.suspects)+len(p.contested) > 0 || p.own.calls > 0
+	known := len(p.items)+len(p.unconfirmed)+len(p.contested) > 0 || p.own.calls > 0
 	_ = known || open || c.reads(p) || p.hasEntry() || k.broken("nothing is known of it, nothing is wanted, and it is remembered")
 }
 

@@ -68,10 +68,10 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	trusted := c.connected() && c.lists.applied > c.conn.connected
 	visited := c.visitAll(r, now)
 	c.lists.applied, c.lists.revision = r.began, r.listing.Revision
-	for id, s := range c.homeless {
+	for id, s := range c.unowned {
 		if s.phase != PhaseRemoved && r.began > s.at {
-			delete(c.homeless, id) // the list did not show it
-			c.givesUp = true
+			delete(c.unowned, id) // the list did not show it
+			c.dropsUnconfirmed = true
 		}
 	}
 	c.lists.finished = now

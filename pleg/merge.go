@@ -60,7 +60,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (
 		}
 	}
 	if by != byIDs {
-		c.mergeSuspects(p, began)
+		c.dropUnconfirmed(p, began)
 		p.own.listed = max(p.own.listed, began)
 	}
 	p.read = max(p.read, began)
@@ -72,16 +72,16 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (
 	return r.agrees
 }
 
-// mergeSuspects forgets what the stream has told of and a read does not show.
-func (c *core[S]) mergeSuspects(p *pod, began instant) {
-	for id, s := range p.suspects {
+// dropUnconfirmed forgets what the stream has told of and a read does not show.
+func (c *core[S]) dropUnconfirmed(p *pod, began instant) {
+	for id, s := range p.unconfirmed {
 		// No runtime tells of a creation, a start or an end before its reads show the ID: the claim is
 		// of an ID that has gone, or never was. (A read that begins in the instant of a claim begins
 		// after it: servedBy.) What is told to be removed is forgotten by expire.
 		if s.phase != PhaseRemoved && began >= s.at {
-			delete(p.suspects, id)
-			c.suspects--
-			c.givesUp = true
+			delete(p.unconfirmed, id)
+			c.unconfirmed--
+			c.dropsUnconfirmed = true
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	p.add(x)
 	agrees := true
 	cause, byClaim, stamp, since := CauseRead, false, int64(0), now
-	s, ok := c.takeSuspect(p, it.ID)
+	s, ok := c.takeUnconfirmed(p, it.ID)
 	switch {
 	case !ok:
 	case it.Phase == PhaseUnknown && s.phase != PhaseRemoved: // which neither bears the claim out nor overrules it
@@ -259,7 +259,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 		x.claimed = it.Phase
 		c.overruled(p, it, s.phase)
 	}
-	if expected && began > c.unborne {
+	if expected && began > c.unconfirmedDropped {
 		// Else a read that was under way together with this one has not shown the ID, and what the
 		// stream had told of it may have been given up with that.
 		c.maybeMissed(x, it.Phase, last, now)

@@ -301,7 +301,7 @@ func init() { // mapCoder refers to mapCoders
 	addMapCoder[cache.UID, instant](ordered)
 	addMapCoder[uint64, cache.UID](ordered)
 	addMapCoder[string, *item](ordered)
-	addMapCoder[string, suspect](ordered)
+	addMapCoder[string, unconfirmedID](ordered)
 	addMapCoder[string, Item](ordered)
 	addMapCoder[*pod, flight](byUID)
 	addMapCoder[*pod, struct{}](byUID)

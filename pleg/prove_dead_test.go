@@ -76,13 +76,13 @@ func (v *prover) normalizeTrust() {
 	c.missing.compact()
 	orderFound(c.missing.items[c.missing.head:])
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
-	if c.unborne < v.oldest() {
-		c.unborne = 0 // no read that is still to end began by then
+	if c.unconfirmedDropped < v.oldest() {
+		c.unconfirmedDropped = 0 // no read that is still to end began by then
 	}
 	if sc.judged() {
 		return
 	}
-	c.unborne = 0
+	c.unconfirmedDropped = 0
 	c.missing, c.deafness, c.lies, c.deaf = fifo[candidate]{}, deafness{}, lies{}, 0
 	if c.connected() {
 		c.heard, c.conn.connected = 1, 1
@@ -246,7 +246,7 @@ func (v *prover) sinceOf(i uint8) instant {
 		return x.since
 	}
 	if p := v.core.pods[l.pod]; p != nil {
-		return p.suspects[l.id].at
+		return p.unconfirmed[l.id].at
 	}
 	return 0
 }
@@ -341,14 +341,14 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if p.forced.after(proveDelay) <= w.now {
 		p.forced = 0
 	}
-	for id, s := range p.suspects {
+	for id, s := range p.unconfirmed {
 		if s.at.add(proveGrace) < oldest {
 			s.at = 1
-			p.suspects[id] = s
+			p.unconfirmed[id] = s
 		}
 	}
-	if len(p.suspects) == 0 {
-		p.suspects = nil
+	if len(p.unconfirmed) == 0 {
+		p.unconfirmed = nil
 	}
 	if len(p.contested) == 0 {
 		p.contested = nil

@@ -120,8 +120,8 @@ const (
 	maskRemoved
 )
 
-// suspect is an ID that the stream told of and no read has shown yet.
-type suspect struct {
+// unconfirmedID is an ID that the stream told of and no read has shown yet.
+type unconfirmedID struct {
 	phase Phase
 	at    instant // when the stream told of that phase
 	stamp int64
@@ -136,7 +136,7 @@ type pod struct {
 	uid             cache.UID
 	name, namespace string
 	items           []*item
-	suspects        map[string]suspect
+	unconfirmed     map[string]unconfirmedID
 	reported
 	stored
 	wanted
@@ -313,12 +313,12 @@ func (p *pod) settled() bool {
 	return true
 }
 
-// suspected says that a suspect of the pod may exist.
-func (p *pod) suspected() bool {
-	if len(p.suspects) == 0 {
+// hasUnconfirmed says that a suspect of the pod may exist.
+func (p *pod) hasUnconfirmed() bool {
+	if len(p.unconfirmed) == 0 {
 		return false // as it nearly always is; and each change asks several times
 	}
-	for _, s := range p.suspects {
+	for _, s := range p.unconfirmed {
 		if s.phase != PhaseRemoved {
 			return true
 		}
@@ -328,7 +328,7 @@ func (p *pod) suspected() bool {
 
 // unsure says that the pod must be read to know how it is.
 func (p *pod) unsure() bool {
-	return !p.settled() || p.disagrees || p.failed || p.alien || p.suspected() || p.blank()
+	return !p.settled() || p.disagrees || p.failed || p.alien || p.hasUnconfirmed() || p.blank()
 }
 
 // blank says that of the pod's status and the last list one knows the state of an ID and the other

@@ -82,7 +82,7 @@ var errWild = errors.New("chance has it fail")
 func wildConfig() Config[status] {
 	return Config[status]{
 		Source: newToy(), Stream: newToy(), Cache: cache.New(func(uid cache.UID) *status { return &status{UID: uid} }),
-		Capacity: 8, SweepAt: 4, InspectWorkers: 3, SuspectMax: 12, OwedMax: 2, RelistMax: 20 * time.Second,
+		Capacity: 8, SweepAt: 4, InspectWorkers: 3, UnconfirmedMax: 12, OwedMax: 2, RelistMax: 20 * time.Second,
 	}
 }
 

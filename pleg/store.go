@@ -260,9 +260,9 @@ type expiry struct {
 	pod *pod
 }
 
-// maxUnconfirmed bounds the removals of one pod that only claims have told of: a pod whose
+// maxClaimedRemovals bounds the removals of one pod that only claims have told of: a pod whose
 // containers come and go for ever is read now and then.
-const maxUnconfirmed = 32
+const maxClaimedRemovals = 32
 
 // oldestRead returns the start of the oldest read whose result is still to come, or now.
 func (c *core[S]) oldestRead(now instant) instant {
@@ -301,7 +301,7 @@ func (c *core[S]) expire(now instant) {
 
 func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 	done := func(at instant) bool { return now.sub(at) > c.cfg.Grace && at < oldest }
-	kept, unconfirmed := false, 0
+	kept, claimedRemovals := false, 0
 	c.looks += uint64(len(p.items))
 	p.items = slices.DeleteFunc(p.items, func(x *item) bool {
 		if x.phase != PhaseRemoved {
@@ -314,7 +314,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		if needed || !done(x.sure) {
 			kept = kept || needed
 			if x.byClaim {
-				unconfirmed++
+				claimedRemovals++
 			}
 			return false
 		}
@@ -324,7 +324,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 	for i, x := range p.items {
 		x.at = i
 	}
-	for id, s := range p.suspects {
+	for id, s := range p.unconfirmed {
 		if s.phase != PhaseRemoved {
 			continue
 		}
@@ -332,15 +332,15 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 			kept = true
 			continue
 		}
-		delete(p.suspects, id)
-		c.suspects--
+		delete(p.unconfirmed, id)
+		c.unconfirmed--
 	}
 	if kept {
 		c.leftover[p.uid] = p
 	} else {
 		delete(c.leftover, p.uid)
 	}
-	if unconfirmed > maxUnconfirmed && p.want == 0 {
+	if claimedRemovals > maxClaimedRemovals && p.want == 0 {
 		p.want = now // a read confirms them, and they can go
 		c.review(p, now)
 	}
@@ -360,9 +360,9 @@ func (c *core[S]) housekeep(now instant) {
 	if c.guard.prune(oldest) {
 		c.todo.do(action[S]{kind: actPrune, at: oldest})
 	}
-	for id, s := range c.homeless {
+	for id, s := range c.unowned {
 		if s.phase == PhaseRemoved && s.at.add(c.cfg.Grace) < oldest {
-			delete(c.homeless, id)
+			delete(c.unowned, id)
 		}
 	}
 	for _, p := range inOrder(c.leftover) {

@@ -115,7 +115,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: a pod is read by its IDs while a claim tells of another", "pleg/ack.go",
-		"p.alien, p.blank(), p.suspected(),", "p.alien, p.blank(),",
+		"p.alien, p.blank(), p.hasUnconfirmed(),", "p.alien, p.blank(),",
 	},
 	{
 		"acks: a claimed removal is borne out by not asking", "pleg/ack.go",
@@ -195,7 +195,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: what others make in nobody knows which pod is not listed", "pleg/ack.go",
-		", len(c.homeless) > 0:", ":",
+		", len(c.unowned) > 0:", ":",
 	},
 	{
 		"acks: a pod without an ID needs no list", "pleg/ack.go",

@@ -325,7 +325,7 @@ var mutations = []mutation{
 	},
 	{
 		"a DELETED of an ID that no read has shown is dropped", "pleg/claim.go",
-		"\tif !known {\n\t\tif c.suspects", "\tif !known {\n\t\tif claim.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn noNews\n\t\t}\n\t\tif c.suspects",
+		"\tif !known {\n\t\tif c.unconfirmed", "\tif !known {\n\t\tif claim.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn noNews\n\t\t}\n\t\tif c.unconfirmed",
 	},
 	{
 		"a DELETED without a pod, of an ID that no read has shown, is dropped", "pleg/claim.go",
@@ -555,7 +555,7 @@ var mutations = []mutation{
 	},
 	{
 		"what was told of an ID that has been given up is missed when a read still shows it", "pleg/merge.go",
-		"if expected && began > c.unborne {", "if expected {",
+		"if expected && began > c.unconfirmedDropped {", "if expected {",
 	},
 	{
 		"a read hangs at once", "pleg/demand.go",
@@ -652,7 +652,7 @@ var mutations = []mutation{
 	},
 	{
 		"a pod whose status does not know a state is not read for that", "pleg/record.go",
-		"p.suspected() || p.blank()\n", "p.suspected()\n",
+		"p.hasUnconfirmed() || p.blank()\n", "p.hasUnconfirmed()\n",
 	},
 	{
 		"what a list knows and the status does not is not read again", "pleg/record.go",

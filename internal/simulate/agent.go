@@ -297,7 +297,7 @@ func (b *ledger) returned(c *ownCall, err error) {
 	case c.now.Kind == pleg.Sandbox && c.now.Phase == pleg.PhaseExited:
 		b.truth.Stopped(c.now.ID)
 	}
-	if s.suspects == defaultSettings().suspects { // or claims are not followed, which may run ahead
+	if s.unconfirmed == defaultSettings().unconfirmed { // or claims are not followed, which may run ahead
 		b.promise(c.pod, c.now, now)
 	}
 }

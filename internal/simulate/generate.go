@@ -101,7 +101,7 @@ func (g *generator) config(seed uint64) {
 		{0.4, "sweep-at", []string{"1", "2", "3"}},
 		{0.3, "capacity", []string{"1", "2", "4"}},
 		{0.15, "mailbox", []string{"1", "2"}},
-		{0.15, "suspects", []string{"1", "2"}},
+		{0.15, "unconfirmed", []string{"1", "2"}},
 		{0.5, "list-timeout", []string{"1s", "5s"}},
 		{0.5, "inspect-timeout", []string{"1s", "5s"}},
 		{0.2, "grace", []string{"500ms", "5s"}},

@@ -201,7 +201,7 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s, usual := b.pace.settings, defaultSettings()
-	discards := s != nil && (s.suspects < usual.suspects || s.mailbox < usual.mailbox)
+	discards := s != nil && (s.unconfirmed < usual.unconfirmed || s.mailbox < usual.mailbox)
 	if n := b.truth.untold(grace, b.heard, discards); missed > n {
 		b.fail("false-missed", "%d events are said to be missed, and while a stream was open there were %d changes of which nothing was told", missed, n)
 	}

@@ -131,7 +131,7 @@ func (p *pace) heard(c cache.UID, id string, stranger bool, now time.Time) {
 	if c == "" {
 		p.soon = append(p.soon, now)
 	}
-	if p.settings.suspects < defaultSettings().suspects && (p.shown[id] == "" || stranger) {
+	if p.settings.unconfirmed < defaultSettings().unconfirmed && (p.shown[id] == "" || stranger) {
 		p.soon = append(p.soon, now) // it may be one too many to be looked for by itself
 	}
 	if p.settings.mailbox < defaultSettings().mailbox {

@@ -77,7 +77,7 @@ func (b *ledger) trouble(begun, now time.Time, n int, err error) {
 // promised notes a claim.
 func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
 	s, p := b.pace.settings, &b.prompt
-	if !b.pace.on || b.lied() || s.mailbox < defaultSettings().mailbox || s.suspects < defaultSettings().suspects {
+	if !b.pace.on || b.lied() || s.mailbox < defaultSettings().mailbox || s.unconfirmed < defaultSettings().unconfirmed {
 		return
 	}
 	p.make()

@@ -21,19 +21,19 @@ type settings struct {
 	latency                                                   time.Duration
 	torn, delta, generic, tells, answers                      bool
 	base, max, grace, callSettle, listTimeout, inspectTimeout time.Duration
-	workers, sweepAt, capacity, mailbox, suspects             int
+	workers, sweepAt, capacity, mailbox, unconfirmed          int
 }
 
 func defaultSettings() settings {
 	return settings{
 		profile: "containerd-2", seed: 1, latency: time.Millisecond,
 		base: time.Second, max: 300 * time.Second, grace: 2 * time.Second, callSettle: 20 * time.Millisecond, listTimeout: 2 * time.Minute, inspectTimeout: 30 * time.Second,
-		workers: 8, sweepAt: 16, capacity: 1000, mailbox: 65536, suspects: 4096,
+		workers: 8, sweepAt: 16, capacity: 1000, mailbox: 65536, unconfirmed: 4096,
 	}
 }
 
 var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, answers-from-memory, relist-base, relist-max, grace, call-settle, list-timeout, " +
-	"inspect-timeout, workers, sweep-at, capacity, mailbox or suspects")
+	"inspect-timeout, workers, sweep-at, capacity, mailbox or unconfirmed")
 
 // set takes one config line: a name and a value.
 func (s *settings) set(name, value string) error {
@@ -55,8 +55,8 @@ func (s *settings) set(name, value string) error {
 		s.answers, err = strconv.ParseBool(value)
 	case "generic":
 		s.generic, err = strconv.ParseBool(value)
-	case "workers", "sweep-at", "capacity", "mailbox", "suspects":
-		n := map[string]*int{"workers": &s.workers, "sweep-at": &s.sweepAt, "capacity": &s.capacity, "mailbox": &s.mailbox, "suspects": &s.suspects}[name]
+	case "workers", "sweep-at", "capacity", "mailbox", "unconfirmed":
+		n := map[string]*int{"workers": &s.workers, "sweep-at": &s.sweepAt, "capacity": &s.capacity, "mailbox": &s.mailbox, "unconfirmed": &s.unconfirmed}[name]
 		*n, err = strconv.Atoi(value)
 	case "latency", "relist-base", "relist-max", "grace", "call-settle", "list-timeout", "inspect-timeout":
 		d := map[string]*time.Duration{
@@ -87,7 +87,7 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 		Source: b, Stream: b, Cache: c, Metrics: hook, WallClock: wall,
 		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace, CallSettle: s.callSettle,
 		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
-		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, SuspectMax: s.suspects,
+		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, UnconfirmedMax: s.unconfirmed,
 		RereadBase: rereadBase, RetryBase: retryBase, RetryMax: retryMax, Settle: streamSettle,
 		Jitter: -1, Seed: 1, TellsCalls: s.tells, AnswersFromMemory: s.answers,
 	}
