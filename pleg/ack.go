@@ -264,9 +264,9 @@ func (c *core[S]) introduce(p *pod, it Item, at, now instant) {
 		shown:   shown{cached: phaseNone, listed: phaseNone},
 		watched: watched{told: phaseNone},
 	}
-	if l, ok := p.contested[it.ID]; ok {
+	if l, ok := p.conflicts[it.ID]; ok {
 		x.listed = l.Phase
-		delete(p.contested, it.ID)
+		delete(p.conflicts, it.ID)
 	}
 	c.index[it.ID] = x
 	p.add(x)
@@ -343,7 +343,7 @@ func (c *core[S]) knowsAll(p *pod) bool {
 		return false
 	case o.making > 0, p.callFailed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
 		return false
-	case p.failed, p.disagrees, p.alien, p.blank(), p.hasUnconfirmed(), len(p.contested) > 0:
+	case p.failed, p.disagrees, p.foreignID, p.blank(), p.hasUnconfirmed(), len(p.conflicts) > 0:
 		return false
 	}
 	live := 0

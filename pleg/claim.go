@@ -307,7 +307,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) news {
 		return c.onUnknownID(p, claim, now)
 	}
 	if x.pod != p {
-		c.count.conflicts++ // reads say whose it is
+		c.count.ownerConflicts++ // reads say whose it is
 		p = x.pod
 		c.reviewLater(p)
 	}

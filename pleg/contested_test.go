@@ -67,8 +67,8 @@ func TestContested(t *testing.T) {
 				w.list()
 			}
 			for uid, p := range w.core.pods {
-				if len(p.contested) > 0 {
-					t.Errorf("pod %s is gone, and remembers %v", uid, p.contested)
+				if len(p.conflicts) > 0 {
+					t.Errorf("pod %s is gone, and remembers %v", uid, p.conflicts)
 				}
 			}
 		})

@@ -123,7 +123,7 @@ func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1)
 
 // forget drops the record of a pod of which nothing is known and nothing wanted.
 func (c *core[S]) forget(p *pod, now instant) {
-	if len(p.items) == 0 && len(p.unconfirmed) == 0 && len(p.contested) == 0 && !p.foreign && !p.hasStatus && !c.reads(p) && !p.asked() && p.own.calls == 0 && c.pods[p.uid] == p {
+	if len(p.items) == 0 && len(p.unconfirmed) == 0 && len(p.conflicts) == 0 && !p.foreign && !p.hasStatus && !c.reads(p) && !p.asked() && p.own.calls == 0 && c.pods[p.uid] == p {
 		c.outlive(p, now)
 		delete(c.pods, p.uid)
 		delete(c.touched, p.uid)

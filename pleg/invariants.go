@@ -79,7 +79,7 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 	_ = p.reread.step >= 0 && p.going.step >= 0 && p.backoff.step >= 0 || k.broken("delays %v", p.delays)
 	_ = !p.failed || p.backoff.climbed() || k.broken("it failed, and has no delay after failures")
 	_ = !p.hasStatus || !p.foreign || k.broken("its status is its own, and foreign")
-	_ = p.hasStatus || !p.alien || k.broken("it has no status, which shows another pod's ID")
+	_ = p.hasStatus || !p.foreignID || k.broken("it has no status, which shows another pod's ID")
 	_ = !p.going.climbed() || c.open[p.uid] == p || k.broken("it waits for its end, and nobody looks")
 	_ = !p.reread.climbed() || p.unsure() || k.broken("a delay of rereading %v, and nothing to reread for", p.reread)
 	_ = !p.affected || k.broken("it is still to be reviewed")
@@ -93,7 +93,7 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 		_ = s.phase <= PhaseRemoved && 0 < s.at && s.at <= now || k.broken("suspect %q is %v since %d, now %d", id, s.phase, s.at, now)
 		_ = p.find(id) == nil || k.broken("%q is a suspect, and known", id)
 	}
-	for id, it := range p.contested {
+	for id, it := range p.conflicts {
 		_ = it.ID == id && it.Phase <= PhaseExited || k.broken("contested %q is %v", id, it)
 		_ = p.find(id) == nil || k.broken("%q is believed to be another pod's, and its own", id)
 	}
@@ -107,7 +107,7 @@ func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	_ = later || p.laterAt == 0 || k.broken("it is to be looked at at %d, and not in the heap", p.laterAt)
 	_ = !open || c.reads(p) || p.queued != notQueued || later || k.broken("it is open, and will not be looked at")
 	_ = c.touched[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not touched")
-	known := len(p.items)+len(p.unconfirmed)+len(p.contested) > 0 || p.own.calls > 0
+	known := len(p.items)+len(p.unconfirmed)+len(p.conflicts) > 0 || p.own.calls > 0
 	_ = known || open || c.reads(p) || p.hasEntry() || k.broken("nothing is known of it, nothing is wanted, and it is remembered")
 }
 

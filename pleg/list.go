@@ -106,7 +106,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
 		}
 		p := c.ensure(shown.UID)
 		if p.seenIn == c.lists.serial {
-			c.count.conflicts++ // shown twice: the first stands
+			c.count.ownerConflicts++ // shown twice: the first stands
 			continue
 		}
 		c.name(p, shown)

@@ -47,7 +47,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (
 	r.expected = c.offered(last) && !r.overtaken
 	c.marks++
 	if by == byList {
-		clear(p.contested)
+		clear(p.conflicts)
 	}
 	for i := range items {
 		if it := &items[i]; it.ID != "" && it.Phase <= PhaseExited { // a read shows what is there
@@ -94,8 +94,8 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 	moved := x != nil && x.pod != p && r.began > x.pod.read
 	if moved {
 		mask = x.mask
-		c.disputed(p, x)
-		c.disown(x, r.now)
+		c.reportConflict(p, x)
+		c.reassign(x, r.now)
 		x = nil
 	}
 	if x != nil && x.pod == p && x.blank && x.cached != phaseNone && it.Phase != PhaseUnknown {
@@ -109,9 +109,9 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 		}
 		x.mask = mask
 	case x.pod != p:
-		c.count.conflicts++ // the same read shows it of two pods, or a later one of another: it stays there
+		c.count.ownerConflicts++ // the same read shows it of two pods, or a later one of another: it stays there
 		if r.fromList {
-			p.contest(*it)
+			p.addConflict(*it)
 			p.want = max(p.want, r.now) // rather than wait for the next list
 		}
 		return
@@ -190,13 +190,13 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 	c.setPhase(x, PhaseRemoved, CauseRead, false, 0, r.now)
 }
 
-// disputed reports, once of a pod, that the runtime shows an ID of it that it has shown of another
+// reportConflict reports, once of a pod, that the runtime shows an ID of it that it has shown of another
 // one.
-func (c *core[S]) disputed(p *pod, x *item) {
-	if p.disputed {
+func (c *core[S]) reportConflict(p *pod, x *item) {
+	if p.conflictReported {
 		return
 	}
-	p.disputed = true
+	p.conflictReported = true
 	c.todo.report(Report{
 		Reason: ReasonIDConflict, Action: "Reassign", Warning: true,
 		Note: fmt.Sprintf("the runtime shows %s %s of this pod, and showed it of pod %s before", x.kind, x.id, x.pod.uid),
@@ -204,23 +204,23 @@ func (c *core[S]) disputed(p *pod, x *item) {
 	})
 }
 
-// disown takes an item from its pod, because a later read shows it of another one: the runtime had
+// reassign takes an item from its pod, because a later read shows it of another one: the runtime had
 // lost track of whose it is. What the pod's status shows is read again, and Watch, if it was told
 // of the ID, is owed a PodSync: no event will tell that pod's consumers that it has gone.
-func (c *core[S]) disown(x *item, now instant) {
-	c.count.conflicts++
+func (c *core[S]) reassign(x *item, now instant) {
+	c.count.ownerConflicts++
 	c.uncount(x)
 	old := x.pod
 	old.remove(x)
 	if x.listed != phaseNone {
-		old.contest(Item{ID: x.id, Kind: x.kind, Phase: x.listed})
+		old.addConflict(Item{ID: x.id, Kind: x.kind, Phase: x.listed})
 		c.touched[old.uid] = old
 	}
 	delete(c.index, x.id)
 	if x.cached != phaseNone {
 		old.force = max(old.force, now)
 	}
-	old.lost = old.lost || x.told < PhaseRemoved
+	old.reassigned = old.reassigned || x.told < PhaseRemoved
 	c.reviewLater(old)
 }
 
@@ -235,9 +235,9 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 		shown:   shown{cached: phaseNone, listed: phaseNone},
 		watched: watched{told: phaseNone},
 	}
-	if l, ok := p.contested[it.ID]; ok {
+	if l, ok := p.conflicts[it.ID]; ok {
 		x.listed = l.Phase
-		delete(p.contested, it.ID)
+		delete(p.conflicts, it.ID)
 	}
 	c.index[it.ID] = x
 	p.add(x)
@@ -301,8 +301,8 @@ func listingOf(p *pod) []Item {
 			items = append(items, Item{ID: x.id, Kind: x.kind, Phase: x.listed})
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.contested)) { // so that a history replays the same way
-		items = append(items, p.contested[id])
+	for _, id := range slices.Sorted(maps.Keys(p.conflicts)) { // so that a history replays the same way
+		items = append(items, p.conflicts[id])
 	}
 	return items
 }
@@ -311,7 +311,7 @@ func listingOf(p *pod) []Item {
 // confirmed, so that a list that tells only differences says something about the pod by its
 // silence.
 func differs(p *pod) bool {
-	if len(p.contested) > 0 {
+	if len(p.conflicts) > 0 {
 		return true
 	}
 	for _, x := range p.items {

@@ -350,8 +350,8 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if len(p.unconfirmed) == 0 {
 		p.unconfirmed = nil
 	}
-	if len(p.contested) == 0 {
-		p.contested = nil
+	if len(p.conflicts) == 0 {
+		p.conflicts = nil
 	}
 	if len(p.items) == 0 {
 		p.items = nil

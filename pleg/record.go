@@ -147,14 +147,14 @@ type pod struct {
 
 // reported is what reports have said of a pod as a whole.
 type reported struct {
-	read       instant // start of the latest applied read that named the pod
-	moved      instant // when a claim last changed something of it, known or suspected
-	disagrees  bool    // the last applied read shows less than is known
-	disputed   bool    // that the runtime shows an ID of it of another pod, too, was reported
-	callFailed bool    // a call of the agent's own has: it may work yet, without anybody being told
-	mayMake    bool    // one that makes something has failed
-	ready      int32   // running sandboxes
-	own        own     // what the agent's own calls have told
+	read             instant // start of the latest applied read that named the pod
+	moved            instant // when a claim last changed something of it, known or suspected
+	disagrees        bool    // the last applied read shows less than is known
+	conflictReported bool    // that the runtime shows an ID of it of another pod, too, was reported
+	callFailed       bool    // a call of the agent's own has: it may work yet, without anybody being told
+	mayMake          bool    // one that makes something has failed
+	ready            int32   // running sandboxes
+	own              own     // what the agent's own calls have told
 }
 
 // stored is what the cache has of a pod.
@@ -163,7 +163,7 @@ type stored struct {
 	hasStatus bool    // a status from a read
 	foreign   bool    // a status from before this generator, or from somebody else
 	failed    bool    // the error of the last inspection
-	alien     bool    // the status shows an ID that is believed to be another pod's
+	foreignID bool    // the status shows an ID that is believed to be another pod's
 }
 
 // hasEntry says that the cache holds something of the pod.
@@ -178,7 +178,7 @@ type wanted struct {
 	answer bool    // such a read was stored: Watch is told at least a PodSync
 	// lost: an ID that Watch or the cache has told of turned out to be another pod's. Once force is
 	// answered, Watch is told a PodSync, whatever else it is told.
-	lost bool
+	reassigned bool
 }
 
 // asked says that somebody wants a read of the pod.
@@ -217,7 +217,7 @@ type lastList struct {
 	seenIn       uint64 // the list that showed it last, to detect pods shown twice and pods gone
 	// contested is what that list showed of it that is believed to be another pod's: a later list
 	// may say so by saying nothing.
-	contested map[string]Item
+	conflicts map[string]Item
 }
 
 // stir notes that something of the pod has changed, which is read at once.
@@ -248,12 +248,12 @@ func (p *pod) remove(x *item) {
 	p.items = p.items[:end]
 }
 
-// contest notes that the last list showed an ID of the pod that is believed to be another's.
-func (p *pod) contest(it Item) {
-	if p.contested == nil {
-		p.contested = make(map[string]Item)
+// addConflict notes that the last list showed an ID of the pod that is believed to be another's.
+func (p *pod) addConflict(it Item) {
+	if p.conflicts == nil {
+		p.conflicts = make(map[string]Item)
 	}
-	p.contested[it.ID] = it
+	p.conflicts[it.ID] = it
 }
 
 // listingServes says that what the last list showed of the pod is all that an inspection needs, and
@@ -328,7 +328,7 @@ func (p *pod) hasUnconfirmed() bool {
 
 // unsure says that the pod must be read to know how it is.
 func (p *pod) unsure() bool {
-	return !p.settled() || p.disagrees || p.failed || p.alien || p.hasUnconfirmed() || p.blank()
+	return !p.settled() || p.disagrees || p.failed || p.foreignID || p.hasUnconfirmed() || p.blank()
 }
 
 // blank says that of the pod's status and the last list one knows the state of an ID and the other

@@ -18,9 +18,9 @@ type counters struct {
 }
 
 type readCounts struct {
-	relists, relistErrors, sweeps                 int
-	inspections, inspectErrors, interrupted       int
-	regressions, contradicted, refused, conflicts int
+	relists, relistErrors, sweeps                      int
+	inspections, inspectErrors, interrupted            int
+	regressions, contradicted, refused, ownerConflicts int
 }
 
 type streamCounts struct {
@@ -110,7 +110,7 @@ func (c *core[S]) stats() Stats {
 		Acks: n.acks, DiscardedAcks: n.acksLost, Remembered: n.remembered,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
-		Events: n.events, Conflicts: n.conflicts,
+		Events: n.events, Conflicts: n.ownerConflicts,
 		RunningPods: c.running, ContainersBy: c.phases[Container],
 		Pods: len(c.pods), OpenPods: len(c.open), Inspecting: len(c.inflight),
 	}

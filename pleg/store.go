@@ -25,7 +25,7 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	for i, it := range shows {
 		x := c.itemOf(p, i, it.ID)
 		if x == nil || x.pod != p {
-			p.alien = p.alien || x != nil
+			p.foreignID = p.foreignID || x != nil
 			continue
 		}
 		x.cached = it.Phase
@@ -53,7 +53,7 @@ func (p *pod) replaced(hasStatus bool, at instant) {
 	for _, x := range p.items {
 		x.cached = phaseNone
 	}
-	p.lost, p.alien = p.lost || p.alien, false
+	p.reassigned, p.foreignID = p.reassigned || p.foreignID, false
 	p.hasStatus, p.foreign, p.failed, p.backoff = hasStatus, false, false, ladder{}
 	p.answered(at)
 	p.asOf = max(p.asOf, at)
@@ -153,17 +153,17 @@ func (c *core[S]) tell(p *pod, now instant) {
 			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved) || sync
 		}
 	}
-	lost := p.lost && p.force == 0
+	reassigned := p.reassigned && p.force == 0
 	switch {
 	case sync:
 		c.emit(last, PodSync)
-	case lost, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
+	case reassigned, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
 		c.count.events++
 		*c.todo.tell() = Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
 		}
 	}
-	p.answer, p.lost = false, p.lost && !lost
+	p.answer, p.reassigned = false, p.reassigned && !reassigned
 }
 
 // tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted

@@ -115,7 +115,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: a pod is read by its IDs while a claim tells of another", "pleg/ack.go",
-		"p.alien, p.blank(), p.hasUnconfirmed(),", "p.alien, p.blank(),",
+		"p.foreignID, p.blank(), p.hasUnconfirmed(),", "p.foreignID, p.blank(),",
 	},
 	{
 		"acks: a claimed removal is borne out by not asking", "pleg/ack.go",

@@ -225,23 +225,23 @@ var mutations = []mutation{
 	},
 	{
 		"what a list showed of another pod is forgotten", "pleg/merge.go",
-		"\t\t\tp.contest(*it)\n", "",
+		"\t\t\tp.addConflict(*it)\n", "",
 	},
 	{
 		"what moves to another pod is not remembered", "pleg/merge.go",
-		"old.contest(Item{ID: x.id, Kind: x.kind, Phase: x.listed})", "_ = old",
+		"old.addConflict(Item{ID: x.id, Kind: x.kind, Phase: x.listed})", "_ = old",
 	},
 	{
 		"a pod that loses an ID to another one is told nothing of its own", "pleg/merge.go",
-		"old.lost = old.lost || x.told < PhaseRemoved", "_ = old",
+		"old.reassigned = old.reassigned || x.told < PhaseRemoved", "_ = old",
 	},
 	{
 		"a pod that loses an ID to another one is told before the cache shows it", "pleg/store.go",
-		"lost := p.lost && p.force == 0", "lost := p.lost",
+		"reassigned := p.reassigned && p.force == 0", "reassigned := p.reassigned",
 	},
 	{
 		"a status that shows another pod's ID is as good as any", "pleg/store.go",
-		"p.alien = p.alien || x != nil", "_ = x",
+		"p.foreignID = p.foreignID || x != nil", "_ = x",
 	},
 	{
 		"a pod whose status the cache has is forgotten", "pleg/demand.go",
@@ -253,15 +253,15 @@ var mutations = []mutation{
 	},
 	{
 		"a status is built upon after a failure", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.alien && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.alien && !p.blank() && p.force == 0 {",
+		"if p.hasStatus && !p.failed && !p.foreignID && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.foreignID && !p.blank() && p.force == 0 {",
 	},
 	{
 		"a status that shows another pod's ID is built upon", "pleg/dispatch.go",
-		"!p.failed && !p.alien && !p.blank()", "!p.failed && !p.blank()",
+		"!p.failed && !p.foreignID && !p.blank()", "!p.failed && !p.blank()",
 	},
 	{
 		"a reinspection builds upon the old status", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.alien && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.alien && !p.blank() {",
+		"if p.hasStatus && !p.failed && !p.foreignID && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.foreignID && !p.blank() {",
 	},
 	{
 		"a wait for a time to come is a demand now", "cache/waiter.go",
@@ -632,7 +632,7 @@ var mutations = []mutation{
 	},
 	{
 		"a status that does not know a state is built upon", "pleg/dispatch.go",
-		"!p.alien && !p.blank() && p.force == 0 {", "!p.alien && p.force == 0 {",
+		"!p.foreignID && !p.blank() && p.force == 0 {", "!p.foreignID && p.force == 0 {",
 	},
 	{
 		"a list makes a status fresh whose state it does not know", "pleg/store.go",
