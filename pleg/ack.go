@@ -368,7 +368,7 @@ func (c *core[S]) remembers(p *pod) bool {
 		return false
 	case c.open[p.uid] == p, c.reads(p), p.own.calls > 0:
 		return false
-	case c.readAt(p) <= max(p.own.returned, c.deaf), c.readAt(p) < p.moved:
+	case c.readAt(p) <= max(p.own.returned, c.lastDiscard), c.readAt(p) < p.moved:
 		return false
 	}
 	for _, x := range p.items {

@@ -214,7 +214,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 // not sooner than a base period after the last one: there may be any number of them.
 func (c *core[S]) discard(n int, now instant) {
 	c.count.dropped += n
-	c.deaf = now
+	c.lastDiscard = now
 	c.sched.ask(now, false)
 }
 

@@ -77,12 +77,12 @@ type forgetting struct {
 
 // streaming is the state of the stream.
 type streaming struct {
-	conn     conn
-	connCfg  connConfig
-	heard    instant // since when the runtime is known to have events: its first connection; 0 if it has none
-	deaf     instant // when claims were last discarded for want of room
-	deafness deafness
-	ended    error // what it ended with last
+	conn        conn
+	connCfg     connConfig
+	heard       instant // since when the runtime is known to have events: its first connection; 0 if it has none
+	lastDiscard instant // when claims were last discarded for want of room
+	mute        muteStream
+	ended       error // what it ended with last
 }
 
 // relisting is the state of the reads of everything.
@@ -201,7 +201,7 @@ func (c *core[S]) step(in connInput, now instant) {
 	if eff&effOpen != 0 {
 		c.conn = c.conn.opened(&c.connCfg, now)
 		c.todo.do(action[S]{kind: actOpen})
-		c.deafness = deafness{}
+		c.mute = muteStream{}
 		c.count.opens++
 	}
 	if eff&effConnected != 0 {
@@ -227,7 +227,7 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
 		note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", c.ended)
-		if c.deafness.cut {
+		if c.mute.ending {
 			note = "the runtime's container event stream has gone silent while containers changed; opening it again"
 		}
 		c.report(ReasonStreamLost, "FallBack", true, note)

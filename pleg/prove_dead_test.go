@@ -66,13 +66,13 @@ func (v *prover) normalizeTrust() {
 	c, sc := v.core, v.scope
 	n := counters{}
 	if !c.connected() {
-		c.deafness = deafness{} // as the next stream that is opened begins
+		c.mute = muteStream{} // as the next stream that is opened begins
 	}
-	if sc.judged() && c.deafness.missed != 0 && c.count.claims != c.deafness.claims {
+	if sc.judged() && c.mute.missed != 0 && c.count.claims != c.mute.claims {
 		n.claims = 1
 	}
 	n.acksLost = min(1, c.count.acksLost)
-	c.count, c.deafness.claims = n, 0
+	c.count, c.mute.claims = n, 0
 	c.missing.compact()
 	orderFound(c.missing.items[c.missing.head:])
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
@@ -83,7 +83,7 @@ func (v *prover) normalizeTrust() {
 		return
 	}
 	c.unconfirmedDropped = 0
-	c.missing, c.deafness, c.lies, c.deaf = fifo[candidate]{}, deafness{}, lies{}, 0
+	c.missing, c.mute, c.lies, c.lastDiscard = fifo[candidate]{}, muteStream{}, lies{}, 0
 	if c.connected() {
 		c.heard, c.conn.connected = 1, 1
 	}

@@ -21,7 +21,7 @@ func (v *prover) drain() {
 		}
 		v.agent(&m)
 	}
-	if v.core.deafness.cut {
+	if v.core.mute.ending {
 		v.do(&proveMove{kind: moveStreamEnds})
 	}
 	if w.opening {

@@ -19,26 +19,26 @@ type candidate struct {
 	deadline instant // the grace after that
 }
 
-// deafness is what is remembered to tell a stream that loses events from one that hangs open and
+// muteStream is what is remembered to tell a stream that loses events from one that hangs open and
 // carries none.
-type deafness struct {
+type muteStream struct {
 	missed instant // since when events are missing and nothing is heard, on the present stream; 0 if not
 	claims int     // received by then
-	cut    bool    // the stream is being ended for it
+	ending bool    // the stream is being ended for it
 }
 
-// suspectDeaf is told that changes, the first of which a read found at the given time, were missed.
+// checkMute is told that changes, the first of which a read found at the given time, were missed.
 // If events had been missed before that, and the stream has told nothing since, the stream is
 // ended, to be opened again like one that was lost: a runtime that has forgotten its subscriber
 // shows nothing else.
-func (c *core[S]) suspectDeaf(found, now instant) {
-	d := &c.deafness
+func (c *core[S]) checkMute(found, now instant) {
+	m := &c.mute
 	switch {
-	case d.cut:
-	case d.missed == 0 || c.count.claims != d.claims:
-		d.missed, d.claims = now, c.count.claims
-	case found > d.missed:
-		d.cut = true
+	case m.ending:
+	case m.missed == 0 || c.count.claims != m.claims:
+		m.missed, m.claims = now, c.count.claims
+	case found > m.missed:
+		m.ending = true
 		c.todo.do(action[S]{kind: actCut})
 	}
 }
@@ -99,7 +99,7 @@ func (c *core[S]) settleTaken() {
 // listened says that the stream has been up since before that time, and that no claim was
 // discarded: what has changed since, the runtime had somebody to tell.
 func (c *core[S]) listened(since instant) bool {
-	return c.connected() && since > max(c.conn.connected, c.deaf)
+	return c.connected() && since > max(c.conn.connected, c.lastDiscard)
 }
 
 // settleMissing counts the changes whose grace has passed. A missed change to Running or Exited
@@ -123,7 +123,7 @@ func (c *core[S]) settleMissing(now instant) {
 		if e.item.claimed >= e.phase {
 			continue
 		}
-		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.deaf
+		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.lastDiscard
 		switch {
 		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
 			c.count.unheard++
@@ -144,7 +144,7 @@ func (c *core[S]) settleMissing(now instant) {
 	}
 	c.count.missed += missed
 	c.sched.distrust(now)
-	c.suspectDeaf(found, now)
+	c.checkMute(found, now)
 }
 
 // lieReportEvery is how long no further report of overruled claims is made after one: however many

@@ -147,11 +147,11 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers before a call has been read", "pleg/ack.go",
-		"max(p.own.returned, c.deaf), c.readAt", "c.deaf, c.readAt",
+		"max(p.own.returned, c.lastDiscard), c.readAt", "c.lastDiscard, c.readAt",
 	},
 	{
 		"acks: memory answers when claims were lost", "pleg/ack.go",
-		"max(p.own.returned, c.deaf), c.readAt", "p.own.returned, c.readAt",
+		"max(p.own.returned, c.lastDiscard), c.readAt", "p.own.returned, c.readAt",
 	},
 	{
 		"acks: memory answers with a state that is not known", "pleg/ack.go",

@@ -273,7 +273,7 @@ var mutations = []mutation{
 	},
 	{
 		"a stream that told of others counts as deaf", "pleg/trust.go",
-		"d.missed == 0 || c.count.claims != d.claims:", "d.missed == 0:",
+		"m.missed == 0 || c.count.claims != m.claims:", "m.missed == 0:",
 	},
 	{
 		"events that were missed at once end the stream", "pleg/trust.go",
@@ -293,15 +293,15 @@ var mutations = []mutation{
 	},
 	{
 		"what changed before the stream was connected is missed", "pleg/trust.go",
-		"since > max(c.conn.connected, c.deaf)", "since > c.deaf",
+		"since > max(c.conn.connected, c.lastDiscard)", "since > c.lastDiscard",
 	},
 	{
 		"a claim discarded after its change was found counts as missed", "pleg/trust.go",
-		" && e.found > c.deaf", "",
+		" && e.found > c.lastDiscard", "",
 	},
 	{
 		"what was discarded is missed", "pleg/trust.go",
-		"since > max(c.conn.connected, c.deaf)", "since > c.conn.connected",
+		"since > max(c.conn.connected, c.lastDiscard)", "since > c.conn.connected",
 	},
 	{
 		"never moves when time is taken away", "pleg/record.go",
@@ -569,8 +569,8 @@ var mutations = []mutation{
 	},
 	{
 		"a flood of claims of unknown IDs is a flood of lists", "pleg/claim.go",
-		"\tc.deaf = now\n\tc.sched.ask(now, false)\n",
-		"\tc.deaf = now\n\tc.sched.ask(now, true)\n",
+		"\tc.lastDiscard = now\n\tc.sched.ask(now, false)\n",
+		"\tc.lastDiscard = now\n\tc.sched.ask(now, true)\n",
 	},
 	{
 		"a flood of claims of unknown pods is a flood of sweeps", "pleg/dispatch.go",
