@@ -366,7 +366,7 @@ func (c *core[S]) remembers(p *pod) bool {
 	switch {
 	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.missing.len() > 0:
 		return false
-	case c.open[p.uid] == p, c.reads(p), p.own.calls > 0:
+	case c.dirty[p.uid] == p, c.reads(p), p.own.calls > 0:
 		return false
 	case c.readAt(p) <= max(p.own.returned, c.lastDiscard), c.readAt(p) < p.moved:
 		return false
@@ -408,7 +408,7 @@ func (c *core[S]) settleLater(p *pod, at, now instant) {
 		p.own.hold = now.add(c.cfg.CallSettle)
 	}
 	p.moved, p.reread = max(p.moved, at), ladder{}
-	if c.open[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold {
+	if c.dirty[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold {
 		p.notYet = p.own.hold
 	}
 }

@@ -59,7 +59,7 @@ type ledger struct {
 
 // attention is which pods need any.
 type attention struct {
-	open     map[cache.UID]*pod // they are to be read
+	dirty    map[cache.UID]*pod // they are to be read
 	touched  map[cache.UID]*pod // they may differ from what the last applied list showed
 	affected []*pod             // to be reviewed when all of the present report has been applied
 }
@@ -127,7 +127,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 			unowned: make(map[string]unconfirmedID),
 			calls:   make(map[uint64]cache.UID),
 		},
-		attention:  attention{open: make(map[cache.UID]*pod), touched: make(map[cache.UID]*pod)},
+		attention:  attention{dirty: make(map[cache.UID]*pod), touched: make(map[cache.UID]*pod)},
 		forgetting: forgetting{leftover: make(map[cache.UID]*pod)},
 		streaming:  streaming{conn: conn{deadline: never}, connCfg: cfg.conn()},
 		relisting:  relisting{sched: newSchedule(cfg.RelistBase, cfg.RelistMax)},

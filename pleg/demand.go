@@ -89,12 +89,12 @@ func (c *core[S]) review(p *pod, now instant) {
 		p.notYet = p.going.climb(now, now, c.firstLook(), c.cfg.RelistMax)
 	}
 	if !unsure && !going && !p.asked() {
-		delete(c.open, p.uid)
+		delete(c.dirty, p.uid)
 		p.notYet = 0
 		c.forget(p, now)
 		return
 	}
-	c.open[p.uid] = p
+	c.dirty[p.uid] = p
 	c.enqueue(p, now)
 }
 
@@ -128,7 +128,7 @@ func (c *core[S]) forget(p *pod, now instant) {
 		delete(c.pods, p.uid)
 		delete(c.touched, p.uid)
 		delete(c.leftover, p.uid)
-		delete(c.open, p.uid)
+		delete(c.dirty, p.uid)
 	}
 }
 

@@ -84,7 +84,7 @@ func (c *core[S]) takeLater(now instant) {
 		if e.at == p.laterAt {
 			p.laterAt = 0
 		}
-		if c.open[p.uid] == p && p.queued == notQueued {
+		if c.dirty[p.uid] == p && p.queued == notQueued {
 			c.enqueue(p, now)
 		}
 	}
@@ -156,7 +156,7 @@ func (c *core[S]) requeue(now instant) {
 		for range q.len() {
 			if p := q.pop(); p.queued == kind {
 				p.queued = notQueued
-				if c.open[p.uid] == p {
+				if c.dirty[p.uid] == p {
 					c.enqueue(p, now)
 				}
 			}
@@ -190,7 +190,7 @@ func (c *core[S]) take(kind queueKind, now instant) (*pod, bool) {
 		}
 		p.queued = notQueued
 		switch {
-		case c.open[p.uid] != p || c.reads(p):
+		case c.dirty[p.uid] != p || c.reads(p):
 		case c.nextRead(p) > now:
 			c.enqueue(p, now) // it has been served since
 		default:

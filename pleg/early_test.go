@@ -39,7 +39,7 @@ func TestADeletedIsRemembered(t *testing.T) {
 	remembered("after a list, within the grace,", 4)
 	w.now = w.now.add(10 * time.Second)
 	remembered("after the grace", 0)
-	if s := w.core.stats(); s.Pods != 0 || s.OpenPods != 0 || s.Inspections != 0 {
+	if s := w.core.stats(); s.Pods != 0 || s.DirtyPods != 0 || s.Inspections != 0 {
 		t.Errorf("something was read, or is kept: %+v", s)
 	}
 }

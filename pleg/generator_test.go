@@ -138,7 +138,7 @@ func TestLifecycleByClaims(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		s := b.gen.Stats()
-		if s.Missed != 0 || s.Pods != 0 || s.OpenPods != 0 {
+		if s.Missed != 0 || s.Pods != 0 || s.DirtyPods != 0 {
 			b.t.Errorf("stats: %+v", s)
 		}
 	})

@@ -80,7 +80,7 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 	_ = !p.failed || p.backoff.climbed() || k.broken("it failed, and has no delay after failures")
 	_ = !p.hasStatus || !p.foreign || k.broken("its status is its own, and foreign")
 	_ = p.hasStatus || !p.foreignID || k.broken("it has no status, which shows another pod's ID")
-	_ = !p.going.climbed() || c.open[p.uid] == p || k.broken("it waits for its end, and nobody looks")
+	_ = !p.going.climbed() || c.dirty[p.uid] == p || k.broken("it waits for its end, and nobody looks")
 	_ = !p.reread.climbed() || p.unsure() || k.broken("a delay of rereading %v, and nothing to reread for", p.reread)
 	_ = !p.affected || k.broken("it is still to be reviewed")
 	f, ok := c.inflight[p]
@@ -101,14 +101,14 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 
 // checkNeed checks that a pod that needs a read, or that somebody wants read, will get one.
 func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
-	open := c.open[p.uid] == p
+	dirty := c.dirty[p.uid] == p
 	awaited := p.foreign && c.lists.applied == 0 // the first list looks at it
-	_ = open || awaited || !p.unsure() && p.want == 0 && p.force == 0 || k.broken("it needs a read, and is not open: %+v", *p)
+	_ = dirty || awaited || !p.unsure() && p.want == 0 && p.force == 0 || k.broken("it needs a read, and is not open: %+v", *p)
 	_ = later || p.laterAt == 0 || k.broken("it is to be looked at at %d, and not in the heap", p.laterAt)
-	_ = !open || c.reads(p) || p.queued != notQueued || later || k.broken("it is open, and will not be looked at")
+	_ = !dirty || c.reads(p) || p.queued != notQueued || later || k.broken("it is open, and will not be looked at")
 	_ = c.touched[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not touched")
 	known := len(p.items)+len(p.unconfirmed)+len(p.conflicts) > 0 || p.own.calls > 0
-	_ = known || open || c.reads(p) || p.hasEntry() || k.broken("nothing is known of it, nothing is wanted, and it is remembered")
+	_ = known || dirty || c.reads(p) || p.hasEntry() || k.broken("nothing is known of it, nothing is wanted, and it is remembered")
 }
 
 // checkItems checks the IDs of a pod.
@@ -167,7 +167,7 @@ func (c *core[S]) checkCounts(k *checker) {
 
 // checkQueues checks who waits for what.
 func (c *core[S]) checkQueues(k *checker, now instant) {
-	for uid, p := range c.open {
+	for uid, p := range c.dirty {
 		_ = c.pods[uid] == p || k.broken("open pod %q is forgotten", uid)
 	}
 	for uid, p := range c.touched {

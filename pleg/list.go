@@ -97,7 +97,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 // may have changed something.
 func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
 	c.lists.serial++
-	visited := make([]*pod, 0, len(r.listing.Pods)+len(r.listing.Gone)+len(c.open))
+	visited := make([]*pod, 0, len(r.listing.Pods)+len(r.listing.Gone)+len(c.dirty))
 	c.todo.expect(len(r.listing.Pods))
 	for i := range r.listing.Pods {
 		shown := &r.listing.Pods[i]
@@ -144,7 +144,7 @@ func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 // changed, or is wanted, since, and for those that are being read: such a read may yet fail, and
 // once the global time is the start of this list, that error must not pass for one as of then.
 func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod {
-	if r.listing.Delta && len(c.open)+len(c.touched)+len(c.inflight) == 0 {
+	if r.listing.Delta && len(c.dirty)+len(c.touched)+len(c.inflight) == 0 {
 		return visited // as most lists find it
 	}
 	from := len(visited)
@@ -155,7 +155,7 @@ func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod 
 		}
 	}
 	if r.listing.Delta {
-		for _, p := range c.open {
+		for _, p := range c.dirty {
 			add(p)
 		}
 		for _, p := range c.touched {
@@ -185,7 +185,7 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 	c.sched.finished(now)
 	c.sched.ask(now, false)
 	c.paced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)
-	for _, p := range inOrder(c.open) {
+	for _, p := range inOrder(c.dirty) {
 		c.enqueue(p, now) // those that waited for this list
 	}
 }

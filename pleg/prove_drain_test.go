@@ -105,7 +105,7 @@ func (v *prover) settleAll(when string) {
 			return
 		}
 		if n == 6 {
-			v.fail("BUSY: no pod is settled after %d rounds %s: %d are open", n, when, len(v.core.open))
+			v.fail("BUSY: no pod is settled after %d rounds %s: %d are open", n, when, len(v.core.dirty))
 			return
 		}
 		v.do(&proveMove{kind: moveTime})
@@ -114,7 +114,7 @@ func (v *prover) settleAll(when string) {
 
 // unsettled says that a read is still to come, but for those that look whether a pod has gone.
 func (v *prover) unsettled() bool {
-	for _, p := range v.core.open {
+	for _, p := range v.core.dirty {
 		if p.unsure() || p.asked() {
 			return true
 		}

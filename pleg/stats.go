@@ -92,9 +92,9 @@ type Stats struct {
 	// to Exited.
 	RunningPods  int
 	ContainersBy [PhaseRemoved]int
-	// OpenPods want a read, Inspecting are being read, OwedPods are owed a PodSync, Waiters are
+	// DirtyPods want a read, Inspecting are being read, OwedPods are owed a PodSync, Waiters are
 	// blocked in GetNewerThan.
-	OpenPods, Inspecting, OwedPods, Waiters int
+	DirtyPods, Inspecting, OwedPods, Waiters int
 }
 
 // stats returns a snapshot, aside from waiters and from what Watch is owed.
@@ -112,7 +112,7 @@ func (c *core[S]) stats() Stats {
 		Overruled: n.overruled, Regressions: n.regressions,
 		Events: n.events, Conflicts: n.ownerConflicts,
 		RunningPods: c.running, ContainersBy: c.phases[Container],
-		Pods: len(c.pods), OpenPods: len(c.open), Inspecting: len(c.inflight),
+		Pods: len(c.pods), DirtyPods: len(c.dirty), Inspecting: len(c.inflight),
 	}
 	if c.lists.applied != 0 {
 		s.LastRelist = c.clock.time(c.lists.finished)
@@ -158,7 +158,7 @@ func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 		yield(GaugeLastSeen, float64(time.Now().Add(-time.Since(s.LastRelist)).UnixNano())/1e9)
 	}
 	yield(GaugeWaiters, float64(s.Waiters))
-	yield(GaugeDirtyPods, float64(s.OpenPods))
+	yield(GaugeDirtyPods, float64(s.DirtyPods))
 	yield(GaugeInspecting, float64(s.Inspecting))
 	yield(GaugeOwedPods, float64(s.OwedPods))
 	yield(GaugeRunningPods, float64(s.RunningPods))

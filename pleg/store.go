@@ -344,7 +344,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		p.want = now // a read confirms them, and they can go
 		c.review(p, now)
 	}
-	if c.open[p.uid] == nil {
+	if c.dirty[p.uid] == nil {
 		c.forget(p, now)
 	}
 }

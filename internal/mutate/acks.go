@@ -63,7 +63,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: each is read by itself", "pleg/ack.go",
-		"c.open[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold", "false",
+		"c.dirty[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold", "false",
 	},
 	{
 		"acks: an event does not wait for the call that makes it", "pleg/ack.go",
@@ -143,7 +143,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers for a pod in doubt", "pleg/ack.go",
-		"case c.open[p.uid] == p, c.reads(p),", "case c.reads(p),",
+		"case c.dirty[p.uid] == p, c.reads(p),", "case c.reads(p),",
 	},
 	{
 		"acks: memory answers before a call has been read", "pleg/ack.go",

@@ -117,7 +117,7 @@ var mutations = []mutation{
 	},
 	{
 		"pods that waited for a list that failed are queued in any order", "pleg/list.go",
-		"range inOrder(c.open)", "range c.open",
+		"range inOrder(c.dirty)", "range c.dirty",
 	},
 	{
 		"what a read of another pod knows of an ID has that ID's pod in need, and not read", "pleg/merge.go",
@@ -149,7 +149,7 @@ var mutations = []mutation{
 	},
 	{
 		"a change during an inspection loses the mark", "pleg/dispatch.go",
-		"\tp := c.ensure(r.uid)\n", "\tp := c.ensure(r.uid)\n\tdefer func() { delete(c.open, p.uid) }()\n",
+		"\tp := c.ensure(r.uid)\n", "\tp := c.ensure(r.uid)\n\tdefer func() { delete(c.dirty, p.uid) }()\n",
 	},
 	{
 		"two inspections of a pod at once", "pleg/demand.go",

@@ -158,7 +158,7 @@ func (w *world) number(name string) (int, bool) {
 		"Overruled": s.Overruled, "Regressions": s.Regressions, "Events": s.Events, "Owed": s.Owed, "OwedPods": s.OwedPods,
 		"Pods": s.Pods, "Containers": s.Containers, "Sandboxes": s.Sandboxes, "RunningPods": s.RunningPods, "Waiters": s.Waiters,
 		"Running": s.ContainersBy[pleg.PhaseRunning], "Exited": s.ContainersBy[pleg.PhaseExited],
-		"Connects": s.Connects, "Reconnects": s.Reconnects, "ConnectErrors": s.ConnectErrors, "OpenPods": s.OpenPods,
+		"Connects": s.Connects, "Reconnects": s.Reconnects, "ConnectErrors": s.ConnectErrors, "DirtyPods": s.DirtyPods,
 		"Interrupted": s.InterruptedInspections, "Sweeps": s.Sweeps,
 		"Inspections": s.Inspections, "InspectionErrors": s.InspectionErrors, "Discarded": s.DiscardedClaims,
 		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()),

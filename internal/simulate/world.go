@@ -326,9 +326,9 @@ func (w *world) empty() error {
 		}
 	}
 	s := w.system.Stats()
-	if s.Pods+s.OpenPods+s.Containers+s.Sandboxes+s.Inspecting+s.OwedPods > 0 {
+	if s.Pods+s.DirtyPods+s.Containers+s.Sandboxes+s.Inspecting+s.OwedPods > 0 {
 		w.oracle.fail("memory", "the runtime is empty, and the generator remembers %d pods, %d of them open, %d containers, %d sandboxes, %d owed",
-			s.Pods, s.OpenPods, s.Containers, s.Sandboxes, s.OwedPods)
+			s.Pods, s.DirtyPods, s.Containers, s.Sandboxes, s.OwedPods)
 	}
 	if uids := w.store.UIDs(); len(uids) > 0 {
 		w.oracle.fail("memory", "the runtime is empty, and the cache holds %v", uids)

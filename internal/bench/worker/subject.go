@@ -131,7 +131,7 @@ func (s *subject) progress() Progress {
 	st := s.generator.Stats()
 	p := Progress{
 		At: bench.Now(), State: st.State.String(), RelistPeriod: st.RelistPeriod, Counts: s.counts(st),
-		Dirty: st.OpenPods, Inspecting: st.Inspecting, OwedPods: st.OwedPods, Waiters: st.Waiters, Heap: heap(), CPUSeconds: bench.OwnUsage().CPUSeconds,
+		Dirty: st.DirtyPods, Inspecting: st.Inspecting, OwedPods: st.OwedPods, Waiters: st.Waiters, Heap: heap(), CPUSeconds: bench.OwnUsage().CPUSeconds,
 	}
 	if !st.GlobalTime.IsZero() {
 		p.GlobalTime = bench.Stamp(st.GlobalTime)

@@ -114,7 +114,7 @@ func (d *Driver) Ready() bool {
 		return true
 	}
 	s := d.generator.Stats()
-	if d.cache.Global().IsZero() || s.OpenPods > 0 {
+	if d.cache.Global().IsZero() || s.DirtyPods > 0 {
 		return false
 	}
 	return !d.evented || s.State == pleg.StreamConnected && s.Relists > 1
