@@ -234,7 +234,7 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 		c.settleLater(p, at, now)
 	case phase == x.phase && phase < PhaseRemoved:
 		x.byClaim, x.sure = false, max(x.sure, at)
-		if x.blank && x.cached != phaseNone { // reads did not know that state: the next one may
+		if x.statusUnknown && x.cached != phaseNone { // reads did not know that state: the next one may
 			x.cached = PhaseUnknown
 			c.settleLater(p, at, now)
 		}
@@ -343,7 +343,7 @@ func (c *core[S]) knowsAll(p *pod) bool {
 		return false
 	case o.making > 0, p.callFailed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
 		return false
-	case p.failed, p.disagrees, p.foreignID, p.blank(), p.hasUnconfirmed(), len(p.conflicts) > 0:
+	case p.failed, p.disagrees, p.foreignID, p.statusUnknown(), p.hasUnconfirmed(), len(p.conflicts) > 0:
 		return false
 	}
 	live := 0
@@ -372,7 +372,7 @@ func (c *core[S]) remembers(p *pod) bool {
 		return false
 	}
 	for _, x := range p.items {
-		if x.blank {
+		if x.statusUnknown {
 			return false
 		}
 	}

@@ -315,7 +315,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) news {
 	if x.kind == Container {
 		c.onHeard(x, claim.events)
 	}
-	if claim.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {
+	if claim.item.Phase == x.phase && x.statusUnknown && x.cached != phaseNone && x.phase != PhaseRemoved {
 		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
 		c.stir(p, now)
 	}
@@ -378,7 +378,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 		if x == nil || x.pod != p || x.phase == PhaseRemoved || it.Phase != x.phase || x.mark == c.marks {
 			return
 		}
-		if x.blank || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {
+		if x.statusUnknown || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {
 			return // reads show that the runtime does not know: who has told of this, and when, nobody knows
 		}
 		x.mark = c.marks

@@ -231,7 +231,7 @@ func TestAReadOfOnePodSaysNothingOfAnothersState(t *testing.T) {
 		w.read("p", items...)
 	}
 	p, x := w.core.pods["p"], w.core.index["c"]
-	if !x.blank || p.unsure() {
+	if !x.statusUnknown || p.unsure() {
 		t.Fatalf("the status does not know the state of c, and the pod is to be read: %+v", x)
 	}
 	w.core.merge(w.core.ensure("q"), []Item{c}, p.read-1, w.now, byPod)

@@ -59,15 +59,15 @@ type ledger struct {
 
 // attention is which pods need any.
 type attention struct {
-	dirty    map[cache.UID]*pod // they are to be read
-	touched  map[cache.UID]*pod // they may differ from what the last applied list showed
-	affected []*pod             // to be reviewed when all of the present report has been applied
+	dirty            map[cache.UID]*pod // they are to be read
+	changedSinceList map[cache.UID]*pod // they may differ from what the last applied list showed
+	affected         []*pod             // to be reviewed when all of the present report has been applied
 }
 
 // forgetting is what is known of the IDs that are to be forgotten.
 type forgetting struct {
 	expiring           fifo[expiry]
-	leftover           map[cache.UID]*pod // pods with removed items that cannot expire yet
+	unexpired          map[cache.UID]*pod // pods with removed items that cannot expire yet
 	expired            instant            // when expire last ran
 	pruned             instant            // when housekeep last ran
 	forgotten          instant            // what reads from before this could bring back, may have been forgotten
@@ -127,8 +127,8 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 			unowned: make(map[string]unconfirmedID),
 			calls:   make(map[uint64]cache.UID),
 		},
-		attention:  attention{dirty: make(map[cache.UID]*pod), touched: make(map[cache.UID]*pod)},
-		forgetting: forgetting{leftover: make(map[cache.UID]*pod)},
+		attention:  attention{dirty: make(map[cache.UID]*pod), changedSinceList: make(map[cache.UID]*pod)},
+		forgetting: forgetting{unexpired: make(map[cache.UID]*pod)},
 		streaming:  streaming{conn: conn{deadline: never}, connCfg: cfg.conn()},
 		relisting:  relisting{sched: newSchedule(cfg.RelistBase, cfg.RelistMax)},
 		inspecting: inspecting{inflight: make(map[*pod]flight)},
@@ -313,7 +313,7 @@ func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stam
 	}
 	x.believe(phase, cause, byClaim, stamp, now)
 	c.countIn(x)
-	c.touched[x.pod.uid] = x.pod
+	c.changedSinceList[x.pod.uid] = x.pod
 	if phase == PhaseRemoved {
 		c.expiring.push(expiry{at: now, pod: x.pod})
 	}

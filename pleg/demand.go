@@ -70,7 +70,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	settled := p.settled()
 	if settled {
 		c.tell(p, now)
-		if p.force == 0 && !p.failed && !p.blank() {
+		if p.force == 0 && !p.failed && !p.statusUnknown() {
 			p.listing = nil // else the statuses are to be read all the same
 		}
 	}
@@ -126,8 +126,8 @@ func (c *core[S]) forget(p *pod, now instant) {
 	if len(p.items) == 0 && len(p.unconfirmed) == 0 && len(p.conflicts) == 0 && !p.foreign && !p.hasStatus && !c.reads(p) && !p.asked() && p.own.calls == 0 && c.pods[p.uid] == p {
 		c.outlive(p, now)
 		delete(c.pods, p.uid)
-		delete(c.touched, p.uid)
-		delete(c.leftover, p.uid)
+		delete(c.changedSinceList, p.uid)
+		delete(c.unexpired, p.uid)
 		delete(c.dirty, p.uid)
 	}
 }

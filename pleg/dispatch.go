@@ -203,7 +203,7 @@ func (c *core[S]) take(kind queueKind, now instant) (*pod, bool) {
 // inspect starts the read of one pod.
 func (c *core[S]) inspect(p *pod, now instant) {
 	r := &podRead{asked: now, ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
-	if p.hasStatus && !p.failed && !p.foreignID && !p.blank() && p.force == 0 {
+	if p.hasStatus && !p.failed && !p.foreignID && !p.statusUnknown() && p.force == 0 {
 		r.builds, r.have = true, cachedItems(p)
 	}
 	began := now

@@ -53,7 +53,7 @@ func TestAStateThatIsLostIsNotFresh(t *testing.T) {
 	w.list(lost)
 	w.list(lost)
 	p := w.core.pods["p"]
-	if shown, _ := w.cache.Get("p"); !p.settled() || !p.blank() || shown.Items[1] != c {
+	if shown, _ := w.cache.Get("p"); !p.settled() || !p.statusUnknown() || shown.Items[1] != c {
 		t.Fatalf("the cache shows %v, settled %t: this test is about something else", shown, p.settled())
 	}
 	if at := w.cache.AsOf("p"); !at.Equal(fresh) {

@@ -26,7 +26,7 @@ const (
 	actAdvance                      // Advance the cache's global time
 	actPrune                        // Prune the cache's tombstones
 	actTell                         // tell Watch the next event of todo.events
-	actForgive                      // give up what Watch is owed of pods that are gone, beyond n pods
+	actDropOldest                   // give up what Watch is owed of pods that are gone, beyond n pods
 	actReport                       // log and record a report
 	actListLasted                   // time a list
 )
@@ -177,8 +177,8 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 		case actTell:
 			e.tell(&events[0])
 			events = events[1:]
-		case actForgive:
-			e.forgive(int(a.n))
+		case actDropOldest:
+			e.dropOldest(int(a.n))
 		case actReport:
 			e.record(*a.report)
 		case actListLasted:
@@ -222,12 +222,12 @@ func (e *executor[S]) tell(ev *Event) {
 	e.overflowed = e.overflowed || e.owed == 1 || len(e.out.owed) == 1
 }
 
-// forgive bounds what is owed.
-func (e *executor[S]) forgive(limit int) {
+// dropOldest bounds what is owed.
+func (e *executor[S]) dropOldest(limit int) {
 	if len(e.out.owed) <= limit {
 		return
 	}
-	n := e.out.forgive(limit, e.known)
+	n := e.out.dropOldest(limit, e.known)
 	e.discarded += n
 	e.cfg.Metrics.Add(MetricDiscardedEvents, n)
 }
@@ -383,10 +383,10 @@ func (o *outbox) delivered() {
 	}
 }
 
-// forgive gives up the oldest debts until at most n are left, and returns how many it gave up.
+// dropOldest gives up the oldest debts until at most n are left, and returns how many it gave up.
 // Debts of pods for which keep is true are moved to the end instead.
-func (o *outbox) forgive(n int, keep func(cache.UID) bool) int {
-	given := 0
+func (o *outbox) dropOldest(n int, keep func(cache.UID) bool) int {
+	dropped := 0
 	for tries := len(o.owed); len(o.owed) > n && tries > 0; tries-- {
 		uid := o.fifo[o.head]
 		e := o.owed[uid]
@@ -396,7 +396,7 @@ func (o *outbox) forgive(n int, keep func(cache.UID) bool) int {
 			o.fifo = append(o.fifo, uid)
 			continue
 		}
-		given++
+		dropped++
 	}
-	return given
+	return dropped
 }

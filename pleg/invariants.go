@@ -106,7 +106,7 @@ func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	_ = dirty || awaited || !p.unsure() && p.want == 0 && p.force == 0 || k.broken("it needs a read, and is not open: %+v", *p)
 	_ = later || p.laterAt == 0 || k.broken("it is to be looked at at %d, and not in the heap", p.laterAt)
 	_ = !dirty || c.reads(p) || p.queued != notQueued || later || k.broken("it is open, and will not be looked at")
-	_ = c.touched[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not touched")
+	_ = c.changedSinceList[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not touched")
 	known := len(p.items)+len(p.unconfirmed)+len(p.conflicts) > 0 || p.own.calls > 0
 	_ = known || dirty || c.reads(p) || p.hasEntry() || k.broken("nothing is known of it, nothing is wanted, and it is remembered")
 }
@@ -133,7 +133,7 @@ func (c *core[S]) checkItem(k *checker, x *item, now instant) {
 	_ = x.told == phaseNone || x.told <= PhaseRemoved || k.broken("told %v", x.told)
 	_ = x.listed == phaseNone || x.listed <= PhaseExited || k.broken("listed %v", x.listed)
 	// A status that does not know the state of an ID of which a removal is claimed is not settled.
-	_ = x.cached == phaseNone || x.cached <= PhaseExited || x.blank && x.cached == PhaseRemoved || k.broken("cached %v", x.cached)
+	_ = x.cached == phaseNone || x.cached <= PhaseExited || x.statusUnknown && x.cached == PhaseRemoved || k.broken("cached %v", x.cached)
 	_ = x.cached == phaseNone || x.pod.hasStatus || k.broken("cached %v, and the pod has no status", x.cached)
 	_ = 0 < x.first && x.first <= now && 0 < x.since && x.since <= now || k.broken("first %d, since %d, now %d", x.first, x.since, now)
 	_ = x.since <= x.sure && x.sure <= now || k.broken("since %d, sure %d, now %d", x.since, x.sure, now)
@@ -170,10 +170,10 @@ func (c *core[S]) checkQueues(k *checker, now instant) {
 	for uid, p := range c.dirty {
 		_ = c.pods[uid] == p || k.broken("open pod %q is forgotten", uid)
 	}
-	for uid, p := range c.touched {
+	for uid, p := range c.changedSinceList {
 		_ = c.pods[uid] == p || k.broken("touched pod %q is forgotten", uid)
 	}
-	for uid, p := range c.leftover {
+	for uid, p := range c.unexpired {
 		_ = c.pods[uid] == p || k.broken("pod %q is left over, and forgotten", uid)
 	}
 	queued := make(map[*pod]bool)

@@ -83,7 +83,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	for _, p := range visited {
 		switch {
 		case p.failed && p.asOf > r.began: // the list says nothing of a read that began and failed after it
-		case p.failed || p.blank() || p.force != 0 && r.began > p.force || !p.settled() && !p.disagrees:
+		case p.failed || p.statusUnknown() || p.force != 0 && r.began > p.force || !p.settled() && !p.disagrees:
 			p.notYet = 0 // inspected at once: it has changed, or a list gives it another try
 		default:
 			c.pace(p, r.began, now)
@@ -128,9 +128,9 @@ func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 	p.seenIn = c.lists.serial
 	agrees := c.merge(p, items, r.began, now, byList)
 	if differs(p) {
-		c.touched[p.uid] = p
+		c.changedSinceList[p.uid] = p
 	} else {
-		delete(c.touched, p.uid)
+		delete(c.changedSinceList, p.uid)
 	}
 	p.listing, p.listingBegan = items, r.began
 	if agrees {
@@ -144,7 +144,7 @@ func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 // changed, or is wanted, since, and for those that are being read: such a read may yet fail, and
 // once the global time is the start of this list, that error must not pass for one as of then.
 func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod {
-	if r.listing.Delta && len(c.dirty)+len(c.touched)+len(c.inflight) == 0 {
+	if r.listing.Delta && len(c.dirty)+len(c.changedSinceList)+len(c.inflight) == 0 {
 		return visited // as most lists find it
 	}
 	from := len(visited)
@@ -158,7 +158,7 @@ func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod 
 		for _, p := range c.dirty {
 			add(p)
 		}
-		for _, p := range c.touched {
+		for _, p := range c.changedSinceList {
 			add(p)
 		}
 		for p := range c.inflight {
@@ -196,7 +196,7 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 func (c *core[S]) openRound(visited []*pod, began instant) {
 	n := round{began: began}
 	for _, p := range visited {
-		if p.asOf < began && (!p.settled() || p.disagrees || p.blank() || p.failed || p.force != 0) {
+		if p.asOf < began && (!p.settled() || p.disagrees || p.statusUnknown() || p.failed || p.force != 0) {
 			if n.pending == nil { // most lists change nothing
 				n.pending = make(map[*pod]struct{})
 			}

@@ -98,7 +98,7 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 		c.reassign(x, r.now)
 		x = nil
 	}
-	if x != nil && x.pod == p && x.blank && x.cached != phaseNone && it.Phase != PhaseUnknown {
+	if x != nil && x.pod == p && x.statusUnknown && x.cached != phaseNone && it.Phase != PhaseUnknown {
 		x.cached = PhaseUnknown // the read knows what the status does not: it must be read again
 	}
 	switch {
@@ -134,10 +134,10 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
 	switch {
 	case phase == PhaseUnknown && x.phase != PhaseRemoved || phase == x.phase:
-		if r.fromList && phase == PhaseUnknown && x.cached != phaseNone && !x.blank {
+		if r.fromList && phase == PhaseUnknown && x.cached != phaseNone && !x.statusUnknown {
 			x.cached = PhaseUnknown // the list does not confirm what the status shows: that must be read again
 		}
-		if x.blank && phase == PhaseUnknown && x.cached == phase && r.began >= r.pod.moved {
+		if x.statusUnknown && phase == PhaseUnknown && x.cached == phase && r.began >= r.pod.moved {
 			x.cached = x.phase // no more does this read know than the status
 		}
 		if phase == x.phase && x.byClaim {
@@ -170,7 +170,7 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 			x.byClaim, x.sure = false, r.now // reads that began before may have looked before it went
 			c.expiring.push(expiry{at: r.now, pod: r.pod})
 		default: // it may have looked before it came: the next list bears it out, if only by its silence
-			c.touched[r.pod.uid] = r.pod
+			c.changedSinceList[r.pod.uid] = r.pod
 		}
 		return
 	}
@@ -214,7 +214,7 @@ func (c *core[S]) reassign(x *item, now instant) {
 	old.remove(x)
 	if x.listed != phaseNone {
 		old.addConflict(Item{ID: x.id, Kind: x.kind, Phase: x.listed})
-		c.touched[old.uid] = old
+		c.changedSinceList[old.uid] = old
 	}
 	delete(c.index, x.id)
 	if x.cached != phaseNone {

@@ -42,7 +42,7 @@ func TestOutboxForgivesTheGone(t *testing.T) {
 		o.put(&Event{Pod: cache.UID(fmt.Sprint(i))})
 	}
 	live := func(uid cache.UID) bool { return uid == "1" || uid == "4000" }
-	if n := o.forgive(10, live); n != 4990 {
+	if n := o.dropOldest(10, live); n != 4990 {
 		t.Errorf("forgave %d, want 4990", n)
 	}
 	found := 0

@@ -335,7 +335,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 		}
 	}
 	if !sc.deltas && !differs(p) {
-		delete(v.core.touched, p.uid)
+		delete(v.core.changedSinceList, p.uid)
 	}
 	v.normalizeRead(p, oldest)
 	if p.forced.after(proveDelay) <= w.now {

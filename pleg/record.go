@@ -84,9 +84,9 @@ func (b *belief) overtook(began instant) bool { return b.back && began <= b.sure
 
 // shown is what others show of an ID; phaseNone stands for nothing.
 type shown struct {
-	cached Phase // the pod's status in the cache
-	listed Phase // the last applied list of everything
-	blank  bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
+	cached        Phase // the pod's status in the cache
+	listed        Phase // the last applied list of everything
+	statusUnknown bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
 }
 
 // mistrust has the statuses of the pod read before a claim's payload, or a list, can settle it: a
@@ -328,16 +328,16 @@ func (p *pod) hasUnconfirmed() bool {
 
 // unsure says that the pod must be read to know how it is.
 func (p *pod) unsure() bool {
-	return !p.settled() || p.disagrees || p.failed || p.foreignID || p.hasUnconfirmed() || p.blank()
+	return !p.settled() || p.disagrees || p.failed || p.foreignID || p.hasUnconfirmed() || p.statusUnknown()
 }
 
-// blank says that of the pod's status and the last list one knows the state of an ID and the other
+// statusUnknown says that of the pod's status and the last list one knows the state of an ID and the other
 // does not: the statuses must be read, whatever a listing of the pod shows.
-func (p *pod) blank() bool {
+func (p *pod) statusUnknown() bool {
 	for _, x := range p.items {
 		switch {
 		case x.phase == PhaseRemoved:
-		case x.blank && x.listed != phaseNone && x.listed != PhaseUnknown, !x.blank && x.cached == PhaseUnknown:
+		case x.statusUnknown && x.listed != phaseNone && x.listed != PhaseUnknown, !x.statusUnknown && x.cached == PhaseUnknown:
 			return true
 		}
 	}

@@ -29,12 +29,12 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 			continue
 		}
 		x.cached = it.Phase
-		blank := it.Phase == PhaseUnknown
-		if blank && !((x.byClaim || x.sure > at) && p.moved > at) {
+		unknown := it.Phase == PhaseUnknown
+		if unknown && !((x.byClaim || x.sure > at) && p.moved > at) {
 			x.cached = x.phase // it says nothing, and asking again helps only if a list knows more
 		} // or if a claim or an ack has come since the read began: the next read may know
-		p.answer = p.answer || x.blank != blank && x.told != phaseNone // nothing else tells of that
-		x.blank = blank
+		p.answer = p.answer || x.statusUnknown != unknown && x.told != phaseNone // nothing else tells of that
+		x.statusUnknown = unknown
 	}
 }
 
@@ -90,7 +90,7 @@ func (c *core[S]) confirm(p *pod, at, now instant) {
 	switch {
 	case p.live() == 0:
 		c.erase(p, at, now)
-	case p.settled() && !p.blank() && !p.failed && p.force == 0:
+	case p.settled() && !p.statusUnknown() && !p.failed && p.force == 0:
 		c.todo.observe(p.uid, at)
 		p.asOf = max(p.asOf, at)
 	}
@@ -112,7 +112,7 @@ func (c *core[S]) takesBack(p *pod, shows []Item) bool {
 			}
 			continue
 		}
-		if it.Phase != PhaseUnknown && it.Phase < x.phase && (it.Phase < x.cached || x.cached == PhaseUnknown && !x.blank) {
+		if it.Phase != PhaseUnknown && it.Phase < x.phase && (it.Phase < x.cached || x.cached == PhaseUnknown && !x.statusUnknown) {
 			return true
 		}
 	}
@@ -336,9 +336,9 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		c.unconfirmed--
 	}
 	if kept {
-		c.leftover[p.uid] = p
+		c.unexpired[p.uid] = p
 	} else {
-		delete(c.leftover, p.uid)
+		delete(c.unexpired, p.uid)
 	}
 	if claimedRemovals > maxClaimedRemovals && p.want == 0 {
 		p.want = now // a read confirms them, and they can go
@@ -365,8 +365,8 @@ func (c *core[S]) housekeep(now instant) {
 			delete(c.unowned, id)
 		}
 	}
-	for _, p := range inOrder(c.leftover) {
+	for _, p := range inOrder(c.unexpired) {
 		c.expirePod(p, oldest, now)
 	}
-	c.todo.do(action[S]{kind: actForgive, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
+	c.todo.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
 }

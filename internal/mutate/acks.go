@@ -115,7 +115,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: a pod is read by its IDs while a claim tells of another", "pleg/ack.go",
-		"p.foreignID, p.blank(), p.hasUnconfirmed(),", "p.foreignID, p.blank(),",
+		"p.foreignID, p.statusUnknown(), p.hasUnconfirmed(),", "p.foreignID, p.statusUnknown(),",
 	},
 	{
 		"acks: a claimed removal is borne out by not asking", "pleg/ack.go",
@@ -155,7 +155,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers with a state that is not known", "pleg/ack.go",
-		"if x.blank {", "if x.blank && false {",
+		"if x.statusUnknown {", "if x.statusUnknown && false {",
 	},
 	{
 		"acks: memory answers while an event may be missing", "pleg/ack.go",

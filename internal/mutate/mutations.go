@@ -121,7 +121,7 @@ var mutations = []mutation{
 	},
 	{
 		"what a read of another pod knows of an ID has that ID's pod in need, and not read", "pleg/merge.go",
-		"x != nil && x.pod == p && x.blank", "x != nil && x.blank",
+		"x != nil && x.pod == p && x.statusUnknown", "x != nil && x.statusUnknown",
 	},
 	{
 		"what has changed waits for the end of a delay", "pleg/record.go",
@@ -197,7 +197,7 @@ var mutations = []mutation{
 	},
 	{
 		"a status that did not know a state lets a lagging list take a removal back", "pleg/merge.go",
-		"x.blank && x.cached != phaseNone && it.Phase", "x.blank && it.Phase",
+		"x.statusUnknown && x.cached != phaseNone && it.Phase", "x.statusUnknown && it.Phase",
 	},
 	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
@@ -213,7 +213,7 @@ var mutations = []mutation{
 	},
 	{
 		"a list storm while a reinspection is wanted", "pleg/demand.go",
-		"if p.force == 0 && !p.failed && !p.blank() {", "if true {",
+		"if p.force == 0 && !p.failed && !p.statusUnknown() {", "if true {",
 	},
 	{
 		"a pod that is going away is not looked at again", "pleg/record.go",
@@ -253,15 +253,15 @@ var mutations = []mutation{
 	},
 	{
 		"a status is built upon after a failure", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.foreignID && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.foreignID && !p.blank() && p.force == 0 {",
+		"if p.hasStatus && !p.failed && !p.foreignID && !p.statusUnknown() && p.force == 0 {", "if p.hasStatus && !p.foreignID && !p.statusUnknown() && p.force == 0 {",
 	},
 	{
 		"a status that shows another pod's ID is built upon", "pleg/dispatch.go",
-		"!p.failed && !p.foreignID && !p.blank()", "!p.failed && !p.blank()",
+		"!p.failed && !p.foreignID && !p.statusUnknown()", "!p.failed && !p.statusUnknown()",
 	},
 	{
 		"a reinspection builds upon the old status", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.foreignID && !p.blank() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.foreignID && !p.blank() {",
+		"if p.hasStatus && !p.failed && !p.foreignID && !p.statusUnknown() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.foreignID && !p.statusUnknown() {",
 	},
 	{
 		"a wait for a time to come is a demand now", "cache/waiter.go",
@@ -353,7 +353,7 @@ var mutations = []mutation{
 	},
 	{
 		"a payload takes the place of a state that is not known", "pleg/claim.go",
-		"if x.blank || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {", "if false {",
+		"if x.statusUnknown || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {", "if false {",
 	},
 	{
 		"a payload takes the place of a state that a list does not know and no status shows", "pleg/claim.go",
@@ -361,11 +361,11 @@ var mutations = []mutation{
 	},
 	{
 		"Watch is not told that a state is not known any more", "pleg/store.go",
-		"x.blank != blank && x.told != phaseNone", "x.blank && !blank && x.told != phaseNone",
+		"x.statusUnknown != unknown && x.told != phaseNone", "x.statusUnknown && !unknown && x.told != phaseNone",
 	},
 	{
 		"a listing that does not know a state needs no statuses", "pleg/record.go",
-		", !x.blank && x.cached == PhaseUnknown:", ":",
+		", !x.statusUnknown && x.cached == PhaseUnknown:", ":",
 	},
 	{
 		"an overruled claim costs no trust", "pleg/trust.go",
@@ -596,11 +596,11 @@ var mutations = []mutation{
 	},
 	{
 		"a status that does not know a state outweighs a later claim", "pleg/store.go",
-		"if blank && !((x.byClaim || x.sure > at) && p.moved > at) {", "if blank {",
+		"if unknown && !((x.byClaim || x.sure > at) && p.moved > at) {", "if unknown {",
 	},
 	{
 		"a claim told again of a state not known is no reason to read", "pleg/claim.go",
-		"if claim.item.Phase == x.phase && x.blank && x.cached != phaseNone && x.phase != PhaseRemoved {", "if false {",
+		"if claim.item.Phase == x.phase && x.statusUnknown && x.cached != phaseNone && x.phase != PhaseRemoved {", "if false {",
 	},
 	{
 		"a listing older than what is forgotten is used", "pleg/dispatch.go",
@@ -632,31 +632,31 @@ var mutations = []mutation{
 	},
 	{
 		"a status that does not know a state is built upon", "pleg/dispatch.go",
-		"!p.foreignID && !p.blank() && p.force == 0 {", "!p.foreignID && p.force == 0 {",
+		"!p.foreignID && !p.statusUnknown() && p.force == 0 {", "!p.foreignID && p.force == 0 {",
 	},
 	{
 		"a list makes a status fresh whose state it does not know", "pleg/store.go",
-		"case p.settled() && !p.blank() && !p.failed", "case p.settled() && !p.failed",
+		"case p.settled() && !p.statusUnknown() && !p.failed", "case p.settled() && !p.failed",
 	},
 	{
 		"the global time does not wait for a state that is not known", "pleg/list.go",
-		"p.disagrees || p.blank() || p.failed || p.force != 0) {", "p.disagrees || p.failed || p.force != 0) {",
+		"p.disagrees || p.statusUnknown() || p.failed || p.force != 0) {", "p.disagrees || p.failed || p.force != 0) {",
 	},
 	{
 		"a pod whose states are not known is not read at once", "pleg/list.go",
-		"case p.failed || p.blank() || p.force != 0 &&", "case p.failed || p.force != 0 &&",
+		"case p.failed || p.statusUnknown() || p.force != 0 &&", "case p.failed || p.force != 0 &&",
 	},
 	{
 		"a settled pod whose statuses are to be read loses its listing", "pleg/demand.go",
-		"if p.force == 0 && !p.failed && !p.blank() {", "if p.force == 0 && !p.failed {",
+		"if p.force == 0 && !p.failed && !p.statusUnknown() {", "if p.force == 0 && !p.failed {",
 	},
 	{
 		"a pod whose status does not know a state is not read for that", "pleg/record.go",
-		"p.hasUnconfirmed() || p.blank()\n", "p.hasUnconfirmed()\n",
+		"p.hasUnconfirmed() || p.statusUnknown()\n", "p.hasUnconfirmed()\n",
 	},
 	{
 		"what a list knows and the status does not is not read again", "pleg/record.go",
-		"case x.blank && x.listed != phaseNone && x.listed != PhaseUnknown, !x.blank", "case !x.blank",
+		"case x.statusUnknown && x.listed != phaseNone && x.listed != PhaseUnknown, !x.statusUnknown", "case !x.statusUnknown",
 	},
 	{
 		"a payload settles what a read that was interrupted did not know", "pleg/record.go",
