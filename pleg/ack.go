@@ -364,7 +364,7 @@ func (c *core[S]) knowsAll(p *pod) bool {
 // has been borne out, and nothing is under way that could tell otherwise.
 func (c *core[S]) remembers(p *pod) bool {
 	switch {
-	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.missing.len() > 0:
+	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.candidates.len() > 0:
 		return false
 	case c.dirty[p.uid] == p, c.reads(p), p.own.calls > 0:
 		return false

@@ -102,16 +102,16 @@ type inspecting struct {
 
 // trusting is what the stream is still to be judged by.
 type trusting struct {
-	missing fifo[candidate]
-	taken   map[*item]Phase // what reads took back of what other reads had found, since the last tick
-	lies    lies
+	candidates fifo[candidate]
+	regressed  map[*item]Phase // what reads took back of what other reads had found, since the last tick
+	overruled  overruledClaims
 }
 
 // reporting is what is still to be reported.
 type reporting struct {
-	paces       []*pace // of the reasons that have come up, in that order
-	missedToll  toll
-	unheardToll toll
+	reportPaces    []*reportPace // of the reasons that have come up, in that order
+	missedChanges  changeSummary
+	unheardChanges changeSummary
 }
 
 // newCore returns a core that waits for its start. It keeps nothing of the configuration but
@@ -132,7 +132,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		streaming:  streaming{conn: conn{deadline: never}, connCfg: cfg.conn()},
 		relisting:  relisting{sched: newSchedule(cfg.RelistBase, cfg.RelistMax)},
 		inspecting: inspecting{inflight: make(map[*pod]flight)},
-		trusting:   trusting{taken: make(map[*item]Phase)},
+		trusting:   trusting{regressed: make(map[*item]Phase)},
 		guard:      guard{gone: make(map[cache.UID]instant)},
 	}
 }
@@ -151,10 +151,10 @@ func (c *core[S]) start(held []cache.UID, now instant) {
 // tick does whatever is due.
 func (c *core[S]) tick(now instant) {
 	c.step(inTick, now)
-	c.settleTaken()
+	c.settleRegressed()
 	c.settleMissing(now)
-	c.settleLies(now)
-	c.reportTolls(now)
+	c.settleOverruled(now)
+	c.reportChanges(now)
 	c.reportHeld(now)
 	c.lookHanging(now)
 	c.expire(now)
@@ -176,11 +176,11 @@ func (c *core[S]) deadline() instant {
 		d = min(d, c.laterQ[0].at)
 	}
 	d = min(d, c.sweepDue(), c.nextHung(), c.reportsDue())
-	if e, ok := c.missing.front(); ok {
+	if e, ok := c.candidates.front(); ok {
 		d = min(d, e.deadline)
 	}
-	if c.lies.untold > 0 {
-		d = min(d, c.lies.report)
+	if c.overruled.unreported > 0 {
+		d = min(d, c.overruled.report)
 	}
 	if e, ok := c.expiring.front(); ok {
 		if due := e.at.add(c.cfg.Grace).next(); due > c.expired {
@@ -223,7 +223,7 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.count.connectErrors++
 	}
 	if eff&effFellBack != 0 {
-		c.withdraw()
+		c.revokeCredit()
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
 		note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", c.ended)
@@ -309,7 +309,7 @@ func (c *core[S]) report(reason Reason, action string, warning bool, note string
 func (c *core[S]) setPhase(x *item, phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
 	c.uncount(x)
 	if cause != CauseRead && x.phase == PhaseUnknown && phase != PhaseRemoved {
-		x.mistrust()
+		x.invalidateStatus()
 	}
 	x.believe(phase, cause, byClaim, stamp, now)
 	c.countIn(x)
@@ -413,7 +413,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 
 // onOverflow is told that Watch has begun to overflow.
 func (c *core[S]) onOverflow(now instant) {
-	c.paced(Report{
+	c.reportPaced(Report{
 		Reason: ReasonWatchOverflow, Action: "Coalesce", Warning: true,
 		Note: "pod lifecycle events are not being read fast enough; pods are owed one PodSync each",
 	}, now)

@@ -273,7 +273,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		switch {
 		case len(r.shows.Items) == 0 && p.live() == 0:
 			c.erase(p, r.began, now)
-		case !agrees && c.takesBack(p, r.shows.Items):
+		case !agrees && c.regresses(p, r.shows.Items):
 			c.count.contradicted++
 		default:
 			c.store(p, r.status, r.shows.Items, r.began, now)
@@ -283,7 +283,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		if c.crossed(p, r) {
 			p.disagrees = true
 		}
-		c.pace(p, r.began, now)
+		c.scheduleReread(p, r.began, now)
 	}
 	c.reviewAffected(now)
 	c.review(p, now)
@@ -318,12 +318,12 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 }
 
-// pace decides when a pod that a read, which did not fail, has not settled is read again: at once
+// scheduleReread decides when a pod that a read, which did not fail, has not settled is read again: at once
 // if something has changed since that read began, or when the agent's calls have settled if nobody
 // waits, otherwise with growing delay. Every read and every list starts the delay anew, and only
 // one that has waited for it makes it grow: lists and waiters come when others want them, and a
 // dozen within some milliseconds would put the next look off by minutes.
-func (c *core[S]) pace(p *pod, began, now instant) {
+func (c *core[S]) scheduleReread(p *pod, began, now instant) {
 	delay, first := &p.reread, c.cfg.RereadBase
 	switch {
 	case p.moved > began:

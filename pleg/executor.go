@@ -161,9 +161,9 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 		case actStore:
 			e.store(a)
 		case actFail:
-			e.taken(e.cfg.Cache.Set(a.uid, nil, a.err, e.clock.time(a.at)), a)
+			e.noteRefusal(e.cfg.Cache.Set(a.uid, nil, a.err, e.clock.time(a.at)), a)
 		case actDelete:
-			e.taken(e.cfg.Cache.Delete(a.uid, e.clock.time(a.at)), a)
+			e.noteRefusal(e.cfg.Cache.Delete(a.uid, e.clock.time(a.at)), a)
 		case actObserve:
 			at := e.clock.time(a.at)
 			for _, uid := range observed[:a.n] {
@@ -200,11 +200,11 @@ func (e *executor[S]) store(a *action[S]) {
 			status = merged
 		}
 	}
-	e.taken(e.cfg.Cache.Set(a.uid, status, nil, e.clock.time(a.at)), a)
+	e.noteRefusal(e.cfg.Cache.Set(a.uid, status, nil, e.clock.time(a.at)), a)
 }
 
-// taken notes a write that the cache has refused.
-func (e *executor[S]) taken(ok bool, a *action[S]) {
+// noteRefusal notes a write that the cache has refused.
+func (e *executor[S]) noteRefusal(ok bool, a *action[S]) {
 	if !ok {
 		e.mistakes++
 		e.refused = append(e.refused, refusal{uid: a.uid, has: e.clock.instant(e.cfg.Cache.AsOf(a.uid))})

@@ -193,7 +193,7 @@ func (c *core[S]) checkQueues(k *checker, now instant) {
 	_ = len(c.inflight) <= c.cfg.InspectWorkers || k.broken("%d reads under way, at most %d", len(c.inflight), c.cfg.InspectWorkers)
 	_ = len(c.affected) == 0 || k.broken("%d pods are still to be reviewed", len(c.affected))
 	_ = ascending(c.expiring.all(), func(e expiry) instant { return e.at }) || k.broken("expiries are out of order")
-	_ = ascending(c.missing.all(), func(e candidate) instant { return e.deadline }) || k.broken("candidates are out of order")
+	_ = ascending(c.candidates.all(), func(e candidate) instant { return e.deadline }) || k.broken("candidates are out of order")
 	// A deadline that has come would have the loop turn without end.
 	_ = c.deadline() > now || k.broken("the next tick is due at %d, and this one is at %d", c.deadline(), now)
 }
@@ -221,10 +221,10 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 func (c *core[S]) checkTrust(k *checker, now instant) {
 	_ = c.conn.connected <= now && (!c.connected() || c.conn.ever) || k.broken("%+v at %d", c.conn, now)
 	_ = c.heard <= now && (c.heard == 0 || c.conn.ever) || k.broken("events are known since %d: %+v", c.heard, c.conn)
-	_ = !c.lies.fresh && c.lies.last <= now || k.broken("lies are not settled: %+v", c.lies)
-	_ = c.lies.untold == 0 || now < c.lies.report || k.broken("%d overruled claims are due to be reported", c.lies.untold)
+	_ = !c.overruled.unsettled && c.overruled.last <= now || k.broken("lies are not settled: %+v", c.overruled)
+	_ = c.overruled.unreported == 0 || now < c.overruled.report || k.broken("%d overruled claims are due to be reported", c.overruled.unreported)
 	_ = c.connected() || c.sched.period == c.cfg.RelistBase || k.broken("the stream is down, and the period is %v", c.sched.period)
-	for e := range c.missing.all() {
+	for e := range c.candidates.all() {
 		_ = e.found <= now && e.stream <= e.found || k.broken("candidate %+v at %d", e, now)
 	}
 }

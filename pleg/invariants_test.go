@@ -64,7 +64,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"is over", func(w world) { w.c.rounds = []round{{}} }},
 		{"the period is", func(w world) { w.c.sched.period = 0 }},
 		{"the stream is down", func(w world) { w.c.conn.state, w.c.sched.period = StreamBackoff, 2*time.Second }},
-		{"lies are not settled", func(w world) { w.c.lies.fresh = true }},
+		{"lies are not settled", func(w world) { w.c.overruled.unsettled = true }},
 	} {
 		s := newSmall()
 		s.rest()

@@ -54,13 +54,13 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		return
 	}
 	if failed {
-		c.over(ReasonRelistFailed, "; it succeeds again", now)
+		c.reportOver(ReasonRelistFailed, "; it succeeds again", now)
 		c.step(inBack, now)
 	}
 	c.count.relists++
 	c.todo.do(action[S]{kind: actListLasted, took: took})
 	if took > c.cfg.RelistSlow {
-		c.paced(Report{
+		c.reportPaced(Report{
 			Reason: ReasonRelistSlow, Action: "Relist", Warning: true,
 			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
 		}, now)
@@ -76,8 +76,8 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	}
 	c.lists.finished = now
 	c.sched.finished(now)
-	if trusted && r.began > c.lies.last {
-		c.vouch(now)
+	if trusted && r.began > c.overruled.last {
+		c.creditQuietList(now)
 	}
 	c.openRound(visited, r.began)
 	for _, p := range visited {
@@ -86,7 +86,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		case p.failed || p.statusUnknown() || p.force != 0 && r.began > p.force || !p.settled() && !p.disagrees:
 			p.notYet = 0 // inspected at once: it has changed, or a list gives it another try
 		default:
-			c.pace(p, r.began, now)
+			c.scheduleReread(p, r.began, now)
 		}
 		c.review(p, now)
 	}
@@ -184,7 +184,7 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 	c.count.relistErrors++
 	c.sched.finished(now)
 	c.sched.ask(now, false)
-	c.paced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)
+	c.reportPaced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)
 	for _, p := range inOrder(c.dirty) {
 		c.enqueue(p, now) // those that waited for this list
 	}

@@ -148,7 +148,7 @@ func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
 	case phase > x.phase:
 		if r.expected && x.phase != PhaseUnknown && x.listed != PhaseUnknown {
 			// Else the list before did not know its state: it need not have changed since then.
-			c.maybeMissed(x, phase, r.last, r.now)
+			c.addCandidate(x, phase, r.last, r.now)
 		}
 		c.setPhase(x, phase, CauseRead, false, 0, r.now)
 	default:
@@ -181,11 +181,11 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 	}
 	switch {
 	case !x.borne && x.claimed == PhaseUnknown && x.cause == CauseRead:
-		if c.takenBack(x, PhaseUnknown); r.expected { // one read alone has shown it, and nobody has told of it
+		if c.noteRegression(x, PhaseUnknown); r.expected { // one read alone has shown it, and nobody has told of it
 			c.count.regressions++
 		}
 	case r.expected:
-		c.maybeMissed(x, PhaseRemoved, r.last, r.now)
+		c.addCandidate(x, PhaseRemoved, r.last, r.now)
 	}
 	c.setPhase(x, PhaseRemoved, CauseRead, false, 0, r.now)
 }
@@ -249,7 +249,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	case it.Phase == PhaseUnknown && s.phase != PhaseRemoved: // which neither bears the claim out nor overrules it
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
 		x.phase, byClaim, since = s.phase, true, s.at
-		x.mistrust()
+		x.invalidateStatus()
 	case s.phase <= it.Phase:
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
 	case began <= s.at.add(c.cfg.Grace):
@@ -257,12 +257,12 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 		x.phase, byClaim, since, agrees = s.phase, true, s.at, false
 	default:
 		x.claimed = it.Phase
-		c.overruled(p, it, s.phase)
+		c.noteOverruled(p, it, s.phase)
 	}
 	if expected && began > c.unconfirmedDropped {
 		// Else a read that was under way together with this one has not shown the ID, and what the
 		// stream had told of it may have been given up with that.
-		c.maybeMissed(x, it.Phase, last, now)
+		c.addCandidate(x, it.Phase, last, now)
 	}
 	phase := x.phase
 	c.countIn(x)
@@ -282,10 +282,10 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 		return false
 	}
 	if x.byClaim {
-		c.overruled(x.pod, Item{ID: x.id, Kind: x.kind, Phase: phase}, x.phase)
+		c.noteOverruled(x.pod, Item{ID: x.id, Kind: x.kind, Phase: phase}, x.phase)
 	} else {
 		c.count.regressions++
-		c.takenBack(x, phase)
+		c.noteRegression(x, phase)
 	}
 	x.claimed = min(x.claimed, phase)
 	c.setPhase(x, phase, CauseRead, false, 0, now)

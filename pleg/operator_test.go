@@ -382,9 +382,9 @@ func TestWhatAPauseHeldBackIsTold(t *testing.T) {
 func TestWhatAPauseHeldBackOutlivesARest(t *testing.T) {
 	c := newCore(&Config[status]{}, clock{}, 1)
 	now := instant(1)
-	c.paced(Report{Reason: ReasonRelistSlow, Note: "first"}, now)
-	c.paced(Report{Reason: ReasonRelistSlow, Note: "second"}, now.add(time.Second))
-	c.paced(Report{Reason: ReasonRelistSlow, Note: "third"}, now.add(time.Hour)) // the loop was held up
+	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "first"}, now)
+	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "second"}, now.add(time.Second))
+	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "third"}, now.add(time.Hour)) // the loop was held up
 	c.reportHeld(now.add(time.Hour))
 	var reports []Report
 	sum := 0

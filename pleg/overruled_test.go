@@ -59,7 +59,7 @@ func TestALieCostsTrust(t *testing.T) {
 			lie(i)
 			time.Sleep(400 * time.Millisecond)
 		}
-		time.Sleep(lieReportEvery + 2*time.Second)
+		time.Sleep(overruledReportEvery + 2*time.Second)
 		s, n := b.gen.Stats(), recorder.count(ReasonEventsOverruled)
 		if s.Overruled != 51 || n < 3 || n > 5 {
 			t.Errorf("%d reports of 51 lies in 35 s: %+v", n, s)
@@ -103,7 +103,7 @@ func TestVouchersOfALiar(t *testing.T) {
 		b.gen.RequestRelist("p")
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait() // the loop, which owns the core, has come to rest
-		if n := b.gen.core.missing.len(); n != 0 {
+		if n := b.gen.core.candidates.len(); n != 0 {
 			t.Errorf("%d lists still vouch for the stream", n)
 		}
 		b.events()

@@ -73,8 +73,8 @@ func (v *prover) normalizeTrust() {
 	}
 	n.acksLost = min(1, c.count.acksLost)
 	c.count, c.mute.claims = n, 0
-	c.missing.compact()
-	orderFound(c.missing.items[c.missing.head:])
+	c.candidates.compact()
+	orderFound(c.candidates.items[c.candidates.head:])
 	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
 	if c.unconfirmedDropped < v.oldest() {
 		c.unconfirmedDropped = 0 // no read that is still to end began by then
@@ -83,7 +83,7 @@ func (v *prover) normalizeTrust() {
 		return
 	}
 	c.unconfirmedDropped = 0
-	c.missing, c.mute, c.lies, c.lastDiscard = fifo[candidate]{}, muteStream{}, lies{}, 0
+	c.candidates, c.mute, c.overruled, c.lastDiscard = fifo[candidate]{}, muteStream{}, overruledClaims{}, 0
 	if c.connected() {
 		c.heard, c.conn.connected = 1, 1
 	}

@@ -89,10 +89,10 @@ type shown struct {
 	statusUnknown bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
 }
 
-// mistrust has the statuses of the pod read before a claim's payload, or a list, can settle it: a
+// invalidateStatus has the statuses of the pod read before a claim's payload, or a list, can settle it: a
 // read did not know the state of the ID, so that nobody knows whether what is told of it came
 // before that read or after.
-func (x *item) mistrust() {
+func (x *item) invalidateStatus() {
 	if x.cached == phaseNone && x.pod.hasStatus {
 		x.cached = PhaseUnknown
 	}

@@ -15,7 +15,7 @@ import (
 // stands for. A write that is too late for the cache leaves the pod unsettled, so that it is read
 // again: nothing of the round is lost.
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
-	if !c.takes(p, at) {
+	if !c.accepts(p, at) {
 		c.tooLate(p, now)
 		return
 	}
@@ -61,7 +61,7 @@ func (p *pod) replaced(hasStatus bool, at instant) {
 
 // storeError records that a read begun at the given time failed.
 func (c *core[S]) storeError(p *pod, err error, at instant) {
-	if !c.takes(p, at) {
+	if !c.accepts(p, at) {
 		c.count.refused++
 		return // something newer is known: the failure matters to nobody
 	}
@@ -73,7 +73,7 @@ func (c *core[S]) storeError(p *pod, err error, at instant) {
 
 // erase deletes a pod of which a read begun at the given time showed nothing.
 func (c *core[S]) erase(p *pod, at, now instant) {
-	if !c.takes(p, at) {
+	if !c.accepts(p, at) {
 		c.tooLate(p, now)
 		return
 	}
@@ -96,9 +96,9 @@ func (c *core[S]) confirm(p *pod, at, now instant) {
 	}
 }
 
-// takesBack says that a status which shows the given items would take back what the cache shows of
+// regresses says that a status which shows the given items would take back what the cache shows of
 // a pod, without a read having overruled it.
-func (c *core[S]) takesBack(p *pod, shows []Item) bool {
+func (c *core[S]) regresses(p *pod, shows []Item) bool {
 	c.marks++
 	for i, it := range shows {
 		x := c.itemOf(p, i, it.ID)
@@ -235,8 +235,8 @@ func (c *core[S]) covered(p *pod) instant {
 	return max(c.lists.global, c.guard.gone[p.uid])
 }
 
-// takes says that the cache takes a write for the pod by a read begun at that time.
-func (c *core[S]) takes(p *pod, at instant) bool {
+// accepts says that the cache takes a write for the pod by a read begun at that time.
+func (c *core[S]) accepts(p *pod, at instant) bool {
 	return at >= c.covered(p) && (p.hasEntry() || at >= c.guard.floor)
 }
 

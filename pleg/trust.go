@@ -43,26 +43,26 @@ func (c *core[S]) checkMute(found, now instant) {
 	}
 }
 
-// vouch raises the relist period for a list that has just been applied: now if it found nothing, or
+// creditQuietList raises the relist period for a list that has just been applied: now if it found nothing, or
 // else once all that was found has been confirmed by claims, because a read may well see a change
 // before the runtime gets round to telling of it.
-func (c *core[S]) vouch(now instant) {
-	if c.missing.len() == 0 {
+func (c *core[S]) creditQuietList(now instant) {
+	if c.candidates.len() == 0 {
 		c.sched.trust(now)
 		return
 	}
-	c.missing.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
+	c.candidates.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
 }
 
-// withdraw takes back what lists vouched for a stream that is lost or has lied. The changes that it
+// revokeCredit takes back what lists vouched for a stream that is lost or has lied. The changes that it
 // has not confirmed are still settled.
-func (c *core[S]) withdraw() {
-	c.missing.keep(func(e candidate) bool { return e.item != nil })
+func (c *core[S]) revokeCredit() {
+	c.candidates.keep(func(e candidate) bool { return e.item != nil })
 }
 
-// maybeMissed notes a change that a read found, of a runtime that is known to have events. Since is
+// addCandidate notes a change that a read found, of a runtime that is known to have events. Since is
 // when the read began that covered the pod before.
-func (c *core[S]) maybeMissed(x *item, phase Phase, since, now instant) {
+func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
 	if x.claimed >= phase {
 		return
 	}
@@ -70,30 +70,30 @@ func (c *core[S]) maybeMissed(x *item, phase Phase, since, now instant) {
 	if c.listened(since) {
 		e.stream = c.conn.connected
 	}
-	c.missing.push(e)
+	c.candidates.push(e)
 }
 
-// takenBack notes that a read has taken an ID back to a phase from a further one that only reads
+// noteRegression notes that a read has taken an ID back to a phase from a further one that only reads
 // had shown; PhaseUnknown stands for an ID that no second read has shown. What the reads before
 // made of it is no fault of the stream's. Applied in the next tick, because one list may do so for
 // any number of IDs.
-func (c *core[S]) takenBack(x *item, to Phase) {
-	if before, ok := c.taken[x]; !ok || to < before {
-		c.taken[x] = to
+func (c *core[S]) noteRegression(x *item, to Phase) {
+	if before, ok := c.regressed[x]; !ok || to < before {
+		c.regressed[x] = to
 	}
 }
 
-// settleTaken has changes that one read found and a later one took back count for nothing. Those
+// settleRegressed has changes that one read found and a later one took back count for nothing. Those
 // whose grace had passed by then have been counted.
-func (c *core[S]) settleTaken() {
-	if len(c.taken) == 0 {
+func (c *core[S]) settleRegressed() {
+	if len(c.regressed) == 0 {
 		return
 	}
-	c.missing.keep(func(e candidate) bool {
-		to, ok := c.taken[e.item]
+	c.candidates.keep(func(e candidate) bool {
+		to, ok := c.regressed[e.item]
 		return e.item == nil || !ok || e.phase <= to
 	})
-	clear(c.taken)
+	clear(c.regressed)
 }
 
 // listened says that the stream has been up since before that time, and that no claim was
@@ -109,11 +109,11 @@ func (c *core[S]) listened(since instant) bool {
 func (c *core[S]) settleMissing(now instant) {
 	missed, found := 0, never
 	for {
-		e, ok := c.missing.front()
+		e, ok := c.candidates.front()
 		if !ok || e.deadline > now {
 			break
 		}
-		c.missing.pop()
+		c.candidates.pop()
 		if e.item == nil {
 			if missed == 0 && c.connected() {
 				c.sched.trust(now)
@@ -127,11 +127,11 @@ func (c *core[S]) settleMissing(now instant) {
 		switch {
 		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
 			c.count.unheard++
-			c.unheardToll.add(e.item, e.phase)
+			c.unheardChanges.add(e.item, e.phase)
 		case !heard: // creations and removals
 		case e.phase == PhaseRunning, e.phase == PhaseExited:
 			missed++
-			c.missedToll.add(e.item, e.phase)
+			c.missedChanges.add(e.item, e.phase)
 			found = min(found, e.found)
 		case e.phase == PhaseRemoved:
 			c.count.missedRemovals++
@@ -147,50 +147,50 @@ func (c *core[S]) settleMissing(now instant) {
 	c.checkMute(found, now)
 }
 
-// lieReportEvery is how long no further report of overruled claims is made after one: however many
+// overruledReportEvery is how long no further report of overruled claims is made after one: however many
 // claims a runtime has to take back, its reports are few.
-const lieReportEvery = 10 * time.Second
+const overruledReportEvery = 10 * time.Second
 
-// lies are the claims that reads have overruled. They belong to the core.
-type lies struct {
-	last   instant // when one last cost trust: a list that began before does not vouch for the stream
-	fresh  bool    // some were overruled since the last turn: they have not cost any trust yet
-	untold int     // since the last report
-	first  string  // the first of them, for the report
-	report instant // no report before this
+// overruledClaims are the claims that reads have overruled. They belong to the core.
+type overruledClaims struct {
+	last       instant // when one last cost trust: a list that began before does not vouch for the stream
+	unsettled  bool    // some were overruled since the last turn: they have not cost any trust yet
+	unreported int     // since the last report
+	first      string  // the first of them, for the report
+	report     instant // no report before this
 }
 
-// overruled notes that a read has overruled the claim of an ID: the read shows another phase than
-// the claim told of, and began more than the grace later. Settled in the same turn by settleLies,
+// noteOverruled notes that a read has overruled the claim of an ID: the read shows another phase than
+// the claim told of, and began more than the grace later. Settled in the same turn by settleOverruled,
 // because one list may overrule any number of claims.
-func (c *core[S]) overruled(p *pod, it Item, claimed Phase) {
+func (c *core[S]) noteOverruled(p *pod, it Item, claimed Phase) {
 	c.count.overruled++
-	l := &c.lies
-	l.fresh = true
-	if l.untold++; l.untold == 1 {
+	l := &c.overruled
+	l.unsettled = true
+	if l.unreported++; l.unreported == 1 {
 		l.first = fmt.Sprintf("that %s %s of pod %s is %v, and a read that began more than %v later shows it %v",
 			it.Kind, it.ID, p.title(), claimed, c.cfg.Grace, it.Phase)
 	}
 }
 
-// settleLies has overruled claims cost the stream its trust, like missed events: what lists vouched
+// settleOverruled has overruled claims cost the stream its trust, like missed events: what lists vouched
 // for it counts no more, and the relist period falls back to the base. And it reports them.
-func (c *core[S]) settleLies(now instant) {
-	l := &c.lies
-	if l.fresh {
-		l.fresh, l.last = false, now
-		c.withdraw()
+func (c *core[S]) settleOverruled(now instant) {
+	l := &c.overruled
+	if l.unsettled {
+		l.unsettled, l.last = false, now
+		c.revokeCredit()
 		c.sched.distrust(now)
 	}
-	if l.untold == 0 || now < l.report {
+	if l.unreported == 0 || now < l.report {
 		return
 	}
 	more := ""
-	if l.untold > 1 {
-		more = fmt.Sprintf("; %d more of its events were taken back since the last report", l.untold-1)
+	if l.unreported > 1 {
+		more = fmt.Sprintf("; %d more of its events were taken back since the last report", l.unreported-1)
 	}
 	c.report(ReasonEventsOverruled, "Relist", true, "the runtime told "+l.first+more+fmt.Sprintf("; relisting every %v", c.sched.period))
-	l.untold, l.report = 0, now.add(lieReportEvery)
+	l.unreported, l.report = 0, now.add(overruledReportEvery)
 }
 
 // title names the pod for people.
@@ -210,19 +210,19 @@ const (
 	longestPause = 10 * time.Minute
 )
 
-// pace is how the reports of one reason are paced. It belongs to the core.
-type pace struct {
+// reportPace is how the reports of one reason are paced. It belongs to the core.
+type reportPace struct {
 	reason Reason
 	next   instant       // no report before this
 	pause  time.Duration // before next; 0 if none was made
-	told   instant       // when the last report was made
+	made   instant       // when the last report was made
 	seen   instant       // when the reason last came up
 	held   int           // times it has come up since its last report
 	last   Report        // the last that was held
 }
 
-// paced reports, or holds a report back.
-func (c *core[S]) paced(r Report, now instant) {
+// reportPaced reports, or holds a report back.
+func (c *core[S]) reportPaced(r Report, now instant) {
 	p := c.paceOf(r.Reason, now)
 	p.seen = now
 	if now < p.next {
@@ -235,12 +235,12 @@ func (c *core[S]) paced(r Report, now instant) {
 
 // paceOf returns the pace of a reason; a reason that has rested begins anew, with what it has held
 // back.
-func (c *core[S]) paceOf(reason Reason, now instant) *pace {
+func (c *core[S]) paceOf(reason Reason, now instant) *reportPace {
 	p := c.paceIfAny(reason)
 	switch {
 	case p == nil:
-		p = &pace{reason: reason, next: now, seen: now}
-		c.paces = append(c.paces, p)
+		p = &reportPace{reason: reason, next: now, seen: now}
+		c.reportPaces = append(c.reportPaces, p)
 	case now.sub(p.seen) >= longestPause:
 		p.next, p.pause, p.seen = now, 0, now
 	}
@@ -248,8 +248,8 @@ func (c *core[S]) paceOf(reason Reason, now instant) *pace {
 }
 
 // paceIfAny returns the pace of a reason that has come up, or nil.
-func (c *core[S]) paceIfAny(reason Reason) *pace {
-	for _, p := range c.paces {
+func (c *core[S]) paceIfAny(reason Reason) *reportPace {
+	for _, p := range c.reportPaces {
 		if p.reason == reason {
 			return p
 		}
@@ -260,7 +260,7 @@ func (c *core[S]) paceIfAny(reason Reason) *pace {
 // reportHeld reports, for each reason whose pause is over, what it has held back: it may not come
 // up again.
 func (c *core[S]) reportHeld(now instant) {
-	for _, p := range c.paces {
+	for _, p := range c.reportPaces {
 		if p.held == 0 || now < p.next {
 			continue
 		}
@@ -274,23 +274,23 @@ func (c *core[S]) reportHeld(now instant) {
 }
 
 // release makes a report that stands for those held as well.
-func (c *core[S]) release(p *pace, r Report, now instant) {
+func (c *core[S]) release(p *reportPace, r Report, now instant) {
 	r.Held += p.held
 	p.held, p.last = 0, Report{}
 	p.pause = min(max(firstPause, pauseFactor*p.pause), longestPause)
-	p.told, p.next = now, now.add(p.pause)
+	p.made, p.next = now, now.add(p.pause)
 	c.todo.report(r)
 }
 
-// over is told that what a reason reports has ended. What was held back is reported with a last
+// reportOver is told that what a reason reports has ended. What was held back is reported with a last
 // word, at once, or when the first pause is over if it came and went within that.
-func (c *core[S]) over(reason Reason, word string, now instant) {
+func (c *core[S]) reportOver(reason Reason, word string, now instant) {
 	p := c.paceIfAny(reason)
 	if p == nil || p.held == 0 {
 		return
 	}
 	p.last.Note += word
-	if now.sub(p.told) >= firstPause {
+	if now.sub(p.made) >= firstPause {
 		r := p.last
 		p.held-- // the report stands for itself
 		c.release(p, r, now)
@@ -300,21 +300,21 @@ func (c *core[S]) over(reason Reason, word string, now instant) {
 // namedAtMost is how many changes a report names; the others are counted.
 const namedAtMost = 3
 
-// toll is what there is to report of changes that no event told of. It belongs to the core.
-type toll struct {
+// changeSummary is what there is to report of changes that no event told of. It belongs to the core.
+type changeSummary struct {
 	first []string // the first of them, in words
 	n     int
 }
 
 // add enters a change.
-func (t *toll) add(x *item, phase Phase) {
+func (t *changeSummary) add(x *item, phase Phase) {
 	if t.n++; t.n <= namedAtMost {
 		t.first = append(t.first, fmt.Sprintf("%s is %v", x.title(), phase))
 	}
 }
 
 // String names the first changes and counts the others.
-func (t *toll) String() string {
+func (t *changeSummary) String() string {
 	s := strings.Join(t.first, ", ")
 	if more := t.n - len(t.first); more > 0 {
 		s += fmt.Sprintf(", and %d more", more)
@@ -322,35 +322,35 @@ func (t *toll) String() string {
 	return s
 }
 
-// reportTolls reports the changes that have come up and that may be reported by now.
-func (c *core[S]) reportTolls(now instant) {
-	if t := &c.missedToll; c.tollDue(ReasonEventsMissed, t, now) {
-		c.paced(Report{
+// reportChanges reports the changes that have come up and that may be reported by now.
+func (c *core[S]) reportChanges(now instant) {
+	if t := &c.missedChanges; c.summaryDue(ReasonEventsMissed, t, now) {
+		c.reportPaced(Report{
 			Reason: ReasonEventsMissed, Action: "Relist", Warning: true,
 			Note: fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v: %v",
 				t.n, c.sched.period, t),
 		}, now)
-		*t = toll{}
+		*t = changeSummary{}
 	}
-	if t := &c.unheardToll; c.tollDue(ReasonChangesUnheard, t, now) {
-		c.paced(Report{
+	if t := &c.unheardChanges; c.summaryDue(ReasonChangesUnheard, t, now) {
+		c.reportPaced(Report{
 			Reason: ReasonChangesUnheard, Action: "Relist",
 			Note: fmt.Sprintf("%d containers or sandboxes changed while no event could be heard; lists found them: %v", t.n, t),
 		}, now)
-		*t = toll{}
+		*t = changeSummary{}
 	}
 }
 
-// tollDue says that a toll is to be reported now.
-func (c *core[S]) tollDue(reason Reason, t *toll, now instant) bool {
+// summaryDue says that a toll is to be reported now.
+func (c *core[S]) summaryDue(reason Reason, t *changeSummary, now instant) bool {
 	return t.n > 0 && now >= c.paceOf(reason, now).next
 }
 
 // reportsDue returns when something that is held back is to be reported, or a list begins to hang.
 func (c *core[S]) reportsDue() instant {
 	at := never
-	for _, p := range c.paces {
-		if p.held > 0 || p.reason == ReasonEventsMissed && c.missedToll.n > 0 || p.reason == ReasonChangesUnheard && c.unheardToll.n > 0 {
+	for _, p := range c.reportPaces {
+		if p.held > 0 || p.reason == ReasonEventsMissed && c.missedChanges.n > 0 || p.reason == ReasonChangesUnheard && c.unheardChanges.n > 0 {
 			at = min(at, p.next)
 		}
 	}
@@ -367,7 +367,7 @@ func (c *core[S]) lookHanging(now instant) {
 		return
 	}
 	c.lists.hanging = true
-	c.paced(Report{
+	c.reportPaced(Report{
 		Reason: ReasonRelistHangs, Action: "Relist", Warning: true,
 		Note: fmt.Sprintf("a list of the runtime has not been answered for %v; it is given up after %v",
 			now.sub(c.lists.began).Round(time.Millisecond), c.cfg.RelistTimeout),

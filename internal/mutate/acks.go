@@ -135,7 +135,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers without trust", "pleg/ack.go",
-		"c.sched.period <= c.cfg.RelistBase, c.missing.len() > 0:", "c.missing.len() > 0:",
+		"c.sched.period <= c.cfg.RelistBase, c.candidates.len() > 0:", "c.candidates.len() > 0:",
 	},
 	{
 		"acks: memory answers during a call", "pleg/ack.go",
@@ -159,7 +159,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers while an event may be missing", "pleg/ack.go",
-		"c.cfg.RelistBase, c.missing.len() > 0:", "c.cfg.RelistBase:",
+		"c.cfg.RelistBase, c.candidates.len() > 0:", "c.cfg.RelistBase:",
 	},
 	{
 		"acks: memory answers though nobody asked for it", "pleg/ack.go",

@@ -69,7 +69,7 @@ var mutations = []mutation{
 	},
 	{
 		"a lost stream does not fall back to polling", "pleg/core.go",
-		"c.withdraw()\n\t\tc.sched.distrust(now)\n\t\tc.sched.ask(now, true)", "c.withdraw()",
+		"c.revokeCredit()\n\t\tc.sched.distrust(now)\n\t\tc.sched.ask(now, true)", "c.revokeCredit()",
 	},
 	{
 		"the stream is given up after five attempts", "pleg/conn.go",
@@ -169,7 +169,7 @@ var mutations = []mutation{
 	},
 	{
 		"a status may take back what the cache shows", "pleg/dispatch.go",
-		"case !agrees && c.takesBack(p, r.shows.Items):", "case !agrees && false:",
+		"case !agrees && c.regresses(p, r.shows.Items):", "case !agrees && false:",
 	},
 	{
 		"removed IDs are forgotten while a read is on", "pleg/store.go",
@@ -369,23 +369,23 @@ var mutations = []mutation{
 	},
 	{
 		"an overruled claim costs no trust", "pleg/trust.go",
-		"c.withdraw()\n\t\tc.sched.distrust(now)", "c.withdraw()",
+		"c.revokeCredit()\n\t\tc.sched.distrust(now)", "c.revokeCredit()",
 	},
 	{
 		"what lists vouched for a liar counts", "pleg/trust.go",
-		"c.withdraw()\n\t\tc.sched.distrust(now)", "c.sched.distrust(now)",
+		"c.revokeCredit()\n\t\tc.sched.distrust(now)", "c.sched.distrust(now)",
 	},
 	{
 		"a list from before a lie came out vouches for the stream", "pleg/list.go",
-		"trusted && r.began > c.lies.last", "trusted",
+		"trusted && r.began > c.overruled.last", "trusted",
 	},
 	{
 		"every overruled claim is reported at once", "pleg/trust.go",
-		"now.add(lieReportEvery)", "now",
+		"now.add(overruledReportEvery)", "now",
 	},
 	{
 		"what was overruled while a report was not due is never reported", "pleg/trust.go",
-		"\tif l.untold == 0 || now < l.report {\n", "\tif now < l.report {\n\t\tl.untold = 0\n\t}\n\tif l.untold == 0 {\n",
+		"\tif l.unreported == 0 || now < l.report {\n", "\tif now < l.report {\n\t\tl.unreported = 0\n\t}\n\tif l.unreported == 0 {\n",
 	},
 	{
 		"the relist period never grows", "pleg/list.go",
