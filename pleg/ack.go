@@ -211,7 +211,7 @@ func (c *core[S]) podOfCall(call *ownCall) *pod {
 
 // doubt has a pod read: a call may have changed something of it.
 func (c *core[S]) doubt(p *pod, now instant) {
-	p.moved, p.want, p.own.unlisted = now, max(p.want, now), now
+	p.changedAt, p.want, p.own.unlisted = now, max(p.want, now), now
 	c.reviewLater(p)
 }
 
@@ -230,22 +230,22 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 	switch {
 	case phase > x.phase:
 		c.setPhase(x, phase, CauseAck, false, 0, now)
-		x.since, x.sure = at, at
+		x.since, x.confirmed = at, at
 		c.settleLater(p, at, now)
 	case phase == x.phase && phase < PhaseRemoved:
-		x.byClaim, x.sure = false, max(x.sure, at)
+		x.byClaim, x.confirmed = false, max(x.confirmed, at)
 		if x.statusUnknown && x.cached != phaseNone { // reads did not know that state: the next one may
 			x.cached = PhaseUnknown
 			c.settleLater(p, at, now)
 		}
 	case phase == x.phase && x.byClaim:
-		x.byClaim, x.sure = false, now
+		x.byClaim, x.confirmed = false, now
 		c.expiring.push(expiry{at: now, pod: p})
 	case x.byClaim: // a read overrules the claim only if it knows of this call; the grace runs from the claim
-		x.sure = max(x.sure, at.add(-c.cfg.Grace))
+		x.confirmed = max(x.confirmed, at.add(-c.cfg.Grace))
 	}
 	if x.kind == Sandbox && phase == PhaseExited && x.phase == phase {
-		x.ours = true
+		x.stoppedByAgent = true
 	}
 }
 
@@ -282,7 +282,7 @@ func (c *core[S]) introduce(p *pod, it Item, at, now instant) {
 	phase := x.phase
 	c.countIn(x)
 	c.setPhase(x, phase, cause, byClaim, stamp, now)
-	x.since, x.sure = at, at
+	x.since, x.confirmed = at, at
 	c.settleLater(p, at, now)
 }
 
@@ -368,7 +368,7 @@ func (c *core[S]) remembers(p *pod) bool {
 		return false
 	case c.dirty[p.uid] == p, c.reads(p), p.own.calls > 0:
 		return false
-	case c.readAt(p) <= max(p.own.returned, c.lastDiscard), c.readAt(p) < p.moved:
+	case c.readAt(p) <= max(p.own.returned, c.lastDiscard), c.readAt(p) < p.changedAt:
 		return false
 	}
 	for _, x := range p.items {
@@ -390,14 +390,14 @@ func liveItems(p *pod) []Item {
 	return items
 }
 
-// stir notes that the stream has told something new of a pod, so that it is read: at once, or, if
+// noteChange notes that the stream has told something new of a pod, so that it is read: at once, or, if
 // the agent's own calls are at it, when what they have changed is.
-func (c *core[S]) stir(p *pod, now instant) {
+func (c *core[S]) noteChange(p *pod, now instant) {
 	if p.own.calls > 0 || p.own.hold > now {
 		c.settleLater(p, now, now)
 		return
 	}
-	p.stir(now)
+	p.noteChange(now)
 }
 
 // settleLater notes that something new is known of a pod since a time, and has it read a moment
@@ -407,8 +407,8 @@ func (c *core[S]) settleLater(p *pod, at, now instant) {
 	if p.own.hold <= now {
 		p.own.hold = now.add(c.cfg.CallSettle)
 	}
-	p.moved, p.reread = max(p.moved, at), ladder{}
-	if c.dirty[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold {
+	p.changedAt, p.reread = max(p.changedAt, at), ladder{}
+	if c.dirty[p.uid] != p || p.teardown.climbed() || p.notYet > p.own.hold {
 		p.notYet = p.own.hold
 	}
 }

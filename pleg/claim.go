@@ -317,13 +317,13 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) news {
 	}
 	if claim.item.Phase == x.phase && x.statusUnknown && x.cached != phaseNone && x.phase != PhaseRemoved {
 		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
-		c.stir(p, now)
+		c.noteChange(p, now)
 	}
 	if claim.item.Phase <= x.phase {
 		return noNews
 	}
 	c.setPhase(x, claim.item.Phase, CauseClaim, true, claim.stamp, now)
-	c.stir(p, now)
+	c.noteChange(p, now)
 	return someNews
 }
 
@@ -360,7 +360,7 @@ func (c *core[S]) onUnknownID(p *pod, claim latestClaim, now instant) news {
 		c.expiring.push(expiry{at: now, pod: p})
 		return someNews
 	}
-	c.stir(p, now)
+	c.noteChange(p, now)
 	return someNews
 }
 

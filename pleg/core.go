@@ -133,7 +133,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		relisting:  relisting{sched: newSchedule(cfg.RelistBase, cfg.RelistMax)},
 		inspecting: inspecting{inflight: make(map[*pod]flight)},
 		trusting:   trusting{regressed: make(map[*item]Phase)},
-		guard:      guard{gone: make(map[cache.UID]instant)},
+		guard:      guard{tombstones: make(map[cache.UID]instant)},
 	}
 }
 

@@ -38,14 +38,14 @@ func TestLadder(t *testing.T) {
 
 // TestDelays: what ends which delays.
 func TestDelays(t *testing.T) {
-	all := delays{notYet: 9, reread: ladder{1, 5}, going: ladder{2, 6}, backoff: ladder{3, 9}}
+	all := delays{notYet: 9, reread: ladder{1, 5}, teardown: ladder{2, 6}, backoff: ladder{3, 9}}
 	for _, test := range []struct {
 		name string
 		do   func(d *delays)
 		want delays
 	}{
-		{"a claim has changed something", (*delays).stir, delays{going: all.going, backoff: all.backoff}},
-		{"nothing is in doubt", (*delays).settle, delays{notYet: 9, going: all.going}},
+		{"a claim has changed something", (*delays).expedite, delays{teardown: all.teardown, backoff: all.backoff}},
+		{"nothing is in doubt", (*delays).settle, delays{notYet: 9, teardown: all.teardown}},
 	} {
 		d := all
 		if test.do(&d); d != test.want {

@@ -82,13 +82,13 @@ func (c *core[S]) review(p *pod, now instant) {
 	if c.settleRounds(p, now) {
 		unsure = p.unsure()
 	}
-	going := !unsure && c.connected() && p.goesAway()
-	if !going {
-		p.going = ladder{}
-	} else if !p.going.climbed() {
-		p.notYet = p.going.climb(now, now, c.firstLook(), c.cfg.RelistMax)
+	teardown := !unsure && c.connected() && p.inTeardown()
+	if !teardown {
+		p.teardown = ladder{}
+	} else if !p.teardown.climbed() {
+		p.notYet = p.teardown.climb(now, now, c.firstLook(), c.cfg.RelistMax)
 	}
-	if !unsure && !going && !p.asked() {
+	if !unsure && !teardown && !p.asked() {
 		delete(c.dirty, p.uid)
 		p.notYet = 0
 		c.forget(p, now)
@@ -135,7 +135,7 @@ func (c *core[S]) forget(p *pod, now instant) {
 // nextRead returns when the pod is to be read next.
 func (c *core[S]) nextRead(p *pod) instant {
 	at := never
-	if p.going.climbed() || p.unsure() {
+	if p.teardown.climbed() || p.unsure() {
 		at = p.notYet
 	}
 	if p.want != 0 {

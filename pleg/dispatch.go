@@ -326,7 +326,7 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 func (c *core[S]) scheduleReread(p *pod, began, now instant) {
 	delay, first := &p.reread, c.cfg.RereadBase
 	switch {
-	case p.moved > began:
+	case p.changedAt > began:
 		if p.notYet = 0; p.own.hold > now && (p.want == 0 || c.asOf(p) > p.want) {
 			p.notYet = p.own.hold
 		}
@@ -335,8 +335,8 @@ func (c *core[S]) scheduleReread(p *pod, began, now instant) {
 		return
 	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
 		p.listing = nil // it is too old by then to tell more than this read did
-	case p.going.climbed():
-		delay, first = &p.going, c.firstLook()
+	case p.teardown.climbed():
+		delay, first = &p.teardown, c.firstLook()
 	default:
 		return
 	}

@@ -300,7 +300,7 @@ func (e *executor[S]) check(c *core[S]) error {
 		e.checkTime(&k, c.asOf(p), uid)
 	}
 	_ = entries == e.cfg.Cache.Len() || k.broken("%d pods with a cache entry, %d in the cache", entries, e.cfg.Cache.Len())
-	for uid, at := range c.guard.gone {
+	for uid, at := range c.guard.tombstones {
 		_ = at > c.lists.global && at >= c.guard.floor || k.broken("pod %q has a tombstone of %d that is needless", uid, at)
 		e.checkTime(&k, at, uid)
 	}

@@ -73,14 +73,14 @@ func (c *core[S]) waitingLater() map[*pod]bool {
 
 // checkPod checks the fields of a pod against each other.
 func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
-	for _, at := range []instant{p.read, p.asOf, p.want, p.waited, p.force, p.forced, p.moved, p.listingBegan} {
+	for _, at := range []instant{p.read, p.asOf, p.want, p.waited, p.force, p.forced, p.changedAt, p.listingBegan} {
 		_ = at >= 0 && at <= now || k.broken("an instant is %d, and now is %d: %+v", at, now, *p)
 	}
-	_ = p.reread.step >= 0 && p.going.step >= 0 && p.backoff.step >= 0 || k.broken("delays %v", p.delays)
+	_ = p.reread.step >= 0 && p.teardown.step >= 0 && p.backoff.step >= 0 || k.broken("delays %v", p.delays)
 	_ = !p.failed || p.backoff.climbed() || k.broken("it failed, and has no delay after failures")
 	_ = !p.hasStatus || !p.foreign || k.broken("its status is its own, and foreign")
 	_ = p.hasStatus || !p.foreignID || k.broken("it has no status, which shows another pod's ID")
-	_ = !p.going.climbed() || c.dirty[p.uid] == p || k.broken("it waits for its end, and nobody looks")
+	_ = !p.teardown.climbed() || c.dirty[p.uid] == p || k.broken("it waits for its end, and nobody looks")
 	_ = !p.reread.climbed() || p.unsure() || k.broken("a delay of rereading %v, and nothing to reread for", p.reread)
 	_ = !p.affected || k.broken("it is still to be reviewed")
 	f, ok := c.inflight[p]
@@ -136,10 +136,10 @@ func (c *core[S]) checkItem(k *checker, x *item, now instant) {
 	_ = x.cached == phaseNone || x.cached <= PhaseExited || x.statusUnknown && x.cached == PhaseRemoved || k.broken("cached %v", x.cached)
 	_ = x.cached == phaseNone || x.pod.hasStatus || k.broken("cached %v, and the pod has no status", x.cached)
 	_ = 0 < x.first && x.first <= now && 0 < x.since && x.since <= now || k.broken("first %d, since %d, now %d", x.first, x.since, now)
-	_ = x.since <= x.sure && x.sure <= now || k.broken("since %d, sure %d, now %d", x.since, x.sure, now)
+	_ = x.since <= x.confirmed && x.confirmed <= now || k.broken("since %d, sure %d, now %d", x.since, x.confirmed, now)
 	_ = !x.byClaim || x.cause == CauseClaim && x.claimed >= x.phase || k.broken("by claim, caused by %v, claimed %v, phase %v", x.cause, x.claimed, x.phase)
 	_ = x.stamp == 0 || x.cause == CauseClaim || k.broken("it has a claim's stamp, and is caused by %v", x.cause)
-	_ = !x.back || x.cause == CauseRead && !x.byClaim || k.broken("taken back, by %v", x.cause)
+	_ = !x.rolledBack || x.cause == CauseRead && !x.byClaim || k.broken("taken back, by %v", x.cause)
 	told := x.told != phaseNone && x.told >= PhaseRunning
 	_ = !told || x.mask != 0 || k.broken("told %v, and no event", x.told)
 	_ = x.told != PhaseRemoved || x.mask&maskRemoved != 0 || k.broken("told removed, by the events %03b", x.mask)

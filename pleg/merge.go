@@ -18,10 +18,10 @@ type reading struct {
 	last instant // when the latest read began that was applied before this one
 	// overtaken: this read began before that one. What it alone shows may have been and gone; what it
 	// does not show yet says nothing.
-	overtaken bool
-	expected  bool // the stream was to tell of what this read finds
-	agrees    bool // nothing is known to be further than the read shows
-	asks      bool // the read, overtaken or not, leaves a question that only another one answers
+	superseded  bool
+	expected    bool // the stream was to tell of what this read finds
+	agrees      bool // nothing is known to be further than the read shows
+	needsReread bool // the read, overtaken or not, leaves a question that only another one answers
 }
 
 // readKind says what a read of a pod covers.
@@ -43,8 +43,8 @@ const (
 // known before it began, is Removed.
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (agrees bool) {
 	last := c.readAt(p)
-	r := reading{pod: p, began: began, now: now, fromList: by == byList, last: last, overtaken: began < last, agrees: true}
-	r.expected = c.offered(last) && !r.overtaken
+	r := reading{pod: p, began: began, now: now, fromList: by == byList, last: last, superseded: began < last, agrees: true}
+	r.expected = c.offered(last) && !r.superseded
 	c.marks++
 	if by == byList {
 		clear(p.conflicts)
@@ -64,9 +64,9 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (
 		p.own.listed = max(p.own.listed, began)
 	}
 	p.read = max(p.read, began)
-	if !r.overtaken {
+	if !r.superseded {
 		p.disagrees = !r.agrees
-	} else if r.asks {
+	} else if r.needsReread {
 		p.disagrees = true
 	}
 	return r.agrees
@@ -104,8 +104,8 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 	switch {
 	case x == nil:
 		var ok bool
-		if x, ok = c.discover(p, *it, r.expected && !moved, r.last, r.began, r.now); !ok || r.overtaken { // no stream tells that an ID moves
-			r.agrees, r.asks = false, true
+		if x, ok = c.discover(p, *it, r.expected && !moved, r.last, r.began, r.now); !ok || r.superseded { // no stream tells that an ID moves
+			r.agrees, r.needsReread = false, true
 		}
 		x.mask = mask
 	case x.pod != p:
@@ -118,7 +118,7 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 	case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
 		return
 	default:
-		x.borne = true
+		x.shownAgain = true
 		c.mergePhase(r, x, it.Phase)
 	}
 	x.mark = c.marks
@@ -137,13 +137,13 @@ func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
 		if r.fromList && phase == PhaseUnknown && x.cached != phaseNone && !x.statusUnknown {
 			x.cached = PhaseUnknown // the list does not confirm what the status shows: that must be read again
 		}
-		if x.statusUnknown && phase == PhaseUnknown && x.cached == phase && r.began >= r.pod.moved {
+		if x.statusUnknown && phase == PhaseUnknown && x.cached == phase && r.began >= r.pod.changedAt {
 			x.cached = x.phase // no more does this read know than the status
 		}
 		if phase == x.phase && x.byClaim {
-			x.byClaim, x.sure = false, r.now
+			x.byClaim, x.confirmed = false, r.now
 		}
-	case phase > x.phase && x.overtook(r.began):
+	case phase > x.phase && x.rolledBackSince(r.began):
 		r.agrees = false
 	case phase > x.phase:
 		if r.expected && x.phase != PhaseUnknown && x.listed != PhaseUnknown {
@@ -166,21 +166,21 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 	if x.phase == PhaseRemoved {
 		switch {
 		case !x.byClaim:
-		case r.began > x.first && !x.overtook(r.began):
-			x.byClaim, x.sure = false, r.now // reads that began before may have looked before it went
+		case r.began > x.first && !x.rolledBackSince(r.began):
+			x.byClaim, x.confirmed = false, r.now // reads that began before may have looked before it went
 			c.expiring.push(expiry{at: r.now, pod: r.pod})
 		default: // it may have looked before it came: the next list bears it out, if only by its silence
 			c.changedSinceList[r.pod.uid] = r.pod
 		}
 		return
 	}
-	if r.began <= x.first || x.overtook(r.began) {
+	if r.began <= x.first || x.rolledBackSince(r.began) {
 		r.agrees = false // it may have come after the read looked, or have gone before
-		r.asks = r.asks || r.overtaken
+		r.needsReread = r.needsReread || r.superseded
 		return
 	}
 	switch {
-	case !x.borne && x.claimed == PhaseUnknown && x.cause == CauseRead:
+	case !x.shownAgain && x.claimed == PhaseUnknown && x.cause == CauseRead:
 		if c.noteRegression(x, PhaseUnknown); r.expected { // one read alone has shown it, and nobody has told of it
 			c.count.regressions++
 		}
@@ -267,14 +267,14 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	phase := x.phase
 	c.countIn(x)
 	c.setPhase(x, phase, cause, byClaim, stamp, now)
-	x.since, x.sure = since, since
+	x.since, x.confirmed = since, since
 	return x, agrees
 }
 
 // overrule takes an item back to the phase that a read shows, if the read is to be believed. It
 // reports whether it is.
 func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
-	limit := x.sure
+	limit := x.confirmed
 	if x.byClaim {
 		limit = limit.add(c.cfg.Grace)
 	}
@@ -289,7 +289,7 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	}
 	x.claimed = min(x.claimed, phase)
 	c.setPhase(x, phase, CauseRead, false, 0, now)
-	x.back = true
+	x.rolledBack = true
 	return true
 }
 

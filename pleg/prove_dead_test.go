@@ -121,7 +121,7 @@ func (c *core[S]) compactQueues(scarce bool) {
 		}
 		for _, p := range q.items {
 			if c.pods[p.uid] != p {
-				*p = pod{uid: p.uid, wanted: wanted{waited: p.waited}, inLine: inLine{queued: p.queued}}
+				*p = pod{uid: p.uid, wanted: wanted{waited: p.waited}, queueing: queueing{queued: p.queued}}
 			}
 		}
 		q.tidy()
@@ -320,13 +320,13 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 		p.own.returned = 0
 	}
 	v.normalizeOwn(p, oldest)
-	if p.moved < oldest && !sc.memory {
-		p.moved = 0
+	if p.changedAt < oldest && !sc.memory {
+		p.changedAt = 0
 	}
 	if p.notYet != 0 && p.notYet <= w.now {
 		p.notYet = 1
 	}
-	for _, l := range []*ladder{&p.reread, &p.going, &p.backoff} {
+	for _, l := range []*ladder{&p.reread, &p.teardown, &p.backoff} {
 		if l.step >= proveDelay {
 			l.step, l.end = proveDelay, 1 // a longer one there is not
 		}
@@ -406,16 +406,16 @@ func (x *item) normalize(v *prover, oldest instant) {
 		x.since = 2
 	}
 	switch {
-	case x.byClaim && x.sure.add(proveGrace) < oldest,
-		!x.byClaim && x.phase != PhaseRemoved && x.sure < oldest:
-		x.sure = 2
+	case x.byClaim && x.confirmed.add(proveGrace) < oldest,
+		!x.byClaim && x.phase != PhaseRemoved && x.confirmed < oldest:
+		x.confirmed = 2
 	}
 }
 
 // unjudged forgets what serves the judgement of the stream alone.
 func (p *pod) unjudged() {
 	for _, x := range p.items {
-		x.claimed, x.cause, x.borne = PhaseUnknown, CauseRead, false
+		x.claimed, x.cause, x.shownAgain = PhaseUnknown, CauseRead, false
 		if x.byClaim {
 			x.claimed, x.cause = x.phase, CauseClaim
 		}

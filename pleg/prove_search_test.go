@@ -97,7 +97,7 @@ func (v *prover) pack() {
 		w.entries = append(w.entries, proveEntry{uid, sortedItems(s.Items), s.Items != nil, err != nil, v.asOfNow(uid)})
 	}
 	for _, uid := range []cache.UID{"p", "q"} {
-		if at := v.asOfNow(uid); at > w.global && v.core.guard.gone[uid] != 0 {
+		if at := v.asOfNow(uid); at > w.global && v.core.guard.tombstones[uid] != 0 {
 			w.gone = append(w.gone, proveTomb{uid, at})
 		}
 	}

@@ -57,30 +57,30 @@ func (h heardEvents) disordered(before heardEvents) int {
 
 // belief is how far the life of an ID is believed to have come, and why.
 type belief struct {
-	phase   Phase   // the later of all reports, unless a read overruled a claim
-	cause   Cause   // for its event
-	byClaim bool    // it comes from a claim that no read has confirmed
-	back    bool    // it is earlier than the one before: a read overruled that
-	ours    bool    // it is a sandbox's that a call of the agent's own has stopped
-	borne   bool    // more than one read has shown the ID
-	first   instant // when a read first showed the ID
-	since   instant // when the report was applied that set the phase
-	sure    instant // when a read confirmed a claimed phase, else since: an older read may have looked before
-	stamp   int64   // the runtime's stamp of the claim that set the phase, Unix nanoseconds; 0 if none
+	phase          Phase   // the later of all reports, unless a read overruled a claim
+	cause          Cause   // for its event
+	byClaim        bool    // it comes from a claim that no read has confirmed
+	rolledBack     bool    // it is earlier than the one before: a read overruled that
+	stoppedByAgent bool    // it is a sandbox's that a call of the agent's own has stopped
+	shownAgain     bool    // more than one read has shown the ID
+	first          instant // when a read first showed the ID
+	since          instant // when the report was applied that set the phase
+	confirmed      instant // when a read confirmed a claimed phase, else since: an older read may have looked before
+	stamp          int64   // the runtime's stamp of the claim that set the phase, Unix nanoseconds; 0 if none
 }
 
 // believe sets the phase.
 func (b *belief) believe(phase Phase, cause Cause, byClaim bool, stamp int64, now instant) {
-	b.phase, b.cause, b.byClaim, b.stamp, b.since, b.sure = phase, cause, byClaim, stamp, now, now
-	b.back, b.ours = false, false
+	b.phase, b.cause, b.byClaim, b.stamp, b.since, b.confirmed = phase, cause, byClaim, stamp, now, now
+	b.rolledBack, b.stoppedByAgent = false, false
 }
 
 // confirm notes that a read has borne out what a claim told.
-func (b *belief) confirm(now instant) { b.byClaim, b.sure = false, now }
+func (b *belief) confirm(now instant) { b.byClaim, b.confirmed = false, now }
 
-// overtook says that the ID has been taken back to its phase since a read began that shows it
+// rolledBackSince says that the ID has been taken back to its phase since a read began that shows it
 // further, or gone: what that read looked at may be what has been overruled.
-func (b *belief) overtook(began instant) bool { return b.back && began <= b.sure }
+func (b *belief) rolledBackSince(began instant) bool { return b.rolledBack && began <= b.confirmed }
 
 // shown is what others show of an ID; phaseNone stands for nothing.
 type shown struct {
@@ -141,14 +141,14 @@ type pod struct {
 	stored
 	wanted
 	delays
-	inLine
+	queueing
 	lastList
 }
 
 // reported is what reports have said of a pod as a whole.
 type reported struct {
 	read             instant // start of the latest applied read that named the pod
-	moved            instant // when a claim last changed something of it, known or suspected
+	changedAt        instant // when a claim last changed something of it, known or suspected
 	disagrees        bool    // the last applied read shows less than is known
 	conflictReported bool    // that the runtime shows an ID of it of another pod, too, was reported
 	callFailed       bool    // a call of the agent's own has: it may work yet, without anybody being told
@@ -171,11 +171,11 @@ func (s *stored) hasEntry() bool { return s.hasStatus || s.foreign || s.failed }
 
 // wanted is what others want of a pod.
 type wanted struct {
-	want   instant // a read must begin after this: somebody waits for it, or the core needs it
-	waited instant // the latest time of those that others than the core have asked for; 0 if none is left
-	force  instant // statuses must be read by a read begun after this, changed or not
-	forced instant // when the last such read was started
-	answer bool    // such a read was stored: Watch is told at least a PodSync
+	want    instant // a read must begin after this: somebody waits for it, or the core needs it
+	waited  instant // the latest time of those that others than the core have asked for; 0 if none is left
+	force   instant // statuses must be read by a read begun after this, changed or not
+	forced  instant // when the last such read was started
+	syncDue bool    // such a read was stored: Watch is told at least a PodSync
 	// lost: an ID that Watch or the cache has told of turned out to be another pod's. Once force is
 	// answered, Watch is told a PodSync, whatever else it is told.
 	reassigned bool
@@ -197,12 +197,12 @@ func (w *wanted) served(asOf instant) {
 // answered notes that a status as of that time was stored: whoever wanted it read is to hear of it.
 func (w *wanted) answered(at instant) {
 	if w.force != 0 && at > w.force {
-		w.force, w.answer = 0, true
+		w.force, w.syncDue = 0, true
 	}
 }
 
-// inLine is where a pod waits for its next read.
-type inLine struct {
+// queueing is where a pod waits for its next read.
+type queueing struct {
 	queued   queueKind
 	reading  bool    // it is among the core's reads under way, which it is asked for more than the map bears
 	slow     bool    // its last read took so long that it counts as hung
@@ -220,16 +220,16 @@ type lastList struct {
 	conflicts map[string]Item
 }
 
-// stir notes that something of the pod has changed, which is read at once.
-func (p *pod) stir(now instant) {
-	p.moved = now
-	p.delays.stir()
+// noteChange notes that something of the pod has changed, which is read at once.
+func (p *pod) noteChange(now instant) {
+	p.changedAt = now
+	p.delays.expedite()
 }
 
 // servedBy says that a read begun at the given time is late enough for all that is wanted of the
 // pod, and for all that claims have told of it.
 func (p *pod) servedBy(began instant) bool {
-	return began > p.want && began > p.force && began >= p.moved
+	return began > p.want && began > p.force && began >= p.changedAt
 }
 
 // add gives the pod an item.
@@ -344,11 +344,11 @@ func (p *pod) statusUnknown() bool {
 	return false
 }
 
-// goesAway says that the pod has a sandbox that is not ready: its end may never be told. Whoever
+// inTeardown says that the pod has a sandbox that is not ready: its end may never be told. Whoever
 // has stopped it himself removes it himself, and tells that, too.
-func (p *pod) goesAway() bool {
+func (p *pod) inTeardown() bool {
 	for _, x := range p.items {
-		if x.kind == Sandbox && x.phase == PhaseExited && (!x.ours || p.callFailed) {
+		if x.kind == Sandbox && x.phase == PhaseExited && (!x.stoppedByAgent || p.callFailed) {
 			return true
 		}
 	}
@@ -382,15 +382,15 @@ func (l *ladder) climbed() bool { return l.step != 0 }
 
 // delays are when a pod is read again without anybody wanting it.
 type delays struct {
-	notYet  instant // not before this: the end of one of the ladders, or at once
-	reread  ladder  // while the pod is unsure
-	going   ladder  // while it is looked whether the pod has gone
-	backoff ladder  // after failures, from the first to the next success
+	notYet   instant // not before this: the end of one of the ladders, or at once
+	reread   ladder  // while the pod is unsure
+	teardown ladder  // while it is looked whether the pod has gone
+	backoff  ladder  // after failures, from the first to the next success
 }
 
-// stir has nothing wait any more, because something has changed: whatever is unsure is read at
+// expedite has nothing wait any more, because something has changed: whatever is unsure is read at
 // once. Failures still delay each other.
-func (d *delays) stir() { d.notYet, d.reread = 0, ladder{} }
+func (d *delays) expedite() { d.notYet, d.reread = 0, ladder{} }
 
 // settle ends the delays of a pod of which nothing is in doubt.
 func (d *delays) settle() { d.reread, d.backoff = ladder{}, ladder{} }

@@ -13,13 +13,13 @@ import (
 // is borne out is sure from then on; only what was taken back, by a read that began no later than
 // it was made sure, overtakes that read.
 func TestBelief(t *testing.T) {
-	b := belief{phase: PhaseExited, cause: CauseRead, first: 2, since: 3, sure: 4, back: true, ours: true}
+	b := belief{phase: PhaseExited, cause: CauseRead, first: 2, since: 3, confirmed: 4, rolledBack: true, stoppedByAgent: true}
 	b.believe(PhaseRunning, CauseClaim, true, 77, 10)
-	if want := (belief{phase: PhaseRunning, cause: CauseClaim, byClaim: true, first: 2, since: 10, sure: 10, stamp: 77}); b != want {
+	if want := (belief{phase: PhaseRunning, cause: CauseClaim, byClaim: true, first: 2, since: 10, confirmed: 10, stamp: 77}); b != want {
 		t.Errorf("a claim: %+v, want %+v", b, want)
 	}
 	b.confirm(12)
-	if want := (belief{phase: PhaseRunning, cause: CauseClaim, first: 2, since: 10, sure: 12, stamp: 77}); b != want {
+	if want := (belief{phase: PhaseRunning, cause: CauseClaim, first: 2, since: 10, confirmed: 12, stamp: 77}); b != want {
 		t.Errorf("confirmed: %+v, want %+v", b, want)
 	}
 	for _, test := range []struct {
@@ -27,8 +27,8 @@ func TestBelief(t *testing.T) {
 		began instant
 		want  bool
 	}{{false, 11, false}, {true, 11, true}, {true, 12, true}, {true, 13, false}} {
-		if b.back = test.back; b.overtook(test.began) != test.want {
-			t.Errorf("taken back: %t, as of %d; a read begun at %d is overtaken: %t", test.back, b.sure, test.began, !test.want)
+		if b.rolledBack = test.back; b.rolledBackSince(test.began) != test.want {
+			t.Errorf("taken back: %t, as of %d; a read begun at %d is overtaken: %t", test.back, b.confirmed, test.began, !test.want)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestWanted(t *testing.T) {
 	}{
 		{wanted{}, 9, wanted{}},
 		{wanted{force: 9, want: 9}, 9, wanted{force: 9, want: 9}},
-		{wanted{force: 9, forced: 10, want: 9}, 10, wanted{forced: 10, want: 9, answer: true}},
+		{wanted{force: 9, forced: 10, want: 9}, 10, wanted{forced: 10, want: 9, syncDue: true}},
 	} {
 		w := test.w
 		if w.answered(test.at); w != test.want {

@@ -20,7 +20,7 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		return
 	}
 	c.todo.do(action[S]{kind: actStore, uid: p.uid, at: at, status: status, replaces: p.hasStatus || p.foreign})
-	delete(c.guard.gone, p.uid)
+	delete(c.guard.tombstones, p.uid)
 	p.replaced(true, at)
 	for i, it := range shows {
 		x := c.itemOf(p, i, it.ID)
@@ -30,10 +30,10 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		}
 		x.cached = it.Phase
 		unknown := it.Phase == PhaseUnknown
-		if unknown && !((x.byClaim || x.sure > at) && p.moved > at) {
+		if unknown && !((x.byClaim || x.confirmed > at) && p.changedAt > at) {
 			x.cached = x.phase // it says nothing, and asking again helps only if a list knows more
 		} // or if a claim or an ack has come since the read began: the next read may know
-		p.answer = p.answer || x.statusUnknown != unknown && x.told != phaseNone // nothing else tells of that
+		p.syncDue = p.syncDue || x.statusUnknown != unknown && x.told != phaseNone // nothing else tells of that
 		x.statusUnknown = unknown
 	}
 }
@@ -66,7 +66,7 @@ func (c *core[S]) storeError(p *pod, err error, at instant) {
 		return // something newer is known: the failure matters to nobody
 	}
 	c.todo.do(action[S]{kind: actFail, uid: p.uid, at: at, err: err})
-	delete(c.guard.gone, p.uid)
+	delete(c.guard.tombstones, p.uid)
 	p.failed = true
 	p.asOf = max(p.asOf, at)
 }
@@ -79,7 +79,7 @@ func (c *core[S]) erase(p *pod, at, now instant) {
 	}
 	c.todo.do(action[S]{kind: actDelete, uid: p.uid, at: at})
 	if at > c.lists.global {
-		c.guard.gone[p.uid] = at
+		c.guard.tombstones[p.uid] = at
 	}
 	p.replaced(false, at)
 }
@@ -157,13 +157,13 @@ func (c *core[S]) tell(p *pod, now instant) {
 	switch {
 	case sync:
 		c.emit(last, PodSync)
-	case reassigned, p.answer && c.count.events == events: // whoever wanted the statuses waits to hear of them
+	case reassigned, p.syncDue && c.count.events == events: // whoever wanted the statuses waits to hear of them
 		c.count.events++
 		*c.todo.tell() = Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
 		}
 	}
-	p.answer, p.reassigned = false, p.reassigned && !reassigned
+	p.syncDue, p.reassigned = false, p.reassigned && !reassigned
 }
 
 // tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted
@@ -196,18 +196,18 @@ func (c *core[S]) emit(x *item, t EventType) {
 // any more. It belongs to the core, and is as the cache will be once all actions so far have been
 // carried out.
 type guard struct {
-	gone  map[cache.UID]instant // the tombstones: a read begun then did not show the pod
-	floor instant               // older tombstones have been pruned
+	tombstones map[cache.UID]instant // the tombstones: a read begun then did not show the pod
+	floor      instant               // older tombstones have been pruned
 }
 
 // advance forgets the tombstones that the global time makes needless.
 func (g *guard) advance(global instant) {
-	if len(g.gone) == 0 {
+	if len(g.tombstones) == 0 {
 		return // as it is nearly always
 	}
-	for uid, at := range g.gone {
+	for uid, at := range g.tombstones {
 		if at <= global {
-			delete(g.gone, uid)
+			delete(g.tombstones, uid)
 		}
 	}
 }
@@ -215,13 +215,13 @@ func (g *guard) advance(global instant) {
 // prune forgets the tombstones from before that time. It reports whether there were any tombstones
 // at all: if not, there is nothing to prune in the cache either.
 func (g *guard) prune(before instant) bool {
-	if len(g.gone) == 0 {
+	if len(g.tombstones) == 0 {
 		return false
 	}
 	g.floor = max(g.floor, before)
-	for uid, at := range g.gone {
+	for uid, at := range g.tombstones {
 		if at < g.floor {
-			delete(g.gone, uid)
+			delete(g.tombstones, uid)
 		}
 	}
 	return true
@@ -232,7 +232,7 @@ func (c *core[S]) covered(p *pod) instant {
 	if p.hasEntry() {
 		return c.asOf(p)
 	}
-	return max(c.lists.global, c.guard.gone[p.uid])
+	return max(c.lists.global, c.guard.tombstones[p.uid])
 }
 
 // accepts says that the cache takes a write for the pod by a read begun at that time.
@@ -311,7 +311,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		// must be remembered until a list no longer shows it: one that tells only differences will
 		// say nothing of it.
 		needed := x.byClaim || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
-		if needed || !done(x.sure) {
+		if needed || !done(x.confirmed) {
 			kept = kept || needed
 			if x.byClaim {
 				claimedRemovals++

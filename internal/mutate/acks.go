@@ -11,11 +11,11 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: an ack confirms no claim", "pleg/ack.go",
-		"x.byClaim, x.sure = false, max(x.sure, at)", "x.sure = max(x.sure, at)",
+		"x.byClaim, x.confirmed = false, max(x.confirmed, at)", "x.confirmed = max(x.confirmed, at)",
 	},
 	{
 		"acks: a read from before the answer takes it back", "pleg/ack.go",
-		"x.since, x.sure = at, at\n\t\tc.settleLater", "x.since, x.sure = 1, 1\n\t\tc.settleLater",
+		"x.since, x.confirmed = at, at\n\t\tc.settleLater", "x.since, x.confirmed = 1, 1\n\t\tc.settleLater",
 	},
 	{
 		"acks: a read from before the answer takes away what was made", "pleg/ack.go",
@@ -55,15 +55,15 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: what the agent has stopped is looked after", "pleg/ack.go",
-		"x.ours = true", "x.ours = false",
+		"x.stoppedByAgent = true", "x.stoppedByAgent = false",
 	},
 	{
 		"acks: a call that has failed cannot work later", "pleg/record.go",
-		"(!x.ours || p.callFailed)", "!x.ours",
+		"(!x.stoppedByAgent || p.callFailed)", "!x.stoppedByAgent",
 	},
 	{
 		"acks: each is read by itself", "pleg/ack.go",
-		"c.dirty[p.uid] != p || p.going.climbed() || p.notYet > p.own.hold", "false",
+		"c.dirty[p.uid] != p || p.teardown.climbed() || p.notYet > p.own.hold", "false",
 	},
 	{
 		"acks: an event does not wait for the call that makes it", "pleg/ack.go",
@@ -167,7 +167,7 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers before an event has been read", "pleg/ack.go",
-		", c.readAt(p) < p.moved:", ":",
+		", c.readAt(p) < p.changedAt:", ":",
 	},
 	{
 		"acks: memory answers of what is not all known", "pleg/ack.go",

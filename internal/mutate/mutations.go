@@ -101,11 +101,11 @@ var mutations = []mutation{
 	},
 	{
 		"the core forgets the cache's tombstones", "pleg/store.go",
-		"c.guard.gone[p.uid] = at", "_ = at",
+		"c.guard.tombstones[p.uid] = at", "_ = at",
 	},
 	{
 		"the core remembers a tombstone that the global time has made needless", "pleg/store.go",
-		"if at <= global {\n\t\t\tdelete(g.gone, uid)", "if at < 0 {\n\t\t\tdelete(g.gone, uid)",
+		"if at <= global {\n\t\t\tdelete(g.tombstones, uid)", "if at < 0 {\n\t\t\tdelete(g.tombstones, uid)",
 	},
 	{
 		"the core forgets before which time the cache takes nothing", "pleg/store.go",
@@ -165,7 +165,7 @@ var mutations = []mutation{
 	},
 	{
 		"a read removes what came after it began", "pleg/merge.go",
-		"if r.began <= x.first || x.overtook(r.began) {", "if x.overtook(r.began) {",
+		"if r.began <= x.first || x.rolledBackSince(r.began) {", "if x.rolledBackSince(r.began) {",
 	},
 	{
 		"a status may take back what the cache shows", "pleg/dispatch.go",
@@ -181,11 +181,11 @@ var mutations = []mutation{
 	},
 	{
 		"an overtaken read makes a pod doubtful that later ones have settled", "pleg/merge.go",
-		"if !r.overtaken {\n\t\tp.disagrees = !r.agrees", "if true {\n\t\tp.disagrees = !r.agrees || r.overtaken && p.disagrees",
+		"if !r.superseded {\n\t\tp.disagrees = !r.agrees", "if true {\n\t\tp.disagrees = !r.agrees || r.superseded && p.disagrees",
 	},
 	{
 		"a read from before an ID came bears out that it has gone", "pleg/merge.go",
-		"case r.began > x.first && !x.overtook(r.began):\n\t\t\tx.byClaim", "case true:\n\t\t\tx.byClaim",
+		"case r.began > x.first && !x.rolledBackSince(r.began):\n\t\t\tx.byClaim", "case true:\n\t\t\tx.byClaim",
 	},
 	{
 		"a removal that a list could not bear out is not asked after", "pleg/merge.go",
@@ -201,7 +201,7 @@ var mutations = []mutation{
 	},
 	{
 		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
-		"} else if r.asks {", "} else if r.asks && false {",
+		"} else if r.needsReread {", "} else if r.needsReread && false {",
 	},
 	{
 		"waiters do not cause a read", "pleg/demand.go",
@@ -321,7 +321,7 @@ var mutations = []mutation{
 	},
 	{
 		"what an overtaken list does not show is not asked after", "pleg/merge.go",
-		"r.asks = r.asks || r.overtaken", "_ = r.asks",
+		"r.needsReread = r.needsReread || r.superseded", "_ = r.needsReread",
 	},
 	{
 		"a DELETED of an ID that no read has shown is dropped", "pleg/claim.go",
@@ -421,7 +421,7 @@ var mutations = []mutation{
 	},
 	{
 		"looks at a pod that is going without patience", "pleg/dispatch.go",
-		"delay, first = &p.going, c.firstLook()", "p.going.step = c.firstLook()\n\t\tp.notYet = now.add(p.going.step)\n\t\treturn",
+		"delay, first = &p.teardown, c.firstLook()", "p.teardown.step = c.firstLook()\n\t\tp.notYet = now.add(p.teardown.step)\n\t\treturn",
 	},
 	{
 		"a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
@@ -465,11 +465,11 @@ var mutations = []mutation{
 	},
 	{
 		"a claim has its pod read a base period later", "pleg/claim.go",
-		"CauseClaim, true, claim.stamp, now)\n\tc.stir(p, now)", "CauseClaim, true, claim.stamp, now)\n\tc.stir(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
+		"CauseClaim, true, claim.stamp, now)\n\tc.noteChange(p, now)", "CauseClaim, true, claim.stamp, now)\n\tc.noteChange(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
 	},
 	{
 		"a claim of an unknown ID has it read a base period later", "pleg/claim.go",
-		"\t\treturn someNews\n\t}\n\tc.stir(p, now)", "\t\treturn someNews\n\t}\n\tc.stir(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
+		"\t\treturn someNews\n\t}\n\tc.noteChange(p, now)", "\t\treturn someNews\n\t}\n\tc.noteChange(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
 	},
 	{
 		"no payload is believed", "pleg/claim.go",
@@ -477,7 +477,7 @@ var mutations = []mutation{
 	},
 	{
 		"an old read brings back what was overruled", "pleg/merge.go",
-		"\tx.back = true\n", "",
+		"\tx.rolledBack = true\n", "",
 	},
 	{
 		"a refused read of a settled pod is made again", "pleg/store.go",
@@ -596,7 +596,7 @@ var mutations = []mutation{
 	},
 	{
 		"a status that does not know a state outweighs a later claim", "pleg/store.go",
-		"if unknown && !((x.byClaim || x.sure > at) && p.moved > at) {", "if unknown {",
+		"if unknown && !((x.byClaim || x.confirmed > at) && p.changedAt > at) {", "if unknown {",
 	},
 	{
 		"a claim told again of a state not known is no reason to read", "pleg/claim.go",
@@ -624,7 +624,7 @@ var mutations = []mutation{
 	},
 	{
 		"an ID that one read alone has shown counts as missed", "pleg/merge.go",
-		"case !x.borne && x.claimed", "case false && x.claimed",
+		"case !x.shownAgain && x.claimed", "case false && x.claimed",
 	},
 	{
 		"a removal told early is forgotten while a read is slow", "pleg/store.go",
