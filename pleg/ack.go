@@ -54,7 +54,7 @@ type ack struct {
 }
 
 // ackBox takes what the agent tells of its calls and hands it to the generator's loop, in order.
-// Putting never blocks. A call for which there is no room is lost as a whole: see core.losesAcks.
+// Putting never blocks. A call for which there is no room is lost as a whole: see core.onAcksLost.
 type ackBox struct {
 	wake chan struct{} // capacity 1: what is already announced need not be announced again
 	max  int           // of what is there when a call begins; those that have begun may end, too
@@ -125,7 +125,7 @@ func (b *ackBox) close() {
 // own is what is known of the agent's own calls about a pod.
 type own struct {
 	calls    int32   // under way
-	making   int32   // those of them that make something
+	creating int32   // those of them that make something
 	returned instant // when the last one did
 	hold     instant // what calls have changed is read then, unless somebody waits for the pod
 	listed   instant // start of the latest read that would have shown an ID that nobody knew
@@ -135,7 +135,7 @@ type own struct {
 // takeAcks applies what the agent has told of its calls.
 func (c *core[S]) takeAcks(acks []ack, lost bool, now instant) {
 	if lost {
-		c.losesAcks(now)
+		c.onAcksLost(now)
 	}
 	for i := range acks {
 		c.onAck(&acks[i], now)
@@ -143,8 +143,8 @@ func (c *core[S]) takeAcks(acks []ack, lost bool, now instant) {
 	c.reviewAffected(now)
 }
 
-// losesAcks is told that acks found no room. A list tells what they would have told.
-func (c *core[S]) losesAcks(now instant) {
+// onAcksLost is told that acks found no room. A list tells what they would have told.
+func (c *core[S]) onAcksLost(now instant) {
 	c.count.acksLost++
 	c.sched.ask(now, false)
 }
@@ -157,7 +157,7 @@ func (c *core[S]) onAck(a *ack, now instant) {
 			c.calls[call.serial] = p.uid
 			p.own.calls++
 			if call.ID == "" {
-				p.own.making++
+				p.own.creating++
 			}
 		}
 		return
@@ -167,7 +167,7 @@ func (c *core[S]) onAck(a *ack, now instant) {
 	if delete(c.calls, call.serial); p != nil {
 		p.own.calls--
 		if call.ID == "" {
-			p.own.making--
+			p.own.creating--
 		}
 	} else if p = c.podOfCall(call); p == nil && len(a.items) == 0 {
 		c.sched.ask(now, false) // nobody can tell what it has changed
@@ -179,9 +179,9 @@ func (c *core[S]) onAck(a *ack, now instant) {
 		} else if p == nil {
 			c.sched.ask(now, false)
 		} else if call.ID == "" && call.began > c.forgotten {
-			c.introduce(p, it, a.at, now)
+			c.addCreated(p, it, a.at, now)
 		} else { // it was there before this generator, or may have gone and been forgotten meanwhile
-			c.doubt(p, now)
+			c.mayHaveChanged(p, now)
 		}
 	}
 	if p == nil {
@@ -190,8 +190,8 @@ func (c *core[S]) onAck(a *ack, now instant) {
 	p.own.returned = max(p.own.returned, a.at)
 	if a.failed || len(a.items) == 0 {
 		p.callFailed = p.callFailed || a.failed
-		p.mayMake = p.mayMake || a.failed && call.ID == ""
-		c.doubt(p, now)
+		p.uncertainCreate = p.uncertainCreate || a.failed && call.ID == ""
+		c.mayHaveChanged(p, now)
 	}
 	c.reviewLater(p)
 }
@@ -209,8 +209,8 @@ func (c *core[S]) podOfCall(call *ownCall) *pod {
 	return nil
 }
 
-// doubt has a pod read: a call may have changed something of it.
-func (c *core[S]) doubt(p *pod, now instant) {
+// mayHaveChanged has a pod read: a call may have changed something of it.
+func (c *core[S]) mayHaveChanged(p *pod, now instant) {
 	p.changedAt, p.want, p.own.unlisted = now, max(p.want, now), now
 	c.reviewLater(p)
 }
@@ -224,7 +224,7 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 	p := x.pod
 	c.reviewLater(p)
 	if phase == PhaseExited && x.kind == Container && (x.phase < PhaseRunning || x.phase == PhaseRunning && x.since > began) {
-		c.doubt(p, now) // a call need not end what did not run when it began
+		c.mayHaveChanged(p, now) // a call need not end what did not run when it began
 		return
 	}
 	switch {
@@ -249,12 +249,12 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 	}
 }
 
-// introduce makes an ID known that a call of the agent's has made, and that no read has shown. No
+// addCreated makes an ID known that a call of the agent's has made, and that no read has shown. No
 // read that began after the call returned has been applied: acks come first in each turn of the
 // loop.
-func (c *core[S]) introduce(p *pod, it Item, at, now instant) {
+func (c *core[S]) addCreated(p *pod, it Item, at, now instant) {
 	if it.ID == "" || it.Phase == PhaseUnknown || it.Phase > PhaseRunning {
-		c.doubt(p, now) // no call makes such a thing
+		c.mayHaveChanged(p, now) // no call makes such a thing
 		return
 	}
 	x := &item{
@@ -302,26 +302,26 @@ func (c *core[S]) takeUnconfirmed(p *pod, id string) (s unconfirmedID, ok bool) 
 	return s, ok
 }
 
-// unbornMost bounds the pods that have no record and of which a call may yet make something.
-const unbornMost = 1024
+// uncertainCreatesMax bounds the pods that have no record and of which a call may yet make something.
+const uncertainCreatesMax = 1024
 
-// outlive keeps, of a record that is forgotten, that a call may yet make something of the pod.
+// keepUncertainCreate keeps, of a record that is forgotten, that a call may yet make something of the pod.
 // When there are too many such pods, the one that was forgotten first is given up.
-func (c *core[S]) outlive(p *pod, now instant) {
-	if !p.mayMake {
+func (c *core[S]) keepUncertainCreate(p *pod, now instant) {
+	if !p.uncertainCreate {
 		return
 	}
-	if len(c.unborn) == unbornMost {
-		c.unborn, c.givenUp = slices.Delete(c.unborn, 0, 1), now
+	if len(c.uncertainCreates) == uncertainCreatesMax {
+		c.uncertainCreates, c.uncertainDropped = slices.Delete(c.uncertainCreates, 0, 1), now
 	}
-	c.unborn = append(c.unborn, p.uid)
+	c.uncertainCreates = append(c.uncertainCreates, p.uid)
 }
 
-// inherit gives a new record what has outlived the last one of that pod.
-func (c *core[S]) inherit(p *pod) {
-	if i := slices.Index(c.unborn, p.uid); i >= 0 {
-		c.unborn = slices.Delete(c.unborn, i, i+1)
-		p.callFailed, p.mayMake = true, true
+// restoreUncertainCreate gives a new record what has outlived the last one of that pod.
+func (c *core[S]) restoreUncertainCreate(p *pod) {
+	if i := slices.Index(c.uncertainCreates, p.uid); i >= 0 {
+		c.uncertainCreates = slices.Delete(c.uncertainCreates, i, i+1)
+		p.callFailed, p.uncertainCreate = true, true
 	}
 }
 
@@ -329,19 +329,19 @@ func (c *core[S]) inherit(p *pod) {
 // knew.
 func (c *core[S]) listedAt(p *pod) instant { return max(p.own.listed, c.lists.applied) }
 
-// knownMost is the number of IDs of a pod up to which reading the status of each costs the runtime
+// knownIDsMax is the number of IDs of a pod up to which reading the status of each costs the runtime
 // no more than a list.
-const knownMost = 8
+const knownIDsMax = 8
 
-// knowsAll says that the runtime has no ID of the pod that is not known, so that the pod can be
+// knowsAllIDs says that the runtime has no ID of the pod that is not known, so that the pod can be
 // read by the statuses of those that are: a list has shown it since the stream was connected, and
 // all that can have come since the agent has made and told of.
-func (c *core[S]) knowsAll(p *pod) bool {
+func (c *core[S]) knowsAllIDs(p *pod) bool {
 	o := &p.own
 	switch {
-	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, c.lists.applied <= c.givenUp, len(c.unowned) > 0:
+	case !c.cfg.TellsCalls, !c.connected(), c.count.acksLost > 0, c.lists.applied <= c.uncertainDropped, len(c.unowned) > 0:
 		return false
-	case o.making > 0, p.callFailed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
+	case o.creating > 0, p.callFailed, c.listedAt(p) <= max(o.unlisted, c.conn.connected):
 		return false
 	case p.failed, p.disagrees, p.foreignID, p.statusUnknown(), p.hasUnconfirmed(), len(p.conflicts) > 0:
 		return false
@@ -355,14 +355,14 @@ func (c *core[S]) knowsAll(p *pod) bool {
 			live++
 		}
 	}
-	return 0 < live && live <= knownMost
+	return 0 < live && live <= knownIDsMax
 }
 
-// remembers says that a pod is as the cache shows it, but for what the stream has not told yet, so
+// answersFromMemory says that a pod is as the cache shows it, but for what the stream has not told yet, so
 // that whoever waits for it need not wait for a read: the stream has earned trust, a read has shown
 // the pod since the last call about it returned and since anything was last not heard, every claim
 // has been borne out, and nothing is under way that could tell otherwise.
-func (c *core[S]) remembers(p *pod) bool {
+func (c *core[S]) answersFromMemory(p *pod) bool {
 	switch {
 	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.candidates.len() > 0:
 		return false
@@ -376,7 +376,7 @@ func (c *core[S]) remembers(p *pod) bool {
 			return false
 		}
 	}
-	return c.knowsAll(p)
+	return c.knowsAllIDs(p)
 }
 
 // liveItems returns what the runtime is believed to have of a pod.

@@ -46,15 +46,15 @@ type ledger struct {
 	index map[string]*item // every item by ID
 	// homeless are claimed IDs of which neither a claim nor a read has said whose they are, until the
 	// next list.
-	unowned     map[string]unconfirmedID
-	calls       map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
-	unborn      []cache.UID          // pods without a record of which a failed call may yet make something
-	givenUp     instant              // when such a pod was last given up
-	unconfirmed int                  // in all pods
-	phases      [2][PhaseRemoved]int // live items by kind and phase
-	running     int                  // pods with a running sandbox
-	marks       uint64               // merges so far
-	looks       uint64               // items that reviews have looked at, which tests hold to what is linear
+	unowned          map[string]unconfirmedID
+	calls            map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
+	uncertainCreates []cache.UID          // pods without a record of which a failed call may yet make something
+	uncertainDropped instant              // when such a pod was last given up
+	unconfirmed      int                  // in all pods
+	phases           [2][PhaseRemoved]int // live items by kind and phase
+	running          int                  // pods with a running sandbox
+	marks            uint64               // merges so far
+	looks            uint64               // items that reviews have looked at, which tests hold to what is linear
 }
 
 // attention is which pods need any.
@@ -275,7 +275,7 @@ func (c *core[S]) ensure(uid cache.UID) *pod {
 	p := c.pods[uid]
 	if p == nil {
 		p = &pod{uid: uid}
-		c.inherit(p)
+		c.restoreUncertainCreate(p)
 		c.pods[uid] = p
 	}
 	return p

@@ -24,7 +24,7 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 		if p.asOf > t && !p.hasStatus && c.covered(p) <= t {
 			t = max(p.asOf, p.read) // the cache has pruned the tombstone that would have told when the pod was found gone
 		}
-		if t < now && c.remembers(p) {
+		if t < now && c.answersFromMemory(p) {
 			c.count.remembered++
 			c.todo.observe(uid, now)
 			p.asOf = now
@@ -124,7 +124,7 @@ func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1)
 // forget drops the record of a pod of which nothing is known and nothing wanted.
 func (c *core[S]) forget(p *pod, now instant) {
 	if len(p.items) == 0 && len(p.unconfirmed) == 0 && len(p.conflicts) == 0 && !p.foreign && !p.hasStatus && !c.reads(p) && !p.asked() && p.own.calls == 0 && c.pods[p.uid] == p {
-		c.outlive(p, now)
+		c.keepUncertainCreate(p, now)
 		delete(c.pods, p.uid)
 		delete(c.changedSinceList, p.uid)
 		delete(c.unexpired, p.uid)

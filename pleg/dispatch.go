@@ -210,7 +210,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	c.dropOldListing(p)
 	if p.listingServes() {
 		r.listed, r.ref.Items, began = true, p.listing, p.listingBegan
-	} else if c.knowsAll(p) {
+	} else if c.knowsAllIDs(p) {
 		r.listed, r.byIDs, r.ref.Items, r.builds = true, true, liveItems(p), false
 	}
 	p.listing = nil

@@ -101,7 +101,7 @@ func (v *prover) normalizeTimes() {
 		c.pin(now)
 	}
 	if !sc.knows {
-		c.unborn = nil
+		c.uncertainCreates = nil
 	}
 	if !sc.scarce {
 		c.turn = notQueued // there are workers for all
@@ -368,7 +368,7 @@ func (v *prover) normalizeOwn(p *pod, oldest instant) {
 	c, o := v.core, &p.own
 	switch {
 	case !v.scope.knows:
-		o.listed, o.unlisted, o.making, p.mayMake = 0, 0, 0, false
+		o.listed, o.unlisted, o.creating, p.uncertainCreate = 0, 0, 0, false
 		p.callFailed = p.callFailed && v.scope.sandboxes()
 	case v.scope.judged():
 	case c.listedAt(p) > o.unlisted:

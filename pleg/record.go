@@ -152,7 +152,7 @@ type reported struct {
 	disagrees        bool    // the last applied read shows less than is known
 	conflictReported bool    // that the runtime shows an ID of it of another pod, too, was reported
 	callFailed       bool    // a call of the agent's own has: it may work yet, without anybody being told
-	mayMake          bool    // one that makes something has failed
+	uncertainCreate  bool    // one that makes something has failed
 	ready            int32   // running sandboxes
 	own              own     // what the agent's own calls have told
 }

@@ -52,28 +52,28 @@ func TestWhatAFailedCallMayMakeOutlivesItsPod(t *testing.T) {
 		}
 		remembered := func() (n int, last cache.UID) {
 			synctest.Wait()
-			n = len(b.gen.core.unborn)
-			return n, b.gen.core.unborn[n-1]
+			n = len(b.gen.core.uncertainCreates)
+			return n, b.gen.core.uncertainCreates[n-1]
 		}
-		for i := range unbornMost {
+		for i := range uncertainCreatesMax {
 			b.fails(cache.UID(fmt.Sprint("u", i)))
 		}
 		b.quiet()
-		if n, _ := remembered(); n != unbornMost {
-			t.Errorf("%d pods without a record are remembered, want %d", n, unbornMost)
+		if n, _ := remembered(); n != uncertainCreatesMax {
+			t.Errorf("%d pods without a record are remembered, want %d", n, uncertainCreatesMax)
 		}
 		if listed := b.asks("q"); listed != 0 {
 			t.Errorf("as many pods as are remembered have failed, and another one was listed %d times", listed)
 		}
 		b.fails("u0") // it has a record for as long as it is read
 		b.quiet()
-		if n, last := remembered(); n != unbornMost || last != "u0" {
-			t.Errorf("%d pods without a record are remembered, the last is %s; want %d, u0", n, last, unbornMost)
+		if n, last := remembered(); n != uncertainCreatesMax || last != "u0" {
+			t.Errorf("%d pods without a record are remembered, the last is %s; want %d, u0", n, last, uncertainCreatesMax)
 		}
 		b.fails("v")
 		b.quiet()
-		if n, last := remembered(); n != unbornMost || last != "v" {
-			t.Errorf("%d pods without a record are remembered, the last is %s; want %d, v", n, last, unbornMost)
+		if n, last := remembered(); n != uncertainCreatesMax || last != "v" {
+			t.Errorf("%d pods without a record are remembered, the last is %s; want %d, v", n, last, uncertainCreatesMax)
 		}
 		if listed := b.asks("q"); listed != 1 {
 			t.Errorf("a pod was given up, and another one was listed %d times, want once", listed)

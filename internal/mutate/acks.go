@@ -83,27 +83,27 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: what is being made is not listed", "pleg/ack.go",
-		"case o.making > 0, p.callFailed,", "case p.callFailed,",
+		"case o.creating > 0, p.callFailed,", "case p.callFailed,",
 	},
 	{
 		"acks: what a failed call may make later is not listed", "pleg/ack.go",
-		"case o.making > 0, p.callFailed,", "case o.making > 0,",
+		"case o.creating > 0, p.callFailed,", "case o.creating > 0,",
 	},
 	{
 		"acks: what a failed call may make is forgotten with its pod", "pleg/demand.go",
-		"\t\tc.outlive(p, now)\n", "",
+		"\t\tc.keepUncertainCreate(p, now)\n", "",
 	},
 	{
 		"acks: nothing is inherited of a pod that was forgotten", "pleg/core.go",
-		"\t\tc.inherit(p)\n", "",
+		"\t\tc.restoreUncertainCreate(p)\n", "",
 	},
 	{
 		"acks: pods that have failed are remembered without bound", "pleg/ack.go",
-		"len(c.unborn) == unbornMost", "false",
+		"len(c.uncertainCreates) == uncertainCreatesMax", "false",
 	},
 	{
 		"acks: who was given up need not be listed", "pleg/ack.go",
-		"c.lists.applied <= c.givenUp, ", "",
+		"c.lists.applied <= c.uncertainDropped, ", "",
 	},
 	{
 		"acks: the first read of what the agent makes is a list", "pleg/ack.go",
@@ -171,11 +171,11 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: memory answers of what is not all known", "pleg/ack.go",
-		"\treturn c.knowsAll(p)\n", "\treturn p.hasStatus && c.cfg.TellsCalls\n",
+		"\treturn c.knowsAllIDs(p)\n", "\treturn p.hasStatus && c.cfg.TellsCalls\n",
 	},
 	{
 		"acks: memory answers who asks for what is to come", "pleg/demand.go",
-		"t < now && c.remembers(p)", "c.remembers(p)",
+		"t < now && c.answersFromMemory(p)", "c.answersFromMemory(p)",
 	},
 	{
 		"acks: whoever is remembered is not fresh", "pleg/demand.go",
@@ -199,6 +199,6 @@ var ackMutations = []mutation{
 	},
 	{
 		"acks: a pod without an ID needs no list", "pleg/ack.go",
-		"return 0 < live && live <= knownMost", "return live <= knownMost",
+		"return 0 < live && live <= knownIDsMax", "return live <= knownIDsMax",
 	},
 }
