@@ -262,7 +262,7 @@ func (c *core[S]) addCreated(p *pod, it Item, at, now instant) {
 		place:   place{pod: p},
 		belief:  belief{phase: it.Phase, first: at, since: at},
 		shown:   shown{cached: phaseNone, listed: phaseNone},
-		watched: watched{told: phaseNone},
+		watched: watched{emitted: phaseNone},
 	}
 	if l, ok := p.conflicts[it.ID]; ok {
 		x.listed = l.Phase

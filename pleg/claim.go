@@ -258,7 +258,7 @@ func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) int {
 		}
 	}
 	if behind {
-		c.count.behind++
+		c.count.stalePayloads++
 	}
 	c.offer(p, pc, now)
 	c.review(p, now)

@@ -70,19 +70,19 @@ type connConfig struct {
 
 // conn is the state of the stream machine. It is a value: step returns the next one.
 type conn struct {
-	state     StreamState
-	attempts  int     // openings since the last stable connection
-	deadline  instant // when tick has something to do; never if not
-	connected instant // when the present connection was made, in StreamConnected
-	ever      bool    // a stream was connected before
-	told      bool    // the present unsupported state was announced
+	state         StreamState
+	attempts      int     // openings since the last stable connection
+	deadline      instant // when tick has something to do; never if not
+	connected     instant // when the present connection was made, in StreamConnected
+	everConnected bool    // a stream was connected before
+	announced     bool    // the present unsupported state was announced
 }
 
-// eofsOfRestart is the number of openings that may come to nothing after a connection before an
+// maxRestartEOFs is the number of openings that may come to nothing after a connection before an
 // orderly end at once means that the runtime has no events. A runtime that stops ends its streams
 // in order too, but not for long. One whose events were switched off does so for ever, and so does
 // one that never had them and seemed connected only because its wire was frozen for Settle.
-const eofsOfRestart = 4
+const maxRestartEOFs = 4
 
 // connInput is what can happen to the stream.
 type connInput uint8
@@ -168,7 +168,7 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 	case inLost, inEOF, inNoEvents:
 		switch c.state {
 		case StreamOpening:
-			if in == inNoEvents || in == inEOF && (!c.ever || c.attempts >= eofsOfRestart) {
+			if in == inNoEvents || in == inEOF && (!c.everConnected || c.attempts >= maxRestartEOFs) {
 				return c.unsupported(cfg, now, random)
 			}
 			return c.backoff(cfg, now, random), effFailed
@@ -201,12 +201,12 @@ func (c conn) open() conn {
 }
 
 func (c conn) connect(now instant) conn {
-	c.state, c.connected, c.deadline, c.ever, c.told = StreamConnected, now, never, true, false
+	c.state, c.connected, c.deadline, c.everConnected, c.announced = StreamConnected, now, never, true, false
 	return c
 }
 
 func (c conn) backoff(cfg *connConfig, now instant, random float64) conn {
-	c.state, c.deadline, c.told = StreamBackoff, now.add(cfg.delay(c.attempts, random)), false
+	c.state, c.deadline, c.announced = StreamBackoff, now.add(cfg.delay(c.attempts, random)), false
 	c.attempts++
 	return c
 }
@@ -214,10 +214,10 @@ func (c conn) backoff(cfg *connConfig, now instant, random float64) conn {
 func (c conn) unsupported(cfg *connConfig, now instant, random float64) (conn, connEffect) {
 	c.state, c.deadline = StreamUnsupported, now.add(cfg.lengthen(cfg.steady, random))
 	eff := effFailed
-	if !c.told {
+	if !c.announced {
 		eff |= effUnsupported
 	}
-	c.told = true
+	c.announced = true
 	return c, eff
 }
 

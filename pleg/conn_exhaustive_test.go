@@ -19,7 +19,7 @@ type connKey struct {
 }
 
 func keyOf(c conn, cfg *connConfig, now instant) connKey {
-	k := connKey{state: c.state, attempts: min(c.attempts, 9), due: "soon", ever: c.ever, tol: c.told}
+	k := connKey{state: c.state, attempts: min(c.attempts, 9), due: "soon", ever: c.everConnected, tol: c.announced}
 	switch {
 	case c.deadline == never:
 		k.due = "never"
@@ -120,13 +120,13 @@ func wrongMove(from, to conn, in connInput, eff connEffect, now instant, cfg *co
 		return "it would be opened too late"
 	case to.state == StreamOpening && to.deadline == never:
 		return "a silent stream would never count as connected"
-	case to.state == StreamConnected && !to.ever:
+	case to.state == StreamConnected && !to.everConnected:
 		return "it forgets that it was connected"
-	case from.ever && !to.ever:
+	case from.everConnected && !to.everConnected:
 		return "it forgets that it was ever connected"
 	case to.attempts < 0 || to.attempts > from.attempts+1:
 		return fmt.Sprintf("attempts go from %d to %d", from.attempts, to.attempts)
-	case in == inEOF && from.state == StreamOpening && from.ever && (to.state == StreamUnsupported) != (from.attempts >= eofsOfRestart):
+	case in == inEOF && from.state == StreamOpening && from.everConnected && (to.state == StreamUnsupported) != (from.attempts >= maxRestartEOFs):
 		return "an EOF of a runtime that was connected is a restart, unless openings have come to nothing for some seconds"
 	case from.state == to.state && from.state != StreamOpening && eff&^effFailed != 0:
 		return "nothing moved, and something is to be done"

@@ -43,7 +43,7 @@ func TestReconnectDelays(t *testing.T) {
 
 func TestConnSteps(t *testing.T) {
 	const at = instant(1e12)
-	connected := conn{state: StreamConnected, attempts: 3, connected: at, ever: true, deadline: never}
+	connected := conn{state: StreamConnected, attempts: 3, connected: at, everConnected: true, deadline: never}
 	for _, tc := range []struct {
 		name  string
 		from  conn
@@ -60,11 +60,11 @@ func TestConnSteps(t *testing.T) {
 		{"a failed opening backs off", conn{state: StreamOpening}, inLost, 0, StreamBackoff, effFailed, 1},
 		{"no events is unsupported", conn{state: StreamOpening}, inNoEvents, 0, StreamUnsupported, effFailed | effUnsupported, 0},
 		{"EOF at once is unsupported", conn{state: StreamOpening}, inEOF, 0, StreamUnsupported, effFailed | effUnsupported, 0},
-		{"EOF at once after events is a restart", conn{state: StreamOpening, ever: true}, inEOF, 0, StreamBackoff, effFailed, 1},
-		{"one more EOF is still a restart", conn{state: StreamOpening, ever: true, attempts: eofsOfRestart - 1}, inEOF, 0, StreamBackoff, effFailed, eofsOfRestart},
-		{"EOF again and again: the events were switched off", conn{state: StreamOpening, ever: true, attempts: eofsOfRestart}, inEOF, 0, StreamUnsupported, effFailed | effUnsupported, eofsOfRestart},
-		{"an opening that fails otherwise says nothing of that", conn{state: StreamOpening, ever: true, attempts: eofsOfRestart}, inLost, 0, StreamBackoff, effFailed, eofsOfRestart + 1},
-		{"unsupported is announced once", conn{state: StreamOpening, told: true}, inNoEvents, 0, StreamUnsupported, effFailed, 0},
+		{"EOF at once after events is a restart", conn{state: StreamOpening, everConnected: true}, inEOF, 0, StreamBackoff, effFailed, 1},
+		{"one more EOF is still a restart", conn{state: StreamOpening, everConnected: true, attempts: maxRestartEOFs - 1}, inEOF, 0, StreamBackoff, effFailed, maxRestartEOFs},
+		{"EOF again and again: the events were switched off", conn{state: StreamOpening, everConnected: true, attempts: maxRestartEOFs}, inEOF, 0, StreamUnsupported, effFailed | effUnsupported, maxRestartEOFs},
+		{"an opening that fails otherwise says nothing of that", conn{state: StreamOpening, everConnected: true, attempts: maxRestartEOFs}, inLost, 0, StreamBackoff, effFailed, maxRestartEOFs + 1},
+		{"unsupported is announced once", conn{state: StreamOpening, announced: true}, inNoEvents, 0, StreamUnsupported, effFailed, 0},
 		{"a lost stream falls back", connected, inLost, time.Second, StreamBackoff, effFellBack, 4},
 		{"a stable one starts over", connected, inLost, time.Minute, StreamBackoff, effFellBack, 1},
 		{"EOF of a connected stream is a loss", connected, inEOF, time.Second, StreamBackoff, effFellBack, 4},
@@ -72,7 +72,7 @@ func TestConnSteps(t *testing.T) {
 		{"backoff ends in another opening", conn{state: StreamBackoff, deadline: at}, inTick, 0, StreamOpening, effOpen, 0},
 		{"unsupported is asked again", conn{state: StreamUnsupported, deadline: at}, inTick, 0, StreamOpening, effOpen, 0},
 		{"a runtime that is back is asked for its stream at once", conn{state: StreamBackoff, attempts: 6, deadline: at + 1e11}, inBack, 0, StreamOpening, effOpen, 0},
-		{"one that had no events may have them now", conn{state: StreamUnsupported, told: true, deadline: at + 1e11}, inBack, 0, StreamOpening, effOpen, 0},
+		{"one that had no events may have them now", conn{state: StreamUnsupported, announced: true, deadline: at + 1e11}, inBack, 0, StreamOpening, effOpen, 0},
 		{"a connected stream needs no list to be up", connected, inBack, 0, StreamConnected, 0, 3},
 		{"nor does one being opened", conn{state: StreamOpening, attempts: 2, deadline: at + 1}, inBack, 0, StreamOpening, 0, 2},
 		{"nor is one opened that nobody wants", conn{deadline: never}, inBack, 0, StreamIdle, 0, 0},

@@ -79,7 +79,7 @@ type forgetting struct {
 type streaming struct {
 	conn        conn
 	connCfg     connConfig
-	heard       instant // since when the runtime is known to have events: its first connection; 0 if it has none
+	eventsSince instant // since when the runtime is known to have events: its first connection; 0 if it has none
 	lastDiscard instant // when claims were last discarded for want of room
 	mute        muteStream
 	ended       error // what it ended with last
@@ -208,13 +208,13 @@ func (c *core[S]) step(in connInput, now instant) {
 		if !c.beganAt(now) {
 			c.conn.connected = now - 1 // a read that begins now begins after
 		}
-		if c.heard == 0 {
-			c.heard = c.conn.connected
+		if c.eventsSince == 0 {
+			c.eventsSince = c.conn.connected
 		}
 		c.count.connects++
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
-		if old.ever {
+		if old.everConnected {
 			c.count.reconnects++
 			c.report(ReasonStreamRestored, "Reconnect", false, "the runtime's container event stream is connected again")
 		}
@@ -233,7 +233,7 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.report(ReasonStreamLost, "FallBack", true, note)
 	}
 	if c.conn.state == StreamUnsupported {
-		c.heard = 0
+		c.eventsSince = 0
 	}
 	if eff&effUnsupported != 0 {
 		note := fmt.Sprintf("%v; polling", c.ended) // which says that there are no events, and how the runtime said so
@@ -260,9 +260,9 @@ func (c *core[S]) beganAt(now instant) bool {
 // connected says that the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
 
-// offered says that the runtime was known to have events when a read began: what has changed since,
+// hadEvents says that the runtime was known to have events when a read began: what has changed since,
 // it told whoever listened (see listened), or missed.
-func (c *core[S]) offered(read instant) bool { return c.heard != 0 && read > c.heard }
+func (c *core[S]) hadEvents(read instant) bool { return c.eventsSince != 0 && read > c.eventsSince }
 
 // readAt returns the start of the latest applied read that covers the pod.
 func (c *core[S]) readAt(p *pod) instant { return max(p.read, c.lists.applied) }

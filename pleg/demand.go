@@ -69,7 +69,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	c.looks += uint64(len(p.items))
 	settled := p.settled()
 	if settled {
-		c.tell(p, now)
+		c.emitChanges(p, now)
 		if p.force == 0 && !p.failed && !p.statusUnknown() {
 			p.listing = nil // else the statuses are to be read all the same
 		}
@@ -253,8 +253,8 @@ func (c *core[S]) nextHung() instant {
 	return at
 }
 
-// landed is told of the end of a read, and says that it failed only because it was interrupted.
-func (c *core[S]) landed(p *pod, failed bool, now instant) (interrupted bool) {
+// readEnded is told of the end of a read, and says that it failed only because it was interrupted.
+func (c *core[S]) readEnded(p *pod, failed bool, now instant) (interrupted bool) {
 	f := c.inflight[p]
 	p.reading = false
 	delete(c.inflight, p)

@@ -249,7 +249,7 @@ type inspected[S any] struct {
 // onInspected applies the read of one pod.
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
-	interrupted := c.landed(p, r.err != nil, now)
+	interrupted := c.readEnded(p, r.err != nil, now)
 	if r.listing != nil {
 		c.name(p, r.listing)
 	}
@@ -280,7 +280,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 	}
 	if r.err == nil {
-		if c.crossed(p, r) {
+		if c.contradictedByList(p, r) {
 			p.disagrees = true
 		}
 		c.scheduleReread(p, r.began, now)
@@ -289,9 +289,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	c.review(p, now)
 }
 
-// crossed says that a list was applied during an inspection and showed the pod otherwise. Either
+// contradictedByList says that a list was applied during an inspection and showed the pod otherwise. Either
 // may have looked last, whichever began last, so that only a read to come can tell how the pod is.
-func (c *core[S]) crossed(p *pod, r *inspected[S]) bool {
+func (c *core[S]) contradictedByList(p *pod, r *inspected[S]) bool {
 	if r.asked >= c.lists.finished {
 		return false
 	}

@@ -25,7 +25,7 @@ const (
 	actObserve                      // Observe the next n pods of todo.observed
 	actAdvance                      // Advance the cache's global time
 	actPrune                        // Prune the cache's tombstones
-	actTell                         // tell Watch the next event of todo.events
+	actEmit                         // tell Watch the next event of todo.events
 	actDropOldest                   // give up what Watch is owed of pods that are gone, beyond n pods
 	actReport                       // log and record a report
 	actListLasted                   // time a list
@@ -63,17 +63,17 @@ type podRead struct {
 // bulky in lists of everything, lies in slices of its own.
 type todo[S any] struct {
 	actions  []action[S]
-	events   []Event     // what actTell tells, in order
+	events   []Event     // what actEmit tells, in order
 	observed []cache.UID // what actObserve observes, in order
 }
 
 func (t *todo[S]) do(a action[S]) { t.actions = append(t.actions, a) }
 
-// tell has Watch told of an event, which the caller fills in: an event is big, and each copy of it
+// emit has Watch told of an event, which the caller fills in: an event is big, and each copy of it
 // shows in what an exit costs.
-func (t *todo[S]) tell() *Event {
+func (t *todo[S]) emit() *Event {
 	t.events = append(t.events, Event{})
-	t.actions = append(t.actions, action[S]{kind: actTell})
+	t.actions = append(t.actions, action[S]{kind: actEmit})
 	return &t.events[len(t.events)-1]
 }
 
@@ -174,8 +174,8 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 			e.cfg.Cache.Advance(e.clock.time(a.at))
 		case actPrune:
 			e.cfg.Cache.Prune(e.clock.time(a.at))
-		case actTell:
-			e.tell(&events[0])
+		case actEmit:
+			e.deliver(&events[0])
 			events = events[1:]
 		case actDropOldest:
 			e.dropOldest(int(a.n))
@@ -211,8 +211,8 @@ func (e *executor[S]) noteRefusal(ok bool, a *action[S]) {
 	}
 }
 
-// tell hands an event to Watch, or owes its pod a PodSync.
-func (e *executor[S]) tell(ev *Event) {
+// deliver hands an event to Watch, or owes its pod a PodSync.
+func (e *executor[S]) deliver(ev *Event) {
 	e.cfg.Metrics.Add(MetricEvents, 1)
 	if !e.out.put(ev) {
 		return
@@ -257,7 +257,7 @@ func (e *executor[S]) count(n *counters) {
 	e.add(MetricReplayedClaims, n.replayed-o.replayed)
 	e.add(MetricDiscardedClaims, n.dropped-o.dropped)
 	e.add(MetricDisorderedClaims, n.disordered-o.disordered)
-	e.add(MetricStalePayloads, n.behind-o.behind)
+	e.add(MetricStalePayloads, n.stalePayloads-o.stalePayloads)
 	e.add(MetricUntoldExits, n.untoldExits-o.untoldExits)
 	e.add(MetricAcks, n.acks-o.acks)
 	e.add(MetricDiscardedAcks, n.acksLost-o.acksLost)

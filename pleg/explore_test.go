@@ -245,7 +245,7 @@ func (s *small) print() string {
 	for _, d := range s.ids {
 		fmt.Fprintf(&b, "%d", d.now())
 		if x := s.core.index[d.id]; x != nil {
-			fmt.Fprintf(&b, ":%d.%d.%d.%d.%d.%t.%d", x.phase, x.told, x.cached, x.listed, x.claimed, x.byClaim, x.mask)
+			fmt.Fprintf(&b, ":%d.%d.%d.%d.%d.%t.%d", x.phase, x.emitted, x.cached, x.listed, x.claimed, x.byClaim, x.mask)
 		}
 		b.WriteByte(' ')
 	}

@@ -130,7 +130,7 @@ func (c *core[S]) checkItems(k *checker, p *pod, now instant) {
 
 func (c *core[S]) checkItem(k *checker, x *item, now instant) {
 	_ = x.phase <= PhaseRemoved && x.claimed <= PhaseRemoved || k.broken("phase %v, claimed %v", x.phase, x.claimed)
-	_ = x.told == phaseNone || x.told <= PhaseRemoved || k.broken("told %v", x.told)
+	_ = x.emitted == phaseNone || x.emitted <= PhaseRemoved || k.broken("told %v", x.emitted)
 	_ = x.listed == phaseNone || x.listed <= PhaseExited || k.broken("listed %v", x.listed)
 	// A status that does not know the state of an ID of which a removal is claimed is not settled.
 	_ = x.cached == phaseNone || x.cached <= PhaseExited || x.statusUnknown && x.cached == PhaseRemoved || k.broken("cached %v", x.cached)
@@ -140,9 +140,9 @@ func (c *core[S]) checkItem(k *checker, x *item, now instant) {
 	_ = !x.byClaim || x.cause == CauseClaim && x.claimed >= x.phase || k.broken("by claim, caused by %v, claimed %v, phase %v", x.cause, x.claimed, x.phase)
 	_ = x.stamp == 0 || x.cause == CauseClaim || k.broken("it has a claim's stamp, and is caused by %v", x.cause)
 	_ = !x.rolledBack || x.cause == CauseRead && !x.byClaim || k.broken("taken back, by %v", x.cause)
-	told := x.told != phaseNone && x.told >= PhaseRunning
-	_ = !told || x.mask != 0 || k.broken("told %v, and no event", x.told)
-	_ = x.told != PhaseRemoved || x.mask&maskRemoved != 0 || k.broken("told removed, by the events %03b", x.mask)
+	emitted := x.emitted != phaseNone && x.emitted >= PhaseRunning
+	_ = !emitted || x.mask != 0 || k.broken("told %v, and no event", x.emitted)
+	_ = x.emitted != PhaseRemoved || x.mask&maskRemoved != 0 || k.broken("told removed, by the events %03b", x.mask)
 	_ = x.mask&maskRemoved == 0 || x.mask&maskDied != 0 || x.mask&maskStarted == 0 || k.broken("told to start and to be removed, not to die")
 }
 
@@ -219,8 +219,8 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 
 // checkTrust checks the stream and what it is believed.
 func (c *core[S]) checkTrust(k *checker, now instant) {
-	_ = c.conn.connected <= now && (!c.connected() || c.conn.ever) || k.broken("%+v at %d", c.conn, now)
-	_ = c.heard <= now && (c.heard == 0 || c.conn.ever) || k.broken("events are known since %d: %+v", c.heard, c.conn)
+	_ = c.conn.connected <= now && (!c.connected() || c.conn.everConnected) || k.broken("%+v at %d", c.conn, now)
+	_ = c.eventsSince <= now && (c.eventsSince == 0 || c.conn.everConnected) || k.broken("events are known since %d: %+v", c.eventsSince, c.conn)
 	_ = !c.overruled.unsettled && c.overruled.last <= now || k.broken("lies are not settled: %+v", c.overruled)
 	_ = c.overruled.unreported == 0 || now < c.overruled.report || k.broken("%d overruled claims are due to be reported", c.overruled.unreported)
 	_ = c.connected() || c.sched.period == c.cfg.RelistBase || k.broken("the stream is down, and the period is %v", c.sched.period)

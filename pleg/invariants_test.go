@@ -40,7 +40,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"its last read failed", func(w world) { w.p.failed = true }},
 		{"that is needless", func(w world) { w.c.guard.tombstones["gone"] = 1 }},
 		{"the cache has pod \"gone\" as of", func(w world) { w.c.guard.tombstones["gone"] = w.c.lists.global + 1 }},
-		{"have not been carried out", func(w world) { w.c.todo.tell() }},
+		{"have not been carried out", func(w world) { w.c.todo.emit() }},
 		{"has no delay after failures", func(w world) { w.p.failed = true }},
 		{"its own, and foreign", func(w world) { w.p.foreign = true }},
 		{"and nobody looks", func(w world) { w.p.teardown.step = 1 }},

@@ -149,7 +149,7 @@ type loop[S any] struct {
 	batch     batch[S]
 	acks      []ack
 	state     StreamState // last logged
-	said      string      // why the stream could not be opened, as last logged
+	openError string      // why the stream could not be opened, as last logged
 	reports   int         // made so far
 }
 
@@ -218,15 +218,15 @@ func (l *loop[S]) apply(in *input[S]) { l.applyAt(in, l.g.clock.now()) }
 
 // applyAt does so as of a given time.
 func (l *loop[S]) applyAt(in *input[S], now instant) {
-	l.tell(in, now)
+	l.feed(in, now)
 	for l.exec.owesFeedback() {
 		in := l.exec.feedback()
-		l.tell(&in, now)
+		l.feed(&in, now)
 	}
 }
 
-// tell tells the core one thing, and carries out what it wants.
-func (l *loop[S]) tell(in *input[S], now instant) {
+// feed tells the core one thing, and carries out what it wants.
+func (l *loop[S]) feed(in *input[S], now instant) {
 	c := l.core
 	c.apply(in, now)
 	if l.g.journal != nil {
@@ -286,8 +286,8 @@ func (l *loop[S]) streamEnded(err error) {
 	}
 	was, reports := l.core.conn.state, l.reports
 	l.apply(&input[S]{kind: inputEnded, in: in, ended: err})
-	if said := err.Error(); l.reports == reports && said != l.said { // else the report says it
-		l.said = said
+	if openError := err.Error(); l.reports == reports && openError != l.openError { // else the report says it
+		l.openError = openError
 		l.log.Info("The container event stream could not be opened, and is tried again", "was", was, "err", err)
 	}
 }
@@ -416,7 +416,7 @@ func (l *loop[S]) publish() {
 	if l.state != c.conn.state {
 		l.log.V(4).Info("Container event stream changed state", "from", l.state, "to", c.conn.state, "attempts", c.conn.attempts)
 		if l.state = c.conn.state; l.state == StreamConnected {
-			l.said = ""
+			l.openError = ""
 		}
 	}
 }

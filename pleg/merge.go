@@ -44,7 +44,7 @@ const (
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (agrees bool) {
 	last := c.readAt(p)
 	r := reading{pod: p, began: began, now: now, fromList: by == byList, last: last, superseded: began < last, agrees: true}
-	r.expected = c.offered(last) && !r.superseded
+	r.expected = c.hadEvents(last) && !r.superseded
 	c.marks++
 	if by == byList {
 		clear(p.conflicts)
@@ -220,7 +220,7 @@ func (c *core[S]) reassign(x *item, now instant) {
 	if x.cached != phaseNone {
 		old.force = max(old.force, now)
 	}
-	old.reassigned = old.reassigned || x.told < PhaseRemoved
+	old.reassigned = old.reassigned || x.emitted < PhaseRemoved
 	c.reviewLater(old)
 }
 
@@ -233,7 +233,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 		place:   place{pod: p},
 		belief:  belief{phase: it.Phase, first: now, since: now},
 		shown:   shown{cached: phaseNone, listed: phaseNone},
-		watched: watched{told: phaseNone},
+		watched: watched{emitted: phaseNone},
 	}
 	if l, ok := p.conflicts[it.ID]; ok {
 		x.listed = l.Phase

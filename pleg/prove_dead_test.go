@@ -75,7 +75,7 @@ func (v *prover) normalizeTrust() {
 	c.count, c.mute.claims = n, 0
 	c.candidates.compact()
 	orderFound(c.candidates.items[c.candidates.head:])
-	c.conn.attempts = min(c.conn.attempts, eofsOfRestart)
+	c.conn.attempts = min(c.conn.attempts, maxRestartEOFs)
 	if c.unconfirmedDropped < v.oldest() {
 		c.unconfirmedDropped = 0 // no read that is still to end began by then
 	}
@@ -85,7 +85,7 @@ func (v *prover) normalizeTrust() {
 	c.unconfirmedDropped = 0
 	c.candidates, c.mute, c.overruled, c.lastDiscard = fifo[candidate]{}, muteStream{}, overruledClaims{}, 0
 	if c.connected() {
-		c.heard, c.conn.connected = 1, 1
+		c.eventsSince, c.conn.connected = 1, 1
 	}
 }
 

@@ -100,8 +100,8 @@ func (x *item) invalidateStatus() {
 
 // watched is what Watch was told of an ID.
 type watched struct {
-	told Phase // phaseNone before the first time
-	mask uint8 // the events, one bit each: none is told twice of one ID
+	emitted Phase // phaseNone before the first time
+	mask    uint8 // the events, one bit each: none is told twice of one ID
 }
 
 // once notes an event, unless it, or one that comes after it in a life, has been told. It reports

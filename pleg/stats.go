@@ -26,7 +26,7 @@ type readCounts struct {
 type streamCounts struct {
 	opens, connects, reconnects, connectErrors int
 	claims, stale, replayed, dropped           int
-	dominated, badPayloads, behind             int
+	dominated, badPayloads, stalePayloads      int
 	disordered, untoldExits                    int
 }
 
@@ -106,7 +106,7 @@ func (c *core[S]) stats() Stats {
 		Inspections: n.inspections, InspectionErrors: n.inspectErrors, InterruptedInspections: n.interrupted,
 		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
-		DisorderedClaims: n.disordered, UntoldExits: n.untoldExits, StalePayloads: n.behind,
+		DisorderedClaims: n.disordered, UntoldExits: n.untoldExits, StalePayloads: n.stalePayloads,
 		Acks: n.acks, DiscardedAcks: n.acksLost, Remembered: n.remembered,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,

@@ -33,7 +33,7 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		if unknown && !((x.byClaim || x.confirmed > at) && p.changedAt > at) {
 			x.cached = x.phase // it says nothing, and asking again helps only if a list knows more
 		} // or if a claim or an ack has come since the read began: the next read may know
-		p.syncDue = p.syncDue || x.statusUnknown != unknown && x.told != phaseNone // nothing else tells of that
+		p.syncDue = p.syncDue || x.statusUnknown != unknown && x.emitted != phaseNone // nothing else tells of that
 		x.statusUnknown = unknown
 	}
 }
@@ -124,33 +124,33 @@ func (c *core[S]) regresses(p *pod, shows []Item) bool {
 	return false
 }
 
-// tell hands what the cache shows and Watch has not been told to Watch. The pod must be settled:
+// emitChanges hands what the cache shows and Watch has not been told to Watch. The pod must be settled:
 // the cache comes first.
-func (c *core[S]) tell(p *pod, now instant) {
+func (c *core[S]) emitChanges(p *pod, now instant) {
 	sync, events := false, c.count.events
 	var last *item
 	for _, x := range p.items {
-		if x.told == x.phase {
+		if x.emitted == x.phase {
 			continue
 		}
 		last = x
-		before := x.told
+		before := x.emitted
 		if before == phaseNone {
 			before = PhaseUnknown
 		}
-		x.told = x.phase
+		x.emitted = x.phase
 		switch {
 		case x.phase < before:
 			sync = true
 		case x.phase == PhaseRunning:
-			sync = !c.tellOnce(x, ContainerStarted, maskStarted|maskDied|maskRemoved, maskStarted) || sync
+			sync = !c.emitOnce(x, ContainerStarted, maskStarted|maskDied|maskRemoved, maskStarted) || sync
 		case x.phase == PhaseExited:
-			sync = !c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied) || sync
+			sync = !c.emitOnce(x, ContainerDied, maskDied|maskRemoved, maskDied) || sync
 		case x.phase == PhaseRemoved:
 			if before < PhaseExited {
-				c.tellOnce(x, ContainerDied, maskDied|maskRemoved, maskDied)
+				c.emitOnce(x, ContainerDied, maskDied|maskRemoved, maskDied)
 			}
-			sync = !c.tellOnce(x, ContainerRemoved, maskRemoved, maskRemoved) || sync
+			sync = !c.emitOnce(x, ContainerRemoved, maskRemoved, maskRemoved) || sync
 		}
 	}
 	reassigned := p.reassigned && p.force == 0
@@ -159,16 +159,16 @@ func (c *core[S]) tell(p *pod, now instant) {
 		c.emit(last, PodSync)
 	case reassigned, p.syncDue && c.count.events == events: // whoever wanted the statuses waits to hear of them
 		c.count.events++
-		*c.todo.tell() = Event{
+		*c.todo.emit() = Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
 		}
 	}
 	p.syncDue, p.reassigned = false, p.reassigned && !reassigned
 }
 
-// tellOnce emits an event of an item unless it, or one that comes after it in a life, was emitted
+// emitOnce emits an event of an item unless it, or one that comes after it in a life, was emitted
 // before.
-func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
+func (c *core[S]) emitOnce(x *item, t EventType, unless, mask uint8) bool {
 	if !x.once(unless, mask) {
 		return false
 	}
@@ -179,7 +179,7 @@ func (c *core[S]) tellOnce(x *item, t EventType, unless, mask uint8) bool {
 // emit tells Watch of an item, once the cache has what was written to it before.
 func (c *core[S]) emit(x *item, t EventType) {
 	c.count.events++
-	e := c.todo.tell()
+	e := c.todo.emit()
 	e.Pod, e.Namespace, e.PodName = x.pod.uid, x.pod.namespace, x.pod.name
 	e.Type, e.Kind, e.Cause, e.Seen = t, x.kind, x.cause, c.clock.time(x.since)
 	if x.stamp != 0 {
@@ -310,7 +310,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		// A claim that no read has confirmed may yet be overruled. And what the last list showed
 		// must be remembered until a list no longer shows it: one that tells only differences will
 		// say nothing of it.
-		needed := x.byClaim || x.told != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
+		needed := x.byClaim || x.emitted != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
 		if needed || !done(x.confirmed) {
 			kept = kept || needed
 			if x.byClaim {

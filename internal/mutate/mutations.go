@@ -65,7 +65,7 @@ var mutations = []mutation{
 	},
 	{
 		"no relist after the stream is connected", "pleg/core.go",
-		"c.sched.distrust(now)\n\t\tc.sched.ask(now, true)\n\t\tif old.ever {", "if old.ever {",
+		"c.sched.distrust(now)\n\t\tc.sched.ask(now, true)\n\t\tif old.everConnected {", "if old.everConnected {",
 	},
 	{
 		"a lost stream does not fall back to polling", "pleg/core.go",
@@ -97,7 +97,7 @@ var mutations = []mutation{
 	},
 	{
 		"what Watch is told comes before what the cache is", "pleg/executor.go",
-		"t.actions = append(t.actions, action[S]{kind: actTell})", "t.actions = append([]action[S]{{kind: actTell}}, t.actions...)",
+		"t.actions = append(t.actions, action[S]{kind: actEmit})", "t.actions = append([]action[S]{{kind: actEmit}}, t.actions...)",
 	},
 	{
 		"the core forgets the cache's tombstones", "pleg/store.go",
@@ -233,7 +233,7 @@ var mutations = []mutation{
 	},
 	{
 		"a pod that loses an ID to another one is told nothing of its own", "pleg/merge.go",
-		"old.reassigned = old.reassigned || x.told < PhaseRemoved", "_ = old",
+		"old.reassigned = old.reassigned || x.emitted < PhaseRemoved", "_ = old",
 	},
 	{
 		"a pod that loses an ID to another one is told before the cache shows it", "pleg/store.go",
@@ -317,7 +317,7 @@ var mutations = []mutation{
 	},
 	{
 		"a list that crosses an inspection leaves no doubt", "pleg/dispatch.go",
-		"if c.crossed(p, r) {", "if false {",
+		"if c.contradictedByList(p, r) {", "if false {",
 	},
 	{
 		"what an overtaken list does not show is not asked after", "pleg/merge.go",
@@ -361,7 +361,7 @@ var mutations = []mutation{
 	},
 	{
 		"Watch is not told that a state is not known any more", "pleg/store.go",
-		"x.statusUnknown != unknown && x.told != phaseNone", "x.statusUnknown && !unknown && x.told != phaseNone",
+		"x.statusUnknown != unknown && x.emitted != phaseNone", "x.statusUnknown && !unknown && x.emitted != phaseNone",
 	},
 	{
 		"a listing that does not know a state needs no statuses", "pleg/record.go",
@@ -453,15 +453,15 @@ var mutations = []mutation{
 	},
 	{
 		"lists are applied by the wall clock", "pleg/loop.go",
-		"l.apply(&input[S]{kind: inputListed, listed: r})", "l.tell(&input[S]{kind: inputListed, listed: r}, l.g.clock.instant(l.g.cfg.WallClock()))",
+		"l.apply(&input[S]{kind: inputListed, listed: r})", "l.feed(&input[S]{kind: inputListed, listed: r}, l.g.clock.instant(l.g.cfg.WallClock()))",
 	},
 	{
 		"claims are applied by the wall clock", "pleg/loop.go",
-		"l.apply(&input[S]{kind: inputClaims, claims: &l.batch})", "l.tell(&input[S]{kind: inputClaims, claims: &l.batch}, l.g.clock.instant(l.g.cfg.WallClock()))",
+		"l.apply(&input[S]{kind: inputClaims, claims: &l.batch})", "l.feed(&input[S]{kind: inputClaims, claims: &l.batch}, l.g.clock.instant(l.g.cfg.WallClock()))",
 	},
 	{
 		"events are held back until the next relist", "pleg/demand.go",
-		"\tif settled {\n\t\tc.tell(p, now)", "\tif settled && c.lists.finished == now {\n\t\tc.tell(p, now)",
+		"\tif settled {\n\t\tc.emitChanges(p, now)", "\tif settled && c.lists.finished == now {\n\t\tc.emitChanges(p, now)",
 	},
 	{
 		"a claim has its pod read a base period later", "pleg/claim.go",
