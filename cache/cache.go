@@ -24,14 +24,14 @@ type Cache[S any] struct {
 	empty func(UID) *S
 	wake  chan struct{} // capacity 1: a demand that is already announced need not be announced again
 
-	mu      sync.RWMutex // owns all that follows
-	pods    map[UID]*entry[S]
-	gone    map[UID]time.Time // tombstones later than both global and floor: a read begun then did not show the pod
-	global  time.Time         // every pod is as it stands as of this time
-	floor   time.Time         // no write as of an earlier time will come, says the writer
-	waiters map[UID][]*waiter[S]
-	waiting int
-	demand  map[UID]time.Time
+	mu         sync.RWMutex // owns all that follows
+	pods       map[UID]*entry[S]
+	tombstones map[UID]time.Time // tombstones later than both global and floor: a read begun then did not show the pod
+	global     time.Time         // every pod is as it stands as of this time
+	floor      time.Time         // no write as of an earlier time will come, says the writer
+	waiters    map[UID][]*waiter[S]
+	waiting    int
+	demand     map[UID]time.Time
 }
 
 // New returns an empty cache. Empty makes the status of a pod of which nothing is known, and must
@@ -41,12 +41,12 @@ func New[S any](empty func(UID) *S) *Cache[S] {
 		empty = func(UID) *S { return new(S) }
 	}
 	return &Cache[S]{
-		empty:   empty,
-		wake:    make(chan struct{}, 1),
-		pods:    make(map[UID]*entry[S]),
-		gone:    make(map[UID]time.Time),
-		waiters: make(map[UID][]*waiter[S]),
-		demand:  make(map[UID]time.Time),
+		empty:      empty,
+		wake:       make(chan struct{}, 1),
+		pods:       make(map[UID]*entry[S]),
+		tombstones: make(map[UID]time.Time),
+		waiters:    make(map[UID][]*waiter[S]),
+		demand:     make(map[UID]time.Time),
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *Cache[S]) asOf(uid UID) time.Time {
 	if e := c.pods[uid]; e != nil {
 		return later(at, e.at)
 	}
-	return later(at, c.gone[uid])
+	return later(at, c.tombstones[uid])
 }
 
 // newer is the one freshness predicate: what is known of the pod was confirmed by a read begun
@@ -104,7 +104,7 @@ func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
 			e.status = c.empty(uid)
 		}
 		c.pods[uid] = e
-		delete(c.gone, uid)
+		delete(c.tombstones, uid)
 	}
 	if err == nil {
 		e.status = status
@@ -133,7 +133,7 @@ func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
 	}
 	delete(c.pods, uid)
 	if at.After(c.global) {
-		c.gone[uid] = at
+		c.tombstones[uid] = at
 	}
 	c.wakePod(uid)
 	return true
@@ -178,9 +178,9 @@ func (c *Cache[S]) Prune(before time.Time) {
 }
 
 func (c *Cache[S]) prune() {
-	for uid, at := range c.gone {
+	for uid, at := range c.tombstones {
 		if !at.After(c.global) || at.Before(c.floor) {
-			delete(c.gone, uid)
+			delete(c.tombstones, uid)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (c *Cache[S]) Len() int {
 func (c *Cache[S]) Tombstones() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return len(c.gone)
+	return len(c.tombstones)
 }
 
 // UIDs returns the pods held, sorted.

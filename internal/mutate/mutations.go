@@ -29,7 +29,7 @@ var mutations = []mutation{
 	},
 	{
 		"tombstones are forgotten", "cache/cache.go",
-		"if at.After(c.global) {\n\t\tc.gone[uid] = at", "if false {\n\t\tc.gone[uid] = at",
+		"if at.After(c.global) {\n\t\tc.tombstones[uid] = at", "if false {\n\t\tc.tombstones[uid] = at",
 	},
 	{
 		"an older write wins", "cache/cache.go",
