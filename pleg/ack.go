@@ -286,8 +286,8 @@ func (c *core[S]) addCreated(p *pod, it Item, at, now instant) {
 	c.settleLater(p, at, now)
 }
 
-// takeUnconfirmed takes an ID of which the stream has told, and that has become known, from those that
-// are not.
+// takeUnconfirmed takes an ID of which the stream has told, and that has become known, from those
+// that are not.
 func (c *core[S]) takeUnconfirmed(p *pod, id string) (s unconfirmedID, ok bool) {
 	if s, ok = p.unconfirmed[id]; ok {
 		delete(p.unconfirmed, id)
@@ -302,11 +302,12 @@ func (c *core[S]) takeUnconfirmed(p *pod, id string) (s unconfirmedID, ok bool) 
 	return s, ok
 }
 
-// uncertainCreatesMax bounds the pods that have no record and of which a call may yet make something.
+// uncertainCreatesMax bounds the pods that have no record and of which a call may yet make
+// something.
 const uncertainCreatesMax = 1024
 
-// keepUncertainCreate keeps, of a record that is forgotten, that a call may yet make something of the pod.
-// When there are too many such pods, the one that was forgotten first is given up.
+// keepUncertainCreate keeps, of a record that is forgotten, that a call may yet make something of
+// the pod. When there are too many such pods, the one that was forgotten first is given up.
 func (c *core[S]) keepUncertainCreate(p *pod, now instant) {
 	if !p.uncertainCreate {
 		return
@@ -329,8 +330,8 @@ func (c *core[S]) restoreUncertainCreate(p *pod) {
 // knew.
 func (c *core[S]) listedAt(p *pod) instant { return max(p.own.listed, c.lists.applied) }
 
-// knownIDsMax is the number of IDs of a pod up to which reading the status of each costs the runtime
-// no more than a list.
+// knownIDsMax is the number of IDs of a pod up to which reading the status of each costs the
+// runtime no more than a list.
 const knownIDsMax = 8
 
 // knowsAllIDs says that the runtime has no ID of the pod that is not known, so that the pod can be
@@ -358,10 +359,10 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 	return 0 < live && live <= knownIDsMax
 }
 
-// answersFromMemory says that a pod is as the cache shows it, but for what the stream has not told yet, so
-// that whoever waits for it need not wait for a read: the stream has earned trust, a read has shown
-// the pod since the last call about it returned and since anything was last not heard, every claim
-// has been borne out, and nothing is under way that could tell otherwise.
+// answersFromMemory says that a pod is as the cache shows it, but for what the stream has not told
+// yet, so that whoever waits for it need not wait for a read: the stream has earned trust, a read
+// has shown the pod since the last call about it returned and since anything was last not heard,
+// every claim has been borne out, and nothing is under way that could tell otherwise.
 func (c *core[S]) answersFromMemory(p *pod) bool {
 	switch {
 	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.candidates.len() > 0:
@@ -390,8 +391,8 @@ func liveItems(p *pod) []Item {
 	return items
 }
 
-// noteChange notes that the stream has told something new of a pod, so that it is read: at once, or, if
-// the agent's own calls are at it, when what they have changed is.
+// noteChange notes that the stream has told something new of a pod, so that it is read: at once,
+// or, if the agent's own calls are at it, when what they have changed is.
 func (c *core[S]) noteChange(p *pod, now instant) {
 	if p.own.calls > 0 || p.own.hold > now {
 		c.settleLater(p, now, now)

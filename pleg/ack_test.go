@@ -22,8 +22,8 @@ func (b *bed) quiet() (reads, statuses int) {
 	return reads - r, statuses - s
 }
 
-// calls makes an own call that takes a moment. The runtime tells of it as the call is under way, or,
-// if late, after it has returned.
+// calls makes an own call that takes a moment. The runtime tells of it as the call is under way,
+// or, if late, after it has returned.
 func (b *bed) calls(call OwnCall, it Item, late bool) {
 	returned := b.gen.Calling(call)
 	if late {
@@ -51,8 +51,9 @@ func phased(it Item, p Phase) Item {
 	return it
 }
 
-// TestOwnCallsAreReadOnce: the calls that start a pod are followed by one read, whenever the runtime
-// tells of them; those that stop one by one; and who removes what he has stopped is not looked after.
+// TestOwnCallsAreReadOnce: the calls that start a pod are followed by one read, whenever the
+// runtime tells of them; those that stop one by one; and who removes what he has stopped is not
+// looked after.
 func TestOwnCallsAreReadOnce(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("events after the answers: %t", late), func(t *testing.T) {
@@ -92,7 +93,8 @@ func TestOwnCallsAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestAnAckIsNoRead: what an ack tells is not fresh, and a waiter does not wait for calls to settle.
+// TestAnAckIsNoRead: what an ack tells is not fresh, and a waiter does not wait for calls to
+// settle.
 func TestAnAckIsNoRead(t *testing.T) {
 	inBubble(t, nil, func(b *bed) {
 		time.Sleep(1500 * time.Millisecond)
@@ -179,8 +181,8 @@ func TestAStopEndsWhatRan(t *testing.T) {
 	}
 }
 
-// TestAReadFromBeforeAnAck: a read that began before a call returned neither takes back what the call
-// did nor takes away what it made; one that began after it does.
+// TestAReadFromBeforeAnAck: a read that began before a call returned neither takes back what the
+// call did nor takes away what it made; one that began after it does.
 func TestAReadFromBeforeAnAck(t *testing.T) {
 	w := newMoving()
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseCreated}
@@ -266,12 +268,13 @@ func TestAClaimFromBeforeAnAck(t *testing.T) {
 		t.Errorf("after a claim at %d that it has ended, and the answer that it is created: %+v", claimed, x)
 	}
 	if n := len(w.core.pods["p"].unconfirmed); n != 0 || w.core.unconfirmed != 0 {
-		t.Errorf("%d suspects, %d counted: the ID is known", n, w.core.unconfirmed)
+		t.Errorf("%d unconfirmed IDs, %d counted: the ID is known", n, w.core.unconfirmed)
 	}
 }
 
-// TestNobodyIsReadByIDsAfterACallWasLost: a call that found no room may have made what nobody knows, so
-// that whoever waits for its pod is shown what a list shows, and not the IDs that are known.
+// TestNobodyIsReadByIDsAfterACallWasLost: a call that found no room may have made what nobody
+// knows, so that whoever waits for its pod is shown what a list shows, and not the IDs that are
+// known.
 func TestNobodyIsReadByIDsAfterACallWasLost(t *testing.T) {
 	inBubble(t, func(c *Config[status], _ *toyRuntime) { c.MailboxMax, c.TellsCalls = 1, true }, func(b *bed) {
 		time.Sleep(1500 * time.Millisecond)

@@ -227,8 +227,8 @@ const (
 	noRoom               // of one more unknown ID than there is room for
 )
 
-// onPodClaims applies what the stream told of one pod, and returns how many of the claims told nothing
-// new.
+// onPodClaims applies what the stream told of one pod, and returns how many of the claims told
+// nothing new.
 func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) int {
 	if pc.pod == "" {
 		return c.onUnownedClaims(pc, now)
@@ -266,8 +266,8 @@ func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) int {
 	return max(0, pc.claims-fresh)
 }
 
-// onUnownedClaims applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads know
-// it of every ID that they have shown, and a list will tell of the others.
+// onUnownedClaims applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads
+// know it of every ID that they have shown, and a list will tell of the others.
 func (c *core[S]) onUnownedClaims(pc *podClaims[S], now instant) int {
 	fresh := 0
 	for _, claim := range pc.latest {

@@ -244,7 +244,7 @@ func (c Config[S]) validate() error {
 		v    int
 	}{
 		{"InspectWorkers", c.InspectWorkers}, {"SweepAt", c.SweepAt}, {"Capacity", c.Capacity}, {"OwedMax", c.OwedMax},
-		{"MailboxMax", c.MailboxMax}, {"SuspectMax", c.UnconfirmedMax},
+		{"MailboxMax", c.MailboxMax}, {"UnconfirmedMax", c.UnconfirmedMax},
 	} {
 		if n.v < 0 {
 			bad("%s is %d: it must not be negative (zero means the default)", n.name, n.v)

@@ -11,10 +11,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// TestContested: an ID that moves between pods, as it does when lists lack metadata for a while, is
-// found by lists that tell only differences as it would be by lists that tell everything. The case
-// decides what the reads say; then a list says nothing new, twice.
-func TestContested(t *testing.T) {
+// TestOwnerConflicts: an ID that moves between pods, as it does when lists lack metadata for a
+// while, is found by lists that tell only differences as it would be by lists that tell everything.
+// The case decides what the reads say; then a list says nothing new, twice.
+func TestOwnerConflicts(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	for name, tc := range map[string]struct {
 		reads func(w *moving)
@@ -75,10 +75,10 @@ func TestContested(t *testing.T) {
 	}
 }
 
-// TestMovedIsTold: of an ID that moves between pods every event is told once, and each pod that it
-// leaves or comes to hears of it, as a PodSync where no event is left to tell, and not before the
-// cache shows the move.
-func TestMovedIsTold(t *testing.T) {
+// TestReassignedIDs: of an ID that moves between pods every event is told once, and each pod that
+// it leaves or comes to hears of it, as a PodSync where no event is left to tell, and not before
+// the cache shows the move.
+func TestReassignedIDs(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	dead := Item{ID: "s", Kind: Sandbox, Phase: PhaseExited}
 	w := newMoving()
@@ -110,11 +110,11 @@ func TestMovedIsTold(t *testing.T) {
 	}
 }
 
-// TestAlien: a status shows an ID that another pod's read, begun in the same instant, has shown
+// TestForeignID: a status shows an ID that another pod's read, begun in the same instant, has shown
 // there. It stays that one's, and so nothing is left that the pod would be read or remembered for;
 // but the cache shows it, so that it must be read again, and Watch must hear when the cache no
 // longer does.
-func TestAlien(t *testing.T) {
+func TestForeignID(t *testing.T) {
 	s := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}
 	w := newMoving()
 	w.list(Pod{UID: "q", Items: []Item{s}})
@@ -221,8 +221,8 @@ func (w *moving) read(uid cache.UID, items ...Item) {
 }
 
 // TestAReadOfOnePodSaysNothingOfAnothersState: a read that shows another pod's ID, and began before
-// that pod was last read, does not put in question what the other pod's status does not know: nobody
-// would read that pod for it.
+// that pod was last read, does not put in question what the other pod's status does not know:
+// nobody would read that pod for it.
 func TestAReadOfOnePodSaysNothingOfAnothersState(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	w := newMoving()

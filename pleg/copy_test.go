@@ -10,9 +10,9 @@ import (
 	"unsafe"
 )
 
-// copied returns a copy of v that shares nothing with it that may change: pointers, maps and slices are
-// copied with all that hangs on them, whoever refers to a thing twice refers to its copy twice. Errors,
-// functions and times are shared.
+// copied returns a copy of v that shares nothing with it that may change: pointers, maps and slices
+// are copied with all that hangs on them, whoever refers to a thing twice refers to its copy twice.
+// Errors, functions and times are shared.
 func copied[T any](v T) T {
 	k := copier{done: map[unsafe.Pointer]reflect.Value{}}
 	from := reflect.New(reflect.TypeFor[T]()).Elem()

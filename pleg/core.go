@@ -260,8 +260,8 @@ func (c *core[S]) beganAt(now instant) bool {
 // connected says that the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
 
-// hadEvents says that the runtime was known to have events when a read began: what has changed since,
-// it told whoever listened (see listened), or missed.
+// hadEvents says that the runtime was known to have events when a read began: what has changed
+// since, it told whoever listened (see listened), or missed.
 func (c *core[S]) hadEvents(read instant) bool { return c.eventsSince != 0 && read > c.eventsSince }
 
 // readAt returns the start of the latest applied read that covers the pod.

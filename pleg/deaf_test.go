@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// TestDeafStreamIsOpenedAnew: a stream that hangs open and carries nothing is noticed by the second
+// TestMuteStreamIsOpenedAnew: a stream that hangs open and carries nothing is noticed by the second
 // change that it has not told of, and opened again; one that loses events but tells of others is
 // left alone.
-func TestDeafStreamIsOpenedAnew(t *testing.T) {
+func TestMuteStreamIsOpenedAnew(t *testing.T) {
 	for name, tc := range map[string]struct {
 		between    func(b *bed)
 		reconnects int
@@ -117,9 +117,9 @@ func TestEventsMissedAtOnceEndNoStream(t *testing.T) {
 	}
 }
 
-// TestDeafStreamOnABusyNode: missed events that follow each other faster than the grace give a deaf
+// TestMuteStreamOnABusyNode: missed events that follow each other faster than the grace give a mute
 // stream away too.
-func TestDeafStreamOnABusyNode(t *testing.T) {
+func TestMuteStreamOnABusyNode(t *testing.T) {
 	inBubble(t, func(_ *Config[status], toy *toyRuntime) { toy.silent = true }, func(b *bed) {
 		time.Sleep(5 * time.Second)
 		for i := range 20 {

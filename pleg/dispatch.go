@@ -289,8 +289,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	c.review(p, now)
 }
 
-// contradictedByList says that a list was applied during an inspection and showed the pod otherwise. Either
-// may have looked last, whichever began last, so that only a read to come can tell how the pod is.
+// contradictedByList says that a list was applied during an inspection and showed the pod
+// otherwise. Either may have looked last, whichever began last, so that only a read to come can
+// tell how the pod is.
 func (c *core[S]) contradictedByList(p *pod, r *inspected[S]) bool {
 	if r.asked >= c.lists.finished {
 		return false
@@ -318,11 +319,11 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 }
 
-// scheduleReread decides when a pod that a read, which did not fail, has not settled is read again: at once
-// if something has changed since that read began, or when the agent's calls have settled if nobody
-// waits, otherwise with growing delay. Every read and every list starts the delay anew, and only
-// one that has waited for it makes it grow: lists and waiters come when others want them, and a
-// dozen within some milliseconds would put the next look off by minutes.
+// scheduleReread decides when a pod that a read, which did not fail, has not settled is read again:
+// at once if something has changed since that read began, or when the agent's calls have settled if
+// nobody waits, otherwise with growing delay. Every read and every list starts the delay anew, and
+// only one that has waited for it makes it grow: lists and waiters come when others want them, and
+// a dozen within some milliseconds would put the next look off by minutes.
 func (c *core[S]) scheduleReread(p *pod, began, now instant) {
 	delay, first := &p.reread, c.cfg.RereadBase
 	switch {

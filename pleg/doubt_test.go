@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// inspects turns the core at the present time and returns the read of the pod that it begins, nil if
-// it begins none.
+// inspects turns the core at the present time and returns the read of the pod that it begins, nil
+// if it begins none.
 func (w *moving) inspects(p *pod) *podRead {
 	w.begun = nil
 	w.tick(w.now)
@@ -36,11 +36,11 @@ func (w *moving) claim(it Item, payload ...Item) *status {
 	return offered
 }
 
-// TestAStateThatIsLostIsNotFresh: a container that is said to be gone comes back in lists that do not
-// know its state. By the second of them the status in the cache, from when it ran, stands for what is
-// known in everything but that state, of which nobody knows: no list makes it as good as new, neither
-// of the pod nor of the whole runtime, and the statuses are read at once, of what that list showed
-// (many such pods would else be listed together again and again).
+// TestAStateThatIsLostIsNotFresh: a container that is said to be gone comes back in lists that do
+// not know its state. By the second of them the status in the cache, from when it ran, stands for
+// what is known in everything but that state, of which nobody knows: no list makes it as good as
+// new, neither of the pod nor of the whole runtime, and the statuses are read at once, of what that
+// list showed (many such pods would else be listed together again and again).
 func TestAStateThatIsLostIsNotFresh(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	w := newMoving()
@@ -68,9 +68,9 @@ func TestAStateThatIsLostIsNotFresh(t *testing.T) {
 	}
 }
 
-// TestAPayloadAfterAReadThatDidNotKnow: a read that is interrupted has listed a container whose state
-// the runtime does not know. Whether what the stream tells of it, before or after, is older than that
-// nobody knows, so that no payload settles it.
+// TestAPayloadAfterAReadThatDidNotKnow: a read that is interrupted has listed a container whose
+// state the runtime does not know. Whether what the stream tells of it, before or after, is older
+// than that nobody knows, so that no payload settles it.
 func TestAPayloadAfterAReadThatDidNotKnow(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	for name, before := range map[string]bool{"told before the read": true, "told after the read": false} {
@@ -102,9 +102,9 @@ func TestAPayloadAfterAReadThatDidNotKnow(t *testing.T) {
 	}
 }
 
-// TestWhatWasOverruledStaysSo: the end of a container was told, and a read has overruled that. A list
-// that was under way at the same time still shows that end: it may have looked at what has been
-// overruled, and is not believed, but the pod is read again. A list that begins later is.
+// TestWhatWasOverruledStaysSo: the end of a container was told, and a read has overruled that. A
+// list that was under way at the same time still shows that end: it may have looked at what has
+// been overruled, and is not believed, but the pod is read again. A list that begins later is.
 func TestWhatWasOverruledStaysSo(t *testing.T) {
 	s, c := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, Item{ID: "c", Kind: Container, Phase: PhaseRunning}
 	ended := Pod{UID: "p", Items: []Item{s, phased(c, PhaseExited)}}
@@ -130,9 +130,9 @@ func TestWhatWasOverruledStaysSo(t *testing.T) {
 	}
 }
 
-// TestAListingFromBeforeWhatIsForgotten: a pod waits for a worker to be listed, when a list shows it.
-// By the time of its turn what came after that list may have been forgotten (only pods that wait to
-// be inspected as listed hold the forgetting back): the pod is listed anew.
+// TestAListingFromBeforeWhatIsForgotten: a pod waits for a worker to be listed, when a list shows
+// it. By the time of its turn what came after that list may have been forgotten (only pods that
+// wait to be inspected as listed hold the forgetting back): the pod is listed anew.
 func TestAListingFromBeforeWhatIsForgotten(t *testing.T) {
 	s := Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}
 	for name, forgotten := range map[string]bool{"forgotten": true, "remembered": false} {

@@ -67,7 +67,7 @@ func (s *small) move(i int) bool {
 
 // claim tells of an ID as it is, or as it was before its last change, with the pod as the payload.
 func (s *small) claim(i int, stale bool) bool {
-	l := s.letter(i, stale)
+	l := s.podClaims(i, stale)
 	if l == nil {
 		return false
 	}
@@ -75,8 +75,8 @@ func (s *small) claim(i int, stale bool) bool {
 	return true
 }
 
-// letter is such a claim, nil if there is nothing to claim.
-func (s *small) letter(i int, stale bool) *podClaims[status] {
+// podClaims is such a claim, nil if there is nothing to claim.
+func (s *small) podClaims(i int, stale bool) *podClaims[status] {
 	d := s.ids[i]
 	phase, payload := d.now(), s.pod(d.pod)
 	if stale {

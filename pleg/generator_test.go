@@ -382,16 +382,16 @@ func TestClaimsWithoutAPod(t *testing.T) {
 		b.toy.mu.Lock()
 		b.toy.silent = true
 		b.toy.mu.Unlock()
-		homeless := func(id string, phase Phase) {
+		unowned := func(id string, phase Phase) {
 			b.toy.replay(Claim[status]{Item: Item{ID: id, Phase: phase}, CreatedAt: time.Now()})
 		}
 		b.toy.set("p", Container, "pc", PhaseExited)
 		b.toy.set("q", Container, "qc", PhaseExited)
-		homeless("pc", PhaseExited)
-		homeless("qc", PhaseExited)
+		unowned("pc", PhaseExited)
+		unowned("qc", PhaseExited)
 		b.want("p ContainerDied pc", "q ContainerDied qc")
 		b.toy.set("r", Sandbox, "rs", PhaseRunning)
-		homeless("rs", PhaseRunning)
+		unowned("rs", PhaseRunning)
 		time.Sleep(time.Second)
 		b.want("r ContainerStarted rs")
 		time.Sleep(10 * time.Second)

@@ -49,9 +49,9 @@ func (c *core[S]) checkInvariants(now instant) error {
 		ids, unconfirmed = ids+len(p.items), unconfirmed+len(p.unconfirmed)
 	}
 	_ = ids == len(c.index) || k.broken("%d IDs in pods, %d in the index", ids, len(c.index))
-	_ = unconfirmed == c.unconfirmed || k.broken("%d suspects in pods, %d counted", unconfirmed, c.unconfirmed)
+	_ = unconfirmed == c.unconfirmed || k.broken("%d unconfirmed IDs in pods, %d counted", unconfirmed, c.unconfirmed)
 	for id := range c.unowned {
-		_ = c.index[id] == nil || k.broken("homeless %q is pod %v's", id, c.index[id])
+		_ = c.index[id] == nil || k.broken("unowned %q is pod %v's", id, c.index[id])
 	}
 	c.checkCounts(&k)
 	c.checkQueues(&k, now)
@@ -90,11 +90,11 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 		_ = p.queued == notQueued || k.broken("it is being read, and queued in %d", p.queued)
 	}
 	for id, s := range p.unconfirmed {
-		_ = s.phase <= PhaseRemoved && 0 < s.at && s.at <= now || k.broken("suspect %q is %v since %d, now %d", id, s.phase, s.at, now)
-		_ = p.find(id) == nil || k.broken("%q is a suspect, and known", id)
+		_ = s.phase <= PhaseRemoved && 0 < s.at && s.at <= now || k.broken("unconfirmed %q is %v since %d, now %d", id, s.phase, s.at, now)
+		_ = p.find(id) == nil || k.broken("%q is unconfirmed, and known", id)
 	}
 	for id, it := range p.conflicts {
-		_ = it.ID == id && it.Phase <= PhaseExited || k.broken("contested %q is %v", id, it)
+		_ = it.ID == id && it.Phase <= PhaseExited || k.broken("conflict over %q: %v", id, it)
 		_ = p.find(id) == nil || k.broken("%q is believed to be another pod's, and its own", id)
 	}
 }
@@ -103,10 +103,10 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	dirty := c.dirty[p.uid] == p
 	awaited := p.foreign && c.lists.applied == 0 // the first list looks at it
-	_ = dirty || awaited || !p.unsure() && p.want == 0 && p.force == 0 || k.broken("it needs a read, and is not open: %+v", *p)
+	_ = dirty || awaited || !p.unsure() && p.want == 0 && p.force == 0 || k.broken("it needs a read, and is not dirty: %+v", *p)
 	_ = later || p.laterAt == 0 || k.broken("it is to be looked at at %d, and not in the heap", p.laterAt)
-	_ = !dirty || c.reads(p) || p.queued != notQueued || later || k.broken("it is open, and will not be looked at")
-	_ = c.changedSinceList[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not touched")
+	_ = !dirty || c.reads(p) || p.queued != notQueued || later || k.broken("it is dirty, and will not be looked at")
+	_ = c.changedSinceList[p.uid] == p || !differs(p) || k.broken("it differs from the last list, and is not among the changed")
 	known := len(p.items)+len(p.unconfirmed)+len(p.conflicts) > 0 || p.own.calls > 0
 	_ = known || dirty || c.reads(p) || p.hasEntry() || k.broken("nothing is known of it, nothing is wanted, and it is remembered")
 }
@@ -168,13 +168,13 @@ func (c *core[S]) checkCounts(k *checker) {
 // checkQueues checks who waits for what.
 func (c *core[S]) checkQueues(k *checker, now instant) {
 	for uid, p := range c.dirty {
-		_ = c.pods[uid] == p || k.broken("open pod %q is forgotten", uid)
+		_ = c.pods[uid] == p || k.broken("dirty pod %q is forgotten", uid)
 	}
 	for uid, p := range c.changedSinceList {
-		_ = c.pods[uid] == p || k.broken("touched pod %q is forgotten", uid)
+		_ = c.pods[uid] == p || k.broken("changed pod %q is forgotten", uid)
 	}
 	for uid, p := range c.unexpired {
-		_ = c.pods[uid] == p || k.broken("pod %q is left over, and forgotten", uid)
+		_ = c.pods[uid] == p || k.broken("pod %q is unexpired, and forgotten", uid)
 	}
 	queued := make(map[*pod]bool)
 	for kind := inListed; kind < queueKinds; kind++ {
@@ -221,7 +221,7 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 func (c *core[S]) checkTrust(k *checker, now instant) {
 	_ = c.conn.connected <= now && (!c.connected() || c.conn.everConnected) || k.broken("%+v at %d", c.conn, now)
 	_ = c.eventsSince <= now && (c.eventsSince == 0 || c.conn.everConnected) || k.broken("events are known since %d: %+v", c.eventsSince, c.conn)
-	_ = !c.overruled.unsettled && c.overruled.last <= now || k.broken("lies are not settled: %+v", c.overruled)
+	_ = !c.overruled.unsettled && c.overruled.last <= now || k.broken("overruled claims are not settled: %+v", c.overruled)
 	_ = c.overruled.unreported == 0 || now < c.overruled.report || k.broken("%d overruled claims are due to be reported", c.overruled.unreported)
 	_ = c.connected() || c.sched.period == c.cfg.RelistBase || k.broken("the stream is down, and the period is %v", c.sched.period)
 	for e := range c.candidates.all() {

@@ -29,7 +29,7 @@ func TestMailboxMergesByIDAndPhase(t *testing.T) {
 	var b batch[status]
 	m.take(&b)
 	if b.claims != 85 || b.replayed != 1 || b.dropped != 0 || len(b.pods) != 3 {
-		t.Fatalf("claims %d, replayed %d, dropped %d, letters %d", b.claims, b.replayed, b.dropped, len(b.pods))
+		t.Fatalf("claims %d, replayed %d, dropped %d, pods %d", b.claims, b.replayed, b.dropped, len(b.pods))
 	}
 	p := b.pods[0]
 	// One of pod p came late; those of pod r came in order.
@@ -45,7 +45,7 @@ func TestMailboxMergesByIDAndPhase(t *testing.T) {
 	m.recycle(&b)
 	m.take(&b)
 	if b.claims != 0 || len(b.pods) != 0 {
-		t.Errorf("the second take brought %d claims in %d letters", b.claims, len(b.pods))
+		t.Errorf("the second take brought %d claims of %d pods", b.claims, len(b.pods))
 	}
 }
 
@@ -79,13 +79,13 @@ func TestMailboxReleasesEveryClaimOnce(t *testing.T) {
 		}
 		m.put(c, false)
 		if i%3 > 0 && i < 300 && released[i] > 0 {
-			t.Fatalf("claim %d was released while its letter waits", i)
+			t.Fatalf("claim %d was released while it waits", i)
 		}
 		if i%1000 == 999 {
 			m.take(&b)
 			for _, l := range b.pods {
 				if l.payload != nil && l.release == nil {
-					t.Fatalf("a letter with the payload %v has nothing to release", l.payload)
+					t.Fatalf("a pod with the payload %v has nothing to release", l.payload)
 				}
 			}
 			m.recycle(&b)

@@ -190,8 +190,8 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 	c.setPhase(x, PhaseRemoved, CauseRead, false, 0, r.now)
 }
 
-// reportConflict reports, once of a pod, that the runtime shows an ID of it that it has shown of another
-// one.
+// reportConflict reports, once of a pod, that the runtime shows an ID of it that it has shown of
+// another one.
 func (c *core[S]) reportConflict(p *pod, x *item) {
 	if p.conflictReported {
 		return
@@ -204,9 +204,9 @@ func (c *core[S]) reportConflict(p *pod, x *item) {
 	})
 }
 
-// reassign takes an item from its pod, because a later read shows it of another one: the runtime had
-// lost track of whose it is. What the pod's status shows is read again, and Watch, if it was told
-// of the ID, is owed a PodSync: no event will tell that pod's consumers that it has gone.
+// reassign takes an item from its pod, because a later read shows it of another one: the runtime
+// had lost track of whose it is. What the pod's status shows is read again, and Watch, if it was
+// told of the ID, is owed a PodSync: no event will tell that pod's consumers that it has gone.
 func (c *core[S]) reassign(x *item, now instant) {
 	c.count.ownerConflicts++
 	c.uncount(x)

@@ -81,9 +81,9 @@ func TestALieCostsTrust(t *testing.T) {
 	})
 }
 
-// TestVouchersOfALiar: what lists vouched for before a lie came out does not raise the period
-// after.
-func TestVouchersOfALiar(t *testing.T) {
+// TestOverruledClaimsRevokeCredit: what lists credited the stream with before a claim was overruled
+// does not raise the period after.
+func TestOverruledClaimsRevokeCredit(t *testing.T) {
 	inBubble(t, func(c *Config[status], toy *toyRuntime) {
 		c.RelistMax = 64 * time.Second
 		toy.set("p", Container, "c", PhaseRunning)
@@ -95,7 +95,7 @@ func TestVouchersOfALiar(t *testing.T) {
 		b.toy.mu.Lock()
 		b.toy.silent = true
 		b.toy.mu.Unlock()
-		b.toy.set("q", Container, "e", PhaseCreated) // found by the list, which vouches once the grace has passed
+		b.toy.set("q", Container, "e", PhaseCreated) // found by the list, which credits the stream once the grace has passed
 		b.gen.RequestRelist("")
 		time.Sleep(10 * time.Millisecond)
 		b.toy.replay(Claim[status]{Pod: "p", Item: Item{ID: "c", Phase: PhaseExited}})
@@ -104,7 +104,7 @@ func TestVouchersOfALiar(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait() // the loop, which owns the core, has come to rest
 		if n := b.gen.core.candidates.len(); n != 0 {
-			t.Errorf("%d lists still vouch for the stream", n)
+			t.Errorf("%d lists still credit the stream", n)
 		}
 		b.events()
 	})

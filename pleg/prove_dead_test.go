@@ -197,8 +197,8 @@ func (c *core[S]) compactExpiring() {
 	q.tidy()
 }
 
-// together says that two instants are in one rest, and that no read that is under way, or that waits
-// for a worker with a list to build upon, began between them.
+// together says that two instants are in one rest, and that no read that is under way, or that
+// waits for a worker with a list to build upon, began between them.
 func (c *core[S]) together(a, b instant) bool {
 	if restOf(a) != restOf(b) || c.lists.inflight && (a < c.lists.began) != (b < c.lists.began) {
 		return false

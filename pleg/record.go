@@ -78,8 +78,8 @@ func (b *belief) believe(phase Phase, cause Cause, byClaim bool, stamp int64, no
 // confirm notes that a read has borne out what a claim told.
 func (b *belief) confirm(now instant) { b.byClaim, b.confirmed = false, now }
 
-// rolledBackSince says that the ID has been taken back to its phase since a read began that shows it
-// further, or gone: what that read looked at may be what has been overruled.
+// rolledBackSince says that the ID has been taken back to its phase since a read began that shows
+// it further, or gone: what that read looked at may be what has been overruled.
 func (b *belief) rolledBackSince(began instant) bool { return b.rolledBack && began <= b.confirmed }
 
 // shown is what others show of an ID; phaseNone stands for nothing.
@@ -89,8 +89,8 @@ type shown struct {
 	statusUnknown bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
 }
 
-// invalidateStatus has the statuses of the pod read before a claim's payload, or a list, can settle it: a
-// read did not know the state of the ID, so that nobody knows whether what is told of it came
+// invalidateStatus has the statuses of the pod read before a claim's payload, or a list, can settle
+// it: a read did not know the state of the ID, so that nobody knows whether what is told of it came
 // before that read or after.
 func (x *item) invalidateStatus() {
 	if x.cached == phaseNone && x.pod.hasStatus {
@@ -331,8 +331,8 @@ func (p *pod) unsure() bool {
 	return !p.settled() || p.disagrees || p.failed || p.foreignID || p.hasUnconfirmed() || p.statusUnknown()
 }
 
-// statusUnknown says that of the pod's status and the last list one knows the state of an ID and the other
-// does not: the statuses must be read, whatever a listing of the pod shows.
+// statusUnknown says that of the pod's status and the last list one knows the state of an ID and
+// the other does not: the statuses must be read, whatever a listing of the pod shows.
 func (p *pod) statusUnknown() bool {
 	for _, x := range p.items {
 		switch {

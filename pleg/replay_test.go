@@ -16,7 +16,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// entry is one input of a history, with the time at which the core was told and what it wanted then.
+// entry is one input of a history, with the time at which the core was told and what it wanted
+// then.
 type entry struct {
 	in  input[status]
 	now instant
@@ -30,8 +31,8 @@ func (j *journal) record(in input[status], now instant, do *todo[status]) {
 
 type journal []entry
 
-// replay tells a core what the journal says, and returns how the first actions differ from those of the
-// journal; nil if none do.
+// replay tells a core what the journal says, and returns how the first actions differ from those of
+// the journal; nil if none do.
 func (j journal) replay(c *core[status]) error {
 	for i := range j {
 		e := copied(j[i])
@@ -62,9 +63,9 @@ func sameTodo(want, got *todo[status]) error {
 	return nil
 }
 
-// wild is a world without truth around a core: every report says what chance has it say, within what a
-// runtime could send. What the core makes of it is not judged, but that it makes the same each time, and
-// keeps its invariants.
+// wild is a world without truth around a core: every report says what chance has it say, within
+// what a runtime could send. What the core makes of it is not judged, but that it makes the same
+// each time, and keeps its invariants.
 type wild struct {
 	*driver[status]
 	r       *rand.Rand
@@ -305,10 +306,10 @@ func (w *wild) ended(in connInput) {
 	w.tell(input[status]{kind: inputEnded, in: in, ended: errWild}, w.now)
 }
 
-// TestReplay: what a core does follows from what it is told, and when, and from nothing else: not from
-// the order of maps, a clock, or what became of its actions. Histories of chance are written down and
-// told to a fresh core; and to a copy that is made in the middle of each, which goes on as the original
-// did, while the original is not touched by what its copy does.
+// TestReplay: what a core does follows from what it is told, and when, and from nothing else: not
+// from the order of maps, a clock, or what became of its actions. Histories of chance are written
+// down and told to a fresh core; and to a copy that is made in the middle of each, which goes on as
+// the original did, while the original is not touched by what its copy does.
 func TestReplay(t *testing.T) {
 	histories := 300
 	if testing.Short() {
@@ -359,7 +360,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfTheLoop writes down what a running generator tells its core, and tells it to another one.
+// TestReplayOfTheLoop writes down what a running generator tells its core, and tells it to another
+// one.
 func TestReplayOfTheLoop(t *testing.T) {
 	for seed := range uint64(20) {
 		var told journal

@@ -124,8 +124,8 @@ func (c *core[S]) regresses(p *pod, shows []Item) bool {
 	return false
 }
 
-// emitChanges hands what the cache shows and Watch has not been told to Watch. The pod must be settled:
-// the cache comes first.
+// emitChanges hands what the cache shows and Watch has not been told to Watch. The pod must be
+// settled: the cache comes first.
 func (c *core[S]) emitChanges(p *pod, now instant) {
 	sync, events := false, c.count.events
 	var last *item

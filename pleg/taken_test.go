@@ -33,9 +33,9 @@ func (f *fickle) List(ctx context.Context, since Revision) (Listing, error) {
 	return l, nil
 }
 
-// TestWhatIsTakenBackIsNotMissed: what one list shows and a later read takes back, be it an ID that is
-// not there or a state that is not so, is no missed event and no sign of a mute stream. It is counted
-// as taken back, and the stream, which has told all there was to tell, keeps its trust.
+// TestWhatIsTakenBackIsNotMissed: what one list shows and a later read takes back, be it an ID that
+// is not there or a state that is not so, is no missed event and no sign of a mute stream. It is
+// counted as taken back, and the stream, which has told all there was to tell, keeps its trust.
 func TestWhatIsTakenBackIsNotMissed(t *testing.T) {
 	for name, twist := range map[string]func([]Pod, int) []Pod{
 		"an ID that is not there": func(pods []Pod, n int) []Pod {

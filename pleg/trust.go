@@ -43,9 +43,9 @@ func (c *core[S]) checkMute(found, now instant) {
 	}
 }
 
-// creditQuietList raises the relist period for a list that has just been applied: now if it found nothing, or
-// else once all that was found has been confirmed by claims, because a read may well see a change
-// before the runtime gets round to telling of it.
+// creditQuietList raises the relist period for a list that has just been applied: now if it found
+// nothing, or else once all that was found has been confirmed by claims, because a read may well
+// see a change before the runtime gets round to telling of it.
 func (c *core[S]) creditQuietList(now instant) {
 	if c.candidates.len() == 0 {
 		c.sched.trust(now)
@@ -54,14 +54,14 @@ func (c *core[S]) creditQuietList(now instant) {
 	c.candidates.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
 }
 
-// revokeCredit takes back what lists vouched for a stream that is lost or has lied. The changes that it
-// has not confirmed are still settled.
+// revokeCredit takes back what lists vouched for a stream that is lost or has lied. The changes
+// that it has not confirmed are still settled.
 func (c *core[S]) revokeCredit() {
 	c.candidates.keep(func(e candidate) bool { return e.item != nil })
 }
 
-// addCandidate notes a change that a read found, of a runtime that is known to have events. Since is
-// when the read began that covered the pod before.
+// addCandidate notes a change that a read found, of a runtime that is known to have events. Since
+// is when the read began that covered the pod before.
 func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
 	if x.claimed >= phase {
 		return
@@ -73,18 +73,18 @@ func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
 	c.candidates.push(e)
 }
 
-// noteRegression notes that a read has taken an ID back to a phase from a further one that only reads
-// had shown; PhaseUnknown stands for an ID that no second read has shown. What the reads before
-// made of it is no fault of the stream's. Applied in the next tick, because one list may do so for
-// any number of IDs.
+// noteRegression notes that a read has taken an ID back to a phase from a further one that only
+// reads had shown; PhaseUnknown stands for an ID that no second read has shown. What the reads
+// before made of it is no fault of the stream's. Applied in the next tick, because one list may do
+// so for any number of IDs.
 func (c *core[S]) noteRegression(x *item, to Phase) {
 	if before, ok := c.regressed[x]; !ok || to < before {
 		c.regressed[x] = to
 	}
 }
 
-// settleRegressed has changes that one read found and a later one took back count for nothing. Those
-// whose grace had passed by then have been counted.
+// settleRegressed has changes that one read found and a later one took back count for nothing.
+// Those whose grace had passed by then have been counted.
 func (c *core[S]) settleRegressed() {
 	if len(c.regressed) == 0 {
 		return
@@ -147,8 +147,8 @@ func (c *core[S]) settleMissing(now instant) {
 	c.checkMute(found, now)
 }
 
-// overruledReportEvery is how long no further report of overruled claims is made after one: however many
-// claims a runtime has to take back, its reports are few.
+// overruledReportEvery is how long no further report of overruled claims is made after one: however
+// many claims a runtime has to take back, its reports are few.
 const overruledReportEvery = 10 * time.Second
 
 // overruledClaims are the claims that reads have overruled. They belong to the core.
@@ -160,9 +160,9 @@ type overruledClaims struct {
 	report     instant // no report before this
 }
 
-// noteOverruled notes that a read has overruled the claim of an ID: the read shows another phase than
-// the claim told of, and began more than the grace later. Settled in the same turn by settleOverruled,
-// because one list may overrule any number of claims.
+// noteOverruled notes that a read has overruled the claim of an ID: the read shows another phase
+// than the claim told of, and began more than the grace later. Settled in the same turn by
+// settleOverruled, because one list may overrule any number of claims.
 func (c *core[S]) noteOverruled(p *pod, it Item, claimed Phase) {
 	c.count.overruled++
 	l := &c.overruled
@@ -173,8 +173,8 @@ func (c *core[S]) noteOverruled(p *pod, it Item, claimed Phase) {
 	}
 }
 
-// settleOverruled has overruled claims cost the stream its trust, like missed events: what lists vouched
-// for it counts no more, and the relist period falls back to the base. And it reports them.
+// settleOverruled has overruled claims cost the stream its trust, like missed events: what lists
+// vouched for it counts no more, and the relist period falls back to the base. And it reports them.
 func (c *core[S]) settleOverruled(now instant) {
 	l := &c.overruled
 	if l.unsettled {
@@ -282,8 +282,8 @@ func (c *core[S]) release(p *reportPace, r Report, now instant) {
 	c.todo.report(r)
 }
 
-// reportOver is told that what a reason reports has ended. What was held back is reported with a last
-// word, at once, or when the first pause is over if it came and went within that.
+// reportOver is told that what a reason reports has ended. What was held back is reported with a
+// last word, at once, or when the first pause is over if it came and went within that.
 func (c *core[S]) reportOver(reason Reason, word string, now instant) {
 	p := c.paceIfAny(reason)
 	if p == nil || p.held == 0 {
@@ -300,7 +300,8 @@ func (c *core[S]) reportOver(reason Reason, word string, now instant) {
 // namedAtMost is how many changes a report names; the others are counted.
 const namedAtMost = 3
 
-// changeSummary is what there is to report of changes that no event told of. It belongs to the core.
+// changeSummary is what there is to report of changes that no event told of. It belongs to the
+// core.
 type changeSummary struct {
 	first []string // the first of them, in words
 	n     int

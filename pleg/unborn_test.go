@@ -31,9 +31,9 @@ func (b *bed) fails(uid cache.UID) {
 	b.gen.Calling(OwnCall{Pod: PodRef{UID: uid, Name: string(uid)}})(errors.New("deadline exceeded"))
 }
 
-// TestWhatAFailedCallMayMakeOutlivesItsPod: a pod of which a call that makes something has failed is
-// listed for whoever asks, even if it has been forgotten meanwhile. Such pods are bounded: once one
-// has been given up, every pod is listed until a list of everything has shown what there is.
+// TestWhatAFailedCallMayMakeOutlivesItsPod: a pod of which a call that makes something has failed
+// is listed for whoever asks, even if it has been forgotten meanwhile. Such pods are bounded: once
+// one has been given up, every pod is listed until a list of everything has shown what there is.
 func TestWhatAFailedCallMayMakeOutlivesItsPod(t *testing.T) {
 	inBubble(t, func(c *Config[status], _ *toyRuntime) { c.TellsCalls = true }, func(b *bed) {
 		time.Sleep(40 * time.Second) // lists are rare by now: the next one is 20 s away
