@@ -8,37 +8,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 	"github.com/evented-pleg/evented-pleg/test/peer/server"
 )
 
 // process is a child that takes requests and gives replies, a line of JSON each.
 type process struct {
+	*child.Child
 	name string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
 	out  *bufio.Reader
 }
 
 func start(name, program string, args ...string) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(program, args...)}
-	p.cmd.Stderr = os.Stderr
-	in, err := p.cmd.StdinPipe()
+	c, err := child.Program(name, program, args, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.in, p.out = in, bufio.NewReaderSize(out, 1<<20)
-	return p, p.cmd.Start()
+	return &process{c, name, bufio.NewReaderSize(c.Stdout(), 1<<20)}, nil
 }
 
 // ask sends a request and reads the reply into the given value.
@@ -47,7 +38,7 @@ func (p *process) ask(request, reply any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.in.Write(append(line, '\n')); err != nil {
+	if _, err := p.Stdin().Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	answer, err := p.out.ReadBytes('\n')
@@ -57,12 +48,8 @@ func (p *process) ask(request, reply any) error {
 	return json.Unmarshal(answer, reply)
 }
 
-// end closes the child's input, which ends it, and waits for it.
-func (p *process) end() {
-	_ = p.in.Close()
-	_, _ = io.Copy(io.Discard, p.out)
-	_ = p.cmd.Wait()
-}
+// end ends the child: its requests have been answered.
+func (p *process) end() { _ = p.Stop(time.Minute) }
 
 // runtimeProcess is the runtime.
 type runtimeProcess struct {

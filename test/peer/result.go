@@ -10,9 +10,7 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 )
@@ -150,23 +148,9 @@ func (b *bench) table(out io.Writer) {
 					ratio = fmt.Sprintf("%.3g x ours", x)
 				}
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", r.Agent, u, human(u, r.median(u)), ratio)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", r.Agent, u, plain(u, r.median(u)), ratio)
 		}
 	}
-}
-
-func human(unit string, v float64) string {
-	if strings.Contains(unit, "ns") {
-		d := time.Duration(v)
-		switch {
-		case d > 10*time.Second:
-			return d.Round(10 * time.Millisecond).String()
-		case d > 10*time.Millisecond:
-			return d.Round(10 * time.Microsecond).String()
-		}
-		return d.Round(10 * time.Nanosecond).String()
-	}
-	return fmt.Sprintf("%.5g", v)
 }
 
 // lines prints every round as a line that benchstat reads.

@@ -5,7 +5,7 @@
 //
 // # Model
 //
-// A child is this program again with other arguments. It ends by itself when its standard input does, so that it outlives its parent by no
+// A child is this program again with other arguments, or another program that was made to be one. It ends by itself when its standard input does, so that it outlives its parent by no
 // more than a moment, whatever ended that. It is in a process group of its own: a Ctrl-C reaches the parent alone, which then ends its children
 // in order.
 //
@@ -44,9 +44,15 @@ func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find this program to start it as %s: %w", name, err)
 	}
-	c := &Child{name: name, cmd: exec.Command(self, args...), done: make(chan struct{})}
+	return Program(name, self, args, stderr)
+}
+
+// Program starts another program in place of this one. It must end when its standard input does.
+func Program(name, path string, args []string, stderr io.Writer) (*Child, error) {
+	c := &Child{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	c.cmd.Stderr = stderr
 	c.cmd.SysProcAttr = ownGroup()
+	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
