@@ -219,11 +219,11 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%+v is OK: %v", r, r.OK)
 		}
 	}
-	missed := Result{Events: EventsResult{Missed: 9, Owed: 3, Unseen: 4}}
+	missed := Result{ComparisonResult: ComparisonResult{Events: EventsResult{Missed: 9, Owed: 3, Unseen: 4}}}
 	if missed.Judge(false); !missed.OK {
 		t.Error("missed events are the runtime's failure, not ours")
 	}
-	lied := Result{Freshness: FreshnessResult{StaleReads: 1}}
+	lied := Result{ComparisonResult: ComparisonResult{Freshness: FreshnessResult{StaleReads: 1}}}
 	if lied.Judge(true); !lied.OK {
 		t.Error("a read that lied on purpose was taken for a stale one")
 	}
@@ -234,15 +234,17 @@ func sample() *Result {
 	l := LatencyResult{Count: 10, P50: 0.0005, P90: 0.001, P99: 0.0042, Max: 1.5}
 	r := &Result{
 		Schema: Schema, Runtime: RuntimeResult{Name: "containerd", Version: "v2.4.2", Endpoint: "unix:///x", Profile: "containerd-2"},
-		Load:      LoadResult{Pods: 3, Containers: 2, Rate: 10, AchievedRate: 9.9, DurationSeconds: 5, Seed: 1, Faults: []string{"drop=0.1"}, Broken: 1, Errors: map[string]int{"StopPodSandbox": 2}},
-		PLEG:      PLEGResult{Mode: "evented", State: "Connected", Relists: 4, RelistPeriodSeconds: 8},
-		Events:    EventsResult{RuntimeEmitted: new(12), Received: 11, Changes: 10},
-		Latency:   l,
-		Freshness: FreshnessResult{LatencyResult: l},
-		Cost:      CostResult{PLEGCPUSeconds: 0.25, RuntimeCPUSeconds: new(0.5), PLEGMaxRSSBytes: 24 << 20, RPCs: map[string]int{"ListContainers": 4}},
-		Outage:    &OutageResult{Kind: "restart", AtSeconds: 3, DownSeconds: 0.4, ReconnectedSeconds: 1.1, RelistedSeconds: 1.2},
-		Stall:     &StallResult{ForSeconds: 10, OwedEvents: 7, HeapBytesBefore: 1 << 20, HeapBytesPeak: 2 << 20},
-		Series:    []Series{{Mode: "evented", Points: []Point{{time.Second, time.Millisecond}, {2 * time.Second, time.Microsecond}}}, {Mode: "a<b", Points: []Point{{0, 3 * time.Second}}}},
+		Load: LoadResult{Pods: 3, Containers: 2, Rate: 10, AchievedRate: 9.9, DurationSeconds: 5, Seed: 1, Faults: []string{"drop=0.1"}, Broken: 1, Errors: map[string]int{"StopPodSandbox": 2}},
+		ComparisonResult: ComparisonResult{
+			PLEG:      PLEGResult{Mode: "evented", State: "Connected", Relists: 4, RelistPeriodSeconds: 8},
+			Events:    EventsResult{RuntimeEmitted: new(12), Received: 11, Changes: 10},
+			Latency:   l,
+			Freshness: FreshnessResult{LatencyResult: l},
+			Cost:      CostResult{PLEGCPUSeconds: 0.25, RuntimeCPUSeconds: new(0.5), PLEGMaxRSSBytes: 24 << 20, RPCs: map[string]int{"ListContainers": 4}},
+		},
+		Outage: &OutageResult{Kind: "restart", AtSeconds: 3, DownSeconds: 0.4, ReconnectedSeconds: 1.1, RelistedSeconds: 1.2},
+		Stall:  &StallResult{ForSeconds: 10, OwedEvents: 7, HeapBytesBefore: 1 << 20, HeapBytesPeak: 2 << 20},
+		Series: []Series{{Mode: "evented", Points: []Point{{time.Second, time.Millisecond}, {2 * time.Second, time.Microsecond}}}, {Mode: "a<b", Points: []Point{{0, 3 * time.Second}}}},
 	}
 	r.Comparison = &ComparisonResult{PLEG: PLEGResult{Mode: "generic", RelistPeriodSeconds: 1}, Latency: l}
 	return r

@@ -20,18 +20,10 @@ type Result struct {
 	Interrupted bool          `json:"interrupted"`
 	Runtime     RuntimeResult `json:"runtime"`
 	Load        LoadResult    `json:"load"`
-	PLEG        PLEGResult    `json:"pleg"`
-	Events      EventsResult  `json:"events"`
-	Latency     LatencyResult `json:"latency_seconds"`
-	// LatencyBy is the same by the kind of change, such as container_died or sandbox_removed.
-	LatencyBy map[string]LatencyResult `json:"latency_by_change"`
-	// EventLatency is from the runtime's stamp of an event to the delivery of what it told first.
-	EventLatency LatencyResult     `json:"event_latency_seconds"`
-	Freshness    FreshnessResult   `json:"freshness_seconds"`
-	Consistency  ConsistencyResult `json:"consistency"`
-	Cost         CostResult        `json:"cost"`
-	Outage       *OutageResult     `json:"outage,omitempty"`
-	Stall        *StallResult      `json:"stall,omitempty"`
+	// What the generator under test made of it.
+	ComparisonResult
+	Outage *OutageResult `json:"outage,omitempty"`
+	Stall  *StallResult  `json:"stall,omitempty"`
 	// Comparison is what a generic PLEG made of the same load at the same time.
 	Comparison *ComparisonResult `json:"comparison,omitempty"`
 
@@ -193,16 +185,18 @@ type StallResult struct {
 	Latency LatencyResult `json:"latency_seconds"`
 }
 
-// ComparisonResult is a second generator on the same load.
+// ComparisonResult is what one generator made of the load: the one under test, or the one beside it.
 type ComparisonResult struct {
-	PLEG         PLEGResult               `json:"pleg"`
-	Events       EventsResult             `json:"events"`
-	Latency      LatencyResult            `json:"latency_seconds"`
-	LatencyBy    map[string]LatencyResult `json:"latency_by_change"`
-	EventLatency LatencyResult            `json:"event_latency_seconds"`
-	Freshness    FreshnessResult          `json:"freshness_seconds"`
-	Consistency  ConsistencyResult        `json:"consistency"`
-	Cost         CostResult               `json:"cost"`
+	PLEG    PLEGResult    `json:"pleg"`
+	Events  EventsResult  `json:"events"`
+	Latency LatencyResult `json:"latency_seconds"`
+	// LatencyBy is the same by the kind of change, such as container_died or sandbox_removed.
+	LatencyBy map[string]LatencyResult `json:"latency_by_change"`
+	// EventLatency is from the runtime's stamp of an event to the delivery of what it told first.
+	EventLatency LatencyResult     `json:"event_latency_seconds"`
+	Freshness    FreshnessResult   `json:"freshness_seconds"`
+	Consistency  ConsistencyResult `json:"consistency"`
+	Cost         CostResult        `json:"cost"`
 }
 
 // Seconds turns quantiles into a result.

@@ -56,8 +56,7 @@ func (r *Result) pass() string {
 
 // writeTable writes what both modes have, side by side if there is a comparison.
 func (r *Result) writeTable(b *strings.Builder) {
-	own := &ComparisonResult{PLEG: r.PLEG, Events: r.Events, Latency: r.Latency, Freshness: r.Freshness, Consistency: r.Consistency, Cost: r.Cost}
-	columns := []*ComparisonResult{own}
+	columns := []*ComparisonResult{&r.ComparisonResult}
 	if r.Comparison != nil {
 		columns = append(columns, r.Comparison)
 	}

@@ -61,7 +61,9 @@ type Entry struct {
 }
 
 // UnderTest returns the generator under test.
-func (s *Saved) UnderTest(name string) Entry { return Entry{name, s, s.Sides[0], own(s.Result)} }
+func (s *Saved) UnderTest(name string) Entry {
+	return Entry{name, s, s.Sides[0], &s.Result.ComparisonResult}
+}
 
 // Beside returns the generator that watched the same load, false if there was none.
 func (s *Saved) Beside(name string) (Entry, bool) {

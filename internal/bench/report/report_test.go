@@ -27,9 +27,11 @@ func result(typical time.Duration, lists int) *bench.Result {
 		Schema: bench.Schema, OK: true, Failures: []string{},
 		Runtime: bench.RuntimeResult{Name: "containerd", Version: "v2.4.2", Profile: "containerd-2"},
 		Load:    bench.LoadResult{Pods: 10, Containers: 2, Rate: 100, DurationSeconds: 10},
-		PLEG:    bench.PLEGResult{Mode: "evented", State: "Connected"},
-		Cost:    bench.CostResult{PLEGCPUSeconds: 0.4, PLEGMaxRSSBytes: 40 << 20, Relists: lists, RPCs: map[string]int{"ListContainers": lists, "ContainerStatus": 900}},
-		Outage:  &bench.OutageResult{Kind: "restart", AtSeconds: 4, DownSeconds: 0.5},
+		ComparisonResult: bench.ComparisonResult{
+			PLEG: bench.PLEGResult{Mode: "evented", State: "Connected"},
+			Cost: bench.CostResult{PLEGCPUSeconds: 0.4, PLEGMaxRSSBytes: 40 << 20, Relists: lists, RPCs: map[string]int{"ListContainers": lists, "ContainerStatus": 900}},
+		},
+		Outage: &bench.OutageResult{Kind: "restart", AtSeconds: 4, DownSeconds: 0.5},
 	}
 	random := rand.New(rand.NewPCG(1, uint64(typical)))
 	series := bench.Series{Mode: "evented"}

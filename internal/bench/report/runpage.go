@@ -17,7 +17,7 @@ import (
 // WritePage writes the run as a page.
 func (s *Saved) WritePage(w io.Writer) error {
 	r := s.Result
-	columns := []*bench.ComparisonResult{own(r)}
+	columns := []*bench.ComparisonResult{&r.ComparisonResult}
 	if r.Comparison != nil {
 		columns = append(columns, r.Comparison)
 	}

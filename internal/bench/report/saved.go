@@ -162,17 +162,9 @@ func (s *Saved) writeBenchstat(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "runtime: %s %s\n", r.Runtime.Name, r.Runtime.Version); err != nil {
 		return err
 	}
-	err := line(own(r))
+	err := line(&r.ComparisonResult)
 	if r.Comparison != nil {
 		err = errors.Join(err, line(r.Comparison))
 	}
 	return err
-}
-
-// own is a result's generator under test in the form of the one beside it.
-func own(r *bench.Result) *bench.ComparisonResult {
-	return &bench.ComparisonResult{
-		PLEG: r.PLEG, Events: r.Events, Latency: r.Latency, LatencyBy: r.LatencyBy, EventLatency: r.EventLatency,
-		Freshness: r.Freshness, Consistency: r.Consistency, Cost: r.Cost,
-	}
 }

@@ -101,9 +101,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 			result.Series = append(result.Series, s.series(begin, inWindow))
 		}
 	}
-	own := sides[0]
-	result.PLEG, result.Events, result.Latency, result.LatencyBy, result.EventLatency = own.PLEG, own.Events, own.Latency, own.LatencyBy, own.EventLatency
-	result.Freshness, result.Consistency, result.Cost = own.Freshness, own.Consistency, own.Cost
+	result.ComparisonResult = sides[0]
 	if len(sides) > 1 {
 		result.Comparison = &sides[1]
 	}

@@ -45,8 +45,6 @@ type StressOptions struct {
 	StartRate, MaxRate, Factor float64
 	// StepFor is how long a step lasts.
 	StepFor time.Duration
-	// OnStep takes each step as it ends. Nil discards it.
-	OnStep func(bench.StressStep)
 }
 
 // Validate reports every option that makes no sense, by the name of its flag.
@@ -132,9 +130,6 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		result.Steps = append(result.Steps, step)
 		if step.Achieved > result.KneeRate {
 			result.KneeRate, result.KneeP99Seconds = step.Achieved, step.Latency.P99
-		}
-		if o.OnStep != nil {
-			o.OnStep(step)
 		}
 		if step.Achieved < keepsUp*rate {
 			slow++
