@@ -14,7 +14,10 @@
 // A measurement takes rounds; in each round every contestant has its turn, so that what else the machine does falls on all of them. The
 // median of the rounds counts. What is printed last are the rows of docs/performance.md; with -bench, lines for benchstat as well.
 //
+// With -before there is one more, "before": "ours" of a program that was built in this folder of another commit. Both are asked by this program, so
+// that what differs is the libraries alone.
+//
 // # Usage
 //
-//	go run . [-rows relist,intake,…] [-agents ours,floor,…] [-rounds 5] [-bench file] [-markdown file] [-json file]
+//	go run . [-rows relist,intake,…] [-agents ours,floor,…] [-before program] [-rounds 5] [-bench file] [-markdown file] [-json file]
 package main

@@ -26,6 +26,7 @@ const (
 	oursName   = "ours"
 	generated  = "generated"
 	floorName  = "floor"
+	beforeName = "before" // "ours" of another build of this program
 )
 
 var everybody = []string{floorName, generated, oursName, kubelet136, kubelet137}
@@ -34,6 +35,7 @@ var everybody = []string{floorName, generated, oursName, kubelet136, kubelet137}
 type bench struct {
 	self, dir string
 	kubelets  [2]string
+	before    string // the program whose "ours" is "before"; empty: it does not take part
 	sockets   int
 	agents    []string
 	rounds    int
@@ -83,6 +85,7 @@ func run() (err error) {
 	jsonFile := flag.String("json", "", "write all results to this `file`")
 	markdownFile := flag.String("markdown", "", "write the medians as a table to this `file`")
 	built := flag.String("kubelets", "", "`directory` for the kubelets' programs, kept; default: a temporary one")
+	flag.StringVar(&b.before, "before", "", "`program` built from another commit of this folder, whose ours takes part as before")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each measurement")
 	flag.DurationVar(&b.idle, "idle", 5*time.Minute, "length of row idle")
 	flag.DurationVar(&b.window, "window", 10*time.Second, "length of each measurement of row churn")
@@ -92,6 +95,11 @@ func run() (err error) {
 	for _, name := range b.agents {
 		if !slices.Contains(everybody, name) {
 			return fmt.Errorf("no such contestant: %q; there are %s", name, strings.Join(everybody, ", "))
+		}
+	}
+	if b.before != "" {
+		if err := b.joinBefore(); err != nil {
+			return err
 		}
 	}
 	if b.self, err = os.Executable(); err != nil {

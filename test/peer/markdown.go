@@ -58,6 +58,9 @@ func (b *bench) markdown(w io.Writer) error {
 			}
 		}
 	}
+	if err := b.beforeMarkdown(w); err != nil {
+		return err
+	}
 	return b.churnMarkdown(w)
 }
 

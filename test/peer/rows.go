@@ -46,9 +46,21 @@ func rowNames() []string {
 // streaming is what the names of contestants that list with the streaming calls end with.
 const streaming = "-streaming"
 
-// among returns those of the named contestants that take part.
+// among returns those of the named contestants that take part, and right in front of ours what it is held against.
 func (b *bench) among(names ...string) []string {
+	if i := slices.Index(names, oursName); i >= 0 {
+		names = slices.Insert(names, i, beforeName)
+	}
 	return slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(b.agents, n) })
+}
+
+// turns returns who has its turn after whom in that round: every other round goes the other way, since what comes first may be dearer.
+func turns[T any](all []T, round int) []T {
+	all = slices.Clone(all)
+	if round%2 == 1 {
+		slices.Reverse(all)
+	}
+	return all
 }
 
 // on starts a runtime and some contestants on it, runs f, and ends them all.
@@ -97,8 +109,8 @@ func (b *bench) relistOf(row string, c server.Config, what string, names []strin
 				return err
 			}
 		}
-		for range b.rounds {
-			for _, c := range all {
+		for round := range b.rounds {
+			for _, c := range turns(all, round) {
 				if _, err := c.do(agent.Request{Op: "mark"}); err != nil { // begins with an empty heap, whatever went before
 					return err
 				}
@@ -167,11 +179,11 @@ func (b *bench) changed() error {
 				return err
 			}
 		}
-		for range 3 * b.rounds {
+		for round := range 3 * b.rounds {
 			if _, err := r.do(server.Request{Op: "exit", N: change}); err != nil {
 				return err
 			}
-			for _, c := range all {
+			for _, c := range turns(all, round) {
 				if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
 					return err
 				}
@@ -195,8 +207,8 @@ func (b *bench) intake() error {
 		many *= 10 // a profile needs seconds
 	}
 	err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
-		for range b.rounds {
-			for _, c := range all {
+		for round := range b.rounds {
+			for _, c := range turns(all, round) {
 				err := b.profiled(c, "intake-known", func() error { return b.flood(r, c, "known", many) })
 				if err != nil {
 					return err
@@ -209,9 +221,9 @@ func (b *bench) intake() error {
 		return err
 	}
 	names = b.among(oursName, kubelet136)
-	for range b.rounds { // a container exits once
+	for round := range b.rounds { // a container exits once
 		err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
-			for _, c := range all {
+			for _, c := range turns(all, round) {
 				err := b.profiled(c, "intake-exit", func() error { return b.flood(r, c, "exit", 10_000) })
 				if err != nil {
 					return err
@@ -250,8 +262,8 @@ func (b *bench) flood(r *runtimeProcess, c *contestant, kind string, n int) erro
 func (b *bench) first() error {
 	const pods = 5000
 	what := fmt.Sprintf("pods=%d", pods)
-	for _, name := range b.among(oursName, kubelet136) {
-		for range max(1, b.rounds/3) {
+	for round := range max(1, b.rounds/3) {
+		for _, name := range turns(b.among(oursName, kubelet136), round) {
 			config := server.Config{Pods: pods, Containers: 2, Delay: time.Millisecond}
 			err := b.on(config, "manual", []string{name}, func(_ *runtimeProcess, all []*contestant) error {
 				reply, err := all[0].do(agent.Request{Op: "relist", N: 1})
@@ -270,10 +282,10 @@ func (b *bench) first() error {
 func (b *bench) newer() error {
 	const pods, times = 500, 500
 	what := fmt.Sprintf("pods=%d", pods)
-	for range max(1, b.rounds/2) {
-		for _, name := range b.among(oursName, kubelet136, kubelet137) {
+	for round := range max(1, b.rounds/2) {
+		for _, name := range turns(b.among(oursName, kubelet136, kubelet137), round) {
 			mode := "generic"
-			if name == oursName {
+			if isOurs(name) {
 				mode = "evented"
 			}
 			err := b.on(server.Config{Pods: pods, Containers: 2}, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
@@ -298,10 +310,12 @@ func (b *bench) newer() error {
 // latency measures the time from a container's exit to the event of Watch that tells of it, at 1000 exits a second.
 func (b *bench) latency() error {
 	const pods, rate, seconds = 5000, 1000, 8
-	for range max(1, b.rounds/2) {
-		for _, c := range []struct{ name, mode string }{
-			{oursName, "evented"}, {oursName, "generic"}, {kubelet136, "generic"}, {kubelet136, "evented"}, {kubelet137, "evented"},
-		} {
+	everyone := []struct{ name, mode string }{
+		{beforeName, "evented"}, {oursName, "evented"}, {beforeName, "generic"}, {oursName, "generic"},
+		{kubelet136, "generic"}, {kubelet136, "evented"}, {kubelet137, "evented"},
+	}
+	for round := range max(1, b.rounds/2) {
+		for _, c := range turns(everyone, round) {
 			if !slices.Contains(b.agents, c.name) {
 				continue
 			}
@@ -362,12 +376,12 @@ func (b *bench) memory() error {
 		pods int
 		name string
 	}
-	for _, s := range []size{{5000, kubelet136}, {5000, oursName}, {50_000, oursName}} {
+	for _, s := range []size{{5000, kubelet136}, {5000, beforeName}, {5000, oursName}, {50_000, beforeName}, {50_000, oursName}} {
 		if !slices.Contains(b.agents, s.name) {
 			continue
 		}
 		containers := 2 * s.pods
-		err := b.on(server.Config{Pods: s.pods, Containers: 2, Streams: s.name == oursName}, "manual", []string{s.name}, func(_ *runtimeProcess, all []*contestant) error {
+		err := b.on(server.Config{Pods: s.pods, Containers: 2, Streams: isOurs(s.name)}, "manual", []string{s.name}, func(_ *runtimeProcess, all []*contestant) error {
 			if _, err := all[0].do(agent.Request{Op: "relist", N: 3}); err != nil {
 				return err
 			}
