@@ -309,8 +309,7 @@ func truncate(text string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:cut], "\uFFFD"), len(text))
 }
 
-// truncateError returns an error of grpc's with its text, which is the peer's, bounded, and without
-// details if they are long.
+// truncateError returns a grpc error with the peer's text truncated, and without long details.
 func truncateError(err error) error {
 	st, ok := status.FromError(err)
 	if !ok || proto.Size(st.Proto()) <= maxText && utf8.ValidString(st.Message()) {

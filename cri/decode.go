@@ -74,7 +74,7 @@ type ContainerStatus struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Mounts      []Mount           `json:"mounts,omitempty"`
-	// Resources are the limits in force, nil if the runtime does not tell them.
+	// Resources are the limits in force, nil if absent from the status.
 	Resources *Resources `json:"resources,omitempty"`
 }
 

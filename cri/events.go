@@ -224,7 +224,7 @@ type eventBuffer struct {
 const maxKeptPayload = 64
 
 var (
-	eventBufferPool sync.Pool // of *event buffer
+	eventBufferPool sync.Pool // of *eventBuffer
 	// messagePool has sizes closer to those of events than the transport's own pool, so that waiting
 	// claims hold on to little more memory than they need.
 	messagePool = mem.NewTieredBufferPool(1<<10, 3<<9, 2<<10, 3<<10, 4<<10, 6<<10, 8<<10, 12<<10, 16<<10, 32<<10, 64<<10)

@@ -248,7 +248,7 @@ type entry[R any] struct {
 }
 
 const (
-	// placeBits bound the places: two listings of maxListed items, and as many dead entries again.
+	// placeBits bound the places: two listings of maxListItems items, and as many dead entries again.
 	placeBits = 22
 	placeMask = 1<<placeBits - 1
 	minSlots  = 16

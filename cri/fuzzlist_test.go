@@ -201,7 +201,7 @@ func (x *index) check(t *testing.T) {
 	}
 }
 
-// checkPrints verifies that every entry is found, by its fingerprint and by its record, and that there are as many as there should be.
+// checkFingerprints verifies that every entry is found, by its fingerprint and by its record, and that there are as many as there should be.
 func checkFingerprints[R interface {
 	comparable
 	setPlace(int)

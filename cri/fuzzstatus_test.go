@@ -84,7 +84,7 @@ func checkSandboxStatus(t *testing.T, raw []byte) {
 	}
 	b := encodedStatus{statusMessages: statusMessages{sandboxes: [][]byte{raw}}}
 	if want := got.Ready() || len(got.IPs) > 0; b.readyOrAddressed() != want {
-		t.Fatalf("addressed is %v, want %v", !want, want)
+		t.Fatalf("readyOrAddressed is %v, want %v", !want, want)
 	}
 }
 

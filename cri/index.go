@@ -28,11 +28,11 @@ type index struct {
 	// dirty holds the pods that may differ from the listing of that revision.
 	dirty    []*podRecord
 	revision pleg.Revision
-	// round counts listings begun, failed ones included. The present listing has shown exactly the
-	// records whose entries carry round.
+	// round counts listings begun, failed ones included. The present listing has not shown a record
+	// whose entry does not carry round, unless all were shown (fingerprintTable.allShownBy).
 	round uint32
-	// shownSandboxes and shownContainers count the entries that carry round, unlisted the sandbox
-	// records absent from the last listing.
+	// shownSandboxes and shownContainers count the records shown by the present listing, unlisted the
+	// sandbox records absent from the last.
 	shownSandboxes, shownContainers, unlisted int
 	// hasher makes the fingerprints; the tables hold an entry for each record of the last listing.
 	hasher         hasher
@@ -237,7 +237,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	}
 }
 
-// unchangedContainers is sameSandboxes for a list of containers.
+// unchangedContainers is unchangedSandboxes for a list of containers.
 func (x *index) unchangedContainers(w *segments, list mem.BufferSlice) bool {
 	n, same := x.containerTable.markAllShown(w, list, x.hasher.fastContainer, x.round)
 	if same {

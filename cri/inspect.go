@@ -142,7 +142,7 @@ func (in *inspection) run(ctx context.Context) error {
 	}
 	extra := 0
 	if in.multipleSandboxes && in.unattributed() {
-		extra = 1 // a ContainerStatus does not tell its sandbox
+		extra = 1 // a ContainerStatus does not name its sandbox
 	}
 	err := c.parallel(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {
 		switch {

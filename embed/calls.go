@@ -156,8 +156,7 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 	return r, err
 }
 
-// GetContainerEvents streams the runtime's events. The ledger has each of them before who asked for
-// them.
+// GetContainerEvents streams the runtime's events. Each event reaches the ledger before the caller.
 func (s *Service) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	in := make(chan *runtimeapi.ContainerEventResponse, eventBacklog)
 	done := make(chan struct{})
@@ -198,7 +197,7 @@ func (s *Service) countStreams(by int) {
 	})
 }
 
-// recordEvent tells the ledger of an event.
+// recordEvent passes an event to the ledger as a claim.
 func (s *Service) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	if e.GetContainerId() == "" {
 		return

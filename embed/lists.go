@@ -46,8 +46,8 @@ func (k lists[F, E]) list(ctx context.Context, f F, noFilter, byState bool) ([]E
 	case who.by == ByPLEG:
 		reason = reasonPLEG
 	case noFilter, byState && who.by == ByOthers:
-		// Without a filter lists who builds its own state at the start. By state lists, besides
-		// housekeeping, who looks for a container to run a command in.
+		// Lists without a filter build a caller's own state at the start. Lists by state, besides
+		// housekeeping's, look for a container to run a command in.
 		reason = reasonCaller
 	default:
 		list, why := k.fromMemory(ctx, f)

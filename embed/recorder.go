@@ -95,10 +95,10 @@ type rateLimited struct {
 	filled    time.Time // when allowance was right
 }
 
-// reasonState is how a reason about the node is being told.
+// reasonState is the state of a reason about the node.
 type reasonState struct {
 	next           time.Time     // not sent before
-	pause          time.Duration // before next; 0 if not told yet
+	pause          time.Duration // before next; 0 before the first Event
 	seen           time.Time     // time of the last report
 	suppressed     int           // reports since the last Event
 	lastSuppressed pleg.Report   // the last suppressed report

@@ -87,7 +87,7 @@ type Service struct {
 	mu      sync.Mutex // owns the fields below; never held during a call
 	ledger  *ledger.Ledger
 	streams int     // open streams of events
-	calling Calling // nil if nobody is told
+	calling Calling // nil without a receiver
 
 	connection connection // of the streams
 	trusted    func() bool

@@ -46,7 +46,7 @@ func (s stream[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {
 		}()
 		defer func() {
 			cancel()
-			for range events { // the client blocks in its send until somebody takes
+			for range events { // the client blocks in its send until received from
 			}
 		}()
 		for e := range events {

@@ -36,7 +36,7 @@ type connection struct {
 	version    *runtimeapi.VersionResponse // the answer, immutable, over connection number
 	api        string                      // the version of the API in the request
 	asked      time.Time
-	refreshing bool // somebody is asking again, because the answer is too old
+	refreshing bool // a refresh of a too old answer is under way
 }
 
 // established notes a stream on a connection (by 1), or its end (by -1). Earlier answers may be

@@ -9,9 +9,9 @@
 //
 // Nothing is converted: the generator's type parameter is the kubelet's own PodStatus. Reads go
 // through the kubelet's runtime manager (GetPods, GetPod, GetPodStatus), claims come from its CRI
-// client (GetContainerEvents). A claim's payload tells phases only and never becomes a status:
-// making one out of it reads files of the pod, which may block the generator, and a pod worker asks
-// for a read anyway (docs/adr/0023).
+// client (GetContainerEvents). A claim's payload yields phases only and never becomes a status:
+// the conversion reads files of the pod, which may block the generator, and a pod worker asks for a
+// read anyway (docs/adr/0023).
 //
 // The feature gate [EventDrivenPLEG], off by default, decides. Off, [NewCache] is the stock cache
 // and New is not called: the kubelet is the stock one. Upstream's own gate EventedPLEG must stay
@@ -25,6 +25,6 @@
 //
 // # Errors
 //
-// New reports every part that is missing. What fails later is told by Healthy, by the error beside
-// a pod's status, by Events on the node and by metrics.
+// New reports every missing part. Later failures appear in Healthy, in the error beside a pod's
+// status, in Events on the node and in metrics.
 package kubelet137

@@ -80,7 +80,7 @@ func TestFinishedContainersAreLogged(t *testing.T) {
 		n.started()
 		var log bytes.Buffer
 		p := &pump{
-			g: n.pleg, died: make(map[types.UID]map[string]struct{}),
+			g: n.pleg, reportedEnds: make(map[types.UID]map[string]struct{}),
 			log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(2))),
 		}
 		p.events(pleg.Event{Pod: "p", Namespace: "ns", PodName: "web", ContainerName: "app", Type: pleg.ContainerDied, ID: "c", Kind: pleg.Container})

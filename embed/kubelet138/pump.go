@@ -24,9 +24,9 @@ import (
 // the pump adds the ends in the pod's status that were not reported. The goroutine in run owns the
 // pump.
 type pump struct {
-	g    *Generator
-	log  klog.Logger
-	died map[types.UID]map[string]struct{} // ended IDs, reported to the kubelet, until removed
+	g            *Generator
+	log          klog.Logger
+	reportedEnds map[types.UID]map[string]struct{} // ended IDs, reported to the kubelet, until removed
 }
 
 // run hands events over until ctx ends.
@@ -57,7 +57,7 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 	case pleg.ContainerRemoved:
 		p.forget(uid, e.ID)
 	case pleg.PodSync:
-		for _, id := range p.untold(e.Pod) {
+		for _, id := range p.unreportedEnds(e.Pod) {
 			all = append(all, &kubepleg.PodLifecycleEvent{ID: uid, Type: kubepleg.ContainerDied, Data: id})
 		}
 		p.prune()
@@ -67,34 +67,34 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 
 // note notes that the end of an ID was reported to the kubelet.
 func (p *pump) note(uid types.UID, id string) {
-	ids := p.died[uid]
+	ids := p.reportedEnds[uid]
 	if ids == nil {
 		ids = make(map[string]struct{})
-		p.died[uid] = ids
+		p.reportedEnds[uid] = ids
 	}
 	ids[id] = struct{}{}
 }
 
 // forget forgets a removed ID.
 func (p *pump) forget(uid types.UID, id string) {
-	if ids := p.died[uid]; ids != nil {
+	if ids := p.reportedEnds[uid]; ids != nil {
 		if delete(ids, id); len(ids) == 0 {
-			delete(p.died, uid)
+			delete(p.reportedEnds, uid)
 		}
 	}
 }
 
-// untold returns the pod's ended IDs whose end was not reported to the kubelet, and notes them as
-// reported. Removed IDs are forgotten.
-func (p *pump) untold(pod cache.UID) []string {
+// unreportedEnds returns the pod's ended IDs whose end was not reported to the kubelet, and notes
+// them as reported. Removed IDs are forgotten.
+func (p *pump) unreportedEnds(pod cache.UID) []string {
 	uid := types.UID(pod)
 	status, _ := p.g.cache.statuses.Get(pod)
-	before := p.died[uid]
-	delete(p.died, uid)
-	var untold []string
+	before := p.reportedEnds[uid]
+	delete(p.reportedEnds, uid)
+	var unreported []string
 	ended := func(id string) {
 		if _, ok := before[id]; !ok {
-			untold = append(untold, id)
+			unreported = append(unreported, id)
 		}
 		p.note(uid, id)
 	}
@@ -108,7 +108,7 @@ func (p *pump) untold(pod cache.UID) []string {
 			ended(s.GetId())
 		}
 	}
-	return untold
+	return unreported
 }
 
 // manyDied is the number of pods with dead containers from which on removed pods are looked for:
@@ -117,12 +117,12 @@ const manyDied = 1000
 
 // prune forgets removed pods, if there may be many.
 func (p *pump) prune() {
-	if len(p.died) <= manyDied+2*p.g.core.Stats().Pods {
+	if len(p.reportedEnds) <= manyDied+2*p.g.core.Stats().Pods {
 		return
 	}
-	for uid := range p.died {
+	for uid := range p.reportedEnds {
 		if status, _ := p.g.cache.statuses.Get(cache.UID(uid)); len(status.ContainerStatuses)+len(status.SandboxStatuses) == 0 {
-			delete(p.died, uid)
+			delete(p.reportedEnds, uid)
 		}
 	}
 }
