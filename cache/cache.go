@@ -12,30 +12,30 @@ import (
 // UID is the UID of a pod.
 type UID string
 
-// entry is what is known of one pod.
+// entry is the cache entry of one pod.
 type entry[S any] struct {
 	status *S    // never nil
-	err    error // of the last read, nil when it succeeded
+	err    error // of the last read, nil after success
 	at     time.Time
 }
 
 // Cache holds the last known status of every pod. Make one with [New].
 type Cache[S any] struct {
 	empty func(UID) *S
-	wake  chan struct{} // capacity 1: a demand that is already announced need not be announced again
+	wake  chan struct{} // capacity 1: one announcement stands for all demands
 
-	mu         sync.RWMutex // owns all that follows
+	mu         sync.RWMutex // owns the fields below
 	pods       map[UID]*entry[S]
-	tombstones map[UID]time.Time // tombstones later than both global and floor: a read begun then did not show the pod
-	global     time.Time         // every pod is as it stands as of this time
-	floor      time.Time         // no write as of an earlier time will come, says the writer
+	tombstones map[UID]time.Time // begin of the read that did not show the pod; later than both global and floor
+	global     time.Time         // every entry is as of this time, at least
+	floor      time.Time         // no write as of an earlier time will come, by the writer's word
 	waiters    map[UID][]*waiter[S]
 	waiting    int
 	demand     map[UID]time.Time
 }
 
-// New returns an empty cache. Empty makes the status of a pod of which nothing is known, and must
-// not return nil; a nil func stands for new(S).
+// New returns an empty cache. Empty makes the status of an unknown pod, and must not return nil; a
+// nil func stands for new(S).
 func New[S any](empty func(UID) *S) *Cache[S] {
 	if empty == nil {
 		empty = func(UID) *S { return new(S) }
@@ -51,7 +51,7 @@ func New[S any](empty func(UID) *S) *Cache[S] {
 }
 
 // Get returns the last known status of the pod and the error of its last read. The status is never
-// nil: a pod of which nothing is known has an empty one.
+// nil: an unknown pod has an empty status.
 func (c *Cache[S]) Get(uid UID) (*S, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -65,8 +65,8 @@ func (c *Cache[S]) get(uid UID) (*S, error) {
 	return c.empty(uid), nil
 }
 
-// AsOf returns the start of the latest read that covered the pod, shown or not; zero if there was
-// none.
+// AsOf returns the start of the latest read that covered the pod, shown or not; zero without such a
+// read.
 func (c *Cache[S]) AsOf(uid UID) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -81,13 +81,12 @@ func (c *Cache[S]) asOf(uid UID) time.Time {
 	return later(at, c.tombstones[uid])
 }
 
-// newer is the one freshness predicate: what is known of the pod was confirmed by a read begun
-// after t.
+// newer is the freshness predicate, the only one: a read begun after t has confirmed the entry.
 func (c *Cache[S]) newer(uid UID, t time.Time) bool { return c.asOf(uid).After(t) }
 
-// Set stores what a read of the pod, begun at the given time, showed: a status, or an error, which
-// leaves the last status readable beside it. It reports whether it did: a write older than what is
-// known is refused, and so is one with neither status nor error.
+// Set stores the result of a read of the pod, begun at the given time: a status, or an error, which
+// leaves the last status readable beside it. It reports whether the write was accepted: a write
+// older than the entry is refused, and so is a write without status and error.
 func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
 	if status == nil && err == nil {
 		return false
@@ -114,7 +113,7 @@ func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
 	return true
 }
 
-// refuses says whether a write as of the given time is older than what is known.
+// refuses says whether a write as of the given time is older than the entry.
 func (c *Cache[S]) refuses(uid UID, at time.Time) bool {
 	if c.newer(uid, at) {
 		return true
@@ -122,9 +121,9 @@ func (c *Cache[S]) refuses(uid UID, at time.Time) bool {
 	return c.pods[uid] == nil && c.floor.After(at)
 }
 
-// Delete forgets a pod that a read, begun at the given time, did not show, and leaves a tombstone.
-// It reports whether it did: a delete older than what is known is refused. Deleting a pod that is
-// not there says that a read did not show it, and wakes its waiters.
+// Delete forgets a pod absent from a read begun at the given time, and leaves a tombstone. It
+// reports whether the delete was accepted: a delete older than the entry is refused. Deleting an
+// unknown pod records its absence from a read, and wakes its waiters.
 func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +138,7 @@ func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
 	return true
 }
 
-// Observe says that a read begun at the given time found the pod as the cache has it.
+// Observe records that a read begun at the given time found the pod unchanged.
 func (c *Cache[S]) Observe(uid UID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +151,7 @@ func (c *Cache[S]) Observe(uid UID, at time.Time) {
 }
 
 // Advance moves the global time: a read of everything, begun at the given time, is in the cache,
-// every pod that it found changed included. The global time never moves back.
+// with every pod that it found changed. The global time never moves back.
 func (c *Cache[S]) Advance(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +165,7 @@ func (c *Cache[S]) Advance(at time.Time) {
 	}
 }
 
-// Prune says that no write as of a time before the given one will come any more, so that older
-// tombstones can go.
+// Prune drops older tombstones: no write as of a time before the given time will come any more.
 func (c *Cache[S]) Prune(before time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,45 +1,43 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cache holds the last known status of every pod, and lets pod workers wait for one that is
-// new enough.
+// Package cache holds the last known status of every pod, and lets pod workers wait for a status
+// that is new enough.
 //
 // # Model
 //
 // Every status is true as of a time: the start of the read of the runtime that confirmed it. A read
-// is true at some moment after it began, so a status as of t contains every change that had
-// happened by t. [Cache.AsOf] is that time for one pod: the latest of the write of its status
-// ([Cache.Set]), the reads that found it unchanged ([Cache.Observe]), the read that found it gone
+// is true at some moment after it began, so a status as of t contains every change from before t.
+// [Cache.AsOf] is that time for one pod: the latest of the write of its status ([Cache.Set]), the
+// reads that found the status unchanged ([Cache.Observe]), the read that found the pod gone
 // ([Cache.Delete]) and the global time ([Cache.Advance]), which stands for a read of everything.
 //
-// One predicate decides everything. A status is newer than t when AsOf is after t: then
-// [Cache.GetNewerThan] returns, at once or by being woken. A write as of t is refused when AsOf is
-// after t: it is older than what is known (KEP-3386, "Pod Status update in the Cache"). Deletes
-// leave a tombstone, so that a late write of a pod that is gone is refused too, until [Cache.Prune]
-// says that no such write can come.
+// One predicate decides. A status is newer than t when AsOf is after t: then [Cache.GetNewerThan]
+// returns, at once or by being woken. A write as of t is refused when AsOf is after t: the entry is
+// newer (KEP-3386, "Pod Status update in the Cache"). Deletes leave a tombstone, which refuses late
+// writes of the pod, until [Cache.Prune] says that no such write can come.
 //
 // Times must come from time.Now of this process: they carry a monotonic reading, so that steps of
-// the wall clock change nothing. A time without one (parsed, or stripped by Round(0)) cannot be
-// compared across a step; GetNewerThan takes it as the time of the call.
+// the wall clock change nothing. A time without a monotonic reading (parsed, or stripped by
+// Round(0)) cannot be compared across a step; GetNewerThan takes the time of the call instead.
 //
-// An error is kept beside the last good status, never instead of it: a reader always gets a status
-// that is not nil.
+// An error is kept beside the last good status, never instead of it: a reader always gets a status,
+// never nil.
 //
-// A writer that knows a pod to be unchanged by other means than a read may say so with Observe, too
+// A writer that knows by other means than a read that a pod is unchanged may use Observe, too
 // (pleg's Config.AnswersFromMemory). AsOf is then the time of that knowledge.
 //
-// A waiter is a demand: [Cache.Demand] wakes the generator and [Cache.TakeDemand] tells it which
-// pods to read, and after which times, so that a waiter costs one read of one pod and not a relist.
+// A waiter is a demand: [Cache.Demand] wakes the generator, and [Cache.TakeDemand] returns the pods
+// to read, and the times after which the reads must begin, so that a waiter costs one read of one
+// pod and not a relist.
 //
 // # Concurrency
 //
 // All methods are safe for concurrent use; one mutex owns everything and is never held while
-// anything blocks. Statuses are shared between readers and must not be changed after they were
-// given to Set.
+// anything blocks. Readers share statuses, which must not change after Set.
 //
 // # Errors
 //
-// Readers get the error that the last read of the pod recorded, as it was given to Set.
-// GetNewerThan whose context ends returns an error that wraps context.Cause, beside the last known
-// status.
+// Readers get the error of the pod's last read, as given to Set. When its context ends,
+// GetNewerThan returns an error that wraps context.Cause, beside the last known status.
 package cache

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// waiter is one blocked GetNewerThan. It belongs to the cache's mutex until ready is closed, and to
-// its caller after that.
+// waiter is one blocked GetNewerThan. The cache's mutex owns it until ready is closed, and its
+// caller after that.
 type waiter[S any] struct {
 	t      time.Time
 	index  int // in the pod's list; -1 once taken out
@@ -21,16 +21,16 @@ type waiter[S any] struct {
 
 // GetNewerThan returns the pod's status, and the error of its last read, once they are newer than
 // t: once a read of the pod begun after t was applied. Waiting is a demand for such a read. When
-// ctx ends first it returns the last known status and an error that wraps the cause; nothing of the
-// call is left behind.
+// ctx ends first, GetNewerThan returns the last known status and an error that wraps the cause, and
+// leaves nothing behind.
 //
-// T must come from time.Now of this process. Until a time in the future has come nothing is
-// demanded, and nobody else's wait is longer for it. The zero time asks for any read. Any other
-// time without a monotonic reading is taken as the time of the call: the answer may be newer than
-// asked for, but never older, whatever the wall clock did.
+// T must come from time.Now of this process. A time in the future demands nothing until it has
+// come, and makes no other wait longer. The zero time asks for any read. Any other time without a
+// monotonic reading counts as the time of the call: the answer may be newer than asked for, but
+// never older, whatever the wall clock did.
 func (c *Cache[S]) GetNewerThan(ctx context.Context, uid UID, t time.Time) (*S, error) {
 	if t == t.Round(0) && !t.IsZero() {
-		t = time.Now() // no monotonic reading: it cannot be compared across a step of the wall clock
+		t = time.Now() // no monotonic reading: not comparable across a step of the wall clock
 	}
 	c.mu.Lock()
 	if !c.newer(uid, t) {
@@ -106,7 +106,7 @@ func (c *Cache[S]) takeOut(uid UID, w *waiter[S]) {
 	c.waiters[uid] = list[:last]
 }
 
-// wakePod hands the pod's status to those of its waiters for which it is new enough.
+// wakePod hands the pod's status to its waiters for which the status is new enough.
 func (c *Cache[S]) wakePod(uid UID) {
 	list := c.waiters[uid]
 	if len(list) == 0 {
@@ -140,8 +140,8 @@ func (c *Cache[S]) want(uid UID, t time.Time) {
 // listens at a time.
 func (c *Cache[S]) Demand() <-chan struct{} { return c.wake }
 
-// TakeDemand returns the pods that have got waiters since it was last called, each with the time
-// after which a read must begin to serve them all; nil if none.
+// TakeDemand returns the pods with new waiters since the last call, each with the time after which
+// a read must begin to serve them all; nil if none.
 func (c *Cache[S]) TakeDemand() map[UID]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +154,7 @@ func (c *Cache[S]) TakeDemand() map[UID]time.Time {
 }
 
 // RenewDemand makes every present waiter a demand again, for a generator that takes over from
-// another one.
+// another.
 func (c *Cache[S]) RenewDemand() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +172,7 @@ func (c *Cache[S]) Waiting() int {
 	return c.waiting
 }
 
-// Wanted returns the pods that have waiters now, each with the latest time that one of them asked
-// for.
+// Wanted returns the pods with waiters now, each with the latest time asked for.
 func (c *Cache[S]) Wanted() map[UID]time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
