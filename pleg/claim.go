@@ -9,22 +9,23 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// latestClaim is one ID that the stream told of, in the latest phase that it told.
+// latestClaim is the furthest phase that the stream has reported for one ID since the loop last
+// looked.
 type latestClaim struct {
 	item   Item
-	stamp  int64 // of the claim that told that phase, Unix nanoseconds
+	stamp  int64 // of the claim of that phase, Unix nanoseconds
 	events heardEvents
 }
 
-// podClaims is what the stream told of one pod since the loop last looked.
+// podClaims is what the stream has reported of one pod since the loop last looked.
 type podClaims[S any] struct {
-	pod     cache.UID // empty when the claims did not say
+	pod     cache.UID // empty when the claims named no pod
 	latest  []latestClaim
-	index   map[string]int // of told by ID, once there are many
+	index   map[string]int // into latest, by ID; nil up to manyIDs
 	claims  int
 	payload []Item
 	status  func() (*S, error)
-	release func() // of the payload and the status, nil if there is nothing to release
+	release func() // gives back the payload and the status; nil if nothing is to be given back
 }
 
 // drop releases the payload.
@@ -36,21 +37,22 @@ func (pc *podClaims[S]) drop() {
 }
 
 // mailbox takes claims from the stream's receive loop and hands them to the generator's loop,
-// merged by pod. Putting never blocks, because a client that stops reading stops the runtime; what
-// it holds is bounded by the IDs told of, at any rate of claims. The mutex owns everything.
+// merged by pod. Putting never blocks, because a client that stops reading stops the runtime. The
+// number of claimed IDs bounds the contents, at any rate of claims. The mutex owns every field
+// below.
 type mailbox[S any] struct {
-	wake chan struct{} // capacity 1: letters that are already announced need not be announced again
+	wake chan struct{} // capacity 1: one announcement stands for all waiting claims
 	max  int
 
 	mu       sync.Mutex
 	byPod    map[cache.UID]*podClaims[S]
 	order    []*podClaims[S] // oldest first, so that a history replays the same way
-	free     []*podClaims[S] // emptied letters, to be used again
+	free     []*podClaims[S] // emptied, to be used again
 	ids      int
 	claims   int // received since the last take
 	replayed int
 	dropped  int
-	// disordered counts claims that came twice, or after a later one of the same container.
+	// disordered counts claims that came twice, or after a later claim of the same container.
 	disordered int
 }
 
@@ -58,11 +60,11 @@ func newMailbox[S any](max int) *mailbox[S] {
 	return &mailbox[S]{wake: make(chan struct{}, 1), max: max, byPod: make(map[cache.UID]*podClaims[S])}
 }
 
-// manyIDs is the number of IDs in one letter from which on they are indexed.
+// manyIDs is the number of IDs of a pod from which on the claims are indexed.
 const manyIDs = 16
 
-// put merges a claim. Replayed says that its stamp is not of the time since the stream was opened.
-// It never blocks.
+// put merges a claim. Replayed says that the stamp is not from the time since the stream was
+// opened. put never blocks.
 func (m *mailbox[S]) put(c Claim[S], replayed bool) {
 	m.mu.Lock()
 	m.merge(c, replayed)
@@ -110,7 +112,7 @@ func (m *mailbox[S]) merge(c Claim[S], replayed bool) {
 	}
 }
 
-// record records the claim's own ID in the letter. It reports whether there was room.
+// record merges the claim's own ID into the pod's. It reports whether there was room.
 func (m *mailbox[S]) record(pc *podClaims[S], c Claim[S], replayed bool) bool {
 	stamp, events := int64(0), heardEvents(0)
 	if !replayed {
@@ -159,13 +161,13 @@ func (m *mailbox[S]) record(pc *podClaims[S], c Claim[S], replayed bool) bool {
 	return true
 }
 
-// batch is what the loop takes from the mailbox at once.
+// batch is everything that the loop takes from the mailbox at once.
 type batch[S any] struct {
 	pods                                  []*podClaims[S]
 	claims, replayed, dropped, disordered int
 }
 
-// take empties the mailbox into b, whose letters must have been given back with recycle.
+// take empties the mailbox into b, whose podClaims must have been given back with recycle.
 func (m *mailbox[S]) take(b *batch[S]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,10 +177,10 @@ func (m *mailbox[S]) take(b *batch[S]) {
 	clear(m.byPod)
 }
 
-// maxFree bounds the letters kept for use again.
+// maxFree bounds the podClaims kept for use again.
 const maxFree = 256
 
-// recycle gives the batch's letters back.
+// recycle gives the batch's podClaims back.
 func (m *mailbox[S]) recycle(b *batch[S]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -193,7 +195,7 @@ func (m *mailbox[S]) recycle(b *batch[S]) {
 	}
 }
 
-// onClaims applies what the stream told since the last time.
+// onClaims applies the claims since the last batch.
 func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if b.claims == 0 {
 		return
@@ -210,25 +212,24 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	}
 }
 
-// discard counts claims for which there was no room. A list tells what they would have told, but
-// not sooner than a base period after the last one: there may be any number of them.
+// discard counts claims without room. A list replaces them, but no sooner than a base period after
+// the last list: any number of claims may be discarded.
 func (c *core[S]) discard(n int, now instant) {
 	c.count.dropped += n
 	c.lastDiscard = now
 	c.sched.ask(now, false)
 }
 
-// news is what a claim of one ID has told.
+// news is the outcome of the claim of one ID.
 type news uint8
 
 const (
-	noNews   news = iota // nothing that was not known
+	noNews   news = iota // nothing new
 	someNews             // something new
-	noRoom               // of one more unknown ID than there is room for
+	noRoom               // one more unknown ID than there is room for
 )
 
-// onPodClaims applies what the stream told of one pod, and returns how many of the claims told
-// nothing new.
+// onPodClaims applies the claims of one pod, and returns the number of claims without news.
 func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) int {
 	if pc.pod == "" {
 		return c.onUnownedClaims(pc, now)
@@ -253,7 +254,7 @@ func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) int {
 		behind = behind || x != nil && x.phase > it.Phase
 		if x == nil || x.phase < it.Phase {
 			if c.onClaim(p, latestClaim{item: it}, now) == noRoom {
-				c.discard(0, now) // the claim itself is counted above
+				c.discard(0, now) // the claim counts above
 			}
 		}
 	}
@@ -266,8 +267,8 @@ func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) int {
 	return max(0, pc.claims-fresh)
 }
 
-// onUnownedClaims applies claims that do not say whose they are (CRI pod_sandbox_status nil): reads
-// know it of every ID that they have shown, and a list will tell of the others.
+// onUnownedClaims applies claims without a pod (CRI pod_sandbox_status nil): reads know the pod of
+// every ID that they have shown, and a list will name the pods of the others.
 func (c *core[S]) onUnownedClaims(pc *podClaims[S], now instant) int {
 	fresh := 0
 	for _, claim := range pc.latest {
@@ -307,7 +308,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) news {
 		return c.onUnknownID(p, claim, now)
 	}
 	if x.pod != p {
-		c.count.ownerConflicts++ // reads say whose it is
+		c.count.ownerConflicts++ // the owner is the pod in which reads show the ID
 		p = x.pod
 		c.reviewLater(p)
 	}
@@ -316,7 +317,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) news {
 		c.onHeard(x, claim.events)
 	}
 	if claim.item.Phase == x.phase && x.statusUnknown && x.cached != phaseNone && x.phase != PhaseRemoved {
-		x.cached = PhaseUnknown // told again, of a state that reads did not know: the next read may know
+		x.cached = PhaseUnknown // a repeated claim of a state that reads did not know: the next read may know
 		c.noteChange(p, now)
 	}
 	if claim.item.Phase <= x.phase {
@@ -327,8 +328,8 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) news {
 	return someNews
 }
 
-// onHeard counts what is wrong with the events of a container: those out of order, and a removal
-// of what is believed to run when no event has told of its end.
+// onHeard counts events of a container that are out of order, and removals of containers believed
+// to run whose exit no event has announced.
 func (c *core[S]) onHeard(x *item, events heardEvents) {
 	c.count.disordered += events.disordered(x.events)
 	x.events |= events
@@ -337,10 +338,10 @@ func (c *core[S]) onHeard(x *item, events heardEvents) {
 	}
 }
 
-// onUnknownID applies the claim of an ID that no read has shown: the ID is told to nobody until a
-// read shows it, because a runtime may replay the history of pods long gone. That such an ID is
-// gone needs no read; but it is remembered for the grace and for as long as a read is under way
-// that began by then, because a runtime may tell of a removal before its lists show it.
+// onUnknownID applies the claim of an ID that no read has shown. Watch and cache show the ID only
+// after a read has, because a runtime may replay the history of pods long gone. The claim of a
+// removal needs no read, but stays remembered for the grace, and while a read is under way that
+// began by then: a runtime may announce a removal before its lists show it.
 func (c *core[S]) onUnknownID(p *pod, claim latestClaim, now instant) news {
 	s, known := p.unconfirmed[claim.item.ID]
 	if known && claim.item.Phase <= s.phase {
@@ -348,7 +349,7 @@ func (c *core[S]) onUnknownID(p *pod, claim latestClaim, now instant) news {
 	}
 	if !known {
 		if c.unconfirmed >= c.cfg.UnconfirmedMax {
-			return noRoom // to be looked at one by one
+			return noRoom // too many to read their pods one by one
 		}
 		if p.unconfirmed == nil {
 			p.unconfirmed = make(map[string]unconfirmedID)
@@ -364,9 +365,9 @@ func (c *core[S]) onUnknownID(p *pod, claim latestClaim, now instant) news {
 	return someNews
 }
 
-// offer stores a claim's payload as the pod's status if it dominates what is known: if it shows
-// exactly the live IDs, none at an earlier phase. It is stored under the time of the read that it
-// builds on: it makes nothing fresh, and any later read replaces it.
+// offer stores a claim's payload as the pod's status if the payload dominates what is known: if it
+// shows exactly the live IDs, none at an earlier phase. The status is stored under the time of the
+// read that it builds on: a payload makes nothing fresh, and any later read replaces it.
 func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	if pc.status == nil || !p.hasStatus || p.failed || p.disagrees || p.force != 0 || p.hasUnconfirmed() || p.settled() {
 		return
@@ -379,7 +380,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 			return
 		}
 		if x.statusUnknown || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {
-			return // reads show that the runtime does not know: who has told of this, and when, nobody knows
+			return // the runtime does not know the state: the origin and the age of this phase are unknown
 		}
 		x.mark = c.marks
 		shown++

@@ -13,19 +13,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// core is the generator without goroutines, locks, RPCs, a clock or effects: reports come in
-// through apply, each with its time, and what has to be done about them comes out of todo, in
-// order. So the same inputs make the same actions, and a core can be copied and replayed. It
-// belongs to the loop.
+// core is the generator without goroutines, locks, RPCs, a clock or effects. Reports enter through
+// apply, each with its time; todo holds, in order, the actions to take. The same inputs make the
+// same actions, and a core can be copied and replayed. The loop owns it.
 //
-// Where to read what: claim.go (what the stream tells), merge.go (what a read shows), store.go
-// (cache, then Watch, then what is forgotten), demand.go (who wants a read, and who may have a
-// worker), dispatch.go (which reads to make), list.go (reads of everything, when, and the global
-// time), conn.go (the stream), trust.go (what it is believed, and what is reported), record.go
-// (what is known of a pod and an ID, delays and instants).
+// Where to read: claim.go (events of the stream), merge.go (phases shown by a read), store.go
+// (cache, then Watch, then forgetting), demand.go (who wants a read, and who may have a worker),
+// dispatch.go (which reads to make), list.go (lists of everything, when they are due, the global
+// time), conn.go (the stream), trust.go (trust in the stream, and reports), record.go (records of a
+// pod and an ID, delays, instants).
 type core[S any] struct {
 	cfg    limits
-	clock  clock // turns instants into the times that readers of Watch see; it is never asked for the time
+	clock  clock // turns instants into the times that readers of Watch see; the core never asks for the present time
 	random rand.PCG
 	ledger
 	attention
@@ -40,49 +39,49 @@ type core[S any] struct {
 	count counters
 }
 
-// ledger is what is known.
+// ledger holds the records of pods and IDs.
 type ledger struct {
 	pods  map[cache.UID]*pod
 	index map[string]*item // every item by ID
-	// homeless are claimed IDs of which neither a claim nor a read has said whose they are, until the
-	// next list.
+	// unowned are claimed IDs whose pod neither a claim nor a read has named yet; the next list
+	// decides.
 	unowned          map[string]unconfirmedID
-	calls            map[uint64]cache.UID // of the agent's own that are under way, and whose pods they are about
-	uncertainCreates []cache.UID          // pods without a record of which a failed call may yet make something
-	uncertainDropped instant              // when such a pod was last given up
+	calls            map[uint64]cache.UID // the agent's own calls under way, by serial: the pod of each
+	uncertainCreates []cache.UID          // pods without a record for which a failed create call may still take effect
+	uncertainDropped instant              // when the bound last dropped such a pod
 	unconfirmed      int                  // in all pods
 	phases           [2][PhaseRemoved]int // live items by kind and phase
 	running          int                  // pods with a running sandbox
 	marks            uint64               // merges so far
-	looks            uint64               // items that reviews have looked at, which tests hold to what is linear
+	looks            uint64               // items visited by reviews; tests hold the number to linear growth
 }
 
-// attention is which pods need any.
+// attention lists the pods that need work.
 type attention struct {
-	dirty            map[cache.UID]*pod // they are to be read
-	changedSinceList map[cache.UID]*pod // they may differ from what the last applied list showed
-	affected         []*pod             // to be reviewed when all of the present report has been applied
+	dirty            map[cache.UID]*pod // pods to be read
+	changedSinceList map[cache.UID]*pod // pods that may differ from the last applied list
+	affected         []*pod             // pods to review once all of the present report has been applied
 }
 
-// forgetting is what is known of the IDs that are to be forgotten.
+// forgetting holds the IDs that wait to be forgotten.
 type forgetting struct {
 	expiring           fifo[expiry]
 	unexpired          map[cache.UID]*pod // pods with removed items that cannot expire yet
 	expired            instant            // when expire last ran
 	pruned             instant            // when housekeep last ran
-	forgotten          instant            // what reads from before this could bring back, may have been forgotten
-	unconfirmedDropped instant            // when a claim of an ID that no read had shown was last given up
-	dropsUnconfirmed   bool               // the present report gives one up
+	forgotten          instant            // reads that began before this may show an ID that has been forgotten
+	unconfirmedDropped instant            // when an unconfirmed ID was last dropped
+	dropsUnconfirmed   bool               // the present report drops one
 }
 
 // streaming is the state of the stream.
 type streaming struct {
 	conn        conn
 	connCfg     connConfig
-	eventsSince instant // since when the runtime is known to have events: its first connection; 0 if it has none
+	eventsSince instant // first connection: since then the runtime is known to have events; 0 if it has none
 	lastDiscard instant // when claims were last discarded for want of room
 	mute        muteStream
-	ended       error // what it ended with last
+	ended       error // why the stream last ended
 }
 
 // relisting is the state of the reads of everything.
@@ -100,22 +99,22 @@ type inspecting struct {
 	inflight map[*pod]flight        // the reads under way
 }
 
-// trusting is what the stream is still to be judged by.
+// trusting is the evidence for and against the stream that is not yet settled.
 type trusting struct {
 	candidates fifo[candidate]
-	regressed  map[*item]Phase // what reads took back of what other reads had found, since the last tick
+	regressed  map[*item]Phase // phases that reads took back from other reads, since the last tick
 	overruled  overruledClaims
 }
 
 // reporting is what is still to be reported.
 type reporting struct {
-	reportPaces    []*reportPace // of the reasons that have come up, in that order
+	reportPaces    []*reportPace // one for each reason that has come up, in order of appearance
 	missedChanges  changeSummary
 	unheardChanges changeSummary
 }
 
-// newCore returns a core that waits for its start. It keeps nothing of the configuration but
-// numbers.
+// newCore returns a core that waits for its start. Of the configuration the core keeps numbers
+// only.
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 	return &core[S]{
 		cfg:    cfg.limits(),
@@ -137,7 +136,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 	}
 }
 
-// start begins: it takes over a cache that holds the given pods, and wants the stream.
+// start takes over a cache that holds the given pods, and opens the stream.
 func (c *core[S]) start(held []cache.UID, now instant) {
 	for _, uid := range held {
 		c.ensure(uid).foreign = true // the first list reads or removes it
@@ -148,7 +147,7 @@ func (c *core[S]) start(held []cache.UID, now instant) {
 	}
 }
 
-// tick does whatever is due.
+// tick does all that is due.
 func (c *core[S]) tick(now instant) {
 	c.step(inTick, now)
 	c.settleRegressed()
@@ -185,15 +184,15 @@ func (c *core[S]) deadline() instant {
 	if e, ok := c.expiring.front(); ok {
 		if due := e.at.add(c.cfg.Grace).next(); due > c.expired {
 			d = min(d, due)
-		} // else a read under way holds it back, and its result wakes the loop
+		} // else a read under way delays the expiry, and the result of that read wakes the loop
 	}
 	return d
 }
 
-// step moves the stream machine and does what it asks for.
+// step moves the stream machine and carries out its effects.
 func (c *core[S]) step(in connInput, now instant) {
 	if in == inTick && now < c.conn.deadline || in == inHeard && c.conn.state != StreamOpening {
-		return // the common case; and the jitter must not depend on how often the loop turns
+		return // the common case; the jitter must not depend on how often the loop turns
 	}
 	old := c.conn
 	next, eff := c.conn.step(&c.connCfg, in, now, rand.New(&c.random).Float64())
@@ -236,7 +235,7 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.eventsSince = 0
 	}
 	if eff&effUnsupported != 0 {
-		note := fmt.Sprintf("%v; polling", c.ended) // which says that there are no events, and how the runtime said so
+		note := fmt.Sprintf("%v; polling", c.ended) // the error says that there are no events, and how the runtime said so
 		if errors.Is(c.ended, io.EOF) {
 			note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
 		}
@@ -244,7 +243,7 @@ func (c *core[S]) step(in connInput, now instant) {
 	}
 }
 
-// beganAt says that a read under way, or the last list, began at that very instant.
+// beganAt says that a read under way, or the last list, began at exactly that instant.
 func (c *core[S]) beganAt(now instant) bool {
 	if c.lists.began == now {
 		return true
@@ -260,8 +259,8 @@ func (c *core[S]) beganAt(now instant) bool {
 // connected says that the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
 
-// hadEvents says that the runtime was known to have events when a read began: what has changed
-// since, it told whoever listened (see listened), or missed.
+// hadEvents says that the runtime was known to have events when a read began: it announced every
+// later change to whoever listened (see listened), or missed the event.
 func (c *core[S]) hadEvents(read instant) bool { return c.eventsSince != 0 && read > c.eventsSince }
 
 // readAt returns the start of the latest applied read that covers the pod.
@@ -281,13 +280,13 @@ func (c *core[S]) ensure(uid cache.UID) *pod {
 	return p
 }
 
-// fewItems is the number of items of a pod up to which they are looked through before the index is.
+// fewItems is the number of items of a pod up to which a scan comes before the index.
 const fewItems = 4
 
-// itemOf returns the item of that ID, whosever it is, nil if nobody's. A report of the pod p has it
-// at position i, which is where to look first: reports mostly show what is known in the order in
-// which it came, and lookups in the index, which miss the processor's caches on a big node, were
-// half the cost of applying a list.
+// itemOf returns the item of an ID, in whichever pod, or nil. A report of the pod p has the ID at
+// position i, the first place to look: reports mostly list known IDs in their known order, and
+// index lookups, which miss the processor's caches on a big node, were half the cost of applying a
+// list.
 func (c *core[S]) itemOf(p *pod, i int, id string) *item {
 	if i < len(p.items) && p.items[i].id == id {
 		return p.items[i]
@@ -300,7 +299,7 @@ func (c *core[S]) itemOf(p *pod, i int, id string) *item {
 	return c.index[id]
 }
 
-// report makes a report about the node that is not paced.
+// report makes a report about the node, without pacing.
 func (c *core[S]) report(reason Reason, action string, warning bool, note string) {
 	c.todo.report(Report{Reason: reason, Action: action, Warning: warning, Note: note})
 }
@@ -343,31 +342,31 @@ func (c *core[S]) countIn(x *item) {
 	}
 }
 
-// inputKind is what an input tells the core.
+// inputKind is the kind of an input.
 type inputKind uint8
 
 const (
-	inputStart     inputKind = iota // the beginning: what the cache holds
+	inputStart     inputKind = iota // the beginning: the pods that the cache holds
 	inputTick                       // time has passed
-	inputClaims                     // what the stream told
-	inputAcks                       // what the agent told of its own calls
+	inputClaims                     // claims from the mailbox
+	inputAcks                       // acks of the agent's own calls
 	inputListed                     // the result of a list of everything
 	inputInspected                  // the result of the read of one pod
 	inputEnded                      // the stream has ended
 	inputDemand                     // the cache's waiters
-	inputRequest                    // what an embedder asks for
+	inputRequest                    // an embedder's request
 	inputOverflow                   // Watch has begun to overflow
-	inputRefused                    // the cache has not taken a write that it was to take
+	inputRefused                    // the cache has refused a write
 )
 
-// input is one thing that the core is told, with what is said about it. Together with the time at
-// which it is told this is all that a core depends on.
+// input is one message to the core with its data. A core depends on its inputs and their times, and
+// on nothing else.
 type input[S any] struct {
 	kind      inputKind
-	in        connInput               // inputEnded: what the end means
+	in        connInput               // inputEnded: the kind of end
 	held      []cache.UID             // inputStart
 	claims    *batch[S]               // inputClaims; the core keeps nothing of it
-	acks      []ack                   // inputAcks; the core keeps nothing of it but the calls under way
+	acks      []ack                   // inputAcks; the core keeps only the calls under way
 	lost      bool                    // inputAcks: some found no room
 	listed    *listedAll              // inputListed
 	inspected *inspected[S]           // inputInspected
@@ -377,7 +376,7 @@ type input[S any] struct {
 	refused   refusal                 // inputRefused
 }
 
-// apply tells the core. Now never decreases.
+// apply feeds one input to the core. Now never decreases.
 func (c *core[S]) apply(in *input[S], now instant) {
 	switch in.kind {
 	case inputStart:
@@ -406,12 +405,12 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	default:
 		panic(fmt.Sprintf("pleg: no such input: %d", in.kind))
 	}
-	if c.dropsUnconfirmed { // not sooner: what a list finds of other pods is no less missed for that
+	if c.dropsUnconfirmed { // at the end of the input: changes that the same list finds of other pods are still missed events
 		c.unconfirmedDropped, c.dropsUnconfirmed = now, false
 	}
 }
 
-// onOverflow is told that Watch has begun to overflow.
+// onOverflow reports that Watch has begun to overflow.
 func (c *core[S]) onOverflow(now instant) {
 	c.reportPaced(Report{
 		Reason: ReasonWatchOverflow, Action: "Coalesce", Warning: true,

@@ -9,38 +9,38 @@ import (
 	"slices"
 )
 
-// reading is one read while it is merged into what is known of its pod.
+// reading is one read of a pod while its items are merged into the pod's record.
 type reading struct {
 	pod        *pod
 	began, now instant
-	fromList   bool // a list of everything; else a read of the pod
+	fromList   bool // from a list of everything, not from a read of the pod
 
-	last instant // when the latest read began that was applied before this one
-	// overtaken: this read began before that one. What it alone shows may have been and gone; what it
-	// does not show yet says nothing.
+	last instant // begin of the latest read applied before this one
+	// superseded: this read began before last. An ID that only this read shows may already have gone;
+	// an ID that it does not show may have come since.
 	superseded  bool
-	expected    bool // the stream was to tell of what this read finds
-	agrees      bool // nothing is known to be further than the read shows
-	needsReread bool // the read, overtaken or not, leaves a question that only another one answers
+	expected    bool // the stream should have announced the changes that this read finds
+	agrees      bool // no ID is known to be further than the read shows
+	needsReread bool // the read, superseded or not, leaves a question for another read
 }
 
-// readKind says what a read of a pod covers.
+// readKind is the coverage of a read of a pod.
 type readKind uint8
 
 const (
-	byPod  readKind = iota // a list of the pod, with its statuses or without
+	byPod  readKind = iota // a list of the pod, with or without its statuses
 	byList                 // a list of everything
-	byIDs                  // the statuses of the IDs that were known when it began, and no list
+	byIDs                  // the statuses of the IDs known when the read began, without a list
 )
 
-// merge applies what a read, begun at the given time, shows of a pod: items is all that the runtime
-// has of it. It reports whether the read agrees with what is known, that is, whether nothing is
-// known to be further than the read shows.
+// merge applies a read of a pod, begun at the given time: items is everything that the runtime has
+// of the pod. It reports whether the read agrees with the record, that is, whether no ID is known
+// to be further than the read shows.
 //
-// Phases are merged forward always. Backward, a read overrules what was known before it began: at
-// once if that comes from a read too, after the grace if it comes from a claim, because a runtime
-// may tell of a change before its lists show it. An ID that the read does not show, and that was
-// known before it began, is Removed.
+// Phases always merge forward. Backward, a read overrules evidence from before its begin: at once
+// if the evidence is a read too, after the grace if it is a claim, because a runtime may announce a
+// change before its lists show it. An ID known from before the begin that the read does not show is
+// Removed.
 func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (agrees bool) {
 	last := c.readAt(p)
 	r := reading{pod: p, began: began, now: now, fromList: by == byList, last: last, superseded: began < last, agrees: true}
@@ -50,7 +50,7 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (
 		clear(p.conflicts)
 	}
 	for i := range items {
-		if it := &items[i]; it.ID != "" && it.Phase <= PhaseExited { // a read shows what is there
+		if it := &items[i]; it.ID != "" && it.Phase <= PhaseExited { // a read shows present IDs only
 			c.mergeShown(&r, i, it)
 		}
 	}
@@ -72,12 +72,12 @@ func (c *core[S]) merge(p *pod, items []Item, began, now instant, by readKind) (
 	return r.agrees
 }
 
-// dropUnconfirmed forgets what the stream has told of and a read does not show.
+// dropUnconfirmed forgets claimed IDs that a read does not show.
 func (c *core[S]) dropUnconfirmed(p *pod, began instant) {
 	for id, s := range p.unconfirmed {
-		// No runtime tells of a creation, a start or an end before its reads show the ID: the claim is
-		// of an ID that has gone, or never was. (A read that begins in the instant of a claim begins
-		// after it: servedBy.) What is told to be removed is forgotten by expire.
+		// No runtime announces a creation, a start or an end before its reads show the ID: the claimed ID
+		// has gone, or never was. (A read that begins in the instant of a claim begins after it: servedBy.)
+		// expire forgets claimed removals.
 		if s.phase != PhaseRemoved && began >= s.at {
 			delete(p.unconfirmed, id)
 			c.unconfirmed--
@@ -86,11 +86,11 @@ func (c *core[S]) dropUnconfirmed(p *pod, began instant) {
 	}
 }
 
-// mergeShown applies what a read shows at position i: an ID and its phase.
+// mergeShown applies an ID and its phase, at position i of a read.
 func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 	p := r.pod
 	x := c.itemOf(p, i, it.ID)
-	var mask uint8 // of events that were told of it while it was another pod's
+	var mask uint8 // of events emitted for the ID while it belonged to another pod
 	moved := x != nil && x.pod != p && r.began > x.pod.read
 	if moved {
 		mask = x.mask
@@ -99,20 +99,20 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 		x = nil
 	}
 	if x != nil && x.pod == p && x.statusUnknown && x.cached != phaseNone && it.Phase != PhaseUnknown {
-		x.cached = PhaseUnknown // the read knows what the status does not: it must be read again
+		x.cached = PhaseUnknown // the read knows the state and the status does not: the statuses must be read again
 	}
 	switch {
 	case x == nil:
 		var ok bool
-		if x, ok = c.discover(p, *it, r.expected && !moved, r.last, r.began, r.now); !ok || r.superseded { // no stream tells that an ID moves
+		if x, ok = c.discover(p, *it, r.expected && !moved, r.last, r.began, r.now); !ok || r.superseded { // no stream announces that an ID moves
 			r.agrees, r.needsReread = false, true
 		}
 		x.mask = mask
 	case x.pod != p:
-		c.count.ownerConflicts++ // the same read shows it of two pods, or a later one of another: it stays there
+		c.count.ownerConflicts++ // this read shows the ID in two pods, or a later read in the other pod: it stays there
 		if r.fromList {
 			p.addConflict(*it)
-			p.want = max(p.want, r.now) // rather than wait for the next list
+			p.want = max(p.want, r.now) // do not wait for the next list
 		}
 		return
 	case x.mark == c.marks && it.Phase <= x.phase: // shown twice: the later phase stands
@@ -130,15 +130,15 @@ func (c *core[S]) mergeShown(r *reading, i int, it *Item) {
 	}
 }
 
-// mergePhase applies the phase that a read shows of an item of its pod.
+// mergePhase applies the phase in which a read shows an item of its pod.
 func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
 	switch {
 	case phase == PhaseUnknown && x.phase != PhaseRemoved || phase == x.phase:
 		if r.fromList && phase == PhaseUnknown && x.cached != phaseNone && !x.statusUnknown {
-			x.cached = PhaseUnknown // the list does not confirm what the status shows: that must be read again
+			x.cached = PhaseUnknown // the list does not confirm the status: the statuses must be read again
 		}
 		if x.statusUnknown && phase == PhaseUnknown && x.cached == phase && r.began >= r.pod.changedAt {
-			x.cached = x.phase // no more does this read know than the status
+			x.cached = x.phase // this read knows no more than the status
 		}
 		if phase == x.phase && x.byClaim {
 			x.byClaim, x.confirmed = false, r.now
@@ -147,7 +147,7 @@ func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
 		r.agrees = false
 	case phase > x.phase:
 		if r.expected && x.phase != PhaseUnknown && x.listed != PhaseUnknown {
-			// Else the list before did not know its state: it need not have changed since then.
+			// Else the list before did not know the state, which need not have changed since.
 			c.addCandidate(x, phase, r.last, r.now)
 		}
 		c.setPhase(x, phase, CauseRead, false, 0, r.now)
@@ -158,7 +158,7 @@ func (c *core[S]) mergePhase(r *reading, x *item, phase Phase) {
 	}
 }
 
-// mergeAbsent applies that a read does not show an item of its pod.
+// mergeAbsent applies the absence of an item of the pod from a read.
 func (c *core[S]) mergeAbsent(r *reading, x *item) {
 	if r.fromList {
 		x.listed = phaseNone
@@ -167,21 +167,21 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 		switch {
 		case !x.byClaim:
 		case r.began > x.first && !x.rolledBackSince(r.began):
-			x.byClaim, x.confirmed = false, r.now // reads that began before may have looked before it went
+			x.byClaim, x.confirmed = false, r.now // reads that began before may still have seen the ID
 			c.expiring.push(expiry{at: r.now, pod: r.pod})
-		default: // it may have looked before it came: the next list bears it out, if only by its silence
+		default: // the read may precede the ID: the next list confirms the removal, if only by silence
 			c.changedSinceList[r.pod.uid] = r.pod
 		}
 		return
 	}
 	if r.began <= x.first || x.rolledBackSince(r.began) {
-		r.agrees = false // it may have come after the read looked, or have gone before
+		r.agrees = false // the ID may have come after the read looked, or gone before
 		r.needsReread = r.needsReread || r.superseded
 		return
 	}
 	switch {
 	case !x.shownAgain && x.claimed == PhaseUnknown && x.cause == CauseRead:
-		if c.noteRegression(x, PhaseUnknown); r.expected { // one read alone has shown it, and nobody has told of it
+		if c.noteRegression(x, PhaseUnknown); r.expected { // only one read has shown the ID, and no claim named it
 			c.count.regressions++
 		}
 	case r.expected:
@@ -190,8 +190,8 @@ func (c *core[S]) mergeAbsent(r *reading, x *item) {
 	c.setPhase(x, PhaseRemoved, CauseRead, false, 0, r.now)
 }
 
-// reportConflict reports, once of a pod, that the runtime shows an ID of it that it has shown of
-// another one.
+// reportConflict reports, once for a pod, that the runtime shows an ID in this pod which it has
+// shown in another.
 func (c *core[S]) reportConflict(p *pod, x *item) {
 	if p.conflictReported {
 		return
@@ -204,9 +204,10 @@ func (c *core[S]) reportConflict(p *pod, x *item) {
 	})
 }
 
-// reassign takes an item from its pod, because a later read shows it of another one: the runtime
-// had lost track of whose it is. What the pod's status shows is read again, and Watch, if it was
-// told of the ID, is owed a PodSync: no event will tell that pod's consumers that it has gone.
+// reassign takes an item from its pod, because a later read shows the ID in another pod: the
+// runtime had lost track of the owner. The old pod's statuses are read again, and if Watch has
+// heard of the ID, Watch is owed a PodSync: no event will tell that pod's consumers that the ID has
+// gone.
 func (c *core[S]) reassign(x *item, now instant) {
 	c.count.ownerConflicts++
 	c.uncount(x)
@@ -225,8 +226,8 @@ func (c *core[S]) reassign(x *item, now instant) {
 }
 
 // discover adds an item that a read, begun at the given time, shows for the first time. It reports
-// whether the read agrees with what the stream told of it, or overrules that. Expected says that
-// the runtime had events to tell of it by when the last read before this one began.
+// whether the read agrees with the claims of that ID, or overrules them. Expected says that the
+// runtime had events to announce the ID with when the last read before this one began.
 func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now instant) (*item, bool) {
 	x := &item{
 		id: it.ID, name: it.Name, kind: it.Kind,
@@ -246,7 +247,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	s, ok := c.takeUnconfirmed(p, it.ID)
 	switch {
 	case !ok:
-	case it.Phase == PhaseUnknown && s.phase != PhaseRemoved: // which neither bears the claim out nor overrules it
+	case it.Phase == PhaseUnknown && s.phase != PhaseRemoved: // UNKNOWN neither confirms nor overrules a claim
 		x.claimed, cause, stamp = s.phase, CauseClaim, s.stamp
 		x.phase, byClaim, since = s.phase, true, s.at
 		x.invalidateStatus()
@@ -260,8 +261,8 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 		c.noteOverruled(p, it, s.phase)
 	}
 	if expected && began > c.unconfirmedDropped {
-		// Else a read that was under way together with this one has not shown the ID, and what the
-		// stream had told of it may have been given up with that.
+		// Else another read, under way at the same time, has not shown the ID, and may have dropped the
+		// claims of it.
 		c.addCandidate(x, it.Phase, last, now)
 	}
 	phase := x.phase
@@ -271,7 +272,7 @@ func (c *core[S]) discover(p *pod, it Item, expected bool, last, began, now inst
 	return x, agrees
 }
 
-// overrule takes an item back to the phase that a read shows, if the read is to be believed. It
+// overrule takes an item back to the phase that a read shows, if the read is to be believed, and
 // reports whether it is.
 func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	limit := x.confirmed
@@ -293,7 +294,7 @@ func (c *core[S]) overrule(x *item, phase Phase, began, now instant) bool {
 	return true
 }
 
-// listingOf returns what the last applied list showed of the pod.
+// listingOf returns the IDs that the last applied list showed in the pod.
 func listingOf(p *pod) []Item {
 	var items []Item
 	for _, x := range p.items {
@@ -301,22 +302,21 @@ func listingOf(p *pod) []Item {
 			items = append(items, Item{ID: x.id, Kind: x.kind, Phase: x.listed})
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.conflicts)) { // so that a history replays the same way
+	for _, id := range slices.Sorted(maps.Keys(p.conflicts)) { // in order, so that a history replays the same way
 		items = append(items, p.conflicts[id])
 	}
 	return items
 }
 
-// differs says that the ledger does not hold what the last applied list showed, or not yet as
-// confirmed, so that a list that tells only differences says something about the pod by its
-// silence.
+// differs says that the record differs from the last applied list, or that the list has not
+// confirmed it yet: the silence of a list of differences then carries news about the pod.
 func differs(p *pod) bool {
 	if len(p.conflicts) > 0 {
 		return true
 	}
 	for _, x := range p.items {
 		if x.phase == PhaseRemoved && x.byClaim {
-			return true // that list did not bear it out: a later one that still does not show it will
+			return true // no list has confirmed the removal yet; a later list that still does not show the ID will
 		}
 		if x.listed != x.phase && (x.phase != PhaseRemoved || x.listed != phaseNone) {
 			return true
@@ -331,8 +331,8 @@ func sameItems(a, b []Item) bool {
 	return same
 }
 
-// compareItems does so, and returns how many items were looked at: a test holds that number to a
-// few for each item. Reports mostly come in the same order; what follows the first difference is
+// compareItems is sameItems, and returns the number of items visited: a test holds that number to a
+// few for each item. Reports mostly have the same order; items after the first difference are
 // looked up by ID.
 func compareItems(a, b []Item) (same bool, looks int) {
 	if len(a) != len(b) {
@@ -354,12 +354,12 @@ func compareItems(a, b []Item) (same bool, looks int) {
 		if phase, ok := phases[it.ID]; !ok || phase != it.Phase {
 			return false, looks
 		}
-		delete(phases, it.ID) // or an ID shown twice would stand for one that is not shown
+		delete(phases, it.ID) // or an ID shown twice would pass for an ID not shown
 	}
 	return true, looks
 }
 
-// sameFew does so for a few items, for which a map costs more than it saves.
+// sameFew is sameItems for a few items, where a map costs more than it saves.
 func sameFew(a, b []Item) bool {
 	var used [fewItems]bool
 	for _, it := range a {

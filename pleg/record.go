@@ -14,15 +14,15 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// phaseNone in a field that says what something shows: it does not show the ID.
+// phaseNone, in a field for a shown phase, means that the ID is not shown.
 const phaseNone = Phase(0xff)
 
-// item is what is known of one ID. It belongs to the core. Each group of fields is written by the
-// functions of its own type, and by the report that it is about.
+// item is the record of one ID. The core owns it. The functions of each embedded group's type, and
+// the handler of the report in question, are the only writers of the group.
 type item struct {
 	id    string
-	name  string // what a read called the container
-	mark  uint64 // the merge that showed it last
+	name  string // the container's name, from a read
+	mark  uint64 // the last merge that showed the ID
 	kind  Kind
 	heard // this and the next two are small, and fill one word with the kind
 	shown
@@ -37,34 +37,34 @@ type place struct {
 	at  int // in pod.items
 }
 
-// heard is what the stream has told of an ID.
+// heard is what the stream has reported of an ID.
 type heard struct {
-	claimed Phase // the latest phase that the stream told, for the count of missed events
+	claimed Phase // the furthest phase claimed, for the count of missed events
 	events  heardEvents
 }
 
-// heardEvents has a bit for each phase that an event of the ID itself has told of, payloads of
-// other events and replays apart. It decides of nothing but counts.
+// heardEvents has a bit for each phase announced by an event of the ID itself, without payloads of
+// other events and without replays. Only counts depend on heardEvents.
 type heardEvents uint8
 
 func (h heardEvents) has(p Phase) bool { return h&(1<<p) != 0 }
 
-// disordered says how many of the events of h should not have come after those of before: one of
-// the same phase, or of a later one, came earlier.
+// disordered returns how many events of h came out of order after those of before: an event of the
+// same phase, or of a later phase, had come earlier.
 func (h heardEvents) disordered(before heardEvents) int {
 	return bits.OnesCount8(uint8(h) & (1<<bits.Len8(uint8(before)) - 1))
 }
 
-// belief is how far the life of an ID is believed to have come, and why.
+// belief is how far the life of an ID is believed to have come, and on which evidence.
 type belief struct {
 	phase          Phase   // the later of all reports, unless a read overruled a claim
-	cause          Cause   // for its event
-	byClaim        bool    // it comes from a claim that no read has confirmed
-	rolledBack     bool    // it is earlier than the one before: a read overruled that
-	stoppedByAgent bool    // it is a sandbox's that a call of the agent's own has stopped
+	cause          Cause   // of the phase, for its event
+	byClaim        bool    // the phase is claimed, and no read has confirmed the claim
+	rolledBack     bool    // the phase is earlier than the one before: a read overruled that one
+	stoppedByAgent bool    // a sandbox that a call of the agent's own has stopped
 	shownAgain     bool    // more than one read has shown the ID
 	first          instant // when a read first showed the ID
-	since          instant // when the report was applied that set the phase
+	since          instant // when the report that set the phase was applied
 	confirmed      instant // when a read confirmed a claimed phase, else since: an older read may have looked before
 	stamp          int64   // the runtime's stamp of the claim that set the phase, Unix nanoseconds; 0 if none
 }
@@ -75,37 +75,38 @@ func (b *belief) believe(phase Phase, cause Cause, byClaim bool, stamp int64, no
 	b.rolledBack, b.stoppedByAgent = false, false
 }
 
-// confirm notes that a read has borne out what a claim told.
+// confirm notes that a read has confirmed the claimed phase.
 func (b *belief) confirm(now instant) { b.byClaim, b.confirmed = false, now }
 
-// rolledBackSince says that the ID has been taken back to its phase since a read began that shows
-// it further, or gone: what that read looked at may be what has been overruled.
+// rolledBackSince says that a read has taken the ID back to its phase since the given begin of
+// another read, which shows the ID further on, or gone: the other read may have seen the overruled
+// state.
 func (b *belief) rolledBackSince(began instant) bool { return b.rolledBack && began <= b.confirmed }
 
-// shown is what others show of an ID; phaseNone stands for nothing.
+// shown is where an ID is visible, and in which phase; phaseNone means not visible.
 type shown struct {
 	cached        Phase // the pod's status in the cache
 	listed        Phase // the last applied list of everything
-	statusUnknown bool  // the pod's status in the cache does not know its state (CRI CONTAINER_UNKNOWN)
+	statusUnknown bool  // the status in the cache does not know the ID's state (CRI CONTAINER_UNKNOWN)
 }
 
-// invalidateStatus has the statuses of the pod read before a claim's payload, or a list, can settle
-// it: a read did not know the state of the ID, so that nobody knows whether what is told of it came
-// before that read or after.
+// invalidateStatus requires a read of the pod's statuses before a claim's payload, or a list, can
+// settle the pod: a read did not know the state of the ID, so the order of a claim and of that
+// state is unknown.
 func (x *item) invalidateStatus() {
 	if x.cached == phaseNone && x.pod.hasStatus {
 		x.cached = PhaseUnknown
 	}
 }
 
-// watched is what Watch was told of an ID.
+// watched is what Watch has received of an ID.
 type watched struct {
-	emitted Phase // phaseNone before the first time
-	mask    uint8 // the events, one bit each: none is told twice of one ID
+	emitted Phase // phaseNone before the first event
+	mask    uint8 // events emitted, one bit each: none is emitted twice for one ID
 }
 
-// once notes an event, unless it, or one that comes after it in a life, has been told. It reports
-// whether it may be told.
+// once marks an event as emitted, unless the event, or a later one of the same life, was emitted
+// before. It reports whether the event may be emitted.
 func (w *watched) once(unless, mask uint8) bool {
 	if w.mask&unless != 0 {
 		return false
@@ -120,18 +121,18 @@ const (
 	maskRemoved
 )
 
-// unconfirmedID is an ID that the stream told of and no read has shown yet.
+// unconfirmedID is an ID that the stream has claimed and no read has shown yet.
 type unconfirmedID struct {
 	phase Phase
-	at    instant // when the stream told of that phase
+	at    instant // when the phase was claimed
 	stamp int64
 }
 
-// pod is what is known of one pod. It belongs to the core. A pod without items exists only while
-// somebody wants to know of it, or the cache has a status of it.
+// pod is the record of one pod. The core owns it. A pod without items exists only while a read of
+// it is wanted, or the cache has its status.
 //
 // A node of 100,000 containers has 50,000 of these, of 320 bytes, and 150,000 items, of 104: a word
-// more of either is seen in BenchmarkMemory.
+// more of either shows in BenchmarkMemory.
 type pod struct {
 	uid             cache.UID
 	name, namespace string
@@ -148,43 +149,44 @@ type pod struct {
 // reported is what reports have said of a pod as a whole.
 type reported struct {
 	read             instant // start of the latest applied read that named the pod
-	changedAt        instant // when a claim last changed something of it, known or suspected
+	changedAt        instant // when a claim, or an own call, last changed something of the pod
 	disagrees        bool    // the last applied read shows less than is known
-	conflictReported bool    // that the runtime shows an ID of it of another pod, too, was reported
-	callFailed       bool    // a call of the agent's own has: it may work yet, without anybody being told
-	uncertainCreate  bool    // one that makes something has failed
+	conflictReported bool    // an owner conflict of this pod was reported
+	callFailed       bool    // a call of the agent's own has failed: the call may still take effect, unannounced
+	uncertainCreate  bool    // a create call has failed
 	ready            int32   // running sandboxes
-	own              own     // what the agent's own calls have told
+	own              own     // state of the agent's own calls
 }
 
 // stored is what the cache has of a pod.
 type stored struct {
-	asOf      instant // start of the latest read that it stands for, global time aside
+	asOf      instant // start of the latest read that confirmed the entry, global time aside
 	hasStatus bool    // a status from a read
-	foreign   bool    // a status from before this generator, or from somebody else
-	failed    bool    // the error of the last inspection
-	foreignID bool    // the status shows an ID that is believed to be another pod's
+	foreign   bool    // a status written before this generator, or by somebody else
+	failed    bool    // the last inspection failed, and its error is in the cache
+	foreignID bool    // the status shows an ID that is believed to belong to another pod
 }
 
 // hasEntry says that the cache holds something of the pod.
 func (s *stored) hasEntry() bool { return s.hasStatus || s.foreign || s.failed }
 
-// wanted is what others want of a pod.
+// wanted is the demand for reads of a pod.
 type wanted struct {
-	want    instant // a read must begin after this: somebody waits for it, or the core needs it
-	waited  instant // the latest time of those that others than the core have asked for; 0 if none is left
-	force   instant // statuses must be read by a read begun after this, changed or not
-	forced  instant // when the last such read was started
-	syncDue bool    // such a read was stored: Watch is told at least a PodSync
-	// lost: an ID that Watch or the cache has told of turned out to be another pod's. Once force is
-	// answered, Watch is told a PodSync, whatever else it is told.
+	want    instant // a read must begin after this: a waiter, or the core, needs one
+	waited  instant // the latest time asked for by others than the core; 0 if none is left
+	force   instant // a read of the statuses must begin after this, changed or not
+	forced  instant // when the last forced read started
+	syncDue bool    // a forced read was stored: Watch gets at least a PodSync
+	// reassigned: an ID that Watch or the cache has shown turned out to belong to another pod. Once
+	// force is answered, Watch gets a PodSync besides any other event.
 	reassigned bool
 }
 
-// asked says that somebody wants a read of the pod.
+// asked says that a read of the pod is wanted.
 func (w *wanted) asked() bool { return w.want != 0 || w.force != 0 }
 
-// served notes that the cache has the pod as of that time: whoever wanted no more has it.
+// served notes that the cache has the pod as of that time, and clears the demands that time
+// satisfies.
 func (w *wanted) served(asOf instant) {
 	if w.want != 0 && asOf > w.want {
 		w.want = 0
@@ -194,7 +196,8 @@ func (w *wanted) served(asOf instant) {
 	}
 }
 
-// answered notes that a status as of that time was stored: whoever wanted it read is to hear of it.
+// answered notes that a status as of that time was stored: a forced read that it answers owes Watch
+// a PodSync.
 func (w *wanted) answered(at instant) {
 	if w.force != 0 && at > w.force {
 		w.force, w.syncDue = 0, true
@@ -204,42 +207,42 @@ func (w *wanted) answered(at instant) {
 // queueing is where a pod waits for its next read.
 type queueing struct {
 	queued   queueKind
-	reading  bool    // it is among the core's reads under way, which it is asked for more than the map bears
-	slow     bool    // its last read took so long that it counts as hung
-	affected bool    // it is among the core's pods to be reviewed
-	laterAt  instant // its earliest entry in the heap of pods to look at later; 0 if none
+	reading  bool    // the core's inflight map has a read of this pod; a lookup there each time would cost too much
+	slow     bool    // the last read of the pod hung
+	affected bool    // the pod is in attention.affected
+	laterAt  instant // the pod's earliest entry in laterQ; 0 if none
 }
 
 // lastList is what the last list of everything showed of a pod.
 type lastList struct {
-	listing      []Item // until an inspection has used it; nil if used
+	listing      []Item // nil once an inspection has used the listing
 	listingBegan instant
-	seenIn       uint64 // the list that showed it last, to detect pods shown twice and pods gone
-	// contested is what that list showed of it that is believed to be another pod's: a later list
-	// may say so by saying nothing.
+	seenIn       uint64 // the last list that showed the pod, to detect pods shown twice and pods gone
+	// conflicts are IDs that the list showed in this pod and that are believed to belong to another: a
+	// later list may show the same by silence.
 	conflicts map[string]Item
 }
 
-// noteChange notes that something of the pod has changed, which is read at once.
+// noteChange notes a change of the pod, to be read at once.
 func (p *pod) noteChange(now instant) {
 	p.changedAt = now
 	p.delays.expedite()
 }
 
-// servedBy says that a read begun at the given time is late enough for all that is wanted of the
-// pod, and for all that claims have told of it.
+// servedBy says that a read begun at the given time is late enough for every demand on the pod and
+// every claim about it.
 func (p *pod) servedBy(began instant) bool {
 	return began > p.want && began > p.force && began >= p.changedAt
 }
 
-// add gives the pod an item.
+// add adds an item to the pod.
 func (p *pod) add(x *item) {
 	x.at = len(p.items)
 	p.items = append(p.items, x)
 }
 
-// remove takes an item from the pod: the last one takes its place, so that a pod that loses many
-// IDs one by one is not walked through for each.
+// remove takes an item out of the pod. The last item takes its place, so that the loss of many IDs
+// one by one is no walk through all for each.
 func (p *pod) remove(x *item) {
 	end := len(p.items) - 1
 	last := p.items[end]
@@ -248,7 +251,8 @@ func (p *pod) remove(x *item) {
 	p.items = p.items[:end]
 }
 
-// addConflict notes that the last list showed an ID of the pod that is believed to be another's.
+// addConflict notes that the last list showed an ID in this pod which is believed to belong to
+// another.
 func (p *pod) addConflict(it Item) {
 	if p.conflicts == nil {
 		p.conflicts = make(map[string]Item)
@@ -256,8 +260,8 @@ func (p *pod) addConflict(it Item) {
 	p.conflicts[it.ID] = it
 }
 
-// listingServes says that what the last list showed of the pod is all that an inspection needs, and
-// no older than what is stored.
+// listingServes says that an inspection needs no other listing than that of the last list, which is
+// no older than the stored status.
 func (p *pod) listingServes() bool {
 	return p.listing != nil && p.servedBy(p.listingBegan) && p.listingBegan >= p.asOf
 }
@@ -282,7 +286,7 @@ func (p *pod) live() int {
 	return n
 }
 
-// find returns the item of that ID, nil if the pod has none.
+// find returns the pod's item of an ID, or nil.
 func (p *pod) find(id string) *item {
 	for _, x := range p.items {
 		if x.id == id {
@@ -292,8 +296,8 @@ func (p *pod) find(id string) *item {
 	return nil
 }
 
-// settled says that the cache shows the pod as it is known: every live ID in its phase, and no
-// other.
+// settled says that the cache shows the pod as believed: every live ID in its phase, and no other
+// ID.
 func (p *pod) settled() bool {
 	if p.foreign {
 		return false
@@ -313,10 +317,10 @@ func (p *pod) settled() bool {
 	return true
 }
 
-// hasUnconfirmed says that a suspect of the pod may exist.
+// hasUnconfirmed says that an unconfirmed ID of the pod may exist.
 func (p *pod) hasUnconfirmed() bool {
 	if len(p.unconfirmed) == 0 {
-		return false // as it nearly always is; and each change asks several times
+		return false // nearly always; and each change asks several times
 	}
 	for _, s := range p.unconfirmed {
 		if s.phase != PhaseRemoved {
@@ -326,13 +330,13 @@ func (p *pod) hasUnconfirmed() bool {
 	return false
 }
 
-// unsure says that the pod must be read to know how it is.
+// unsure says that the state of the pod is in doubt: only a read can settle it.
 func (p *pod) unsure() bool {
 	return !p.settled() || p.disagrees || p.failed || p.foreignID || p.hasUnconfirmed() || p.statusUnknown()
 }
 
-// statusUnknown says that of the pod's status and the last list one knows the state of an ID and
-// the other does not: the statuses must be read, whatever a listing of the pod shows.
+// statusUnknown says that either the pod's status or the last list knows the state of an ID and the
+// other does not: the statuses must be read, whatever a listing of the pod shows.
 func (p *pod) statusUnknown() bool {
 	for _, x := range p.items {
 		switch {
@@ -344,8 +348,8 @@ func (p *pod) statusUnknown() bool {
 	return false
 }
 
-// inTeardown says that the pod has a sandbox that is not ready: its end may never be told. Whoever
-// has stopped it himself removes it himself, and tells that, too.
+// inTeardown says that the pod has a sandbox that is not ready, whose removal the runtime may never
+// announce. An agent that stopped the sandbox itself will also remove it, and say so.
 func (p *pod) inTeardown() bool {
 	for _, x := range p.items {
 		if x.kind == Sandbox && x.phase == PhaseExited && (!x.stoppedByAgent || p.callFailed) {
@@ -355,17 +359,17 @@ func (p *pod) inTeardown() bool {
 	return false
 }
 
-// ladder is a delay that doubles: each step is as long as all before it. The zero ladder has not
-// been climbed, and delays nothing.
+// ladder is a delay that doubles: each step is as long as all before. The zero ladder delays
+// nothing.
 type ladder struct {
 	step time.Duration // the last delay; 0 at the foot
-	end  instant       // when it is over
+	end  instant       // when the delay is over
 }
 
-// climb begins a delay, after a read that began at the given time: the next longer one, within
-// least and most, or the same again if that read had not waited for the end of the last. Lists and
-// waiters come when others want them, and a dozen within some milliseconds must not put the next
-// read off by minutes. It returns the end.
+// climb begins a delay after a read that began at the given time: the next longer step, within
+// least and most, or the same step again if that read had not waited for the end of the last. Lists
+// and waiters come at times of their own, and a dozen within some milliseconds must not put the
+// next read off by minutes. Returns the end.
 func (l *ladder) climb(began, now instant, least, most time.Duration) instant {
 	switch {
 	case l.step == 0:
@@ -377,34 +381,33 @@ func (l *ladder) climb(began, now instant, least, most time.Duration) instant {
 	return l.end
 }
 
-// climbed says that something is delayed.
+// climbed says that a delay is set.
 func (l *ladder) climbed() bool { return l.step != 0 }
 
-// delays are when a pod is read again without anybody wanting it.
+// delays are when a pod is read again without a demand.
 type delays struct {
-	notYet   instant // not before this: the end of one of the ladders, or at once
+	notYet   instant // no read before this: the end of one of the ladders, or 0 for at once
 	reread   ladder  // while the pod is unsure
-	teardown ladder  // while it is looked whether the pod has gone
+	teardown ladder  // while the pod is in teardown
 	backoff  ladder  // after failures, from the first to the next success
 }
 
-// expedite has nothing wait any more, because something has changed: whatever is unsure is read at
-// once. Failures still delay each other.
+// expedite drops the delay, because something has changed: a pod in doubt is read at once. Failures
+// still delay each other.
 func (d *delays) expedite() { d.notYet, d.reread = 0, ladder{} }
 
-// settle ends the delays of a pod of which nothing is in doubt.
+// settle ends the delays of a pod without doubt.
 func (d *delays) settle() { d.reread, d.backoff = ladder{}, ladder{} }
 
-// instant is a moment by the monotonic clock, in nanoseconds since the generator was made. Zero is
-// before everything, and often stands for none. Whatever was before the generator was made, as the
-// moments that waiters ask for may be, is 1, and the clock shows 2 at least: so the first read
-// begins after all of those. An instant is a third of a time.Time and orders the same way whatever
-// the wall clock does.
+// instant is a moment of the monotonic clock, in nanoseconds since the generator was made. Zero is
+// before everything, and often means none. Any time before the generator was made, such as waiters
+// may ask for, is 1, and the clock starts at 2: the first read begins after all of those. An
+// instant is a third of a time.Time, and orders the same way whatever the wall clock does.
 //
 // Arithmetic of instants never overflows: a sum stops at zero and at never, whatever the duration.
 type instant int64
 
-// never is later than everything, and stays so whatever is added to it or taken away.
+// never is later than every other instant; sums and differences of never are never.
 const never = instant(math.MaxInt64)
 
 // add returns the moment d after i, or before i if d is negative.
@@ -413,7 +416,7 @@ func (i instant) add(d time.Duration) instant {
 	case i == never || d > 0 && i > never-instant(d):
 		return never
 	}
-	return max(0, i+instant(d)) // i is not negative, so this does not overflow for a negative d
+	return max(0, i+instant(d)) // i is not negative: a negative d cannot overflow here
 }
 
 // next returns the first moment after i.
@@ -427,10 +430,10 @@ func (i instant) after(d time.Duration) instant {
 	return i.add(d)
 }
 
-// sub returns how long after j the moment i is. Neither is negative, so the difference fits.
+// sub returns the time from j to i. Neither is negative, so the difference fits.
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
-// doubled returns twice a delay, or most if that is less.
+// doubled returns twice a delay, but not more than most.
 func doubled(d, most time.Duration) time.Duration {
 	if d > most/2 {
 		return most
@@ -438,7 +441,7 @@ func doubled(d, most time.Duration) time.Duration {
 	return 2 * d
 }
 
-// sum returns the sum of two delays, or the longest there is.
+// sum returns the sum of two delays, or the longest duration.
 func sum(d, e time.Duration) time.Duration {
 	if e > math.MaxInt64-d {
 		return math.MaxInt64

@@ -11,9 +11,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// store writes a pod's status, which shows the given items, as of the start of the read that it
-// stands for. A write that is too late for the cache leaves the pod unsettled, so that it is read
-// again: nothing of the round is lost.
+// store writes a pod's status, which shows the given items, as of the start of the read that the
+// status stands for. A write too late for the cache leaves the pod unsettled, to be read again:
+// nothing of the round is lost.
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	if !c.accepts(p, at) {
 		c.tooLate(p, now)
@@ -31,24 +31,25 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 		x.cached = it.Phase
 		unknown := it.Phase == PhaseUnknown
 		if unknown && !((x.byClaim || x.confirmed > at) && p.changedAt > at) {
-			x.cached = x.phase // it says nothing, and asking again helps only if a list knows more
+			x.cached = x.phase // UNKNOWN says nothing, and another read helps only if a list knows more
 		} // or if a claim or an ack has come since the read began: the next read may know
-		p.syncDue = p.syncDue || x.statusUnknown != unknown && x.emitted != phaseNone // nothing else tells of that
+		p.syncDue = p.syncDue || x.statusUnknown != unknown && x.emitted != phaseNone // no other event shows this change
 		x.statusUnknown = unknown
 	}
 }
 
-// tooLate is told of a write that was not made, because something newer is in the cache: the pod is
-// read again at once if that is not how it is known to be, and no failure of a newer read.
+// tooLate handles a write refused in favour of something newer in the cache: the pod is read again
+// at once, unless the cache shows it as believed, or the newer entry is the failure of a newer
+// read.
 func (c *core[S]) tooLate(p *pod, now instant) {
 	c.count.refused++
 	if !p.failed && !p.settled() {
-		p.want = max(p.want, now-1) // one that begins in this instant will do
+		p.want = max(p.want, now-1) // a read that begins in this instant will do
 	}
 }
 
-// replaced notes that what the cache had of the pod has given way to what a read begun at the given
-// time showed: a status, or that there is none. What that status shows is still to be noted.
+// replaced notes that the cache entry of the pod has given way to the result of a read begun at the
+// given time: a status, or none. The caller notes the IDs that the status shows.
 func (p *pod) replaced(hasStatus bool, at instant) {
 	for _, x := range p.items {
 		x.cached = phaseNone
@@ -63,7 +64,7 @@ func (p *pod) replaced(hasStatus bool, at instant) {
 func (c *core[S]) storeError(p *pod, err error, at instant) {
 	if !c.accepts(p, at) {
 		c.count.refused++
-		return // something newer is known: the failure matters to nobody
+		return // something newer is known: nobody needs the failure
 	}
 	c.todo.do(action[S]{kind: actFail, uid: p.uid, at: at, err: err})
 	delete(c.guard.tombstones, p.uid)
@@ -71,7 +72,7 @@ func (c *core[S]) storeError(p *pod, err error, at instant) {
 	p.asOf = max(p.asOf, at)
 }
 
-// erase deletes a pod of which a read begun at the given time showed nothing.
+// erase deletes a pod after a read, begun at the given time, that showed nothing of it.
 func (c *core[S]) erase(p *pod, at, now instant) {
 	if !c.accepts(p, at) {
 		c.tooLate(p, now)
@@ -84,7 +85,7 @@ func (c *core[S]) erase(p *pod, at, now instant) {
 	p.replaced(false, at)
 }
 
-// confirm applies a read, begun at the given time, that agrees with what is known and brought no
+// confirm applies a read, begun at the given time, that agrees with the record and brought no
 // statuses.
 func (c *core[S]) confirm(p *pod, at, now instant) {
 	switch {
@@ -96,8 +97,8 @@ func (c *core[S]) confirm(p *pod, at, now instant) {
 	}
 }
 
-// regresses says that a status which shows the given items would take back what the cache shows of
-// a pod, without a read having overruled it.
+// regresses says that a status with the given items would take the cache back to an earlier state
+// of the pod, although no read has overruled the later one.
 func (c *core[S]) regresses(p *pod, shows []Item) bool {
 	c.marks++
 	for i, it := range shows {
@@ -124,8 +125,8 @@ func (c *core[S]) regresses(p *pod, shows []Item) bool {
 	return false
 }
 
-// emitChanges hands what the cache shows and Watch has not been told to Watch. The pod must be
-// settled: the cache comes first.
+// emitChanges sends Watch what the cache shows and Watch has not received. The pod must be settled:
+// the cache comes first.
 func (c *core[S]) emitChanges(p *pod, now instant) {
 	sync, events := false, c.count.events
 	var last *item
@@ -157,7 +158,7 @@ func (c *core[S]) emitChanges(p *pod, now instant) {
 	switch {
 	case sync:
 		c.emit(last, PodSync)
-	case reassigned, p.syncDue && c.count.events == events: // whoever wanted the statuses waits to hear of them
+	case reassigned, p.syncDue && c.count.events == events: // a consumer that wanted the statuses waits for an event
 		c.count.events++
 		*c.todo.emit() = Event{
 			Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Cause: CauseRead, Seen: c.clock.time(now),
@@ -166,7 +167,7 @@ func (c *core[S]) emitChanges(p *pod, now instant) {
 	p.syncDue, p.reassigned = false, p.reassigned && !reassigned
 }
 
-// emitOnce emits an event of an item unless it, or one that comes after it in a life, was emitted
+// emitOnce emits an event of an item unless the event, or a later one of the same life, was emitted
 // before.
 func (c *core[S]) emitOnce(x *item, t EventType, unless, mask uint8) bool {
 	if !x.once(unless, mask) {
@@ -176,7 +177,7 @@ func (c *core[S]) emitOnce(x *item, t EventType, unless, mask uint8) bool {
 	return true
 }
 
-// emit tells Watch of an item, once the cache has what was written to it before.
+// emit sends Watch an event of an item, after the writes to the cache that came before.
 func (c *core[S]) emit(x *item, t EventType) {
 	c.count.events++
 	e := c.todo.emit()
@@ -190,20 +191,19 @@ func (c *core[S]) emit(x *item, t EventType) {
 	}
 }
 
-// guard is what the core knows of the times by which the cache refuses what comes too late. The
-// times of entries are the pods' own, the global time is that of the lists; what is left are the
-// tombstones, which outlive the records of their pods, and the time before which no write may come
-// any more. It belongs to the core, and is as the cache will be once all actions so far have been
-// carried out.
+// guard is the core's copy of the times by which the cache refuses late writes. The times of
+// entries are in the pods, the global time is in lists; guard has the tombstones, which outlive the
+// records of their pods, and the time before which no write will come any more. The core owns
+// guard, which equals the cache once all actions so far are carried out.
 type guard struct {
-	tombstones map[cache.UID]instant // the tombstones: a read begun then did not show the pod
+	tombstones map[cache.UID]instant // begin of the read that did not show the pod
 	floor      instant               // older tombstones have been pruned
 }
 
-// advance forgets the tombstones that the global time makes needless.
+// advance drops the tombstones that the global time makes needless.
 func (g *guard) advance(global instant) {
 	if len(g.tombstones) == 0 {
-		return // as it is nearly always
+		return // nearly always
 	}
 	for uid, at := range g.tombstones {
 		if at <= global {
@@ -212,8 +212,8 @@ func (g *guard) advance(global instant) {
 	}
 }
 
-// prune forgets the tombstones from before that time. It reports whether there were any tombstones
-// at all: if not, there is nothing to prune in the cache either.
+// prune drops the tombstones from before the given time. It reports whether there were any: if not,
+// the cache has none to prune either.
 func (g *guard) prune(before instant) bool {
 	if len(g.tombstones) == 0 {
 		return false
@@ -227,7 +227,7 @@ func (g *guard) prune(before instant) bool {
 	return true
 }
 
-// covered returns what the cache's AsOf returns for the pod, entry or not.
+// covered returns the cache's AsOf for the pod, entry or not.
 func (c *core[S]) covered(p *pod) instant {
 	if p.hasEntry() {
 		return c.asOf(p)
@@ -240,9 +240,9 @@ func (c *core[S]) accepts(p *pod, at instant) bool {
 	return at >= c.covered(p) && (p.hasEntry() || at >= c.guard.floor)
 }
 
-// onRefused is told that the cache has refused a write that it was to take: somebody else has
-// written to it, as of the given time. What is there is not ours: it is read again, by a read that
-// begins after that time.
+// onRefused handles a write that the cache has refused and should have accepted: somebody else has
+// written to the cache, as of the given time. The pod is read again, by a read that begins after
+// that time.
 func (c *core[S]) onRefused(uid cache.UID, has instant, now instant) {
 	c.count.refused++
 	p := c.ensure(uid)
@@ -252,19 +252,19 @@ func (c *core[S]) onRefused(uid cache.UID, has instant, now instant) {
 	c.review(p, now)
 }
 
-// expiry is a pod that has a removed item, or a suspect said to be removed, since a time. Such IDs
-// are remembered for the grace, and while a read is under way that began before, so that nothing
-// late brings them back.
+// expiry is a pod with a removed item, or with a claimed removal, and the time of the removal. Such
+// IDs are remembered for the grace, and while a read is under way that began before, so that no
+// late report brings them back.
 type expiry struct {
 	at  instant
 	pod *pod
 }
 
-// maxClaimedRemovals bounds the removals of one pod that only claims have told of: a pod whose
+// maxClaimedRemovals bounds the removals in one pod that only claims have reported: a pod whose
 // containers come and go for ever is read now and then.
 const maxClaimedRemovals = 32
 
-// oldestRead returns the start of the oldest read whose result is still to come, or now.
+// oldestRead returns the start of the oldest read that has not ended, or now.
 func (c *core[S]) oldestRead(now instant) instant {
 	oldest := now
 	if c.lists.inflight {
@@ -279,7 +279,7 @@ func (c *core[S]) oldestRead(now instant) instant {
 	return oldest
 }
 
-// expire forgets removed IDs that nothing can bring back any more.
+// expire forgets removed IDs that no report can bring back any more.
 func (c *core[S]) expire(now instant) {
 	c.expired = now
 	e, ok := c.expiring.front()
@@ -288,7 +288,7 @@ func (c *core[S]) expire(now instant) {
 	}
 	oldest := c.oldestRead(now)
 	c.forgotten = max(c.forgotten, oldest)
-	done := make(map[*pod]struct{}) // a pod has an entry for each of its removed IDs
+	done := make(map[*pod]struct{}) // a pod has an entry for each removed ID
 	for ok && now.sub(e.at) > c.cfg.Grace && e.at < oldest {
 		c.expiring.pop()
 		if _, again := done[e.pod]; !again {
@@ -307,9 +307,8 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		if x.phase != PhaseRemoved {
 			return false
 		}
-		// A claim that no read has confirmed may yet be overruled. And what the last list showed
-		// must be remembered until a list no longer shows it: one that tells only differences will
-		// say nothing of it.
+		// A read may yet overrule an unconfirmed claim. And an ID that the last list showed must be
+		// remembered until a list no longer shows it: a list of differences will not mention it.
 		needed := x.byClaim || x.emitted != PhaseRemoved || x.cached != phaseNone || x.listed != phaseNone
 		if needed || !done(x.confirmed) {
 			kept = kept || needed
@@ -328,7 +327,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		if s.phase != PhaseRemoved {
 			continue
 		}
-		if s.at.add(c.cfg.Grace) >= oldest { // a read under way may show it, and not overrule that
+		if s.at.add(c.cfg.Grace) >= oldest { // a read under way may show the ID, and not overrule the claim
 			kept = true
 			continue
 		}
@@ -341,7 +340,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 		delete(c.unexpired, p.uid)
 	}
 	if claimedRemovals > maxClaimedRemovals && p.want == 0 {
-		p.want = now // a read confirms them, and they can go
+		p.want = now // a read confirms the removals, and they can go
 		c.review(p, now)
 	}
 	if c.dirty[p.uid] == nil {
@@ -349,7 +348,7 @@ func (c *core[S]) expirePod(p *pod, oldest, now instant) {
 	}
 }
 
-// housekeep bounds what is remembered of pods that are gone.
+// housekeep bounds the memory of pods that are gone.
 func (c *core[S]) housekeep(now instant) {
 	if now.sub(c.pruned) < c.cfg.Grace {
 		return

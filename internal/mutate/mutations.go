@@ -81,7 +81,7 @@ var mutations = []mutation{
 	},
 	{
 		"what failed while the runtime was away counts when it is back", "pleg/conn.go",
-		"c.attempts = 0 // what came to nothing did so while the runtime was away\n", "",
+		"c.attempts = 0 // the attempts failed while the runtime was away\n", "",
 	},
 	{
 		"a stamp from the future is a latency", "pleg/loop.go",
@@ -417,7 +417,7 @@ var mutations = []mutation{
 	},
 	{
 		"an unsettled pod is read again without patience", "pleg/dispatch.go",
-		"p.listing = nil // it is too old by then to tell more than this read did", "p.listing, p.reread = nil, ladder{}",
+		"p.listing = nil // by then the listing is too old to tell more than this read", "p.listing, p.reread = nil, ladder{}",
 	},
 	{
 		"looks at a pod that is going without patience", "pleg/dispatch.go",
@@ -489,7 +489,7 @@ var mutations = []mutation{
 	},
 	{
 		"a delayed reread uses an old listing", "pleg/dispatch.go",
-		"\t\tp.listing = nil // it is too old by then to tell more than this read did\n", "",
+		"\t\tp.listing = nil // by then the listing is too old to tell more than this read\n", "",
 	},
 	{
 		"an inspection of an old listing after a failure", "pleg/record.go",
