@@ -8,28 +8,28 @@ import (
 	"sync"
 )
 
-// OwnCall is a call by which the agent itself changes what the runtime has: it makes, starts, stops
+// OwnCall is a call by which the agent itself changes the runtime: a call that makes, starts, stops
 // or removes a sandbox or a container.
 type OwnCall struct {
-	// Pod is the pod that the call is about, with its name if the call says it. Its UID may be empty
-	// if ID is known.
+	// Pod is the pod of the call, with its name if the call has it. The UID may be empty if ID is
+	// known.
 	Pod PodRef
-	// ID is the sandbox or container that the call names, empty if it makes one.
+	// ID is the sandbox or container named by the call; empty if the call makes one.
 	ID string
 }
 
-// Calling tells the generator that the agent is about to make a call, and returns what tells of its
-// end, to be called once. Without an error, what the call was about is in the given phases now; an
-// item needs its ID, Kind and Phase, and may have its Name. With an error, or without any item, the
-// call may have changed something, and the pod is read.
+// Calling announces a call that the agent is about to make, and returns the function that reports
+// its end, to be called once. Without an error, the items are in the given phases now; an item
+// needs its ID, Kind and Phase, and may have its Name. With an error, or without items, the call
+// may have changed something, and the pod is read.
 //
-// An acknowledged phase needs no read to be believed, and an ID that the agent has made is known at
-// once: the runtime's events that tell the same afterwards are no news. It is no read, though: the
-// pod's status is still to be read, once for what a few calls have changed, and nothing becomes
-// fresh for GetNewerThan. A container is believed to have ended if it ran when the call began.
+// An acknowledged phase is believed without a read, and an ID that the agent has made is known at
+// once: later events of the same change are no news. But an ack is no read: the pod's status is
+// still to be read, once for the changes of a few calls, and nothing becomes fresh for
+// GetNewerThan. A container counts as ended only if it ran when the call began.
 //
-// Neither function blocks. Both are safe for concurrent use; calls about the same ID are told in
-// the order in which they are made. They have no effect when Run is over.
+// Neither function blocks. Both are safe for concurrent use; calls about the same ID are reported
+// in the order in which they are made. They have no effect when Run is over.
 func (g *Generator[S]) Calling(call OwnCall) (returned func(err error, now ...Item)) {
 	c := g.acks.begin(call, g.clock)
 	return func(err error, now ...Item) {
@@ -41,10 +41,10 @@ func (g *Generator[S]) Calling(call OwnCall) (returned func(err error, now ...It
 type ownCall struct {
 	OwnCall
 	serial uint64
-	began  instant // 0 if there was no room for it
+	began  instant // 0 if there was no room for the call
 }
 
-// ack is what the agent tells of a call: that it begins, or how it ended.
+// ack is the agent's report of a call: its begin, or its end.
 type ack struct {
 	call     ownCall
 	at       instant
@@ -53,13 +53,13 @@ type ack struct {
 	items    []Item
 }
 
-// ackBox takes what the agent tells of its calls and hands it to the generator's loop, in order.
-// Putting never blocks. A call for which there is no room is lost as a whole: see core.onAcksLost.
+// ackBox takes the agent's acks and hands them to the generator's loop, in order. Putting never
+// blocks. A call without room is lost as a whole: see core.onAcksLost.
 type ackBox struct {
-	wake chan struct{} // capacity 1: what is already announced need not be announced again
-	max  int           // of what is there when a call begins; those that have begun may end, too
+	wake chan struct{} // capacity 1: one announcement stands for all waiting acks
+	max  int           // bound on the acks when a call begins; calls that have begun may end, too
 
-	mu     sync.Mutex // owns what follows
+	mu     sync.Mutex // owns the fields below
 	acks   []ack
 	serial uint64 // of the last call
 	lost   bool
@@ -81,14 +81,14 @@ func (b *ackBox) begin(call OwnCall, clk clock) ownCall {
 	return c
 }
 
-// put stamps an ack and keeps it for the loop, if there was room for its call.
+// put stamps an ack and keeps it for the loop, if its call had room.
 func (b *ackBox) put(a ack, clk clock) {
 	b.mu.Lock()
 	a.at = clk.now() // under the mutex: stamps are in order
 	switch {
 	case b.closed:
 	case a.call.began == 0:
-		b.lost = true // nobody else will tell what it has changed
+		b.lost = true // the call's changes are now for a list to find
 	default:
 		b.acks = append(b.acks, a)
 	}
@@ -99,14 +99,14 @@ func (b *ackBox) put(a ack, clk clock) {
 	}
 }
 
-// take moves what was told by a time into what buf is reused for. Lost says that some did not fit
-// since the last time.
+// take moves the acks from before a time into buf, which is reused. Lost says that some did not fit
+// since the last take.
 func (b *ackBox) take(buf []ack, by instant) (acks []ack, lost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(buf)
 	n := len(b.acks)
-	for n > 0 && b.acks[n-1].at > by { // as good as none: the loop is told of them, too
+	for n > 0 && b.acks[n-1].at > by { // rarely any; the loop is woken for them again
 		n--
 	}
 	acks = append(buf[:0], b.acks[:n]...)
@@ -115,24 +115,24 @@ func (b *ackBox) take(buf []ack, by instant) (acks []ack, lost bool) {
 	return acks, lost
 }
 
-// close drops what is there and whatever is still to come.
+// close drops all acks, present and future.
 func (b *ackBox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.acks, b.closed = nil, true
 }
 
-// own is what is known of the agent's own calls about a pod.
+// own is the state of the agent's own calls about a pod.
 type own struct {
 	calls    int32   // under way
-	creating int32   // those of them that make something
-	returned instant // when the last one did
-	hold     instant // what calls have changed is read then, unless somebody waits for the pod
+	creating int32   // create calls among them
+	returned instant // when the last call returned
+	hold     instant // when changes by calls are read, unless somebody waits for the pod
 	listed   instant // start of the latest read that would have shown an ID that nobody knew
-	unlisted instant // when a call may last have made an ID that nobody knows
+	unlisted instant // when a call may last have made an unknown ID
 }
 
-// takeAcks applies what the agent has told of its calls.
+// takeAcks applies acks.
 func (c *core[S]) takeAcks(acks []ack, lost bool, now instant) {
 	if lost {
 		c.onAcksLost(now)
@@ -143,13 +143,13 @@ func (c *core[S]) takeAcks(acks []ack, lost bool, now instant) {
 	c.reviewAffected(now)
 }
 
-// onAcksLost is told that acks found no room. A list tells what they would have told.
+// onAcksLost handles acks lost for want of room. A list finds the changes instead.
 func (c *core[S]) onAcksLost(now instant) {
 	c.count.acksLost++
 	c.sched.ask(now, false)
 }
 
-// onAck applies what the agent has told of one call.
+// onAck applies the ack of one call.
 func (c *core[S]) onAck(a *ack, now instant) {
 	call := &a.call
 	if !a.returned {
@@ -170,7 +170,7 @@ func (c *core[S]) onAck(a *ack, now instant) {
 			p.own.creating--
 		}
 	} else if p = c.podOfCall(call); p == nil && len(a.items) == 0 {
-		c.sched.ask(now, false) // nobody can tell what it has changed
+		c.sched.ask(now, false) // the pod of the change is unknown
 		return
 	}
 	for _, it := range a.items {
@@ -180,7 +180,7 @@ func (c *core[S]) onAck(a *ack, now instant) {
 			c.sched.ask(now, false)
 		} else if call.ID == "" && call.began > c.forgotten {
 			c.addCreated(p, it, a.at, now)
-		} else { // it was there before this generator, or may have gone and been forgotten meanwhile
+		} else { // an ID from before this generator, or one forgotten meanwhile
 			c.mayHaveChanged(p, now)
 		}
 	}
@@ -196,7 +196,7 @@ func (c *core[S]) onAck(a *ack, now instant) {
 	c.reviewLater(p)
 }
 
-// podOfCall returns the pod that a call is about, nil if that cannot be told.
+// podOfCall returns the pod of a call, or nil if the call does not say.
 func (c *core[S]) podOfCall(call *ownCall) *pod {
 	if call.Pod.UID != "" {
 		p := c.ensure(call.Pod.UID)
@@ -209,14 +209,14 @@ func (c *core[S]) podOfCall(call *ownCall) *pod {
 	return nil
 }
 
-// mayHaveChanged has a pod read: a call may have changed something of it.
+// mayHaveChanged has a pod read, because a call may have changed something of the pod.
 func (c *core[S]) mayHaveChanged(p *pod, now instant) {
 	p.changedAt, p.want, p.own.unlisted = now, max(p.want, now), now
 	c.reviewLater(p)
 }
 
-// acked applies that a call of the agent's, which began and returned at the given times, has
-// brought a known ID to a phase. It never takes a phase back.
+// acked applies the success of a call, which began and returned at the given times, and brought a
+// known ID to a phase. acked never takes a phase back.
 func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 	if phase == PhaseUnknown || phase > PhaseRemoved {
 		return
@@ -224,7 +224,7 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 	p := x.pod
 	c.reviewLater(p)
 	if phase == PhaseExited && x.kind == Container && (x.phase < PhaseRunning || x.phase == PhaseRunning && x.since > began) {
-		c.mayHaveChanged(p, now) // a call need not end what did not run when it began
+		c.mayHaveChanged(p, now) // a call does not end a container that did not run when the call began
 		return
 	}
 	switch {
@@ -234,14 +234,14 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 		c.settleLater(p, at, now)
 	case phase == x.phase && phase < PhaseRemoved:
 		x.byClaim, x.confirmed = false, max(x.confirmed, at)
-		if x.statusUnknown && x.cached != phaseNone { // reads did not know that state: the next one may
+		if x.statusUnknown && x.cached != phaseNone { // reads did not know that state: the next read may
 			x.cached = PhaseUnknown
 			c.settleLater(p, at, now)
 		}
 	case phase == x.phase && x.byClaim:
 		x.byClaim, x.confirmed = false, now
 		c.expiring.push(expiry{at: now, pod: p})
-	case x.byClaim: // a read overrules the claim only if it knows of this call; the grace runs from the claim
+	case x.byClaim: // a read must know of this call to overrule the claim; the grace runs from the claim
 		x.confirmed = max(x.confirmed, at.add(-c.cfg.Grace))
 	}
 	if x.kind == Sandbox && phase == PhaseExited && x.phase == phase {
@@ -249,12 +249,11 @@ func (c *core[S]) acked(x *item, phase Phase, began, at, now instant) {
 	}
 }
 
-// addCreated makes an ID known that a call of the agent's has made, and that no read has shown. No
-// read that began after the call returned has been applied: acks come first in each turn of the
-// loop.
+// addCreated adds an ID that a create call has made, and that no read has shown. No read begun
+// after the call returned has been applied yet: acks come first in each turn of the loop.
 func (c *core[S]) addCreated(p *pod, it Item, at, now instant) {
 	if it.ID == "" || it.Phase == PhaseUnknown || it.Phase > PhaseRunning {
-		c.mayHaveChanged(p, now) // no call makes such a thing
+		c.mayHaveChanged(p, now) // no call makes such an item
 		return
 	}
 	x := &item{
@@ -286,14 +285,14 @@ func (c *core[S]) addCreated(p *pod, it Item, at, now instant) {
 	c.settleLater(p, at, now)
 }
 
-// takeUnconfirmed takes an ID of which the stream has told, and that has become known, from those
-// that are not.
+// takeUnconfirmed removes the claims of an ID that has become known from the unconfirmed IDs, and
+// returns them.
 func (c *core[S]) takeUnconfirmed(p *pod, id string) (s unconfirmedID, ok bool) {
 	if s, ok = p.unconfirmed[id]; ok {
 		delete(p.unconfirmed, id)
 		c.unconfirmed--
 	}
-	if h, also := c.unowned[id]; also { // some claims said whose it is, others did not
+	if h, also := c.unowned[id]; also { // some claims named the pod, others did not
 		delete(c.unowned, id)
 		if !ok || h.phase > s.phase {
 			s, ok = h, true
@@ -302,12 +301,12 @@ func (c *core[S]) takeUnconfirmed(p *pod, id string) (s unconfirmedID, ok bool) 
 	return s, ok
 }
 
-// uncertainCreatesMax bounds the pods that have no record and of which a call may yet make
-// something.
+// uncertainCreatesMax bounds the pods without a record for which a create call may still take
+// effect.
 const uncertainCreatesMax = 1024
 
-// keepUncertainCreate keeps, of a record that is forgotten, that a call may yet make something of
-// the pod. When there are too many such pods, the one that was forgotten first is given up.
+// keepUncertainCreate keeps, of a record to be forgotten, that a failed create call may still take
+// effect. At the bound, the pod forgotten first is dropped.
 func (c *core[S]) keepUncertainCreate(p *pod, now instant) {
 	if !p.uncertainCreate {
 		return
@@ -318,7 +317,7 @@ func (c *core[S]) keepUncertainCreate(p *pod, now instant) {
 	c.uncertainCreates = append(c.uncertainCreates, p.uid)
 }
 
-// restoreUncertainCreate gives a new record what has outlived the last one of that pod.
+// restoreUncertainCreate puts that back into a new record of the pod.
 func (c *core[S]) restoreUncertainCreate(p *pod) {
 	if i := slices.Index(c.uncertainCreates, p.uid); i >= 0 {
 		c.uncertainCreates = slices.Delete(c.uncertainCreates, i, i+1)
@@ -326,17 +325,16 @@ func (c *core[S]) restoreUncertainCreate(p *pod) {
 	}
 }
 
-// listedAt returns the start of the latest read that would have shown an ID of the pod that nobody
-// knew.
+// listedAt returns the begin of the latest read that would have shown an unknown ID of the pod.
 func (c *core[S]) listedAt(p *pod) instant { return max(p.own.listed, c.lists.applied) }
 
-// knownIDsMax is the number of IDs of a pod up to which reading the status of each costs the
-// runtime no more than a list.
+// knownIDsMax is the number of IDs of a pod up to which reading each status costs the runtime no
+// more than a list.
 const knownIDsMax = 8
 
-// knowsAllIDs says that the runtime has no ID of the pod that is not known, so that the pod can be
-// read by the statuses of those that are: a list has shown it since the stream was connected, and
-// all that can have come since the agent has made and told of.
+// knowsAllIDs says that every ID of the pod in the runtime is known, so that the statuses of the
+// known IDs are a complete read of the pod: a list has shown the pod since the stream was
+// connected, and every ID made since then was made, and acknowledged, by the agent.
 func (c *core[S]) knowsAllIDs(p *pod) bool {
 	o := &p.own
 	switch {
@@ -351,7 +349,7 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 	for _, x := range p.items {
 		switch {
 		case x.phase == PhaseUnknown, x.phase == PhaseRemoved && x.byClaim:
-			return false // that is for a list to tell
+			return false // only a list can tell
 		case x.phase < PhaseRemoved:
 			live++
 		}
@@ -359,10 +357,10 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 	return 0 < live && live <= knownIDsMax
 }
 
-// answersFromMemory says that a pod is as the cache shows it, but for what the stream has not told
-// yet, so that whoever waits for it need not wait for a read: the stream has earned trust, a read
-// has shown the pod since the last call about it returned and since anything was last not heard,
-// every claim has been borne out, and nothing is under way that could tell otherwise.
+// answersFromMemory says that a pod is as the cache shows it, except for changes that the stream
+// has yet to announce, so that a waiter need not wait for a read: the stream has earned trust, a
+// read has shown the pod since the last call about the pod returned and since the last discarded
+// claim, every claim is confirmed, and no read or call under way could show otherwise.
 func (c *core[S]) answersFromMemory(p *pod) bool {
 	switch {
 	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.candidates.len() > 0:
@@ -380,7 +378,7 @@ func (c *core[S]) answersFromMemory(p *pod) bool {
 	return c.knowsAllIDs(p)
 }
 
-// liveItems returns what the runtime is believed to have of a pod.
+// liveItems returns the items that the runtime is believed to have of a pod.
 func liveItems(p *pod) []Item {
 	items := make([]Item, 0, len(p.items))
 	for _, x := range p.items {
@@ -391,8 +389,8 @@ func liveItems(p *pod) []Item {
 	return items
 }
 
-// noteChange notes that the stream has told something new of a pod, so that it is read: at once,
-// or, if the agent's own calls are at it, when what they have changed is.
+// noteChange notes news from the stream about a pod, which is then read: at once, or, if the
+// agent's own calls are changing the pod, together with their changes.
 func (c *core[S]) noteChange(p *pod, now instant) {
 	if p.own.calls > 0 || p.own.hold > now {
 		c.settleLater(p, now, now)
@@ -401,9 +399,8 @@ func (c *core[S]) noteChange(p *pod, now instant) {
 	p.noteChange(now)
 }
 
-// settleLater notes that something new is known of a pod since a time, and has it read a moment
-// after the first of the agent's calls that have not been settled, or sooner if it was to be read
-// anyway.
+// settleLater notes news about a pod since a time, and has the pod read a moment after the first
+// unsettled call of the agent's, or sooner if a read is due anyway.
 func (c *core[S]) settleLater(p *pod, at, now instant) {
 	if p.own.hold <= now {
 		p.own.hold = now.add(c.cfg.CallSettle)

@@ -11,30 +11,30 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// Config configures a [Generator]. Source, and Cache are required; every other field's zero value
-// is its default.
+// Config configures a [Generator]. Source and Cache are required; the zero value of every other
+// field is its default.
 type Config[S any] struct {
 	// Source reads the runtime. Required.
 	Source Source[S]
-	// Stream is the runtime's event stream. Nil makes the generator generic: it polls at RelistBase
-	// for ever.
+	// Stream is the runtime's event stream. Without one the generator is generic: it polls at
+	// RelistBase for ever.
 	Stream Stream[S]
 	// Cache takes the pod statuses. Required. The generator must be its only writer while it runs.
 	Cache *cache.Cache[S]
-	// Merge, when set, may replace a new status before it is stored, given the one stored before
-	// (nil if none), so that what the runtime forgets early (pod IPs after teardown) is kept. It is
-	// called from the loop and must not block or change prev.
+	// Merge, when set, may replace a new status before the write, given the status in the cache (nil if
+	// none), to keep data that the runtime forgets early (pod IPs after teardown). It is called from
+	// the loop and must not block or change prev.
 	Merge func(prev, next *S) *S
 	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
 	Recorder Recorder
 	// Metrics takes counts and timings. Nil discards them.
 	Metrics Metrics
-	// WallClock is the clock that the latency metric compares with the runtime's stamps; nil means
+	// WallClock is the clock for comparing the runtime's stamps in the latency metric; nil means
 	// time.Now. Nothing else reads it.
 	WallClock func() time.Time
 
-	// RelistBase is the time from the end of a relist to the next while nothing has earned trust,
-	// and always without a stream. Default 1s.
+	// RelistBase is the time from the end of a relist to the next before trust is earned, and always
+	// without a stream. Default 1s.
 	RelistBase time.Duration
 	// RelistMax bounds the relist period that a stream can earn. Default 300s.
 	RelistMax time.Duration
@@ -44,55 +44,52 @@ type Config[S any] struct {
 	RelistSlow time.Duration
 	// RelistThreshold is how late a due relist may finish before Health reports a failure. Default 3m.
 	RelistThreshold time.Duration
-	// Grace is how long a claim and a read may contradict each other before the read is believed,
-	// and how long a change that a read found waits for its claim before it counts as missed.
-	// Default 2s.
+	// Grace is how long a claim and a read may contradict each other before the read is believed, and
+	// how long a change found by a read waits for its claim before it counts as missed. Default 2s.
 	Grace time.Duration
-	// TellsCalls says that the agent tells of every call of its own (Generator.Calling), and that
-	// nobody else makes sandboxes or containers in its pods. Then a pod of which all IDs are known is
-	// read by their statuses, without a list: what somebody else makes in it all the same is found by
-	// its event, or by the next list of everything, and not by whoever waits in GetNewerThan.
+	// TellsCalls says that the agent reports every call of its own (Generator.Calling), and that nobody
+	// else makes sandboxes or containers in its pods. A pod with all IDs known is then read by their
+	// statuses, without a list: an ID made by somebody else all the same is found by its event, or by
+	// the next list of everything, and not by a waiter in GetNewerThan.
 	TellsCalls bool
-	// CallSettle is how long what a call of the agent's own has changed, and what the stream tells of
-	// a pod while such a call is under way, waits to be read, once for all: calls come in bursts, and
-	// the runtime tells of each. Nobody who waits in GetNewerThan waits for that. At most RelistBase.
-	// Default a fiftieth of RelistBase, 20ms: polling would see the change some fifty times later.
+	// CallSettle is how long changes by the agent's own calls, and claims of a pod with such a call
+	// under way, wait for one read of all: calls come in bursts, and the runtime announces each.
+	// Waiters in GetNewerThan do not wait for CallSettle. At most RelistBase. Default a fiftieth of
+	// RelistBase, 20ms: polling would see the change some fifty times later.
 	CallSettle time.Duration
-	// AnswersFromMemory answers whoever waits in GetNewerThan without a read while the stream is
-	// trusted, if a read of the pod has begun after the last call about it returned, and nothing has
-	// been told of it since. Then the answer lacks at most what has ended without a call and without
-	// an event yet: the event, or the next list of everything, tells it. It needs TellsCalls.
+	// AnswersFromMemory answers waiters in GetNewerThan without a read while the stream is trusted, if
+	// a read of the pod has begun after the last call about the pod returned, and no claim has come
+	// since. The answer then lacks at most an end without a call and without an event yet: the event,
+	// or the next list of everything, reports it. Needs TellsCalls.
 	AnswersFromMemory bool
-	// InspectWorkers bounds the per-pod reads in flight. Those that are under way for longer than
-	// RelistBase hold half of them at most while other pods need to be read: the rest are interrupted
-	// and made again. So there must be at least 2: one hung read would hold a single worker. Default
-	// 8.
+	// InspectWorkers bounds the per-pod reads in flight. Reads under way for longer than RelistBase
+	// hold at most half of the workers while other pods need reads: the rest are interrupted and made
+	// again. At least 2, because one hung read would hold a single worker. Default 8.
 	InspectWorkers int
 	// InspectTimeout bounds one per-pod read. Default 30s.
 	InspectTimeout time.Duration
-	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again; it
-	// doubles with each failure. Defaults 1s, 32s.
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again; it doubles
+	// with each failure. Defaults 1s, 32s.
 	RetryBase time.Duration
 	RetryMax  time.Duration
-	// RereadBase is the first delay after which a pod that is going away, or that disagrees with a
-	// claim, is read again; it doubles up to RelistMax. Default 1ms: about as long as containerd
-	// still lists a sandbox of which it has told DELETED.
+	// RereadBase is the first delay before the next read of a pod in teardown, or of a pod in
+	// disagreement with a claim; it doubles up to RelistMax. Default 1ms: about as long as containerd
+	// still lists a sandbox after its DELETED.
 	RereadBase time.Duration
-	// SweepAt is the number of pods wanting a read at which one list of everything is made instead:
-	// at once if somebody waits for so many, else RelistBase after the last one at the earliest.
-	// Default 16.
+	// SweepAt is the number of pods wanting a read at which one list of everything is made instead: at
+	// once if waiters want so many, else RelistBase after the last list at the earliest. Default 16.
 	SweepAt int
 	// Capacity is the size of the Watch channel. Default 1000.
 	Capacity int
-	// OwedMax bounds the pods that no longer exist and are still owed a PodSync because Watch is
-	// not read. Default 65536.
+	// OwedMax bounds the pods that no longer exist and are still owed a PodSync because Watch is not
+	// read. Default 65536.
 	OwedMax int
-	// MailboxMax bounds the IDs of which claims wait for the loop; beyond it claims are discarded,
-	// counted, and a list of everything, RelistBase after the last one at the earliest, tells what
-	// they would have told. Default 65536.
+	// MailboxMax bounds the IDs whose claims wait for the loop; beyond the bound claims are discarded
+	// and counted, and a list of everything, RelistBase after the last one at the earliest, replaces
+	// them. Default 65536.
 	MailboxMax int
-	// UnconfirmedMax bounds the claimed IDs that no read has shown yet; beyond it they are discarded
-	// likewise. Default 4096.
+	// UnconfirmedMax bounds the claimed IDs that no read has shown yet; beyond the bound they are
+	// discarded likewise. Default 4096.
 	UnconfirmedMax int
 	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened
 	// again: at once, then ReconnectBase, doubling to ReconnectMax, then ReconnectSteady for ever
@@ -105,15 +102,13 @@ type Config[S any] struct {
 	Jitter float64
 	// StableAfter is how long a stream must last for the reconnect delay to start over. Default 1m.
 	StableAfter time.Duration
-	// Settle is how long an opened stream that has told nothing must last to count as connected.
-	// Default 1s.
+	// Settle is how long a silent stream must last to count as connected. Default 1s.
 	Settle time.Duration
 	// Seed seeds the jitter; zero seeds it at random.
 	Seed uint64
 }
 
-// limits is what the core goes by: of a configuration the durations and the bounds, and nothing
-// that has effects.
+// limits is the core's part of a configuration: durations and bounds, and nothing with effects.
 type limits struct {
 	Streams                                          bool // there is a stream
 	TellsCalls, AnswersFromMemory                    bool
@@ -123,7 +118,7 @@ type limits struct {
 	InspectWorkers, SweepAt, OwedMax, UnconfirmedMax int
 }
 
-// limits returns what the core goes by.
+// limits returns the core's part.
 func (c *Config[S]) limits() limits {
 	return limits{
 		Streams:    c.Stream != nil,
@@ -134,7 +129,7 @@ func (c *Config[S]) limits() limits {
 	}
 }
 
-// conn returns what the stream machine goes by.
+// conn returns the stream machine's part.
 func (c *Config[S]) conn() connConfig {
 	return connConfig{
 		base: c.ReconnectBase, max: c.ReconnectMax, steady: c.ReconnectSteady,
@@ -215,8 +210,8 @@ func (c Config[S]) withDefaults() Config[S] {
 	return c
 }
 
-// validate reports every field, of a configuration with its defaults filled in, that cannot work,
-// by name and value.
+// validate reports every field of a configuration, defaults included, that cannot work, by name and
+// value.
 func (c Config[S]) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pleg: Config."+format, args...)) }
@@ -274,23 +269,23 @@ func (c Config[S]) validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder takes the generator's reports about itself, to be told as Kubernetes Events. Record is
-// called from the generator's loop and must not block.
+// Recorder takes the generator's reports about itself, for Kubernetes Events. Record is called from
+// the generator's loop and must not block.
 type Recorder interface {
 	Record(Report)
 }
 
-// Report is one thing that an operator would want to know of. Every report is about the node unless
-// Pod is set. Reports of one reason repeat while the condition lasts, ever more rarely.
+// Report is news for an operator. A report is about the node unless Pod is set. Reports of one
+// reason repeat while the condition lasts, ever more rarely.
 type Report struct {
 	Reason  Reason
 	Action  string
 	Warning bool
 	Note    string
 	Pod     *PodRef
-	// Held is how often this has come up, unreported, since the last report of its reason: what
-	// goes on about the node is reported at once, and then after 10 s, 40 s, 160 s and every ten
-	// minutes. What was held back and has not come up again is reported when the pause is over, with
+	// Held is the number of occurrences, unreported, since the last report of the reason: a lasting
+	// condition of the node is reported at once, and then after 10 s, 40 s, 160 s and every ten
+	// minutes. A held report whose condition has not come up again is made when the pause is over, with
 	// its age at the end of the note.
 	Held int
 }
@@ -313,10 +308,10 @@ const (
 	ReasonStreamRestored Reason = "ContainerEventStreamRestored"
 	// ReasonStreamUnsupported: the runtime offers no events; the generator polls.
 	ReasonStreamUnsupported Reason = "ContainerEventStreamUnsupported"
-	// ReasonEventsMissed: a read found changes that the stream did not tell. The note names the first.
+	// ReasonEventsMissed: a read found changes without an event. The note names the first.
 	ReasonEventsMissed Reason = "ContainerEventsMissed"
-	// ReasonEventsOverruled: a read took back what the stream had told. The note names the first
-	// pod and ID; one report in ten seconds at most.
+	// ReasonEventsOverruled: a read took back claims of the stream. The note names the first pod and
+	// ID; one report in ten seconds at most.
 	ReasonEventsOverruled Reason = "ContainerEventsOverruled"
 	// ReasonChangesUnheard: lists found changes while the stream was down. The note names the first.
 	ReasonChangesUnheard Reason = "ContainerChangesUnheard"
@@ -326,10 +321,9 @@ const (
 	ReasonRelistSlow Reason = "RelistSlow"
 	// ReasonRelistFailed: a list of everything failed.
 	ReasonRelistFailed Reason = "RelistFailed"
-	// ReasonInspectFailed: a pod's status cannot be read; it stands on that pod.
+	// ReasonInspectFailed: a pod's status cannot be read; the report is about the pod.
 	ReasonInspectFailed Reason = "PodInspectFailed"
-	// ReasonIDConflict: the runtime shows an ID of the pod that it has shown of another one; it
-	// stands on the pod, once.
+	// ReasonIDConflict: the runtime shows an ID in two pods; the report is about the later pod, once.
 	ReasonIDConflict Reason = "ContainerIDConflict"
 	// ReasonWatchOverflow: Watch is not being read; events became PodSyncs.
 	ReasonWatchOverflow Reason = "PodLifecycleEventsOverflow"

@@ -21,25 +21,25 @@ import (
 //	     retryAt | v never connected, or again and again
 //	            Unsupported
 //
-// A list that succeeds after one that failed ends either wait at once: the runtime is back, and may
-// have become another one.
+// A list that succeeds after a failed one ends either wait at once: the runtime is back, and may be
+// another one.
 //
-// Opening a stream tells nothing: a runtime without the call, and one that is full, answer alike
-// until the first message. So a stream counts as connected once it has told something or has lasted
-// Settle.
+// Opening a stream proves nothing: a runtime without the call, and a runtime at its limit, answer
+// alike until the first message. A stream counts as connected once a message has come or the stream
+// has lasted Settle.
 type StreamState uint8
 
 const (
 	// StreamIdle: no stream is wanted; the generator is generic.
 	StreamIdle StreamState = iota
-	// StreamOpening: the stream was asked for and has told nothing yet.
+	// StreamOpening: the stream was requested, and no message has come yet.
 	StreamOpening
 	// StreamConnected: the stream is up. Only in this state can a relist earn a longer period, and
 	// a change be missed.
 	StreamConnected
 	// StreamBackoff: the stream was lost or could not be opened, and is opened again later.
 	StreamBackoff
-	// StreamUnsupported: the runtime offers no events; it is asked again every ReconnectSteady.
+	// StreamUnsupported: the runtime offers no events; the generator tries again every ReconnectSteady.
 	StreamUnsupported
 
 	streamStates = int(StreamUnsupported) + 1
@@ -62,35 +62,36 @@ func (s StreamState) String() string {
 	return "StreamState(?)"
 }
 
-// connConfig is what the stream machine needs of Config.
+// connConfig is the stream machine's part of Config.
 type connConfig struct {
 	base, max, steady, stableAfter, settle time.Duration
 	jitter                                 float64
 }
 
-// conn is the state of the stream machine. It is a value: step returns the next one.
+// conn is the state of the stream machine: a value, of which step returns the next.
 type conn struct {
 	state         StreamState
 	attempts      int     // openings since the last stable connection
-	deadline      instant // when tick has something to do; never if not
+	deadline      instant // when tick has work to do; never if not
 	connected     instant // when the present connection was made, in StreamConnected
 	everConnected bool    // a stream was connected before
 	announced     bool    // the present unsupported state was announced
 }
 
-// maxRestartEOFs is the number of openings that may come to nothing after a connection before an
-// orderly end at once means that the runtime has no events. A runtime that stops ends its streams
-// in order too, but not for long. One whose events were switched off does so for ever, and so does
-// one that never had them and seemed connected only because its wire was frozen for Settle.
+// maxRestartEOFs is the number of openings without success, after a connection, up to which an
+// orderly end at once is taken for a restart of the runtime. A runtime that stops ends its streams
+// in order too, but not for long. A runtime whose events were switched off does so for ever, and so
+// does a runtime that never had events and seemed connected only because its wire was frozen for
+// Settle.
 const maxRestartEOFs = 4
 
-// connInput is what can happen to the stream.
+// connInput is an event of the stream machine.
 type connInput uint8
 
 const (
 	// inOpen: a stream is wanted.
 	inOpen connInput = iota
-	// inHeard: the stream has told something.
+	// inHeard: a message has come.
 	inHeard
 	// inLost: the stream ended with an error.
 	inLost
@@ -98,7 +99,7 @@ const (
 	inEOF
 	// inNoEvents: the runtime said that it has no events.
 	inNoEvents
-	// inBack: a list of everything succeeded after one that failed.
+	// inBack: a list of everything succeeded after a failed one.
 	inBack
 	// inTick: time has passed.
 	inTick
@@ -127,19 +128,19 @@ func (i connInput) String() string {
 	return fmt.Sprintf("connInput(%d)", uint8(i))
 }
 
-// connEffect is what the loop must do after a step.
+// connEffect is an effect of a step.
 type connEffect uint8
 
 const (
 	effOpen        connEffect = 1 << iota // open the stream
-	effConnected                          // the stream counts as connected: relist, so that nothing from before is missing
+	effConnected                          // the stream counts as connected: relist, so that no earlier change is missing
 	effFellBack                           // a connected stream was lost: poll at the base, relist now
 	effFailed                             // an opening failed
 	effUnsupported                        // the runtime has no events: announce it
 )
 
-// step is the stream machine: pure, given a random number in [0, 1) for the jitter. Inputs that
-// mean nothing in a state change nothing.
+// step is the stream machine: pure, given a random number in [0, 1) for the jitter. Inputs without
+// meaning in a state change nothing.
 func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (conn, connEffect) {
 	switch in {
 	case inOpen:
@@ -152,7 +153,7 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 		}
 	case inBack:
 		if c.state == StreamBackoff || c.state == StreamUnsupported {
-			c.attempts = 0 // what came to nothing did so while the runtime was away
+			c.attempts = 0 // the attempts failed while the runtime was away
 			return c.open(), effOpen
 		}
 	case inTick:
@@ -186,7 +187,7 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 	return c, 0
 }
 
-// opened sets when a silent stream counts as connected: the loop calls it when it has asked for the
+// opened sets when a silent stream counts as connected: the loop calls it after requesting the
 // stream.
 func (c conn) opened(cfg *connConfig, now instant) conn {
 	if c.state == StreamOpening {
@@ -221,9 +222,9 @@ func (c conn) unsupported(cfg *connConfig, now instant, random float64) (conn, c
 	return c, eff
 }
 
-// delay returns how long to wait before the stream is opened again, after the given number of
-// openings that came to nothing: 0, base, 2 base, 4 base … max, then steady for ever (KEP-3386:
-// 0, 1, 2, 4, 8, 16, 32, 64 s, then every 60 s).
+// delay returns the delay before the stream is opened again, after the given number of openings
+// without success: 0, base, 2 base, 4 base … max, then steady for ever (KEP-3386: 0, 1, 2, 4, 8,
+// 16, 32, 64 s, then every 60 s).
 func (cfg *connConfig) delay(attempts int, random float64) time.Duration {
 	if attempts == 0 {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// onDemand takes the cache's waiters: each wants a read of its pod begun after a time.
+// onDemand takes the cache's waiters: each wants a read of a pod begun after a time.
 func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 	uids := make([]cache.UID, 0, len(demand))
 	for uid := range demand {
@@ -22,7 +22,7 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 	for _, uid := range uids {
 		t, p := c.clock.instant(demand[uid]), c.ensure(uid)
 		if p.asOf > t && !p.hasStatus && c.covered(p) <= t {
-			t = max(p.asOf, p.read) // the cache has pruned the tombstone that would have told when the pod was found gone
+			t = max(p.asOf, p.read) // the cache has pruned the tombstone with the time at which the pod was found gone
 		}
 		if t < now && c.answersFromMemory(p) {
 			c.count.remembered++
@@ -34,7 +34,7 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 	}
 }
 
-// wantRead wants a read of the pod that begins after t.
+// wantRead demands a read of the pod that begins after t.
 func (c *core[S]) wantRead(p *pod, t, now instant) {
 	p.want, p.waited = max(p.want, t), max(p.waited, t)
 	if p.failed {
@@ -43,13 +43,13 @@ func (c *core[S]) wantRead(p *pod, t, now instant) {
 	c.review(p, now)
 }
 
-// request is what embedders ask for with RequestRelist and RequestReinspect.
+// request is an embedder's call of RequestRelist or RequestReinspect.
 type request struct {
 	uid     cache.UID
 	inspect bool
 }
 
-// onRequest takes such a request, which was made before now.
+// onRequest takes a request made before now.
 func (c *core[S]) onRequest(r request, now instant) {
 	switch {
 	case r.inspect:
@@ -63,15 +63,15 @@ func (c *core[S]) onRequest(r request, now instant) {
 	}
 }
 
-// review looks at a pod after anything has changed about it: tells Watch what the cache shows,
-// settles rounds, and sees to it that the pod is read if it must be.
+// review follows up on any change of a pod: emits what the cache shows, settles rounds, and queues
+// the pod if it must be read.
 func (c *core[S]) review(p *pod, now instant) {
 	c.looks += uint64(len(p.items))
 	settled := p.settled()
 	if settled {
 		c.emitChanges(p, now)
 		if p.force == 0 && !p.failed && !p.statusUnknown() {
-			p.listing = nil // else the statuses are to be read all the same
+			p.listing = nil // else the statuses must be read all the same
 		}
 	}
 	unsure := p.unsure()
@@ -98,8 +98,8 @@ func (c *core[S]) review(p *pod, now instant) {
 	c.enqueue(p, now)
 }
 
-// reviewLater has a pod that is not the one that a report is about reviewed once all of the report
-// has been applied: a report may take thousands of IDs from it, and a review looks at all it has.
+// reviewLater queues a pod other than the report's own for review after the whole report is
+// applied: a report may take thousands of IDs from a pod, and a review visits all of its items.
 func (c *core[S]) reviewLater(p *pod) {
 	if !p.affected {
 		p.affected = true
@@ -107,7 +107,7 @@ func (c *core[S]) reviewLater(p *pod) {
 	}
 }
 
-// reviewAffected does so.
+// reviewAffected reviews the pods queued by reviewLater.
 func (c *core[S]) reviewAffected(now instant) {
 	for i, p := range c.affected {
 		c.affected[i] = nil
@@ -117,11 +117,11 @@ func (c *core[S]) reviewAffected(now instant) {
 	c.affected = c.affected[:0]
 }
 
-// firstLook returns how long after a sandbox was found not ready it is first looked at again: some
-// runtimes never tell of its end, and who stops a pod mostly removes it soon.
+// firstLook returns the first delay of a pod in teardown: some runtimes never announce the removal
+// of a sandbox, and an agent that stops a pod mostly removes it soon.
 func (c *core[S]) firstLook() time.Duration { return max(c.cfg.RelistBase/10, 1) }
 
-// forget drops the record of a pod of which nothing is known and nothing wanted.
+// forget drops the record of a pod that is unknown and unwanted.
 func (c *core[S]) forget(p *pod, now instant) {
 	if len(p.items) == 0 && len(p.unconfirmed) == 0 && len(p.conflicts) == 0 && !p.foreign && !p.hasStatus && !c.reads(p) && !p.asked() && p.own.calls == 0 && c.pods[p.uid] == p {
 		c.keepUncertainCreate(p, now)
@@ -132,7 +132,7 @@ func (c *core[S]) forget(p *pod, now instant) {
 	}
 }
 
-// nextRead returns when the pod is to be read next.
+// nextRead returns when the next read of the pod is due.
 func (c *core[S]) nextRead(p *pod) instant {
 	at := never
 	if p.teardown.climbed() || p.unsure() {
@@ -142,15 +142,15 @@ func (c *core[S]) nextRead(p *pod) instant {
 		at = min(at, c.notBefore(p, p.want))
 	}
 	if p.force != 0 {
-		// At once the first time; then a base period apart, or a consumer that asks again whenever
-		// it is told would spin.
+		// At once the first time, then a base period apart, or a consumer that asks again after each event
+		// would spin.
 		at = min(at, max(c.notBefore(p, p.force), p.forced.after(c.cfg.RelistBase)))
 	}
 	return at
 }
 
-// notBefore returns when a read that must begin after t may begin: right after t, unless one that
-// did has already failed, or failed to settle the pod.
+// notBefore returns the earliest begin of a read that must begin after t: right after t, unless a
+// read from after t has already failed, or failed to settle the pod.
 func (c *core[S]) notBefore(p *pod, t instant) instant {
 	if max(p.read, p.asOf) > t {
 		return max(t.next(), p.notYet)
@@ -160,23 +160,23 @@ func (c *core[S]) notBefore(p *pod, t instant) instant {
 
 // flight is a read of one pod that holds a worker.
 type flight struct {
-	began       instant // as of when its result is: when the list began on which it builds, or as started
-	started     instant // when the worker took it up
-	slow        bool    // the pod's read before it hung
+	began       instant // time of the result: begin of the list that the read builds on, or started
+	started     instant // when a worker took the read up
+	slow        bool    // the pod's previous read hung
 	interrupted bool
 }
 
 // reads says that the pod is being read.
 func (c *core[S]) reads(p *pod) bool { return p.reading }
 
-// hungAfter, in base periods, is how long a read of one pod may be under way before it counts as
-// hung. By then polling would have listed the whole runtime.
+// hungAfter, in base periods, is the age at which a read of one pod counts as hung: by then polling
+// would have listed the whole runtime.
 const hungAfter = 1
 
-// mayHang returns how many workers hung reads may hold: half of them, or the only one.
+// mayHang returns the number of workers that hung reads may hold: half of all, or the only one.
 func (c *core[S]) mayHang() int { return max(1, c.cfg.InspectWorkers/2) }
 
-// hangs returns when a read that is under way counts as hung.
+// hangs returns when a read under way counts as hung.
 func (c *core[S]) hangs(f flight) instant {
 	if f.slow {
 		return f.started
@@ -184,7 +184,7 @@ func (c *core[S]) hangs(f flight) instant {
 	return f.started.add(hungAfter*c.cfg.RelistBase) + 1
 }
 
-// hung counts the reads under way that hang, and those of pods whose last read did.
+// hung counts reads under way that hang, and reads of pods whose last read hung.
 func (c *core[S]) hung(now instant) int {
 	n := 0
 	for _, f := range c.inflight {
@@ -195,9 +195,9 @@ func (c *core[S]) hung(now instant) int {
 	return n
 }
 
-// interruptHung ends the youngest of the reads that hang, as many as are more than may, if pods
-// wait for their workers of which none is known to hang. What it ends has not failed: it waits for
-// one of the workers that hung reads may hold, and is not interrupted again.
+// interruptHung ends hung reads beyond mayHang, youngest first, while other pods, none known to
+// hang, wait for workers. An interrupted read has not failed: the pod waits for one of the workers
+// that hung reads may hold, and is not interrupted again.
 func (c *core[S]) interruptHung(now instant) {
 	excess := c.hung(now) - c.mayHang()
 	if excess <= 0 || !c.othersQueued() {
@@ -224,8 +224,8 @@ func (c *core[S]) othersQueued() bool {
 	return false
 }
 
-// youngestHung returns the pod of the read that began to hang last. There must be one that is not
-// of a pod known to be slow, of which no more than may hang are started.
+// youngestHung returns the pod whose read began to hang last. There must be such a read of a pod
+// not known to be slow: reads of slow pods never exceed mayHang.
 func (c *core[S]) youngestHung(now instant) *pod {
 	var found *pod
 	for p, f := range c.inflight {
@@ -239,21 +239,22 @@ func (c *core[S]) youngestHung(now instant) *pod {
 	return found
 }
 
-// nextHung returns when the next read begins to hang of those for whose workers pods wait.
+// nextHung returns when the next read counts as hung, if pods wait for the workers.
 func (c *core[S]) nextHung() instant {
 	at := never
 	if len(c.inflight) < c.cfg.InspectWorkers || !c.othersQueued() {
 		return at
 	}
 	for _, f := range c.inflight {
-		if h := c.hangs(f); h > c.expired { // else it was seen to by the last tick
+		if h := c.hangs(f); h > c.expired { // else the last tick has handled it
 			at = min(at, h)
 		}
 	}
 	return at
 }
 
-// readEnded is told of the end of a read, and says that it failed only because it was interrupted.
+// readEnded handles the end of a read. It reports whether the read failed only because it was
+// interrupted.
 func (c *core[S]) readEnded(p *pod, failed bool, now instant) (interrupted bool) {
 	f := c.inflight[p]
 	p.reading = false
@@ -280,10 +281,10 @@ func (q *fifo[T]) front() (v T, ok bool) {
 	return q.items[q.head], true
 }
 
-// all yields what is in the queue, the front first.
+// all yields the queue, front first.
 func (q *fifo[T]) all() iter.Seq[T] { return slices.Values(q.items[q.head:]) }
 
-// keep removes what is not to be kept.
+// keep removes all other entries.
 func (q *fifo[T]) keep(kept func(T) bool) {
 	rest := slices.DeleteFunc(q.items[q.head:], func(v T) bool { return !kept(v) })
 	q.items = q.items[:q.head+len(rest)]
@@ -305,8 +306,8 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
-// laterEntry is a pod that is looked at again at a time. An entry whose pod has been rescheduled is
-// stale and ignored.
+// laterEntry is a pod to look at again at a time. An entry of a pod rescheduled since is stale, and
+// ignored.
 type laterEntry struct {
 	at  instant
 	pod *pod

@@ -9,26 +9,25 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// queueKind says which queue a pod waits in for its next read. A pod that is enqueued again while
-// it waits moves to a later kind or stays where it is, so that it loses its place a few times at
-// most.
+// queueKind is the queue in which a pod waits for its next read. A pod enqueued again while it
+// waits moves to a later kind or stays, so it loses its place a few times at most.
 type queueKind uint8
 
 const (
 	notQueued queueKind = iota
-	inListed            // to be inspected; the last list of everything has its listing
+	inListed            // to be inspected; the last list of everything has the pod's listing
 	inReady             // to be listed, and inspected if it changed
-	inWaited            // likewise; somebody else than the core waits for it
-	inSlow              // likewise; its last read hung
+	inWaited            // likewise; others than the core wait for the read
+	inSlow              // likewise; the pod's last read hung
 	queueKinds
 )
 
-// sweepPatience, in base periods, is how long pods that a list under way will serve wait for it
+// sweepPatience, in base periods, is how long pods wait for a list under way that will serve them,
 // before they are read one by one.
 const sweepPatience = 1
 
-// enqueue puts an open pod where its next read will be made from. A pod is in one queue at most,
-// and not while it is being read.
+// enqueue puts a dirty pod in the queue for its next read. A pod is in one queue at most, and in
+// none while being read.
 func (c *core[S]) enqueue(p *pod, now instant) {
 	if c.reads(p) {
 		return
@@ -41,24 +40,24 @@ func (c *core[S]) enqueue(p *pod, now instant) {
 		at = max(at, c.lists.began.add(sweepPatience*c.cfg.RelistBase)) // the list under way serves it
 	}
 	if at > now {
-		if p.laterAt == 0 || at < p.laterAt { // else it is looked at again before that anyway
+		if p.laterAt == 0 || at < p.laterAt { // else an earlier entry exists
 			p.laterAt = at
 			heap.Push(&c.laterQ, laterEntry{at: at, pod: p})
 		}
 		return
 	}
 	if kind := c.queueFor(p); kind > p.queued {
-		p.queued = kind // if it is in another queue, it is skipped there
+		p.queued = kind // an entry in another queue is skipped there
 		c.queues[kind].push(p)
 	}
 }
 
-// queueFor returns the queue that the pod's next read is to be made from.
+// queueFor returns the queue for the pod's next read.
 func (c *core[S]) queueFor(p *pod) queueKind {
 	c.dropOldListing(p)
 	switch {
 	case p.slow:
-		p.listing = nil // it may have to wait for so long that the listing would be too old
+		p.listing = nil // the wait may be so long that the listing would be too old
 		return inSlow
 	case p.listingServes():
 		return inListed
@@ -68,8 +67,8 @@ func (c *core[S]) queueFor(p *pod) queueKind {
 	return inReady
 }
 
-// dropOldListing drops what a list showed of the pod if a removal that came after that list may
-// have been forgotten: only pods that wait as listed hold the forgetting back.
+// dropOldListing drops the pod's listing if a removal from after that list may have been forgotten:
+// only pods in inListed delay the forgetting.
 func (c *core[S]) dropOldListing(p *pod) {
 	if p.listingBegan < c.forgotten {
 		p.listing = nil
@@ -90,18 +89,18 @@ func (c *core[S]) takeLater(now instant) {
 	}
 }
 
-// dispatch starts the reads for which there are workers. When many pods want to be listed, one list
-// of everything does it.
+// dispatch starts as many reads as there are workers. One list of everything replaces the listings
+// of many pods.
 func (c *core[S]) dispatch(now instant) {
 	if !c.othersQueued() && c.queues[inSlow].len() == 0 {
 		return // the common case
 	}
 	if c.sweeps(now) {
-		c.requeue(now) // some may have been served since
+		c.requeue(now) // some pods may have been served since
 		if c.sweeps(now) {
 			c.count.sweeps++
 			c.list(now)
-			c.requeue(now) // those that the list will not serve come back
+			c.requeue(now) // pods that the list will not serve come back
 		}
 	}
 	for len(c.inflight) < c.cfg.InspectWorkers {
@@ -114,9 +113,9 @@ func (c *core[S]) dispatch(now instant) {
 	c.interruptHung(now)
 }
 
-// sweeps says that so many pods want to be listed that one list of everything is to do it: at once
-// if somebody waits for so many, and a base period after the last list if claims told of them, or a
-// flood of claims would be a flood of lists.
+// sweeps says that one list of everything is to replace the reads of many pods: at once if waiters
+// want so many, else a base period after the last list, or a flood of claims would be a flood of
+// lists.
 func (c *core[S]) sweeps(now instant) bool {
 	if c.lists.inflight || c.lists.err != nil {
 		return false
@@ -128,8 +127,8 @@ func (c *core[S]) sweeps(now instant) bool {
 	return n >= c.cfg.SweepAt
 }
 
-// sweepDue returns when pods that nobody waits for may next be listed by a sweep; never if there
-// are not enough of them, or a list is under way or has failed.
+// sweepDue returns when a sweep may next list pods without waiters; never if there are too few
+// pods, or a list is under way or has failed.
 func (c *core[S]) sweepDue() instant {
 	if c.lists.inflight || c.lists.err != nil || c.queues[inWaited].len()+c.queues[inReady].len()+c.slowWaited() < c.cfg.SweepAt {
 		return never
@@ -137,8 +136,8 @@ func (c *core[S]) sweepDue() instant {
 	return c.sched.ended.add(c.cfg.RelistBase)
 }
 
-// slowWaited counts the pods whose last read hung and that a list can serve: somebody waits for
-// them, and nothing but their statuses' age is in doubt.
+// slowWaited counts the pods whose last read hung and for which a list will do: somebody waits for
+// them, and only the age of their statuses is in doubt.
 func (c *core[S]) slowWaited() int {
 	n := 0
 	for p := range c.queues[inSlow].all() {
@@ -149,7 +148,7 @@ func (c *core[S]) slowWaited() int {
 	return n
 }
 
-// requeue puts the pods that wait to be listed where they belong now.
+// requeue puts the pods that wait to be listed into their present queues.
 func (c *core[S]) requeue(now instant) {
 	for kind := inReady; kind < queueKinds; kind++ {
 		q := &c.queues[kind]
@@ -164,9 +163,9 @@ func (c *core[S]) requeue(now instant) {
 	}
 }
 
-// nextQueued takes the next pod that is to be read now out of the queues. They take turns, and each
-// is first in, first out: whoever needs a read gets one after a few of every other pod, however
-// often those want one.
+// nextQueued takes the next pod to be read now. The queues take turns, and each is first in, first
+// out: a pod in need of a read gets one after a few reads of every other pod, however often those
+// want one.
 func (c *core[S]) nextQueued(now instant) (*pod, bool) {
 	for range queueKinds {
 		c.turn = (c.turn + 1) % queueKinds
@@ -180,7 +179,7 @@ func (c *core[S]) nextQueued(now instant) (*pod, bool) {
 	return nil, false
 }
 
-// take takes the first pod out of a queue that still waits in it, and still is to be read now.
+// take takes the first pod of a queue that still waits in it, and is still to be read now.
 func (c *core[S]) take(kind queueKind, now instant) (*pod, bool) {
 	q := &c.queues[kind]
 	for q.len() > 0 {
@@ -192,7 +191,7 @@ func (c *core[S]) take(kind queueKind, now instant) (*pod, bool) {
 		switch {
 		case c.dirty[p.uid] != p || c.reads(p):
 		case c.nextRead(p) > now:
-			c.enqueue(p, now) // it has been served since
+			c.enqueue(p, now) // the pod has been served since
 		default:
 			return p, true
 		}
@@ -223,7 +222,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: began, read: r})
 }
 
-// cachedItems returns what the pod's status in the cache shows.
+// cachedItems returns the items that the pod's status in the cache shows.
 func cachedItems(p *pod) []Item {
 	items := make([]Item, 0, len(p.items))
 	for _, x := range p.items {
@@ -234,19 +233,19 @@ func cachedItems(p *pod) []Item {
 	return items
 }
 
-// inspected is the result of the read of one pod.
+// inspected is the result of a read of one pod.
 type inspected[S any] struct {
 	uid     cache.UID
 	began   instant
-	asked   instant // when the inspection started: later than began if it builds on a list
-	listing *Pod    // what a ListPod of this read showed, nil if none was made or it failed
+	asked   instant // start of the inspection: later than began if the read builds on a list
+	listing *Pod    // the result of ListPod in this read; nil if there was none, or it failed
 	status  *S      // nil if the pod was unchanged, gone, or the read failed
 	shows   Pod
-	byIDs   bool // no listing was made: of an ID that was not asked for it says nothing
+	byIDs   bool // without a listing: the read says nothing of IDs that were not asked for
 	err     error
 }
 
-// onInspected applies the read of one pod.
+// onInspected applies a read of one pod.
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	interrupted := c.readEnded(p, r.err != nil, now)
@@ -254,7 +253,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.name(p, r.listing)
 	}
 	switch {
-	case interrupted: // it has not failed: it is read again when there is a worker for it
+	case interrupted: // not failed: read again when there is a worker
 		if r.listing != nil {
 			c.merge(p, r.listing.Items, r.began, now, byPod)
 		}
@@ -289,9 +288,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	c.review(p, now)
 }
 
-// contradictedByList says that a list was applied during an inspection and showed the pod
-// otherwise. Either may have looked last, whichever began last, so that only a read to come can
-// tell how the pod is.
+// contradictedByList says that a list applied during an inspection showed the pod otherwise. Either
+// may have looked last, whichever began last: only a later read can settle the pod.
 func (c *core[S]) contradictedByList(p *pod, r *inspected[S]) bool {
 	if r.asked >= c.lists.finished {
 		return false
@@ -319,11 +317,11 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 }
 
-// scheduleReread decides when a pod that a read, which did not fail, has not settled is read again:
-// at once if something has changed since that read began, or when the agent's calls have settled if
-// nobody waits, otherwise with growing delay. Every read and every list starts the delay anew, and
-// only one that has waited for it makes it grow: lists and waiters come when others want them, and
-// a dozen within some milliseconds would put the next look off by minutes.
+// scheduleReread decides when a pod that a successful read has not settled is read again: at once
+// after a change since that read began, or when the agent's calls have settled if nobody waits,
+// else with growing delay. Only a read that has waited for the delay makes it grow: lists and
+// waiters come at times of their own, and a dozen within some milliseconds would put the next look
+// off by minutes.
 func (c *core[S]) scheduleReread(p *pod, began, now instant) {
 	delay, first := &p.reread, c.cfg.RereadBase
 	switch {
@@ -332,10 +330,10 @@ func (c *core[S]) scheduleReread(p *pod, began, now instant) {
 			p.notYet = p.own.hold
 		}
 		return
-	case !p.settled() && began < p.read && p.notYet == 0: // a list has found it changed meanwhile
+	case !p.settled() && began < p.read && p.notYet == 0: // a list has found a change meanwhile
 		return
 	case p.unsure() || p.want != 0 && began > p.want && c.asOf(p) <= p.want:
-		p.listing = nil // it is too old by then to tell more than this read did
+		p.listing = nil // by then the listing is too old to tell more than this read
 	case p.teardown.climbed():
 		delay, first = &p.teardown, c.firstLook()
 	default:

@@ -10,7 +10,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// actionKind is what an action does.
+// actionKind is the kind of an action.
 type actionKind uint8
 
 const (
@@ -25,21 +25,21 @@ const (
 	actObserve                      // Observe the next n pods of todo.observed
 	actAdvance                      // Advance the cache's global time
 	actPrune                        // Prune the cache's tombstones
-	actEmit                         // tell Watch the next event of todo.events
-	actDropOldest                   // give up what Watch is owed of pods that are gone, beyond n pods
+	actEmit                         // send Watch the next event of todo.events
+	actDropOldest                   // drop the oldest PodSyncs owed for pods that are gone, beyond n pods
 	actReport                       // log and record a report
 	actListLasted                   // time a list
 )
 
-// action is one thing that the core has done to the world: it calls nothing itself. Actions refer
-// to no state of the core, so that they can be compared, kept and carried out at any time.
+// action is one effect of the core, which calls nothing itself. Actions refer to no state of the
+// core: they can be compared, kept and carried out at any time.
 type action[S any] struct {
 	kind     actionKind
-	replaces bool // actStore: the cache has a status of the pod, which Merge is given
+	replaces bool // actStore: the cache has a status of the pod, to be given to Merge
 	n        int32
 	uid      cache.UID
-	at       instant       // when the read began that it is about
-	before   instant       // actList: when the list before it began; 0 if it is the first
+	at       instant       // begin of the read in question
+	before   instant       // actList: begin of the previous list; 0 for the first
 	since    Revision      // actList
 	took     time.Duration // actListLasted
 	status   *S            // actStore
@@ -48,45 +48,45 @@ type action[S any] struct {
 	report   *Report       // actReport
 }
 
-// podRead is a read of one pod that is to be made. Nobody changes it.
+// podRead is a read of one pod to be made. It is immutable.
 type podRead struct {
-	asked  instant // when the inspection started: later than the action's time if it builds on a list
-	ref    Pod     // what to read; Items is the listing if it is known
+	asked  instant // start of the inspection: later than the action's time if the read builds on a list
+	ref    Pod     // the pod to read; Items is the listing if known
 	listed bool    // ref.Items is the listing: no ListPod needed, and the statuses are wanted
-	builds bool    // the status in the cache may be built upon; else all statuses must be read
-	byIDs  bool    // ref.Items is what is known, and no listing
-	have   []Item  // what that status shows, so that an unchanged pod needs no statuses
+	builds bool    // the read may build on the status in the cache; else all statuses must be read
+	byIDs  bool    // ref.Items are the known IDs, and no listing
+	have   []Item  // the items of that status: if they are unchanged, no statuses are needed
 }
 
-// todo is what the core wants done, in order. It belongs to the core until an executor carries it
-// out, which happens before the core's next input. Its memory is used again: what is common, and
-// bulky in lists of everything, lies in slices of its own.
+// todo is the list of actions, in order. The core owns it until an executor carries it out, before
+// the core's next input. Its memory is used again: common actions with much data in lists of
+// everything have slices of their own.
 type todo[S any] struct {
 	actions  []action[S]
-	events   []Event     // what actEmit tells, in order
-	observed []cache.UID // what actObserve observes, in order
+	events   []Event     // the events of actEmit, in order
+	observed []cache.UID // the pods of actObserve, in order
 }
 
 func (t *todo[S]) do(a action[S]) { t.actions = append(t.actions, a) }
 
-// emit has Watch told of an event, which the caller fills in: an event is big, and each copy of it
-// shows in what an exit costs.
+// emit adds an event for Watch, to be filled in by the caller: an event is big, and each copy shows
+// in the cost of an exit.
 func (t *todo[S]) emit() *Event {
 	t.events = append(t.events, Event{})
 	t.actions = append(t.actions, action[S]{kind: actEmit})
 	return &t.events[len(t.events)-1]
 }
 
-// report has a report logged and recorded.
+// report adds a report, to be logged and recorded.
 func (t *todo[S]) report(r Report) {
 	t.actions = append(t.actions, action[S]{kind: actReport, report: &r})
 }
 
-// expect makes room for the observation of so many pods, which a list may find as they were.
+// expect makes room to observe that many pods, since a list may find all unchanged.
 func (t *todo[S]) expect(pods int) { t.observed = slices.Grow(t.observed, pods) }
 
-// observe says that a read begun at that time found the pod as the cache has it. Pods that follow
-// each other, as all of a list do, are one action.
+// observe adds the finding of a read, begun at that time, that the pod is as in the cache.
+// Consecutive pods of one time, as in a list, are one action.
 func (t *todo[S]) observe(uid cache.UID, at instant) {
 	t.observed = append(t.observed, uid)
 	if n := len(t.actions); n > 0 && t.actions[n-1].kind == actObserve && t.actions[n-1].at == at {
@@ -96,15 +96,15 @@ func (t *todo[S]) observe(uid cache.UID, at instant) {
 	t.actions = append(t.actions, action[S]{kind: actObserve, n: 1, at: at})
 }
 
-// maxKept bounds the memory that is kept for use again, in entries of each slice.
+// maxKept bounds the memory kept for use again, in entries of each slice.
 const maxKept = 4096
 
-// reset forgets what has been carried out.
+// reset drops the actions carried out.
 func (t *todo[S]) reset() {
 	t.actions, t.events, t.observed = emptied(t.actions), emptied(t.events), emptied(t.observed)
 }
 
-// emptied returns the slice with nothing in it, and nothing kept alive behind its end.
+// emptied returns the slice at length zero, holding no references.
 func emptied[T any](s []T) []T {
 	if cap(s) > maxKept {
 		return nil
@@ -113,24 +113,24 @@ func emptied[T any](s []T) []T {
 	return s[:0]
 }
 
-// executor carries out what the core wants done, in its order: so the cache shows a change before
-// Watch tells of it. It is the only writer of the cache and of Watch, and belongs to the loop.
+// executor carries out the core's actions, in order: the cache shows a change before Watch hears of
+// it. It is the only writer of the cache and of Watch. The loop owns it.
 type executor[S any] struct {
 	cfg    *Config[S]
 	clock  clock
 	out    outbox
 	known  func(cache.UID) bool // whether the core knows the pod
-	child  func(*action[S])     // what starts and ends reads and the stream
+	child  func(*action[S])     // starts and ends reads and the stream
 	record func(Report)
 
-	counted         counters // what Metrics has been told of
-	owed, discarded int      // events that became a PodSync owed, and debts given up, since the start
+	counted         counters // counts already given to Metrics
+	owed, discarded int      // events turned into a PodSync owed, and PodSyncs dropped, since the start
 	overflowed      bool     // Watch has begun to overflow
 	refused         []refusal
-	mistakes        int // writes that the cache has refused since the start, and was to take
+	mistakes        int // writes refused that the cache should have accepted, since the start
 }
 
-// refusal is a write that the cache did not take: it has something as of a later time.
+// refusal is a write that the cache refused for an entry as of a later time.
 type refusal struct {
 	uid cache.UID
 	has instant
@@ -143,8 +143,8 @@ func newExecutor[S any](cfg *Config[S], clk clock, c *core[S]) *executor[S] {
 	}
 }
 
-// carryOut does what is to do, and empties it. Metrics is told of what has been counted first, so
-// that whoever hears of a change finds it counted, and of each event when Watch is.
+// carryOut carries out the actions, and empties the list. Metrics gets the counts first, so that a
+// change heard of has been counted; events are counted as Watch gets them.
 func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 	e.count(n)
 	events, observed := t.events, t.observed
@@ -188,7 +188,7 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 	t.reset()
 }
 
-// store puts a status into the cache, once Merge has had its say.
+// store puts a status into the cache, after Merge.
 func (e *executor[S]) store(a *action[S]) {
 	status := a.status
 	if e.cfg.Merge != nil {
@@ -222,7 +222,7 @@ func (e *executor[S]) deliver(ev *Event) {
 	e.overflowed = e.overflowed || e.owed == 1 || len(e.out.owed) == 1
 }
 
-// dropOldest bounds what is owed.
+// dropOldest bounds the PodSyncs owed.
 func (e *executor[S]) dropOldest(limit int) {
 	if len(e.out.owed) <= limit {
 		return
@@ -232,10 +232,10 @@ func (e *executor[S]) dropOldest(limit int) {
 	e.cfg.Metrics.Add(MetricDiscardedEvents, n)
 }
 
-// owesFeedback says that the core must be told something of what was carried out.
+// owesFeedback says that the core must hear of an outcome.
 func (e *executor[S]) owesFeedback() bool { return e.overflowed || len(e.refused) > 0 }
 
-// feedback returns the next thing that it must be told. There must be one.
+// feedback returns the next outcome for the core. There must be one.
 func (e *executor[S]) feedback() input[S] {
 	if n := len(e.refused); n > 0 {
 		in := input[S]{kind: inputRefused, refused: e.refused[n-1]}
@@ -246,7 +246,7 @@ func (e *executor[S]) feedback() input[S] {
 	return input[S]{kind: inputOverflow}
 }
 
-// count tells Metrics what the core has counted since the last time.
+// count gives Metrics the core's counts since the last call.
 func (e *executor[S]) count(n *counters) {
 	o := &e.counted
 	if *n == *o {
@@ -284,7 +284,7 @@ func (e *executor[S]) add(name string, n int) {
 	}
 }
 
-// check compares what the core believes to have done with what there is.
+// check compares the core's belief about cache and outbox with the facts.
 func (e *executor[S]) check(c *core[S]) error {
 	var k checker
 	entries := 0
@@ -314,7 +314,7 @@ func (e *executor[S]) check(c *core[S]) error {
 	return k.err()
 }
 
-// checkTime compares the time that the cache gives for a pod.
+// checkTime compares the cache's time of a pod.
 func (e *executor[S]) checkTime(k *checker, want instant, uid cache.UID) {
 	at := e.cfg.Cache.AsOf(uid)
 	_ = at.Equal(e.clock.time(want)) || k.broken("the cache has pod %q as of %v, to be %v", uid,
@@ -322,8 +322,8 @@ func (e *executor[S]) checkTime(k *checker, want instant, uid cache.UID) {
 }
 
 // outbox feeds Watch without ever blocking. An event that finds the channel full is not lost: its
-// pod is owed one PodSync, which takes the place of all events of that pod until it is delivered.
-// It belongs to the loop.
+// pod is owed one PodSync, which replaces all events of that pod until delivered. The loop owns the
+// outbox.
 type outbox struct {
 	ch   chan Event
 	owed map[cache.UID]Event // the PodSync of each pod owed one
@@ -357,7 +357,7 @@ func (o *outbox) put(ev *Event) bool {
 	return true
 }
 
-// flush delivers what is owed for which there is room.
+// flush delivers PodSyncs while there is room.
 func (o *outbox) flush() {
 	for len(o.owed) > 0 {
 		select {
@@ -383,8 +383,8 @@ func (o *outbox) delivered() {
 	}
 }
 
-// dropOldest gives up the oldest debts until at most n are left, and returns how many it gave up.
-// Debts of pods for which keep is true are moved to the end instead.
+// dropOldest drops the oldest PodSyncs owed until at most n are left, and returns the number
+// dropped. PodSyncs of pods for which keep is true move to the end instead.
 func (o *outbox) dropOldest(n int, keep func(cache.UID) bool) int {
 	dropped := 0
 	for tries := len(o.owed); len(o.owed) > n && tries > 0; tries-- {

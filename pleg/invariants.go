@@ -10,29 +10,29 @@ import (
 	"slices"
 )
 
-// invariantObserver is what a Config.Metrics may implement besides [Metrics], to have the core's
-// invariants checked after each turn of the loop. A check looks at everything that is remembered,
-// so that this is for tests: the simulation does so.
+// invariantObserver is an optional interface of Config.Metrics, besides [Metrics]: with it, the
+// core's invariants are checked after each turn of the loop. A check visits every record, so this
+// is for tests, such as the simulation.
 type invariantObserver interface {
-	// InvariantBroken is told what does not hold. It is called from the loop.
+	// InvariantBroken gets the violations. It is called from the loop.
 	InvariantBroken(err error)
 }
 
-// checker collects what does not hold.
+// checker collects violations.
 type checker struct{ errs []error }
 
-// broken notes a violation. It is written after ||, so that its arguments are boxed only for one:
-// the checks look at everything after each turn.
+// broken notes a violation. Callers write it after ||, so that arguments are boxed only for a
+// violation: the checks visit everything after each turn.
 func (k *checker) broken(format string, args ...any) bool {
 	k.errs = append(k.errs, fmt.Errorf(format, args...))
 	return false
 }
 
-// err returns all that does not hold.
+// err returns all violations.
 func (k *checker) err() error { return errors.Join(k.errs...) }
 
-// checkInvariants returns what must hold after a tick at the given time, and does not. It changes
-// nothing.
+// checkInvariants returns the violations of what must hold after a tick at the given time. It
+// changes nothing.
 func (c *core[S]) checkInvariants(now instant) error {
 	var k checker
 	ids, unconfirmed := 0, 0
@@ -60,7 +60,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	return k.err()
 }
 
-// waitingLater returns the pods whose earliest entry in the heap is as they remember it.
+// waitingLater returns the pods whose earliest entry in the heap is at their laterAt.
 func (c *core[S]) waitingLater() map[*pod]bool {
 	waiting := make(map[*pod]bool, c.laterQ.Len())
 	for _, e := range c.laterQ {
@@ -99,10 +99,10 @@ func (c *core[S]) checkPod(k *checker, p *pod, now instant) {
 	}
 }
 
-// checkNeed checks that a pod that needs a read, or that somebody wants read, will get one.
+// checkNeed checks that a pod with a need, or a demand, for a read will get one.
 func (c *core[S]) checkNeed(k *checker, p *pod, later bool) {
 	dirty := c.dirty[p.uid] == p
-	awaited := p.foreign && c.lists.applied == 0 // the first list looks at it
+	awaited := p.foreign && c.lists.applied == 0 // the first list reads the pod
 	_ = dirty || awaited || !p.unsure() && p.want == 0 && p.force == 0 || k.broken("it needs a read, and is not dirty: %+v", *p)
 	_ = later || p.laterAt == 0 || k.broken("it is to be looked at at %d, and not in the heap", p.laterAt)
 	_ = !dirty || c.reads(p) || p.queued != notQueued || later || k.broken("it is dirty, and will not be looked at")
@@ -132,7 +132,7 @@ func (c *core[S]) checkItem(k *checker, x *item, now instant) {
 	_ = x.phase <= PhaseRemoved && x.claimed <= PhaseRemoved || k.broken("phase %v, claimed %v", x.phase, x.claimed)
 	_ = x.emitted == phaseNone || x.emitted <= PhaseRemoved || k.broken("told %v", x.emitted)
 	_ = x.listed == phaseNone || x.listed <= PhaseExited || k.broken("listed %v", x.listed)
-	// A status that does not know the state of an ID of which a removal is claimed is not settled.
+	// A status without the state of an ID is not settled if a removal of the ID is claimed.
 	_ = x.cached == phaseNone || x.cached <= PhaseExited || x.statusUnknown && x.cached == PhaseRemoved || k.broken("cached %v", x.cached)
 	_ = x.cached == phaseNone || x.pod.hasStatus || k.broken("cached %v, and the pod has no status", x.cached)
 	_ = 0 < x.first && x.first <= now && 0 < x.since && x.since <= now || k.broken("first %d, since %d, now %d", x.first, x.since, now)
@@ -146,7 +146,7 @@ func (c *core[S]) checkItem(k *checker, x *item, now instant) {
 	_ = x.mask&maskRemoved == 0 || x.mask&maskDied != 0 || x.mask&maskStarted == 0 || k.broken("told to start and to be removed, not to die")
 }
 
-// checkCounts counts everything anew that is kept as a number.
+// checkCounts recounts every number that is kept.
 func (c *core[S]) checkCounts(k *checker) {
 	var phases [2][PhaseRemoved]int
 	running := 0
@@ -165,7 +165,7 @@ func (c *core[S]) checkCounts(k *checker) {
 	_ = running == c.running || k.broken("%d pods have a ready sandbox, %d counted", running, c.running)
 }
 
-// checkQueues checks who waits for what.
+// checkQueues checks the sets and queues of pods.
 func (c *core[S]) checkQueues(k *checker, now instant) {
 	for uid, p := range c.dirty {
 		_ = c.pods[uid] == p || k.broken("dirty pod %q is forgotten", uid)
@@ -194,7 +194,7 @@ func (c *core[S]) checkQueues(k *checker, now instant) {
 	_ = len(c.affected) == 0 || k.broken("%d pods are still to be reviewed", len(c.affected))
 	_ = ascending(c.expiring.all(), func(e expiry) instant { return e.at }) || k.broken("expiries are out of order")
 	_ = ascending(c.candidates.all(), func(e candidate) instant { return e.deadline }) || k.broken("candidates are out of order")
-	// A deadline that has come would have the loop turn without end.
+	// A deadline in the past would keep the loop turning without end.
 	_ = c.deadline() > now || k.broken("the next tick is due at %d, and this one is at %d", c.deadline(), now)
 }
 
@@ -204,8 +204,8 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 	_ = l.global <= l.applied && l.applied <= l.began && l.began <= now && l.finished <= now || k.broken("global %d, applied %d, began %d, finished %d, now %d", l.global, l.applied, l.began, l.finished, now)
 	_ = len(c.rounds) <= 2 || k.broken("%d rounds", len(c.rounds))
 	for _, r := range c.rounds {
-		// Two lists may begin in one instant: the first may be over, and so the global time be
-		// there, before the second is.
+		// Two lists may begin in one instant: the first may be over, and the global time be there, before
+		// the second is.
 		_ = r.began >= l.global && len(r.pending) > 0 || k.broken("the round of %d, with %d pods, is over: the global time is %d", r.began, len(r.pending), l.global)
 		for p := range r.pending {
 			_ = c.pods[p.uid] == p && p.asOf < r.began || k.broken("the round of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
@@ -217,7 +217,7 @@ func (c *core[S]) checkLists(k *checker, now instant) {
 	_ = s.ended <= now && s.raised <= now || k.broken("ended %d, raised %d, now %d", s.ended, s.raised, now)
 }
 
-// checkTrust checks the stream and what it is believed.
+// checkTrust checks the stream and its trust.
 func (c *core[S]) checkTrust(k *checker, now instant) {
 	_ = c.conn.connected <= now && (!c.connected() || c.conn.everConnected) || k.broken("%+v at %d", c.conn, now)
 	_ = c.eventsSince <= now && (c.eventsSince == 0 || c.conn.everConnected) || k.broken("events are known since %d: %+v", c.eventsSince, c.conn)
@@ -229,7 +229,7 @@ func (c *core[S]) checkTrust(k *checker, now instant) {
 	}
 }
 
-// ascending says that the keys do not decrease.
+// ascending says that the keys never decrease.
 func ascending[T any](all iter.Seq[T], key func(T) instant) bool {
 	last := instant(0)
 	for v := range all {

@@ -12,18 +12,18 @@ import (
 // lists is the state of the reads of everything.
 type lists struct {
 	inflight bool
-	began    instant  // of the one under way, or the last
-	revision Revision // of the last applied
-	applied  instant  // start of the last applied
+	began    instant  // begin of the list under way, or of the last
+	revision Revision // of the last applied list
+	applied  instant  // begin of the last applied list
 	global   instant  // the cache's global time
-	finished instant  // when the last successful one was applied, or the start
-	serial   uint64   // of the one being applied
-	hanging  bool     // that the one under way hangs was reported
-	err      error    // of the last one, nil when it succeeded
+	finished instant  // when the last successful list was applied, or the start
+	serial   uint64   // number of the list being applied
+	hanging  bool     // the hang of the list under way was reported
+	err      error    // of the last list, nil after success
 }
 
 // round is a list whose changed pods are still being inspected. When none is left, the global time
-// moves to its start.
+// moves to the begin of the list.
 type round struct {
 	began   instant
 	pending map[*pod]struct{}
@@ -70,7 +70,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	c.lists.applied, c.lists.revision = r.began, r.listing.Revision
 	for id, s := range c.unowned {
 		if s.phase != PhaseRemoved && r.began > s.at {
-			delete(c.unowned, id) // the list did not show it
+			delete(c.unowned, id) // the list did not show the ID
 			c.dropsUnconfirmed = true
 		}
 	}
@@ -82,9 +82,9 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	c.openRound(visited, r.began)
 	for _, p := range visited {
 		switch {
-		case p.failed && p.asOf > r.began: // the list says nothing of a read that began and failed after it
+		case p.failed && p.asOf > r.began: // the list says nothing of a read that began, and failed, after it
 		case p.failed || p.statusUnknown() || p.force != 0 && r.began > p.force || !p.settled() && !p.disagrees:
-			p.notYet = 0 // inspected at once: it has changed, or a list gives it another try
+			p.notYet = 0 // inspected at once: the pod has changed, or a list gives it another try
 		default:
 			c.scheduleReread(p, r.began, now)
 		}
@@ -93,8 +93,8 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	c.advance()
 }
 
-// visitAll merges what a list shows, and does not show, of every pod, and returns those of which it
-// may have changed something.
+// visitAll applies a list to every pod, shown or not, and returns the pods that it may have
+// changed.
 func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
 	c.lists.serial++
 	visited := make([]*pod, 0, len(r.listing.Pods)+len(r.listing.Gone)+len(c.dirty))
@@ -106,7 +106,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
 		}
 		p := c.ensure(shown.UID)
 		if p.seenIn == c.lists.serial {
-			c.count.ownerConflicts++ // shown twice: the first stands
+			c.count.ownerConflicts++ // shown twice: the first counts
 			continue
 		}
 		c.name(p, shown)
@@ -117,13 +117,13 @@ func (c *core[S]) visitAll(r *listedAll, now instant) []*pod {
 			visited = append(visited, c.visit(p, nil, r, now))
 		}
 	}
-	c.reviewAffected(now) // whoever has lost an ID is open, and so is visited
+	c.reviewAffected(now) // a pod that has lost an ID is dirty, and so is visited
 	visited = c.visitSilent(visited, r, now)
 	c.reviewAffected(now)
 	return visited
 }
 
-// visit applies what a list shows of one pod.
+// visit applies a list to one pod.
 func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 	p.seenIn = c.lists.serial
 	agrees := c.merge(p, items, r.began, now, byList)
@@ -139,13 +139,13 @@ func (c *core[S]) visit(p *pod, items []Item, r *listedAll, now instant) *pod {
 	return p
 }
 
-// visitSilent applies a list to the pods that it did not name: without Delta they are gone; with it
-// they are as the last list showed them, which matters only for the pods of which something has
-// changed, or is wanted, since, and for those that are being read: such a read may yet fail, and
-// once the global time is the start of this list, that error must not pass for one as of then.
+// visitSilent applies a list to the pods that it did not name. Without Delta they are gone. With
+// Delta they are as in the last list, which matters only for pods that have changed, or are wanted,
+// since then, and for pods being read: such a read may yet fail, and once the global time is the
+// begin of this list, the error must not pass for one as of that time.
 func (c *core[S]) visitSilent(visited []*pod, r *listedAll, now instant) []*pod {
 	if r.listing.Delta && len(c.dirty)+len(c.changedSinceList)+len(c.inflight) == 0 {
-		return visited // as most lists find it
+		return visited // true of most lists
 	}
 	from := len(visited)
 	add := func(p *pod) {
@@ -186,13 +186,13 @@ func (c *core[S]) listFailed(r *listedAll, now instant) {
 	c.sched.ask(now, false)
 	c.reportPaced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)
 	for _, p := range inOrder(c.dirty) {
-		c.enqueue(p, now) // those that waited for this list
+		c.enqueue(p, now) // pods that waited for this list
 	}
 }
 
-// openRound notes which of the visited pods must be inspected before the cache holds what the list
-// showed. Two rounds are kept at most, the oldest and the newest, so that the global time moves
-// however slow inspections are.
+// openRound notes which of the visited pods must be inspected before the cache holds the state that
+// the list showed. Two rounds are kept at most, the oldest and the newest, so that the global time
+// moves however slow inspections are.
 func (c *core[S]) openRound(visited []*pod, began instant) {
 	n := round{began: began}
 	for _, p := range visited {
@@ -209,8 +209,8 @@ func (c *core[S]) openRound(visited []*pod, began instant) {
 	c.rounds = append(c.rounds, n)
 }
 
-// settleRounds takes the pod out of the rounds that it has caught up with. It reports whether it
-// has confirmed something of the pod.
+// settleRounds takes the pod out of every round that its status has reached. It reports whether it
+// has confirmed the pod's status.
 func (c *core[S]) settleRounds(p *pod, now instant) (confirmed bool) {
 	done := false
 	for i := range c.rounds {
@@ -219,7 +219,7 @@ func (c *core[S]) settleRounds(p *pod, now instant) (confirmed bool) {
 			continue
 		}
 		if p.asOf < r.began && p.read >= r.began && !p.unsure() {
-			c.confirm(p, p.read, now) // what the list found changed has gone since, a claim said
+			c.confirm(p, p.read, now) // a claim has since undone the change that the list found
 			confirmed = true
 		}
 		if p.asOf >= r.began {
@@ -233,7 +233,7 @@ func (c *core[S]) settleRounds(p *pod, now instant) (confirmed bool) {
 	return confirmed
 }
 
-// advance moves the global time to the start of the latest round of which every changed pod was
+// advance moves the global time to the begin of the latest round in which every changed pod was
 // inspected or its error recorded.
 func (c *core[S]) advance() {
 	for i := len(c.rounds) - 1; i >= 0; i-- {
@@ -248,24 +248,24 @@ func (c *core[S]) advance() {
 	}
 }
 
-// schedule decides when the next relist is due. Trust is earned: the period starts at the base,
-// doubles after a relist that found nothing which the stream had not told, once in a period at
-// most, and falls back to the base when an event was missed or the stream lost.
+// schedule decides when the next relist is due. Trust is earned: the period starts at the base;
+// doubles, once in a period at most, after a relist without a change that the stream had not
+// announced; and falls back to the base when an event was missed or the stream lost.
 type schedule struct {
 	base, max time.Duration
 	period    time.Duration
 	ended     instant // when the last relist ended
 	raised    instant // when the period last changed
-	asked     instant // when a relist was asked for before its time; never if not
-	askedNow  bool    // the one asked for need not wait for the base period
+	asked     instant // when a relist was requested before its time; never if not
+	askedNow  bool    // the requested relist need not wait for the base period
 }
 
 func newSchedule(base, max time.Duration) schedule {
 	return schedule{base: base, max: max, period: base, asked: never}
 }
 
-// due returns when the next relist shall begin: at the start, a period after the last one, or when
-// asked, but not sooner than a base period after the last one unless it cannot wait.
+// due returns when the next relist shall begin: at the start, a period after the last relist, or on
+// request, but no sooner than a base period after the last relist unless the request cannot wait.
 func (s *schedule) due() instant {
 	if s.ended == 0 {
 		return 0
@@ -280,18 +280,18 @@ func (s *schedule) due() instant {
 	return min(due, max(s.asked, s.ended.add(s.base)))
 }
 
-// ask wants a relist that begins after now: at once, or as soon as the base period allows.
+// ask requests a relist that begins after now: at once, or as soon as the base period allows.
 func (s *schedule) ask(now instant, atOnce bool) {
 	s.asked, s.askedNow = min(s.asked, now), s.askedNow || atOnce
 }
 
-// began is told of a relist that starts.
+// began notes the begin of a relist.
 func (s *schedule) began() { s.asked, s.askedNow = never, false }
 
-// finished is told of a relist that ended.
+// finished notes the end of a relist.
 func (s *schedule) finished(now instant) { s.ended = now }
 
-// trust doubles the period: a relist found nothing that the stream had not told.
+// trust doubles the period: a relist found no change that the stream had not announced.
 func (s *schedule) trust(now instant) {
 	if now.sub(s.raised) >= s.period {
 		s.period, s.raised = doubled(s.period, s.max), now

@@ -22,13 +22,13 @@ type Generator[S any] struct {
 	clock clock
 	mail  *mailbox[S]
 	acks  *ackBox
-	core  *core[S]     // belongs to the goroutine that is in Run
+	core  *core[S]     // owned by the goroutine in Run
 	exec  *executor[S] // likewise
 	wake  chan struct{}
 
-	journal func(in input[S], now instant, do *todo[S]) // sees what the core is told and wants done; in tests
+	journal func(in input[S], now instant, do *todo[S]) // in tests: sees each input and its actions
 
-	mu       sync.Mutex // owns what follows; never held while anything blocks
+	mu       sync.Mutex // owns the fields below; never held while anything blocks
 	ran      bool
 	requests map[request]struct{}
 	snapshot snapshot
@@ -60,29 +60,29 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 }
 
 // Watch returns the channel of pod lifecycle events, of size Config.Capacity. It is closed when Run
-// returns. A reader that falls behind loses detail, never news: pods whose events found it full are
-// owed one PodSync each, delivered as soon as there is room.
+// returns. A reader that falls behind loses detail, never news: pods whose events found the channel
+// full are owed one PodSync each, delivered as soon as there is room.
 func (g *Generator[S]) Watch() <-chan Event { return g.exec.out.ch }
 
 // HasSynced says that the cache holds the whole runtime: a list of everything has been applied, and
-// the status of every pod that it showed was read, or the error recorded. Once true it stays true.
-// Safe for concurrent use.
+// the status of every pod in it was read, or the error recorded. Once true, always true. Safe for
+// concurrent use.
 func (g *Generator[S]) HasSynced() bool { return !g.Stats().GlobalTime.IsZero() }
 
-// RequestRelist wants the pod read now, whatever the relist period is; an empty UID wants
-// everything listed. It does not wait: use the cache's GetNewerThan for that. Safe for concurrent
-// use; without effect when Run is over.
+// RequestRelist requests a read of the pod now, whatever the relist period is; an empty UID
+// requests a list of everything. It does not wait: use the cache's GetNewerThan for that. Safe for
+// concurrent use; without effect when Run is over.
 func (g *Generator[S]) RequestRelist(uid cache.UID) { g.request(request{uid: uid}) }
 
-// RequestReinspect wants the pod's statuses read, even if no phase has changed: now, or a base
-// period after the last time that this was wanted of the pod. Watch then tells of the pod, with a
+// RequestReinspect requests a read of the pod's statuses, even if no phase has changed: now, or a
+// base period after the last such request for the pod. Watch then gets an event of the pod, a
 // PodSync if nothing else has changed. Safe for concurrent use; without effect when Run is over.
 func (g *Generator[S]) RequestReinspect(uid cache.UID) { g.request(request{uid: uid, inspect: true}) }
 
 func (g *Generator[S]) request(r request) {
 	g.mu.Lock()
 	if !g.ran || g.snapshot.running {
-		g.requests[r] = struct{}{} // requests of one pod merge, so there are no more than pods asked for in one turn of the loop
+		g.requests[r] = struct{}{} // requests of one pod merge: there are no more than pods requested in one turn of the loop
 	}
 	g.mu.Unlock()
 	select {
@@ -91,7 +91,7 @@ func (g *Generator[S]) request(r request) {
 	}
 }
 
-// takeRequests returns the requests made since it was last called.
+// takeRequests returns the requests since the last call.
 func (g *Generator[S]) takeRequests() map[request]struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,9 +103,9 @@ func (g *Generator[S]) takeRequests() map[request]struct{} {
 	return taken
 }
 
-// Run generates events until ctx ends, and then returns nil once everything that it started has
-// ended. A generator runs once; a second call returns [ErrAlreadyRun]. The calls of Source and
-// Stream get a context that ends with ctx.
+// Run generates events until ctx ends, and returns nil once everything it started has ended. A
+// generator runs once; a second call returns [ErrAlreadyRun]. The calls of Source and Stream get a
+// context that ends with ctx.
 func (g *Generator[S]) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.ran {
@@ -129,10 +129,10 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop is the one goroutine that owns the core and the executor, and so the only writer of the
-// cache and of Watch. Everything that may block on an RPC is a child that touches no shared state
-// and sends its result back. There is one child for the stream, one for the list of everything, and
-// InspectWorkers at most for reads of one pod.
+// loop is the goroutine that owns the core and the executor, and so the only writer of the cache
+// and of Watch. Everything that may block on an RPC is a child, touches no shared state, and sends
+// its result back: one child for the stream, one for the list of everything, and at most
+// InspectWorkers for reads of single pods.
 type loop[S any] struct {
 	g        *Generator[S]
 	core     *core[S]
@@ -145,7 +145,7 @@ type loop[S any] struct {
 	inspected chan *inspected[S]               // capacity InspectWorkers, likewise
 	ended     chan error                       // capacity 1: one stream at a time
 	cut       context.CancelFunc               // ends the stream; nil before the first
-	reads     map[cache.UID]context.CancelFunc // end the reads of single pods that are under way
+	reads     map[cache.UID]context.CancelFunc // end the reads of single pods under way
 	batch     batch[S]
 	acks      []ack
 	state     StreamState // last logged
@@ -192,7 +192,7 @@ func (l *loop[S]) run() {
 		case <-l.ctx.Done():
 			return
 		case <-due:
-		case <-l.g.acks.wake: // the next turn begins with them
+		case <-l.g.acks.wake: // the next turn begins with the acks
 		case <-l.g.mail.wake:
 			l.claims()
 		case r := <-l.inspected:
@@ -213,10 +213,10 @@ func (l *loop[S]) run() {
 	}
 }
 
-// apply tells the core, and then what came of carrying out what it wants.
+// apply feeds an input to the core, and then the outcome of the actions.
 func (l *loop[S]) apply(in *input[S]) { l.applyAt(in, l.g.clock.now()) }
 
-// applyAt does so as of a given time.
+// applyAt is apply as of a given time.
 func (l *loop[S]) applyAt(in *input[S], now instant) {
 	l.feed(in, now)
 	for l.exec.owesFeedback() {
@@ -225,7 +225,7 @@ func (l *loop[S]) applyAt(in *input[S], now instant) {
 	}
 }
 
-// feed tells the core one thing, and carries out what it wants.
+// feed feeds one input to the core, and carries out the actions.
 func (l *loop[S]) feed(in *input[S], now instant) {
 	c := l.core
 	c.apply(in, now)
@@ -235,7 +235,7 @@ func (l *loop[S]) feed(in *input[S], now instant) {
 	l.exec.carryOut(&c.todo, &c.count)
 }
 
-// check tells whoever wants to know what does not hold after a tick.
+// check reports violated invariants to an observer, if there is one.
 func (l *loop[S]) check(now instant) {
 	if o, ok := l.g.cfg.Metrics.(invariantObserver); ok {
 		if err := errors.Join(l.core.checkInvariants(now), l.exec.check(l.core)); err != nil {
@@ -244,8 +244,8 @@ func (l *loop[S]) check(now instant) {
 	}
 }
 
-// takeAcks applies what the agent has told of its own calls by the time of a turn, before anything
-// else: what it tells later is later than the reads that begin in this turn.
+// takeAcks applies the acks from before a turn, ahead of everything else: later acks are later than
+// the reads that begin in this turn.
 func (l *loop[S]) takeAcks(now instant) {
 	acks, lost := l.g.acks.take(l.acks, now)
 	if l.acks = acks; lost || len(acks) > 0 {
@@ -253,14 +253,14 @@ func (l *loop[S]) takeAcks(now instant) {
 	}
 }
 
-// claims applies what the mailbox holds.
+// claims applies the contents of the mailbox.
 func (l *loop[S]) claims() {
 	l.g.mail.take(&l.batch)
 	l.apply(&input[S]{kind: inputClaims, claims: &l.batch})
 	l.g.mail.recycle(&l.batch)
 }
 
-// drain applies an inspection, and those that have ended since.
+// drain applies an inspection, and all others that have ended since.
 func (l *loop[S]) drain(r *inspected[S]) {
 	for {
 		delete(l.reads, r.uid)
@@ -273,7 +273,7 @@ func (l *loop[S]) drain(r *inspected[S]) {
 	}
 }
 
-// streamEnded applies what the stream told last, and then its end.
+// streamEnded applies the last claims of the stream, and then its end.
 func (l *loop[S]) streamEnded(err error) {
 	l.cut()
 	l.claims()
@@ -286,13 +286,13 @@ func (l *loop[S]) streamEnded(err error) {
 	}
 	was, reports := l.core.conn.state, l.reports
 	l.apply(&input[S]{kind: inputEnded, in: in, ended: err})
-	if openError := err.Error(); l.reports == reports && openError != l.openError { // else the report says it
+	if openError := err.Error(); l.reports == reports && openError != l.openError { // else the report has the error
 		l.openError = openError
 		l.log.Info("The container event stream could not be opened, and is tried again", "was", was, "err", err)
 	}
 }
 
-// child starts and ends what runs beside the loop.
+// child starts and ends the children of the loop.
 func (l *loop[S]) child(a *action[S]) {
 	switch a.kind {
 	case actOpen:
@@ -321,7 +321,7 @@ func (l *loop[S]) child(a *action[S]) {
 	}
 }
 
-// record logs a report, with its pod, which is the only line of what it says, and hands it on.
+// record logs a report with its pod, in one line, and hands the report on.
 func (l *loop[S]) record(r Report) {
 	l.reports++
 	about := []any{"reason", r.Reason, "note", r.Note}
@@ -335,8 +335,8 @@ func (l *loop[S]) record(r Report) {
 	l.g.cfg.Recorder.Record(r)
 }
 
-// stream is the child that receives the runtime's events. It does nothing but put them into the
-// mailbox.
+// stream is the child that receives the runtime's events and puts them into the mailbox. It does
+// nothing else.
 func (l *loop[S]) stream(ctx context.Context) {
 	err := error(io.EOF)
 	cfg, opened := &l.g.cfg, l.g.cfg.WallClock()
@@ -356,7 +356,7 @@ func (l *loop[S]) stream(ctx context.Context) {
 	l.ended <- err
 }
 
-// list is the child that lists everything.
+// list is the child for a list of everything.
 func (l *loop[S]) list(began instant, since Revision) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.RelistTimeout)
 	defer cancel()
@@ -364,8 +364,8 @@ func (l *loop[S]) list(began instant, since Revision) {
 	l.listed <- &listedAll{began: began, listing: listing, err: err}
 }
 
-// inspect is a child that reads one pod: its listing unless it is known, and its statuses if the
-// listing is not what the cache shows. Prev is the status there if it may be built upon, else nil.
+// inspect is a child that reads one pod: its listing unless known, and its statuses if the listing
+// differs from the cache. Prev is the status in the cache if the read may build on it, else nil.
 func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()
 	r := &inspected[S]{uid: a.ref.UID, began: began, asked: a.asked, byIDs: a.byIDs}
@@ -395,7 +395,7 @@ func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *
 	l.inspected <- r
 }
 
-// statuses reads a pod's statuses, those that differ from prev's at least.
+// statuses reads a pod's statuses, at least those that differ from prev's.
 func (l *loop[S]) statuses(ctx context.Context, pod Pod, prev *S) (Inspection[S], error) {
 	if u, ok := l.g.cfg.Source.(Updater[S]); ok && prev != nil {
 		return u.Update(ctx, pod, prev)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// counters is what the core counts since it started.
+// counters are the core's counts since its start.
 type counters struct {
 	readCounts
 	streamCounts
@@ -46,47 +46,45 @@ type Stats struct {
 	LastRelist time.Time
 	// GlobalTime is the cache's global time; zero before the first.
 	GlobalTime time.Time
-	// Relists counts successful lists of everything; Sweeps those of them and of the failed ones
-	// that were made because many pods wanted a read.
+	// Relists counts successful lists of everything; Sweeps counts lists, failed ones included, made
+	// because many pods wanted a read.
 	Relists, RelistErrors, Sweeps int
-	// Inspections counts reads of one pod, the ones under way and the failed ones included.
-	// InterruptedInspections counts those of them that hung and were ended because other pods
-	// waited for their workers: they are made again.
+	// Inspections counts reads of one pod, started, finished or failed. InterruptedInspections counts
+	// hung reads that were ended because other pods waited for their workers, and are made again.
 	Inspections, InspectionErrors, InterruptedInspections int
-	// Connects counts streams that connected, Reconnects those of them that were not the first,
-	// ConnectErrors streams that failed or ended.
+	// Connects counts streams that connected, Reconnects all but the first of them, ConnectErrors
+	// streams that failed or ended.
 	Connects, Reconnects, ConnectErrors int
-	// Claims counts the stream's messages; Stale those that told nothing new, Replayed those
-	// stamped before the stream was opened or in the future, Discarded those for which there was no
-	// room: the mailbox was full, or too many unknown IDs were waiting to be confirmed.
+	// Claims counts the stream's messages; Stale those without news; Replayed those stamped before the
+	// stream was opened, or in the future; Discarded those without room: the mailbox was full, or too
+	// many unknown IDs were unconfirmed.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
-	// DisorderedClaims counts claims of a container that came twice, or after a later one of it,
-	// replays apart. UntoldExits counts running containers of whose removal a claim told, and none
-	// of their end by then. StalePayloads counts claims whose payload shows an ID in a phase before
-	// the one that is known.
+	// DisorderedClaims counts claims of a container that came twice, or after a later one of the same
+	// container, replays apart. UntoldExits counts running containers whose removal was claimed before
+	// their exit. StalePayloads counts claims with a payload that shows an ID in an earlier phase than
+	// is known.
 	DisorderedClaims, UntoldExits, StalePayloads int
-	// Acks counts calls of the agent's own that have returned, DiscardedAcks how often some found
-	// no room.
+	// Acks counts the agent's own calls that have returned, DiscardedAcks how often some found no room.
 	Acks, DiscardedAcks int
 	// Remembered counts waits in GetNewerThan that were answered without a read.
 	Remembered int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
-	// Missed counts changes to Running or Exited that only a read told of although the stream was
-	// up all the while; creations and removals apart.
+	// Missed counts changes to Running or Exited that only a read reported although the stream was up
+	// all the while; creations and removals apart.
 	Missed, MissedCreations, MissedRemovals int
-	// Unheard counts changes to Running or Exited that only a read told of while the stream was
-	// down, or claims were discarded.
+	// Unheard counts changes to Running or Exited that only a read reported while the stream was down,
+	// or claims were discarded.
 	Unheard int
-	// Overruled counts claims that a read took back, Regressions phases that one read took back
-	// from another.
+	// Overruled counts claims taken back by a read, Regressions phases of one read taken back by
+	// another.
 	Overruled, Regressions int
-	// Events counts events handed to Watch or owed, Owed those that became a PodSync owed,
-	// Discarded debts given up.
+	// Events counts events handed to Watch or owed, Owed events that became a PodSync owed, Discarded
+	// PodSyncs dropped while owed.
 	Events, Owed, DiscardedEvents int
-	// Conflicts counts IDs that two pods claim; the first has it.
+	// Conflicts counts owner conflicts: reports of an ID in another pod than its own.
 	Conflicts int
-	// Pods, Containers and Sandboxes are what the runtime is believed to have.
+	// Pods, Containers and Sandboxes are the numbers that the runtime is believed to have.
 	Pods, Containers, Sandboxes int
 	// RunningPods have a ready sandbox. ContainersBy is the number of containers in each phase up
 	// to Exited.
@@ -97,7 +95,7 @@ type Stats struct {
 	DirtyPods, Inspecting, OwedPods, Waiters int
 }
 
-// stats returns a snapshot, aside from waiters and from what Watch is owed.
+// stats returns a snapshot, without the waiters and the PodSyncs owed.
 func (c *core[S]) stats() Stats {
 	n := &c.count
 	s := Stats{
@@ -137,8 +135,8 @@ func (g *Generator[S]) Stats() Stats {
 	return s
 }
 
-// Gauges yields the present value of every Gauge of this package, for a metrics registry that is
-// being scraped.
+// Gauges yields the present value of every Gauge of this package, for a metrics registry during a
+// scrape.
 func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	s := g.Stats()
 	g.mu.Lock()
@@ -168,10 +166,10 @@ func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	yield(GaugeContainersExited, float64(s.ContainersBy[PhaseExited]))
 }
 
-// Metrics takes what the generator counts and times. Names are the Metric constants of this
-// package; an implementation ignores the ones that it does not know. Methods are called from the
-// generator's goroutines, must be safe for concurrent use and must not block. Gauges are not
-// pushed: [Generator.Gauges] yields them when somebody looks.
+// Metrics takes the generator's counts and timings. Names are the Metric constants of this package;
+// an implementation ignores unknown names. Methods are called from the generator's goroutines, must
+// be safe for concurrent use and must not block. Gauges are not pushed: [Generator.Gauges] yields
+// them on demand.
 type Metrics interface {
 	// Add adds n to the counter of that name.
 	Add(name string, n int)
@@ -181,7 +179,7 @@ type Metrics interface {
 
 // Counters.
 const (
-	// MetricRelists counts finished lists of the whole runtime, whatever asked for them.
+	// MetricRelists counts finished lists of the whole runtime, for any reason.
 	MetricRelists = "relists"
 	// MetricRelistErrors counts lists of the whole runtime that failed.
 	MetricRelistErrors = "relist_errors"
@@ -194,23 +192,22 @@ const (
 	MetricInterruptedInspections = "interrupted_inspections"
 	// MetricClaims counts claims received (KEP-3386 evented_pleg_notifications_received).
 	MetricClaims = "claims"
-	// MetricStaleClaims counts claims that told nothing new: old, duplicated or replayed.
+	// MetricStaleClaims counts claims without news: old, duplicated or replayed.
 	MetricStaleClaims = "stale_claims"
-	// MetricReplayedClaims counts claims whose stamp lies before the stream was opened, or in the
-	// future. They tell no latency.
+	// MetricReplayedClaims counts claims with a stamp from before the stream was opened, or from the
+	// future. They have no latency.
 	MetricReplayedClaims = "replayed_claims"
 	// MetricDiscardedClaims counts claims that found the mailbox full; a relist stands in for them.
 	MetricDiscardedClaims = "discarded_claims"
-	// MetricDisorderedClaims counts claims of a container that came twice, or after a later one of
-	// it, replays apart.
+	// MetricDisorderedClaims counts claims of a container that came twice, or after a later one of the
+	// same container, replays apart.
 	MetricDisorderedClaims = "disordered_claims"
-	// MetricStalePayloads counts claims whose payload shows an ID in a phase before the one that is
+	// MetricStalePayloads counts claims with a payload that shows an ID in an earlier phase than is
 	// known. Such a payload is not used, and the pod is read.
 	MetricStalePayloads = "stale_payloads"
-	// MetricUntoldExits counts running containers of whose removal a claim told, and none of their
-	// end by then.
+	// MetricUntoldExits counts running containers whose removal was claimed before their exit.
 	MetricUntoldExits = "untold_exits"
-	// MetricAcks counts calls of the agent's own that have returned, as told to Generator.Calling.
+	// MetricAcks counts the agent's own calls that have returned, as reported to Generator.Calling.
 	MetricAcks = "acks"
 	// MetricDiscardedAcks counts how often such calls found no room; a relist stands in for them.
 	MetricDiscardedAcks = "discarded_acks"
@@ -219,26 +216,26 @@ const (
 	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
 	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"
-	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim
-	// confirmed while the stream was down, or claims were discarded: nobody listened, so the
-	// runtime is not to blame.
+	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim confirmed
+	// while the stream was down, or claims were discarded: nobody listened, so the runtime is not to
+	// blame.
 	MetricUnheardChanges = "unheard_changes"
 	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a read
-	// told of although the stream was up. Runtimes differ in what they send for them, so they cost
-	// no trust.
+	// reported although the stream was up. Runtimes differ in the events that they send for them, so
+	// they cost no trust.
 	MetricMissedCreations = "missed_creations"
 	MetricMissedRemovals  = "missed_removals"
-	// MetricOverruledClaims counts claims that a read took back.
+	// MetricOverruledClaims counts claims taken back by a read.
 	MetricOverruledClaims = "overruled_claims"
-	// MetricRegressions counts phases that one read took back from an earlier read, such as a
-	// sandbox that recovers.
+	// MetricRegressions counts phases of one read taken back by a later read, such as a sandbox that
+	// recovers.
 	MetricRegressions = "regressions"
 	// MetricEvents counts lifecycle events handed to Watch.
 	MetricEvents = "events"
 	// MetricOwed counts events that found Watch full and became a PodSync owed.
 	MetricOwed = "owed_events"
-	// MetricDiscardedEvents counts PodSyncs that were owed for pods long gone and given up because
-	// OwedMax was reached.
+	// MetricDiscardedEvents counts PodSyncs owed for pods long gone and dropped because OwedMax was
+	// reached.
 	MetricDiscardedEvents = "discarded_events"
 	// MetricConnects counts streams that connected (evented_pleg_connection_success_count).
 	MetricConnects = "connects"
@@ -252,7 +249,7 @@ const (
 	MetricRelistDuration = "relist_duration"
 	// MetricRelistInterval is the time between the starts of two such lists.
 	MetricRelistInterval = "relist_interval"
-	// MetricInspectionDuration is the time that a per-pod read took.
+	// MetricInspectionDuration is the time of a per-pod read.
 	MetricInspectionDuration = "inspection_duration"
 	// MetricLatency is the time from a claim's stamp to its receipt by the wall clock, never
 	// negative (evented_pleg_connection_latency_seconds).
@@ -282,10 +279,10 @@ type noMetrics struct{}
 func (noMetrics) Add(string, int)               {}
 func (noMetrics) Observe(string, time.Duration) {}
 
-// ErrNotRunning is what Health reports before Run and after it.
+// ErrNotRunning is Health's error before Run and after it.
 var ErrNotRunning = errors.New("pleg: not running")
 
-// snapshot is what the loop publishes for other goroutines.
+// snapshot is the state that the loop publishes for other goroutines.
 type snapshot struct {
 	running  bool
 	stats    Stats
@@ -293,10 +290,10 @@ type snapshot struct {
 	listErr  error   // of the last list
 }
 
-// Health returns nil while the generator does its work, and otherwise why it does not: it is not
+// Health returns nil while the generator works, and otherwise the reason why not: it is not
 // running, or no list of the runtime has finished for RelistThreshold longer than the present
-// period. A stream that is down is not a failure, since polling stands in for it, and neither is a
-// Watch that is not read: nothing here depends on how full it is. Safe for concurrent use.
+// period. A lost stream is no failure, since polling replaces it, and neither is an unread Watch:
+// nothing here depends on how full it is. Safe for concurrent use.
 func (g *Generator[S]) Health() error {
 	g.mu.Lock()
 	s := g.snapshot

@@ -9,28 +9,26 @@ import (
 	"time"
 )
 
-// candidate is a change that a read found and that the stream has not told. If no claim confirms it
-// within the grace, it was missed, or, if nobody has listened all the while, it was not heard of.
+// candidate is a change that a read found and no claim has announced. Unless a claim confirms it
+// within the grace, the change was missed, or, if nobody listened all the while, unheard.
 type candidate struct {
-	item     *item // nil: not a change, but a list whose changes are all in front of it
+	item     *item // nil: not a change, but a list whose changes are all in front of this entry
 	phase    Phase
 	found    instant // when the read was applied
-	stream   instant // when the stream was connected that should have told; 0 if none was up all the while
+	stream   instant // when the stream was connected that missed the change; 0 if none was up all the while
 	deadline instant // the grace after that
 }
 
-// muteStream is what is remembered to tell a stream that loses events from one that hangs open and
-// carries none.
+// muteStream tells a stream that loses events from a stream that hangs open and carries none.
 type muteStream struct {
-	missed instant // since when events are missing and nothing is heard, on the present stream; 0 if not
-	claims int     // received by then
-	ending bool    // the stream is being ended for it
+	missed instant // since when events are missing and no claim comes, on the present stream; 0 if not
+	claims int     // claims received by then
+	ending bool    // the stream is being ended as mute
 }
 
-// checkMute is told that changes, the first of which a read found at the given time, were missed.
-// If events had been missed before that, and the stream has told nothing since, the stream is
-// ended, to be opened again like one that was lost: a runtime that has forgotten its subscriber
-// shows nothing else.
+// checkMute handles missed changes, the first of which a read found at the given time. If events
+// were missed before that, and no claim has come since, the stream is ended, to be opened again
+// like a lost stream: a runtime that has forgotten its subscriber shows no other sign.
 func (c *core[S]) checkMute(found, now instant) {
 	m := &c.mute
 	switch {
@@ -43,9 +41,9 @@ func (c *core[S]) checkMute(found, now instant) {
 	}
 }
 
-// creditQuietList raises the relist period for a list that has just been applied: now if it found
-// nothing, or else once all that was found has been confirmed by claims, because a read may well
-// see a change before the runtime gets round to telling of it.
+// creditQuietList raises the relist period for a list just applied: now if the list found nothing,
+// else once claims have confirmed all changes found, because a read may well see a change before
+// the runtime announces it.
 func (c *core[S]) creditQuietList(now instant) {
 	if c.candidates.len() == 0 {
 		c.sched.trust(now)
@@ -54,14 +52,14 @@ func (c *core[S]) creditQuietList(now instant) {
 	c.candidates.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
 }
 
-// revokeCredit takes back what lists vouched for a stream that is lost or has lied. The changes
-// that it has not confirmed are still settled.
+// revokeCredit drops the credit that lists have given to a stream that is lost, or whose claim was
+// overruled. The unconfirmed changes are still settled.
 func (c *core[S]) revokeCredit() {
 	c.candidates.keep(func(e candidate) bool { return e.item != nil })
 }
 
-// addCandidate notes a change that a read found, of a runtime that is known to have events. Since
-// is when the read began that covered the pod before.
+// addCandidate notes a change that a read found, from a runtime known to have events. Since is the
+// begin of the read that covered the pod before.
 func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
 	if x.claimed >= phase {
 		return
@@ -73,18 +71,18 @@ func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
 	c.candidates.push(e)
 }
 
-// noteRegression notes that a read has taken an ID back to a phase from a further one that only
-// reads had shown; PhaseUnknown stands for an ID that no second read has shown. What the reads
-// before made of it is no fault of the stream's. Applied in the next tick, because one list may do
-// so for any number of IDs.
+// noteRegression notes that a read has taken an ID back to a phase from a further phase that only
+// reads had shown; PhaseUnknown stands for an ID that no second read has shown. The stream is not
+// to blame for changes seen by the earlier reads. Applied in the next tick, because one list may
+// take back any number of IDs.
 func (c *core[S]) noteRegression(x *item, to Phase) {
 	if before, ok := c.regressed[x]; !ok || to < before {
 		c.regressed[x] = to
 	}
 }
 
-// settleRegressed has changes that one read found and a later one took back count for nothing.
-// Those whose grace had passed by then have been counted.
+// settleRegressed drops the changes that one read found and a later one took back, unless their
+// grace had passed before.
 func (c *core[S]) settleRegressed() {
 	if len(c.regressed) == 0 {
 		return
@@ -96,16 +94,16 @@ func (c *core[S]) settleRegressed() {
 	clear(c.regressed)
 }
 
-// listened says that the stream has been up since before that time, and that no claim was
-// discarded: what has changed since, the runtime had somebody to tell.
+// listened says that the stream has been up since before that time, and no claim was discarded: the
+// runtime had a subscriber for every change since.
 func (c *core[S]) listened(since instant) bool {
 	return c.connected() && since > max(c.conn.connected, c.lastDiscard)
 }
 
 // settleMissing counts the changes whose grace has passed. A missed change to Running or Exited
 // costs the stream its trust; creations and removals are counted apart, because runtimes differ in
-// what they send for them (KEP-3386: kube_pod_missed_events). So are changes while nobody listened,
-// which are no fault of the runtime's.
+// the events that they send for them (KEP-3386: kube_pod_missed_events). Changes while nobody
+// listened are counted apart too: the runtime is not to blame.
 func (c *core[S]) settleMissing(now instant) {
 	missed, found := 0, never
 	for {
@@ -128,7 +126,7 @@ func (c *core[S]) settleMissing(now instant) {
 		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
 			c.count.unheard++
 			c.unheardChanges.add(e.item, e.phase)
-		case !heard: // creations and removals
+		case !heard: // unheard creations and removals
 		case e.phase == PhaseRunning, e.phase == PhaseExited:
 			missed++
 			c.missedChanges.add(e.item, e.phase)
@@ -147,22 +145,22 @@ func (c *core[S]) settleMissing(now instant) {
 	c.checkMute(found, now)
 }
 
-// overruledReportEvery is how long no further report of overruled claims is made after one: however
-// many claims a runtime has to take back, its reports are few.
+// overruledReportEvery is the least time between two reports of overruled claims: a runtime may
+// have any number of claims overruled.
 const overruledReportEvery = 10 * time.Second
 
-// overruledClaims are the claims that reads have overruled. They belong to the core.
+// overruledClaims are the claims that reads have overruled. The core owns them.
 type overruledClaims struct {
-	last       instant // when one last cost trust: a list that began before does not vouch for the stream
-	unsettled  bool    // some were overruled since the last turn: they have not cost any trust yet
+	last       instant // when a claim last cost trust: a list that began before gives no credit
+	unsettled  bool    // some were overruled since the last turn, and have not cost trust yet
 	unreported int     // since the last report
-	first      string  // the first of them, for the report
+	first      string  // the first unreported claim, in words
 	report     instant // no report before this
 }
 
-// noteOverruled notes that a read has overruled the claim of an ID: the read shows another phase
-// than the claim told of, and began more than the grace later. Settled in the same turn by
-// settleOverruled, because one list may overrule any number of claims.
+// noteOverruled notes that a read has overruled the claim of an ID: the read began more than the
+// grace after the claim, and shows another phase. settleOverruled follows in the same turn, because
+// one list may overrule any number of claims.
 func (c *core[S]) noteOverruled(p *pod, it Item, claimed Phase) {
 	c.count.overruled++
 	l := &c.overruled
@@ -173,8 +171,8 @@ func (c *core[S]) noteOverruled(p *pod, it Item, claimed Phase) {
 	}
 }
 
-// settleOverruled has overruled claims cost the stream its trust, like missed events: what lists
-// vouched for it counts no more, and the relist period falls back to the base. And it reports them.
+// settleOverruled takes the stream's trust for overruled claims, as for missed events: all credit
+// by lists is void, and the relist period falls back to the base. And it reports the claims.
 func (c *core[S]) settleOverruled(now instant) {
 	l := &c.overruled
 	if l.unsettled {
@@ -201,27 +199,27 @@ func (p *pod) title() string {
 	return fmt.Sprintf("%s/%s (%s)", p.namespace, p.name, p.uid)
 }
 
-// What goes on about the node is reported at once and then ever more rarely: after 10 s, 40 s, 160
-// s and every ten minutes. What has rested for ten minutes begins anew. The stream's transitions
-// are not paced: the reconnect delay keeps them rare, and each is news.
+// A lasting condition of the node is reported at once and then ever more rarely: after 10 s, 40 s,
+// 160 s and every ten minutes. A condition that has rested for ten minutes begins anew. The
+// stream's transitions are not paced: the reconnect delay keeps them rare, and each is news.
 const (
 	firstPause   = 10 * time.Second
 	pauseFactor  = 4
 	longestPause = 10 * time.Minute
 )
 
-// reportPace is how the reports of one reason are paced. It belongs to the core.
+// reportPace paces the reports of one reason. The core owns it.
 type reportPace struct {
 	reason Reason
 	next   instant       // no report before this
-	pause  time.Duration // before next; 0 if none was made
+	pause  time.Duration // pause before next; 0 before the first report
 	made   instant       // when the last report was made
 	seen   instant       // when the reason last came up
-	held   int           // times it has come up since its last report
-	last   Report        // the last that was held
+	held   int           // occurrences since the last report
+	last   Report        // the last report held
 }
 
-// reportPaced reports, or holds a report back.
+// reportPaced makes a report, or holds it back.
 func (c *core[S]) reportPaced(r Report, now instant) {
 	p := c.paceOf(r.Reason, now)
 	p.seen = now
@@ -233,8 +231,8 @@ func (c *core[S]) reportPaced(r Report, now instant) {
 	c.release(p, r, now)
 }
 
-// paceOf returns the pace of a reason; a reason that has rested begins anew, with what it has held
-// back.
+// paceOf returns the pace of a reason; a reason that has rested begins anew, with the reports held
+// back so far.
 func (c *core[S]) paceOf(reason Reason, now instant) *reportPace {
 	p := c.paceIfAny(reason)
 	switch {
@@ -247,7 +245,7 @@ func (c *core[S]) paceOf(reason Reason, now instant) *reportPace {
 	return p
 }
 
-// paceIfAny returns the pace of a reason that has come up, or nil.
+// paceIfAny returns the pace of a reason that has come up before, or nil.
 func (c *core[S]) paceIfAny(reason Reason) *reportPace {
 	for _, p := range c.reportPaces {
 		if p.reason == reason {
@@ -257,8 +255,8 @@ func (c *core[S]) paceIfAny(reason Reason) *reportPace {
 	return nil
 }
 
-// reportHeld reports, for each reason whose pause is over, what it has held back: it may not come
-// up again.
+// reportHeld makes the held report of each reason whose pause is over: the reason may not come up
+// again.
 func (c *core[S]) reportHeld(now instant) {
 	for _, p := range c.reportPaces {
 		if p.held == 0 || now < p.next {
@@ -268,12 +266,12 @@ func (c *core[S]) reportHeld(now instant) {
 		if age := now.sub(p.seen).Round(time.Second); age > 0 {
 			r.Note += fmt.Sprintf(" (%v ago)", age)
 		}
-		p.held-- // the report stands for itself
+		p.held-- // the report is not one of those held
 		c.release(p, r, now)
 	}
 }
 
-// release makes a report that stands for those held as well.
+// release makes a report that stands for the held ones as well.
 func (c *core[S]) release(p *reportPace, r Report, now instant) {
 	r.Held += p.held
 	p.held, p.last = 0, Report{}
@@ -282,8 +280,8 @@ func (c *core[S]) release(p *reportPace, r Report, now instant) {
 	c.todo.report(r)
 }
 
-// reportOver is told that what a reason reports has ended. What was held back is reported with a
-// last word, at once, or when the first pause is over if it came and went within that.
+// reportOver ends a condition. The report held back is made with a last word: at once, or, if the
+// condition came and went within the first pause, when that is over.
 func (c *core[S]) reportOver(reason Reason, word string, now instant) {
 	p := c.paceIfAny(reason)
 	if p == nil || p.held == 0 {
@@ -292,18 +290,17 @@ func (c *core[S]) reportOver(reason Reason, word string, now instant) {
 	p.last.Note += word
 	if now.sub(p.made) >= firstPause {
 		r := p.last
-		p.held-- // the report stands for itself
+		p.held-- // the report is not one of those held
 		c.release(p, r, now)
 	}
 }
 
-// namedAtMost is how many changes a report names; the others are counted.
+// namedAtMost is the number of changes that a report names; the others are counted.
 const namedAtMost = 3
 
-// changeSummary is what there is to report of changes that no event told of. It belongs to the
-// core.
+// changeSummary collects unannounced changes for one report. The core owns it.
 type changeSummary struct {
-	first []string // the first of them, in words
+	first []string // the first changes, in words
 	n     int
 }
 
@@ -323,7 +320,7 @@ func (t *changeSummary) String() string {
 	return s
 }
 
-// reportChanges reports the changes that have come up and that may be reported by now.
+// reportChanges reports the collected changes that the pace allows to report by now.
 func (c *core[S]) reportChanges(now instant) {
 	if t := &c.missedChanges; c.summaryDue(ReasonEventsMissed, t, now) {
 		c.reportPaced(Report{
@@ -342,12 +339,12 @@ func (c *core[S]) reportChanges(now instant) {
 	}
 }
 
-// summaryDue says that a toll is to be reported now.
+// summaryDue says that a summary is to be reported now.
 func (c *core[S]) summaryDue(reason Reason, t *changeSummary, now instant) bool {
 	return t.n > 0 && now >= c.paceOf(reason, now).next
 }
 
-// reportsDue returns when something that is held back is to be reported, or a list begins to hang.
+// reportsDue returns when the next held report is due, or the list under way counts as hung.
 func (c *core[S]) reportsDue() instant {
 	at := never
 	for _, p := range c.reportPaces {
@@ -362,7 +359,7 @@ func (c *core[S]) reportsDue() instant {
 }
 
 // lookHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
-// nobody else says so until then.
+// nothing else reports the hang until then.
 func (c *core[S]) lookHanging(now instant) {
 	if !c.lists.inflight || c.lists.hanging || now.sub(c.lists.began) <= c.cfg.RelistSlow {
 		return
