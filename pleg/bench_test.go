@@ -181,11 +181,11 @@ func claimOf(p *Pod, n int, phase Phase) Claim[benchStatus] {
 // it, up to Watch. Every so many events the loop empties the mailbox.
 func BenchmarkClaims(b *testing.B) {
 	for _, burst := range []int{1, 100} {
-		take := func(d *deck, letters *batch[benchStatus]) {
+		take := func(d *deck, taken *batch[benchStatus]) {
 			d.now++
-			d.mail.take(letters)
-			d.claims(letters, d.now)
-			d.mail.recycle(letters)
+			d.mail.take(taken)
+			d.claims(taken, d.now)
+			d.mail.recycle(taken)
 		}
 		b.Run(fmt.Sprintf("known/burst=%d", burst), func(b *testing.B) {
 			d := newDeck(1000)
@@ -193,13 +193,13 @@ func BenchmarkClaims(b *testing.B) {
 			for i := range d.pods {
 				claims[i] = claimOf(&d.pods[i], i%2, PhaseRunning)
 			}
-			var letters batch[benchStatus]
+			var taken batch[benchStatus]
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
 				d.mail.put(claims[i%len(claims)], false)
 				if i++; i%burst == 0 {
-					take(d, &letters)
+					take(d, &taken)
 				}
 			}
 		})
@@ -215,7 +215,7 @@ func BenchmarkClaims(b *testing.B) {
 				}
 			}
 			fill()
-			var letters batch[benchStatus]
+			var taken batch[benchStatus]
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
@@ -227,7 +227,7 @@ func BenchmarkClaims(b *testing.B) {
 				}
 				d.mail.put(claims[i], false)
 				if i++; i%burst == 0 {
-					take(d, &letters)
+					take(d, &taken)
 					d.drain()
 				}
 			}

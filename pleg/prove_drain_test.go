@@ -130,14 +130,14 @@ func (v *prover) agree() {
 		if shown[i] != v.truth(i) {
 			v.fail("UNSETTLED: %s is %v, and the cache shows %v after a list", l.id, v.truth(i), shown[i])
 		}
-		if shown[i] != d.knows && !(v.unborn(shown[i]) && v.unborn(d.knows)) {
+		if shown[i] != d.knows && !(v.silent(shown[i]) && v.silent(d.knows)) {
 			v.fail("UNTOLD: the cache shows %s %v, and when Watch was last told it showed %v", l.id, shown[i], d.knows)
 		}
 	}
 }
 
-// unborn says that an ID is shown in no phase of which Watch is to be told.
-func (v *prover) unborn(p Phase) bool { return p == phaseNone || p == PhaseCreated }
+// silent says that an ID is shown in no phase for which Watch gets an event.
+func (v *prover) silent(p Phase) bool { return p == phaseNone || p == PhaseCreated }
 
 // forgotten says what is remembered of pods that have gone.
 func (v *prover) forgotten() {
