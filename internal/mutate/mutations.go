@@ -505,7 +505,9 @@ var mutations = []mutation{
 	},
 	{
 		"items in another order are compared each with each", "pleg/merge.go",
-		"if len(a) <= fewItems {\n\t\treturn sameFew", "if true {\n\t\treturn sameFew",
+		"\tphases := make(map[string]Phase, len(b))\n",
+		"\tfor i := range a {\n\t\tlooks += len(b)\n\t\tif n := slices.IndexFunc(b, a[i].same); n < 0 {\n\t\t\treturn false, looks\n\t\t}\n\t}\n" +
+			"\tphases := make(map[string]Phase, len(b))\n",
 	},
 	{
 		"an ID that is shown twice stands for one that is not shown", "pleg/merge.go",
