@@ -197,7 +197,7 @@ func reason(out string) string {
 		if _, rest, ok := strings.Cut(line, ": scope "); ok {
 			scope, rest, _ := strings.Cut(rest, ": ")
 			kind, _, _ := strings.Cut(rest, ":")
-			return fmt.Sprintf(" (%s, scope %s)", kind, scope)
+			return fmt.Sprintf(" (%s, scope %s)", strings.TrimSpace(kind), strings.TrimSpace(scope))
 		}
 		if _, rest, ok := strings.Cut(line, ": seed "); ok {
 			if parts := strings.SplitN(rest, ": ", 3); len(parts) == 3 {
