@@ -341,7 +341,7 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		}
 		x.listEnded(b.inflight[uid] > 0, b.shows(uid), begun, now)
 		x.answered(x.last.listed, begun, now, nil)
-		if b.showed(uid, x, shown[uid], now) {
+		if b.showed(uid, x, x.last.listed, now) {
 			x.cause(now)
 			x.succeed()
 		}
