@@ -179,12 +179,11 @@ func (b *Broadcaster) current(e *emission) *series {
 	if s != nil || e.key.note == "" || strings.HasPrefix(e.key.note, combinedMark) {
 		return s
 	}
-	notes := b.tab.notes[e.key.withoutNote()]
-	if notes < b.opts.MaxNotes {
+	if b.tab.notes[e.key.notes()] < b.opts.MaxNotes {
 		return nil
 	}
 	e.key.note = combinedKey(e.note)
-	if s = b.tab.byKey[e.key]; s == nil && notes >= 2*b.opts.MaxNotes {
+	if s = b.tab.byKey[e.key]; s == nil && b.tab.notes[e.key.notes()] >= b.opts.MaxNotes {
 		e.key.note = combinedMark
 		s = b.tab.byKey[e.key]
 	}

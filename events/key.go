@@ -33,10 +33,17 @@ type seriesKey struct {
 	note               string // "" where notes do not count; see combinedKey
 }
 
-func (k *seriesKey) withoutNote() seriesKey {
-	base := *k
-	base.note = ""
-	return base
+// notes is what a series is counted under, of those that differ in the note only: each note has a
+// series of its own, or stands with others in a combined one. A restart may find the combined ones
+// first, which must not take the place of the others.
+func (k *seriesKey) notes() seriesKey {
+	c := *k
+	if strings.HasPrefix(k.note, combinedMark) {
+		c.note = combinedMark
+	} else {
+		c.note = ""
+	}
+	return c
 }
 
 // objectKey is the object that an event is about, without the part of it: for order.

@@ -18,7 +18,7 @@ type table struct {
 	all     int // series in memory
 	pending int // of these, never written
 	pairs   map[pairKey]int
-	notes   map[seriesKey]int // live series that differ in the note only, by the key without it
+	notes   map[seriesKey]int // live series that differ in the note only, by seriesKey.notes
 	urgent  *list.List        // of *series: evicted ones; their final counts go first
 	queue   *list.List        // of *series: everything else that owes a call, in the order of emission
 	aged    *list.List        // of *series: stored ones, the one with the oldest last occurrence first
@@ -44,7 +44,7 @@ func (t *table) count(s *series, n int) {
 	t.all += n
 	bump(t.pairs, s.key.pair(), n)
 	if s.key.note != "" {
-		bump(t.notes, s.key.withoutNote(), n)
+		bump(t.notes, s.key.notes(), n)
 	}
 }
 
