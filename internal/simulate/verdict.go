@@ -71,6 +71,7 @@ func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time
 		wanted := asked == nil || slices.ContainsFunc(asked, func(it pleg.Item) bool { return it.ID == l.id })
 		if set := l.phases(begun); wanted && !shows[l.id] && set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
 			t.lied[l.id] = true
+			l.ours = false // it may have been taken for gone, and what the agent has told of it is forgotten then
 		}
 	}
 }
