@@ -353,8 +353,8 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		} else if blind(x.last.listed, b.shows(uid)) {
 			x.credit = true // they are read at once, as after a ListPod: they are a part of the read
 		}
-		if b.truth.empty(uid, begun) || b.truth.empty(uid, now) {
-			x.succeed() // the list is the read that did not fail
+		if b.truth.empty(uid, begun) || b.truth.empty(uid, now) || b.lied() && len(x.last.listed) == 0 {
+			x.succeed() // the list, which shows nothing of it, is the read that did not fail
 		}
 		x.resolve(begun, b.pace.settings.grace)
 		if !x.caused.Before(begun) || x.begun.After(begun) {

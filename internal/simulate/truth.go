@@ -62,11 +62,12 @@ func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, p
 	l.steps = append(l.steps, step{at, phase})
 }
 
-// Stopped notes that the agent has stopped a sandbox, and has told so.
+// Stopped notes that the agent has stopped a sandbox, and has told so. A generator to which reads
+// have lied of it may not know it.
 func (t *Truth) Stopped(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.lives[id]; l != nil && l.now() == pleg.PhaseExited {
+	if l := t.lives[id]; l != nil && l.now() == pleg.PhaseExited && !t.lied[id] {
 		l.ours = true
 	}
 }

@@ -60,19 +60,25 @@ func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time
 	shows := make(map[string]bool, len(shown))
 	for _, it := range shown {
 		l := t.lives[it.ID]
-		if l == nil || l.pod != pod || shows[it.ID] {
-			t.lied[it.ID] = true
-		} else if set := l.phases(begun); !has(set, it.Phase) {
-			t.lied[it.ID] = true
+		if l == nil || l.pod != pod || shows[it.ID] || !has(l.phases(begun), it.Phase) {
+			t.lie(it.ID)
 		}
 		shows[it.ID] = true
 	}
 	for _, l := range t.pods[pod] {
 		wanted := asked == nil || slices.ContainsFunc(asked, func(it pleg.Item) bool { return it.ID == l.id })
 		if set := l.phases(begun); wanted && !shows[l.id] && set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
-			t.lied[l.id] = true
-			l.ours = false // it may have been taken for gone, and what the agent has told of it is forgotten then
+			t.lie(l.id)
 		}
+	}
+}
+
+// lie notes that a read has lied of an ID, which may have been taken back, for gone, or for another
+// pod's: what the agent has told of it is forgotten then.
+func (t *Truth) lie(id string) {
+	t.lied[id] = true
+	if l := t.lives[id]; l != nil {
+		l.ours = false
 	}
 }
 
