@@ -124,13 +124,21 @@ func key(i Item) Item {
 	return i
 }
 
+// ItemsOf returns the items of a pod, none if it is not there.
+func ItemsOf(pods []Pod, uid string) []Item {
+	for _, p := range pods {
+		if p.UID == uid {
+			return p.Items
+		}
+	}
+	return nil
+}
+
 // Find returns an item of a pod, or the zero Item if it is not there.
 func Find(pods []Pod, uid, id string) Item {
-	for _, p := range pods {
-		for _, i := range p.Items {
-			if p.UID == uid && i.ID == id {
-				return i
-			}
+	for _, i := range ItemsOf(pods, uid) {
+		if i.ID == id {
+			return i
 		}
 	}
 	return Item{}

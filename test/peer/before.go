@@ -47,7 +47,7 @@ func (b *bench) beforeMarkdown(w io.Writer) error {
 			ratios := roundRatios(ours.Values[unit], old.Values[unit])
 			ratio, spread := "", ""
 			if n := len(ratios); n > 0 {
-				ratio = fmt.Sprintf("%.3f", (ratios[n/2]+ratios[(n-1)/2])/2)
+				ratio = fmt.Sprintf("%.3f", median(ratios))
 				spread = fmt.Sprintf("%.3f to %.3f", ratios[0], ratios[n-1])
 			}
 			key := old.Row + ", " + strings.NewReplacer("/", ", ", "=", " ").Replace(old.Case)

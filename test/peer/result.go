@@ -81,7 +81,11 @@ func quantile(sorted []int64, q float64) float64 {
 
 // median returns the middle of the rounds; not a number if there are none.
 func (r *result) median(unit string) float64 {
-	v := slices.Sorted(slices.Values(r.Values[unit]))
+	return median(slices.Sorted(slices.Values(r.Values[unit])))
+}
+
+// median returns that of sorted values, NaN if there are none.
+func median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
 	}

@@ -100,11 +100,9 @@ func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 	}
 	t.Sleep(before.RelistPeriod) // a relist, at least
 	a.Converge()
-	for _, p := range n.MustTruth() {
-		for _, i := range p.Items {
-			if p.UID == pod.UID && !i.Sandbox {
-				t.Errorf("a container that could not be created left %v", i)
-			}
+	for _, i := range bench.ItemsOf(n.MustTruth(), pod.UID) {
+		if !i.Sandbox {
+			t.Errorf("a container that could not be created left %v", i)
 		}
 	}
 	if now := a.MustStats().Generator; now.Missed != before.Missed {

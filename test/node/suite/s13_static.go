@@ -103,12 +103,8 @@ func (n *Node) watchCache(a *Agent, uid string) func() {
 				return
 			}
 			now := map[string]bool{}
-			for _, p := range held {
-				for _, i := range p.Items {
-					if p.UID == uid {
-						now[i.ID] = true
-					}
-				}
+			for _, i := range bench.ItemsOf(held, uid) {
+				now[i.ID] = true
 			}
 			for id := range now {
 				if gone[id] {
