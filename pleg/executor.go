@@ -18,7 +18,6 @@ const (
 	actCut                          // end the stream
 	actList                         // list everything
 	actInspect                      // read one pod
-	actInterrupt                    // end the read of one pod
 	actStore                        // Set a status in the cache
 	actFail                         // Set the error of a read in the cache
 	actDelete                       // Delete a pod from the cache
@@ -50,12 +49,10 @@ type action[S any] struct {
 
 // podRead is a read of one pod to be made. It is immutable.
 type podRead struct {
-	asked  instant // start of the inspection: later than the action's time if the read builds on a list
-	ref    Pod     // the pod to read; Items is the listing if known
-	listed bool    // ref.Items is the listing: no ListPod needed, and the statuses are wanted
-	builds bool    // the read may build on the status in the cache; else all statuses must be read
-	byIDs  bool    // ref.Items are the known IDs, and no listing
-	have   []Item  // the items of that status: if they are unchanged, no statuses are needed
+	ref    Pod    // the pod to read; Items are the IDs to read if listed is set
+	listed bool   // ref.Items stands for a list of the pod, and the statuses are wanted
+	builds bool   // the read may build on the status in the cache; else all statuses must be read
+	have   []Item // the items of that status: if they are unchanged, no statuses are needed
 }
 
 // todo is the list of actions, in order. The core owns it until an executor carries it out, before
@@ -156,7 +153,7 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 				e.cfg.Metrics.Observe(MetricRelistInterval, a.at.sub(a.before))
 			}
 			e.child(a)
-		case actOpen, actCut, actInspect, actInterrupt:
+		case actOpen, actCut, actInspect:
 			e.child(a)
 		case actStore:
 			e.store(a)
@@ -256,16 +253,11 @@ func (e *executor[S]) count(n *counters) {
 	e.add(MetricStaleClaims, n.stale-o.stale)
 	e.add(MetricReplayedClaims, n.replayed-o.replayed)
 	e.add(MetricDiscardedClaims, n.dropped-o.dropped)
-	e.add(MetricDisorderedClaims, n.disordered-o.disordered)
-	e.add(MetricStalePayloads, n.stalePayloads-o.stalePayloads)
-	e.add(MetricUntoldExits, n.untoldExits-o.untoldExits)
 	e.add(MetricAcks, n.acks-o.acks)
 	e.add(MetricDiscardedAcks, n.acksLost-o.acksLost)
-	e.add(MetricRemembered, n.remembered-o.remembered)
 	e.add(MetricOverruledClaims, n.overruled-o.overruled)
 	e.add(MetricInspections, n.inspections-o.inspections)
 	e.add(MetricInspectionErrors, n.inspectErrors-o.inspectErrors)
-	e.add(MetricInterruptedInspections, n.interrupted-o.interrupted)
 	e.add(MetricRelists, n.relists-o.relists)
 	e.add(MetricRelistErrors, n.relistErrors-o.relistErrors)
 	e.add(MetricRegressions, n.regressions-o.regressions)
@@ -282,43 +274,6 @@ func (e *executor[S]) add(name string, n int) {
 	if n != 0 {
 		e.cfg.Metrics.Add(name, n)
 	}
-}
-
-// check compares the core's belief about cache and outbox with the facts.
-func (e *executor[S]) check(c *core[S]) error {
-	var k checker
-	entries := 0
-	for uid, p := range c.pods {
-		if p.hasEntry() {
-			entries++
-		}
-		if !p.hasEntry() || p.foreign && !p.failed {
-			continue
-		}
-		_, err := e.cfg.Cache.Get(uid)
-		_ = (err != nil) == p.failed || k.broken("pod %q: its last read failed: %t, and the cache's error is %v", uid, p.failed, err)
-		e.checkTime(&k, c.asOf(p), uid)
-	}
-	_ = entries == e.cfg.Cache.Len() || k.broken("%d pods with a cache entry, %d in the cache", entries, e.cfg.Cache.Len())
-	for uid, at := range c.guard.tombstones {
-		_ = at > c.lists.global && at >= c.guard.floor || k.broken("pod %q has a tombstone of %d that is needless", uid, at)
-		e.checkTime(&k, at, uid)
-	}
-	if c.lists.global != 0 {
-		at := e.cfg.Cache.Global()
-		_ = at.Equal(e.clock.time(c.lists.global)) || k.broken("the global time is %v, to be %v", at, e.clock.time(c.lists.global))
-	}
-	_ = e.mistakes == 0 || k.broken("the cache has refused %d writes that it was to take", e.mistakes)
-	_ = len(c.todo.actions) == 0 || k.broken("%d actions have not been carried out", len(c.todo.actions))
-	_ = len(e.out.owed) == len(e.out.fifo)-e.out.head || k.broken("%d pods are owed, %d in order", len(e.out.owed), len(e.out.fifo)-e.out.head)
-	return k.err()
-}
-
-// checkTime compares the cache's time of a pod.
-func (e *executor[S]) checkTime(k *checker, want instant, uid cache.UID) {
-	at := e.cfg.Cache.AsOf(uid)
-	_ = at.Equal(e.clock.time(want)) || k.broken("the cache has pod %q as of %v, to be %v", uid,
-		at.Sub(e.clock.epoch), e.clock.time(want).Sub(e.clock.epoch))
 }
 
 // outbox feeds Watch without ever blocking. An event that finds the channel full is not lost: its

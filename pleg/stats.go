@@ -11,29 +11,13 @@ import (
 
 // counters are the core's counts since its start.
 type counters struct {
-	readCounts
-	streamCounts
-	trustCounts
-	events int
-}
-
-type readCounts struct {
-	relists, relistErrors, sweeps                      int
-	inspections, inspectErrors, interrupted            int
-	regressions, contradicted, refused, ownerConflicts int
-}
-
-type streamCounts struct {
-	opens, connects, reconnects, connectErrors int
-	claims, stale, replayed, dropped           int
-	dominated, badPayloads, stalePayloads      int
-	disordered, untoldExits                    int
-}
-
-type trustCounts struct {
+	relists, relistErrors, sweeps           int
+	inspections, inspectErrors, refused     int
+	connects, reconnects, connectErrors     int
+	claims, stale, replayed, dropped        int
+	dominated, badPayloads, acks, acksLost  int
 	missed, missedCreations, missedRemovals int
-	unheard, overruled                      int
-	acks, acksLost, remembered              int
+	unheard, overruled, regressions, events int
 }
 
 // Stats is a snapshot of a generator. Counts are since it was made.
@@ -49,9 +33,8 @@ type Stats struct {
 	// Relists counts successful lists of everything; Sweeps counts lists, failed ones included, made
 	// because many pods wanted a read.
 	Relists, RelistErrors, Sweeps int
-	// Inspections counts reads of one pod, started, finished or failed. InterruptedInspections counts
-	// hung reads that were ended because other pods waited for their workers, and are made again.
-	Inspections, InspectionErrors, InterruptedInspections int
+	// Inspections counts reads of one pod, started, finished or failed.
+	Inspections, InspectionErrors int
 	// Connects counts streams that connected, Reconnects all but the first of them, ConnectErrors
 	// streams that failed or ended.
 	Connects, Reconnects, ConnectErrors int
@@ -59,15 +42,8 @@ type Stats struct {
 	// stream was opened, or in the future; Discarded those without room: the mailbox was full, or too
 	// many unknown IDs were unconfirmed.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
-	// DisorderedClaims counts claims of a container that came twice, or after a later one of the same
-	// container, replays apart. UntoldExits counts running containers whose removal was claimed before
-	// their exit. StalePayloads counts claims with a payload that shows an ID in an earlier phase than
-	// is known.
-	DisorderedClaims, UntoldExits, StalePayloads int
 	// Acks counts the agent's own calls that have returned, DiscardedAcks how often some found no room.
 	Acks, DiscardedAcks int
-	// Remembered counts waits in GetNewerThan that were answered without a read.
-	Remembered int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
 	// Missed counts changes to Running or Exited that only a read reported although the stream was up
@@ -76,15 +52,13 @@ type Stats struct {
 	// Unheard counts changes to Running or Exited that only a read reported while the stream was down,
 	// or claims were discarded.
 	Unheard int
-	// Overruled counts claims taken back by a read, Regressions phases of one read taken back by
-	// another.
+	// Overruled counts claims that a read has refuted, Regressions phases of one read that another
+	// read took back.
 	Overruled, Regressions int
 	// Events counts events handed to Watch or owed, Owed events that became a PodSync owed, Discarded
 	// PodSyncs dropped while owed.
 	Events, Owed, DiscardedEvents int
-	// Conflicts counts owner conflicts: reports of an ID in another pod than its own.
-	Conflicts int
-	// Pods, Containers and Sandboxes are the numbers that the runtime is believed to have.
+	// Pods, Containers and Sandboxes are the numbers that the cache shows.
 	Pods, Containers, Sandboxes int
 	// RunningPods have a ready sandbox. ContainersBy is the number of containers in each phase up
 	// to Exited.
@@ -101,14 +75,13 @@ func (c *core[S]) stats() Stats {
 	s := Stats{
 		State: c.conn.state, RelistPeriod: c.sched.period,
 		Relists: n.relists, RelistErrors: n.relistErrors, Sweeps: n.sweeps,
-		Inspections: n.inspections, InspectionErrors: n.inspectErrors, InterruptedInspections: n.interrupted,
+		Inspections: n.inspections, InspectionErrors: n.inspectErrors,
 		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
-		DisorderedClaims: n.disordered, UntoldExits: n.untoldExits, StalePayloads: n.stalePayloads,
-		Acks: n.acks, DiscardedAcks: n.acksLost, Remembered: n.remembered,
+		Acks: n.acks, DiscardedAcks: n.acksLost,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
-		Events: n.events, Conflicts: n.ownerConflicts,
+		Events:      n.events,
 		RunningPods: c.running, ContainersBy: c.phases[Container],
 		Pods: len(c.pods), DirtyPods: len(c.dirty), Inspecting: len(c.inflight),
 	}
@@ -187,9 +160,6 @@ const (
 	MetricInspections = "inspections"
 	// MetricInspectionErrors counts per-pod reads that failed.
 	MetricInspectionErrors = "inspection_errors"
-	// MetricInterruptedInspections counts per-pod reads that hung and were ended because other pods
-	// waited for their workers. They are made again.
-	MetricInterruptedInspections = "interrupted_inspections"
 	// MetricClaims counts claims received (KEP-3386 evented_pleg_notifications_received).
 	MetricClaims = "claims"
 	// MetricStaleClaims counts claims without news: old, duplicated or replayed.
@@ -199,20 +169,10 @@ const (
 	MetricReplayedClaims = "replayed_claims"
 	// MetricDiscardedClaims counts claims that found the mailbox full; a relist stands in for them.
 	MetricDiscardedClaims = "discarded_claims"
-	// MetricDisorderedClaims counts claims of a container that came twice, or after a later one of the
-	// same container, replays apart.
-	MetricDisorderedClaims = "disordered_claims"
-	// MetricStalePayloads counts claims with a payload that shows an ID in an earlier phase than is
-	// known. Such a payload is not used, and the pod is read.
-	MetricStalePayloads = "stale_payloads"
-	// MetricUntoldExits counts running containers whose removal was claimed before their exit.
-	MetricUntoldExits = "untold_exits"
 	// MetricAcks counts the agent's own calls that have returned, as reported to Generator.Calling.
 	MetricAcks = "acks"
 	// MetricDiscardedAcks counts how often such calls found no room; a relist stands in for them.
 	MetricDiscardedAcks = "discarded_acks"
-	// MetricRemembered counts waits in GetNewerThan that were answered without a read.
-	MetricRemembered = "remembered"
 	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
 	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"
@@ -225,7 +185,7 @@ const (
 	// they cost no trust.
 	MetricMissedCreations = "missed_creations"
 	MetricMissedRemovals  = "missed_removals"
-	// MetricOverruledClaims counts claims taken back by a read.
+	// MetricOverruledClaims counts claims that a read has refuted.
 	MetricOverruledClaims = "overruled_claims"
 	// MetricRegressions counts phases of one read taken back by a later read, such as a sandbox that
 	// recovers.

@@ -5,18 +5,184 @@ package pleg
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 )
 
-// candidate is a change that a read found and no claim has announced. Unless a claim confirms it
-// within the grace, the change was missed, or, if nobody listened all the while, unheard.
+// schedule decides when the next relist is due. Trust is earned: the period starts at the base;
+// doubles, once in a period at most, after a relist without a change that the stream had not
+// announced; and falls back to the base when an event was missed, a claim refuted or the stream
+// lost.
+type schedule struct {
+	base, max time.Duration
+	period    time.Duration
+	ended     instant // when the last relist ended
+	raised    instant // when the period last changed
+	asked     instant // when a relist was requested before its time; never if not
+	askedNow  bool    // the requested relist need not wait for the base period
+}
+
+func newSchedule(base, max time.Duration) schedule {
+	return schedule{base: base, max: max, period: base, asked: never}
+}
+
+// due returns when the next relist shall begin: at the start, a period after the last relist, or on
+// request, but no sooner than a base period after the last relist unless the request cannot wait.
+func (s *schedule) due() instant {
+	if s.ended == 0 {
+		return 0
+	}
+	due := s.ended.add(s.period)
+	if s.asked == never {
+		return due
+	}
+	if s.askedNow {
+		return min(due, s.asked)
+	}
+	return min(due, max(s.asked, s.ended.add(s.base)))
+}
+
+// ask requests a relist that begins after now: at once, or as soon as the base period allows.
+func (s *schedule) ask(now instant, atOnce bool) {
+	s.asked, s.askedNow = min(s.asked, now), s.askedNow || atOnce
+}
+
+// began notes the begin of a relist.
+func (s *schedule) began() { s.asked, s.askedNow = never, false }
+
+// finished notes the end of a relist.
+func (s *schedule) finished(now instant) { s.ended = now }
+
+// trust doubles the period.
+func (s *schedule) trust(now instant) {
+	if now.sub(s.raised) >= s.period {
+		s.period, s.raised = doubled(s.period, s.max), now
+	}
+}
+
+// distrust takes the period back to the base.
+func (s *schedule) distrust(now instant) { s.period, s.raised = s.base, now }
+
+// candidate is a change that a read found and no claim has announced. Unless a claim confirms the
+// change within the grace, it was missed, or, if nobody listened all the while, unheard.
 type candidate struct {
-	item     *item // nil: not a change, but a list whose changes are all in front of this entry
+	item     *item // nil: not a change, but the credit of a list whose changes are all in front
 	phase    Phase
 	found    instant // when the read was applied
 	stream   instant // when the stream was connected that missed the change; 0 if none was up all the while
 	deadline instant // the grace after that
+}
+
+// addCandidate notes a change that a read found, from a runtime known to have events. Since is the
+// begin of the last read that did not show the change.
+func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
+	if c.eventsSince == 0 || since <= c.eventsSince || x.claimed >= phase {
+		return
+	}
+	e := candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)}
+	if c.connected() && since > max(c.conn.connected, c.lastDiscard) {
+		e.stream = c.conn.connected
+	}
+	if phase == PhaseRemoved {
+		c.gone[x.id] = x
+	}
+	c.candidates.push(e)
+}
+
+// credit raises the relist period for a list: at once if the list found nothing that the stream had
+// not announced, else once claims have confirmed every change found so far, because a read may well
+// see a change before the runtime announces it.
+func (c *core[S]) credit(quiet bool, now instant) {
+	if quiet && c.candidates.len() == 0 {
+		c.sched.trust(now)
+		return
+	}
+	c.candidates.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
+}
+
+// revokeCredit drops the credit of lists: the stream is lost, or one of its claims was refuted. The
+// changes are still settled.
+func (c *core[S]) revokeCredit() {
+	c.candidates.keep(func(e candidate) bool { return e.item != nil })
+}
+
+// settle counts the changes whose grace has passed, and takes the stream's trust for those that the
+// stream has missed and for the claims that reads have refuted in this turn. Creations and removals
+// are counted apart, because runtimes differ in the events that they send for them (KEP-3386:
+// kube_pod_missed_events). So are changes while nobody listened: the runtime is not to blame.
+func (c *core[S]) settle(now instant) {
+	if len(c.refuted) > 0 {
+		c.overruled = now
+		c.distrust(ReasonEventsOverruled, "reads refute events of the runtime: %s", c.refuted, now)
+		c.refuted = c.refuted[:0]
+	}
+	var missed, unheard []string
+	found := never
+	for {
+		e, ok := c.candidates.front()
+		if !ok || e.deadline > now {
+			break
+		}
+		c.candidates.pop()
+		x := e.item
+		switch {
+		case x == nil:
+			if len(missed) == 0 && c.connected() {
+				c.sched.trust(now)
+			}
+			continue
+		case x.pod.calls > 0 && x.claimed < e.phase: // the change may be the effect of a call under way
+			e.deadline = now.add(c.cfg.Grace)
+			c.candidates.push(e)
+			continue
+		case c.gone[x.id] == x && e.phase == PhaseRemoved:
+			delete(c.gone, x.id)
+		}
+		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.lastDiscard
+		switch life := e.phase == PhaseRunning || e.phase == PhaseExited; {
+		case x.claimed >= e.phase:
+		case life && heard:
+			missed = append(missed, x.title()+" is "+e.phase.String())
+			found = min(found, e.found)
+		case life:
+			unheard = append(unheard, x.title()+" is "+e.phase.String())
+		case heard && e.phase == PhaseRemoved:
+			c.count.missedRemovals++
+		case heard:
+			c.count.missedCreations++
+		}
+	}
+	if n := len(unheard); n > 0 {
+		c.count.unheard += n
+		c.reportPaced(Report{
+			Reason: ReasonChangesUnheard, Action: "Relist",
+			Note: "containers or sandboxes changed while no event could be heard; reads found them: " + some(unheard),
+		}, now)
+	}
+	if n := len(missed); n > 0 {
+		c.count.missed += n
+		c.distrust(ReasonEventsMissed, "the runtime changed containers or sandboxes without an event: %s", missed, now)
+		c.checkMute(found, now)
+	}
+}
+
+// distrust takes the relist period back to the base, and reports why.
+func (c *core[S]) distrust(reason Reason, note string, what []string, now instant) {
+	c.revokeCredit()
+	c.sched.distrust(now)
+	c.reportPaced(Report{
+		Reason: reason, Action: "Relist", Warning: true,
+		Note: fmt.Sprintf(note, some(what)) + fmt.Sprintf("; relisting every %v", c.sched.period),
+	}, now)
+}
+
+// noteOverruled notes that a read has refuted the claim of an ID: the read began more than the
+// grace after the claim, and shows less. core.settle follows in the same turn.
+func (c *core[S]) noteOverruled(x *item, claimed Phase) {
+	c.count.overruled++
+	c.refuted = append(c.refuted, fmt.Sprintf("%s was announced as %v, and is %v more than %v later", x.title(), claimed, x.phase, c.cfg.Grace))
 }
 
 // muteStream tells a stream that loses events from a stream that hangs open and carries none.
@@ -41,315 +207,91 @@ func (c *core[S]) checkMute(found, now instant) {
 	}
 }
 
-// creditQuietList raises the relist period for a list just applied: now if the list found nothing,
-// else once claims have confirmed all changes found, because a read may well see a change before
-// the runtime announces it.
-func (c *core[S]) creditQuietList(now instant) {
-	if c.candidates.len() == 0 {
-		c.sched.trust(now)
-		return
+// namedAtMost is the number of changes that a report names; the others are counted.
+const namedAtMost = 3
+
+// some names the first of several changes, and counts the others.
+func some(what []string) string {
+	s := strings.Join(what[:min(len(what), namedAtMost)], ", ")
+	if more := len(what) - namedAtMost; more > 0 {
+		s += fmt.Sprintf(", and %d more", more)
 	}
-	c.candidates.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
+	return s
 }
 
-// revokeCredit drops the credit that lists have given to a stream that is lost, or whose claim was
-// overruled. The unconfirmed changes are still settled.
-func (c *core[S]) revokeCredit() {
-	c.candidates.keep(func(e candidate) bool { return e.item != nil })
-}
-
-// addCandidate notes a change that a read found, from a runtime known to have events. Since is the
-// begin of the read that covered the pod before.
-func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
-	if x.claimed >= phase {
-		return
-	}
-	e := candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)}
-	if c.listened(since) {
-		e.stream = c.conn.connected
-	}
-	c.candidates.push(e)
-}
-
-// noteRegression notes that a read has taken an ID back to a phase from a further phase that only
-// reads had shown; PhaseUnknown stands for an ID that no second read has shown. The stream is not
-// to blame for changes seen by the earlier reads. Applied in the next tick, because one list may
-// take back any number of IDs.
-func (c *core[S]) noteRegression(x *item, to Phase) {
-	if before, ok := c.regressed[x]; !ok || to < before {
-		c.regressed[x] = to
-	}
-}
-
-// settleRegressed drops the changes that one read found and a later one took back, unless their
-// grace had passed before.
-func (c *core[S]) settleRegressed() {
-	if len(c.regressed) == 0 {
-		return
-	}
-	c.candidates.keep(func(e candidate) bool {
-		to, ok := c.regressed[e.item]
-		return e.item == nil || !ok || e.phase <= to
-	})
-	clear(c.regressed)
-}
-
-// listened says that the stream has been up since before that time, and no claim was discarded: the
-// runtime had a subscriber for every change since.
-func (c *core[S]) listened(since instant) bool {
-	return c.connected() && since > max(c.conn.connected, c.lastDiscard)
-}
-
-// settleMissing counts the changes whose grace has passed. A missed change to Running or Exited
-// costs the stream its trust; creations and removals are counted apart, because runtimes differ in
-// the events that they send for them (KEP-3386: kube_pod_missed_events). Changes while nobody
-// listened are counted apart too: the runtime is not to blame.
-func (c *core[S]) settleMissing(now instant) {
-	missed, found := 0, never
-	for {
-		e, ok := c.candidates.front()
-		if !ok || e.deadline > now {
-			break
-		}
-		c.candidates.pop()
-		if e.item == nil {
-			if missed == 0 && c.connected() {
-				c.sched.trust(now)
-			}
-			continue
-		}
-		if e.item.claimed >= e.phase {
-			continue
-		}
-		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.lastDiscard
-		switch {
-		case !heard && (e.phase == PhaseRunning || e.phase == PhaseExited):
-			c.count.unheard++
-			c.unheardChanges.add(e.item, e.phase)
-		case !heard: // unheard creations and removals
-		case e.phase == PhaseRunning, e.phase == PhaseExited:
-			missed++
-			c.missedChanges.add(e.item, e.phase)
-			found = min(found, e.found)
-		case e.phase == PhaseRemoved:
-			c.count.missedRemovals++
-		default:
-			c.count.missedCreations++
-		}
-	}
-	if missed == 0 {
-		return
-	}
-	c.count.missed += missed
-	c.sched.distrust(now)
-	c.checkMute(found, now)
-}
-
-// overruledReportEvery is the least time between two reports of overruled claims: a runtime may
-// have any number of claims overruled.
-const overruledReportEvery = 10 * time.Second
-
-// overruledClaims are the claims that reads have overruled. The core owns them.
-type overruledClaims struct {
-	last       instant // when a claim last cost trust: a list that began before gives no credit
-	unsettled  bool    // some were overruled since the last turn, and have not cost trust yet
-	unreported int     // since the last report
-	first      string  // the first unreported claim, in words
-	report     instant // no report before this
-}
-
-// noteOverruled notes that a read has overruled the claim of an ID: the read began more than the
-// grace after the claim, and shows another phase. settleOverruled follows in the same turn, because
-// one list may overrule any number of claims.
-func (c *core[S]) noteOverruled(p *pod, it Item, claimed Phase) {
-	c.count.overruled++
-	l := &c.overruled
-	l.unsettled = true
-	if l.unreported++; l.unreported == 1 {
-		l.first = fmt.Sprintf("that %s %s of pod %s is %v, and a read that began more than %v later shows it %v",
-			it.Kind, it.ID, p.title(), claimed, c.cfg.Grace, it.Phase)
-	}
-}
-
-// settleOverruled takes the stream's trust for overruled claims, as for missed events: all credit
-// by lists is void, and the relist period falls back to the base. And it reports the claims.
-func (c *core[S]) settleOverruled(now instant) {
-	l := &c.overruled
-	if l.unsettled {
-		l.unsettled, l.last = false, now
-		c.revokeCredit()
-		c.sched.distrust(now)
-	}
-	if l.unreported == 0 || now < l.report {
-		return
-	}
-	more := ""
-	if l.unreported > 1 {
-		more = fmt.Sprintf("; %d more of its events were taken back since the last report", l.unreported-1)
-	}
-	c.report(ReasonEventsOverruled, "Relist", true, "the runtime told "+l.first+more+fmt.Sprintf("; relisting every %v", c.sched.period))
-	l.unreported, l.report = 0, now.add(overruledReportEvery)
-}
-
-// title names the pod for people.
-func (p *pod) title() string {
-	if p.name == "" {
-		return string(p.uid)
-	}
-	return fmt.Sprintf("%s/%s (%s)", p.namespace, p.name, p.uid)
+// report reports a transition of the stream: each is news, and the reconnect delay keeps them rare.
+func (c *core[S]) report(reason Reason, action string, warning bool, note string) {
+	c.todo.report(Report{Reason: reason, Action: action, Warning: warning, Note: note})
 }
 
 // A lasting condition of the node is reported at once and then ever more rarely: after 10 s, 40 s,
-// 160 s and every ten minutes. A condition that has rested for ten minutes begins anew. The
-// stream's transitions are not paced: the reconnect delay keeps them rare, and each is news.
+// 160 s and every ten minutes. A condition that has rested for ten minutes begins anew.
 const (
 	firstPause   = 10 * time.Second
 	pauseFactor  = 4
 	longestPause = 10 * time.Minute
 )
 
-// reportPace paces the reports of one reason. The core owns it.
-type reportPace struct {
+// pace paces the reports of one reason.
+type pace struct {
 	reason Reason
 	next   instant       // no report before this
-	pause  time.Duration // pause before next; 0 before the first report
-	made   instant       // when the last report was made
+	pause  time.Duration // before next; 0 before the first report
 	seen   instant       // when the reason last came up
-	held   int           // occurrences since the last report
-	last   Report        // the last report held
+	held   *Report       // the last report held back; nil if none
+	n      int           // reports held back
 }
 
 // reportPaced makes a report, or holds it back.
 func (c *core[S]) reportPaced(r Report, now instant) {
-	p := c.paceOf(r.Reason, now)
+	i := slices.IndexFunc(c.paces, func(p pace) bool { return p.reason == r.Reason })
+	if i < 0 {
+		i = len(c.paces)
+		c.paces = append(c.paces, pace{reason: r.Reason})
+	}
+	p := &c.paces[i]
+	if now.sub(p.seen) >= longestPause {
+		p.next, p.pause = 0, 0
+	}
 	p.seen = now
 	if now < p.next {
-		p.held++
-		p.last = r
+		p.n++
+		p.held = &r
 		return
 	}
 	c.release(p, r, now)
 }
 
-// paceOf returns the pace of a reason; a reason that has rested begins anew, with the reports held
-// back so far.
-func (c *core[S]) paceOf(reason Reason, now instant) *reportPace {
-	p := c.paceIfAny(reason)
-	switch {
-	case p == nil:
-		p = &reportPace{reason: reason, next: now, seen: now}
-		c.reportPaces = append(c.reportPaces, p)
-	case now.sub(p.seen) >= longestPause:
-		p.next, p.pause, p.seen = now, 0, now
-	}
-	return p
-}
-
-// paceIfAny returns the pace of a reason that has come up before, or nil.
-func (c *core[S]) paceIfAny(reason Reason) *reportPace {
-	for _, p := range c.reportPaces {
-		if p.reason == reason {
-			return p
-		}
-	}
-	return nil
-}
-
 // reportHeld makes the held report of each reason whose pause is over: the reason may not come up
 // again.
 func (c *core[S]) reportHeld(now instant) {
-	for _, p := range c.reportPaces {
-		if p.held == 0 || now < p.next {
-			continue
+	for i := range c.paces {
+		if p := &c.paces[i]; p.n > 0 && now >= p.next {
+			r := *p.held
+			if age := now.sub(p.seen).Round(time.Second); age > 0 {
+				r.Note += fmt.Sprintf(" (%v ago)", age)
+			}
+			p.n-- // the report is not one of those held
+			c.release(p, r, now)
 		}
-		r := p.last
-		if age := now.sub(p.seen).Round(time.Second); age > 0 {
-			r.Note += fmt.Sprintf(" (%v ago)", age)
-		}
-		p.held-- // the report is not one of those held
-		c.release(p, r, now)
 	}
 }
 
 // release makes a report that stands for the held ones as well.
-func (c *core[S]) release(p *reportPace, r Report, now instant) {
-	r.Held += p.held
-	p.held, p.last = 0, Report{}
+func (c *core[S]) release(p *pace, r Report, now instant) {
+	r.Held = p.n
+	p.n, p.held = 0, nil
 	p.pause = min(max(firstPause, pauseFactor*p.pause), longestPause)
-	p.made, p.next = now, now.add(p.pause)
+	p.next = now.add(p.pause)
 	c.todo.report(r)
-}
-
-// reportOver ends a condition. The report held back is made with a last word: at once, or, if the
-// condition came and went within the first pause, when that is over.
-func (c *core[S]) reportOver(reason Reason, word string, now instant) {
-	p := c.paceIfAny(reason)
-	if p == nil || p.held == 0 {
-		return
-	}
-	p.last.Note += word
-	if now.sub(p.made) >= firstPause {
-		r := p.last
-		p.held-- // the report is not one of those held
-		c.release(p, r, now)
-	}
-}
-
-// namedAtMost is the number of changes that a report names; the others are counted.
-const namedAtMost = 3
-
-// changeSummary collects unannounced changes for one report. The core owns it.
-type changeSummary struct {
-	first []string // the first changes, in words
-	n     int
-}
-
-// add enters a change.
-func (t *changeSummary) add(x *item, phase Phase) {
-	if t.n++; t.n <= namedAtMost {
-		t.first = append(t.first, fmt.Sprintf("%s is %v", x.title(), phase))
-	}
-}
-
-// String names the first changes and counts the others.
-func (t *changeSummary) String() string {
-	s := strings.Join(t.first, ", ")
-	if more := t.n - len(t.first); more > 0 {
-		s += fmt.Sprintf(", and %d more", more)
-	}
-	return s
-}
-
-// reportChanges reports the collected changes that the pace allows to report by now.
-func (c *core[S]) reportChanges(now instant) {
-	if t := &c.missedChanges; c.summaryDue(ReasonEventsMissed, t, now) {
-		c.reportPaced(Report{
-			Reason: ReasonEventsMissed, Action: "Relist", Warning: true,
-			Note: fmt.Sprintf("the runtime changed the state of %d containers or sandboxes without telling; relisting every %v: %v",
-				t.n, c.sched.period, t),
-		}, now)
-		*t = changeSummary{}
-	}
-	if t := &c.unheardChanges; c.summaryDue(ReasonChangesUnheard, t, now) {
-		c.reportPaced(Report{
-			Reason: ReasonChangesUnheard, Action: "Relist",
-			Note: fmt.Sprintf("%d containers or sandboxes changed while no event could be heard; lists found them: %v", t.n, t),
-		}, now)
-		*t = changeSummary{}
-	}
-}
-
-// summaryDue says that a summary is to be reported now.
-func (c *core[S]) summaryDue(reason Reason, t *changeSummary, now instant) bool {
-	return t.n > 0 && now >= c.paceOf(reason, now).next
 }
 
 // reportsDue returns when the next held report is due, or the list under way counts as hung.
 func (c *core[S]) reportsDue() instant {
 	at := never
-	for _, p := range c.reportPaces {
-		if p.held > 0 || p.reason == ReasonEventsMissed && c.missedChanges.n > 0 || p.reason == ReasonChangesUnheard && c.unheardChanges.n > 0 {
-			at = min(at, p.next)
+	for i := range c.paces {
+		if c.paces[i].n > 0 {
+			at = min(at, c.paces[i].next)
 		}
 	}
 	if c.lists.inflight && !c.lists.hanging {
@@ -372,11 +314,43 @@ func (c *core[S]) lookHanging(now instant) {
 	}, now)
 }
 
-// title names the item for people.
-func (x *item) title() string {
-	name := x.id
-	if x.name != "" {
-		name = x.name + " (" + x.id + ")"
+// fifo is a queue over a slice.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
+func (q *fifo[T]) len() int { return len(q.items) - q.head }
+
+func (q *fifo[T]) front() (v T, ok bool) {
+	if q.head == len(q.items) {
+		return v, false
 	}
-	return fmt.Sprintf("%s %s of pod %s", x.kind, name, x.pod.title())
+	return q.items[q.head], true
+}
+
+// all yields the queue, front first.
+func (q *fifo[T]) all() iter.Seq[T] { return slices.Values(q.items[q.head:]) }
+
+// keep removes all other entries.
+func (q *fifo[T]) keep(kept func(T) bool) {
+	rest := slices.DeleteFunc(q.items[q.head:], func(v T) bool { return !kept(v) })
+	q.items = q.items[:q.head+len(rest)]
+}
+
+// pop removes the front, which must exist.
+func (q *fifo[T]) pop() T {
+	var zero T
+	v := q.items[q.head]
+	q.items[q.head] = zero
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	} else if q.head > 1024 && q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	return v
 }

@@ -132,7 +132,7 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 // loop is the goroutine that owns the core and the executor, and so the only writer of the cache
 // and of Watch. Everything that may block on an RPC is a child, touches no shared state, and sends
 // its result back: one child for the stream, one for the list of everything, and at most
-// InspectWorkers for reads of single pods.
+// allReads × InspectWorkers for reads of single pods.
 type loop[S any] struct {
 	g        *Generator[S]
 	core     *core[S]
@@ -141,11 +141,10 @@ type loop[S any] struct {
 	log      klog.Logger
 	children sync.WaitGroup
 
-	listed    chan *listedAll                  // capacity 1: one list at a time, so sending never blocks
-	inspected chan *inspected[S]               // capacity InspectWorkers, likewise
-	ended     chan error                       // capacity 1: one stream at a time
-	cut       context.CancelFunc               // ends the stream; nil before the first
-	reads     map[cache.UID]context.CancelFunc // end the reads of single pods under way
+	listed    chan *listedAll    // capacity 1: one list at a time, so sending never blocks
+	inspected chan *inspected[S] // capacity allReads × InspectWorkers, likewise
+	ended     chan error         // capacity 1: one stream at a time
+	cut       context.CancelFunc // ends the stream; nil before the first
 	batch     batch[S]
 	acks      []ack
 	state     StreamState // last logged
@@ -157,9 +156,8 @@ func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 	l := &loop[S]{
 		g: g, core: g.core, exec: g.exec, ctx: ctx, log: klog.FromContext(ctx).WithName("pleg"),
 		listed:    make(chan *listedAll, 1),
-		inspected: make(chan *inspected[S], g.cfg.InspectWorkers),
+		inspected: make(chan *inspected[S], allReads*g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
-		reads:     make(map[cache.UID]context.CancelFunc),
 	}
 	l.exec.child, l.exec.record = l.child, l.record
 	return l
@@ -175,7 +173,6 @@ func (l *loop[S]) run() {
 		now := l.g.clock.now()
 		l.takeAcks(now)
 		l.applyAt(&input[S]{kind: inputTick}, now)
-		l.check(now)
 		l.publish()
 
 		var owed chan<- Event
@@ -202,6 +199,7 @@ func (l *loop[S]) run() {
 		case err := <-l.ended:
 			l.streamEnded(err)
 		case <-l.g.cfg.Cache.Demand():
+			l.takeAcks(l.g.clock.now()) // a waiter has seen its own calls return
 			l.apply(&input[S]{kind: inputDemand, demand: l.g.cfg.Cache.TakeDemand()})
 		case <-l.g.wake:
 			for r := range l.g.takeRequests() {
@@ -235,15 +233,6 @@ func (l *loop[S]) feed(in *input[S], now instant) {
 	l.exec.carryOut(&c.todo, &c.count)
 }
 
-// check reports violated invariants to an observer, if there is one.
-func (l *loop[S]) check(now instant) {
-	if o, ok := l.g.cfg.Metrics.(invariantObserver); ok {
-		if err := errors.Join(l.core.checkInvariants(now), l.exec.check(l.core)); err != nil {
-			o.InvariantBroken(err)
-		}
-	}
-}
-
 // takeAcks applies the acks from before a turn, ahead of everything else: later acks are later than
 // the reads that begin in this turn.
 func (l *loop[S]) takeAcks(now instant) {
@@ -263,7 +252,6 @@ func (l *loop[S]) claims() {
 // drain applies an inspection, and all others that have ended since.
 func (l *loop[S]) drain(r *inspected[S]) {
 	for {
-		delete(l.reads, r.uid)
 		l.apply(&input[S]{kind: inputInspected, inspected: r})
 		select {
 		case r = <-l.inspected:
@@ -310,14 +298,11 @@ func (l *loop[S]) child(a *action[S]) {
 			prev, _ = l.g.cfg.Cache.Get(a.uid)
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
-		l.reads[a.uid] = cancel
 		began, r := a.at, a.read
 		l.children.Go(func() {
 			defer cancel()
 			l.inspect(ctx, began, r, prev)
 		})
-	case actInterrupt:
-		l.reads[a.uid]()
 	}
 }
 
@@ -368,7 +353,7 @@ func (l *loop[S]) list(began instant, since Revision) {
 // differs from the cache. Prev is the status in the cache if the read may build on it, else nil.
 func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()
-	r := &inspected[S]{uid: a.ref.UID, began: began, asked: a.asked, byIDs: a.byIDs}
+	r := &inspected[S]{uid: a.ref.UID, began: began}
 	pod := a.ref
 	if !a.listed {
 		var listing Pod

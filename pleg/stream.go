@@ -4,8 +4,11 @@
 package pleg
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"math/rand/v2"
 	"time"
 )
 
@@ -242,4 +245,78 @@ func (cfg *connConfig) delay(attempts int, random float64) time.Duration {
 // lengthen adds the jitter, so that the agents of many nodes do not come back together.
 func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
 	return sum(d, time.Duration(min(cfg.jitter*random*float64(d), math.MaxInt64/2)))
+}
+
+// step steps the stream machine and carries out its effects.
+func (c *core[S]) step(in connInput, now instant) {
+	if in == inTick && now < c.conn.deadline {
+		return // the jitter must not depend on how often the loop turns
+	}
+	old := c.conn
+	next, eff := c.conn.step(&c.connCfg, in, now, rand.New(&c.random).Float64())
+	c.conn = next
+	if eff&effOpen != 0 {
+		c.conn = c.conn.opened(&c.connCfg, now)
+		c.todo.do(action[S]{kind: actOpen})
+		c.mute = muteStream{}
+	}
+	if eff&effConnected != 0 {
+		c.onConnected(old.everConnected, now)
+	}
+	if eff&(effFailed|effFellBack) != 0 {
+		c.count.connectErrors++
+	}
+	if eff&effFellBack != 0 {
+		c.revokeCredit()
+		c.sched.distrust(now)
+		c.sched.ask(now, true)
+		note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", c.ended)
+		if c.mute.ending {
+			note = "the runtime's container event stream has gone silent while containers changed; opening it again"
+		}
+		c.report(ReasonStreamLost, "FallBack", true, note)
+	}
+	if c.conn.state == StreamUnsupported {
+		c.eventsSince = 0
+	}
+	if eff&effUnsupported != 0 {
+		note := fmt.Sprintf("%v; polling", c.ended) // the error tells how the runtime said so
+		if errors.Is(c.ended, io.EOF) {
+			note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
+		}
+		c.report(ReasonStreamUnsupported, "Poll", false, note)
+	}
+}
+
+// onConnected begins a connection: a relist follows, so that no earlier change is missing.
+func (c *core[S]) onConnected(again bool, now instant) {
+	if !c.beganAt(now) {
+		c.conn.connected = now - 1 // a read that begins now begins after
+	}
+	if c.eventsSince == 0 {
+		c.eventsSince = c.conn.connected
+	}
+	c.count.connects++
+	c.sched.distrust(now)
+	c.sched.ask(now, true)
+	if again {
+		c.count.reconnects++
+		c.report(ReasonStreamRestored, "Reconnect", false, "the runtime's container event stream is connected again")
+	}
+}
+
+// connected reports whether the stream is up.
+func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
+
+// beganAt reports whether a read under way, or the last list, began at exactly that instant.
+func (c *core[S]) beganAt(now instant) bool {
+	if c.lists.began == now {
+		return true
+	}
+	for _, f := range c.inflight {
+		if f.began == now {
+			return true
+		}
+	}
+	return false
 }
