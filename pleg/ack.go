@@ -357,27 +357,6 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 	return 0 < live && live <= knownIDsMax
 }
 
-// answersFromMemory says that a pod is as the cache shows it, except for changes that the stream
-// has yet to announce, so that a waiter need not wait for a read: the stream has earned trust, a
-// read has shown the pod since the last call about the pod returned and since the last discarded
-// claim, every claim is confirmed, and no read or call under way could show otherwise.
-func (c *core[S]) answersFromMemory(p *pod) bool {
-	switch {
-	case !c.cfg.AnswersFromMemory, c.sched.period <= c.cfg.RelistBase, c.candidates.len() > 0:
-		return false
-	case c.dirty[p.uid] == p, c.reads(p), p.own.calls > 0:
-		return false
-	case c.readAt(p) <= max(p.own.returned, c.lastDiscard), c.readAt(p) < p.changedAt:
-		return false
-	}
-	for _, x := range p.items {
-		if x.statusUnknown {
-			return false
-		}
-	}
-	return c.knowsAllIDs(p)
-}
-
 // liveItems returns the items that the runtime is believed to have of a pod.
 func liveItems(p *pod) []Item {
 	items := make([]Item, 0, len(p.items))

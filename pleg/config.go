@@ -57,11 +57,6 @@ type Config[S any] struct {
 	// Waiters in GetNewerThan do not wait for CallSettle. At most RelistBase. Default a fiftieth of
 	// RelistBase, 20ms: polling would see the change some fifty times later.
 	CallSettle time.Duration
-	// AnswersFromMemory answers waiters in GetNewerThan without a read while the stream is trusted, if
-	// a read of the pod has begun after the last call about the pod returned, and no claim has come
-	// since. The answer then lacks at most an end without a call and without an event yet: the event,
-	// or the next list of everything, reports it. Needs TellsCalls.
-	AnswersFromMemory bool
 	// InspectWorkers bounds the per-pod reads in flight. Reads under way for longer than RelistBase
 	// hold at most half of the workers while other pods need reads: the rest are interrupted and made
 	// again. At least 2, because one hung read would hold a single worker. Default 8.
@@ -111,7 +106,7 @@ type Config[S any] struct {
 // limits is the core's part of a configuration: durations and bounds, and nothing with effects.
 type limits struct {
 	Streams                                          bool // there is a stream
-	TellsCalls, AnswersFromMemory                    bool
+	TellsCalls                                       bool
 	RelistBase, RelistMax, RelistTimeout, RelistSlow time.Duration
 	Grace, CallSettle, RetryBase, RetryMax           time.Duration
 	RereadBase                                       time.Duration
@@ -122,7 +117,7 @@ type limits struct {
 func (c *Config[S]) limits() limits {
 	return limits{
 		Streams:    c.Stream != nil,
-		TellsCalls: c.TellsCalls, AnswersFromMemory: c.AnswersFromMemory,
+		TellsCalls: c.TellsCalls,
 		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistTimeout: c.RelistTimeout, RelistSlow: c.RelistSlow,
 		Grace: c.Grace, CallSettle: c.CallSettle, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
 		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, UnconfirmedMax: c.UnconfirmedMax,
@@ -259,9 +254,6 @@ func (c Config[S]) validate() error {
 	}
 	if c.ReconnectMax < c.ReconnectBase {
 		bad("ReconnectMax is %v, shorter than ReconnectBase, %v: raise ReconnectMax or lower ReconnectBase", c.ReconnectMax, c.ReconnectBase)
-	}
-	if c.AnswersFromMemory && !c.TellsCalls {
-		bad("AnswersFromMemory is set and TellsCalls is not: what the agent does not tell of, nobody can answer for; set both or neither")
 	}
 	if c.Jitter > 1 {
 		bad("Jitter is %v: it must be at most 1", c.Jitter)

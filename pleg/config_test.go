@@ -30,12 +30,9 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 			func(c *Config[status]) { c.RelistBase, c.CallSettle = time.Second, 2*time.Second }, []string{"CallSettle is 2s", "RelistBase, 1s"},
 		},
 		"negative settling of calls": {func(c *Config[status]) { c.CallSettle = -1 }, []string{"CallSettle is -1ns"}},
-		"answers from memory without calls": {
-			func(c *Config[status]) { c.AnswersFromMemory = true }, []string{"AnswersFromMemory is set and TellsCalls is not"},
-		},
-		"jitter above one": {func(c *Config[status]) { c.Jitter = 1.5 }, []string{"Jitter is 1.5"}},
-		"a single worker":  {func(c *Config[status]) { c.InspectWorkers = 1 }, []string{"InspectWorkers is 1", "at least 2"}},
-		"reconnect order":  {func(c *Config[status]) { c.ReconnectBase, c.ReconnectMax = 2*time.Minute, time.Minute }, []string{"ReconnectMax is 1m0s"}},
+		"jitter above one":           {func(c *Config[status]) { c.Jitter = 1.5 }, []string{"Jitter is 1.5"}},
+		"a single worker":            {func(c *Config[status]) { c.InspectWorkers = 1 }, []string{"InspectWorkers is 1", "at least 2"}},
+		"reconnect order":            {func(c *Config[status]) { c.ReconnectBase, c.ReconnectMax = 2*time.Minute, time.Minute }, []string{"ReconnectMax is 1m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := good()

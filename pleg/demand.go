@@ -24,12 +24,6 @@ func (c *core[S]) onDemand(demand map[cache.UID]time.Time, now instant) {
 		if p.asOf > t && !p.hasStatus && c.covered(p) <= t {
 			t = max(p.asOf, p.read) // the cache has pruned the tombstone with the time at which the pod was found gone
 		}
-		if t < now && c.answersFromMemory(p) {
-			c.count.remembered++
-			c.todo.observe(uid, now)
-			p.asOf = now
-			continue
-		}
 		c.wantRead(p, t, now)
 	}
 }

@@ -261,7 +261,6 @@ func (e *executor[S]) count(n *counters) {
 	e.add(MetricUntoldExits, n.untoldExits-o.untoldExits)
 	e.add(MetricAcks, n.acks-o.acks)
 	e.add(MetricDiscardedAcks, n.acksLost-o.acksLost)
-	e.add(MetricRemembered, n.remembered-o.remembered)
 	e.add(MetricOverruledClaims, n.overruled-o.overruled)
 	e.add(MetricInspections, n.inspections-o.inspections)
 	e.add(MetricInspectionErrors, n.inspectErrors-o.inspectErrors)

@@ -150,6 +150,7 @@ type loop[S any] struct {
 	acks      []ack
 	state     StreamState // last logged
 	openError string      // why the stream could not be opened, as last logged
+	step      func()      // in tests: runs between the steps of a turn
 	reports   int         // made so far
 }
 
@@ -160,10 +161,19 @@ func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 		inspected: make(chan *inspected[S], g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
 		reads:     make(map[cache.UID]context.CancelFunc),
+		step:      func() {},
+	}
+	if o, ok := g.cfg.Metrics.(stepObserver); ok {
+		l.step = o.BetweenSteps
 	}
 	l.exec.child, l.exec.record = l.child, l.record
 	return l
 }
+
+// stepObserver is an optional interface of Config.Metrics, besides [Metrics], for tests: others may
+// act while BetweenSteps runs, which the loop calls after the acks are taken, before it waits, and
+// between the choice of an input and its application.
+type stepObserver interface{ BetweenSteps() }
 
 // run turns until ctx ends.
 func (l *loop[S]) run() {
@@ -174,6 +184,7 @@ func (l *loop[S]) run() {
 	for l.ctx.Err() == nil {
 		now := l.g.clock.now()
 		l.takeAcks(now)
+		l.step()
 		l.applyAt(&input[S]{kind: inputTick}, now)
 		l.check(now)
 		l.publish()
@@ -188,6 +199,7 @@ func (l *loop[S]) run() {
 			timer.Reset(max(0, d.sub(l.g.clock.now())))
 			due = timer.C
 		}
+		l.step()
 		select {
 		case <-l.ctx.Done():
 			return
@@ -202,7 +214,9 @@ func (l *loop[S]) run() {
 		case err := <-l.ended:
 			l.streamEnded(err)
 		case <-l.g.cfg.Cache.Demand():
-			l.apply(&input[S]{kind: inputDemand, demand: l.g.cfg.Cache.TakeDemand()})
+			demand := l.g.cfg.Cache.TakeDemand()
+			l.takeAcks(l.g.clock.now()) // who waits has been told of the end of his own calls
+			l.apply(&input[S]{kind: inputDemand, demand: demand})
 		case <-l.g.wake:
 			for r := range l.g.takeRequests() {
 				l.apply(&input[S]{kind: inputRequest, request: r})
@@ -214,7 +228,10 @@ func (l *loop[S]) run() {
 }
 
 // apply feeds an input to the core, and then the outcome of the actions.
-func (l *loop[S]) apply(in *input[S]) { l.applyAt(in, l.g.clock.now()) }
+func (l *loop[S]) apply(in *input[S]) {
+	l.step()
+	l.applyAt(in, l.g.clock.now())
+}
 
 // applyAt is apply as of a given time.
 func (l *loop[S]) applyAt(in *input[S], now instant) {

@@ -94,9 +94,7 @@ func (v *prover) normalizeTrust() {
 func (v *prover) normalizeTimes() {
 	c, sc, now := v.core, v.scope, v.world.now
 	c.expired, c.pruned, c.sched.ended = now, timerOf(c.pruned), timerOf(c.sched.ended)
-	if c.sched.raised = timerOf(c.sched.raised); !sc.memory || !sc.lists {
-		c.sched.raised = 0 // there is one period
-	}
+	c.sched.raised = 0 // there is one period
 	if !sc.lists && c.lists.applied != 0 {
 		c.pin(now)
 	}
@@ -316,11 +314,9 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if p.own.hold <= w.now {
 		p.own.hold = 0
 	}
-	if !sc.memory {
-		p.own.returned = 0
-	}
+	p.own.returned = 0
 	v.normalizeOwn(p, oldest)
-	if p.changedAt < oldest && !sc.memory {
+	if p.changedAt < oldest {
 		p.changedAt = 0
 	}
 	if p.notYet != 0 && p.notYet <= w.now {

@@ -14,7 +14,7 @@ import (
 
 // proveQuotients are the scopes in which the search is held to a generator that is never renumbered.
 var proveQuotients = []string{
-	"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCWP", "LCERP", "CXPU", "CAKTOWs", "LCAKMTWs", "2CAKMWq", "2AKTWqs", "3CAWF", "SAKTWm",
+	"CWUFs", "CPAWFs", "LCWFs", "LDUF", "2CPW", "SLCW", "CAKWF", "3LCWP", "LCERP", "CXPU", "CAKTOWs", "LCAKTWs", "2CAKWq", "2AKTWqs", "3CAWF", "SAKTWm",
 	"13CPt", "13CLWt", "13CLWFPt",
 }
 

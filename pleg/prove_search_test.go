@@ -151,7 +151,7 @@ func (v *prover) asOfSome(at instant) bool {
 	}
 	for _, p := range c.pods {
 		switch {
-		case (v.scope.payloads || v.scope.memory) && p.hasStatus && at == c.asOf(p),
+		case v.scope.payloads && p.hasStatus && at == c.asOf(p),
 			at == p.read && v.roundBy(at),
 			p.listing != nil && at == p.listingBegan:
 			return true
@@ -192,7 +192,7 @@ func (v *prover) unpack() {
 	v.exec.cfg.Cache = v.cache
 	v.exec.counted = v.core.count
 	v.exec.mistakes, v.exec.overflowed, v.exec.refused = 0, false, nil
-	v.wrong, v.before, v.ticked, v.counted = "", v.view(), 0, 0
+	v.wrong, v.before, v.ticked = "", v.view(), 0
 	for i := range v.scope.ids {
 		v.beforeAt[i] = v.asOfNow(v.scope.ids[i].pod)
 	}

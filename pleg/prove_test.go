@@ -21,7 +21,7 @@ var (
 	proveSmall = []string{"Cqs", "Cs", "CPqs", "CPs", "CRqs", "Lqs", "CUqs", "CFqs"}
 	proveLarge = []string{
 		"LDqs", "LUqt", "CR", "CRWqs", "CXqs", "CXWqs", "CPWqs", "CWs", "CPWFqs", "CWUFqs", "CEqs", "CAqs", "LCqt", "LWqt", "LCqs", "2Cqs",
-		"2CPqt", "13Cqt", "3Cqt", "3Lqt", "AKTWmqs", "CAKMTWmqt", "2AKTWmqt", "2AKMWmqt",
+		"2CPqt", "13Cqt", "3Cqt", "3Lqt", "AKTWmqs", "CAKTWmqt", "2AKTWmqt",
 	}
 )
 

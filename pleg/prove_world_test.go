@@ -27,7 +27,6 @@ type proveScope struct {
 	makes    bool // they do nothing but make containers
 	times    bool // a call that has failed may work later
 	loses    bool // there may be no room for what the agent tells of a call
-	memory   bool // Config.AnswersFromMemory
 	streams  bool // the stream ends and is opened again
 	restarts bool // the generator is made anew, over the same cache
 	lies     bool // claims of what never was
@@ -37,7 +36,7 @@ type proveScope struct {
 }
 
 const proveLetters = "1 one worker, 2 two containers, 3 two pods with one each, S a container beside a sandbox that recovers, s no created phase, t nor an exited one, " +
-	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, m that only make something, K all of them told, T one that failed works later, O some find no room, M answers from memory, " +
+	"L lists, D lists that tell only differences, C claims, P payloads, U UNKNOWN, W a waiter, A own calls, m that only make something, K all of them told, T one that failed works later, O some find no room, " +
 	"E the stream ends, R restarts, X false claims, F failures, q no read takes longer than the grace"
 
 // proveLife is the life of one ID: its stages, and what a read shows in each; phaseNone is nothing.
@@ -68,7 +67,7 @@ func parseProveScope(name string) *proveScope {
 	}
 	sc := &proveScope{
 		name: name, lists: has("L") || has("D"), deltas: has("D"), claims: has("C"), payloads: has("P"), unknown: has("U"), waits: has("W"),
-		acks: has("A"), knows: has("K"), makes: has("m"), times: has("T"), loses: has("O"), memory: has("M"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), scarce: has("1"), quick: has("q"),
+		acks: has("A"), knows: has("K"), makes: has("m"), times: has("T"), loses: has("O"), streams: has("E"), restarts: has("R"), lies: has("X"), fails: has("F"), scarce: has("1"), quick: has("q"),
 		ids: []proveLife{{"a", "p", Container, life}},
 	}
 	switch {
@@ -83,7 +82,7 @@ func parseProveScope(name string) *proveScope {
 }
 
 // judged says that it matters what the stream is believed.
-func (sc *proveScope) judged() bool { return sc.streams || sc.memory }
+func (sc *proveScope) judged() bool { return sc.streams }
 
 // sandboxes says that there is one.
 func (sc *proveScope) sandboxes() bool {
@@ -188,7 +187,6 @@ type prover struct {
 	q        quotient
 	list     []proveMove
 	ticked   instant           // when the last tick was
-	counted  int               // of waits that were answered from memory
 	pinned   bool              // lists are not due
 	before   proveView         // what the cache showed before the present input
 	beforeAt [proveIDs]instant // and as of when
@@ -202,7 +200,7 @@ var proveEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newProver(sc *proveScope) *prover {
 	v := &prover{scope: sc, clk: clock{proveEpoch}}
 	v.cfg = Config[status]{
-		Source: newToy(), Stream: newToy(), Capacity: 16, Jitter: -1, TellsCalls: sc.knows, AnswersFromMemory: sc.memory,
+		Source: newToy(), Stream: newToy(), Capacity: 16, Jitter: -1, TellsCalls: sc.knows,
 		RelistBase: proveDelay, RelistMax: proveDelay, RelistSlow: time.Hour, RetryBase: proveDelay, RetryMax: proveDelay,
 		RereadBase: proveDelay, Grace: proveGrace, Settle: proveDelay, StableAfter: proveDelay,
 		ReconnectBase: proveDelay, ReconnectMax: proveDelay, ReconnectSteady: proveDelay,
@@ -210,9 +208,6 @@ func newProver(sc *proveScope) *prover {
 	}
 	if sc.scarce {
 		v.cfg.InspectWorkers = 1
-	}
-	if sc.memory {
-		v.cfg.RelistMax++ // so that there is some trust to lose
 	}
 	v.cfg.Cache = newProveCache()
 	v.cfg = v.cfg.withDefaults()
@@ -313,10 +308,6 @@ func (v *prover) tickNow() {
 // take takes up the reads that the core wants.
 func (v *prover) take() {
 	w := &v.world
-	if n := v.core.count.remembered; n > v.counted {
-		v.counted = n
-		v.remember()
-	}
 	for i := range v.begun {
 		a := &v.begun[i]
 		switch a.kind {
@@ -404,22 +395,6 @@ func (v *prover) begins(uid cache.UID) {
 func (v *prover) queued(uid cache.UID) bool {
 	p := v.core.pods[uid]
 	return p != nil && p.queued != notQueued
-}
-
-// remember notes what an answer from memory may show: all that was so since the read that it is
-// from, and all that the stream or a call has told by now.
-func (v *prover) remember() {
-	l := proveLook{at: v.world.now}
-	ok := false
-	if l.low, ok = v.lowAt(v.beforeAt[0]); !ok {
-		v.fail("AS OF: an answer from memory is of pod p as of %d, when no read began", v.beforeAt[0])
-	}
-	for i, d := range v.world.ids {
-		if d.heard {
-			l.low[i] = d.stage
-		}
-	}
-	v.world.looks = append(v.world.looks, l)
 }
 
 // truth is what a read that looks now shows of an ID.

@@ -33,7 +33,7 @@ type streamCounts struct {
 type trustCounts struct {
 	missed, missedCreations, missedRemovals int
 	unheard, overruled                      int
-	acks, acksLost, remembered              int
+	acks, acksLost                          int
 }
 
 // Stats is a snapshot of a generator. Counts are since it was made.
@@ -66,8 +66,6 @@ type Stats struct {
 	DisorderedClaims, UntoldExits, StalePayloads int
 	// Acks counts the agent's own calls that have returned, DiscardedAcks how often some found no room.
 	Acks, DiscardedAcks int
-	// Remembered counts waits in GetNewerThan that were answered without a read.
-	Remembered int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
 	// Missed counts changes to Running or Exited that only a read reported although the stream was up
@@ -105,7 +103,7 @@ func (c *core[S]) stats() Stats {
 		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
 		DisorderedClaims: n.disordered, UntoldExits: n.untoldExits, StalePayloads: n.stalePayloads,
-		Acks: n.acks, DiscardedAcks: n.acksLost, Remembered: n.remembered,
+		Acks: n.acks, DiscardedAcks: n.acksLost,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
 		Overruled: n.overruled, Regressions: n.regressions,
 		Events: n.events, Conflicts: n.ownerConflicts,
@@ -211,8 +209,6 @@ const (
 	MetricAcks = "acks"
 	// MetricDiscardedAcks counts how often such calls found no room; a relist stands in for them.
 	MetricDiscardedAcks = "discarded_acks"
-	// MetricRemembered counts waits in GetNewerThan that were answered without a read.
-	MetricRemembered = "remembered"
 	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
 	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"
