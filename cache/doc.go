@@ -24,9 +24,6 @@
 // An error is kept beside the last good status, never instead of it: a reader always gets a status,
 // never nil.
 //
-// A writer that knows by other means than a read that a pod is unchanged may use Observe, too
-// (pleg's Config.AnswersFromMemory). AsOf is then the time of that knowledge.
-//
 // A waiter is a demand: [Cache.Demand] wakes the generator, and [Cache.TakeDemand] returns the pods
 // to read, and the times after which the reads must begin, so that a waiter costs one read of one
 // pod and not a relist.

@@ -5,6 +5,8 @@ package pleg
 
 import (
 	"container/heap"
+	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -251,4 +253,110 @@ func (c *core[S]) housekeep(now instant) {
 		return e.at.add(c.cfg.Grace) < oldest && (e.phase == PhaseRemoved || e.at < c.lists.global)
 	})
 	c.todo.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
+}
+
+// invariantObserver is an optional interface of Config.Metrics, besides [Metrics]: with it, the
+// core's invariants are checked after each turn of the loop. A check visits every record, so this
+// is for tests, such as the simulation.
+type invariantObserver interface {
+	// InvariantBroken gets the violations. It is called from the loop.
+	InvariantBroken(err error)
+}
+
+// checkInvariants returns an error for each invariant violated after a tick at the given time. It
+// changes nothing.
+func (c *core[S]) checkInvariants(now instant) error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	later, queued := make(map[*pod]bool), make(map[*pod]bool)
+	for _, e := range c.later {
+		later[e.pod] = later[e.pod] || e.at == e.pod.later
+	}
+	for p := range c.queue.all() {
+		check(!queued[p], "pod %q is queued twice", p.uid)
+		queued[p] = true
+	}
+	var phases [2][PhaseRemoved]int
+	ids, expected, calls, running := 0, 0, 0, 0
+	for uid, p := range c.pods {
+		if err := c.checkPod(uid, p, later[p], queued[p], now); err != nil {
+			errs = append(errs, fmt.Errorf("pod %q: %w", uid, err))
+		}
+		for _, x := range p.items {
+			phases[x.kind][x.phase]++
+		}
+		if p.ready > 0 {
+			running++
+		}
+		ids, expected, calls = ids+len(p.items), expected+len(p.expected), calls+int(p.calls)
+	}
+	check(ids == len(c.index)+c.conflicts, "%d IDs in pods, %d in the index and %d beside it", ids, len(c.index), c.conflicts)
+	check(expected == c.expected, "%d expectations in pods, %d counted", expected, c.expected)
+	check(calls == len(c.calls), "%d own calls in pods, %d known", calls, len(c.calls))
+	check(phases == c.phases && running == c.running, "items %v and %d running pods, counted %v and %d", phases, running, c.phases, c.running)
+	for id, x := range c.index {
+		check(x.id == id && c.pods[x.pod.uid] == x.pod, "ID %q is filed as %q, of pod %q", x.id, id, x.pod.uid)
+	}
+	for _, set := range []map[*pod]struct{}{c.dirty, c.differ} {
+		for p := range set {
+			check(c.pods[p.uid] == p, "pod %q is dirty, or differs, and is forgotten", p.uid)
+		}
+	}
+	for p, f := range c.inflight {
+		check(c.pods[p.uid] == p && p.reading, "pod %q is being read, and forgotten", p.uid)
+		check(0 < f.began && f.began <= f.started && f.started <= now, "the read of pod %q began %d, was started %d, now %d", p.uid, f.began, f.started, now)
+	}
+	check(len(c.inflight) <= allReads*c.cfg.InspectWorkers, "%d reads under way", len(c.inflight))
+	l := &c.lists
+	check(l.global <= l.applied && l.applied <= l.began && l.began <= now, "global time %d, list applied %d, begun %d, now %d", l.global, l.applied, l.began, now)
+	for _, r := range c.rounds {
+		check(r.began >= l.global && len(r.pending) > 0, "the list of %d is over, and the global time is %d", r.began, l.global)
+		for p := range r.pending {
+			check(c.pods[p.uid] == p && p.asOf < r.began, "the list of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
+		}
+	}
+	s := &c.sched
+	check(s.base <= s.period && s.period <= s.max && s.ended <= now && s.raised <= now, "schedule %+v at %d", *s, now)
+	check(c.connected() || s.period == s.base, "the stream is down, and the period is %v", s.period)
+	check(len(c.refuted) == 0, "refuted claims are not settled: %q", c.refuted)
+	check(c.deadline() > now, "the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
+	return errors.Join(errs...)
+}
+
+// checkPod checks the record of one pod: that the pod is read if a read is needed, and that its
+// fields agree.
+func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instant) error {
+	_, dirty := c.dirty[p]
+	_, differs := c.differ[p]
+	_, reading := c.inflight[p]
+	next := c.nextRead(p)
+	for _, wrong := range []struct {
+		is   bool
+		what string
+	}{
+		{uid != p.uid || uid == "", "is filed under another UID"},
+		{dirty != (next != never), "needs a read and is not dirty, or is dirty for nothing"},
+		{dirty && !p.reading && !p.queued && !later, "needs a read that nobody will make"},
+		{later != (p.later != 0) || queued != p.queued || reading != p.reading, "is not where its record says"},
+		{differs != p.differs() || p.agreed > p.listedAt, "differs from the last list, or does not, against its record"},
+		{max(p.asOf, p.listedAt, p.visited, p.force, p.forced, p.readEnd) > now, "has an instant in the future"},
+		{p.entry == failedEntry && p.retry.step == 0, "has failed without a delay"},
+		{p.entry == noEntry && len(p.items) > 0, "has no status, which shows IDs"},
+		{p.calls < 0 || p.creating < 0 || p.creating > p.calls, "has fewer calls than none"},
+		{next == never && len(p.items)+len(p.expected) == 0 && p.entry == noEntry && !reading && p.calls == 0 && !differs, "is remembered for nothing"},
+	} {
+		if wrong.is {
+			return fmt.Errorf("%s: %+v", wrong.what, *p)
+		}
+	}
+	for _, x := range p.items {
+		if x.pod != p || x.id == "" || c.find(p, 0, x.id) != x || x.phase > PhaseExited || x.shown != x.phase && x.shown != PhaseUnknown {
+			return fmt.Errorf("item %+v is wrong", *x)
+		}
+	}
+	return nil
 }

@@ -31,9 +31,7 @@
 // between two missed events hangs: it is ended and opened anew.
 //
 // A pod worker that waits in the cache's GetNewerThan demands a read of its pod, and gets the read
-// at once, or together with many others from one list of everything (Config.SweepAt). An agent that
-// reports all its calls may have its workers answered without a read (Config.AnswersFromMemory),
-// when a read could show nothing that the stream would not announce.
+// at once, or together with many others from one list of everything (Config.SweepAt).
 //
 // [Generator.Watch] delivers a change after the cache shows it. An event that finds the channel
 // full turns into a PodSync owed to the pod.

@@ -4,6 +4,8 @@
 package pleg
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -274,6 +276,20 @@ func (e *executor[S]) add(name string, n int) {
 	if n != 0 {
 		e.cfg.Metrics.Add(name, n)
 	}
+}
+
+// check returns an error if the cache is not as the core's records say.
+func (e *executor[S]) check(c *core[S]) error {
+	var errs []error
+	for uid, p := range c.pods {
+		if has, want := e.cfg.Cache.AsOf(uid), e.clock.time(c.asOf(p)); p.entry != noEntry && !has.Equal(want) && c.asOf(p) != 0 {
+			errs = append(errs, fmt.Errorf("pod %q is as of %v in the cache, and %v in its record", uid, has, want))
+		}
+	}
+	if len(e.refused) > 0 || e.mistakes > 0 {
+		errs = append(errs, fmt.Errorf("the cache has refused %d writes", e.mistakes))
+	}
+	return errors.Join(errs...)
 }
 
 // outbox feeds Watch without ever blocking. An event that finds the channel full is not lost: its

@@ -150,6 +150,7 @@ type loop[S any] struct {
 	state     StreamState // last logged
 	openError string      // why the stream could not be opened, as last logged
 	reports   int         // made so far
+	step      func()      // in tests: runs between the steps of a turn
 }
 
 func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
@@ -158,10 +159,19 @@ func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 		listed:    make(chan *listedAll, 1),
 		inspected: make(chan *inspected[S], allReads*g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
+		step:      func() {},
+	}
+	if o, ok := g.cfg.Metrics.(stepObserver); ok {
+		l.step = o.BetweenSteps
 	}
 	l.exec.child, l.exec.record = l.child, l.record
 	return l
 }
+
+// stepObserver is an optional interface of Config.Metrics, besides [Metrics], for tests: others may
+// act while BetweenSteps runs, which the loop calls after the acks are taken, before it waits, and
+// between the choice of an input and its application.
+type stepObserver interface{ BetweenSteps() }
 
 // run turns until ctx ends.
 func (l *loop[S]) run() {
@@ -173,6 +183,7 @@ func (l *loop[S]) run() {
 		now := l.g.clock.now()
 		l.takeAcks(now)
 		l.applyAt(&input[S]{kind: inputTick}, now)
+		l.check(now)
 		l.publish()
 
 		var owed chan<- Event
@@ -199,8 +210,9 @@ func (l *loop[S]) run() {
 		case err := <-l.ended:
 			l.streamEnded(err)
 		case <-l.g.cfg.Cache.Demand():
+			demand := l.g.cfg.Cache.TakeDemand()
 			l.takeAcks(l.g.clock.now()) // a waiter has seen its own calls return
-			l.apply(&input[S]{kind: inputDemand, demand: l.g.cfg.Cache.TakeDemand()})
+			l.apply(&input[S]{kind: inputDemand, demand: demand})
 		case <-l.g.wake:
 			for r := range l.g.takeRequests() {
 				l.apply(&input[S]{kind: inputRequest, request: r})
@@ -212,7 +224,10 @@ func (l *loop[S]) run() {
 }
 
 // apply feeds an input to the core, and then the outcome of the actions.
-func (l *loop[S]) apply(in *input[S]) { l.applyAt(in, l.g.clock.now()) }
+func (l *loop[S]) apply(in *input[S]) {
+	l.step()
+	l.applyAt(in, l.g.clock.now())
+}
 
 // applyAt is apply as of a given time.
 func (l *loop[S]) applyAt(in *input[S], now instant) {
@@ -231,6 +246,15 @@ func (l *loop[S]) feed(in *input[S], now instant) {
 		l.g.journal(*in, now, &c.todo)
 	}
 	l.exec.carryOut(&c.todo, &c.count)
+}
+
+// check reports violated invariants to an observer, if there is one.
+func (l *loop[S]) check(now instant) {
+	if o, ok := l.g.cfg.Metrics.(invariantObserver); ok {
+		if err := errors.Join(l.core.checkInvariants(now), l.exec.check(l.core)); err != nil {
+			o.InvariantBroken(err)
+		}
+	}
 }
 
 // takeAcks applies the acks from before a turn, ahead of everything else: later acks are later than

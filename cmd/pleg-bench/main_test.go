@@ -159,7 +159,7 @@ func TestNoRuntime(t *testing.T) {
 // runJSON runs a short run and returns its result.
 func runJSON(t *testing.T, args ...string) (bench.Result, outcome) {
 	t.Helper()
-	o := execCommand(t, append([]string{"run", "-o", "json", "--pods", "10", "--duration", "1s"}, args...)...)
+	o := execCommand(t, append([]string{"run", "-o", "json", "--pods", "10", "--rate", "100", "--probe-rate", "20", "--duration", "1s"}, args...)...)
 	var r bench.Result
 	decoder := json.NewDecoder(strings.NewReader(o.stdout))
 	decoder.DisallowUnknownFields()

@@ -29,7 +29,7 @@ type fakeFlags struct {
 func (f *fakeFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.profile, "profile", fakeruntime.DefaultProfile, "behave like this runtime: "+strings.Join(fakeruntime.ProfileNames(), ", "))
 	flags.StringArrayVar(&f.faults, "fault", nil, "misbehave: NAME=VALUE, may be repeated; \"pleg-bench fake --list-faults\" explains all")
-	flags.Uint64Var(&f.seed, "seed", 1, "decides what happens to which pod, and which fault strikes when")
+	flags.Uint64Var(&f.seed, "seed", 3, "decides what happens to which pod, and which fault strikes when")
 }
 
 // childArgs returns the arguments with which this program becomes that runtime, as a child of another command. Each incarnation has a seed of its
@@ -106,8 +106,10 @@ left that was killed is removed by the next one, and by "pleg-bench cleanup".
 
 It exits with 1 if a pod differs in the end, or if an event was delivered twice,
 out of order, or never.`,
-		Example: `  # 100 pods of 2 containers, 100 changes a second, for 10 s
+		Example: `  # 500 pods of 2 containers, 1 change a second, for 10 s
   pleg-bench run
+  # a busy node, with 20 reads a second for statuses newer than now
+  pleg-bench run --rate 100 --probe-rate 20
   # the same load, polled
   pleg-bench run --mode generic
   pleg-bench run --profile crio --fault drop=0.1 -o json
@@ -119,7 +121,7 @@ out of order, or never.`,
   pleg-bench run --out before --expect 'latency.p99<5ms' \
       --expect events.missed=0
   # the cost of watching a quiet node
-  pleg-bench run --rate 0 --duration 60s --pods 500
+  pleg-bench run --rate 0 --duration 60s
   # a real runtime
   pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox \
       --pods 10 --rate 20`,
@@ -148,15 +150,15 @@ out of order, or never.`,
 	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
 	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
 	flags.BoolVar(&compare, "compare", false, "let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
-	flags.IntVar(&o.Pods, "pods", 100, "number of pods")
+	flags.IntVar(&o.Pods, "pods", 500, "number of pods")
 	flags.IntVar(&o.Containers, "containers", 2, "number of long-lived containers in each pod")
-	flags.Float64Var(&o.Rate, "rate", 100, "state changes a second; 0 changes nothing")
+	flags.Float64Var(&o.Rate, "rate", 1, "state changes a second; 0 changes nothing")
 	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long pods are changed; starting, settling and comparing take about 5s more")
 	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16)")
 	flags.DurationVar(&o.JobLife, "job-life", 200*time.Millisecond, "about how long short-lived containers live")
 	addRealFlags(flags, &o)
 	l.fake.add(flags)
-	flags.Float64Var(&o.ProbeRate, "probe-rate", 20, "reads a second that simulated pod workers make, each for a status newer than now")
+	flags.Float64Var(&o.ProbeRate, "probe-rate", 0, "reads a second that simulated pod workers make, each for a status newer than now")
 	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
 	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
 	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0, "restart the fake runtime at that time of the load; its containers survive")

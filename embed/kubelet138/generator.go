@@ -96,18 +96,17 @@ func New(c Config) (*Generator, error) {
 	lengthenIntervals()
 	moved := make(chan struct{}, 1)
 	core, err := pleg.New(pleg.Config[kubecontainer.PodStatus]{
-		Source:            &source{runtime: c.Runtime},
-		Stream:            embed.Stream[kubecontainer.PodStatus](c.Events),
-		Cache:             own.statuses,
-		Merge:             keepIPs,
-		Recorder:          embed.Recorder(c.Recorder, c.Node),
-		Metrics:           meter{own: extra, moved: moved},
-		RelistBase:        c.RelistPeriod,
-		RelistMax:         relistMax(c),
-		RelistThreshold:   c.RelistThreshold,
-		InspectTimeout:    inspectTimeout,
-		TellsCalls:        serves(c.Events),
-		AnswersFromMemory: serves(c.Events),
+		Source:          &source{runtime: c.Runtime},
+		Stream:          embed.Stream[kubecontainer.PodStatus](c.Events),
+		Cache:           own.statuses,
+		Merge:           keepIPs,
+		Recorder:        embed.Recorder(c.Recorder, c.Node),
+		Metrics:         meter{own: extra, moved: moved},
+		RelistBase:      c.RelistPeriod,
+		RelistMax:       relistMax(c),
+		RelistThreshold: c.RelistThreshold,
+		InspectTimeout:  inspectTimeout,
+		TellsCalls:      serves(c.Events),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kubelet138: %w", err)

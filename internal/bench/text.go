@@ -20,7 +20,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		what = fmt.Sprintf("fake runtime as %s (%s)", r.Runtime.Profile, what)
 	}
 	fmt.Fprintf(&b, "%s\n", what)
-	head := fmt.Sprintf("%d pods × %d containers, %.0f changes/s for %s, seed %d", r.Load.Pods, r.Load.Containers, r.Load.AchievedRate,
+	head := fmt.Sprintf("%s × %s, %.3g changes/s for %s, seed %d", Count(r.Load.Pods, "pod"), Count(r.Load.Containers, "container"), r.Load.AchievedRate,
 		Short(seconds(r.Load.DurationSeconds)), r.Load.Seed)
 	if len(r.Load.Faults) > 0 {
 		head += ", faults " + strings.Join(r.Load.Faults, " ")
@@ -53,6 +53,9 @@ func (r *Result) pass() string {
 	}
 	return text + "."
 }
+
+// enoughForTails is the number of changes from which on a p90 and a p99 differ from the maximum.
+const enoughForTails = 100
 
 // writeTable writes what both modes have, side by side if there is a comparison.
 func (r *Result) writeTable(b *strings.Builder) {
@@ -91,27 +94,25 @@ func (r *Result) writeTable(b *strings.Builder) {
 	}
 	row("", func(c *ComparisonResult) string { return c.PLEG.Mode }, "")
 	row("change told on Watch after    p50", at(func(l LatencyResult) float64 { return l.P50 }), "")
-	row("                              p90", at(func(l LatencyResult) float64 { return l.P90 }), "")
-	row("                              p99", at(func(l LatencyResult) float64 { return l.P99 }), "")
+	if r.Latency.Count >= enoughForTails {
+		row("                              p90", at(func(l LatencyResult) float64 { return l.P90 }), "")
+		row("                              p99", at(func(l LatencyResult) float64 { return l.P99 }), "")
+	}
 	row("                              max", at(func(l LatencyResult) float64 { return l.Max }), "")
 	row("changes that nobody saw", number(func(c *ComparisonResult) int { return c.Events.Unseen }),
 		fmt.Sprintf("of %d changes", r.Events.Changes))
-	row("GetNewerThan(now) answered    p50", fresh(func(l LatencyResult) float64 { return l.P50 }), "")
-	row("                              p99", fresh(func(l LatencyResult) float64 { return l.P99 }), "")
-	row("answers older than known", number(func(c *ComparisonResult) int { return c.Freshness.StaleReads }), fmt.Sprintf("of %d", r.Freshness.Count))
+	if r.Freshness.Count > 0 {
+		row("GetNewerThan(now) answered    p50", fresh(func(l LatencyResult) float64 { return l.P50 }), "")
+		row("                              p99", fresh(func(l LatencyResult) float64 { return l.P99 }), fmt.Sprintf("of %d reads", r.Freshness.Count))
+	}
 	row("lists of the whole runtime", number(func(c *ComparisonResult) int { return c.Cost.Relists }), "while the load ran")
 	row("relist period at the end", func(c *ComparisonResult) string { return Short(seconds(c.PLEG.RelistPeriodSeconds)) }, "")
-	row("reads of one pod", number(func(c *ComparisonResult) int { return c.Cost.Inspections }), "while the load ran")
 	row("CRI calls", number(func(c *ComparisonResult) int { return sum(c.Cost.RPCs) }), "while the load ran")
-	row("CPU", func(c *ComparisonResult) string { return Short(seconds(c.Cost.PLEGCPUSeconds)) }, "while the load ran")
-	row("memory, max", func(c *ComparisonResult) string { return Bytes(uint64(c.Cost.PLEGMaxRSSBytes)) }, "")
-	row("events delivered twice", number(func(c *ComparisonResult) int { return c.Events.Duplicates }), "")
-	row("events out of order", number(func(c *ComparisonResult) int { return c.Events.OutOfOrder }), "")
-	if r.Interrupted {
-		return
+	note := "while the load ran"
+	if r.Freshness.Count > 0 {
+		note = "GetNewerThan included"
 	}
-	row("pods that differ at the end", number(func(c *ComparisonResult) int { return c.Consistency.Mismatches }),
-		fmt.Sprintf("of %d", r.Consistency.CheckedPods))
+	row("CPU", func(c *ComparisonResult) string { return Short(seconds(c.Cost.PLEGCPUSeconds)) }, note)
 }
 
 // writeStory writes what only this run has.
@@ -124,7 +125,10 @@ func (r *Result) writeStory(b *strings.Builder) {
 	b.WriteByte('\n')
 	line("events: %s received %d (%d told nothing new), told %d on Watch; missed %d, owed %d",
 		emitted, r.Events.Received, r.Events.Stale, r.Events.Lifecycle, r.Events.Missed, r.Events.Owed)
-	line("stream: %s, %d reconnects", r.PLEG.State, r.PLEG.Reconnects)
+	line("stream: %s, %d reconnects; memory: at most %s", r.PLEG.State, r.PLEG.Reconnects, Bytes(uint64(r.Cost.PLEGMaxRSSBytes)))
+	if r.Freshness.Count > 0 {
+		line("answers older than known: %d of %d", r.Freshness.StaleReads, r.Freshness.Count)
+	}
 	if p := r.PLEG.RelistPeriodSeconds; p > 0 && r.PLEG.State == "Connected" {
 		line("trust: %.3g lists a minute now; each list that finds nothing which the stream had not told halves that, down to one in 5 minutes", 60/p)
 	}
@@ -176,6 +180,14 @@ func sum(m map[string]int) int {
 		n += v
 	}
 	return n
+}
+
+// Count writes a number and the noun of what is counted, in the plural unless it is 1.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Short writes a duration with about three digits.

@@ -134,54 +134,6 @@ var ackMutations = []mutation{
 		"!c.connected(), c.count.acksLost > 0,", "!c.connected(),",
 	},
 	{
-		"acks: memory answers without trust", "pleg/ack.go",
-		"c.sched.period <= c.cfg.RelistBase, c.candidates.len() > 0:", "c.candidates.len() > 0:",
-	},
-	{
-		"acks: memory answers during a call", "pleg/ack.go",
-		"c.reads(p), p.own.calls > 0:", "c.reads(p):",
-	},
-	{
-		"acks: memory answers for a pod in doubt", "pleg/ack.go",
-		"case c.dirty[p.uid] == p, c.reads(p),", "case c.reads(p),",
-	},
-	{
-		"acks: memory answers before a call has been read", "pleg/ack.go",
-		"max(p.own.returned, c.lastDiscard), c.readAt", "c.lastDiscard, c.readAt",
-	},
-	{
-		"acks: memory answers when claims were lost", "pleg/ack.go",
-		"max(p.own.returned, c.lastDiscard), c.readAt", "p.own.returned, c.readAt",
-	},
-	{
-		"acks: memory answers with a state that is not known", "pleg/ack.go",
-		"if x.statusUnknown {", "if x.statusUnknown && false {",
-	},
-	{
-		"acks: memory answers while an event may be missing", "pleg/ack.go",
-		"c.cfg.RelistBase, c.candidates.len() > 0:", "c.cfg.RelistBase:",
-	},
-	{
-		"acks: memory answers though nobody asked for it", "pleg/ack.go",
-		"case !c.cfg.AnswersFromMemory, c.sched", "case c.sched",
-	},
-	{
-		"acks: memory answers before an event has been read", "pleg/ack.go",
-		", c.readAt(p) < p.changedAt:", ":",
-	},
-	{
-		"acks: memory answers of what is not all known", "pleg/ack.go",
-		"\treturn c.knowsAllIDs(p)\n", "\treturn p.hasStatus && c.cfg.TellsCalls\n",
-	},
-	{
-		"acks: memory answers who asks for what is to come", "pleg/demand.go",
-		"t < now && c.answersFromMemory(p)", "c.answersFromMemory(p)",
-	},
-	{
-		"acks: whoever is remembered is not fresh", "pleg/demand.go",
-		"\t\t\tp.asOf = now\n\t\t\tcontinue", "\t\t\tcontinue",
-	},
-	{
 		"acks: who does not tell of all calls has nobody listed", "pleg/ack.go",
 		"!c.cfg.TellsCalls, !c.connected(),", "!c.connected(),",
 	},

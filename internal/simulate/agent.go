@@ -31,7 +31,6 @@ type ownCall struct {
 	timesOut bool                // it says that it has failed, and works all the same
 	returned func(error, ...pleg.Item)
 	ledger   *ledger
-	span     int // its number, from 1, among those of its pod; 0 if it has none
 }
 
 // agentPhases are what the agent's calls bring about.
@@ -218,9 +217,8 @@ func (c *ownCall) end(w *world, err error) {
 
 // agentAt is what the agent is at with one pod.
 type agentAt struct {
-	calls int        // under way
-	spans []callSpan // of those of which the generator knows whose they are
-	until time.Time  // what they have changed need not have been read before
+	calls int       // under way
+	until time.Time // what they have changed need not have been read before
 }
 
 // calling notes that a call begins, or ends.
@@ -235,15 +233,6 @@ func (b *ledger) calling(c *ownCall, by int) {
 	}
 	o := b.own[c.pod]
 	o.calls += by
-	switch {
-	case by > 0:
-		if c.about.Pod.UID != "" || !b.pace.applied.IsZero() && phaseIn(b.shows(c.pod), c.now.ID) != pleg.PhaseRemoved {
-			c.span = len(o.spans) + 1
-			o.spans = append(o.spans, callSpan{begun: time.Now(), id: c.about.ID})
-		}
-	case c.span > 0:
-		o.spans[c.span-1].ended = time.Now()
-	}
 }
 
 // settling notes that what is new of a pod may wait for a moment, because the agent is at it.
@@ -279,9 +268,6 @@ func (b *ledger) returned(c *ownCall, err error) {
 	}
 	if err != nil {
 		b.truth.Loosen(c.pod)
-		if c.span > 0 {
-			b.own[c.pod].spans[c.span-1].failed = true
-		}
 	}
 	known := c.about.ID == "" || !b.pace.applied.IsZero() && slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
 	full := s.mailbox < defaultSettings().mailbox

@@ -44,7 +44,6 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
 		b.listOK, b.listOKEnd = begun, time.Now()
-		b.listsOK = append(b.listsOK, readSpan{begun, begun, b.listOKEnd})
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd
 		}
@@ -134,16 +133,6 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	}
 	if !cut && begun.After(b.podEnd[uid]) {
 		b.podEnd[uid] = begun
-	}
-	if err == nil {
-		from := begun
-		if x := b.podPace(uid); statuses && b.pace.on {
-			from = earliest(begun, x.started) // of its first half, if this is the second
-			if x.builds {
-				from = earliest(from, x.begun)
-			}
-		}
-		b.podOK[uid] = append(b.podOK[uid], readSpan{from, begun, time.Now()})
 	}
 	if err != nil && !cut && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun

@@ -6,6 +6,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ var (
 //	worker p1                            a pod worker that keeps one container of the pod running
 //	relist [p1], reinspect p1            requests
 //	watch stall, watch resume            the reader of Watch
+//	within 3 CMD                         CMD runs between the steps of a turn of the loop, the third from now
 //	expect …                             see expect.go
 //	agent …, runtime …, stream …, claim …, reads …, clock …, fault …   what happens at the runtime
 func (w *world) do(verb string, args []string) error {
@@ -51,6 +53,7 @@ func (w *world) do(verb string, args []string) error {
 		}
 		return w.advance(d)
 	case "calm":
+		w.within.drop()
 		w.side.calm(w)
 		if w.ledger != nil {
 			w.ledger.disturb(time.Now())
@@ -59,6 +62,22 @@ func (w *world) do(verb string, args []string) error {
 		return w.settle()
 	case "empty":
 		return w.empty()
+	case "within":
+		return w.doWithin(args)
+	case "expect":
+		return w.expect(args)
+	default:
+		if err := w.act(verb, args); err != nil {
+			return err
+		}
+	}
+	w.rest()
+	return nil
+}
+
+// act runs a command that takes no time, and does not wait for what comes of it.
+func (w *world) act(verb string, args []string) error {
+	switch verb {
 	case "wait":
 		return w.doWait(args)
 	case "keep":
@@ -90,14 +109,9 @@ func (w *world) do(verb string, args []string) error {
 			return errUsage
 		}
 		w.reader.stall(args[0] == "stall")
-	case "expect":
-		return w.expect(args)
 	default:
-		if err := w.side.command(w, verb, args); err != nil {
-			return err
-		}
+		return w.side.command(w, verb, args)
 	}
-	w.rest()
 	return nil
 }
 
@@ -108,7 +122,7 @@ func (w *world) advance(d time.Duration) error {
 	}
 	step := max(d/16, time.Second)
 	for d > 0 {
-		time.Sleep(min(d, step))
+		w.sleep(min(d, step))
 		d -= step
 		w.rest()
 		if w.oracle.result() != nil {
@@ -119,6 +133,23 @@ func (w *world) advance(d time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// doWithin takes a command for a step within a turn.
+func (w *world) doWithin(args []string) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 1 {
+		return errUsage
+	}
+	switch args[1] {
+	case "agent", "wait", "cancel", "runtime", "claim", "relist", "reinspect":
+		w.within.add(n, args[1:])
+		return nil
+	}
+	return errUsage
 }
 
 func (w *world) doRequest(verb string, args []string) error {
@@ -140,7 +171,6 @@ func (w *world) doRequest(verb string, args []string) error {
 		w.ledger.reinspected(cache.UID(args[0]))
 		w.system.RequestReinspect(cache.UID(args[0]))
 	}
-	w.rest()
 	return nil
 }
 
@@ -173,7 +203,6 @@ func (w *world) doWait(args []string) error {
 	if as != "" {
 		w.byName[as] = x
 	}
-	w.rest()
 	return nil
 }
 

@@ -19,7 +19,6 @@ type Coverage struct {
 	struck      map[string]time.Time // when a fault struck last
 	Histories   int
 	Looks       int                // of the oracle
-	Remembered  int                // waits that were answered without a read
 	Believed    int                // times that reads were believed again after they had lied
 	Events      int                // told by Watch
 	Virtual     time.Duration      // time that has passed
@@ -52,10 +51,6 @@ func (o *oracle) harvest(c *Coverage) {
 	defer o.mu.Unlock()
 	c.Histories, c.Looks, c.Events, c.Moves, c.Slowest, c.Virtual = 1, o.looks, o.events, o.moves, o.slowest, time.Since(o.begun)
 	c.Prompt, c.Believed = o.promptest, o.believed
-	c.Remembered = o.remembered
-	if o.system != nil {
-		c.Remembered += o.system.Stats().Remembered
-	}
 }
 
 // Add adds what another one has.
@@ -66,7 +61,6 @@ func (c *Coverage) Add(seed uint64, d *Coverage) {
 	c.Looks += d.Looks
 	c.Events += d.Events
 	c.Believed += d.Believed
-	c.Remembered += d.Remembered
 	c.Virtual += d.Virtual
 	if c.Pairs == nil {
 		c.Pairs = make(map[[2]string]int)
@@ -105,7 +99,6 @@ func (c *Coverage) Report(profiles []string) string {
 	fmt.Fprintf(&b, "slowest agreement after the last disturbance: %v (seed %d)\n", c.Slowest, c.SlowestOf)
 	fmt.Fprintf(&b, "claims that had to be shown soon: %d, the slowest after %v (seed %d); payloads that had to be believed at once: %d\n",
 		c.Prompt.kept, c.Prompt.slowest, c.PromptOf, c.Prompt.instants)
-	fmt.Fprintf(&b, "waits that were answered without a read: %d\n", c.Remembered)
 	if c.Believed > 0 {
 		fmt.Fprintf(&b, "reads that lied were believed again %d times\n", c.Believed)
 	}

@@ -123,7 +123,7 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	l.doubt = w.oracle.doubtful
 	l.lying = w.oracle.liars
 	b := &boundary[cri.PodStatus]{ledger: l, source: f.client, stream: f.client}
-	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle}, time.Now)
+	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle, &w.within}, time.Now)
 	cfg.Merge = cri.KeepIPs
 	sys, err := pleg.New(cfg)
 	return sys, l, err

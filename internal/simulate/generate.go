@@ -28,7 +28,7 @@ type generator struct {
 	agent      *rand.Rand // of the choices of an agent that tells of its calls; nil if there is none
 	worker     *rand.Rand // of those of its pod workers, likewise
 	tells      bool       // and nobody else makes anything
-	answers    bool       // and waiters are answered from memory
+	busy       bool       // its pod workers wait again and again
 	lies       bool
 	faults     float64 // how often an event goes wrong
 	waits      int
@@ -50,9 +50,7 @@ func Generate(seed uint64) History {
 		}
 		if g.tells = r.Float64() < 0.5; g.tells {
 			g.add("config tells-calls true")
-			if g.answers = g.worker.Float64() < 0.5; g.answers {
-				g.add("config answers-from-memory true")
-			}
+			g.busy = g.worker.Float64() < 0.5
 		}
 	}
 	g.faults = g.pick(0, 0, 0.1, 0.3, 0.6)
@@ -68,7 +66,32 @@ func Generate(seed uint64) History {
 		g.step()
 	}
 	g.finish()
+	if r := rand.New(rand.NewPCG(seed, 97)); r.Float64() < 0.3 {
+		return g.withinTurns(r)
+	}
 	return g.lines
+}
+
+// withinTurns puts changes, calls and waiters between the steps of turns of the generator's loop.
+func (g *generator) withinTurns(r *rand.Rand) (lines History) {
+	for _, line := range g.lines {
+		verb, _, _ := strings.Cut(line, " ")
+		steps := 1 + r.IntN(8)
+		switch {
+		case verb != "agent" && verb != "wait" && verb != "claim" && (verb != "runtime" || strings.HasSuffix(line, "down")) || r.Float64() < 0.6:
+			lines = append(lines, line)
+			continue
+		case verb == "agent" && r.Float64() < 0.7: // the call returns within the turn
+			line = strings.Join(slices.DeleteFunc(strings.Fields(line), func(word string) bool {
+				return strings.HasPrefix(word, "takes=") || strings.HasPrefix(word, "works=")
+			}), " ")
+		}
+		lines = append(lines, fmt.Sprintf("within %d %s", steps, line))
+		if r.Float64() < 0.5 {
+			lines = append(lines, fmt.Sprintf("within %d wait %s", steps+r.IntN(2), g.pods[r.IntN(len(g.pods))]))
+		}
+	}
+	return lines
 }
 
 func (g *generator) chance(p float64) bool { return g.rng.Float64() < p }
@@ -161,7 +184,7 @@ func (g *generator) step() {
 	if g.chance(0.7) {
 		g.pass()
 	}
-	if g.answers {
+	if g.busy {
 		g.waitAgain()
 	}
 }
@@ -340,9 +363,6 @@ func (g *generator) does(what, names string) {
 	works := word(0, 100*time.Microsecond, time.Millisecond, 25*time.Millisecond, 300*time.Millisecond)
 	line := fmt.Sprintf("agent %s %s", what, names)
 	n := g.agent.IntN(12)
-	if g.answers && g.worker.Float64() < 0.7 {
-		n = 2 // after a failure nothing of the pod is answered from memory any more
-	}
 	switch {
 	case n == 0:
 		line += " fails"

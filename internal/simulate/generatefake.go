@@ -46,9 +46,7 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 		if g.tells = r.Float64() < 0.5; g.tells {
 			g.add("config tells-calls true")
 			g.worker = rand.New(rand.NewPCG(seed, 95))
-			if g.answers = g.worker.Float64() < 0.5; g.answers {
-				g.add("config answers-from-memory true")
-			}
+			g.busy = g.worker.Float64() < 0.5
 		}
 	}
 	if g.chance(0.8) {
@@ -79,7 +77,7 @@ func (g *generator) secondAct() {
 			g.wait()
 		}
 		g.pass()
-		if g.answers {
+		if g.busy {
 			g.waitAgain()
 		}
 	}
@@ -134,7 +132,7 @@ func (g *generator) stepFake(faults []fakeruntime.Fault) {
 	if g.chance(0.7) {
 		g.pass()
 	}
-	if g.answers {
+	if g.busy {
 		g.waitAgain()
 	}
 }

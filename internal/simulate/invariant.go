@@ -10,9 +10,8 @@ package simulate
 //  2. The cache shows a change before Watch tells of it: oracle.emitting keeps what the cache shows at the moment of emission,
 //     oracle.event compares (order).
 //  3. What GetNewerThan(t) returns was confirmed by a read begun after t, and nobody is handed nil: waiter.returned and oracle.lookAt
-//     (stale, stale-read, resurrected-read, invented-read, nil, error), and the pod workers (double-start). Where answers-from-memory
-//     is on, an answer without a read is checked against the read that it is from, and against all that was told since (remembered):
-//     oracle.lookMemory.
+//     (stale, stale-read, resurrected-read, invented-read, nil, error), and the pod workers (double-start), also
+//     when calls, events and waiters come between the steps of a turn of the loop (within.go).
 //  4. The global time moves only to the start of a finished list whose changed pods were inspected: oracle.look, oracle.lookFresh and, through
 //     AsOf, oracle.lookAt (global, freshness, stale).
 //  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event). And soon: a claim of a true change is shown and told within the

@@ -42,8 +42,6 @@ type ledger struct {
 	listFirst  time.Time               // end of the first list that began after the last disturbance; zero if none
 	disturbed  time.Time               // the last disturbance
 	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
-	podOK      map[cache.UID][]readSpan
-	listsOK    []readSpan
 	podFail    map[cache.UID]time.Time // start of the latest failed one
 	stopping   bool                    // the generator's context has ended
 	closed     bool
@@ -60,7 +58,7 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		podEnd: make(map[cache.UID]time.Time), podOK: make(map[cache.UID][]readSpan), podFail: make(map[cache.UID]time.Time),
+		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time),
 	}
 }
 
@@ -107,7 +105,6 @@ func (b *ledger) inherit(before *ledger) {
 	before.mu.Lock()
 	defer before.mu.Unlock()
 	maps.Copy(b.podEnd, before.podEnd)
-	b.podOK, b.listsOK = maps.Clone(before.podOK), slices.Clone(before.listsOK)
 	maps.Copy(b.podFail, before.podFail)
 	b.listened = slices.Clone(before.listened)
 	b.listOK, b.disturbed = before.listOK, before.disturbed

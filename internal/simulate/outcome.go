@@ -67,7 +67,6 @@ func (o *Outcome) finish(w *world) {
 	if w.system != nil {
 		s := w.system.Stats()
 		s.ReplayedClaims = 0                     // stamps tell what is a replay,
-		s.DisorderedClaims, s.UntoldExits = 0, 0 // of which neither the order nor a gap counts
 		o.add("statistics", "%+v", s)
 	}
 }

@@ -19,7 +19,7 @@ type settings struct {
 	fake                                                      bool // the second tier: the fake runtime over gRPC
 	seed                                                      uint64
 	latency                                                   time.Duration
-	torn, delta, generic, tells, answers                      bool
+	torn, delta, generic, tells                               bool
 	base, max, grace, callSettle, listTimeout, inspectTimeout time.Duration
 	workers, sweepAt, capacity, mailbox, unconfirmed          int
 }
@@ -32,7 +32,7 @@ func defaultSettings() settings {
 	}
 }
 
-var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, answers-from-memory, relist-base, relist-max, grace, call-settle, list-timeout, " +
+var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, relist-base, relist-max, grace, call-settle, list-timeout, " +
 	"inspect-timeout, workers, sweep-at, capacity, mailbox or unconfirmed")
 
 // set takes one config line: a name and a value.
@@ -51,8 +51,6 @@ func (s *settings) set(name, value string) error {
 		s.delta, err = strconv.ParseBool(value)
 	case "tells-calls":
 		s.tells, err = strconv.ParseBool(value)
-	case "answers-from-memory":
-		s.answers, err = strconv.ParseBool(value)
 	case "generic":
 		s.generic, err = strconv.ParseBool(value)
 	case "workers", "sweep-at", "capacity", "mailbox", "unconfirmed":
@@ -89,7 +87,7 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
 		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, UnconfirmedMax: s.unconfirmed,
 		RereadBase: rereadBase, RetryBase: retryBase, RetryMax: retryMax, Settle: streamSettle,
-		Jitter: -1, Seed: 1, TellsCalls: s.tells, AnswersFromMemory: s.answers,
+		Jitter: -1, Seed: 1, TellsCalls: s.tells,
 	}
 	if s.generic {
 		cfg.Stream = nil
@@ -98,7 +96,10 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 }
 
 // hook lets the oracle look from within the generator's loop, through the Metrics that the generator is given.
-type hook struct{ o *oracle }
+type hook struct {
+	o *oracle
+	w *within
+}
 
 func (h hook) Add(name string, _ int) {
 	switch name {
@@ -115,6 +116,9 @@ func (h hook) Add(name string, _ int) {
 }
 
 func (h hook) Observe(string, time.Duration) {}
+
+// BetweenSteps lets the commands that are due within a turn run.
+func (h hook) BetweenSteps() { h.w.step() }
 
 // InvariantBroken is told what does not hold within the generator's core.
 func (h hook) InvariantBroken(err error) { h.o.fail("invariant", "within the core: %v", err) }

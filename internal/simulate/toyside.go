@@ -58,7 +58,7 @@ func (t *toySide) system(w *world) (System, *ledger, error) {
 		defer t.toy.mu.Unlock()
 		return t.toy.wall()
 	}
-	sys, err := pleg.New(configOf(s, t.cache, b, hook{w.oracle}, wall))
+	sys, err := pleg.New(configOf(s, t.cache, b, hook{w.oracle, &w.within}, wall))
 	return sys, l, err
 }
 

@@ -107,9 +107,6 @@ func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
 	if err != nil {
 		o.failedSince(x.pod, x.t, err)
 		since = time.Time{}
-	} else if o.answers() {
-		// The cache may have been fresh already, by an answer from memory: lookMemory has checked that.
-		since = earliest(since, o.ledger.readOf(x.pod, x.t).from)
 	}
 	if kind, what := x.w.truth.Check(x.pod, items, since); kind != "" {
 		o.fail(kind+"-read", "pod %s: GetNewerThan of %s returned at %s a status that %s", x.pod, o.when(x.t), o.when(time.Now()), what)

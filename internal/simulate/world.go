@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -99,6 +98,7 @@ type world struct {
 	outcome  *Outcome
 	until    time.Time // the runtime is not at rest before that
 	toldMu   sync.Mutex
+	within   within
 }
 
 // Run runs a history. It must be called in a bubble, and returns when everything that it started has ended.
@@ -106,6 +106,7 @@ func Run(h History, opts Options) *Result {
 	w := &world{
 		opts: opts, settings: defaultSettings(), truth: NewTruth(), begun: time.Now(),
 		byName: make(map[string]*waiter), workers: make(map[cache.UID]*podWorker),
+		within: within{stood: make(chan struct{}, 1)},
 	}
 	r := &Result{}
 	w.cover = &r.Coverage
@@ -195,7 +196,7 @@ func (w *world) upset(until time.Time) {
 
 // rest lets everything happen that happens without time passing, and looks.
 func (w *world) rest() {
-	synctest.Wait()
+	w.quiet()
 	if w.ledger != nil && w.side.restless() {
 		w.ledger.disturb(time.Now())
 	}
@@ -260,6 +261,7 @@ func (w *world) stopSystem() {
 	if w.system == nil {
 		return
 	}
+	w.within.drop()
 	w.stop()
 	w.toldMu.Lock()
 	w.system = nil
@@ -274,7 +276,7 @@ func (w *world) settle() error {
 	bound := w.settings.max + w.settings.listTimeout + w.settings.inspectTimeout + 3*w.settings.base + 2*time.Minute
 	step := 10 * time.Millisecond
 	for passed := time.Duration(0); passed < bound; passed += step {
-		time.Sleep(step)
+		w.sleep(step)
 		w.rest()
 		if w.oracle.settled(!w.reader.stalled()) || w.oracle.result() != nil {
 			w.stuckWaiters()
@@ -296,7 +298,7 @@ func (w *world) reconnected() {
 		if w.oracle.result() != nil || w.system.Stats().State == pleg.StreamConnected {
 			return
 		}
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		w.rest()
 	}
 	w.oracle.fail("deaf", "the runtime has offered events for 210 s, and the stream is %v", w.system.Stats().State)
@@ -315,11 +317,11 @@ func (w *world) empty() error {
 	}
 	for quiet, tries := 0, 0; quiet < 3 && tries < 30; tries++ { // the lists that see it gone, the grace, and the next look
 		before := w.ledger.rest()
-		time.Sleep(w.settings.grace + 2*w.settings.base)
+		w.sleep(w.settings.grace + 2*w.settings.base)
 		w.ledger.relist()
 		w.system.RequestRelist("")
 		w.rest()
-		time.Sleep(w.settings.base)
+		w.sleep(w.settings.base)
 		w.rest()
 		if quiet++; w.ledger.rest() != before {
 			quiet = 0

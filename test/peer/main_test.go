@@ -173,7 +173,7 @@ func TestChurnIsMeasured(t *testing.T) {
 	if err := b.churnOf(10, 400, 100*time.Millisecond, 500*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []string{"none", "remembered", "told", "evented", "generic"} {
+	for _, mode := range []string{"none", "told", "evented", "generic"} {
 		r := b.of("churn", "pods=10/changes/s=400/"+mode, oursName)
 		reads := 0.0
 		for _, name := range readCalls {

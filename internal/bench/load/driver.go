@@ -68,7 +68,15 @@ func (d *Driver) SetRate(rate float64) {
 
 // Setup makes the pods. It fails if the runtime does not have the image, or if a pod cannot be made after a few tries.
 func (d *Driver) Setup(ctx context.Context) error {
-	answer, err := d.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: d.config.Image}})
+	const tries = 10 // a runtime may be made to fail now and then
+	var answer *runtimeapi.ImageStatusResponse
+	var err error
+	for range tries {
+		answer, err = d.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: d.config.Image}})
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("load: ask the runtime for the image %s: %w", d.config.Image, err)
 	}
@@ -76,7 +84,6 @@ func (d *Driver) Setup(ctx context.Context) error {
 		return fmt.Errorf("load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image%s; "+
 			"it must understand the arguments %q", d.config.Image, Images(ctx, d.config.Conn), d.config.Args)
 	}
-	const tries = 10
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup

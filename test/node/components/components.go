@@ -138,7 +138,7 @@ func (s Set) buildOwn(ctx context.Context, o Options) error {
 		s.Workload(): "./test/node/workload",
 		s.Agent():    "./test/node/cmd/agent",
 	} {
-		cmd := niced(ctx, "go", "build", "-trimpath", "-o", program, pkg)
+		cmd := niced(ctx, "go", "build", "-o", program, pkg)
 		cmd.Dir = o.Root
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -105,7 +105,7 @@ func goBuild(ctx context.Context, dir, cgo, tags, module, version string, packag
 	if jsonErr := json.Unmarshal(out, &got); err != nil || jsonErr != nil || got.Dir == "" {
 		return "", buildError(ctx, download, []byte(got.Error), errors.Join(err, jsonErr), registryHint)
 	}
-	args := []string{"build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", dir + string(filepath.Separator)}
+	args := []string{"build", "-mod=readonly", "-ldflags", "-s -w", "-tags", tags, "-o", dir + string(filepath.Separator)}
 	build := niced(ctx, "go", append(args, packages...)...)
 	build.Dir, build.Env = got.Dir, env
 	if out, err := build.CombinedOutput(); err != nil {

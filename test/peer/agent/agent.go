@@ -37,8 +37,8 @@ type Options struct {
 	// Socket is the runtime's unix socket, a path.
 	Socket string
 	// Mode is "manual" (it lists when it is told to, and has no stream), "generic" (as it comes, without a stream), "evented" (as it comes,
-	// with a stream), "intake" (with a stream, and no listing but at the start), "told" (evented, and told of the agent's own calls), "remembered"
-	// (and workers are answered from memory where no read could tell more), or "none" (no PLEG at all).
+	// with a stream), "intake" (with a stream, and no listing but at the start), "told" (evented, and told of the agent's own calls), or
+	// "none" (no PLEG at all).
 	Mode string
 }
 

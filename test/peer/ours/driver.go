@@ -59,9 +59,9 @@ func (d *Driver) Start(o agent.Options) (err error) {
 		config.RelistBase = never
 	case "intake":
 		config.Stream, config.RelistBase, d.evented = d.client, never, true
-	case "evented", "told", "remembered":
+	case "evented", "told":
 		config.Stream, d.evented = d.client, true
-		config.TellsCalls, config.AnswersFromMemory = o.Mode != "evented", o.Mode == "remembered"
+		config.TellsCalls = o.Mode == "told"
 	case "generic", "none":
 	default:
 		return fmt.Errorf("ours: no such mode: %q", o.Mode)
