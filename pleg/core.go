@@ -54,7 +54,7 @@ type core[S any] struct {
 	ticked   instant
 	pruned   instant
 	deleted  bool    // the cache holds tombstones
-	floor    instant // the cache takes no write of a deleted pod from before
+	floor    instant // the cache may refuse writes from before for a pod without a record
 
 	candidates fifo[candidate]
 	overruled  instant  // when a claim was last overruled: a list that began before gives no credit
@@ -246,7 +246,7 @@ func (c *core[S]) housekeep(now instant) {
 		oldest = min(oldest, f.began)
 	}
 	if c.deleted {
-		c.deleted, c.floor = oldest < now, oldest
+		c.deleted, c.floor = oldest < now, max(c.floor, oldest)
 		c.todo.do(action[S]{kind: actPrune, at: oldest})
 	}
 	maps.DeleteFunc(c.early, func(_ string, e expectation) bool {
@@ -347,7 +347,7 @@ func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instan
 		{p.entry == failedEntry && p.retry.step == 0, "has failed without a delay"},
 		{p.entry == noEntry && len(p.items) > 0, "has no status, which shows IDs"},
 		{p.calls < 0 || p.creating < 0 || p.creating > p.calls, "has fewer calls than none"},
-		{next == never && len(p.items)+len(p.expected) == 0 && p.entry == noEntry && !reading && p.calls == 0 && !differs, "is remembered for nothing"},
+		{next == never && len(p.items)+len(p.expected) == 0 && p.entry == noEntry && !reading && p.calls == 0 && !differs && !queued, "is remembered for nothing"},
 	} {
 		if wrong.is {
 			return fmt.Errorf("%s: %+v", wrong.what, *p)

@@ -157,6 +157,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		if !same {
 			p.due = max(p.due, now-1)
 		}
+	case gone && p.entry == noEntry && p.want != 0 && began < c.floor: // the read that the waiters want answers
 	case gone && (p.entry != noEntry || p.want != 0):
 		c.erase(p, began, now)
 		c.resolve(p, began)
@@ -165,7 +166,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		c.resolve(p, began)
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
-			quiet = len(p.expected) == 0 && p.want == 0 && p.due == 0
+			quiet = len(p.expected) == 0 && p.want == 0 && p.due == 0 && len(c.rounds) == 0
 			c.todo.observe(p.uid, began)
 			p.asOf = began
 			c.resolve(p, began)
@@ -174,13 +175,10 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		if p.entry == failedEntry {
 			p.notBefore = 0 // a list gives the pod another try
 		}
-	case same: // absent, and being read
-		p.due = max(p.due, now-1)
+	case overlaps: // unless the read shows the same: see core.store
+		p.due = max(p.due, began)
 	default:
 		p.due = max(p.due, began-1)
-		if overlaps {
-			p.due = max(p.due, now-1)
-		}
 	}
 	return quiet
 }
@@ -298,6 +296,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		if !c.matches(p, shows) {
 			p.due = max(p.due, now-1)
 		}
+		c.delay(p, r.began, now)
 	case !c.overrules(p, shows, r.began):
 		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
 		p.want = max(p.want, p.notBefore-1)
@@ -321,7 +320,7 @@ func (c *core[S]) delay(p *pod, began, now instant) {
 	switch {
 	case p.unmet():
 		p.notBefore = p.retry.climb(began, now, c.cfg.RereadBase, c.cfg.RelistMax)
-	case c.connected() && p.teardown():
+	case c.cfg.Streams && p.teardown():
 		p.notBefore = p.retry.climb(began, now, max(c.cfg.RelistBase/10, 1), c.cfg.RelistMax)
 	default:
 		p.retry, p.notBefore = ladder{}, 0
@@ -364,19 +363,16 @@ func (c *core[S]) review(p *pod, now instant) {
 		p.due = 0
 	}
 	for i := range c.rounds {
-		r := &c.rounds[i]
-		if _, ok := r.pending[p]; ok && p.asOf >= r.began {
-			if delete(r.pending, p); len(r.pending) == 0 {
-				c.advance()
-				break
-			}
+		if r := &c.rounds[i]; p.asOf >= r.began {
+			delete(r.pending, p)
 		}
 	}
+	c.advance()
 	next := c.nextRead(p)
 	if next == never {
 		delete(c.dirty, p)
 		if len(p.items)+len(p.expected) == 0 && p.entry == noEntry && !p.reading && !p.queued && p.calls == 0 && !p.differs() {
-			c.uncertain = max(c.uncertain, p.unlisted)
+			c.uncertain, c.floor = max(c.uncertain, p.unlisted), max(c.floor, p.asOf)
 			delete(c.pods, p.uid)
 		}
 		return
@@ -396,7 +392,7 @@ func (c *core[S]) review(p *pod, now instant) {
 // nextRead returns when the next read of the pod is due; never if none is.
 func (c *core[S]) nextRead(p *pod) instant {
 	at := never
-	if p.unmet() || p.entry == failedEntry || c.connected() && p.teardown() {
+	if p.unmet() || p.entry == failedEntry || c.cfg.Streams && p.teardown() {
 		at = p.notBefore
 	}
 	if p.want != 0 {

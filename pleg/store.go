@@ -11,8 +11,12 @@ import (
 // store makes a report of a pod the state of the pod: in the cache, in the record and on Watch at
 // once. Store is the only function that changes any of them. There are three callers: a read of
 // the statuses, a read that shows nothing of the pod (status is nil), and a payload that dominates.
-// At is the begin of the read on which the status rests.
+// At is the begin of the read on which the status rests, unless a list that began later has shown
+// the same.
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
+	if p.listedAt > at && sameItems(p.listed, shows) {
+		at = p.listedAt
+	}
 	if status != nil {
 		c.todo.do(action[S]{kind: actStore, uid: p.uid, at: at, status: status, replaces: p.entry != noEntry})
 	} else {
@@ -38,10 +42,14 @@ func (c *core[S]) erase(p *pod, began, now instant) { c.store(p, nil, nil, began
 
 // lastRead returns the begin of the last read that agreed with the record.
 func (c *core[S]) lastRead(p *pod) instant {
-	if p.differs() {
-		return max(p.asOf, p.agreed)
+	read, listed := p.asOf, c.lists.applied
+	if p.entry == failedEntry {
+		read = 0 // the begin of the failed read
 	}
-	return max(p.asOf, c.lists.applied)
+	if p.differs() {
+		listed = p.agreed
+	}
+	return max(read, listed)
 }
 
 // show moves the items of a pod to what a report shows, and sends the events. Last is the begin of
