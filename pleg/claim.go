@@ -299,7 +299,7 @@ func (c *core[S]) resolve(p *pod, began instant) {
 	p.expected = slices.DeleteFunc(p.expected, func(e expectation) bool {
 		x := c.find(p, 0, e.id)
 		switch {
-		case x == nil && (e.phase == PhaseRemoved || e.stored):
+		case x == nil && e.phase == PhaseRemoved:
 		case x == nil || e.cause == CauseAck:
 			return began > e.at
 		case x.phase >= e.phase && x.shown != PhaseUnknown:

@@ -58,7 +58,7 @@ type core[S any] struct {
 
 	candidates fifo[candidate]
 	overruled  instant  // when a claim was last overruled: a list that began before gives no credit
-	refuted    []string // the claims overruled in this turn, and events found missed or unheard
+	refuted    findings // the claims overruled in this turn
 	paces      []pace
 
 	todo  todo[S]
@@ -322,7 +322,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	s := &c.sched
 	check(s.base <= s.period && s.period <= s.max && s.ended <= now && s.raised <= now, "schedule %+v at %d", *s, now)
 	check(c.connected() || s.period == s.base, "the stream is down, and the period is %v", s.period)
-	check(len(c.refuted) == 0, "refuted claims are not settled: %q", c.refuted)
+	check(c.refuted.n == 0, "refuted claims are not settled: %v", c.refuted)
 	check(c.deadline() > now, "the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
 	return errors.Join(errs...)
 }

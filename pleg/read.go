@@ -57,6 +57,9 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		c.count.relistErrors++
 		c.reportPaced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)
 		c.sched.ask(now, false)
+		for _, p := range inOrder(c.dirty) {
+			c.review(p, now) // pods have waited for the list
+		}
 		return
 	}
 	if failed {
@@ -91,7 +94,8 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 // visitAll applies a list to every pod that may differ from the list, and returns the pods still to
 // be read.
 func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
-	began, pending := r.began, make(map[*pod]struct{})
+	began := r.began
+	var pending, rest map[*pod]struct{} // rest: pods that the list does not name
 	visit := func(p *pod, items []Item) {
 		if p.visited == began {
 			return // shown twice: the first counts
@@ -99,7 +103,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 		p.visited = began
 		quiet := c.visit(p, items, began, now)
 		if p.asOf < began {
-			pending[p] = struct{}{}
+			put(&pending, p)
 		} else if !quiet {
 			c.review(p, now)
 		}
@@ -117,10 +121,9 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 			visit(p, nil)
 		}
 	}
-	rest := make(map[*pod]struct{}) // pods that the list does not name
 	add := func(p *pod) {
 		if p.visited != began {
-			rest[p] = struct{}{}
+			put(&rest, p)
 		}
 	}
 	if r.listing.Delta {
@@ -147,11 +150,25 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	return pending
 }
 
+// put adds a pod to a set, which is made when first needed.
+func put(set *map[*pod]struct{}, p *pod) {
+	if *set == nil {
+		*set = make(map[*pod]struct{})
+	}
+	(*set)[p] = struct{}{}
+}
+
 // visit compares a pod with a list. It reports whether nothing is left to do for the pod.
 func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
+	for i := 0; i < len(items) && len(c.early) > 0; i++ {
+		if e, ok := c.early[items[i].ID]; ok { // the list names the pod of a claim
+			delete(c.early, e.id)
+			c.expect(p, e, now)
+		}
+	}
 	same := c.compare(p, items, began)
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
-	gone := !overlaps && !slices.ContainsFunc(items, Item.valid)
+	gone := (!overlaps || same) && !slices.ContainsFunc(items, Item.valid)
 	switch {
 	case began < p.asOf:
 		if !same {
@@ -175,9 +192,9 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		if p.entry == failedEntry {
 			p.notBefore = 0 // a list gives the pod another try
 		}
-	case overlaps: // unless the read shows the same: see core.store
-		p.due = max(p.due, began)
-	default:
+	case overlaps && !p.reading:
+		p.due = max(p.due, now-1)
+	default: // if the pod is being read: core.onInspected compares
 		p.due = max(p.due, began-1)
 	}
 	return quiet
@@ -279,6 +296,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 // onInspected applies a read of one pod.
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
+	lapped := c.lists.finished >= c.inflight[p].started // a list has ended during the read
 	p.reading, p.readEnd = false, now
 	delete(c.inflight, p)
 	shows := r.shows.Items
@@ -299,7 +317,10 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.delay(p, r.began, now)
 	case !c.overrules(p, shows, r.began):
 		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
-		p.want = max(p.want, p.notBefore-1)
+		p.due = max(p.due, p.notBefore-1)
+		if p.want != 0 {
+			p.want = max(p.want, p.due)
+		}
 	default:
 		if len(shows) == 0 {
 			c.erase(p, r.began, now)
@@ -311,6 +332,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 		c.resolve(p, r.began)
 		c.delay(p, r.began, now)
+	}
+	if lapped && r.err == nil && p.differs() { // either may have looked last
+		p.due = max(p.due, now-1)
 	}
 	c.review(p, now)
 }
@@ -362,19 +386,20 @@ func (c *core[S]) review(p *pod, now instant) {
 	if p.due != 0 && at > p.due {
 		p.due = 0
 	}
+	next := c.nextRead(p)
+	forget := next == never && len(p.items)+len(p.expected) == 0 && p.entry == noEntry && !p.reading && !p.queued && p.calls == 0 && !p.differs()
 	for i := range c.rounds {
-		if r := &c.rounds[i]; p.asOf >= r.began {
+		if r := &c.rounds[i]; forget || p.asOf >= r.began {
 			delete(r.pending, p)
 		}
 	}
 	c.advance()
-	next := c.nextRead(p)
+	if forget {
+		c.uncertain, c.floor = max(c.uncertain, p.unlisted), max(c.floor, p.asOf)
+		delete(c.pods, p.uid)
+	}
 	if next == never {
 		delete(c.dirty, p)
-		if len(p.items)+len(p.expected) == 0 && p.entry == noEntry && !p.reading && !p.queued && p.calls == 0 && !p.differs() {
-			c.uncertain, c.floor = max(c.uncertain, p.unlisted), max(c.floor, p.asOf)
-			delete(c.pods, p.uid)
-		}
 		return
 	}
 	c.dirty[p] = struct{}{}
@@ -440,8 +465,11 @@ func (c *core[S]) sweeps(now instant) bool {
 	if now >= c.sched.ended.add(c.cfg.RelistBase) {
 		return true
 	}
-	waited := 0
+	waited, looks := 0, 4*c.cfg.SweepAt
 	for p := range c.queue.all() {
+		if looks--; looks < 0 {
+			return false
+		}
 		if p.want != 0 && p.want < now && p.entry == statusEntry && !p.unmet() && !p.differs() {
 			if waited++; waited >= c.cfg.SweepAt {
 				return true

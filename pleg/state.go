@@ -91,7 +91,7 @@ const (
 func (p *pod) differs() bool { return p.listedAt != 0 }
 
 // contradicted reports whether a list has shown the pod otherwise since the last store.
-func (p *pod) contradicted() bool { return p.agreed < p.listedAt }
+func (p *pod) contradicted() bool { return p.listedAt > max(p.asOf, p.agreed) }
 
 // unmet reports whether an expectation calls for a read.
 func (p *pod) unmet() bool {
@@ -169,6 +169,9 @@ func (x *item) title() string {
 
 // inOrder returns pods sorted by UID, so that a history replays the same way.
 func inOrder(pods map[*pod]struct{}) []*pod {
+	if len(pods) == 0 {
+		return nil
+	}
 	return slices.SortedFunc(maps.Keys(pods), func(a, b *pod) int { return strings.Compare(string(a.uid), string(b.uid)) })
 }
 

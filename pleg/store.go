@@ -66,14 +66,15 @@ func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
 			x = c.create(p, it, now)
 		} else if x.mark == c.marks {
 			continue // shown twice: the first counts
-		} else if (x.shown == PhaseUnknown) != (it.Phase == PhaseUnknown) {
-			sync = true // no other event shows this change
 		}
+		changed, sent := x.phase != phaseNone && (x.shown == PhaseUnknown) != (it.Phase == PhaseUnknown), c.count.events
 		x.mark, x.shown = c.marks, it.Phase
 		if it.Name != "" {
 			x.name = it.Name
 		}
-		sync = c.move(x, it.Phase, last, now) || sync
+		if c.move(x, it.Phase, last, now) || changed && c.count.events == sent {
+			sync = true // no other event shows this change
+		}
 	}
 	kept := p.items[:0]
 	for _, x := range p.items {
@@ -115,6 +116,9 @@ func (c *core[S]) create(p *pod, it Item, now instant) *item {
 
 // drop forgets an ID that a report no longer shows.
 func (c *core[S]) drop(x *item) {
+	if e := x.pod.expectation(x.id); e != nil {
+		e.stored = false // a read confirms
+	}
 	if c.index[x.id] == x {
 		delete(c.index, x.id)
 	} else {
@@ -155,7 +159,7 @@ func (c *core[S]) move(x *item, phase Phase, last, now instant) (sync bool) {
 	x.phase = phase
 	c.tally(x, +1)
 	if before != phaseNone && phase < before {
-		if e := x.pod.expectation(x.id); e == nil || !e.stored {
+		if e := x.pod.expectation(x.id); e == nil || !e.stored || e.cause == CauseAck {
 			c.count.regressions++
 		} // else the read overrules a payload: core.resolve counts
 		return true
@@ -254,19 +258,23 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	c.store(p, status, pc.payload, c.asOf(p), now)
 }
 
-// overrules reports whether a read that shows less than a stored payload is to be believed: the
-// read began after the claim, and a grace after the oldest claim in question. A read that shows as
-// much needs no belief.
+// overrules reports whether a read is to be believed that shows less than the status, which a
+// payload has brought: the read began after the claim and, unless the agent's own call is behind
+// the claim, a grace after the oldest claim in question.
 func (c *core[S]) overrules(p *pod, shows []Item, began instant) bool {
-	first, last := never, instant(0)
+	claimed := instant(0)
+	first := never
 	for i, it := range shows {
 		x := c.find(p, i, it.ID)
 		if x == nil || it.Phase >= x.phase || it.Phase == PhaseUnknown {
 			continue
 		}
-		if e := p.expectation(it.ID); e != nil && e.stored {
-			first, last = min(first, e.at), max(last, e.at)
+		if e := p.expectation(it.ID); e != nil {
+			claimed = max(claimed, e.at)
+			if e.cause == CauseClaim {
+				first = min(first, e.at)
+			}
 		}
 	}
-	return last == 0 || began > last && began > first.add(c.cfg.Grace)
+	return (claimed == 0 || began > claimed) && (first == never || began > first.add(c.cfg.Grace))
 }

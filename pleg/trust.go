@@ -113,12 +113,12 @@ func (c *core[S]) revokeCredit() {
 // are counted apart, because runtimes differ in the events that they send for them (KEP-3386:
 // kube_pod_missed_events). So are changes while nobody listened: the runtime is not to blame.
 func (c *core[S]) settle(now instant) {
-	if len(c.refuted) > 0 {
+	if c.refuted.n > 0 {
 		c.overruled = now
-		c.distrust(ReasonEventsOverruled, "reads refute events of the runtime: %s", c.refuted, now)
-		c.refuted = c.refuted[:0]
+		c.distrust(ReasonEventsOverruled, "reads refute events of the runtime: %v", c.refuted, now)
+		c.refuted = findings{}
 	}
-	var missed, unheard []string
+	var missed, unheard findings
 	found := never
 	for {
 		e, ok := c.candidates.front()
@@ -129,7 +129,7 @@ func (c *core[S]) settle(now instant) {
 		x := e.item
 		switch {
 		case x == nil:
-			if len(missed) == 0 && c.connected() {
+			if missed.n == 0 && c.connected() {
 				c.sched.trust(now)
 			}
 			continue
@@ -144,37 +144,37 @@ func (c *core[S]) settle(now instant) {
 		switch life := e.phase == PhaseRunning || e.phase == PhaseExited; {
 		case x.claimed >= e.phase:
 		case life && heard:
-			missed = append(missed, x.title()+" is "+e.phase.String())
+			missed.add(x, e.phase)
 			found = min(found, e.found)
 		case life:
-			unheard = append(unheard, x.title()+" is "+e.phase.String())
+			unheard.add(x, e.phase)
 		case heard && e.phase == PhaseRemoved:
 			c.count.missedRemovals++
 		case heard:
 			c.count.missedCreations++
 		}
 	}
-	if n := len(unheard); n > 0 {
-		c.count.unheard += n
+	if unheard.n > 0 {
+		c.count.unheard += unheard.n
 		c.reportPaced(Report{
 			Reason: ReasonChangesUnheard, Action: "Relist",
-			Note: "containers or sandboxes changed while no event could be heard; reads found them: " + some(unheard),
+			Note: "containers or sandboxes changed while no event could be heard; reads found them: " + unheard.String(),
 		}, now)
 	}
-	if n := len(missed); n > 0 {
-		c.count.missed += n
-		c.distrust(ReasonEventsMissed, "the runtime changed containers or sandboxes without an event: %s", missed, now)
+	if missed.n > 0 {
+		c.count.missed += missed.n
+		c.distrust(ReasonEventsMissed, "the runtime changed containers or sandboxes without an event: %v", missed, now)
 		c.checkMute(found, now)
 	}
 }
 
 // distrust takes the relist period back to the base, and reports why.
-func (c *core[S]) distrust(reason Reason, note string, what []string, now instant) {
+func (c *core[S]) distrust(reason Reason, note string, what findings, now instant) {
 	c.revokeCredit()
 	c.sched.distrust(now)
 	c.reportPaced(Report{
 		Reason: reason, Action: "Relist", Warning: true,
-		Note: fmt.Sprintf(note, some(what)) + fmt.Sprintf("; relisting every %v", c.sched.period),
+		Note: fmt.Sprintf(note, what) + fmt.Sprintf("; relisting every %v", c.sched.period),
 	}, now)
 }
 
@@ -182,7 +182,9 @@ func (c *core[S]) distrust(reason Reason, note string, what []string, now instan
 // grace after the claim, and shows less. core.settle follows in the same turn.
 func (c *core[S]) noteOverruled(x *item, claimed Phase) {
 	c.count.overruled++
-	c.refuted = append(c.refuted, fmt.Sprintf("%s was announced as %v, and is %v more than %v later", x.title(), claimed, x.phase, c.cfg.Grace))
+	if c.refuted.n++; c.refuted.n <= namedAtMost {
+		c.refuted.first = append(c.refuted.first, fmt.Sprintf("%s was announced as %v, and is %v more than %v later", x.title(), claimed, x.phase, c.cfg.Grace))
+	}
 }
 
 // muteStream tells a stream that loses events from a stream that hangs open and carries none.
@@ -210,10 +212,23 @@ func (c *core[S]) checkMute(found, now instant) {
 // namedAtMost is the number of changes that a report names; the others are counted.
 const namedAtMost = 3
 
-// some names the first of several changes, and counts the others.
-func some(what []string) string {
-	s := strings.Join(what[:min(len(what), namedAtMost)], ", ")
-	if more := len(what) - namedAtMost; more > 0 {
+// findings are changes or claims for one report.
+type findings struct {
+	first []string // in words
+	n     int
+}
+
+// add enters a change.
+func (f *findings) add(x *item, phase Phase) {
+	if f.n++; f.n <= namedAtMost {
+		f.first = append(f.first, x.title()+" is "+phase.String())
+	}
+}
+
+// String names the first findings, and counts the others.
+func (f findings) String() string {
+	s := strings.Join(f.first, ", ")
+	if more := f.n - len(f.first); more > 0 {
 		s += fmt.Sprintf(", and %d more", more)
 	}
 	return s

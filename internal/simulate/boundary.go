@@ -96,9 +96,7 @@ func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) t
 	if b.inflight[uid]++; b.inflight[uid] > 1 {
 		b.fail("greedy", "two reads of pod %s at once", uid)
 	}
-	if len(b.inflight) > b.workers {
-		b.fail("greedy", "%d pods being read at once, workers %d", len(b.inflight), b.workers)
-	}
+	b.lookCrowd(time.Now())
 	begun := b.enter()
 	b.begun[uid] = begun
 	if len(b.inflight) == b.workers {
@@ -112,11 +110,10 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
-	if cut {
-		b.cutShort(uid, time.Now())
-	} else {
-		b.timed(uid, time.Now())
+	if !cut {
 		b.readEnds(uid, statuses, items, time.Now(), err)
+	} else if b.pace.on && !b.stopping {
+		b.fail("greedy", "the read of pod %s is given up", uid)
 	}
 	b.trouble(begun, time.Now(), len(items), err)
 	if len(b.inflight) == b.workers {

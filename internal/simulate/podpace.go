@@ -34,7 +34,6 @@ type podPace struct {
 	call      <-chan struct{} // what ends its context, which all calls of one read have in common
 	clear     bool            // it began later than what was read before was known
 	behind    time.Time       // as of when the read before was, if this one began in the instant in which that ended; else zero
-	slow      bool            // that read took so long that it counts as hung
 	place     place           // while it is overdue
 	asked     time.Time       // when somebody last wanted it read
 	eager     bool            // it had something new to look for

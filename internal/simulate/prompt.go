@@ -303,19 +303,16 @@ func (o *oracle) lookInstant(uid cache.UID, d *dominant, reading bool) {
 	}
 }
 
-// dominates says that a claim's payload shows what a status shows, but for the ID that is told to be gone, and nothing at an earlier phase.
+// dominates reports whether a claim's payload shows each ID of a status and no other, none in an earlier phase.
 func dominates(payload, shown []pleg.Item, it pleg.Item) bool {
 	n := 0
 	for _, old := range shown {
-		if old.ID == it.ID && it.Phase == pleg.PhaseRemoved {
-			continue
-		}
 		i := slices.IndexFunc(payload, func(x pleg.Item) bool { return x.ID == old.ID })
 		if n++; i < 0 || payload[i].Phase < old.Phase || old.Phase == pleg.PhaseUnknown || old.ID == it.ID && payload[i].Phase != it.Phase {
 			return false
 		}
 	}
-	return n > 0 && n == len(payload) && it.Phase != pleg.PhaseUnknown
+	return n > 0 && n == len(payload) && it.Phase != pleg.PhaseUnknown && it.Phase != pleg.PhaseRemoved
 }
 
 // untold says that Watch still has to tell a phase: of an ID that has gone it need not, if it never told of it.

@@ -41,6 +41,9 @@ func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall
 	if wall && ago < 0 {
 		x.t = x.begun // such a time is taken for the time of the call
 	}
+	if w.ledger != nil && w.side.restless() {
+		w.ledger.disturb(x.begun)
+	}
 	x.quick = ago >= 0 && w.system != nil && w.oracle.settled(false)
 	w.waiters = append(w.waiters, x)
 	if w.ledger != nil {

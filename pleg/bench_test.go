@@ -1,0 +1,313 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// The benchmarks of this file drive the core without goroutines, so that what they show is the work
+// of the loop's one goroutine. What a relist costs with its RPCs is measured in test/peer.
+
+// benchStatus is a status of which nothing but its existence matters here.
+type benchStatus struct{ _ int }
+
+// deck is a core and the node that it is shown.
+type deck struct {
+	*driver[benchStatus]
+	mail   *mailbox[benchStatus]
+	pods   []Pod
+	listed listedAll // the child's, which is not what is measured
+	now    instant
+}
+
+// newDeck returns a core that has listed and inspected a node of two containers a pod, all running,
+// and whose stream is up.
+func newDeck(pods int) *deck {
+	cfg := Config[benchStatus]{Cache: cache.New[benchStatus](nil), Source: deadSource{}, Stream: deadSource{}, Capacity: 1 << 20}
+	d := &deck{driver: newDriver(cfg, clock{epoch: time.Now()}), mail: newMailbox[benchStatus](defaultMailboxMax), now: 1}
+	for i := range pods {
+		p := Pod{UID: cache.UID(fmt.Sprintf("%036d", i)), Name: fmt.Sprintf("pod-%d", i), Namespace: "bench"}
+		p.Items = append(p.Items, Item{ID: fmt.Sprintf("%064x", i), Kind: Sandbox, Phase: PhaseRunning})
+		for k := range 2 {
+			p.Items = append(p.Items, Item{ID: fmt.Sprintf("%032x%032x", k+1, i), Kind: Container, Phase: PhaseRunning})
+		}
+		d.pods = append(d.pods, p)
+	}
+	d.start(d.now)
+	d.list(Listing{Pods: d.pods})
+	d.step(time.Minute) // the stream has settled
+	for range 5 {
+		d.list(Listing{Pods: d.pods})
+		d.step(time.Minute)
+	}
+	return d
+}
+
+// step lets time pass, and does what the loop would.
+func (d *deck) step(by time.Duration) {
+	d.now = d.now.add(by)
+	d.tick(d.now)
+	d.act()
+}
+
+// act makes the reads that the core wants, which all succeed at once, until it wants none. Lists it
+// wants are not made: the benchmarks make their own.
+func (d *deck) act() {
+	for len(d.begun) > 0 {
+		begun := d.begun
+		d.begun = nil
+		for _, a := range begun {
+			switch a.kind {
+			case actList:
+				d.core.lists.inflight = false
+				d.core.sched.finished(d.now)
+			case actInspect:
+				d.now++
+				d.onInspected(&inspected[benchStatus]{uid: a.uid, began: a.at, status: &benchStatus{}, shows: a.read.ref}, d.now)
+			}
+		}
+		d.core.dispatch(d.now)
+		d.settle()
+	}
+	d.reports = d.reports[:0]
+}
+
+// list applies a list of everything.
+func (d *deck) list(l Listing) {
+	d.now++
+	d.core.list(d.now)
+	d.settle()
+	d.begun = d.begun[:len(d.begun)-1]
+	began := d.now
+	d.now++
+	d.listed = listedAll{began: began, listing: l}
+	d.onListed(&d.listed, d.now)
+	d.core.dispatch(d.now)
+	d.settle()
+	d.act()
+}
+
+// drain empties Watch.
+func (d *deck) drain() {
+	for range d.watched {
+	}
+}
+
+// deadSource is never asked.
+type deadSource struct{}
+
+var errDead = errors.New("nobody is to ask")
+
+func (deadSource) List(context.Context, Revision) (Listing, error) { return Listing{}, errDead }
+func (deadSource) ListPod(context.Context, cache.UID) (Pod, error) { return Pod{}, errDead }
+func (deadSource) Inspect(context.Context, Pod) (i Inspection[benchStatus], err error) {
+	return i, errDead
+}
+func (deadSource) Events(context.Context) iter.Seq2[Claim[benchStatus], error] {
+	return func(func(Claim[benchStatus], error) bool) {}
+}
+
+// exited returns the pod with one more container exited.
+func exited(p Pod, n int) Pod {
+	p.Items = slices.Clone(p.Items)
+	p.Items[1+n].Phase = PhaseExited
+	return p
+}
+
+// BenchmarkApply applies one list of everything to the ledger: one that says that nothing has
+// changed, one that shows everything without saying so, and one that shows 1 % of the pods, which
+// have a container that exited, and their inspections (made afresh after every hundred rounds).
+func BenchmarkApply(b *testing.B) {
+	for _, containers := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("containers=%d/nothing", containers), func(b *testing.B) {
+			d := newDeck(containers / 2)
+			b.ReportAllocs()
+			for b.Loop() {
+				d.list(Listing{Delta: true, Total: len(d.pods)})
+			}
+		})
+		b.Run(fmt.Sprintf("containers=%d/everything", containers), func(b *testing.B) {
+			d := newDeck(containers / 2)
+			b.ReportAllocs()
+			for b.Loop() {
+				d.list(Listing{Pods: d.pods})
+			}
+		})
+		b.Run(fmt.Sprintf("containers=%d/changed-1-percent", containers), func(b *testing.B) {
+			d := newDeck(containers / 2)
+			share := len(d.pods) / 100
+			b.ReportAllocs()
+			round := 0
+			for b.Loop() {
+				if round == 100 {
+					b.StopTimer()
+					d, round = newDeck(containers/2), 0
+					b.StartTimer()
+				}
+				changed := make([]Pod, share)
+				for i := range changed {
+					changed[i] = exited(d.pods[round*share+i], 0)
+				}
+				d.list(Listing{Delta: true, Total: len(d.pods), Pods: changed})
+				d.drain()
+				round++
+			}
+			b.ReportMetric(float64(share), "pods/op")
+		})
+	}
+}
+
+// claimOf returns the event of container n of a pod as package cri would yield it.
+func claimOf(p *Pod, n int, phase Phase) Claim[benchStatus] {
+	return Claim[benchStatus]{
+		Pod: p.UID, Item: Item{ID: p.Items[1+n].ID, Phase: phase}, Payload: p.Items, CreatedAt: time.Unix(1, 0),
+		Status: func() (*benchStatus, error) { return &benchStatus{}, nil },
+	}
+}
+
+// BenchmarkClaims takes one event from the receive loop through the mailbox into the ledger: one
+// that tells what is known already, and one that tells of an exit with the status that goes with
+// it, up to Watch. Every so many events the loop empties the mailbox.
+func BenchmarkClaims(b *testing.B) {
+	for _, burst := range []int{1, 100} {
+		take := func(d *deck, taken *batch[benchStatus]) {
+			d.now++
+			d.mail.take(taken)
+			d.claims(taken, d.now)
+			d.mail.recycle(taken)
+		}
+		b.Run(fmt.Sprintf("known/burst=%d", burst), func(b *testing.B) {
+			d := newDeck(1000)
+			claims := make([]Claim[benchStatus], len(d.pods))
+			for i := range d.pods {
+				claims[i] = claimOf(&d.pods[i], i%2, PhaseRunning)
+			}
+			var taken batch[benchStatus]
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				d.mail.put(claims[i%len(claims)], false)
+				if i++; i%burst == 0 {
+					take(d, &taken)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("exit/burst=%d", burst), func(b *testing.B) {
+			const pods = 10_000
+			var d *deck
+			var claims []Claim[benchStatus]
+			fill := func() {
+				d, claims = newDeck(pods), make([]Claim[benchStatus], pods)
+				for i := range d.pods {
+					p := exited(d.pods[i], 0)
+					claims[i] = claimOf(&p, 0, PhaseExited)
+				}
+			}
+			fill()
+			var taken batch[benchStatus]
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if i == pods {
+					b.StopTimer()
+					fill()
+					i = 0
+					b.StartTimer()
+				}
+				d.mail.put(claims[i], false)
+				if i++; i%burst == 0 {
+					take(d, &taken)
+					d.drain()
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkTurn is one turn of the loop with nothing to do, apart from the select, on nodes of
+// different sizes.
+func BenchmarkTurn(b *testing.B) {
+	for _, containers := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {
+			d := newDeck(containers / 2)
+			g := &Generator[benchStatus]{cfg: *d.exec.cfg, core: d.core, exec: d.exec}
+			l := newLoop(g, b.Context())
+			b.ReportAllocs()
+			for b.Loop() {
+				d.now++
+				d.tick(d.now)
+				l.publish()
+				_ = d.core.deadline()
+			}
+		})
+	}
+}
+
+// BenchmarkDemand serves waiters, each of another pod: the demand is taken, and each pod's read
+// shows it unchanged.
+func BenchmarkDemand(b *testing.B) {
+	for _, waiters := range []int{1, 10} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
+			d := newDeck(5000)
+			demand := make(map[cache.UID]time.Time, waiters)
+			var result inspected[benchStatus] // the child's, which is not what is measured
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				clear(demand)
+				for range waiters {
+					demand[d.pods[i%len(d.pods)].UID] = d.core.clock.time(d.now)
+					i++
+				}
+				d.now++
+				d.tell(input[benchStatus]{kind: inputDemand, demand: demand}, d.now)
+				d.now += 2
+				d.tick(d.now)
+				for _, a := range d.begun {
+					if a.kind == actInspect {
+						result = inspected[benchStatus]{uid: a.uid, began: a.at, listing: &Pod{UID: a.uid, Items: a.read.have}}
+						d.onInspected(&result, d.now+1)
+					}
+				}
+				d.begun = d.begun[:0]
+				d.now++
+			}
+		})
+	}
+}
+
+// BenchmarkMemory is what the ledger and the cache hold of a node, for each container, beside its
+// strings and statuses.
+func BenchmarkMemory(b *testing.B) {
+	const containers = 100_000
+	var before, after runtime.MemStats
+	for b.Loop() {
+		pods := newDeck(containers / 2).pods // their strings are the source's
+		d := newDeck(0)                      // Watch's buffer is big here, and not counted
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		d.list(Listing{Pods: pods})
+		d.step(time.Minute)
+		d.list(Listing{Delta: true, Total: len(pods)})
+		d.drain()
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(pods)
+		runtime.KeepAlive(d)
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/containers, "B/container")
+	b.ReportMetric(0, "ns/op")
+}
