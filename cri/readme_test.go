@@ -28,8 +28,8 @@ func watch(ctx context.Context, endpoint string) error {
 	}
 	go generator.Run(ctx) // ends with ctx, and Watch with it
 	for event := range generator.Watch() {
-		status, err := statuses.Get(event.Pod) // shows the change already
-		fmt.Println(event.Type, status.Namespace(), status.Name(), err)
+		status, err := statuses.Get(event.Pod) // shows the change already; empty for a pod that has gone
+		fmt.Println(event.Type, event.Namespace, event.PodName, len(status.Containers()), err)
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/eventsbench"
@@ -54,18 +53,6 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	})
 	return usageError{fmt.Errorf("%w%s", err, suggest("--"+unknown.GetSpecifiedName(), names))}
-}
-
-// checkEndpoint finds out that an endpoint is none. Whether a runtime listens there shows later.
-func checkEndpoint(endpoint string) error {
-	if endpoint == "" {
-		return nil
-	}
-	client, err := cri.New(cri.Config{Endpoint: endpoint})
-	if err != nil {
-		return usageError{fmt.Errorf("--endpoint: %w", err)}
-	}
-	return client.Close()
 }
 
 // faultNames are those of all faults of the fake runtime.
