@@ -34,7 +34,7 @@ func watch(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// TestReadme: what the README shows to embedders is the code above, which compiles and works.
+// TestReadme compiles and runs the code shown in the README.
 func TestReadme(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
 	if err != nil {
