@@ -14,7 +14,6 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
-	"github.com/evented-pleg/evented-pleg/internal/eventsbench"
 )
 
 // helpWidth is how wide help texts are, whatever the terminal.
@@ -83,9 +82,6 @@ func completeFlags(cmd *cobra.Command) {
 		for _, f := range fakeruntime.FaultList() {
 			values["fault"] = append(values["fault"], f.Name+"="+f.Example+"\t"+f.Help)
 		}
-	}
-	if cmd.Flags().Lookup("recorder") != nil {
-		values["recorder"], values["load"], values["fault"] = eventsbench.Recorders, eventsbench.Loads, eventsbench.Faults
 	}
 	for name, list := range values {
 		if cmd.Flags().Lookup(name) != nil {
