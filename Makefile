@@ -77,10 +77,15 @@ pages: ## look at the pages of run, stress, watch and compare in a real browser,
 	$(GO) run ./test/pages -out $(BUILD)/pages
 
 #: real components, as root on Linux; built once from the module registry into build/
+RUN ?= $(NODE_E2E_RUN)
+
 .PHONY: test-node
-test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or all; NODE_E2E_BOUNDED=1: the short form)
-	$(GO) build -o $(BUILD)/node/node-e2e ./test/node/cmd/node-e2e
-	$(BUILD)/node/node-e2e $(if $(RUNTIME),--runtime $(RUNTIME))
+test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or all; NODE_E2E_BOUNDED=1: the short form; RUN='^0[36]': some)
+	$(GO) test -tags e2e -c -o $(BUILD)/node/node-e2e ./test/node/suite
+	mkdir -p $(BUILD)/node/results
+	$(GO) tool gotestsum --format testname --junitfile $(BUILD)/node/junit.xml --raw-command -- $(GO) tool test2json -t -p node-e2e \
+		$(BUILD)/node/node-e2e -test.v=test2json $(if $(RUN),-test.run '//$(RUN)') $(if $(RUNTIME),-runtime $(RUNTIME))
+	cat $(BUILD)/node/results/figures.md
 
 .PHONY: runtime
 runtime: ## a private runtime with our workload image, for pleg-bench --endpoint; Ctrl-C ends it (NAME=crio or another: go run ./test/node/cmd/runtime --list)
@@ -134,4 +139,5 @@ bench: ## package benchmarks, and ours beside the floor: lines for benchstat
 .PHONY: bench-peer
 bench-peer: ## this PLEG beside the kubelet's own, both versions; builds them first (minutes)
 	mkdir -p $(BUILD)
-	cd test/peer && $(GO) run . -kubelets $(BUILD) -bench $(BUILD)/peer.bench -markdown $(BUILD)/peer.md
+	cd test/peer && $(GO) run . -kubelets $(BUILD) -bench $(BUILD)/peer.bench
+	$(GO) tool benchstat -row .fullname -col /agent $(BUILD)/peer.bench
