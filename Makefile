@@ -112,10 +112,9 @@ test-controllerruntime: ## the recorder in controller-runtime's manager 0.22 to 
 	test/controllerruntime/run -count=1
 
 .PHONY: test-embed
-test-embed: ## the kubelet adapters against the kubelets' own types
-	cd embed/kubelet136 && $(GO) test -race -count=1 ./...
-	cd embed/kubelet137 && $(GO) test -race -count=1 ./...
-	cd embed/kubelet138 && $(GO) test -race -count=1 ./...
+test-embed: ## the installed kubelet adapter in trees of Kubernetes, by the trees' own scripts and tests
+	$(GO) run ./test/kubelet/cmd/kubelet-build -trees -out $(BUILD)/kubelet
+	.ci/kubelet-tree 1.36.3 1.37.1
 
 .PHONY: kubelet
 kubelet: ## build the stock and the patched kubelets of both versions (minutes; KUBELET_BUILD=-evented: the patched ones only)
