@@ -102,7 +102,8 @@ func NewService(client internalapi.RuntimeService) *Service {
 
 // ServeLists starts serving lists, and Version, from memory. trusted reports whether the generator
 // hears of changes: its stream is connected, and a full list has come since. maxAge is how long a
-// full list suffices without another, and the age limit of every answer from memory. add takes the service's counters.
+// full list suffices without another, and the age limit of all answers from memory. add takes the
+// service's counters.
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

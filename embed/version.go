@@ -62,9 +62,9 @@ func (c *connection) cached(api string, trusted bool, now time.Time, maxAge time
 }
 
 // Version returns the runtime's version: from memory, if the runtime was asked within the last
-// minute (up to the age limit, during a refresh) over the connection of the generator's event stream. A kubelet
-// without an API server asks once for every sync of a pod. Version is nobody's health check of the
-// runtime; Status is.
+// minute (up to the age limit, during a refresh) over the connection of the generator's event
+// stream. A kubelet without an API server asks once for every sync of a pod. Version is nobody's
+// health check of the runtime; Status is.
 func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionResponse, error) {
 	s.mu.Lock()
 	trusted := s.trusted

@@ -55,8 +55,8 @@ func main() {
 	fmt.Printf("the evented PLEG %s %s\n", done, *tree)
 }
 
-// install installs or upgrades. Whatever can fail for the tree's contents is tried before the tree
-// is changed.
+// install installs or upgrades. A tree without the PLEG is changed only once the patch is known to
+// fit. An upgrade takes the old PLEG out first.
 func install(ctx context.Context, tree string) error {
 	minor, err := minorOf(tree)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// packages are the folders of this repository that a kubelet needs, the folders of into that they go
-// to, and the tests that go along: those that need nothing but the tree.
+// packages are the folders of this repository for a kubelet, with their folders in the tree and the
+// tests to install: those with nothing but the tree's own dependencies.
 var packages = []struct {
 	from, to string
 	tests    string // a pattern
@@ -30,7 +30,7 @@ var packages = []struct {
 	{"embed/ledger", "internal/ledger", "*_test.go", nil},
 	{"pleg", "internal/pleg", "example_test.go", nil},
 	{"cache", "internal/cache", "example_test.go waiter_test.go", nil},
-	// The tree's packages must not import Prometheus; the other file is of the recorder of Events.
+	// No package of the tree may import Prometheus. The other file is of the recorder of Events.
 	{"metrics", "internal/metrics", "", []string{"plain.go", "events.go"}},
 }
 
