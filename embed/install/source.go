@@ -128,12 +128,13 @@ func matches(patterns, name string) bool {
 	return slices.ContainsFunc(strings.Fields(patterns), func(p string) bool { ok, _ := path.Match(p, name); return ok })
 }
 
-var constraint = regexp.MustCompile(`(?m)^//go:build (kubernetes\S+)\n\n`)
+// constraint keeps the adapter's files out of builds here, and names the minor of some.
+var constraint = regexp.MustCompile(`(?m)^//go:build ignore(?: && (kubernetes\S+))?\n\n`)
 
 // rewrite returns a file as the tree wants it, or nil for a file of another minor.
 func rewrite(text []byte, tag string, header []byte) ([]byte, error) {
 	if m := constraint.FindSubmatch(text); m != nil {
-		if string(m[1]) != tag {
+		if minor := string(m[1]); minor != "" && minor != tag {
 			return nil, nil
 		}
 		text = constraint.ReplaceAll(text, nil)

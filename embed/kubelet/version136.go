@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build kubernetes1.36
+//go:build ignore && kubernetes1.36
 
 package evented
 
