@@ -3,9 +3,9 @@
 
 // Package embed holds the parts of the evented PLEG common to all kubelets: claims from the
 // kubelet's CRI client, reports through its recorder, metrics in its registry. The folder kubelet
-// has the adapter, which needs k8s.io/kubernetes: its build constraints keep the adapter out of every
-// build here. The command install puts the adapter and the packages behind it, this one too, into a
-// source tree of Kubernetes, where they are built and tested.
+// has the adapter, which needs k8s.io/kubernetes: build constraints keep the adapter out of every
+// build here. The command install puts the adapter and the packages behind it, this one too, into
+// a source tree of Kubernetes, where they are built and tested.
 //
 // # Model
 //
