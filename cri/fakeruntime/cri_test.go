@@ -344,6 +344,23 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
+func TestReadImages(t *testing.T) {
+	for text, want := range map[string]string{
+		`[{"names": ["a:1", "b"], "user": "www", "users": [{"name": "www", "uid": 3}], "command": ["sleep", "1"]}]`: "",
+		`[{"user": "0"}]`:                             "no name",
+		`[{"names": ["A B"]}]`:                        "A B",
+		`[{"names": ["a"], "user": "x"}]`:             `"x"`,
+		`[{"names": ["a"], "command": ["sleep"]}]`:    "sleep DURATION",
+		`[{"names": ["a"], "entrypoint": ["sleep"]}]`: "entrypoint",
+		`{`: "unexpected EOF",
+	} {
+		images, err := ReadImages(strings.NewReader(text))
+		if want == "" && (err != nil || len(images) != 1 || images[0].Users[0].UID != 3) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v, want %q", text, images, err, want)
+		}
+	}
+}
+
 // Every streaming list says the same as its plain list.
 func TestStreamsEqualLists(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {

@@ -6,8 +6,10 @@ package fakeruntime
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -44,6 +46,23 @@ type ImageUser struct {
 	UID, GID int64
 	// Groups are the other groups of the user.
 	Groups []int64
+}
+
+// ReadImages reads images from JSON, such as
+//
+//	[{"names": ["example.com/app:1"], "user": "1000", "command": ["sh", "-c", "echo up; sleep inf"]}]
+func ReadImages(r io.Reader) (images []Image, err error) {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&images); err != nil {
+		return nil, fmt.Errorf("fakeruntime: images: %w", err)
+	}
+	for _, img := range images {
+		if err := img.validate(); err != nil {
+			return nil, fmt.Errorf("fakeruntime: images: %w", err)
+		}
+	}
+	return images, nil
 }
 
 func (img Image) validate() error {

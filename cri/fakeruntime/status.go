@@ -111,7 +111,8 @@ func infoJSON(info map[string]any) string {
 	return string(b)
 }
 
-// pidOf is the process that a container would have. No process of a Linux host has a PID above 2^22.
+// pidOf is the process that a container would have. No process of a Linux host has a PID above
+// 2^22.
 func pidOf(id string, alive bool) uint64 {
 	if !alive {
 		return 0
