@@ -11,9 +11,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/record"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -128,6 +132,47 @@ func TestGateOffNothingIsWrapped(t *testing.T) {
 	}
 	if got := ImageGC(runtime, client, stock); got != kubecontainer.Runtime(runtime) {
 		t.Errorf("ImageGC: %T", got)
+	}
+}
+
+// GetPod returns the pod of the client's container.
+func (m manager) GetPod(ctx context.Context, _ types.UID) (*kubecontainer.Pod, error) {
+	pods, err := m.GetPods(ctx, true)
+	return pods[0], err
+}
+
+// GetPodStatus returns a status of what a list has shown.
+func (m manager) GetPodStatus(_ context.Context, p *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
+	c := p.Containers[0]
+	return &kubecontainer.PodStatus{ID: p.ID, ContainerStatuses: []*kubecontainer.Status{{ID: c.ID, Name: c.Name, State: c.State}}}, nil
+}
+
+// TestListsHaveASwitch runs a generator on a wrapped client, with the gate for lists on and off.
+func TestListsHaveASwitch(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, EventDrivenPLEG, true)
+	for _, on := range []bool{true, false} {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, EventDrivenPLEGServeLists, on)
+		synctest.Test(t, func(t *testing.T) {
+			client := &listed{open: make(chan struct{})}
+			cache, wrapped := Wrap(kubecontainer.NewCache(), client)
+			g, err := New(Config{
+				Runtime: manager{client: wrapped}, Events: wrapped, Cache: cache,
+				Recorder: record.NewFakeRecorder(1000), Node: &v1.ObjectReference{Kind: "Node", Name: "n"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(g)
+			defer g.Stop()
+			time.Sleep(10 * time.Second)
+			_, before, _ := client.asked()
+			if list, err := wrapped.ListContainers(t.Context(), &runtimeapi.ContainerFilter{}); err != nil || len(list) != 1 {
+				t.Fatalf("%v, %v", list, err)
+			}
+			if _, after, _ := client.asked(); (after == before) != on {
+				t.Errorf("gate on: %v; the runtime was asked %d times", on, after-before)
+			}
+		})
 	}
 }
 
