@@ -77,10 +77,15 @@ pages: ## look at the pages of run, stress, watch and compare in a real browser,
 	$(GO) run ./test/pages -out $(BUILD)/pages
 
 #: real components, as root on Linux; built once from the module registry into build/
+RUN ?= $(NODE_E2E_RUN)
+
 .PHONY: test-node
-test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or all; NODE_E2E_BOUNDED=1: the short form)
-	$(GO) build -o $(BUILD)/node/node-e2e ./test/node/cmd/node-e2e
-	$(BUILD)/node/node-e2e $(if $(RUNTIME),--runtime $(RUNTIME))
+test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or all; NODE_E2E_BOUNDED=1: the short form; RUN='^0[36]': some)
+	$(GO) test -tags e2e -c -o $(BUILD)/node/node-e2e ./test/node/suite
+	mkdir -p $(BUILD)/node/results
+	$(GO) tool gotestsum --format testname --junitfile $(BUILD)/node/junit.xml --raw-command -- $(GO) tool test2json -t -p node-e2e \
+		$(BUILD)/node/node-e2e -test.v=test2json $(if $(RUN),-test.run '//$(RUN)') $(if $(RUNTIME),-runtime $(RUNTIME))
+	cat $(BUILD)/node/results/figures.md
 
 .PHONY: runtime
 runtime: ## a private runtime with our workload image, for pleg-bench --endpoint; Ctrl-C ends it (NAME=crio or another: go run ./test/node/cmd/runtime --list)
@@ -106,11 +111,14 @@ show-events: ## docs/events/shown.md: what a real API server holds of ours and o
 test-controllerruntime: ## the recorder in controller-runtime's manager 0.22 to 0.25
 	test/controllerruntime/run -count=1
 
+.PHONY: test-critest
+test-critest: ## cri-tools' validation suite against the fake runtime (a minute, half of it compiling)
+	cd test/critest && GOWORK=off $(GO) test -count=1 -v .
+
 .PHONY: test-embed
-test-embed: ## the kubelet adapters against the kubelets' own types
-	cd embed/kubelet136 && $(GO) test -race -count=1 ./...
-	cd embed/kubelet137 && $(GO) test -race -count=1 ./...
-	cd embed/kubelet138 && $(GO) test -race -count=1 ./...
+test-embed: ## the installed kubelet adapter in trees of Kubernetes, by the trees' own scripts and tests
+	$(GO) run ./test/kubelet/cmd/kubelet-build -trees -out $(BUILD)/kubelet
+	.ci/kubelet-tree 1.36.3 1.37.1
 
 .PHONY: kubelet
 kubelet: ## build the stock and the patched kubelets of both versions (minutes; KUBELET_BUILD=-evented: the patched ones only)
@@ -134,4 +142,5 @@ bench: ## package benchmarks, and ours beside the floor: lines for benchstat
 .PHONY: bench-peer
 bench-peer: ## this PLEG beside the kubelet's own, both versions; builds them first (minutes)
 	mkdir -p $(BUILD)
-	cd test/peer && $(GO) run . -kubelets $(BUILD) -bench $(BUILD)/peer.bench -markdown $(BUILD)/peer.md
+	cd test/peer && $(GO) run . -kubelets $(BUILD) -bench $(BUILD)/peer.bench
+	$(GO) tool benchstat -row .fullname -col /agent $(BUILD)/peer.bench

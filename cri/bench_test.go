@@ -39,8 +39,9 @@ func measure(b *testing.B, f func()) {
 	b.ReportMetric(float64(cpu()-start)/float64(n), "cpu-ns/op")
 }
 
-// BenchmarkRelist lists a node of 2 containers a pod: the transport alone, with the generated decoder, and with List when nothing changed (but
-// the order of everything), and when 1 % of the containers did.
+// BenchmarkRelist lists a node of 2 containers a pod: the transport alone, with the generated
+// decoder, and with List when nothing changed (but the order of everything), and when 1 % of the
+// containers did.
 func BenchmarkRelist(b *testing.B) {
 	for _, containers := range []int{1000, 10000} {
 		b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {
@@ -85,7 +86,7 @@ func BenchmarkRelist(b *testing.B) {
 						ctx = grpcmetadata.AppendToOutgoingContext(ctx, changing, "1")
 					}
 					if name[len(name)-1] != 'g' {
-						_, err := c.Version(ctx) // so that there is a connection to know something of
+						_, err := c.Version(ctx) // learn the runtime's capabilities
 						_ = err
 						c.capabilities.Load().has[streamContainers].learn(false)
 						c.capabilities.Load().has[streamPodSandboxes].learn(false)
@@ -125,8 +126,9 @@ func drain(ctx context.Context, conn *grpc.ClientConn, m method) error {
 	return err
 }
 
-// BenchmarkEvents receives events of pods with two containers: the transport alone, the generated decoder, and Events with the status left alone
-// and with the status read. One operation is 1000 events.
+// BenchmarkEvents receives events of pods with two containers: the transport alone, the generated
+// decoder, and Events with the status left alone and with the status read. One operation is 1000
+// events.
 func BenchmarkEvents(b *testing.B) {
 	const batch = 1000
 	socket := startBenchServer(b, 1000)
@@ -204,7 +206,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkClaim takes a captured event of a pod with two containers, without the transport: the generated decoder, and what Events does with it.
+// BenchmarkClaim parses a captured event of a pod with two containers, without the transport: by
+// the generated decoder, and by Events.
 func BenchmarkClaim(b *testing.B) {
 	raw, err := proto.Marshal(nodeEvent(1, 1))
 	if err != nil {
@@ -235,8 +238,8 @@ func BenchmarkClaim(b *testing.B) {
 	})
 }
 
-// BenchmarkInspect reads the statuses of a pod with two containers: from a runtime that wants three calls, from one that wants one, and
-// with the generated client from the former.
+// BenchmarkInspect reads the statuses of a pod with two containers: from a runtime with three
+// calls, from a runtime with a single call, and by the generated client from the former.
 func BenchmarkInspect(b *testing.B) {
 	socket := startBenchServer(b, 1000)
 	e := nodeEvent(1, 1)
@@ -280,7 +283,8 @@ func BenchmarkInspect(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeStatus reads a container status of the usual size: with the generated decoder, and as PodStatus does.
+// BenchmarkDecodeStatus reads a container status of the usual size: with the generated decoder, and
+// as PodStatus does.
 func BenchmarkDecodeStatus(b *testing.B) {
 	raw, err := proto.Marshal(nodeEvent(1, 0).ContainersStatuses[0])
 	if err != nil {
@@ -356,7 +360,8 @@ func benchmarkIndex(b *testing.B, lists [2][2][]byte) {
 	measure(b, list)
 }
 
-// BenchmarkMemory reports what the index of a listing, and the pods that it hands out, keep for each container of a node of 100,000, two a pod.
+// BenchmarkMemory reports the memory of a listing's index, and of the listed pods, for each
+// container of a node of 100,000, two a pod.
 func BenchmarkMemory(b *testing.B) {
 	const containers = 100_000
 	e := encodeNode(containers/2, 5000, running)

@@ -28,14 +28,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The benchmarks measure the client alone: the server is this test binary once more, in a process of its own, and it sends messages that
-// were encoded beforehand. What it serves is told by the environment.
+// The benchmarks measure the client alone: the server is this test binary in another process, and
+// sends pre-encoded messages. The environment selects the messages.
 const (
 	benchSocket = "CRI_BENCH_SOCKET"
 	benchPods   = "CRI_BENCH_PODS"
-	// changing is the header of a client that wants 1 % of the containers to change from list to list.
+	// changing is the header by which a client asks for 1 % of changed containers in each list.
 	changing = "changing"
-	// filled is the header of a client whose runtime sends container statuses along with a sandbox's.
+	// filled is the header by which a client asks for container statuses along with a sandbox's.
 	filled = "filled"
 )
 
@@ -51,7 +51,8 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 func (rawCodec) Name() string { return "" }
 
-// nodePod returns a sandbox and its containers with about as many labels, annotations and mounts as the kubelet sets.
+// nodePod returns a sandbox and its containers with about as many labels, annotations and mounts as
+// the kubelet sets.
 func nodePod(pod, containers int, state runtimeapi.ContainerState) (*runtimeapi.PodSandbox, []*runtimeapi.Container) {
 	uid := fmt.Sprintf("%08x-1c2d-4e5f-8a9b-%012x", pod, pod)
 	name := fmt.Sprintf("workload-%d-7d9f8b6c5-%05x", pod%97, pod)
@@ -92,11 +93,11 @@ func nodePod(pod, containers int, state runtimeapi.ContainerState) (*runtimeapi.
 	return sandbox, list
 }
 
-// encoded is one listing of a node as messages: in one message each, and in batches.
+// encoded is a listing of a node as messages: each list in a single message, and in batches.
 type encoded struct{ sandboxes, containers [][]byte }
 
-// encodeNode encodes pods × 2 containers in an order and with map entries ordered at random, as containerd does. Of every hundred pods, one has
-// its first container in the given state.
+// encodeNode encodes pods × 2 containers in random order, with map entries in random order, as
+// containerd does. The first container of every hundredth pod has the given state.
 func encodeNode(pods, batch int, special runtimeapi.ContainerState) (e encoded) {
 	var sandboxes []*runtimeapi.PodSandbox
 	var containers []*runtimeapi.Container
@@ -155,7 +156,8 @@ func statusOf(c *runtimeapi.Container) *runtimeapi.ContainerStatus {
 	}
 }
 
-// encodeStatuses encodes the answers to status calls by ID, without the containers' statuses in the sandbox's, and with them.
+// encodeStatuses encodes the answers to status calls by ID, without the containers' statuses in the
+// sandbox's, and with them.
 func encodeStatuses(pods int) (answers [2]map[string][]byte) {
 	answers[0], answers[1] = map[string][]byte{}, map[string][]byte{}
 	for i := range pods {
@@ -177,7 +179,8 @@ func encodeStatuses(pods int) (answers [2]map[string][]byte) {
 // benchServe is the server's process.
 func benchServe(socket string) {
 	pods, _ := strconv.Atoi(os.Getenv(benchPods))
-	// The first two are the same state, encoded differently; in the others 1 % of the containers have changed, and changed again.
+	// The first two are the same state, encoded differently; in the others 1 % of the containers
+	// have changed, and changed again.
 	var plain, stream []encoded
 	for _, special := range []runtimeapi.ContainerState{running, running, exited, created} {
 		plain = append(plain, encodeNode(pods, 0, special))
@@ -270,7 +273,7 @@ func startBenchServer(b *testing.B, pods int) string {
 	return socket
 }
 
-// cpu returns the CPU time that this process has used.
+// cpu returns the CPU time used by this process.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -77,6 +77,7 @@ type Client struct {
 	index   *index
 	// unlabelled has a lock of its own.
 	unlabelled unlabelled
+	exits      exits
 	// capabilities are those of the runtime behind the present connection; replaced at every
 	// reconnect.
 	capabilities atomic.Pointer[capabilities]

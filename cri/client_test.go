@@ -82,7 +82,8 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestDialSaysPermission needs a user other than root to see the refusal, so it asks the function that words it.
+// TestDialSaysPermission calls the wording function, because only a user other than root sees the
+// refusal.
 func TestDialSaysPermission(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -95,7 +96,7 @@ func TestDialSaysPermission(t *testing.T) {
 	}
 }
 
-// TestDialAHungRuntime: a socket that accepts and says nothing ends with the caller's patience.
+// TestDialAHungRuntime checks the deadline against a socket that accepts and stays silent.
 func TestDialAHungRuntime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

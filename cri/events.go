@@ -28,6 +28,10 @@ import (
 // number of times, each time with a subscription of its own. The consumer must not pause: some
 // runtimes block on a subscriber that does not read.
 //
+// containerd 1.7 delivers each event to a single subscriber: a second one, in any process, takes
+// events away from the first. Both then find those changes with lists. Other runtimes deliver every
+// event to every subscriber.
+//
 // The last pair's error is io.EOF as such for an orderly end, which is also how CRI-O signals that
 // its events are turned off. The error matches pleg.ErrNoEvents if the runtime lacks the call, and
 // ErrMalformed if a message is not an event. Events of an unknown type are skipped and counted.
@@ -167,6 +171,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 			continue
 		}
 		payload = append(payload, pleg.Item{ID: names.intern(item.id), Kind: pleg.Container, Phase: item.phase()})
+		c.exits.note(&item)
 		if e.kind == 2 && string(item.id) == string(e.id) && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
 			c.counter.lateExits.Add(1)
 		}

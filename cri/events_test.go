@@ -18,7 +18,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// received is a claim as Events makes it of an event, and the message that it lies in.
+// received is a claim made by Events, with the memory of its message.
 func received(t *testing.T, c *Client, names *interner, pod int) (pleg.Claim[PodStatus], *eventBuffer) {
 	t.Helper()
 	raw, err := proto.Marshal(nodeEvent(pod, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT))
@@ -38,7 +38,7 @@ func received(t *testing.T, c *Client, names *interner, pod int) (pleg.Claim[Pod
 	return claim, p
 }
 
-// What a claim gave away before it was released does not change when its memory goes to another event.
+// Results taken before the release do not change when the memory goes to another event.
 func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 	c, names := new(Client), new(interner)
 	first, p := received(t, c, names, 1)
@@ -47,7 +47,7 @@ func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod, item, payload := first.Pod, first.Item, slices.Clone(first.Payload)
-	// What follows is what becomes of the memory of a released claim, without handing it to a pool that other tests take from.
+	// The rest checks the memory of a released claim outside the pool shared with other tests.
 	for i := range *p.raw {
 		(*p.raw)[i] = 0xff
 	}
@@ -73,7 +73,7 @@ func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 	}
 }
 
-// A released event buffer keeps nothing that it should not.
+// A released event buffer keeps no references.
 func TestParcelIsEmptiedBeforeItIsUsedAgain(t *testing.T) {
 	p := newEventBuffer()
 	p.fill(mem.BufferSlice{mem.SliceBuffer("x")})

@@ -15,7 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// fake starts a fake CRI-O with one pod and returns what to dial it with.
+// fake starts a fake CRI-O with a pod and returns the configuration to dial with.
 func fake() (dial func(context.Context) (net.Conn, error), stop func()) {
 	profile, err := fakeruntime.ProfileByName("crio")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sumWorld is a node that is listed in another order each time.
+// sumWorld is a node listed in another order each time.
 type sumWorld struct {
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
@@ -41,12 +41,13 @@ func (w *sumWorld) encode(t *testing.T, r *rand.Rand) (list [2][]byte) {
 	return list
 }
 
-// TestSumKnowsUnchangedLists lists an unchanged node until it is known by its sum, changes it in every way there is, and demands that the next list is
-// not known by its sum and shows what the generated decoder finds in it, and that the sum is tried again once nothing changes any more.
+// TestSumKnowsUnchangedLists lists an unchanged node until its sum is known, and changes the node
+// in every way. The next list must miss by the sum and equal the generated decoder's result, and
+// the sum must be tried again after a quiet list.
 func TestSumKnowsUnchangedLists(t *testing.T) {
 	changes := map[string]struct {
 		change                func(*sumWorld)
-		sandboxes, containers bool // whether that list is still known by its sum
+		sandboxes, containers bool // whether the sum still knows the list
 	}{
 		"nothing": {func(*sumWorld) {}, true, true},
 		"an annotation": {func(w *sumWorld) {

@@ -23,7 +23,8 @@ import (
 // view is a listing as a plain value: the phase of each item, by pod and ID.
 type view map[cache.UID]map[string]pleg.Item
 
-// decodeList says with the generated decoder and in the plainest way what a listing shows. It reports false if the messages are not valid.
+// decodeList decodes a listing with the generated decoder, in the plainest way. It returns false
+// for invalid messages.
 func decodeList(sandboxes, containers []byte) (v view, strays []string, ok bool) {
 	var s runtimeapi.ListPodSandboxResponse
 	var c runtimeapi.ListContainersResponse
@@ -90,7 +91,7 @@ func (v view) apply(t *testing.T, l pleg.Listing) view {
 	for _, p := range l.Pods {
 		items := map[string]pleg.Item{}
 		for _, i := range p.Items {
-			i.Name = "" // whichever of several a broken list gives it
+			i.Name = "" // any of several owners in a broken list
 			items[fmt.Sprint(i.Kind, " ", i.ID)] = i
 		}
 		if len(items) != len(p.Items) || len(items) == 0 {
@@ -110,7 +111,8 @@ func (v view) apply(t *testing.T, l pleg.Listing) view {
 	return v
 }
 
-// without returns v without the containers that the present listing alone cannot attribute: an index may remember where they belong.
+// without returns v without the containers that the present listing alone cannot attribute: an
+// index may remember their pods.
 func (v view) without(strays []string) view {
 	out := view{}
 	for uid, items := range v {
@@ -127,7 +129,7 @@ func (v view) without(strays []string) view {
 	return out
 }
 
-// list feeds one listing to an index.
+// list feeds a listing to an index.
 func (x *index) list(sandboxes, containers []byte, size int, since pleg.Revision, byID *unlabelled) (pleg.Listing, bool) {
 	x.begin()
 	var walker segments
@@ -141,7 +143,7 @@ func (x *index) list(sandboxes, containers []byte, size int, since pleg.Revision
 	return x.commit(since, byID), true
 }
 
-// checkLists feeds a sequence of listings to one index and to the reference.
+// checkLists feeds a sequence of listings to an index and to the reference.
 func checkLists(t *testing.T, size int, lists ...[2][]byte) {
 	x, byID := newIndex(), new(unlabelled)
 	have := view{}
@@ -161,7 +163,7 @@ func checkLists(t *testing.T, size int, lists ...[2][]byte) {
 		revision = listing.Revision
 		have = have.apply(t, listing)
 		if !valid {
-			continue // the generated decoder refuses text that is not UTF-8, wherever it is
+			continue // the generated decoder refuses invalid UTF-8 anywhere
 		}
 		if d := gocmp.Diff(want, have.without(strays)); d != "" {
 			t.Fatalf("listing %d, want and have: %s", i, d)
@@ -170,7 +172,7 @@ func checkLists(t *testing.T, size int, lists ...[2][]byte) {
 	}
 }
 
-// check verifies what an index assumes of itself between listings.
+// check verifies the index's invariants between listings.
 func (x *index) check(t *testing.T) {
 	hidden := 0
 	for id, s := range x.sandboxes {
@@ -201,7 +203,8 @@ func (x *index) check(t *testing.T) {
 	}
 }
 
-// checkFingerprints verifies that every entry is found, by its fingerprint and by its record, and that there are as many as there should be.
+// checkFingerprints verifies that every entry is found by its fingerprint and by its record, and
+// that no entry is left over.
 func checkFingerprints[R interface {
 	comparable
 	setPlace(int)
@@ -238,7 +241,7 @@ func checkFingerprints[R interface {
 func (s *sandboxRecord) at() int32   { return s.place }
 func (c *containerRecord) at() int32 { return c.place }
 
-// randomNode returns listings with everything that can go wrong in one.
+// randomNode returns listings with every possible flaw.
 func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.ListContainersResponse) {
 	var s runtimeapi.ListPodSandboxResponse
 	var c runtimeapi.ListContainersResponse
@@ -270,7 +273,8 @@ func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.L
 	return &s, &c
 }
 
-// TestListsAgainstGeneratedDecoder feeds random and mangled listings, one after the other, to the index.
+// TestListsAgainstGeneratedDecoder feeds random and mangled listings, one after the other, to the
+// index.
 func TestListsAgainstGeneratedDecoder(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -278,7 +282,7 @@ func TestListsAgainstGeneratedDecoder(t *testing.T) {
 		for range 1 + r.IntN(5) {
 			s, c := randomNode(r)
 			pair := [2][]byte{mangled(r, s), mangled(r, c)}
-			if cut := &pair[r.IntN(2)]; r.IntN(6) == 0 && len(*cut) > 0 { // a listing that fails halfway
+			if cut := &pair[r.IntN(2)]; r.IntN(6) == 0 && len(*cut) > 0 { // a listing broken off halfway
 				*cut = (*cut)[:r.IntN(len(*cut))]
 			}
 			for range 1 + r.IntN(4) { // the third of a kind may be known by its sum
@@ -292,7 +296,8 @@ func TestListsAgainstGeneratedDecoder(t *testing.T) {
 	}
 }
 
-// threeOf returns a list thrice, so that a list like it is known by its sum, then another, and the first again.
+// threeOf returns a list three times, so that its sum is known, then another list, and the first
+// again.
 func threeOf(a, b [2][]byte) [][2][]byte { return [][2][]byte{a, a, a, b, a} }
 
 func FuzzListContainers(f *testing.F) {

@@ -30,7 +30,7 @@ func timeOf(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// wantSandbox says what a decoded sandbox status must become.
+// wantSandbox returns the expected result for a decoded sandbox status.
 func wantSandbox(m *runtimeapi.PodSandboxStatus) SandboxStatus {
 	s := SandboxStatus{
 		ID: m.Id, Name: m.GetMetadata().GetName(), Namespace: m.GetMetadata().GetNamespace(), UID: m.GetMetadata().GetUid(),
@@ -49,7 +49,7 @@ func wantSandbox(m *runtimeapi.PodSandboxStatus) SandboxStatus {
 	return s
 }
 
-// wantContainer says what a decoded container status must become.
+// wantContainer returns the expected result for a decoded container status.
 func wantContainer(m *runtimeapi.ContainerStatus) ContainerStatus {
 	c := ContainerStatus{
 		ID: m.Id, Name: m.GetMetadata().GetName(), Attempt: m.GetMetadata().GetAttempt(),
@@ -102,7 +102,7 @@ func checkContainerStatus(t *testing.T, raw []byte) {
 	}
 }
 
-// checkEvent holds a claim against what the generated decoder reads.
+// checkEvent compares a claim with the generated decoder's result.
 func checkEvent(t *testing.T, raw []byte) {
 	var m runtimeapi.ContainerEventResponse
 	invalid := proto.Unmarshal(raw, &m)
@@ -184,7 +184,7 @@ func checkEvent(t *testing.T, raw []byte) {
 	}
 	hollow := func(m proto.Message) bool { return m.ProtoReflect().IsValid() && proto.Size(m) == 0 }
 	if hollow(m.GetPodSandboxStatus().GetMetadata()) || slices.ContainsFunc(m.ContainersStatuses, func(s *runtimeapi.ContainerStatus) bool { return hollow(s.Metadata) }) {
-		return // metadata in which nothing is: a reader may see no more than zero values, or that there is none
+		return // empty metadata: a reader may see zero values, or none
 	}
 	if whole != (refused == nil) {
 		t.Fatalf("the payload is whole: %v; refused: %v", whole, refused)
@@ -211,12 +211,13 @@ func checkEvent(t *testing.T, raw []byte) {
 	}
 }
 
-// isWhole says that a status has what every runtime fills in.
+// isWhole reports whether a status has the fields set by every runtime.
 func isWhole(metadata proto.Message, created int64) bool {
 	return metadata.ProtoReflect().IsValid() && created != 0
 }
 
-// checkStored verifies what is true of every status that may be stored, whatever message it came in; invalid is why the generated decoder refuses that.
+// checkStored verifies the properties of every storable status, from any message; invalid is the
+// generated decoder's error.
 func checkStored(t *testing.T, status *PodStatus, message []byte, invalid error) {
 	_ = status.String()
 	if err := status.Err(); err != nil {
@@ -235,10 +236,11 @@ func checkStored(t *testing.T, status *PodStatus, message []byte, invalid error)
 	}
 }
 
-// notUTF8 says that the generated decoder minds nothing but text that is not UTF-8, which is shown repaired.
+// notUTF8 reports whether the generated decoder refuses only invalid UTF-8, which is shown
+// repaired.
 func notUTF8(err error) bool { return strings.Contains(err.Error(), "UTF-8") }
 
-// fullEvent sets every field that a status is made from, at random.
+// fullEvent sets every field used by a status, at random.
 func fullEvent(r *rand.Rand) *runtimeapi.ContainerEventResponse {
 	kind := runtimeapi.ContainerEventType(r.IntN(5))
 	e := nodeEvent(r.IntN(1000), kind)

@@ -17,8 +17,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// FuzzListsBySeed feeds a sequence of listings, each in a new order and in the batches of a streaming list, to one index and to the generated decoder. Unlike
-// the targets that take bytes it stays within what is well-formed, in every encoding of it, and so goes deeper; a part of the items stays as it was.
+// FuzzListsBySeed feeds a sequence of listings, each in a new order and in the batches of a
+// streaming list, to an index and to the generated decoder. Unlike the targets that take bytes,
+// FuzzListsBySeed stays within well-formed messages, in every encoding, and so goes deeper; some
+// items stay unchanged.
 func FuzzListsBySeed(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)
@@ -44,7 +46,7 @@ func FuzzListsBySeed(f *testing.F) {
 				containers.Containers[i], containers.Containers[j] = containers.Containers[j], containers.Containers[i]
 			})
 			pair := [2][]byte{inSomeForm(r, sandboxes), inSomeForm(r, containers)}
-			if cut := &pair[r.IntN(2)]; r.IntN(8) == 0 && len(*cut) > 0 { // a listing that fails halfway
+			if cut := &pair[r.IntN(2)]; r.IntN(8) == 0 && len(*cut) > 0 { // a listing broken off halfway
 				*cut = (*cut)[:r.IntN(len(*cut))]
 			}
 			lists = append(lists, pair)
@@ -53,7 +55,8 @@ func FuzzListsBySeed(f *testing.F) {
 	})
 }
 
-// inSomeForm encodes a message as a serializer would, or, one time in three, in another way that means the same or nearly so.
+// inSomeForm encodes a message as a serializer would, or, a third of the time, in a nearly
+// equivalent way.
 func inSomeForm(r *rand.Rand, m proto.Message) []byte {
 	if r.IntN(3) == 0 {
 		return mangled(r, m)
@@ -65,8 +68,8 @@ func inSomeForm(r *rand.Rand, m proto.Message) []byte {
 	return raw
 }
 
-// FuzzQuick holds fastItem against the full parsers: an item that fastItem takes has the fingerprint of the full parsers, and two items
-// have one fingerprint exactly if a listing says the same of them.
+// FuzzQuick compares fastItem with the full parsers: an accepted item has the fingerprint of the
+// full parsers, and two items share a fingerprint exactly if a listing treats them alike.
 func FuzzQuick(f *testing.F) {
 	r := rand.New(rand.NewPCG(12, 13))
 	for range 40 {
@@ -132,7 +135,8 @@ type place struct{ at int }
 
 func (p *place) setPlace(at int) { p.at = at }
 
-// FuzzPrints holds the table of fingerprints against a map. Its fingerprints are few and alike, so that slots collide.
+// FuzzPrints compares the table of fingerprints with a map. The fingerprints are few and alike, so
+// slots collide.
 func FuzzPrints(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x40\x41\x80\x81\xc0\x03\x04\x43\xc1"))
 	r := rand.New(rand.NewPCG(14, 15))
@@ -181,7 +185,7 @@ func FuzzPrints(f *testing.F) {
 	})
 }
 
-// FuzzListPod holds the list of one pod against the generated decoder.
+// FuzzListPod compares the list of a pod with the generated decoder's.
 func FuzzListPod(f *testing.F) {
 	r := rand.New(rand.NewPCG(16, 17))
 	for range 20 {
@@ -213,7 +217,8 @@ func FuzzListPod(f *testing.F) {
 	})
 }
 
-// decodePod says with the generated decoder and in the plainest way what lists show of one pod. It reports false if they are not valid.
+// decodePod decodes the lists of a pod with the generated decoder, in the plainest way. It returns
+// false for invalid messages.
 func decodePod(sandboxes, containers []byte, uid cache.UID, among []string) (map[string]pleg.Item, bool) {
 	var s runtimeapi.ListPodSandboxResponse
 	var c runtimeapi.ListContainersResponse
@@ -222,7 +227,7 @@ func decodePod(sandboxes, containers []byte, uid cache.UID, among []string) (map
 	}
 	items := make(map[string]pleg.Item)
 	add := func(item pleg.Item) {
-		if old, ok := items[item.ID]; ok { // an ID is of one thing, the first that shows it
+		if old, ok := items[item.ID]; ok { // an ID belongs to the first item with the ID
 			item.Kind, item.Phase = old.Kind, max(old.Phase, item.Phase)
 		}
 		items[item.ID] = item
@@ -248,7 +253,8 @@ func decodePod(sandboxes, containers []byte, uid cache.UID, among []string) (map
 	return items, true
 }
 
-// FuzzStatusAnswer holds what is taken of the answers to status calls against the generated decoder.
+// FuzzStatusAnswer compares the accepted part of answers to status calls with the generated
+// decoder's result.
 func FuzzStatusAnswer(f *testing.F) {
 	r := rand.New(rand.NewPCG(18, 19))
 	for range 20 {
@@ -267,7 +273,9 @@ func FuzzStatusAnswer(f *testing.F) {
 		raw, brought, err := client.readStatus(podSandboxStatus, s.GetStatus().GetId(), reply, sandboxSubject)
 		whole := s.Status != nil && isWhole(s.Status.Metadata, s.Status.CreatedAt)
 		if client.counter.malformed.Load() > 0 && invalid != nil {
-			return // a container's status that came along is left out if it is malformed, and asked for by its ID; the decoder refuses the whole answer
+			// a malformed container status beside a sandbox's is left out and read by its ID; the
+			// decoder refuses the whole answer
+			return
 		}
 		checkAnswer(t, invalid, err, whole && proto.Size(s.Status.Metadata) > 0, whole)
 		if err == nil && invalid == nil {
@@ -296,7 +304,8 @@ func FuzzStatusAnswer(f *testing.F) {
 	})
 }
 
-// checkAnswer verifies that an answer is taken if it must be, and not if it may not be; invalid is why the generated decoder refuses it.
+// checkAnswer verifies that an answer is accepted or refused as required; invalid is the generated
+// decoder's error.
 func checkAnswer(t *testing.T, invalid, err error, must, may bool) {
 	t.Helper()
 	switch {
@@ -309,8 +318,8 @@ func checkAnswer(t *testing.T, invalid, err error, must, may bool) {
 	}
 }
 
-// TestMutatedLists takes lists with bytes changed here and there. Of those that the generated decoder refuses the index takes only such as hold text that is
-// not UTF-8.
+// TestMutatedLists changes bytes of lists at random. Of lists refused by the generated decoder, the
+// index may accept only those with invalid UTF-8.
 func TestMutatedLists(t *testing.T) {
 	taken := make(map[string]int)
 	for seed := range uint64(6000) {

@@ -13,7 +13,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestHelloToCRIO: a server that takes the content type that CRI-O's takes, and no other, serves each of our calls as the first of a connection.
+// TestHelloToCRIO makes each of our calls the first of a connection, to a server that accepts only
+// CRI-O's content type.
 func TestHelloToCRIO(t *testing.T) {
 	s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}}
 	s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {

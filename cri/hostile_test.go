@@ -20,7 +20,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestMessageLimit: the error names the limit, the call, and what to do.
+// TestMessageLimit wants the limit, the call and the remedy in the error.
 func TestMessageLimit(t *testing.T) {
 	for _, streaming := range []bool{false, true} {
 		s := &stub{streaming: streaming}
@@ -45,7 +45,7 @@ func TestMessageLimit(t *testing.T) {
 	}
 }
 
-// TestUnimplementedIsNoPanic: a server that has nothing.
+// TestUnimplementedIsNoPanic calls a server without any method.
 func TestUnimplementedIsNoPanic(t *testing.T) {
 	c := serve(t, runtimeapi.UnimplementedRuntimeServiceServer{}, Config{})
 	if _, err := c.Version(t.Context()); status.Code(err) != codes.Unimplemented {
@@ -74,7 +74,7 @@ func TestNilFields(t *testing.T) {
 		sandboxes:  []*runtimeapi.PodSandbox{{}, {Id: "s"}, {Id: "\xff"}, {Id: strings.Repeat("x", maxID+1)}},
 		containers: []*runtimeapi.Container{{}, {Id: "c"}, {Id: "d", PodSandboxId: "s"}, {Id: "e", Labels: map[string]string{labelPodUID: ""}, PodSandboxId: "who"}},
 	}
-	s.sandboxes = append(s.sandboxes[:2], s.sandboxes[3:]...) // the generated encoder refuses what is not UTF-8
+	s.sandboxes = append(s.sandboxes[:2], s.sandboxes[3:]...) // the generated encoder refuses invalid UTF-8
 	s.podSandboxStatus = func(string) (*runtimeapi.PodSandboxStatusResponse, error) {
 		return &runtimeapi.PodSandboxStatusResponse{}, nil
 	}
@@ -107,7 +107,7 @@ func TestNilFields(t *testing.T) {
 	}
 }
 
-// TestGarbage: bytes that are not protobuf, and streams that do not end as they should.
+// TestGarbage sends bytes outside protobuf, and streams with improper ends.
 func TestGarbage(t *testing.T) {
 	s, c := serveRaw(t, nil, Config{})
 	garbage := rawcri.Bytes([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 1})
@@ -134,7 +134,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestFailedListChangesNothing: after a list that broke off halfway, the next one still tells the whole difference.
+// TestFailedListChangesNothing checks that the list after a broken list still returns the whole
+// difference.
 func TestFailedListChangesNothing(t *testing.T) {
 	s := &stub{
 		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready), sandbox("s2", "u2", ready)},
@@ -191,8 +192,8 @@ func TestUnknownEvents(t *testing.T) {
 	checkCounts(t, c)
 }
 
-// TestEventsThatLackSomething: what an event lacks, its size and the age of the end that it tells
-// are counted; complete ones, and removals, which need show nothing, are not.
+// TestEventsThatLackSomething counts missing parts of events, oversized events, and old ends.
+// Complete events and removals, which need show nothing, are not counted.
 func TestEventsThatLackSomething(t *testing.T) {
 	const born, stamp = int64(1e18), int64(2e18)
 	sandbox := &runtimeapi.PodSandboxStatus{
@@ -247,8 +248,8 @@ func TestEventsThatLackSomething(t *testing.T) {
 	}
 }
 
-// TestUnknownStates: a state that the CRI does not have is counted where it is read; in lists, once
-// for as long as nothing else of the item changes. The CRI's own UNKNOWN is none of them.
+// TestUnknownStates counts states unknown to the CRI when read; in lists, once while the item stays
+// unchanged. The CRI's own UNKNOWN is not counted.
 func TestUnknownStates(t *testing.T) {
 	labels := map[string]string{labelPodUID: "u"}
 	s := &stub{

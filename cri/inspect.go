@@ -329,6 +329,7 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		if !item.readStatus(raw) {
 			return // no stored status
 		}
+		in.client.exits.note(&item)
 		if len(item.labels.uid) > 0 && string(item.labels.uid) != string(pod.UID) {
 			return // another pod's
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// statuses makes a stub answer status calls for one sandbox and the given containers; brought are the containers whose status comes with the
-// sandbox's.
+// statuses makes a stub answer status calls for a sandbox and the given containers; brought are the
+// containers with a status beside the sandbox's.
 func statuses(timestamp int64, brought []string, containers map[string]runtimeapi.ContainerState) *stub {
 	one := func(id string) *runtimeapi.ContainerStatus {
 		return &runtimeapi.ContainerStatus{
@@ -70,7 +70,7 @@ func TestInspectCoverage(t *testing.T) {
 		listed    []string
 		want      string
 		statuses  uint64 // ContainerStatus calls of a first inspection
-		again     uint64 // and of a second one
+		again     uint64 // and a second sandbox
 		filled    string
 		sandboxes uint64
 	}{
@@ -127,7 +127,7 @@ func TestInspectCoverage(t *testing.T) {
 	}
 }
 
-// TestInspectErrors: an error names the call and the ID, and ends what else is under way.
+// TestInspectErrors wants the call and the ID in an error, and the other calls ended.
 func TestInspectErrors(t *testing.T) {
 	s := statuses(0, nil, map[string]runtimeapi.ContainerState{"c1": running, "c2": running})
 	good := s.containerStatus
@@ -152,8 +152,9 @@ func TestInspectErrors(t *testing.T) {
 	}
 }
 
-// TestInspectIncomplete: a status without what every runtime fills in is an error, not a status that nothing would ever read again; one that was
-// only brought along is asked for by itself.
+// TestInspectIncomplete wants an error for a status without the fields set by every runtime,
+// because nothing would ever read such a status again. Beside a sandbox's status such a status is
+// read by its ID.
 func TestInspectIncomplete(t *testing.T) {
 	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c1"}}}
 	has := map[string]runtimeapi.ContainerState{"c1": running}
@@ -189,7 +190,8 @@ func TestInspectIncomplete(t *testing.T) {
 	}
 }
 
-// TestInspectBound: no more status calls are in flight than configured, however many pods are inspected at once.
+// TestInspectBound: no more status calls are in flight than configured, however many pods are
+// inspected at once.
 func TestInspectBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 3

@@ -135,6 +135,7 @@ type containerItem struct {
 	labels      podLabels
 	state       int32
 	finishedAt  int64 // of a status, Unix nanoseconds; 0 before the end
+	exitCode    int32 // of a status of an exited container
 }
 
 // readListed takes an encoded CRI Container, and reports false if any part is malformed.
@@ -175,6 +176,8 @@ func (c *containerItem) readStatus(b []byte) bool {
 			c.state = int32(f.varint)
 		case f.isVarint(6):
 			c.finishedAt = int64(f.varint)
+		case f.isVarint(7):
+			c.exitCode = int32(f.varint)
 		case f.isBytes(12):
 			ok = c.labels.read(f.data) && ok
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// sorted returns a listing in an order that can be compared.
+// sorted returns a listing in a comparable order.
 func sorted(l pleg.Listing) pleg.Listing {
 	for _, p := range l.Pods {
 		slices.SortFunc(p.Items, func(a, b pleg.Item) int { return cmp.Compare(a.ID, b.ID) })
@@ -84,7 +84,7 @@ func TestListIsFullThenDelta(t *testing.T) {
 			if d := gocmp.Diff(want, next); d != "" {
 				t.Fatal(d)
 			}
-			// A revision that is not the last one gets everything.
+			// An older revision gets everything.
 			again := mustList(t, c, same.Revision)
 			if again.Delta || len(again.Pods) != 3 || again.Total != 3 {
 				t.Fatalf("listing since an old revision: %+v", again)

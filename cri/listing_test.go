@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// bare is a sandbox as crictl makes it: with metadata, without labels.
+// bare is a sandbox made by crictl: with metadata, without labels.
 func bare(id, uid string) *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Namespace: "ns", Uid: uid}}
 }
@@ -41,7 +41,8 @@ func listPod(t *testing.T, c *Client, uid cache.UID) map[string]pleg.Phase {
 	return found
 }
 
-// TestListPodWithoutLabels: the label filter does not find a pod that crictl made; what the last List knows does.
+// TestListPodWithoutLabels finds a pod made by crictl by the last List, where the label filter
+// fails.
 func TestListPodWithoutLabels(t *testing.T) {
 	s := &stub{
 		sandboxes: []*runtimeapi.PodSandbox{
@@ -50,7 +51,7 @@ func TestListPodWithoutLabels(t *testing.T) {
 		},
 		containers: []*runtimeapi.Container{
 			container("c1", "s1", "", running), container("c2", "s2", "", exited),
-			container("c3", "s3", "u3", running), container("d3", "s3", "", created), // one of two without labels
+			container("c3", "s3", "u3", running), container("d3", "s3", "", created), // a sandbox of two without labels
 		},
 	}
 	c := serve(t, s, Config{})
@@ -69,7 +70,7 @@ func TestListPodWithoutLabels(t *testing.T) {
 			t.Errorf("ListPod of %s: %s", uid, d)
 		}
 	}
-	// The pods that are gone are forgotten.
+	// Gone pods are forgotten.
 	s.set(func() { s.sandboxes, s.containers = s.sandboxes[2:3], s.containers[2:3] })
 	mustList(t, c, l.Revision)
 	if n := len(c.unlabelled.listed); n != 0 {
@@ -82,7 +83,7 @@ func TestListPodWithoutLabels(t *testing.T) {
 	}
 }
 
-// TestListPodOfManySandboxes: a pod with more sandboxes than are asked for one by one.
+// TestListPodOfManySandboxes lists a pod with too many sandboxes for single questions.
 func TestListPodOfManySandboxes(t *testing.T) {
 	s := &stub{containers: []*runtimeapi.Container{container("other", "s-other", "", running)}}
 	s.sandboxes = append(s.sandboxes, bare("s-other", "u9"))
@@ -104,7 +105,8 @@ func TestListPodOfManySandboxes(t *testing.T) {
 	}
 }
 
-// TestListPodAfterAnEvent: a pod that crictl made after the last List is found by what an event told, until the lists know better.
+// TestListPodAfterAnEvent finds a pod made by crictl after the last List, by an event, until the
+// lists know better.
 func TestListPodAfterAnEvent(t *testing.T) {
 	s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
 		return stream.Send(&runtimeapi.ContainerEventResponse{
@@ -156,7 +158,8 @@ func TestListPodAfterAnEvent(t *testing.T) {
 	}
 }
 
-// TestListSeesASandboxCreatedInBetween: a container without labels whose sandbox was created after the sandboxes had been listed.
+// TestListSeesASandboxCreatedInBetween lists an unlabelled container with a sandbox created after
+// the list of sandboxes.
 func TestListSeesASandboxCreatedInBetween(t *testing.T) {
 	s := &stub{}
 	s.listContainers = func() (*runtimeapi.ListContainersResponse, error) {
@@ -197,7 +200,7 @@ func TestListSeesASandboxCreatedInBetween(t *testing.T) {
 	}
 }
 
-// TestListWaitsItsTurn: a second List honours its context while it waits.
+// TestListWaitsItsTurn checks that a second List honours its context while waiting.
 func TestListWaitsItsTurn(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s := &stub{listContainers: func() (*runtimeapi.ListContainersResponse, error) {

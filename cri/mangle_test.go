@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// mangle returns an encoding that a decoder must take as well as any, though no serializer would write it: fields in any order, singular
-// fields several times, singular messages in parts, unknown fields, known fields of a wrong type, longer varints than need be. What it
-// means is for the generated decoder to say; it is not in general what b means.
+// mangle returns a valid encoding unlike any serializer's: fields in any order, singular fields
+// several times, singular messages in parts, unknown fields, known fields of a wrong type, overlong
+// varints. Only the generated decoder defines its meaning, which may differ from b's.
 func mangle(r *rand.Rand, md protoreflect.MessageDescriptor, b []byte) []byte {
 	var chunks [][]byte
 	for len(b) > 0 {
@@ -43,7 +43,7 @@ func mangle(r *rand.Rand, md protoreflect.MessageDescriptor, b []byte) []byte {
 			chunks = append(chunks, append(tag(r, num, typ), value...))
 		}
 		if r.IntN(8) == 0 {
-			chunks = append(chunks, protowire.AppendFixed32(tag(r, num, protowire.Fixed32Type), 7)) // no field of these messages has that type
+			chunks = append(chunks, protowire.AppendFixed32(tag(r, num, protowire.Fixed32Type), 7)) // no field of these messages has this type
 		}
 	}
 	for range r.IntN(3) {
@@ -97,7 +97,7 @@ func unknownField(r *rand.Rand) []byte {
 	return append(append(tag(r, num, protowire.StartGroupType), inner...), tag(r, num, protowire.EndGroupType)...)
 }
 
-// mangled encodes m and mangles it.
+// mangled encodes m and mangles the result.
 func mangled(r *rand.Rand, m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -106,7 +106,7 @@ func mangled(r *rand.Rand, m proto.Message) []byte {
 	return mangle(r, m.ProtoReflect().Descriptor(), b)
 }
 
-// cut returns data in buffers of at most size bytes, as a transport might have received it.
+// cut returns data in buffers of at most size bytes, like a transport.
 func cut(data []byte, size int) (out mem.BufferSlice) {
 	size = max(size, 1)
 	for len(data) > size {

@@ -28,7 +28,7 @@ func onEveryProfile(t *testing.T, f func(w *world, profile string)) {
 	}
 }
 
-// mixedNode has pods in every phase, one of them with two attempts of its sandbox.
+// mixedNode has pods in every phase, among them a pod with two attempts of its sandbox.
 func (w *world) mixedNode() {
 	_, err := w.rt.Populate(fakeruntime.Population{Pods: 5, Containers: 2})
 	w.check(err)
@@ -62,7 +62,7 @@ func TestReadsOnEveryProfile(t *testing.T) {
 			if d := cmp.Diff(want, got); d != "" {
 				w.Errorf("ListPod: %s", d)
 			}
-			for range 2 { // the second time, the client knows what the runtime's answers hold
+			for range 2 { // the second time, the client knows the contents of the runtime's answers
 				in, err := w.client.Inspect(w.Context(), got)
 				w.check(err)
 				sortItems(in.Pod.Items)
@@ -79,7 +79,7 @@ func TestReadsOnEveryProfile(t *testing.T) {
 		if got := w.client.Stats().StreamingLists; got != max(streaming, "no") {
 			w.Errorf("streaming lists: %s", got)
 		}
-		// One pod goes, one changes.
+		// A pod goes, another changes.
 		for _, s := range w.rt.Truth().Pods {
 			if s.UID == "web" {
 				w.check(w.rt.RemoveSandbox(s.Sandboxes[0].ID))

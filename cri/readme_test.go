@@ -28,13 +28,13 @@ func watch(ctx context.Context, endpoint string) error {
 	}
 	go generator.Run(ctx) // ends with ctx, and Watch with it
 	for event := range generator.Watch() {
-		status, err := statuses.Get(event.Pod) // shows the change already
-		fmt.Println(event.Type, status.Namespace(), status.Name(), err)
+		status, err := statuses.Get(event.Pod) // shows the change already; empty for a pod that has gone
+		fmt.Println(event.Type, event.Namespace, event.PodName, len(status.Containers()), err)
 	}
 	return nil
 }
 
-// TestReadme: what the README shows to embedders is the code above, which compiles and works.
+// TestReadme compiles and runs the code shown in the README.
 func TestReadme(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestRuntimeRestart: while the runtime is down calls fail at once, and as soon as it is back they work, however long it was down.
+// TestRuntimeRestart checks that calls fail at once while the runtime is down, and work at once
+// after any length of outage.
 func TestRuntimeRestart(t *testing.T) {
 	for _, down := range []time.Duration{0, 10 * time.Millisecond, time.Second, 5 * time.Minute} {
 		inWorld(t, fakeruntime.DefaultProfile, fakeruntime.Faults{}, func(w *world) {
@@ -51,7 +52,8 @@ func TestRuntimeRestart(t *testing.T) {
 	}
 }
 
-// TestRuntimeUpgrade: what the client knew of the runtime is asked again when the runtime comes back as another version.
+// TestRuntimeUpgrade checks that the client learns the capabilities anew when the runtime returns
+// as another version.
 func TestRuntimeUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -125,7 +127,8 @@ func TestRuntimeUpgrade(t *testing.T) {
 	})
 }
 
-// TestFaultyReads: a runtime that says nonsense yields partial knowledge, and never wrong phases for what it says right.
+// TestFaultyReads checks that nonsense from a runtime yields partial knowledge, and never a wrong
+// phase for the sound part.
 func TestFaultyReads(t *testing.T) {
 	for name, faults := range map[string]fakeruntime.Faults{
 		"nil fields":       {NilFields: 0.5},
@@ -170,7 +173,7 @@ func TestFaultyReads(t *testing.T) {
 	}
 }
 
-// TestFaultyEvents: events that make no sense do not end the stream.
+// TestFaultyEvents checks that meaningless events do not end the stream.
 func TestFaultyEvents(t *testing.T) {
 	faults := fakeruntime.Faults{InvalidEvent: 0.5, NilSandbox: 0.3, NilStatuses: 0.3, Stale: 0.3, Duplicate: 0.3}
 	inWorld(t, fakeruntime.DefaultProfile, faults, func(w *world) {

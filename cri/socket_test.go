@@ -15,7 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// TestSocket reads a node of 2000 containers over a real socket, named in each of the ways that a user may.
+// TestSocket reads a node of 2000 containers over a real socket, named in each possible way.
 func TestSocket(t *testing.T) {
 	for _, profile := range []string{"containerd-2", "containerd-1.7"} {
 		p, err := fakeruntime.ProfileByName(profile)

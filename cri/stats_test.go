@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// checkCounts: Counts yields what Stats holds, each of its numbers once.
+// checkCounts wants each number of Stats once from Counts.
 func checkCounts(t *testing.T, c *Client) {
 	t.Helper()
 	got := make(map[string]float64)
@@ -37,7 +37,7 @@ func checkCounts(t *testing.T, c *Client) {
 	}
 }
 
-// TestCountsForgetNothing: a number that is new in Stats is one of Counts too.
+// TestCountsForgetNothing wants every number of Stats in Counts.
 func TestCountsForgetNothing(t *testing.T) {
 	numbers := 0
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Stats]()) {

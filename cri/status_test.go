@@ -77,7 +77,7 @@ func TestKeepIPs(t *testing.T) {
 	}
 }
 
-// TestKeepIPsDecodesNothing: merging a status that nobody reads does not decode it.
+// TestKeepIPsDecodesNothing checks that merging an unread status does not decode the status.
 func TestKeepIPsDecodesNothing(t *testing.T) {
 	prev, next := podStatus(t, ips(ready, "10.0.0.1")), podStatus(t, ips(notReady))
 	if got := KeepIPs(prev, next); got == next || next.keptIPs != nil || got.encoded != next.encoded || next.encoded.sandboxList != nil {
@@ -89,7 +89,7 @@ func TestKeepIPsDecodesNothing(t *testing.T) {
 	}
 }
 
-// TestPodStatusIsSharable: any number of readers, the first of which makes it decode.
+// TestPodStatusIsSharable reads a status concurrently; the first reader causes the decoding.
 func TestPodStatusIsSharable(t *testing.T) {
 	raw, err := proto.Marshal(nodeEvent(1, 0))
 	if err != nil {
@@ -124,13 +124,13 @@ func TestPodStatusIsSharable(t *testing.T) {
 	}
 }
 
-// TestMalformedStatus: what can be read of it is.
+// TestMalformedStatus checks that the readable part is read.
 func TestMalformedStatus(t *testing.T) {
 	good, err := proto.Marshal(&runtimeapi.ContainerStatus{Id: "c", State: exited, ExitCode: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad := append(good, 0x62, 0x03, 0x0a, 0x7f, 0x00) // a label that is longer than its message
+	bad := append(good, 0x62, 0x03, 0x0a, 0x7f, 0x00) // a label longer than its message
 	s := &PodStatus{uid: "u", encoded: &encodedStatus{statusMessages: statusMessages{containers: [][]byte{bad}}}}
 	if c := s.Containers(); len(c) != 1 || c[0].ID != "c" || c[0].ExitCode != 4 {
 		t.Errorf("containers: %+v", c)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// stub is a CRI server that answers with what its fields say. Calls whose field is nil are unimplemented.
+// stub is a CRI server with answers in its fields. Calls without a field set are unimplemented.
 type stub struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 
@@ -35,7 +35,7 @@ type stub struct {
 	sandboxes          []*runtimeapi.PodSandbox
 	containers         []*runtimeapi.Container
 	streaming          bool // serve the streaming lists
-	batch              int  // their batch size, 0 for all in one
+	batch              int  // their batch size, 0 for a single batch
 	podSandboxStatus   func(id string) (*runtimeapi.PodSandboxStatusResponse, error)
 	containerStatus    func(id string) (*runtimeapi.ContainerStatusResponse, error)
 	getContainerEvents func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error
@@ -97,8 +97,8 @@ func (s *stub) ListContainers(_ context.Context, r *runtimeapi.ListContainersReq
 	return &runtimeapi.ListContainersResponse{Containers: s.listOfContainers(r.GetFilter())}, nil
 }
 
-// stubStreams are the streaming lists, which the CRI's module has only from v0.36 on. A batch has the wire
-// format of the plain list's answer.
+// stubStreams are the streaming lists, which the CRI's module has only from v0.36 on. A batch has
+// the wire format of the plain list's answer.
 var stubStreams = []grpc.StreamDesc{
 	stubStream("StreamPodSandboxes", func(s *stub, r *runtimeapi.ListPodSandboxRequest, stream grpc.ServerStream) error {
 		for batch := range batches(s.listSandboxes(r.GetFilter()), s.batch) {
@@ -132,7 +132,8 @@ func stubStream[R any](name string, serve func(*stub, *R, grpc.ServerStream) err
 	}}
 }
 
-// register puts the server with the streaming lists on a gRPC server, whichever CRI the tests are built with.
+// register puts the server with the streaming lists on a gRPC server, whichever CRI the tests are
+// built with.
 func register(on *grpc.Server, server runtimeapi.RuntimeServiceServer) {
 	desc := runtimeapi.RuntimeService_ServiceDesc
 	desc.Streams = slices.DeleteFunc(slices.Clone(desc.Streams), func(g grpc.StreamDesc) bool {
@@ -178,14 +179,14 @@ func (s *stub) GetContainerEvents(r *runtimeapi.GetEventsRequest, stream runtime
 	return s.getContainerEvents(stream)
 }
 
-// serve starts a server in memory and returns a client of it. Both end with the test.
+// serve starts a server in memory and returns a client. Both end with the test.
 func serve(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, options ...grpc.ServerOption) *Client {
 	t.Helper()
 	_, c := serveRaw(t, server, config, options...)
 	return c
 }
 
-// serveRaw is serve with a hold on the server, to make it answer with bytes. Server may be nil.
+// serveRaw is serve with access to the server, for answers in bytes. Server may be nil.
 func serveRaw(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, options ...grpc.ServerOption) (*rawcri.Server, *Client) {
 	t.Helper()
 	s := rawcri.Start(t, nil, func(on *grpc.Server) {
@@ -202,7 +203,7 @@ func serveRaw(t testing.TB, server runtimeapi.RuntimeServiceServer, config Confi
 	return s, c
 }
 
-// sandbox and container are what a kubelet's pod looks like in a list.
+// sandbox and container resemble a kubelet's pod in a list.
 func sandbox(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{
 		Id: id, State: state, CreatedAt: 1,
@@ -222,7 +223,7 @@ func container(id, sandbox, uid string, state runtimeapi.ContainerState) *runtim
 	return c
 }
 
-// sandboxStatus is what the runtime says of a kubelet's sandbox when it is asked for that one.
+// sandboxStatus is the runtime's answer for a kubelet's sandbox.
 func sandboxStatus(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandboxStatus {
 	return &runtimeapi.PodSandboxStatus{
 		Id: id, State: state, CreatedAt: 1,

@@ -18,7 +18,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestUpdateEqualsInspect: a status that is brought up to date step by step, for as long as its pod lives, is the one that reading everything gives.
+// TestUpdateEqualsInspect compares a status updated step by step, for the life of its pod, with a
+// full inspection.
 func TestUpdateEqualsInspect(t *testing.T) {
 	onEveryProfile(t, func(w *world, _ string) {
 		for seed := range uint64(10) {
@@ -49,7 +50,7 @@ func TestUpdateEqualsInspect(t *testing.T) {
 	})
 }
 
-// podLife makes random changes of one pod.
+// podLife makes random changes of a pod.
 type podLife struct {
 	*world
 	rng        *rand.Rand
@@ -85,8 +86,9 @@ func (p *podLife) step() {
 	}
 }
 
-// TestUpdateReadsWhatChanged: in a pod of ten containers the exit of one is one call, however many there are; what an event brought may be built
-// upon like what was read; and a status whose phase is unknown is read again.
+// TestUpdateReadsWhatChanged checks that in a pod of any number of containers an exit costs a
+// single call, that updates build upon events and reads alike, and that a status with an unknown
+// phase is read again.
 func TestUpdateReadsWhatChanged(t *testing.T) {
 	onEveryProfile(t, func(w *world, profile string) {
 		sandbox := w.sandbox(fakeruntime.PodSpec{UID: "u"})
@@ -143,7 +145,7 @@ func TestUpdateReadsWhatChanged(t *testing.T) {
 	})
 }
 
-// TestUpdateFromAnEvent: what an event brought may be built upon like what was read.
+// TestUpdateFromAnEvent checks that an update may build upon a status from an event.
 func TestUpdateFromAnEvent(t *testing.T) {
 	inWorld(t, "containerd-2", fakeruntime.Faults{}, func(w *world) {
 		sandbox := w.sandbox(fakeruntime.PodSpec{UID: "u"})

@@ -31,9 +31,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// These are the things that a server of raw bytes was found to do to the client, one test each.
+// Each of these tests is about a fault that a server of raw bytes has shown.
 
-// wholeContainer is what the runtime says of a kubelet's container when it is asked for that one.
+// wholeContainer is the runtime's answer for a kubelet's container.
 func wholeContainer(id, uid string, state runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
 	return &runtimeapi.ContainerStatus{
 		Id: id, State: state, CreatedAt: 1, Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id}, Labels: podLabelsOf(uid),
@@ -46,7 +46,7 @@ func field(number protowire.Number, data []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), data)
 }
 
-// torn is an encoded container status whose image is cut off in the middle, though all lengths around it are right.
+// torn is an encoded container status with a cut-off image, with all outer lengths right.
 func torn(id, uid string) []byte {
 	s := wholeContainer(id, uid, exited)
 	s.Image = nil
@@ -54,7 +54,8 @@ func torn(id, uid string) []byte {
 	return append(rawcri.Encode(s), field(8, image[:len(image)-5])...)
 }
 
-// eventOf is an encoded event of a container that has exited, with the encoded statuses of its sandbox and its containers.
+// eventOf is an encoded event of an exited container, with the encoded statuses of its sandbox and
+// its containers.
 func eventOf(id string, sandbox []byte, containers ...[]byte) []byte {
 	raw := rawcri.Encode(&runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
 	raw = append(raw, field(4, sandbox)...)
@@ -64,7 +65,8 @@ func eventOf(id string, sandbox []byte, containers ...[]byte) []byte {
 	return raw
 }
 
-// TestPartialPayloads: an event whose statuses are not whole claims its phases, and offers no status.
+// TestPartialPayloads checks that an event with incomplete statuses claims its phases and offers no
+// status.
 func TestPartialPayloads(t *testing.T) {
 	good := rawcri.Encode(sandboxStatus("s", "u", ready))
 	container := rawcri.Encode(wholeContainer("c", "u", exited))
@@ -108,7 +110,7 @@ func TestPartialPayloads(t *testing.T) {
 	}
 }
 
-// TestPartialPayloadCausesARead: what an event leaves out is read.
+// TestPartialPayloadCausesARead checks that the missing part of an event is read.
 func TestPartialPayloadCausesARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stub := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}, containers: []*runtimeapi.Container{container("c", "s", "u", running)}}
@@ -161,7 +163,8 @@ func startGenerator(t *testing.T, c *Client) *cache.Cache[PodStatus] {
 	return statuses
 }
 
-// TestPartialReads: an answer to a status call of which a part cannot be read fails the read, and the error names the call and the ID.
+// TestPartialReads: an answer to a status call of which a part cannot be read fails the read, and
+// the error names the call and the ID.
 func TestPartialReads(t *testing.T) {
 	s, c := serveRaw(t, nil, Config{})
 	s.On("ContainerStatus", rawcri.Bytes(field(1, torn("c", "u"))))
@@ -177,7 +180,7 @@ func TestPartialReads(t *testing.T) {
 	}
 }
 
-// TestATornStatusThatIsBroughtAlong: it is asked for by its ID.
+// TestATornStatusThatIsBroughtAlong wants a read by ID.
 func TestATornStatusThatIsBroughtAlong(t *testing.T) {
 	s, c := serveRaw(t, nil, Config{})
 	s.On("PodSandboxStatus", rawcri.Bytes(append(field(1, rawcri.Encode(sandboxStatus("s", "u", ready))), field(3, torn("c", "u"))...)))
@@ -188,7 +191,7 @@ func TestATornStatusThatIsBroughtAlong(t *testing.T) {
 	}
 }
 
-// TestAReplacedServerIsLeft: an old server that hangs is left for the new one that has its socket now.
+// TestAReplacedServerIsLeft checks that a hung old server is left for the new server at its socket.
 func TestAReplacedServerIsLeft(t *testing.T) {
 	dir, err := os.MkdirTemp("", "cri") // t.TempDir may be too long for a socket
 	if err != nil {
@@ -220,7 +223,7 @@ func TestAReplacedServerIsLeft(t *testing.T) {
 		_, err := c.List(ctx, 0)
 		return err
 	}
-	for range 3 { // slow, and still the one at the socket: kept
+	for range 3 { // slow, and still at the socket: kept
 		if err := list(); status.Code(err) != codes.DeadlineExceeded {
 			t.Fatalf("a list of a server that hangs: %v", err)
 		}
@@ -246,7 +249,8 @@ func TestAReplacedServerIsLeft(t *testing.T) {
 	checkCounts(t, c)
 }
 
-// TestAHungServerIsLeft: repeated deadlines in silence are reason to connect anew where no socket can be looked at; events are not silence.
+// TestAHungServerIsLeft: repeated deadlines in silence are reason to connect anew where no socket
+// can be looked at; events are not silence.
 func TestAHungServerIsLeft(t *testing.T) {
 	for _, talks := range []bool{false, true} {
 		t.Run(fmt.Sprint("talks=", talks), func(t *testing.T) {
@@ -297,7 +301,8 @@ func TestAHungServerIsLeft(t *testing.T) {
 	}
 }
 
-// TestEitherKindOfList: a kind of list that goes away gives way to the other one, back and forth on one connection.
+// TestEitherKindOfList checks that an unimplemented kind of list gives way to the other, back and
+// forth on a connection.
 func TestEitherKindOfList(t *testing.T) {
 	stub := &stub{streaming: true, sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}, containers: []*runtimeapi.Container{container("c", "s", "u", running)}}
 	s, c := serveRaw(t, stub, Config{})
@@ -330,7 +335,7 @@ func TestEitherKindOfList(t *testing.T) {
 	}
 }
 
-// TestAWrongNameIsCorrected: what a later list, or a later read, says a pod is called holds.
+// TestAWrongNameIsCorrected checks that the name in a later list or read holds.
 func TestAWrongNameIsCorrected(t *testing.T) {
 	wrong := sandbox("s", "u", ready)
 	wrong.Metadata.Name, wrong.Metadata.Namespace = "wrong", "nowhere"
@@ -345,7 +350,7 @@ func TestAWrongNameIsCorrected(t *testing.T) {
 	}
 	pod := first.Pods[0]
 	pod.Items = []pleg.Item{{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}}
-	in, err := c.Inspect(t.Context(), pod) // what RequestReinspect comes to
+	in, err := c.Inspect(t.Context(), pod) // the effect of RequestReinspect
 	if err != nil || in.Status.Name() != "pod-u" || in.Status.Namespace() != "ns" {
 		t.Errorf("the status read anew: %v, %v", in.Status, err)
 	}
@@ -359,7 +364,7 @@ func TestAWrongNameIsCorrected(t *testing.T) {
 	}
 }
 
-// TestLongErrors: what a runtime says in an error is cut at 1 KiB, on a rune.
+// TestLongErrors checks that a runtime's error text is cut at 1 KiB, on a rune.
 func TestLongErrors(t *testing.T) {
 	s, c := serveRaw(t, nil, Config{})
 	text := "x" + strings.Repeat("ä", 100_000)
@@ -394,7 +399,7 @@ func TestLongErrors(t *testing.T) {
 	}
 }
 
-// TestKeptMemory: what is kept of a status is bounded by what is known of it.
+// TestKeptMemory checks that known fields bound the memory of a stored status.
 func TestKeptMemory(t *testing.T) {
 	const unknown = 4 << 20
 	fill := field(9999, make([]byte, unknown))
@@ -453,7 +458,7 @@ func TestKeptMemory(t *testing.T) {
 	}
 }
 
-// sizeKept returns the size of what a status keeps encoded.
+// sizeKept returns the size of the encoded parts of a status.
 func sizeKept(s *PodStatus) (n int) {
 	for _, raw := range slices.Concat(s.encoded.sandboxes, s.encoded.containers) {
 		n += cap(raw)
@@ -461,8 +466,8 @@ func sizeKept(s *PodStatus) (n int) {
 	return n
 }
 
-// letsGo fails the test if what read makes of a message keeps the message. A weak pointer follows the message: how much
-// the heap shrinks, once measured here, also tells what the transport and earlier tests gave back meanwhile.
+// letsGo fails the test if the result of read keeps the message alive. A weak pointer follows the
+// message: the heap's size would include memory freed by the transport and earlier tests.
 func letsGo(t *testing.T, where string, message []byte, read func(message []byte) any) {
 	t.Helper()
 	own := slices.Clone(message)
@@ -476,7 +481,8 @@ func letsGo(t *testing.T, where string, message []byte, read func(message []byte
 	runtime.KeepAlive(kept)
 }
 
-// TestLongUIDs: what belongs to a UID that is too long is left out and counted, wherever it shows up.
+// TestLongUIDs checks that items with an overlong UID are left out and counted, wherever they
+// appear.
 func TestLongUIDs(t *testing.T) {
 	for length, want := range map[int]int{maxID: 2, maxID + 1: 0} {
 		uid := strings.Repeat("u", length)
@@ -502,7 +508,7 @@ func TestLongUIDs(t *testing.T) {
 	}
 }
 
-// TestOneIDOfTwoKinds: an ID that the runtime shows as a sandbox of one pod and as a container of another is the sandbox.
+// TestOneIDOfTwoKinds checks that an ID shown as a sandbox and as a container is the sandbox.
 func TestOneIDOfTwoKinds(t *testing.T) {
 	s := &stub{
 		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", ready)},

@@ -23,7 +23,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// world is a fake runtime and a client of it.
+// world is a fake runtime with a client.
 type world struct {
 	*testing.T
 	rt     *fakeruntime.Runtime
@@ -32,7 +32,7 @@ type world struct {
 	api runtimeapi.RuntimeServiceClient
 }
 
-// inWorld runs f in a bubble of virtual time, which also sees to it that no goroutine is left.
+// inWorld runs f in a bubble of virtual time, which also waits for every goroutine.
 func inWorld(t *testing.T, profile string, faults fakeruntime.Faults, f func(w *world)) {
 	t.Helper()
 	p, err := fakeruntime.ProfileByName(profile)
@@ -96,7 +96,7 @@ var phaseOf = map[fakeruntime.State]pleg.Phase{
 	fakeruntime.StateReady: pleg.PhaseRunning, fakeruntime.StateNotReady: pleg.PhaseExited,
 }
 
-// truth is what the runtime should be found to have, in the order of sortPods.
+// truth is the expected content of the runtime, in the order of sortPods.
 func (w *world) truth() []pleg.Pod {
 	var pods []pleg.Pod
 	for _, p := range w.rt.Truth().Pods {
@@ -112,7 +112,7 @@ func (w *world) truth() []pleg.Pod {
 	return sortPods(pods)
 }
 
-// sortPods puts pods into an order that can be compared.
+// sortPods puts pods into a comparable order.
 func sortPods(pods []pleg.Pod) []pleg.Pod {
 	for _, p := range pods {
 		sortItems(p.Items)

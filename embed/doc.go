@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package embed holds the parts of the evented PLEG common to all kubelets: claims from the
-// kubelet's CRI client, reports through its recorder, metrics in its registry. The nested modules
-// kubelet136, kubelet137 and kubelet138 are adapters for one Kubernetes version each: an adapter
-// needs that version of k8s.io/kubernetes, this package does not. The adapters' common code is
-// written in kubelet136 and mirrored by go generate.
+// kubelet's CRI client, reports through its recorder, metrics in its registry. The folder kubelet
+// has the adapter, which needs k8s.io/kubernetes: build constraints keep the adapter out of every
+// build here. The command install puts the adapter and the packages behind it, this one too, into
+// a source tree of Kubernetes, where they are built and tested.
 //
 // # Model
 //
@@ -23,5 +23,3 @@
 // A stream ends with io.EOF, with an error that matches pleg.ErrNoEvents, or with the CRI client's
 // error.
 package embed
-
-//go:generate go run ./internal/mirror

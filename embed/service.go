@@ -86,8 +86,9 @@ type Service struct {
 
 	mu      sync.Mutex // owns the fields below; never held during a call
 	ledger  *ledger.Ledger
-	streams int     // open streams of events
-	calling Calling // nil without a receiver
+	streams int           // open streams of events
+	calling Calling       // nil without a receiver
+	maxAge  time.Duration // of answers from memory
 
 	connection connection // of the streams
 	trusted    func() bool
@@ -101,11 +102,12 @@ func NewService(client internalapi.RuntimeService) *Service {
 
 // ServeLists starts serving lists, and Version, from memory. trusted reports whether the generator
 // hears of changes: its stream is connected, and a full list has come since. maxAge is how long a
-// full list suffices without another. add takes the service's counters.
+// full list suffices without another, and the age limit of all answers from memory. add takes the
+// service's counters.
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trusted, s.add = trusted, add
+	s.trusted, s.add, s.maxAge = trusted, add, maxAge
 	s.ledger.SetMaxAge(maxAge)
 }
 
@@ -171,8 +173,20 @@ func (s *Service) ListContainers(ctx context.Context, f *runtimeapi.ContainerFil
 	return s.containers().list(ctx, f, f == nil, f.GetState() != nil)
 }
 
-// LogPath returns the log path of a container that the runtime has, if known from a status.
+// Recent reports whether properties of containers that never change may be answered from memory:
+// lists are served, and a full list has been made within the age limit.
+func (s *Service) Recent() (recent bool) {
+	s.withTrust(func(l *ledger.Ledger, now time.Time) { recent = l.Recent(now) })
+	return recent
+}
+
+// LogPath returns the log path of a container that the runtime has, if known from a status and
+// while [Service.Recent].
 func (s *Service) LogPath(id string) (path string, ok bool) {
-	s.update(func(l *ledger.Ledger, _ time.Time) { path, ok = l.LogPath(id) })
+	s.withTrust(func(l *ledger.Ledger, now time.Time) {
+		if l.Recent(now) {
+			path, ok = l.LogPath(id)
+		}
+	})
 	return path, ok
 }

@@ -180,14 +180,19 @@ func newKubelet(t *testing.T) *kubelet {
 	k.toy.set("r", runtimeapi.ContainerState_CONTAINER_RUNNING)
 	k.Service = NewService(k.toy)
 	k.trusted.Store(true)
-	k.ServeLists(k.trusted.Load, time.Hour, func(name string, n int) {
+	k.serve(time.Hour)
+	k.stream()
+	k.relist()
+	return k
+}
+
+// serve has answers from memory served up to an age.
+func (k *kubelet) serve(maxAge time.Duration) {
+	k.ServeLists(k.trusted.Load, maxAge, func(name string, n int) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.counted[name] += n
 	})
-	k.stream()
-	k.relist()
-	return k
 }
 
 // stream opens a stream, which close ends.

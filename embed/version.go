@@ -24,8 +24,8 @@ const (
 )
 
 // versionMaxAge is how long an answer is valid, the same as for the kubelet's answer on the API's
-// version. During a refresh by some caller, the answer stays valid for as long again for all
-// others: the syncs of many pods come together.
+// version. During a refresh by some caller, the answer stays valid for all others up to the age
+// limit of answers from memory: the syncs of many pods come together.
 const versionMaxAge = time.Minute
 
 // connection is the connection of the event stream, as known by the service.
@@ -48,13 +48,13 @@ func (c *connection) established(by int) {
 }
 
 // cached returns the answer that the runtime would give, or the reason to ask the runtime.
-func (c *connection) cached(api string, trusted bool, now time.Time) (*runtimeapi.VersionResponse, string) {
+func (c *connection) cached(api string, trusted bool, now time.Time, maxAge time.Duration) (*runtimeapi.VersionResponse, string) {
 	switch {
 	case !trusted || c.streams == 0:
 		return nil, reasonUntrusted
 	case c.version == nil || c.api != api:
 		return nil, reasonUnasked
-	case now.Sub(c.asked) >= versionMaxAge && (!c.refreshing || now.Sub(c.asked) >= 2*versionMaxAge):
+	case now.Sub(c.asked) >= min(versionMaxAge, maxAge) && (!c.refreshing || now.Sub(c.asked) >= maxAge):
 		c.refreshing = true
 		return nil, reasonStale
 	}
@@ -62,9 +62,9 @@ func (c *connection) cached(api string, trusted bool, now time.Time) (*runtimeap
 }
 
 // Version returns the runtime's version: from memory, if the runtime was asked within the last
-// minute (two, during a refresh) over the connection of the generator's event stream. A kubelet
-// without an API server asks once for every sync of a pod. Version is nobody's health check of the
-// runtime; Status is.
+// minute (up to the age limit, during a refresh) over the connection of the generator's event
+// stream. A kubelet without an API server asks once for every sync of a pod. Version is nobody's
+// health check of the runtime; Status is.
 func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionResponse, error) {
 	s.mu.Lock()
 	trusted := s.trusted
@@ -72,7 +72,7 @@ func (s *Service) Version(ctx context.Context, api string) (*runtimeapi.VersionR
 	trust := trusted != nil && trusted() // takes a lock of its own
 	s.mu.Lock()
 	began := time.Now()
-	answer, reason := s.connection.cached(api, trust, began)
+	answer, reason := s.connection.cached(api, trust, began, s.maxAge)
 	at := s.connection.number
 	s.mu.Unlock()
 	if reason == "" {

@@ -60,6 +60,7 @@ func TestOneAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)
 		defer k.close()
+		k.serve(2 * versionMaxAge)
 		k.toy.version = "v1"
 		k.asks("0.1.0", "v1", 1)
 		time.Sleep(versionMaxAge)

@@ -25,8 +25,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// runAgent tells handle of every change of a pod on the runtime, until ctx ends. Handle is given the
-// pod's status, which shows the change already; nil for a pod that has gone.
+// runAgent calls handle for every change of a pod on the runtime, until ctx ends. The status shows
+// the change already, and is never nil: the status of a pod that has gone is empty.
 func runAgent(ctx context.Context, endpoint string, registry *prometheus.Registry,
 	handle func(pleg.Event, *cri.PodStatus)) error {
 	client, err := cri.New(cri.Config{Endpoint: endpoint}) // the runtime need not be up yet

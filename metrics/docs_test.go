@@ -53,7 +53,8 @@ func section(reported []definition, gauges []gaugeDefinition) string {
 	return b.String()
 }
 
-// TestTable compares the table of docs/metrics.md with the definitions; with -update it rewrites the table.
+// TestTable compares the table of docs/metrics.md with the definitions; with -update it rewrites
+// the table.
 func TestTable(t *testing.T) {
 	raw, err := os.ReadFile(metricsDoc)
 	if err != nil {
@@ -78,7 +79,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// served returns every name that a scrape can show, series of histograms included.
+// served returns every name in a scrape, series of histograms included.
 func served() map[string]bool {
 	names := make(map[string]bool)
 	add := func(d definition) {
@@ -100,7 +101,7 @@ func served() map[string]bool {
 	return names
 }
 
-// metricName matches what looks like one of our names in prose and expressions.
+// metricName matches our metric names in prose and expressions.
 var metricName = regexp.MustCompile(`\b(?:kubelet|kube_pod|evented_pleg|event_recorder)_[a-z_]*[a-z]\b`)
 
 func checkNames(t *testing.T, where, text string) {
@@ -128,8 +129,8 @@ func TestDocsNameOnlyServedMetrics(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that the alerts name only what is served, that each has a section in
-// troubleshooting, that each is explained, and that each is tested.
+// TestAlerts checks that alerts use only served names, and that each has a section in
+// troubleshooting, an explanation and a test.
 func TestAlerts(t *testing.T) {
 	read := func(path string) string {
 		raw, err := os.ReadFile(path)
@@ -171,8 +172,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestDashboards checks that the Grafana dashboards are valid JSON, that their panels have expressions, and that they
-// name only what is served, and that each metric has a panel.
+// TestDashboards checks that the Grafana dashboards are valid JSON, that their panels have
+// expressions of served names only, and that each metric has a panel.
 func TestDashboards(t *testing.T) {
 	boards, err := filepath.Glob("../docs/dashboards/*.json")
 	if err != nil || len(boards) < 2 {
@@ -192,7 +193,7 @@ func definitions(gauges []gaugeDefinition) (list []definition) {
 	return list
 }
 
-// hasPanels: a dashboard shows each of the metrics under every name that it may be served by.
+// hasPanels checks that a dashboard shows each of the metrics under every name.
 func hasPanels(t *testing.T, path string, list []definition) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

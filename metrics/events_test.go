@@ -23,7 +23,8 @@ func newEvents(t *testing.T) (*metrics.Events, kubemetrics.KubeRegistry) {
 	return e, reg
 }
 
-// TestEveryMetricOfEventsIsServed adds to each of the recorder's names, with a label where it has one.
+// TestEveryMetricOfEventsIsServed adds to each of the recorder's names, with a label where there is
+// a dimension.
 func TestEveryMetricOfEventsIsServed(t *testing.T) {
 	for constant, name := range constants(t, "../events", "Metric") {
 		t.Run(constant, func(t *testing.T) {

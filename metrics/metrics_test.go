@@ -80,7 +80,7 @@ func TestUpstreamNames(t *testing.T) {
 	for _, f := range families {
 		got[f.GetName()] = f.GetType().String()
 	}
-	// The kubelet's names and types, and the two that KEP-3386 names and no kubelet has.
+	// The kubelet's names and types, and two names of KEP-3386 that no kubelet has.
 	for name, kind := range map[string]string{
 		"kubelet_pleg_relist_duration_seconds":            "HISTOGRAM",
 		"kubelet_pleg_relist_interval_seconds":            "HISTOGRAM",
@@ -132,7 +132,7 @@ func TestOmitKubelet(t *testing.T) {
 
 func TestNewRefusesTakenNames(t *testing.T) {
 	reg := kubemetrics.NewKubeRegistry()
-	// Taken late in the order, so that much is registered before it fails.
+	// Late in the order, so that much is registered before the failure.
 	reg.MustRegister(kubemetrics.NewGauge(&kubemetrics.GaugeOpts{Name: "kubelet_running_pods", Help: "The kubelet's own."}))
 	_, err := metrics.New(reg, metrics.Options{})
 	if err == nil || !strings.Contains(err.Error(), "OmitKubelet") {
@@ -182,7 +182,8 @@ func TestAddAndObserve(t *testing.T) {
 	}
 }
 
-// TestKEPStressReadsTheOneSecondBucket: KEP-3386, stress test, looks for "distinct latency values in its 1-second bucket".
+// TestKEPStressReadsTheOneSecondBucket: KEP-3386, stress test, looks for "distinct latency values
+// in its 1-second bucket".
 func TestKEPStressReadsTheOneSecondBucket(t *testing.T) {
 	m, reg := newMetrics(t, metrics.Options{})
 	m.Observe("latency", 999*time.Millisecond)
@@ -236,7 +237,7 @@ func TestGauges(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("gauges (-want +got):\n%s", diff)
 	}
-	// The source is asked at each scrape, and what it no longer yields is gone.
+	// The source is asked at each scrape, and values without a source are gone.
 	mu.Lock()
 	yields = map[string]float64{"running_pods": 8}
 	mu.Unlock()
@@ -274,7 +275,8 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestLint runs the Prometheus linter, which is what the Kubernetes one wraps, for names and help over everything that is served.
+// TestLint runs the Prometheus linter, inside the Kubernetes linter, for names and help of
+// everything served.
 func TestLint(t *testing.T) {
 	for _, omit := range []bool{false, true} {
 		m, reg := newMetrics(t, metrics.Options{OmitKubelet: omit})

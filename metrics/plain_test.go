@@ -14,8 +14,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// An agent with a plain Prometheus registry. The set goes into pleg.Config.Metrics, and the generator's
-// Gauges method into SetGauges.
+// An agent with a plain Prometheus registry. The set goes into pleg.Config.Metrics, and the
+// generator's Gauges method into SetGauges.
 func ExamplePlain() {
 	registry := prometheus.NewRegistry()
 	set, err := metrics.New(metrics.Plain(registry), metrics.Options{})
@@ -44,12 +44,13 @@ func ExamplePlain() {
 	// kube_pod_missed_events 2
 }
 
-// TestPlainTakesOneSet registers nothing when a name is taken, and both kinds of sets beside each other.
+// TestPlainTakesOneSet registers nothing when a name is taken, and both kinds of sets beside each
+// other.
 func TestPlainTakesOneSet(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	taken := prometheus.NewCounter(prometheus.CounterOpts{Name: "kube_pod_missed_events", Help: "somebody else's"})
 	registry.MustRegister(taken)
-	for range 2 { // what failed once fails again in the same way: nothing was left behind
+	for range 2 { // a second failure is the same: nothing was left behind
 		if _, err := metrics.New(metrics.Plain(registry), metrics.Options{}); err == nil || !strings.Contains(err.Error(), "kube_pod_missed_events") {
 			t.Fatalf("%v: want the name that is taken", err)
 		}

@@ -21,7 +21,7 @@ import (
 
 var _ pleg.Metrics = (*metrics.Metrics)(nil)
 
-// constants reads every string constant of a package whose name begins with prefix.
+// constants returns every string constant of a package with the given name prefix.
 func constants(t *testing.T, dir, prefix string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -69,7 +69,8 @@ func addConstants(t *testing.T, file, prefix string, spec *ast.ValueSpec, found 
 	}
 }
 
-// TestEveryMetricOfPLEGIsServed reports each of pleg's names as a counter and as a histogram: exactly one of them must show.
+// TestEveryMetricOfPLEGIsServed reports each of pleg's names as a counter and as a histogram:
+// exactly a single kind must show.
 func TestEveryMetricOfPLEGIsServed(t *testing.T) {
 	for constant, name := range constants(t, "../pleg", "Metric") {
 		t.Run(constant, func(t *testing.T) {
@@ -100,7 +101,8 @@ func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
 	}
 }
 
-// TestEveryCountOfTheClientIsServed yields each of the client's names, with a method where it wants one.
+// TestEveryCountOfTheClientIsServed yields each of the client's names, with a method where there is
+// a dimension.
 func TestEveryCountOfTheClientIsServed(t *testing.T) {
 	for constant, name := range constants(t, "../cri", "count") {
 		t.Run(constant, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 var promtool = flag.String("promtool", "", "path of a promtool that evaluates the dashboards' queries (.ci/alerts)")
 
-// query is one expression of a dashboard, under the name of a recording rule.
+// query is an expression of a dashboard, under the name of a recording rule.
 type query struct{ record, board, panel, expr string }
 
 // queries returns the expressions of all dashboards with Grafana's variables filled in.
@@ -52,7 +52,7 @@ func queries(t *testing.T) []query {
 	return list
 }
 
-// seriesOf are the series that one definition serves, growing.
+// seriesOf returns the growing series of a definition.
 func seriesOf(d definition) []map[string]string {
 	labels := `job="n",instance="a"`
 	if d.label != "" {
@@ -78,8 +78,8 @@ func seriesOf(d definition) []map[string]string {
 	}
 }
 
-// TestQueries lets Prometheus evaluate every query of the dashboards on series of every metric that is
-// served: each must bring something. Without -promtool it writes the rules and series only.
+// TestQueries lets Prometheus evaluate every query of the dashboards on series of every served
+// metric: each must have a result. Without -promtool only the rules and series are written.
 func TestQueries(t *testing.T) {
 	dir := t.TempDir()
 	var rules, samples []map[string]any

@@ -30,9 +30,9 @@ import (
 
 var prometheusServer = flag.String("prometheus", "", "path of a Prometheus server that evaluates the dashboards' queries on a real run (.ci/alerts)")
 
-// TestQueriesOfAServer has a Prometheus server scrape a run of pleg-bench and a process that serves
-// every metric there is, and asks it each query of the dashboards, as Grafana would: of the run,
-// each whose metrics the run serves must bring something, and of the other every single one.
+// TestQueriesOfAServer has a Prometheus server scrape a run of pleg-bench and a process with every
+// metric, and runs each query of the dashboards, as Grafana would. Each query of served metrics
+// must have a result.
 func TestQueriesOfAServer(t *testing.T) {
 	if *prometheusServer == "" {
 		t.Skip("-prometheus names no server; .ci/alerts does")
@@ -62,7 +62,7 @@ func TestQueriesOfAServer(t *testing.T) {
 	t.Logf("%d queries asked; the run serves %d metrics", asked, len(serves))
 }
 
-// freePort returns a loopback address that nobody listens at.
+// freePort returns an unused loopback address.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,8 +73,8 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// serveAll serves every metric of a generator and of a recorder, each growing with every scrape, and
-// returns where.
+// serveAll serves every metric of a generator and of a recorder, each growing with every scrape,
+// and returns where.
 func serveAll(t *testing.T) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -121,7 +121,7 @@ func grow(s *set, list []definition) {
 	}
 }
 
-// startBench starts a run of pleg-bench that serves its metrics at the address.
+// startBench starts a run of pleg-bench with metrics at the address.
 func startBench(t *testing.T, addr string) {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "pleg-bench")
@@ -134,7 +134,8 @@ func startBench(t *testing.T, addr string) {
 // server is a Prometheus server of the test's own.
 type server struct{ addr string }
 
-// startPrometheus starts one that scrapes the addresses every second, each as an instance of its name.
+// startPrometheus starts a server that scrapes the addresses every second, each as an instance of
+// its name.
 func startPrometheus(t *testing.T, targets map[string]string) server {
 	t.Helper()
 	var jobs []map[string]any
@@ -159,7 +160,7 @@ func startPrometheus(t *testing.T, targets map[string]string) server {
 	return s
 }
 
-// start starts a command that is ended with the test, and whose output the test shows if it fails.
+// start starts a command for the length of the test, and shows its output after a failure.
 func start(t *testing.T, name string, args ...string) {
 	t.Helper()
 	var out strings.Builder
@@ -183,7 +184,7 @@ func start(t *testing.T, name string, args ...string) {
 	})
 }
 
-// ask asks the server's API, and returns what it calls data.
+// ask asks the server's API, and returns the data field.
 func (s server) ask(path string, values url.Values, data any) error {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + s.addr + path + "?" + values.Encode())
@@ -231,10 +232,10 @@ func (s server) await(t *testing.T, expr string) {
 	}
 }
 
-// kindOfSeries is what a histogram's name has at the end of its series.
+// kindOfSeries is the suffix of a histogram's series.
 var kindOfSeries = regexp.MustCompile(`_(bucket|sum|count)$`)
 
-// names returns the metrics of an instance that the dashboards could ask for.
+// names returns the metrics of an instance that the dashboards could query.
 func (s server) names(t *testing.T, instance string) []string {
 	t.Helper()
 	var names []string

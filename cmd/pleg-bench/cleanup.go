@@ -11,14 +11,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
-// errNoEndpoint says what a command that needs a runtime lacks.
-var errNoEndpoint = errors.New("--endpoint is missing: name the runtime's socket, " +
-	"such as unix:///run/containerd/containerd.sock")
-
 func newCleanup(s streams) *cobra.Command {
 	var o run.CleanupOptions
 	cmd := &cobra.Command{
-		Use:   "cleanup --endpoint ENDPOINT",
+		Use:   "cleanup",
 		Short: "Remove what killed runs have left on a runtime",
 		Long: `cleanup removes the pods, by their label evented-pleg.io/bench-run, and the log
 folders of runs and stress tests whose process has ended. No other pod is
@@ -28,10 +24,8 @@ touched. The next run does the same before it begins.`,
   pleg-bench cleanup --endpoint unix:///run/own/containerd.sock --run lq3x0a9k`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Endpoint == "" {
-				return usageError{errNoEndpoint}
-			}
-			if err := checkEndpoint(o.Endpoint); err != nil {
+			var err error
+			if o.Endpoint, err = findEndpoint(o.Endpoint); err != nil {
 				return err
 			}
 			if o.All && o.RunID != "" {
@@ -43,7 +37,7 @@ touched. The next run does the same before it begins.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.Endpoint, "endpoint", "", "the runtime's socket")
+	flags.StringVar(&o.Endpoint, "endpoint", "", endpointHelp)
 	flags.StringVar(&o.RunID, "run", "", "remove the pods of this run alone, even while its process lives")
 	flags.BoolVar(&o.All, "all", false, "remove those of runs too whose process lives or cannot be seen from here")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "only tell")

@@ -12,10 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
-	"github.com/evented-pleg/evented-pleg/internal/eventsbench"
 )
 
 // helpWidth is how wide help texts are, whatever the terminal.
@@ -56,18 +54,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w%s", err, suggest("--"+unknown.GetSpecifiedName(), names))}
 }
 
-// checkEndpoint finds out that an endpoint is none. Whether a runtime listens there shows later.
-func checkEndpoint(endpoint string) error {
-	if endpoint == "" {
-		return nil
-	}
-	client, err := cri.New(cri.Config{Endpoint: endpoint})
-	if err != nil {
-		return usageError{fmt.Errorf("--endpoint: %w", err)}
-	}
-	return client.Close()
-}
-
 // faultNames are those of all faults of the fake runtime.
 func faultNames() (names []string) {
 	for _, f := range fakeruntime.FaultList() {
@@ -96,9 +82,6 @@ func completeFlags(cmd *cobra.Command) {
 		for _, f := range fakeruntime.FaultList() {
 			values["fault"] = append(values["fault"], f.Name+"="+f.Example+"\t"+f.Help)
 		}
-	}
-	if cmd.Flags().Lookup("recorder") != nil {
-		values["recorder"], values["load"], values["fault"] = eventsbench.Recorders, eventsbench.Loads, eventsbench.Faults
 	}
 	for name, list := range values {
 		if cmd.Flags().Lookup(name) != nil {

@@ -33,8 +33,8 @@ func ours(t *testing.T) []*cobra.Command {
 			list = append(list, c)
 		}
 	}
-	if len(list) != 8 {
-		t.Fatalf("%d commands, want the root and seven more", len(list))
+	if len(list) != 7 {
+		t.Fatalf("%d commands, want the root and six more", len(list))
 	}
 	return list
 }
@@ -114,8 +114,6 @@ func TestCompletionKnowsValues(t *testing.T) {
 		"--mode ":             "generic\n",
 		"fake --fault dro":    "drop=0.1\t",
 		"watch -o ":           "json\n",
-		"events --fault ":     "429\n",
-		"events --recorder ":  "client-go-legacy\n",
 		"stress --restart-ru": ":4",
 	} {
 		o := execCommand(t, append([]string{"__complete"}, strings.Split(args, " ")...)...)

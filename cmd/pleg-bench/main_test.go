@@ -72,7 +72,7 @@ func execCommand(t *testing.T, args ...string) outcome {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}, {"events"}, {"cleanup"}, {"compare"}} {
+	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}, {"cleanup"}, {"compare"}} {
 		o := execCommand(t, append(args, "--help")...)
 		if o.status != exitOK || !strings.Contains(o.stdout, "Examples:") || !strings.Contains(o.stdout, "pleg-bench "+strings.Join(args, " ")) || o.stderr != "" {
 			t.Errorf("%v --help: status %d, stderr %q:\n%s", args, o.status, o.stderr, o.stdout)
@@ -114,21 +114,13 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"stress", "--start-rate", "-1"}, "--start-rate -1"},
 		{[]string{"stress", "--start-rate", "9", "--max-rate", "5"}, "--max-rate 5"},
 		{[]string{"stress", "--step", "1ms"}, "--step 1ms"},
-		{[]string{"watch"}, "--endpoint is missing"},
 		{[]string{"watch", "--endpoint", "/x", "-o", "xml"}, "xml"},
-		{[]string{"events", "--load", "nothing"}, "--load nothing"},
-		{[]string{"events", "--recorder", "tape"}, "--recorder tape"},
-		{[]string{"events", "--fault", "418"}, "--fault 418"},
-		{[]string{"events", "--count", "-1"}, "--count -1"},
-		{[]string{"events", "--settle", "-1s"}, "--settle -1s"},
-		{[]string{"events", "--kubeconfig", "/nowhere"}, "/nowhere"},
 		{[]string{"run", "--beside-kubelet"}, "--beside-kubelet"},
 		{[]string{"stress", "--log-directory", "/tmp"}, "--log-directory"},
 		{[]string{"run", "--expect", "latency.p99"}, "PATH<VALUE"},
 		{[]string{"run", "--expect", "latency.p98<5ms"}, "no latency.p98"},
 		{[]string{"run", "--expect", "latency.p99<soon"}, "soon"},
 		{[]string{"compare", "one", "two", "three"}, "one or two runs"},
-		{[]string{"cleanup"}, "--endpoint is missing"},
 		{[]string{"cleanup", "--endpoint", "/x", "--all", "--run", "y"}, "exclude"},
 		{[]string{"fake"}, "--socket is missing"},
 		{[]string{"fake", "--socket", "x", "--pods", "-1"}, "--pods"},
@@ -249,21 +241,6 @@ func TestStress(t *testing.T) {
 	}
 	if o.status != exitOK || r.Schema != bench.StressSchema || r.End == "" || len(r.Steps) == 0 || r.Events == 0 || r.Mismatches != 0 {
 		t.Errorf("status %d, result %+v", o.status, r)
-	}
-}
-
-func TestEvents(t *testing.T) {
-	t.Parallel()
-	o := execCommand(t, "events", "-o", "json", "--count", "1000", "--recorder", "series", "--recorder", "client-go-legacy", "--settle", "1s")
-	var reports []struct {
-		Recorder        string
-		Emitted, Stored int64
-	}
-	if err := json.Unmarshal([]byte(o.stdout), &reports); err != nil {
-		t.Fatalf("%v\nstdout %s\nstderr %s", err, o.stdout, o.stderr)
-	}
-	if o.status != exitOK || len(reports) != 2 || reports[0].Emitted != 1000 || reports[0].Stored != 1000 || reports[1].Recorder != "client-go-legacy" {
-		t.Errorf("status %d, reports %+v, stderr %s", o.status, reports, o.stderr)
 	}
 }
 

@@ -58,8 +58,7 @@ else, and takes about 15 seconds.`,
   # make pods on a real runtime, one without a kubelet
   pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox
   # a runtime for crictl, a kubelet, or "watch"
-  pleg-bench fake --socket /tmp/cri.sock --pods 20
-  pleg-bench events --recorder series --recorder client-go`,
+  pleg-bench fake --socket /tmp/cri.sock --pods 20`,
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -78,7 +77,7 @@ else, and takes about 15 seconds.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newEvents(s), newCompare(s), newCleanup(s), newWorker(s), newDocs())
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newWorker(s), newDocs())
 	completeFlags(root)
 	for _, cmd := range root.Commands() {
 		completeFlags(cmd)

@@ -20,7 +20,7 @@ func newWatch(s streams) *cobra.Command {
 		keep keepFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "watch --endpoint ENDPOINT",
+		Use:   "watch",
 		Short: "Attach to a runtime, read-only, and judge its event stream",
 		Long: `watch attaches an evented PLEG to any container runtime and prints what it
 tells: lifecycle events with their delay and source (an event of the runtime, or
@@ -34,10 +34,14 @@ no event told, and in words what this stream is worth, what relist period it
 would earn, and what to tell the runtime's maintainers. It exits with 1 if the
 runtime could not be listed once.
 
-A containerd before 2.0 hands each event to only one of its clients: there,
-watch takes events away from the kubelet, which may be an evented one. Use
---mode generic with these.`,
-		Example: `  pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
+containerd 1.7 gives each event to one client only. There, watch polls and gives
+no verdict, so that the agent of the node misses nothing; --take-events takes
+events away from that agent.
+
+Without --endpoint it takes CONTAINER_RUNTIME_ENDPOINT, and else the first of
+the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
+		Example: `  pleg-bench watch
+  pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
   pleg-bench watch --endpoint unix:///run/crio/crio.sock --namespace kube-system
   pleg-bench watch --endpoint /tmp/cri.sock -o json --duration 30s
   pleg-bench watch --endpoint /tmp/cri.sock --raw --duration 30s
@@ -45,10 +49,8 @@ watch takes events away from the kubelet, which may be an evented one. Use
       --expect verdict.worth=full`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Endpoint == "" {
-				return usageError{errNoEndpoint}
-			}
-			if err := checkEndpoint(o.Endpoint); err != nil {
+			var err error
+			if o.Endpoint, err = findEndpoint(o.Endpoint); err != nil {
 				return err
 			}
 			if err := checkOutput(o.Output); err != nil {
@@ -76,8 +78,9 @@ watch takes events away from the kubelet, which may be an evented one. Use
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.Endpoint, "endpoint", "", "the runtime's socket")
+	flags.StringVar(&o.Endpoint, "endpoint", "", endpointHelp)
 	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
+	flags.BoolVar(&o.TakeEvents, "take-events", false, "subscribe although the runtime gives each event to one client only (containerd 1.7)")
 	flags.StringVar(&o.Namespace, "namespace", "", "print only events of pods in this namespace")
 	flags.DurationVar(&o.Duration, "duration", 0, "end after that time (default: at Ctrl-C)")
 	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second, "print the state that often on standard error when nothing happens; 0 never")

@@ -46,16 +46,19 @@ type container struct {
 	user                []byte            // field 18 of the status, encoded; nil: the profile's runtime does not tell
 	createdAt           int64
 	life                Life
-	ignoreTerm          bool
-	isPause             bool // ends well at SIGTERM
-	isMissing           bool // its command does not exist
+	program             *program
+	logPath             string
 
 	view
 	prev  *view // the state before, for stale payloads
 	place int
 	end   *task // the end of its lifetime
 	held  *heldEvent
+	log   *containerLog // nil: not running, or prints nothing
 }
+
+// idle is the program of a container that the direct methods made.
+var idle = &program{who: root}
 
 const (
 	exitKilled  = 137
@@ -67,7 +70,7 @@ const (
 
 // termCode is the exit code of a container that is told to end, if it listens.
 func (c *container) termCode() int32 {
-	if c.isPause {
+	if c.program.pause {
 		return 0
 	}
 	return exitTerm
@@ -75,7 +78,7 @@ func (c *container) termCode() int32 {
 
 // stopCode is that of a container that the runtime stops without being given time for it.
 func (rt *Runtime) stopCode(c *container) int32 {
-	if rt.cfg.Profile.GracefulStops && !c.ignoreTerm {
+	if rt.cfg.Profile.GracefulStops && !c.program.ignoreTerm {
 		return c.termCode()
 	}
 	return exitKilled

@@ -16,10 +16,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// AnnotationIgnoreTerm set to "true" makes a container survive until the timeout of StopContainer
-// is over.
-const AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
-
 // CreateContainer makes a container of an image that is there; its lifetime comes from annotations
 // or the command.
 func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
@@ -30,17 +26,8 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	if cfg.GetImage().GetImage() == "" {
 		return nil, invalid("CreateContainer: config.image.image of container %q is empty", cfg.GetMetadata().GetName())
 	}
-	argv := slices.Concat(cfg.GetCommand(), cfg.GetArgs())
-	life, err := lifeOf(cfg.GetAnnotations(), argv)
-	if err != nil {
-		return nil, invalid("CreateContainer: container %q: %v", cfg.GetMetadata().GetName(), err)
-	}
-	user, err := encodeUser(s.rt.cfg.Profile.User, cfg.GetLinux().GetSecurityContext())
-	if err != nil {
-		return nil, err
-	}
 	s.rt.lock()
-	c, ev, err := s.rt.createRequested(&container{life: life, user: user, isPause: isPause(argv), isMissing: isMissing(argv)}, req)
+	c, ev, err := s.rt.createRequested(req)
 	s.rt.mu.Unlock()
 	if err != nil {
 		return nil, s.refusal(err)
@@ -53,7 +40,7 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 
 // createRequested makes the container that a call asks for, or returns the one that has its name
 // already, where the profile's runtime does.
-func (rt *Runtime) createRequested(c *container, req *runtimeapi.CreateContainerRequest) (*container, *event, error) {
+func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*container, *event, error) {
 	p, cfg := &rt.cfg.Profile, req.GetConfig()
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
 	if err != nil {
@@ -62,53 +49,56 @@ func (rt *Runtime) createRequested(c *container, req *runtimeapi.CreateContainer
 	if p.WantsUserImage && cfg.GetImage().GetUserSpecifiedImage() == "" {
 		return nil, nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
 	}
-	if c.isMissing && p.CreateFails {
-		return nil, nil, status.Error(codes.Unknown, "CreateContainer: the command does not exist: no such file or directory")
+	if err := p.Features.checkMounts(cfg.GetMounts()); err != nil {
+		return nil, nil, err
 	}
-	c.id, c.name, c.attempt, c.sb = rt.ids.hex64(), cfg.GetMetadata().GetName(), cfg.GetMetadata().GetAttempt(), sb
-	c.image, c.userImage = cfg.GetImage().GetImage(), cfg.GetImage().GetUserSpecifiedImage()
-	c.labels, c.annotations = cfg.GetLabels(), cfg.GetAnnotations()
-	c.ignoreTerm = c.annotations[AnnotationIgnoreTerm] == "true"
-	c.extra, c.resources = statusExtra(cfg, sb.logDir), encodeResources(cfg.GetLinux().GetResources())
+	c := &container{
+		id: rt.ids.hex64(), name: cfg.GetMetadata().GetName(), attempt: cfg.GetMetadata().GetAttempt(), sb: sb,
+		image: cfg.GetImage().GetImage(), userImage: cfg.GetImage().GetUserSpecifiedImage(),
+		labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(), resources: mergeResources(nil, cfg.GetLinux().GetResources()),
+	}
+	if cfg.GetLogPath() != "" {
+		c.logPath = path.Join(sb.logDir, cfg.GetLogPath())
+	}
+	c.extra = statusExtra(cfg, c.logPath)
 	if old := rt.containerNamed(c); old != nil && p.NamesReturned {
 		return old, nil, nil
 	}
 	if err := rt.admit(c); err != nil {
 		return nil, nil, err
 	}
-	if rt.findImage(c.image) == nil {
+	img := rt.findImage(c.image)
+	if img == nil {
 		return nil, nil, fmt.Errorf("%w: CreateContainer: container %q: image %q was never pulled: pull it, or use one of %s",
 			errNoImage, c.name, c.image, rt.someImages())
 	}
+	who, err := img.identify(cfg.GetLinux().GetSecurityContext())
+	if err != nil {
+		return nil, nil, err
+	}
+	c.user = who.encode(p.User)
+	if c.program, err = img.programOf(cfg, mapIn(sb.blob, 6), who); err != nil {
+		return nil, nil, invalid("CreateContainer: container %q: %v", c.name, err)
+	}
+	if c.program.missing && p.CreateFails {
+		return nil, nil, status.Error(codes.Unknown, "CreateContainer: the command does not exist: no such file or directory")
+	}
+	c.life = c.program.life
 	return c, rt.addCreated(c), nil
 }
 
 // statusExtra are the fields of a ContainerStatus that only the status has and that never change.
 // It is not nil.
-func statusExtra(cfg *runtimeapi.ContainerConfig, logDir string) []byte {
-	st := &runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal()}
-	if cfg.GetLogPath() != "" {
-		st.LogPath = path.Join(logDir, cfg.GetLogPath())
-	}
-	b, err := proto.Marshal(st)
+func statusExtra(cfg *runtimeapi.ContainerConfig, logPath string) []byte {
+	b, err := proto.Marshal(&runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal(), LogPath: logPath})
 	if err != nil || b == nil {
 		return []byte{} // what cannot be encoded did not come in as a message either
 	}
 	return b
 }
 
-func encodeResources(r *runtimeapi.LinuxContainerResources) []byte {
-	if r == nil {
-		return nil
-	}
-	b, err := proto.Marshal(&runtimeapi.ContainerStatus{Resources: &runtimeapi.ContainerResources{Linux: r}})
-	if err != nil {
-		return nil
-	}
-	return b
-}
-
-// mergeResources returns encoded resources with what a change sets.
+// mergeResources returns encoded resources with what a change sets. A limit of memory without one
+// of swap is that of swap, too.
 func mergeResources(encoded []byte, change *runtimeapi.LinuxContainerResources) []byte {
 	var st runtimeapi.ContainerStatus
 	if change == nil || proto.Unmarshal(encoded, &st) != nil {
@@ -122,7 +112,14 @@ func mergeResources(encoded []byte, change *runtimeapi.LinuxContainerResources) 
 		merged.HugepageLimits = nil // Merge appends
 	}
 	proto.Merge(merged, change)
-	return encodeResources(merged)
+	if change.MemoryLimitInBytes != 0 && change.MemorySwapLimitInBytes == 0 {
+		merged.MemorySwapLimitInBytes = change.MemoryLimitInBytes
+	}
+	b, err := proto.Marshal(&runtimeapi.ContainerStatus{Resources: &runtimeapi.ContainerResources{Linux: merged}})
+	if err != nil {
+		return encoded
+	}
+	return b
 }
 
 // StartContainer starts a created container.
@@ -166,7 +163,7 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 		rt.mu.Unlock()
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
-	ignores, life := c.ignoreTerm && c.state == StateRunning, rt.incarnation
+	ignores, life := c.program.ignoreTerm && c.state == StateRunning, rt.incarnation
 	rt.mu.Unlock()
 	code := c.termCode()
 	switch timeout := req.GetTimeout(); {
@@ -225,51 +222,57 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.Up
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// ReopenContainerLog works for a running container; there is no log.
+// ReopenContainerLog creates the log file of a running container again.
 func (s *service) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
-	if _, err := s.running(req.GetContainerId()); err != nil {
+	c, _, err := s.running(req.GetContainerId())
+	if err != nil {
 		return nil, err
+	}
+	s.rt.lock()
+	defer s.rt.mu.Unlock()
+	if err := s.rt.reopenLog(c); err != nil {
+		return nil, status.Error(codes.Unknown, err.Error())
 	}
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// ExecSync runs the commands that ParseCommand knows, without output; there is no event for it.
+// ExecSync runs what runAhead knows, as the container's user; there is no event for it.
 func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-	runs, err := s.running(req.GetContainerId())
+	c, runs, err := s.running(req.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
-	life, err := ParseCommand(req.GetCmd())
+	p, err := runAhead(req.GetCmd(), c.program.who, c.program.readonly)
 	if err != nil {
 		return nil, invalid("ExecSync: %v", err)
 	}
-	if !life.Ends {
-		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: only sleep, exit, true and false can be run", req.GetCmd())
+	if !p.life.Ends {
+		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: their shell does not know it", req.GetCmd())
 	}
-	if limit := time.Duration(req.GetTimeout()) * time.Second; limit > 0 && limit < life.For {
+	if limit := time.Duration(req.GetTimeout()) * time.Second; limit > 0 && limit < p.life.For {
 		if err := wait(ctx, runs, limit); err != nil {
 			return nil, err
 		}
 		return nil, status.Errorf(codes.DeadlineExceeded, "ExecSync of %q: timeout %v exceeded", req.GetCmd(), limit)
 	}
-	if err := wait(ctx, runs, life.For); err != nil {
+	if err := wait(ctx, runs, p.life.For); err != nil {
 		return nil, err
 	}
-	return &runtimeapi.ExecSyncResponse{ExitCode: life.ExitCode}, nil
+	return &runtimeapi.ExecSyncResponse{Stdout: []byte(output(p.lines, false)), Stderr: []byte(output(p.lines, true)), ExitCode: p.life.ExitCode}, nil
 }
 
-// running reports an error unless the container runs, and returns the runtime's life.
-func (s *service) running(id string) (<-chan struct{}, error) {
+// running returns the container and the runtime's life, or an error unless the container runs.
+func (s *service) running(id string) (*container, <-chan struct{}, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	c, err := s.rt.containerByID(id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.state != StateRunning {
-		return nil, status.Errorf(codes.FailedPrecondition, "container %q is %v, not running", c.id, c.state)
+		return nil, nil, status.Errorf(codes.FailedPrecondition, "container %q is %v, not running", c.id, c.state)
 	}
-	return s.rt.incarnation, nil
+	return c, s.rt.incarnation, nil
 }
 
 func virtual(method string) error {

@@ -33,7 +33,7 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 // newContainer makes a container for the direct methods, with the labels and the size of one that a
 // kubelet made.
 func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
-	c := &container{id: rt.ids.hex64(), name: spec.Name, sb: sb, image: spec.Image, life: spec.Life}
+	c := &container{id: rt.ids.hex64(), name: spec.Name, sb: sb, image: spec.Image, life: spec.Life, program: idle}
 	if c.name == "" {
 		c.name = "c" + strconv.Itoa(len(sb.containers))
 	}
@@ -107,17 +107,32 @@ func (rt *Runtime) startContainer(c *container) (*event, error) {
 		return nil, fmt.Errorf("%w: sandbox %q is not ready: container %q cannot be started", errState, c.sb.id, c.id)
 	}
 	now := rt.stamp()
-	if c.isMissing || rt.roll(rollStartError, rt.faults.StartError, c.id) {
-		v := view{state: StateExited, startedAt: now, finishedAt: now, exitCode: exitStart, reason: "StartError", message: "failed to create containerd task: virtual failure"}
-		c.set(v)
+	if err := rt.failure(c); err != nil {
+		c.set(view{state: StateExited, finishedAt: now, exitCode: exitStart, reason: "StartError", message: err.Error()})
 		rt.record(c.sb, c, StateCreated, StateExited, NoEvent, nil)
-		return nil, fmt.Errorf("%w: failed to start container %q", errStart, c.id)
+		return nil, err
 	}
 	c.set(view{state: StateRunning, startedAt: now})
 	ev, how := rt.emitContainer(c, eventStarted)
 	rt.record(c.sb, c, StateCreated, StateRunning, how, ev)
 	rt.limitLife(c)
 	return ev, nil
+}
+
+// failure starts the container's log, and returns the reason why the container cannot be started.
+func (rt *Runtime) failure(c *container) error {
+	reason := "virtual failure"
+	switch {
+	case c.program.missing:
+		reason = missingCommand + ": no such file or directory"
+	case !rt.roll(rollStartError, rt.faults.StartError, c.id):
+		err := rt.startLog(c)
+		if err == nil {
+			return nil
+		}
+		reason = err.Error()
+	}
+	return fmt.Errorf("%w: container %q: failed to create containerd task: %s", errStart, c.id, reason)
 }
 
 // limitLife arranges the end of a container that has just started.
@@ -154,6 +169,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	}
 	rt.sched.cancel(c.end)
 	c.end = nil
+	rt.endLog(c)
 	if reason == "" {
 		reason = "Completed"
 		if code != 0 {

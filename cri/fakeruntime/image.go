@@ -6,39 +6,103 @@ package fakeruntime
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Images that every runtime has from the beginning. A call that creates a container of another one
-// must pull it first.
+// Images that every runtime has from the beginning, pinned. A call that creates a container of
+// another one must pull it first.
 const (
 	WorkloadImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 	PauseImage    = "registry.k8s.io/pause:3.10"
 )
 
-// image is one image. Nothing of it changes.
+// An Image is content of the registries for [Config]. A name that no Image has can be pulled too:
+// its content is its own, runs as root and has no command.
+type Image struct {
+	// Names are the references under which registries have it: the first decides its ID.
+	Names []string
+	// User is whom its containers run as, a UID or a name, perhaps with a group after a colon.
+	User string
+	// Users are those in its files, besides root and nobody, which every image has.
+	Users []ImageUser
+	// Command is what a container runs that names no command.
+	Command []string
+}
+
+// An ImageUser is a user in the files of an [Image].
+type ImageUser struct {
+	Name     string
+	UID, GID int64
+	// Groups are the other groups of the user.
+	Groups []int64
+}
+
+// ReadImages reads images from JSON, such as
+//
+//	[{"names": ["example.com/app:1"], "user": "1000", "command": ["sh", "-c", "echo up; sleep inf"]}]
+func ReadImages(r io.Reader) (images []Image, err error) {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&images); err != nil {
+		return nil, fmt.Errorf("fakeruntime: images: %w", err)
+	}
+	for _, img := range images {
+		if err := img.validate(); err != nil {
+			return nil, fmt.Errorf("fakeruntime: images: %w", err)
+		}
+	}
+	return images, nil
+}
+
+func (img Image) validate() error {
+	if len(img.Names) == 0 {
+		return errors.New("an image has no name: give it one such as example.com/app:1")
+	}
+	for _, name := range img.Names {
+		if _, ok := normalImage(name); !ok {
+			return fmt.Errorf("%q is no name of an image: write [host/]path[:tag][@digest] in lower case", name)
+		}
+	}
+	if _, err := (&image{Image: img}).identify(nil); err != nil {
+		return fmt.Errorf("image %s: its user %q is not one of its users", img.Names[0], img.User)
+	}
+	if _, err := runAhead(img.Command, root, false); err != nil {
+		return fmt.Errorf("image %s: command: %w", img.Names[0], err)
+	}
+	return nil
+}
+
+// image is one pulled image. Its digest is its ID.
 type image struct {
-	id, tag, digest string
-	size            uint64
-	pinned          bool
+	Image
+	id            string
+	tags, digests []string // the full names under which it was pulled
+	size          uint64
+	pinned        bool
 }
 
 func (rt *Runtime) addDefaultImages() {
-	rt.images = map[string]*image{}
-	rt.imageOf(PauseImage).pinned = true
-	rt.imageOf(WorkloadImage)
+	rt.images, rt.imageNames = map[string]*image{}, map[string]*image{}
+	for _, name := range []string{PauseImage, WorkloadImage} {
+		rt.imageOf(name).pinned = true
+	}
 }
 
-// someImages names the first few images that there are.
+// someImages returns the first few names of images.
 func (rt *Runtime) someImages() string {
 	const few = 5
-	names := slices.Sorted(maps.Keys(rt.images))
+	names := slices.Sorted(maps.Keys(rt.imageNames))
 	text := strings.Join(names[:min(few, len(names))], ", ")
 	if more := len(names) - few; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -81,7 +145,7 @@ func normalImage(name string) (full string, ok bool) {
 	return domain + "/" + path + ":" + cmp.Or(tag, "latest"), true
 }
 
-// imageOf returns the image of that name, ID or digest, and makes it if it is new. What is no name
+// imageOf returns the image of that name or ID, and pulls it if it is new. A text that is no name
 // of an image names one all the same.
 func (rt *Runtime) imageOf(name string) *image {
 	if img := rt.findImage(name); img != nil {
@@ -90,46 +154,88 @@ func (rt *Runtime) imageOf(name string) *image {
 	if full, ok := normalImage(name); ok {
 		name = full
 	}
-	h := hashOf(0, name)
-	text := fmt.Sprintf("%016x%016x%016x%016x", mix(h), mix(h+1), mix(h+2), mix(h+3))
-	img := &image{id: "sha256:" + text, tag: name, size: 1<<20 + h%(1<<28)}
 	repo, digest, digested := strings.Cut(name, "@")
+	content, key := rt.contentOf(name), name
+	switch {
+	case content != nil:
+		key = content.Names[0]
+	case digested:
+		key = digest
+	}
+	img := rt.images[digestOf(key)]
+	if img == nil {
+		img = &image{id: digestOf(key), size: 1<<20 + hashOf(0, key)%(1<<28)}
+		if content != nil {
+			img.Image = *content
+		}
+		rt.images[img.id] = img
+	}
 	if !digested {
-		digest = "sha256:" + text
+		img.tags = append(img.tags, name)
+		rt.imageNames[name] = img
 		if i := strings.LastIndexByte(repo, ':'); i > strings.LastIndexByte(repo, '/') {
 			repo = repo[:i]
 		}
+		name = repo + "@" + img.id
 	}
-	img.digest = repo + "@" + digest
-	rt.images[name] = img
+	if rt.imageNames[name] == nil {
+		img.digests = append(img.digests, name)
+		rt.imageNames[name] = img
+	}
 	return img
 }
 
-func (rt *Runtime) findImage(name string) *image {
-	if img := rt.images[name]; img != nil || name == "" {
-		return img
-	}
-	full, ok := normalImage(name)
-	if img := rt.images[full]; img != nil && ok {
-		return img
-	}
-	for _, img := range rt.images {
-		if img.id == name || img.digest == name || ok && img.digest == full {
+// contentOf returns the configured image that has this full name, or nil.
+func (rt *Runtime) contentOf(full string) *Image {
+	for i := range rt.cfg.Images {
+		if img := &rt.cfg.Images[i]; slices.ContainsFunc(img.Names, func(name string) bool { return sameImage(name, full) }) {
 			return img
 		}
 	}
 	return nil
 }
 
+func sameImage(name, full string) bool {
+	other, ok := normalImage(name)
+	return ok && other == full
+}
+
+// digestOf is the ID of an image, and the digest of its manifest, made from its content's key. A
+// digest is its own.
+func digestOf(key string) string {
+	if imageDigest.MatchString(key) {
+		return key
+	}
+	h := hashOf(0, key)
+	return fmt.Sprintf("sha256:%016x%016x%016x%016x", mix(h), mix(h+1), mix(h+2), mix(h+3))
+}
+
+// findImage returns the image that a name, an ID or a digest stands for, or nil.
+func (rt *Runtime) findImage(name string) *image {
+	if img := rt.images[name]; img != nil {
+		return img
+	}
+	if full, ok := normalImage(name); ok {
+		name = full
+	}
+	return rt.imageNames[name]
+}
+
+// userName splits the user of an image as the CRI does: a number is a UID, all else a name.
+func (img *image) userName() (uid *runtimeapi.Int64Value, name string) {
+	name, _, _ = strings.Cut(img.User, ":")
+	if n, err := strconv.ParseInt(name, 10, 64); err == nil {
+		return &runtimeapi.Int64Value{Value: n}, ""
+	}
+	return nil, name
+}
+
 func (img *image) message() *runtimeapi.Image {
-	m := &runtimeapi.Image{
-		Id: img.id, RepoDigests: []string{img.digest}, Size: img.size, Uid: &runtimeapi.Int64Value{}, Pinned: img.pinned,
-		Spec: &runtimeapi.ImageSpec{Image: img.id},
+	uid, name := img.userName()
+	return &runtimeapi.Image{
+		Id: img.id, RepoTags: slices.Sorted(slices.Values(img.tags)), RepoDigests: slices.Sorted(slices.Values(img.digests)),
+		Size: img.size, Uid: uid, Username: name, Pinned: img.pinned, Spec: &runtimeapi.ImageSpec{Image: img.id},
 	}
-	if !strings.Contains(img.tag, "@") {
-		m.RepoTags = []string{img.tag}
-	}
-	return m
 }
 
 func (rt *Runtime) listImages(f *runtimeapi.ImageFilter) []*runtimeapi.Image {
@@ -142,10 +248,9 @@ func (rt *Runtime) listImages(f *runtimeapi.ImageFilter) []*runtimeapi.Image {
 		return nil
 	}
 	out := make([]*runtimeapi.Image, 0, len(rt.images))
-	for _, img := range rt.images {
-		out = append(out, img.message())
+	for _, id := range slices.Sorted(maps.Keys(rt.images)) {
+		out = append(out, rt.images[id].message())
 	}
-	slices.SortFunc(out, func(a, b *runtimeapi.Image) int { return cmp.Compare(a.Id, b.Id) })
 	return out
 }
 
@@ -169,8 +274,11 @@ func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 	return res, nil
 }
 
+// pullTime is how long a pull lasts: a client's shorter deadline ends it.
+const pullTime = 20 * time.Millisecond
+
 // PullImage makes any image there is a name for, and refuses what is none.
-func (s *service) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+func (s *service) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	name := req.GetImage().GetImage()
 	if name == "" {
 		return nil, invalid("PullImage: image.image is empty")
@@ -179,16 +287,23 @@ func (s *service) PullImage(_ context.Context, req *runtimeapi.PullImageRequest)
 		return nil, invalid("PullImage: %q is no name of an image: write [host/]path[:tag][@digest] in lower case", name)
 	}
 	s.rt.lock()
+	life := s.rt.incarnation
+	s.rt.mu.Unlock()
+	if err := wait(ctx, life, pullTime); err != nil {
+		return nil, err
+	}
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	return &runtimeapi.PullImageResponse{ImageRef: s.rt.imageOf(name).id}, nil
 }
 
-// RemoveImage removes an image; one that is not there is removed already.
+// RemoveImage removes an image with all its names; one that is not there is removed already.
 func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if img := s.rt.findImage(req.GetImage().GetImage()); img != nil {
-		delete(s.rt.images, img.tag)
+		delete(s.rt.images, img.id)
+		maps.DeleteFunc(s.rt.imageNames, func(_ string, named *image) bool { return named == img })
 	}
 	return &runtimeapi.RemoveImageResponse{}, nil
 }

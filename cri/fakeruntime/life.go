@@ -6,25 +6,34 @@ package fakeruntime
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Life is how a container ends by itself: after For, counted from its start, with ExitCode, if
 // Ends. Through the CRI it comes from the annotations [AnnotationLifetime] and
-// [AnnotationExitCode], or else from the command (see [ParseCommand]).
+// [AnnotationExitCode], or else from what the container runs.
 type Life struct {
 	Ends     bool
 	For      time.Duration
 	ExitCode int32
 }
 
-// Annotations of a container that is created through the CRI. A lifetime is a Go duration, or a
-// number of seconds.
+// Annotations of a container that is created through the CRI, or of its pod.
 const (
+	// AnnotationLifetime is how long it runs: a Go duration, or a number of seconds.
 	AnnotationLifetime = "fakeruntime.evented-pleg.io/lifetime"
+	// AnnotationExitCode is the code with which it ends.
 	AnnotationExitCode = "fakeruntime.evented-pleg.io/exit-code"
+	// AnnotationIgnoreTerm set to "true" makes it survive until the timeout of StopContainer is
+	// over.
+	AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
+	// AnnotationScript is a shell script that it runs instead of its command.
+	AnnotationScript = "fakeruntime.evented-pleg.io/script"
 )
 
 // After is a Life that ends.
@@ -41,110 +50,6 @@ func (l Life) validate() error {
 		return fmt.Errorf("exit code %d: use 0 to 255", l.ExitCode)
 	}
 	return nil
-}
-
-// ParseCommand finds out how long a command lives and how it ends. It knows
-//
-//	sleep D [CODE]    for D (a Go duration, seconds, or infinity), then exits with CODE or 0
-//	exit N            at once, with code N
-//	true, false       at once, with code 0 or 1
-//	sh -c SCRIPT      a SCRIPT of these, separated by ; && or newlines (also bash, any path)
-//
-// The name of the program can have a path. Any other command runs until it is stopped; pause then
-// ends with code 0, and /does/not/exist cannot be started at all. A known one with arguments that
-// make no sense is an error.
-func ParseCommand(argv []string) (Life, error) {
-	if len(argv) == 0 {
-		return Life{}, nil
-	}
-	switch program(argv[0]) {
-	case "sh", "bash":
-		if len(argv) >= 3 && argv[1] == "-c" {
-			return parseScript(argv[2])
-		}
-		return Life{}, nil
-	case "sleep", "exit", "true", "false":
-		life, _, err := parseStep(argv)
-		if err == nil && life.ExitCode < 0 {
-			life.ExitCode = 0
-		}
-		return life, err
-	}
-	// A tool image whose entry point takes one of these as its arguments.
-	if len(argv) > 1 {
-		switch argv[1] {
-		case "sleep", "exit":
-			return ParseCommand(argv[1:])
-		}
-	}
-	return Life{}, nil
-}
-
-func program(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
-
-// missingCommand is the one program that no image has; a client that wants to see a start fail runs
-// it.
-const missingCommand = "/does/not/exist"
-
-func isMissing(argv []string) bool { return len(argv) > 0 && argv[0] == missingCommand }
-
-// isPause says whether a command is one that waits for SIGTERM and ends well then.
-func isPause(argv []string) bool {
-	return len(argv) > 0 && (program(argv[0]) == "pause" || len(argv) > 1 && argv[1] == "pause")
-}
-
-// parseScript runs the statements of a script, as far as they can be known.
-func parseScript(script string) (Life, error) {
-	total := Life{Ends: true}
-	statements := strings.FieldsFunc(strings.ReplaceAll(script, "&&", ";"), func(r rune) bool { return r == ';' || r == '\n' })
-	for _, s := range statements {
-		argv := strings.Fields(s)
-		if len(argv) == 0 {
-			continue
-		}
-		step, exits, err := parseStep(argv)
-		if err != nil {
-			return Life{}, fmt.Errorf("in the script %q: %w", script, err)
-		}
-		if !step.Ends {
-			return Life{}, nil
-		}
-		if total.For += step.For; total.For > maxLife {
-			return Life{}, nil
-		}
-		total.ExitCode = step.ExitCode
-		if exits {
-			break
-		}
-	}
-	return total, nil
-}
-
-// parseStep is one command. exits says that nothing runs after it.
-func parseStep(argv []string) (life Life, exits bool, err error) {
-	name, args := program(argv[0]), argv[1:]
-	switch name {
-	case "true", ":":
-		return Life{Ends: true}, false, nil
-	case "false":
-		return Life{Ends: true, ExitCode: 1}, false, nil
-	case "exit":
-		life.Ends = true
-		if len(args) > 0 {
-			life.ExitCode, err = parseExitCode(args[0])
-		}
-		return life, true, err
-	case "sleep":
-		if len(args) == 0 || len(args) > 2 {
-			return Life{}, false, fmt.Errorf("%q: write sleep DURATION [EXIT-CODE]", strings.Join(argv, " "))
-		}
-		life, err = parseLifetime(args[0])
-		if err == nil && len(args) == 2 {
-			life.ExitCode, err = parseExitCode(args[1])
-		}
-		return life, false, err
-	}
-	return Life{}, false, nil
 }
 
 // parseLifetime reads a duration; infinity does not end.
@@ -174,20 +79,42 @@ func parseExitCode(s string) (int32, error) {
 	return int32(n), nil
 }
 
-// lifeOf is the life of a container made through the CRI.
-func lifeOf(annotations map[string]string, argv []string) (Life, error) {
-	life, err := ParseCommand(argv)
-	if s, ok := annotations[AnnotationLifetime]; ok {
-		if life, err = parseLifetime(s); err != nil {
-			return Life{}, fmt.Errorf("annotation %s: %w", AnnotationLifetime, err)
+// programOf returns what a container does that is made through the CRI of this image. Annotations
+// of the container come before those of its pod.
+func (img *image) programOf(cfg *runtimeapi.ContainerConfig, pod map[string]string, who identity) (*program, error) {
+	annotation := func(key string) (string, bool) {
+		s, ok := cfg.GetAnnotations()[key]
+		if !ok {
+			s, ok = pod[key]
 		}
-	} else if err != nil {
-		return Life{}, fmt.Errorf("command: %w", err)
+		return s, ok
 	}
-	if s, ok := annotations[AnnotationExitCode]; ok {
-		if life.ExitCode, err = parseExitCode(s); err != nil {
-			return Life{}, fmt.Errorf("annotation %s: %w", AnnotationExitCode, err)
+	argv := slices.Concat(cfg.GetCommand(), cfg.GetArgs())
+	if len(argv) == 0 {
+		argv = img.Command
+	}
+	if script, ok := annotation(AnnotationScript); ok {
+		argv = []string{"sh", "-c", script}
+	}
+	lifetime, limited := annotation(AnnotationLifetime)
+	p, err := runAhead(argv, who, cfg.GetLinux().GetSecurityContext().GetReadonlyRootfs())
+	switch {
+	case err != nil && !limited:
+		return nil, fmt.Errorf("command: %w", err)
+	case err != nil:
+		p = &program{who: who}
+	}
+	if limited {
+		if p.life, err = parseLifetime(lifetime); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", AnnotationLifetime, err)
 		}
 	}
-	return life, nil
+	if s, ok := annotation(AnnotationExitCode); ok {
+		if p.life.ExitCode, err = parseExitCode(s); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", AnnotationExitCode, err)
+		}
+	}
+	ignore, _ := annotation(AnnotationIgnoreTerm)
+	p.ignoreTerm = ignore == "true"
+	return p, nil
 }

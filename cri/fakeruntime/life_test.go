@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestParseCommand(t *testing.T) {
+func TestLifeOfCommands(t *testing.T) {
 	for _, tt := range []struct {
 		command string // split at spaces, | is a space within an argument
 		want    Life
@@ -22,7 +24,7 @@ func TestParseCommand(t *testing.T) {
 		{command: "sleep 0.25", want: After(250*time.Millisecond, 0)},
 		{command: "/bin/sleep 1m30s 7", want: After(90*time.Second, 7)},
 		{command: "sleep infinity", want: Life{}},
-		{command: "sleep inf 3", want: Life{ExitCode: 3}},
+		{command: "sleep inf 3", want: Life{}},
 		{command: "exit 9", want: After(0, 9)},
 		{command: "exit", want: After(0, 0)},
 		{command: "true", want: After(0, 0)},
@@ -52,8 +54,8 @@ func TestParseCommand(t *testing.T) {
 				argv = append(argv, strings.ReplaceAll(arg, "|", " "))
 			}
 		}
-		got, err := ParseCommand(argv)
-		if tt.fails != (err != nil) || err == nil && got != tt.want {
+		got, err := runAhead(argv, root, false)
+		if tt.fails != (err != nil) || err == nil && got.life != tt.want {
 			t.Errorf("%q: %+v, %v; want %+v", argv, got, err, tt.want)
 		}
 	}
@@ -83,29 +85,30 @@ func TestLifeOfAnnotations(t *testing.T) {
 		if tt.code != "" {
 			annotations[AnnotationExitCode] = tt.code
 		}
-		got, err := lifeOf(annotations, strings.Fields(tt.command))
+		got, err := (&image{}).programOf(&runtimeapi.ContainerConfig{Command: strings.Fields(tt.command), Annotations: annotations}, nil, root)
 		switch {
 		case tt.fails != "":
 			if err == nil || !strings.Contains(err.Error(), tt.fails) {
 				t.Errorf("%+v: %v", tt, err)
 			}
-		case err != nil || got != tt.want:
+		case err != nil || got.life != tt.want:
 			t.Errorf("%+v: %+v, %v", tt, got, err)
 		}
 	}
 }
 
 // Whatever a command is, it is a life that a container can have, or an error.
-func FuzzParseCommand(f *testing.F) {
+func FuzzCommand(f *testing.F) {
 	for _, s := range []string{"sleep 5 1", "sh -c\x00sleep 1; exit 3", "exit 255", "sleep 1e17", "bash\x00-c\x00sleep inf && exit 1", "a\x00sleep\x001"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, argv := range [][]string{strings.Fields(s), strings.Split(s, "\x00"), {"sh", "-c", s}} {
-			life, err := ParseCommand(argv)
+			p, err := runAhead(argv, root, false)
 			if err != nil {
 				continue
 			}
+			life := p.life
 			if err := life.validate(); err != nil {
 				t.Errorf("%q: %+v: %v", argv, life, err)
 			}

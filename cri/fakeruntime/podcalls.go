@@ -26,13 +26,17 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		return nil, invalid("RunPodSandbox: config.metadata needs name, uid and namespace, and has %q, %q and %q", meta.GetName(), meta.GetUid(), meta.GetNamespace())
 	}
 	rt := s.rt
+	namespaces := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	if err := rt.cfg.Profile.Features.checkUserNamespace(namespaces.GetUsernsOptions()); err != nil {
+		return nil, err
+	}
 	rt.lock()
 	sb := &sandbox{
 		id: rt.ids.hex64(), name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
 		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
-		hostNetwork: cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE,
-		pid:         int64(cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()),
-		ipc:         int64(cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetIpc()),
+		hostNetwork: namespaces.GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		pid:         int64(namespaces.GetPid()),
+		ipc:         int64(namespaces.GetIpc()),
 		logDir:      cfg.GetLogDirectory(),
 	}
 	if !knownHandler(sb.handler) {

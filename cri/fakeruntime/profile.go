@@ -56,14 +56,6 @@ const (
 	StampSeconds
 )
 
-// Features are what Status says that a runtime can do.
-type Features struct {
-	// Handlers: it lists its handlers at all, the default one and runc, each with the next two.
-	Handlers, RecursiveReadOnlyMounts, UserNamespaces bool
-	// These two are the runtime's own.
-	SupplementalGroupsPolicy, UserNamespacesHostNetwork bool
-}
-
 // UserStyle says what ContainerStatus.user holds.
 type UserStyle uint8
 

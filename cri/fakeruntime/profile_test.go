@@ -367,7 +367,7 @@ func TestUpdateContainerResources(t *testing.T) {
 		}
 		got := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
 		want := &runtimeapi.LinuxContainerResources{
-			MemoryLimitInBytes: 100 << 20, CpuShares: 512, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "1GB", Limit: 2}},
+			MemoryLimitInBytes: 100 << 20, MemorySwapLimitInBytes: 100 << 20, CpuShares: 512, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "1GB", Limit: 2}},
 		}
 		if got.State != runtimeapi.ContainerState_CONTAINER_EXITED || !proto.Equal(want, got.Resources.Linux) {
 			t.Errorf("%v: resources %v, want %v", got.State, got.Resources.Linux, want)

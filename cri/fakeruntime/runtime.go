@@ -33,6 +33,8 @@ type Config struct {
 	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first.
 	// Default 100,000; negative keeps all.
 	HistoryLimit int
+	// Images are what registries have under some names; see [Image].
+	Images []Image
 	// MaxSendBytes is the largest message that [Runtime.Serve] sends; a larger one fails with
 	// ResourceExhausted. Real runtimes have 16 MiB (containerd) or 80 MiB (CRI-O). Default: no
 	// limit.
@@ -82,6 +84,11 @@ func (c Config) validate() error {
 	if c.SandboxBytes < 0 || c.SandboxBytes > maxPayloadBytes {
 		errs = append(errs, fmt.Errorf("fakeruntime: Config.SandboxBytes is %d: use 0 to %d", c.SandboxBytes, maxPayloadBytes))
 	}
+	for _, img := range c.Images {
+		if err := img.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("fakeruntime: Config.Images: %w", err))
+		}
+	}
 	if c.MaxSendBytes < 0 {
 		errs = append(errs, fmt.Errorf("fakeruntime: Config.MaxSendBytes is %d: it cannot be negative", c.MaxSendBytes))
 	}
@@ -96,19 +103,21 @@ type Runtime struct {
 	rootUser                   []byte // of containers that the direct methods make, encoded
 
 	// mu guards everything below, and is never held while something is sent or waited for.
-	mu      sync.Mutex
-	faults  Faults
-	ids     ids
-	store   store
-	images  map[string]*image
-	history history
-	hub     hub
-	sched   scheduler
-	rpcs    map[string]uint64
-	blocked BlockedStats
-	counts  EventStats
-	ips     uint64
-	begun   time.Time
+	mu     sync.Mutex
+	faults Faults
+	ids    ids
+	store  store
+	images map[string]*image // by ID
+	// imageNames holds the same images by tag and by digest, each as a full name.
+	imageNames map[string]*image
+	history    history
+	hub        hub
+	sched      scheduler
+	rpcs       map[string]uint64
+	blocked    BlockedStats
+	counts     EventStats
+	ips        uint64
+	begun      time.Time
 
 	restarts int
 	unseen   []*container // those that ended while the runtime was down
@@ -141,7 +150,7 @@ func New(cfg Config) (*Runtime, error) {
 	rt.store.init()
 	rt.history.limit = cfg.HistoryLimit
 	rt.sched.rt = rt
-	rt.rootUser, _ = encodeUser(cfg.Profile.User, nil) // root can be encoded
+	rt.rootUser = root.encode(cfg.Profile.User)
 	rt.makeTails()
 	rt.addDefaultImages()
 	return rt, nil
@@ -160,6 +169,9 @@ func (rt *Runtime) Close() {
 	close(rt.closing)
 	rt.endIncarnation()
 	rt.sched.stop()
+	for _, c := range rt.store.containerList {
+		rt.endLog(c)
+	}
 }
 
 // Profile returns the profile in use, with the overrides of [Config] applied.

@@ -5,7 +5,6 @@ package fakeruntime
 
 import (
 	"context"
-	"slices"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -36,30 +35,6 @@ func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*run
 	}
 	return res, nil
 }
-
-// handlers are the names of the runtime handlers.
-var handlers = []string{"", "runc"}
-
-// userNamespacesHostNetwork is the field of that name in RuntimeFeatures, which the CRI's module
-// has only from v0.36 on.
-const userNamespacesHostNetwork = 2
-
-// message is the part of the features that belongs to the runtime.
-func (f Features) message() *runtimeapi.RuntimeFeatures {
-	m := &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: f.SupplementalGroupsPolicy}
-	if f.UserNamespacesHostNetwork {
-		m.ProtoReflect().SetUnknown(appendInt(nil, userNamespacesHostNetwork, 1))
-	}
-	return m
-}
-
-// handlerMessage is the part that belongs to each handler.
-func (f Features) handlerMessage() *runtimeapi.RuntimeHandlerFeatures {
-	return &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: f.RecursiveReadOnlyMounts, UserNamespaces: f.UserNamespaces}
-}
-
-// knownHandler says whether Status lists a runtime handler of that name.
-func knownHandler(name string) bool { return slices.Contains(handlers, name) }
 
 // RuntimeConfig says how cgroups are driven.
 func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {

@@ -111,10 +111,11 @@ func infoJSON(info map[string]any) string {
 	return string(b)
 }
 
-// pidOf is the process that a container would have.
+// pidOf is the process that a container would have. No process of a Linux host has a PID above
+// 2^22.
 func pidOf(id string, alive bool) uint64 {
 	if !alive {
 		return 0
 	}
-	return 1000 + hashOf(0, id)%4_000_000
+	return 1<<22 + 1 + hashOf(0, id)%(1<<30)
 }

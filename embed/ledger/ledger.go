@@ -169,21 +169,35 @@ func (l *Ledger) ServeContainers(f *runtimeapi.ContainerFilter, now time.Time) (
 	return l.containers.serve(by)
 }
 
-// closed says why nothing can be served with this filter, whatever the items are.
+// closed returns the reason not to serve anything with this filter, whatever the items are.
 func (l *Ledger) closed(f filter, now time.Time) Reason {
-	full := min(l.sandboxes.full, l.containers.full)
+	full, recent := min(l.sandboxes.full, l.containers.full), l.recent(now)
 	switch {
-	case !l.trusted || full <= l.connected:
+	case recent == Untrusted:
 		return Untrusted
 	case full <= l.broken, l.awaits(f):
 		return FailedCall
 	case l.creating > 0:
 		return Creating
+	}
+	return recent
+}
+
+// recent returns the reason not to answer anything from memory: events are not received, or the
+// last full lists are too old.
+func (l *Ledger) recent(now time.Time) Reason {
+	switch {
+	case !l.trusted || min(l.sandboxes.full, l.containers.full) <= l.connected:
+		return Untrusted
 	case now.Sub(l.sandboxes.fullAt) > l.maxAge || now.Sub(l.containers.fullAt) > l.maxAge:
 		return Stale
 	}
 	return ""
 }
+
+// Recent reports whether what is known and never changes may be answered from memory: events are
+// received, and full lists have been made within the age limit.
+func (l *Ledger) Recent(now time.Time) bool { return l.recent(now) == "" }
 
 // LogPath returns the log path of a known container, if known from a status.
 func (l *Ledger) LogPath(id string) (string, bool) {

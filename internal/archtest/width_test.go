@@ -14,7 +14,7 @@ import (
 )
 
 // libraries are the folders that embedders read.
-var libraries = []string{"pleg", "cache", "cri", "cri/fakeruntime", "metrics", "events", "embed", "embed/ledger"}
+var libraries = []string{"pleg", "cache", "cri", "cri/fakeruntime", "metrics", "events", "embed", "embed/install", "embed/kubelet", "embed/ledger"}
 
 const (
 	longestFunction = 70  // lines, braces included

@@ -182,12 +182,16 @@ func sum(m map[string]int) int {
 	return n
 }
 
-// Count writes a number and the noun of what is counted, in the plural unless it is 1.
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// Count writes a number and the noun of what is counted. The plural is the noun with an s by default.
+func Count(n int, noun string, plural ...string) string {
+	switch {
+	case n == 1:
+	case len(plural) > 0:
+		noun = plural[0]
+	default:
+		noun += "s"
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // Short writes a duration with about three digits.

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,8 +14,6 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
-
-	"github.com/evented-pleg/evented-pleg/test/pristine"
 )
 
 // consumer is a program with dependencies of its own.
@@ -24,8 +21,6 @@ type consumer struct {
 	name string
 	// has is what its go.mod requires, path@version, and imports what it imports before it meets us.
 	has, imports []string
-	// kubernetes is the release whose go.mod it has instead, without the v.
-	kubernetes string
 	// ours are the packages of ours that it takes.
 	ours []string
 	// install is the program of ours that is installed instead.
@@ -44,8 +39,6 @@ var consumers = []consumer{
 	{name: "metrics", has: append([]string{"k8s.io/component-base@v0.35.0"}, agent...), imports: append([]string{"k8s.io/component-base/metrics"}, agentImports...), ours: []string{"pleg", "metrics"}},
 	{name: "events", has: agent, imports: agentImports, ours: []string{"events"}},
 	{name: "controller-runtime", has: []string{"sigs.k8s.io/controller-runtime@v0.22.4"}, imports: []string{"sigs.k8s.io/controller-runtime"}, ours: []string{"events"}},
-	{name: "kubernetes-1.36.3", kubernetes: "1.36.3", ours: []string{"embed/kubelet136"}},
-	{name: "kubernetes-1.37.1", kubernetes: "1.37.1", ours: []string{"embed/kubelet137"}},
 	{name: "go-install", install: "cmd/pleg-bench"},
 }
 
@@ -70,19 +63,13 @@ func (c *consumer) try(ctx context.Context, w *workshop) (after requirements, er
 		return nil, c.installed(ctx, w, dir)
 	}
 	settle := func() error { _, err := w.goCommand(ctx, dir, "mod", "tidy"); return err }
-	if c.kubernetes != "" {
-		settle = func() error { return nil } // a fork's go.mod serves all of Kubernetes, not only what we import here
-		err = w.kubernetes(ctx, dir, c.kubernetes)
-	} else {
-		err = c.write(dir)
-	}
-	if err != nil {
+	if err := c.write(dir); err != nil {
 		return nil, err
 	}
 	if err := settle(); err != nil {
 		return nil, err
 	}
-	wanted, built, err := w.look(ctx, dir, c.programs()...)
+	wanted, built, err := w.look(ctx, dir, ".")
 	if err != nil {
 		return nil, err
 	}
@@ -97,23 +84,15 @@ func (c *consumer) try(ctx context.Context, w *workshop) (after requirements, er
 	if err := settle(); err != nil {
 		return nil, err
 	}
-	after, builtAfter, err := w.look(ctx, dir, append(c.programs(), c.packages()...)...)
+	after, builtAfter, err := w.look(ctx, dir, append([]string{"."}, c.packages()...)...)
 	if err != nil {
 		return nil, err
 	}
 	err = errors.Join(differences("go.mod", wanted, after), differences("what it is built with", built, builtAfter))
-	if err == nil && w.build && c.kubernetes == "" { // an adapter's own tests compile it with these versions
+	if err == nil && w.build {
 		_, err = w.goCommand(ctx, dir, "build", "-o", os.DevNull, ".")
 	}
 	return after, err
-}
-
-// programs are the consumer's own packages.
-func (c *consumer) programs() []string {
-	if c.kubernetes != "" {
-		return []string{"k8s.io/kubernetes/cmd/kubelet"}
-	}
-	return []string{"."}
 }
 
 func (c *consumer) packages() (paths []string) {
@@ -147,29 +126,6 @@ func writeImports(file string, packages []string) error {
 		text.WriteString("\nfunc main() {}\n")
 	}
 	return os.WriteFile(file, []byte(text.String()), 0o644)
-}
-
-// kubernetes makes a fork of that release, with the release's own go.mod and go.sum.
-func (w *workshop) kubernetes(ctx context.Context, dir, release string) error {
-	out, err := w.goCommand(ctx, w.dir, "mod", "download", "-json", "k8s.io/kubernetes@v"+release)
-	if err != nil {
-		return err
-	}
-	var got struct{ Dir string }
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		return err
-	}
-	pinned, sums, err := pristine.Module(got.Dir, release)
-	if err != nil {
-		return err
-	}
-	for _, folder := range []string{"cmd", "pkg", "plugin", "third_party"} { // what the adapter imports of the fork
-		if err := os.Symlink(filepath.Join(got.Dir, folder), filepath.Join(dir, folder)); err != nil {
-			return err
-		}
-	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), pinned, 0o644), os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o644),
-		writeImports(filepath.Join(dir, "main.go"), []string{"k8s.io/kubernetes/pkg/kubelet/pleg"}))
 }
 
 // look returns what go.mod requires, and what those packages are built with: the modules that provide

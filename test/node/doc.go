@@ -6,25 +6,24 @@
 //
 // # Model
 //
-// One command, cmd/node-e2e, is both the supervisor and the suite. The
-// supervisor starts the suite as its child, becomes the reaper of everything
-// that the child leaves, and sweeps by directory and cgroup when the child
-// ends, however it ends. The suite runs scenarios in order; each gets a private
-// runtime of its own (packages runtimes and daemon), a proxy between that and the agent
-// (package criproxy), and as many agents (package agent) as it asks for. What a
-// scenario measured and whether it held goes to package report.
+// The test binary of package suite (tag e2e) is the supervisor, the suite and the
+// agents. The supervisor starts the suite as its child, becomes the reaper of
+// everything that the child leaves, and sweeps by directory and cgroup when the
+// child ends (package sweep). The suite runs scenarios in order; each gets a private
+// runtime of its own (packages runtimes and daemon), a proxy between that and the
+// agent (package criproxy), and as many agents (package agent) as it asks for.
 //
 //	node-e2e (supervisor, reaper)
-//	  └─ node-e2e run (suite)
+//	  └─ node-e2e (suite)
 //	       ├─ containerd or CRI-O ── shims ── containers (package workload)
 //	       │      ▲ CRI
 //	       │   proxy (in the suite's process, package criproxy)
 //	       │      ▲ CRI
-//	       └─ agent (package agent; killed, stopped and restarted at will)
+//	       └─ node-e2e (agent; killed, stopped and restarted at will)
 //
 // The harness packages are ordinary packages: their own tests need no root, no
 // runtime and no network, and run with every other test of this module.
-// Everything that needs root is behind the command.
+// Everything that needs root is behind the tag.
 //
 // # What it needs
 //

@@ -1,17 +1,15 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command patches applies each adapter's kubelet.patch to the releases of Kubernetes that it is for, and
-// to those that must refuse it, by git apply. It is run in the repository's root, and gets the releases
-// from the module registry.
+// Command patches installs the evented PLEG into releases of Kubernetes that it is for, and into one
+// that it must refuse, and removes it again. It is run in the repository's root, and gets the
+// releases from the module registry. Nothing is built.
 //
-//	go run ./test/patches [kubelet136] [kubelet137] [kubelet138]
+//	go run ./test/patches [RELEASE...]
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,22 +19,15 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/evented-pleg/evented-pleg/test/pristine"
 )
 
-// patch is what holds of one adapter's patch: the first and the last published release that takes it, and one that
-// refuses it.
-type patch struct {
-	adapter        string
-	takes, refuses []string
-}
-
-// The patch of 1.38 is that of 1.37 under another name: its first alpha has changed neither of the
-// files. So each fits the other's releases, and what refuses it is 1.36.
-var patches = []patch{
-	{"kubelet136", []string{"v1.36.0", "v1.36.4"}, []string{"v1.37.0"}},
-	{"kubelet137", []string{"v1.37.0", "v1.37.1"}, []string{"v1.36.4"}},
-	{"kubelet138", []string{"v1.38.0-alpha.0"}, []string{"v1.36.4"}},
-}
+// The first and the last published release of each minor, and one of the minor before.
+var (
+	takes   = []string{"1.36.0", "1.36.4", "1.37.0", "1.37.1", "1.38.0-alpha.0"}
+	refuses = []string{"1.35.0"}
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -47,124 +38,71 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, names []string) error {
-	for _, name := range names {
-		if !slices.ContainsFunc(patches, func(p patch) bool { return p.adapter == name }) {
-			return fmt.Errorf("no adapter is called %q", name)
-		}
-	}
+func run(ctx context.Context, releases []string) error {
 	dir, err := os.MkdirTemp("", "patches")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := everyAdapter(); err != nil {
-		return err
+	install := filepath.Join(dir, "install")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", install, "./embed/install").CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	if len(releases) == 0 {
+		releases = slices.Concat(takes, refuses)
 	}
 	var failed []error
-	for _, p := range patches {
-		if len(names) > 0 && !slices.Contains(names, p.adapter) {
-			continue
+	for _, release := range releases {
+		verdict, err := try(ctx, install, filepath.Join(dir, release), release)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", release, err))
+			verdict = "FAILED"
 		}
-		for _, release := range slices.Concat(p.takes, p.refuses) {
-			verdict, err := p.try(ctx, filepath.Join(dir, p.adapter+"-"+release), release)
-			if err != nil {
-				failed = append(failed, fmt.Errorf("%s on %s: %w", p.adapter, release, err))
-				verdict = "FAILED"
-			}
-			fmt.Printf("%s  %-16s %s\n", p.adapter, release, verdict)
-		}
+		fmt.Printf("%-16s %s\n", release, verdict)
 	}
 	return errors.Join(failed...)
 }
 
-// everyAdapter returns an error if an adapter has a patch that nothing is known of here.
-func everyAdapter() error {
-	files, err := filepath.Glob("embed/*/kubelet.patch")
-	if err != nil {
-		return err
-	}
-	if len(files) == 0 {
-		return errors.New("no adapter has a patch here: run it in the repository's root")
-	}
-	for _, file := range files {
-		name := filepath.Base(filepath.Dir(file))
-		if !slices.ContainsFunc(patches, func(p patch) bool { return p.adapter == name }) {
-			return fmt.Errorf("%s: say in test/patches which releases take it and which one refuses it", file)
-		}
-	}
-	return nil
-}
+// needed are the files of a tree that the installation reads or changes.
+var needed = []string{"pkg/kubelet/kubelet.go", "pkg/kubelet/pleg/pleg.go", "hack/boilerplate/boilerplate.go.txt"}
 
-// try applies the patch to the files of that release which it names, in a folder of their own.
-func (p *patch) try(ctx context.Context, dir, release string) (verdict string, err error) {
-	diff, err := os.ReadFile(filepath.Join("embed", p.adapter, "kubelet.patch"))
+// try installs into a tree of the needed files, and removes.
+func try(ctx context.Context, install, tree, release string) (verdict string, err error) {
+	src, err := pristine.Source(ctx, release)
 	if err != nil {
 		return "", err
 	}
-	src, err := source(ctx, release)
-	if err != nil {
-		return "", err
-	}
-	files := targets(diff)
-	if len(files) == 0 {
-		return "", errors.New("the patch names no file")
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(filepath.Join(src, file))
+	before := make(map[string]string)
+	for _, name := range needed {
+		text, err := os.ReadFile(filepath.Join(src, name))
 		if err != nil {
 			return "", err
 		}
-		to := filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, 0o644)); err != nil {
+		before[name] = string(text)
+		file := filepath.Join(tree, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644)); err != nil {
 			return "", err
 		}
 	}
-	refused := gitApply(ctx, dir, diff)
+	out, err := exec.CommandContext(ctx, install, "-kubernetes", tree).CombinedOutput()
 	switch {
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case slices.Contains(p.takes, release):
-		return "applies", refused
-	case refused == nil:
-		return "", errors.New("the patch applies, and should be refused: was an adapter forgotten?")
+	case slices.Contains(refuses, release) && err == nil:
+		return "", errors.New("installed, and should be refused")
+	case slices.Contains(refuses, release) && strings.Contains(string(out), "supported minor"):
+		return "refused, as it should be", nil
+	case err != nil:
+		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return "refused, as it should be", nil
-}
-
-// gitApply applies a patch as the documents tell to. Git takes no line that differs.
-func gitApply(ctx context.Context, dir string, diff []byte) error {
-	cmd := exec.CommandContext(ctx, "git", "apply", "-p1", "-")
-	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(diff)
-	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)) // else git takes the paths for those of a repository around it
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("git apply: %w\n%s", err, out)
+	if out, err := exec.CommandContext(ctx, install, "-kubernetes", tree, "-remove").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return nil
-}
-
-// targets returns the files that a patch changes.
-func targets(diff []byte) (files []string) {
-	for line := range strings.Lines(string(diff)) {
-		if file, ok := strings.CutPrefix(line, "--- a/"); ok {
-			files = append(files, strings.TrimSpace(file))
+	for name, text := range before {
+		if got, err := os.ReadFile(filepath.Join(tree, name)); err != nil || string(got) != text {
+			return "", fmt.Errorf("%s is not as it was (%w)", name, err)
 		}
 	}
-	return files
-}
-
-// source returns the folder of the module cache that holds that release of Kubernetes.
-func source(ctx context.Context, release string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "k8s.io/kubernetes@"+release)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("go mod download: %w\n%s%s", err, out, stderr.Bytes())
+	if left, err := filepath.Glob(filepath.Join(tree, "pkg/kubelet/pleg/*")); err != nil || len(left) != 1 {
+		return "", fmt.Errorf("left behind: %q (%w)", left, err)
 	}
-	var got struct{ Dir string }
-	if err := json.Unmarshal(out, &got); err != nil || got.Dir == "" {
-		return "", fmt.Errorf("go mod download says %q (%w)", out, err)
-	}
-	return got.Dir, nil
+	return "installs, and leaves nothing behind", nil
 }

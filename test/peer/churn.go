@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +31,6 @@ var readCalls = []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus",
 
 // churners are who takes part in row churn, and how. The first of each name has no PLEG: what it costs is the load itself.
 var churners = []struct{ name, mode string }{
-	{beforeName, "none"}, {beforeName, "evented"}, {beforeName, "generic"},
 	{oursName, "none"}, {oursName, "told"}, {oursName, "evented"}, {oursName, "generic"},
 	{kubelet136, "none"}, {kubelet136, "generic"}, {kubelet136, "evented"},
 	{kubelet137, "none"}, {kubelet137, "generic"}, {kubelet137, "evented"},
@@ -209,55 +207,4 @@ func (r *result) quantiles(what string, all []int64) {
 	slices.Sort(all)
 	r.add(what+"-p50-ns", quantile(all, 0.5))
 	r.add(what+"-p99-ns", quantile(all, 0.99))
-}
-
-// churnMarkdown prints row churn as a table of its own: a line for each contestant in each way, and how many times our polling it costs.
-func (b *bench) churnMarkdown(w io.Writer) error {
-	head := "\n| pods, changes/s | contestant | CPU of agent | of runtime | both | : our polling | lists | statuses | to Watch p50 / p99 | worker waits p50 / p99 | made/s |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|\n"
-	for _, r := range b.results {
-		place, mode, ok := cutLast(r.Case, "/")
-		if r.Row != "churn" || !ok {
-			continue
-		}
-		both := func(r *result) float64 { return r.median(unitAgent) + r.median(unitRuntime) }
-		ratio, watch, wait := "", "", ""
-		if mode == "none" {
-			mode = "no PLEG, the load itself"
-		} else {
-			ratio = fmt.Sprintf("%.2f", both(&r)/both(b.of("churn", place+"/generic", oursName)))
-			pair := func(unit string) string {
-				return plain(unitP50, r.median(unit+"-p50-ns")) + " / " + plain(unitP99, r.median(unit+"-p99-ns"))
-			}
-			watch, wait = pair(unitWatch), pair(unitWait)
-			if n := r.median(unitUntold); n > 0 {
-				watch += fmt.Sprintf("; %.1f %% never", n)
-			}
-			if n := r.median(unitWaiting); n > 0 {
-				wait += fmt.Sprintf("; %.0f wait still", n)
-			}
-		}
-		calls := func(of ...string) (n float64) {
-			for _, name := range of {
-				n += r.median(unitCalls + " " + name + "/op")
-			}
-			return n
-		}
-		_, err := fmt.Fprintf(w, "%s| %s | %s, %s | %s | %s | %s | %s | %.2f | %.2f | %s | %s | %.0f |\n", head,
-			strings.NewReplacer("pods=", "", "/changes/s=", ", ").Replace(place), r.Agent, mode, plain(unitCPU, r.median(unitAgent)),
-			plain(unitCPU, r.median(unitRuntime)), plain(unitCPU, both(&r)), ratio, calls(readCalls[:2]...), calls(readCalls[2:]...), watch, wait, r.median(unitMade))
-		if err != nil {
-			return err
-		}
-		head = ""
-	}
-	return nil
-}
-
-// cutLast cuts s around the last sep.
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

@@ -11,13 +11,10 @@
 // throws them away, and "floor", which receives them and does not even decode. Every process measures itself: CPU is user and system time of all its
 // threads, garbage collection included.
 //
-// A measurement takes rounds; in each round every contestant has its turn, so that what else the machine does falls on all of them. The
-// median of the rounds counts. What is printed last are the rows of docs/performance.md; with -bench, lines for benchstat as well.
+// A measurement takes rounds; in each round every contestant has its turn, so that other work of
+// the machine falls on all of them. The output is a line for benchstat for each round, which makes
+// the tables of docs/performance.md of them:
 //
-// With -before there is one more, "before": "ours" of a program that was built in this folder of another commit. Both are asked by this program, so
-// that what differs is the libraries alone.
-//
-// # Usage
-//
-//	go run . [-rows relist,intake,…] [-agents ours,floor,…] [-before program] [-rounds 5] [-bench file] [-markdown file] [-json file]
+//	go run . [-rows relist,intake,…] [-agents ours,floor,…] [-rounds 5] -bench peer.bench
+//	go tool benchstat -col /agent -row .fullname peer.bench
 package main

@@ -34,9 +34,8 @@ func (b *bench) idleNode() error {
 		}
 	}()
 	for _, c := range []idler{
-		{name: beforeName, mode: "evented"}, {name: oursName, mode: "evented"}, {name: beforeName, mode: "generic"},
-		{name: oursName, mode: "generic"}, {name: kubelet136, mode: "generic"},
-		{name: kubelet136, mode: "evented"}, {name: kubelet137, mode: "evented"},
+		{name: oursName, mode: "evented"}, {name: oursName, mode: "generic"},
+		{name: kubelet136, mode: "generic"}, {name: kubelet136, mode: "evented"}, {name: kubelet137, mode: "evented"},
 	} {
 		if !slices.Contains(b.agents, c.name) {
 			continue

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -26,7 +27,6 @@ const (
 	oursName   = "ours"
 	generated  = "generated"
 	floorName  = "floor"
-	beforeName = "before" // "ours" of another build of this program
 )
 
 var everybody = []string{floorName, generated, oursName, kubelet136, kubelet137}
@@ -35,7 +35,6 @@ var everybody = []string{floorName, generated, oursName, kubelet136, kubelet137}
 type bench struct {
 	self, dir string
 	kubelets  [2]string
-	before    string // the program whose "ours" is "before"; empty: it does not take part
 	sockets   int
 	agents    []string
 	rounds    int
@@ -81,11 +80,8 @@ func run() (err error) {
 	b := new(bench)
 	rows := flag.String("rows", "relist,changed,intake,first,newer,latency,memory", "what to measure, of "+strings.Join(rowNames(), ", "))
 	agents := flag.String("agents", strings.Join(everybody, ","), "who takes part, of "+strings.Join(everybody, ", "))
-	benchFile := flag.String("bench", "", "write lines for benchstat to this `file` (- for standard output)")
-	jsonFile := flag.String("json", "", "write all results to this `file`")
-	markdownFile := flag.String("markdown", "", "write the medians as a table to this `file`")
+	benchFile := flag.String("bench", "-", "write the lines for benchstat to this `file` (- for standard output)")
 	built := flag.String("kubelets", "", "`directory` for the kubelets' programs, kept; default: a temporary one")
-	flag.StringVar(&b.before, "before", "", "`program` built from another commit of this folder, whose ours takes part as before")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each measurement")
 	flag.DurationVar(&b.idle, "idle", 5*time.Minute, "length of row idle")
 	flag.DurationVar(&b.window, "window", 10*time.Second, "length of each measurement of row churn")
@@ -95,11 +91,6 @@ func run() (err error) {
 	for _, name := range b.agents {
 		if !slices.Contains(everybody, name) {
 			return fmt.Errorf("no such contestant: %q; there are %s", name, strings.Join(everybody, ", "))
-		}
-	}
-	if b.before != "" {
-		if err := b.joinBefore(); err != nil {
-			return err
 		}
 	}
 	if b.self, err = os.Executable(); err != nil {
@@ -125,7 +116,14 @@ func run() (err error) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return b.write(*benchFile, *jsonFile, *markdownFile)
+	if *benchFile == "-" {
+		return b.lines(os.Stdout)
+	}
+	f, err := os.Create(*benchFile)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.lines(f), f.Close())
 }
 
 // build builds the kubelets' programs that take part and are not there.

@@ -214,20 +214,13 @@ func TestWhatTheLoadCostsIsTakenOff(t *testing.T) {
 	if a := b.of("churn", "x/none", oursName).median(unitAgent); a != 10 {
 		t.Errorf("the load costs %v, want 10", a)
 	}
-	polling := s
-	polling.runtime, polling.waits, polling.waiting = 800, []int64{1000, 3000}, 2
-	polling.enter(b.of("churn", "x/generic", oursName), load)
-	var out strings.Builder
-	if err := b.markdown(&out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"| x | ours, no PLEG, the load itself | 10ns | 40ns | 50ns |  | 0.00 | 0.00 |  |  | 10 |\n",
-		"| x | ours, told | 20ns | 10ns | 30ns | 1.50 | 0.50 | 0.00 |",
-		"| x | ours, generic | 20ns | 0s | 20ns | 1.00 | 0.50 | 0.00 |  /  | 1 µs / 3 µs; 2 wait still | 20 |\n",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the table lacks %q:\n%s", want, out.String())
+}
+
+func TestEveryOtherRoundGoesTheOtherWay(t *testing.T) {
+	all := []string{"a", "b", "c"}
+	for round, want := range []string{"a b c", "c b a", "a b c"} {
+		if got := strings.Join(turns(all, round), " "); got != want {
+			t.Errorf("in round %d the turns are %s, want %s", round, got, want)
 		}
 	}
 }

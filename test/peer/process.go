@@ -94,8 +94,6 @@ type contestant struct {
 func (b *bench) contestant(name, mode string, r *runtimeProcess) (*contestant, error) {
 	program, args := b.self, []string{"agent", name}
 	switch name {
-	case beforeName:
-		program, args = b.before, []string{"agent", oursName}
 	case kubelet136:
 		program, args = b.kubelets[0], nil
 	case kubelet137:

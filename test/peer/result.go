@@ -4,24 +4,21 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 )
 
 // result is what one contestant came to in one case of a row.
 type result struct {
-	Row   string `json:"row"`
-	Case  string `json:"case"`
-	Agent string `json:"agent"`
+	Row   string
+	Case  string
+	Agent string
 	// Values holds the rounds of each measure, by unit, each for one operation.
-	Values map[string][]float64 `json:"values"`
+	Values map[string][]float64
 }
 
 // Units, as benchstat knows them.
@@ -90,71 +87,6 @@ func median(v []float64) float64 {
 		return math.NaN()
 	}
 	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
-}
-
-// write prints the tables, and what else is wanted.
-func (b *bench) write(benchFile, jsonFile, markdownFile string) error {
-	if benchFile != "-" {
-		b.table(os.Stdout)
-	}
-	if markdownFile != "" {
-		if err := to(markdownFile, b.markdown); err != nil {
-			return err
-		}
-	}
-	if benchFile != "" {
-		if err := to(benchFile, b.lines); err != nil {
-			return err
-		}
-	}
-	if jsonFile == "" {
-		return nil
-	}
-	return to(jsonFile, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "\t")
-		return e.Encode(b.results)
-	})
-}
-
-func to(name string, write func(io.Writer) error) error {
-	if name == "-" {
-		return write(os.Stdout)
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := write(f); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
-}
-
-// table prints the median of everything, and how many times ours each other is.
-func (b *bench) table(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	defer w.Flush()
-	last := ""
-	for _, r := range b.results {
-		if head := r.Row + " " + r.Case; head != last {
-			fmt.Fprintf(w, "\n%s\t\t\n", head)
-			last = head
-		}
-		for _, u := range units {
-			if len(r.Values[u]) == 0 {
-				continue
-			}
-			ratio := ""
-			if i := slices.IndexFunc(b.results, func(o result) bool { return o.Row == r.Row && o.Case == r.Case && o.Agent == oursName }); i >= 0 && r.Agent != oursName {
-				if x := r.median(u) / b.results[i].median(u); !math.IsNaN(x) {
-					ratio = fmt.Sprintf("%.3g x ours", x)
-				}
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", r.Agent, u, plain(u, r.median(u)), ratio)
-		}
-	}
 }
 
 // lines prints every round as a line that benchstat reads.

@@ -22,8 +22,6 @@ type row struct {
 var allRows = []row{
 	{"relist", (*bench).relist},
 	{"streaming", (*bench).relistStreaming},
-	{"shuffled", (*bench).shuffled},
-	{"annotation-changes", (*bench).annotationChanges},
 	{"changed", (*bench).changed},
 	{"intake", (*bench).intake},
 	{"first", (*bench).first},
@@ -31,7 +29,6 @@ var allRows = []row{
 	{"latency", (*bench).latency},
 	{"memory", (*bench).memory},
 	{"idle", (*bench).idleNode},
-	{"growth", (*bench).growth},
 	{"churn", (*bench).churn},
 }
 
@@ -46,11 +43,8 @@ func rowNames() []string {
 // streaming is what the names of contestants that list with the streaming calls end with.
 const streaming = "-streaming"
 
-// among returns those of the named contestants that take part, and right in front of ours what it is held against.
+// among returns those of the named contestants that take part.
 func (b *bench) among(names ...string) []string {
-	if i := slices.Index(names, oursName); i >= 0 {
-		names = slices.Insert(names, i, beforeName)
-	}
 	return slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(b.agents, n) })
 }
 
@@ -145,27 +139,6 @@ func (b *bench) relistStreaming() error {
 		names = append(names, floorName+streaming)
 	}
 	return b.relistOf("streaming", server.Config{Pods: 5000, Containers: 2, Streams: true}, "containers=10000", names, 10)
-}
-
-// shuffled measures lists of a node on which nothing changes, each in an order of its own, as containerd's are.
-func (b *bench) shuffled() error {
-	for _, containers := range []int{10_000, 100_000} {
-		names := b.among(floorName, generated, oursName)
-		if containers <= 10_000 {
-			names = append(names, b.among(kubelet136)...)
-		}
-		config := server.Config{Pods: containers / 2, Containers: 2, Anew: true}
-		if err := b.relistOf("shuffled", config, fmt.Sprintf("containers=%d", containers), names, max(3, 100_000/containers)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// annotationChanges measures lists in which every item has another annotation than in the one before, which is no news for a PLEG.
-func (b *bench) annotationChanges() error {
-	config := server.Config{Pods: 5000, Containers: 2, Annotate: true}
-	return b.relistOf("annotation-changes", config, "containers=10000", b.among(floorName, generated, oursName, kubelet136), 10)
 }
 
 // changed measures lists of a node on which 1 % of the containers have changed since the one before; their inspection is part of it.
@@ -285,7 +258,7 @@ func (b *bench) newer() error {
 	for round := range max(1, b.rounds/2) {
 		for _, name := range turns(b.among(oursName, kubelet136, kubelet137), round) {
 			mode := "generic"
-			if isOurs(name) {
+			if name == oursName {
 				mode = "evented"
 			}
 			err := b.on(server.Config{Pods: pods, Containers: 2}, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
@@ -311,7 +284,7 @@ func (b *bench) newer() error {
 func (b *bench) latency() error {
 	const pods, rate, seconds = 5000, 1000, 8
 	everyone := []struct{ name, mode string }{
-		{beforeName, "evented"}, {oursName, "evented"}, {beforeName, "generic"}, {oursName, "generic"},
+		{oursName, "evented"}, {oursName, "generic"},
 		{kubelet136, "generic"}, {kubelet136, "evented"}, {kubelet137, "evented"},
 	}
 	for round := range max(1, b.rounds/2) {
@@ -376,12 +349,12 @@ func (b *bench) memory() error {
 		pods int
 		name string
 	}
-	for _, s := range []size{{5000, kubelet136}, {5000, beforeName}, {5000, oursName}, {50_000, beforeName}, {50_000, oursName}} {
+	for _, s := range []size{{5000, kubelet136}, {5000, oursName}, {50_000, oursName}} {
 		if !slices.Contains(b.agents, s.name) {
 			continue
 		}
 		containers := 2 * s.pods
-		err := b.on(server.Config{Pods: s.pods, Containers: 2, Streams: isOurs(s.name)}, "manual", []string{s.name}, func(_ *runtimeProcess, all []*contestant) error {
+		err := b.on(server.Config{Pods: s.pods, Containers: 2, Streams: s.name == oursName}, "manual", []string{s.name}, func(_ *runtimeProcess, all []*contestant) error {
 			if _, err := all[0].do(agent.Request{Op: "relist", N: 3}); err != nil {
 				return err
 			}
@@ -402,21 +375,6 @@ func (b *bench) memory() error {
 			return nil
 		})
 		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// growth measures lists of an unchanged node from 100 to 100,000 containers. The kubelet cannot list more than 16 MiB.
-func (b *bench) growth() error {
-	for _, containers := range []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000} {
-		names := b.among(floorName, generated, oursName)
-		if containers <= 10_000 {
-			names = append(names, b.among(kubelet136)...)
-		}
-		times := min(max(3, 200_000/containers), 300)
-		if err := b.relistOf("growth", server.Config{Pods: containers / 2, Containers: 2}, fmt.Sprintf("containers=%d", containers), names, times); err != nil {
 			return err
 		}
 	}

@@ -150,7 +150,7 @@ func (j *Judge) time(e *Event) (replayed bool) {
 	if e.CreatedAt.After(j.stamp) {
 		j.stamp = e.CreatedAt
 	}
-	j.r.delay(e.Kind + " " + e.Type).record(took)
+	j.r.delayed(e.Kind+" "+e.Type, took)
 	return false
 }
 
@@ -236,7 +236,7 @@ func (j *Judge) payload(e *Event, own *life, announces phase, replayed bool) (ne
 				j.flaw(e, Contradicting, "%s shows its own %s %s", e.Type, e.Kind, i.Phase)
 			}
 			if at := i.stamps[exited]; announces == exited && at > 0 && !replayed && !e.CreatedAt.IsZero() {
-				j.r.exits.Record(e.CreatedAt.Sub(time.Unix(0, at)))
+				j.r.exited(e.CreatedAt.Sub(time.Unix(0, at)))
 			}
 			if i.phase > own.phase {
 				own.phase, news = i.phase, true

@@ -38,6 +38,10 @@ type Report struct {
 	ReplayDelays bench.LatencyResult            `json:"replay_delay_seconds"`
 	// ExitLag is the time from the exit of a container, by its status, to the stamp of its STOPPED.
 	ExitLag bench.LatencyResult `json:"exit_lag_seconds"`
+	// LateEvents counts events received a second or more after their stamp, LateExits exits stamped a
+	// second or more after they happened.
+	LateEvents int `json:"late_events"`
+	LateExits  int `json:"late_exits"`
 
 	delays  map[string]*bench.Histogram
 	all     *bench.Histogram // of every kind
@@ -83,19 +87,25 @@ func (r Report) lacking() (n int) {
 // AllKinds is the key of Report.Delays for the events of every kind together.
 const AllKinds = "all"
 
-// delay returns a recorder of both the times of a kind of event and those of all.
-func (r *Report) delay(kind string) both {
-	t := r.delays[kind]
-	if t == nil { // there are eight kinds at most
-		t = new(bench.Histogram)
-		r.delays[kind] = t
+// late is the delay from which an event or an exit counts as late.
+const late = time.Second
+
+// delayed records the delay of an event of a kind.
+func (r *Report) delayed(kind string, d time.Duration) {
+	if r.delays[kind] == nil { // there are eight kinds at most
+		r.delays[kind] = new(bench.Histogram)
 	}
-	return both{t, r.all}
+	r.delays[kind].Record(d)
+	r.all.Record(d)
+	if d >= late {
+		r.LateEvents++
+	}
 }
 
-type both [2]*bench.Histogram
-
-func (b both) record(d time.Duration) {
-	b[0].Record(d)
-	b[1].Record(d)
+// exited records the delay from an exit to its stamp.
+func (r *Report) exited(d time.Duration) {
+	r.exits.Record(d)
+	if d >= late {
+		r.LateExits++
+	}
 }

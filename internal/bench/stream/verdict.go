@@ -25,6 +25,11 @@ type Facts struct {
 	// Missed counts starts and exits that a read found and no event told of, MissedCreations and
 	// MissedRemovals likewise: not every runtime sends events for these.
 	Missed, MissedCreations, MissedRemovals int
+	// Unheard counts starts and exits that a read found and no event told of while the stream was down.
+	Unheard int
+	// Contested reports whether the runtime gives each event to one client only, so that another client
+	// may have received what is missing here.
+	Contested bool
 	// Overruled counts what events told and reads did not confirm.
 	Overruled int
 	// Unusable counts items of answers and events that the client had to leave out, ListedTwice those
@@ -79,6 +84,9 @@ type Verdict struct {
 func (r Report) Conclude(f Facts) Verdict {
 	v := r.worth(f)
 	v.Maintainers = r.complaints(f)
+	if f.Contested {
+		v.Summary += "; this runtime gives each event to one of its clients only: with another one beside, nothing follows from what is missing, and that one has missed what came here"
+	}
 	return v
 }
 
@@ -100,7 +108,7 @@ func (r Report) worth(f Facts) Verdict {
 			Worth:   WorthUnknown,
 			Summary: fmt.Sprintf("not one pod could be read (%d reads failed, %d hung): nothing can be said of the runtime's events", f.ReadErrors, f.ReadsHung),
 		}
-	case r.Received == 0 && f.Missed == 0:
+	case r.Received == 0 && f.Missed+f.Unheard == 0:
 		return Verdict{Worth: WorthUntested, Summary: "nothing happened: watch for longer, or while pods come and go"}
 	case r.ToldSomething == 0 && f.Missed > 0:
 		return Verdict{
@@ -112,17 +120,17 @@ func (r Report) worth(f Facts) Verdict {
 		earned := min(max(between.Seconds()/2, base), longest)
 		return Verdict{
 			Worth: WorthPartial,
-			Summary: fmt.Sprintf("the stream lost %d of %d changes (%.2g %%): a PLEG that believes it alone would be wrong, this one finds them with its lists",
-				f.Missed, changes, 100*lost),
+			Summary: fmt.Sprintf("the stream lost %d of %d changes (%.2g %%)%s: a PLEG that believes it alone would be wrong, this one finds them with its lists",
+				f.Missed, changes, 100*lost, f.also()),
 			PeriodSeconds: earned,
 			Period: fmt.Sprintf("up to about %s: an event is lost every %s on average, each takes the period back to a second, and clean lists double it again",
 				bench.Short(time.Duration(earned*float64(time.Second)).Round(time.Second)), bench.Short(between.Round(100*time.Millisecond))),
 		}
-	case len(r.Endings) > 0 && f.Connected < (f.Watched-time.Second)*9/10:
+	case f.Unheard > 0 || len(r.Endings) > 0 && f.Connected < (f.Watched-time.Second)*9/10:
 		return Verdict{
 			Worth: WorthPartial,
-			Summary: fmt.Sprintf("the stream was connected for %s of %s: it told what happened then, and lists have to find the rest",
-				bench.Short(f.Connected.Round(100*time.Millisecond)), bench.Short(f.Watched.Round(100*time.Millisecond))),
+			Summary: fmt.Sprintf("the stream was connected for %s of %s: it told of every change then, and lists found %s meanwhile",
+				bench.Short(f.Connected.Round(100*time.Millisecond)), bench.Short(f.Watched.Round(100*time.Millisecond)), bench.Count(f.Unheard, "start or exit", "starts and exits")),
 			PeriodSeconds: base, Period: "every second while it is away, and after each return it earns longer ones anew",
 		}
 	case r.lacking() > 0:
@@ -148,6 +156,14 @@ func (r Report) worth(f Facts) Verdict {
 		PeriodSeconds: longest,
 		Period:        fmt.Sprintf("the longest, %s, after about %s without a loss", bench.Short(f.Longest), bench.Short(2*f.Longest)),
 	}
+}
+
+// also names the changes of the times without a stream, for the end of a clause.
+func (f Facts) also() string {
+	if f.Unheard == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and was away for %d more", f.Unheard)
 }
 
 // advice says for each flaw what it means and what a runtime ought to do.
@@ -206,8 +222,14 @@ func (r Report) complaints(f Facts) []string {
 	if f.ReadsHung > 0 {
 		add("%d reads of a pod's statuses were not answered for seconds", f.ReadsHung)
 	}
-	if d := r.Delays[AllKinds]; d.Count > 0 && d.P99 >= 1 {
-		add("events are late: one in a hundred takes %s or more from its stamp to the client", bench.Short(time.Duration(d.P99*float64(time.Second))))
+	if r.LateEvents > 0 {
+		add("%d of %d events came a second or more after their stamp, the latest after %s", r.LateEvents, r.Delays[AllKinds].Count, seconds(r.Delays[AllKinds].Max))
+	}
+	if r.LateExits > 0 {
+		add("%d of %d exits were stamped a second or more after they happened, the latest after %s", r.LateExits, r.ExitLag.Count, seconds(r.ExitLag.Max))
+	}
+	if f.Unheard > 0 {
+		add("%d starts and exits happened while the stream was away: no event told of them afterwards", f.Unheard)
 	}
 	if r.LargestBytes > kubeletMessage {
 		add("the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
@@ -240,3 +262,5 @@ func (r Report) ended() string {
 	slices.Sort(parts)
 	return strings.Join(parts, "; ")
 }
+
+func seconds(s float64) string { return bench.Short(time.Duration(s * float64(time.Second))) }

@@ -32,6 +32,7 @@ type names struct{ namespace, pod string }
 // printer prints events and states. The loop owns it.
 type printer struct {
 	options   Options
+	client    *cri.Client
 	generator *pleg.Generator[cri.PodStatus]
 	cache     *cache.Cache[cri.PodStatus]
 	names     map[cache.UID]names
@@ -60,9 +61,9 @@ type repeat struct {
 	n  int
 }
 
-func newPrinter(o Options, g *pleg.Generator[cri.PodStatus], c *cache.Cache[cri.PodStatus], t *tap) *printer {
+func newPrinter(o Options, w watched) *printer {
 	return &printer{
-		options: o, generator: g, cache: c, tap: t, names: make(map[cache.UID]names),
+		options: o, client: w.client, generator: w.generator, cache: w.cache, tap: w.tap, names: make(map[cache.UID]names),
 		reports: make(map[pleg.Reason]int), repeats: make(map[string]*repeat),
 	}
 }
@@ -129,10 +130,8 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 		l.Kind = e.Kind.String()
 	}
 	if e.Type == pleg.ContainerDied && e.Kind == pleg.Container {
-		for _, c := range status.Containers() {
-			if c.ID == e.ID {
-				l.ExitCode = new(c.ExitCode)
-			}
+		if code, ok := p.client.ExitCode(e.ID); ok {
+			l.ExitCode = new(code)
 		}
 	}
 	late := ""

@@ -36,7 +36,9 @@ type Summary struct {
 	Stream *stream.Report `json:"stream"`
 	// Missed counts starts and exits that reads found and no event told of; MissedCreations and
 	// MissedRemovals likewise.
-	Missed          int `json:"missed"`
+	Missed int `json:"missed"`
+	// Unheard counts starts and exits that reads found while the stream was down.
+	Unheard         int `json:"unheard"`
 	MissedCreations int `json:"missed_creations"`
 	MissedRemovals  int `json:"missed_removals"`
 	// Overruled counts what events told and reads did not confirm.
@@ -63,7 +65,7 @@ type Summary struct {
 	TakenBack    int    `json:"taken_back"`
 	// Reports counts the generator's reports by reason.
 	Reports map[pleg.Reason]int `json:"reports"`
-	// Verdict is what the stream is worth, nil with --mode generic.
+	// Verdict is what the stream is worth, nil if the user asked for no stream (--mode generic).
 	Verdict *stream.Verdict `json:"verdict"`
 }
 
@@ -77,7 +79,7 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 	defer t.mu.Unlock()
 	s := Summary{
 		Time: now, Type: "Summary", Runtime: runtime, Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(), Printed: p.printed,
-		State: st.State.String(), Missed: st.Missed, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals, Overruled: st.Overruled,
+		State: st.State.String(), Missed: st.Missed, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals, Overruled: st.Overruled,
 		Lists: st.Relists, ListErrors: st.RelistErrors, ListsHung: t.hung[listCall],
 		Reads: st.Inspections - t.readErr, ReadErrors: t.readErr, ReadsHung: t.hung[readCall], Calls: client.Calls, Reports: p.reports,
 	}
@@ -86,13 +88,17 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 	s.Malformed, s.ListedTwice, s.Unattributed = client.Malformed, client.Duplicates, client.Unattributed
 	s.UnknownPhase, s.TakenBack = t.unknown, st.Regressions
 	if p.options.Mode != worker.Evented {
+		if t.contested {
+			s.Verdict = &stream.Verdict{Worth: stream.WorthUnknown, Maintainers: []string{}, Summary: "the events were left to the agent of this node, " +
+				"because this runtime gives each event to one client only: --take-events judges them"}
+		}
 		return s
 	}
 	r := t.judge.Report(now)
 	v := r.Conclude(stream.Facts{
 		Watched: watched, Connected: p.connected, Lists: s.Lists, ListErrors: s.ListErrors, ListsHung: s.ListsHung,
 		Reads: s.Reads, ReadErrors: s.ReadErrors, ReadsHung: s.ReadsHung,
-		Missed: s.Missed, MissedCreations: s.MissedCreations, MissedRemovals: s.MissedRemovals, Overruled: s.Overruled,
+		Missed: s.Missed, Unheard: s.Unheard, Contested: t.contested, MissedCreations: s.MissedCreations, MissedRemovals: s.MissedRemovals, Overruled: s.Overruled,
 		Unusable: int(s.Malformed), ListedTwice: int(s.ListedTwice), Unknown: s.UnknownPhase, Unattributed: s.Unattributed,
 		Unsupported: st.State == pleg.StreamUnsupported, Longest: longestPeriod,
 	})
@@ -124,7 +130,7 @@ func (p *printer) summary(s Summary) error {
 		}
 		return nil
 	}
-	_, err := io.WriteString(p.options.Err, s.text())
+	_, err := io.WriteString(p.options.Out, s.text())
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
@@ -137,7 +143,7 @@ func (s Summary) text() string {
 	row := func(name, format string, args ...any) {
 		b.WriteString(bench.Fold(fmt.Sprintf("%-9s ", name)+fmt.Sprintf(format, args...), 10) + "\n")
 	}
-	fmt.Fprintf(&b, "\n%s, watched for %s: %d events printed\n", s.Runtime, short(s.Seconds), s.Printed)
+	fmt.Fprintf(&b, "\n%s, watched for %s: %s printed\n", s.Runtime, short(s.Seconds), bench.Count(s.Printed, "event"))
 	for _, l := range s.lines() {
 		if l[0] == reportsLine && s.Stream != nil {
 			writeDelays(&b, s.Stream)
@@ -182,7 +188,8 @@ func (s Summary) lines() (list [][2]string) {
 		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, short(s.ConnectedSeconds), times(r.Opened), ends(r.Endings))
 		row("events", "%d received, %d told something new, %d replayed; %s, the largest %s", r.Received, r.ToldSomething, r.Replayed,
 			bench.Bytes(uint64(r.Bytes)), bench.Bytes(uint64(r.LargestBytes)))
-		row("gaps", "%d starts and exits that no event told of; %d creations, %d removals; %d events not confirmed", s.Missed, s.MissedCreations, s.MissedRemovals, s.Overruled)
+		row("gaps", "%d starts and exits without an event, and %d more while the stream was away; %d creations, %d removals; %d events not confirmed",
+			s.Missed, s.Unheard, s.MissedCreations, s.MissedRemovals, s.Overruled)
 		row("left out", "%s", or(skipped(r), "no event"))
 		row("flaws", "%s", or(flaws(r), "none"))
 	}

@@ -34,6 +34,8 @@ const (
 // under way, and the generator's reports, and keeps them for the printer.
 type tap struct {
 	wantRaw bool
+	// contested: the runtime gives each event to one client only.
+	contested bool
 
 	mu     sync.Mutex // owns all that follows
 	judge  *stream.Judge

@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -53,6 +55,9 @@ type Options struct {
 	Duration time.Duration
 	// StatusEvery is how often the state is printed while nothing happens; 0 is never.
 	StatusEvery time.Duration
+	// TakeEvents subscribes to the events of a runtime that gives each event to one client only, and so
+	// takes events away from an agent beside the watch. Without TakeEvents such a runtime is polled.
+	TakeEvents bool
 	// Raw prints the stream's messages instead of lifecycle events.
 	Raw bool
 	// MetricsAddr serves the generator's metrics and health; empty for none.
@@ -80,8 +85,26 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer w.client.Close()
+	contested := contested(w.version)
+	if contested && !o.TakeEvents && o.Mode == worker.Evented {
+		if o.Raw {
+			return fmt.Errorf("--raw needs the event stream, and %s gives each event to one client only: "+
+				"--take-events takes them away from the agent of this node", w.version)
+		}
+		o.Mode = worker.Generic
+	}
+	w.tap.contested = contested
+	if err := w.generate(o); err != nil {
+		return err
+	}
 	if o.Output != "json" {
 		fmt.Fprintf(o.Err, "watching %s on %s, read-only. Ctrl-C ends it.\n", w.version, w.client.Endpoint())
+		if contested {
+			fmt.Fprintln(o.Err, bench.Fold(map[bool]string{
+				false: "This runtime gives each event to one client only, so the events are left to the agent of this node: changes are polled, and there is no verdict. --take-events takes the events.",
+				true:  "This runtime gives each event to one client only: what comes here does not reach the agent of this node.",
+			}[o.TakeEvents], 2))
+		}
 	}
 
 	// The generator ends after the tap was told that the watch does: what is under way then is no failure
@@ -106,7 +129,7 @@ func Run(ctx context.Context, o Options) error {
 		group.Go(func() { worker.ServeMetrics(runCtx, listener, w.registry, w.generator.Health) })
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
-	p := newPrinter(o, w.generator, w.cache, w.tap)
+	p := newPrinter(o, w)
 	err = p.loop(ctx)
 	w.tap.close()
 	stop(context.Canceled)
@@ -128,7 +151,7 @@ type watched struct {
 	registry  prometheus.Gatherer
 }
 
-// attach reaches the runtime and makes the generator, which does not run yet.
+// attach reaches the runtime.
 func attach(ctx context.Context, o Options) (w watched, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -141,10 +164,21 @@ func attach(ctx context.Context, o Options) (w watched, err error) {
 	if w.version, err = w.client.Version(ctx); err != nil {
 		return fail(err)
 	}
+	return w, nil
+}
+
+// contested reports whether a runtime gives each event to one of its clients only: containerd 1.7.
+func contested(v cri.Version) bool {
+	version := strings.TrimPrefix(v.RuntimeVersion, "v")
+	return v.RuntimeName == "containerd" && (version == "1.7" || strings.HasPrefix(version, "1.7."))
+}
+
+// generate makes the generator, which does not run yet.
+func (w *watched) generate(o Options) error {
 	registry := kubemetrics.NewKubeRegistry()
 	set, err := metrics.New(registry, metrics.Options{})
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	w.registry, w.cache = registry, cache.New(cri.EmptyStatus)
 	config := pleg.Config[cri.PodStatus]{
@@ -154,10 +188,10 @@ func attach(ctx context.Context, o Options) (w watched, err error) {
 		config.Stream = listener{w.client, w.tap}
 	}
 	if w.generator, err = pleg.New(config); err != nil {
-		return fail(err)
+		return err
 	}
 	set.SetGauges(w.generator.Gauges, w.client.Counts)
-	return w, nil
+	return nil
 }
 
 // loop prints until ctx ends.

@@ -18,6 +18,7 @@ type book struct {
 	running map[group]map[string]bool             // IDs that run now
 	ran     map[string]int                        // containers that have run, by pod
 	exits   map[string]bench.Change               // of containers, by ID, until they are timed
+	gone    map[string]int64                      // when these containers were removed
 	twice   []string                              // double starts that nobody has asked for yet
 	total   struct{ starts, exits, removals int } // of containers
 }
@@ -30,7 +31,7 @@ type group struct {
 
 func newBook() *book {
 	return &book{
-		state: make(map[string]bench.State), running: make(map[group]map[string]bool), ran: make(map[string]int), exits: make(map[string]bench.Change),
+		state: make(map[string]bench.State), running: make(map[group]map[string]bool), ran: make(map[string]int), exits: make(map[string]bench.Change), gone: make(map[string]int64),
 	}
 }
 
@@ -64,6 +65,9 @@ func (b *book) enter(changes []bench.Change) {
 			}
 		case bench.Removed:
 			b.total.removals++
+			if _, timed := b.exits[c.ID]; timed {
+				b.gone[c.ID] = c.At
+			}
 			if before == bench.Running {
 				b.total.exits++ // nobody told of its end
 			}

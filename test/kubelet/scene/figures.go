@@ -28,6 +28,8 @@ type Figures struct {
 	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end to the status that shows it, and from the manifest's removal
 	// to the pod's.
 	Start, Exit, Deletion []time.Duration
+	// Removal are from the end of a removed pod's container to the container's removal from the runtime.
+	Removal []time.Duration
 	// ExitCalls are the kubelet's calls by method, and what was answered from memory, while containers ended, for each container that did.
 	ExitCalls map[string]float64
 	// The rest is of the idle node: how long it was watched, and per second of that.
@@ -99,12 +101,37 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("deletion: %w", err)
 	}
+	if err := f.removals(ctx, w, gone); err != nil {
+		return nil, fmt.Errorf("removal: %w", err)
+	}
 	m, err := w.Kubelet.Metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f.Goroutines, f.MissedEvent = int(m["go_goroutines"]), int(m["kube_pod_missed_events"])
 	return f, w.Check(ctx)
+}
+
+// removals times how long the ended containers of removed pods stay in the runtime. The collector of
+// dead containers comes once a minute.
+func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
+	return eventually(ctx, 2*patience, func() error {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		f.Removal = f.Removal[:0]
+		for id, c := range w.book.exits {
+			if !slices.Contains(pods, c.Pod) {
+				continue
+			}
+			at, ok := w.book.gone[id]
+			if !ok {
+				return fmt.Errorf("a container of %s is not removed", c.Pod)
+			}
+			f.Removal = append(f.Removal, time.Duration(at-c.At))
+		}
+		return nil
+	})
 }
 
 // start starts a node of that many pods, times it, and writes a log for each container unless the runtime does.

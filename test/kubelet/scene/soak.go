@@ -108,6 +108,7 @@ func (w *World) time(disturbed bool) (worst time.Duration) {
 		}
 	}
 	clear(w.book.exits)
+	clear(w.book.gone)
 	clear(w.removed)
 	return worst
 }

@@ -1,17 +1,40 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package agent is a node agent for tests: cache, pleg, cri and metrics as a real agent wires them,
+// pod workers that wait on the cache as the kubelet's do, and calls by which a test reads its state.
+//
+// # Model
+//
+// The agent is a process that a test kills, stops and restarts. [Main] is the process, [Client] the
+// test's end of its standard input and output, which carry net/rpc.
+//
+// The agent checks itself. An observer sees every status before the cache stores it and every event
+// at delivery, and records violations: a phase that goes back, an event delivered twice or out of
+// order, an event ahead of the cache. Workers compare each answer of GetNewerThan with the
+// runtime's own lists from before the call. The agent keeps every event, so it is for tests only.
+//
+// # Concurrency
+//
+// Run owns all goroutines. Calls run beside the generator.
+//
+// # Errors
+//
+// Main refuses a bad configuration. Later errors of the runtime are the generator's business.
 package agent
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
+	"net/rpc"
+	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	basemetrics "k8s.io/component-base/metrics"
@@ -24,6 +47,66 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
+// Config configures an agent.
+type Config struct {
+	// Endpoint is the CRI socket for the PLEG, unix:///path.
+	Endpoint string
+	// Truth is the CRI socket that pod workers compare with. Empty: no workers.
+	Truth string
+	// Namespace bounds the cache's view to pods of one namespace. Empty: all.
+	Namespace string
+	// Generic leaves the event stream out: polling, for comparison.
+	Generic bool
+	// WorkerPeriod is about how often each pod worker syncs without an event.
+	WorkerPeriod time.Duration
+
+	pleg.Config[cri.PodStatus]
+}
+
+// flags binds the configuration to flags. Durations of zero are the generator's defaults.
+func (c *Config) flags(flags *flag.FlagSet) {
+	flags.StringVar(&c.Endpoint, "endpoint", "", "CRI socket of the runtime, unix:///path")
+	flags.StringVar(&c.Truth, "truth", "", "CRI socket that pod workers compare with; empty: no workers")
+	flags.StringVar(&c.Namespace, "namespace", "", "show only pods of this namespace")
+	flags.BoolVar(&c.Generic, "generic", false, "poll, without the event stream")
+	flags.DurationVar(&c.WorkerPeriod, "worker-period", time.Second, "how often a pod worker syncs without an event")
+	for name, d := range map[string]*time.Duration{
+		"relist-max": &c.RelistMax, "reconnect-base": &c.ReconnectBase, "reconnect-max": &c.ReconnectMax,
+		"reconnect-steady": &c.ReconnectSteady, "stable-after": &c.StableAfter,
+	} {
+		flags.DurationVar(d, name, 0, "the generator's setting of that name; 0: its default")
+	}
+	flags.IntVar(&c.Capacity, "capacity", 0, "size of the Watch channel; 0: the generator's default")
+}
+
+// Main runs an agent with command-line arguments until SIGTERM or the end of standard input, and
+// returns the exit code.
+func Main(args []string) int {
+	var config Config
+	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
+	config.flags(flags)
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	logs := flag.NewFlagSet("logs", flag.ContinueOnError)
+	klog.InitFlags(logs)
+	err := logs.Set("v", "2")
+	a, newErr := New(config)
+	if err = errors.Join(err, newErr); err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		err = a.Run(ctx, struct {
+			io.Reader
+			io.WriteCloser
+		}{os.Stdin, os.Stdout})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		return 1
+	}
+	return 0
+}
+
 // An Agent is one node agent.
 type Agent struct {
 	config    Config
@@ -34,43 +117,42 @@ type Agent struct {
 	registry  basemetrics.KubeRegistry
 	observer  *observer
 	workers   *workers
-	step      atomic.Int64 // of the wall clock, in nanoseconds
-	consumer  *valve
+	step      atomic.Int64  // of the wall clock, in nanoseconds
+	consumer  chan struct{} // capacity 1: held by the consumer for each event, and by a test to stop it
 }
 
-// New puts an agent together. It starts nothing.
+// New wires an agent. It starts nothing.
 func New(c Config) (*Agent, error) {
-	if err := c.validate(); err != nil {
-		return nil, err
+	if c.Endpoint == "" {
+		return nil, errors.New("agent: --endpoint is empty: name the runtime's CRI socket, unix:///path")
+	}
+	if c.Truth != "" && c.WorkerPeriod <= 0 {
+		return nil, fmt.Errorf("agent: --worker-period is %v: want more than 0", c.WorkerPeriod)
 	}
 	a := &Agent{
 		config: c, cache: cache.New(cri.EmptyStatus), registry: basemetrics.NewKubeRegistry(),
-		observer: newObserver(), consumer: newValve(),
+		observer: newObserver(), consumer: make(chan struct{}, 1),
 	}
+	a.workers = newWorkers(a)
 	var err error
 	if a.client, err = cri.New(cri.Config{Endpoint: c.Endpoint}); err != nil {
 		return nil, err
 	}
 	if c.Truth != "" {
 		if a.truth, err = crikit.Dial(crikit.Options{Endpoint: c.Truth, Namespace: c.Namespace}); err != nil {
-			return nil, errors.Join(err, a.client.Close())
+			return nil, errors.Join(err, a.close())
 		}
 	}
-	a.workers = newWorkers(a)
 	served, err := metrics.New(a.registry, metrics.Options{})
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	config := pleg.Config[cri.PodStatus]{
-		Source: a.client, Cache: a.cache, Metrics: served, WallClock: a.now,
-		Merge: func(prev, next *cri.PodStatus) *cri.PodStatus {
-			a.observer.storing(next)
-			return cri.KeepIPs(prev, next)
-		},
-		RelistBase: c.RelistBase, RelistMax: c.RelistMax, Grace: c.Grace,
-		ReconnectBase: c.ReconnectBase, ReconnectMax: c.ReconnectMax, ReconnectSteady: c.ReconnectSteady,
-		StableAfter: c.StableAfter, RelistThreshold: c.RelistThreshold, InspectTimeout: c.InspectTimeout,
-		RelistTimeout: c.RelistTimeout, Capacity: c.Capacity,
+	config := c.Config
+	config.Source, config.Cache, config.Metrics = a.client, a.cache, served
+	config.WallClock = func() time.Time { return time.Now().Add(time.Duration(a.step.Load())) }
+	config.Merge = func(prev, next *cri.PodStatus) *cri.PodStatus {
+		a.observer.storing(next)
+		return cri.KeepIPs(prev, next)
 	}
 	if !c.Generic {
 		config.Stream = a.client
@@ -82,9 +164,6 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// now is the agent's wall clock: the machine's, stepped on request.
-func (a *Agent) now() time.Time { return time.Now().Add(time.Duration(a.step.Load())) }
-
 func (a *Agent) close() error {
 	err := a.client.Close()
 	if a.truth != nil {
@@ -93,88 +172,39 @@ func (a *Agent) close() error {
 	return err
 }
 
-// Run works until ctx ends, and returns when all that it started has ended. It
-// writes one line to out once it serves: the address.
-func (a *Agent) Run(ctx context.Context, out io.Writer) error {
+// Run works until ctx or the calls on conn end, and returns when all that it started has ended.
+func (a *Agent) Run(ctx context.Context, conn io.ReadWriteCloser) error {
 	defer a.close()
-	listener, err := net.Listen("tcp", a.config.Address)
-	if err != nil {
-		return fmt.Errorf("agent: listen on %s: %w", a.config.Address, err)
+	server := rpc.NewServer()
+	if err := server.RegisterName("Agent", &service{a: a, ctx: ctx}); err != nil {
+		return err
 	}
-	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the parent, which holds the other end
+		defer cancel()
+		server.ServeConn(conn)
+	}()
 	var all sync.WaitGroup
-	all.Go(func() { _ = server.Serve(listener) })
 	all.Go(func() { a.consume(ctx) })
-	fmt.Fprintf(out, "serving %s\n", listener.Addr())
-	klog.FromContext(ctx).Info("Agent started", "endpoint", a.config.Endpoint, "address", listener.Addr().String(), "generic", a.config.Generic)
-	err = a.generator.Run(ctx)
-	all.Go(func() {
-		// Requests end with ctx, so there is nothing to wait for.
-		_ = server.Close()
-	})
+	klog.FromContext(ctx).Info("Agent started", "endpoint", a.config.Endpoint, "generic", a.config.Generic)
+	err := a.generator.Run(ctx)
 	all.Wait()
-	a.workers.wait()
+	a.workers.all.Wait()
 	return err
 }
 
-// consume reads Watch, notes each event, and kicks the pod's worker.
+// consume reads Watch, records each event, and kicks the pod's worker.
 func (a *Agent) consume(ctx context.Context) {
-	for a.consumer.wait(ctx) == nil {
+	for e := range a.generator.Watch() { // closed when the generator ends
 		select {
-		case e, ok := <-a.generator.Watch():
-			if !ok {
-				return
-			}
-			status, _ := a.cache.Get(e.Pod)
-			if status == nil {
-				a.observer.violate("pod %s: the cache handed out nil", e.Pod)
-				continue
-			}
-			a.observer.delivered(e, status)
-			a.workers.kick(ctx, e.Pod)
-		case <-a.consumer.turned():
+		case a.consumer <- struct{}{}:
 		case <-ctx.Done():
-			return
+			continue
 		}
-	}
-}
-
-// A valve lets a test stop the consumer. mu guards both fields.
-type valve struct {
-	mu     sync.Mutex
-	open   bool
-	change chan struct{} // closed and replaced at every turn
-}
-
-func newValve() *valve { return &valve{open: true, change: make(chan struct{})} }
-
-func (v *valve) turn(open bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.open = open
-	close(v.change)
-	v.change = make(chan struct{})
-}
-
-func (v *valve) turned() <-chan struct{} {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.change
-}
-
-// wait blocks while the valve is shut.
-func (v *valve) wait(ctx context.Context) error {
-	for {
-		v.mu.Lock()
-		open, change := v.open, v.change
-		v.mu.Unlock()
-		if open {
-			return nil
-		}
-		select {
-		case <-change:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		status, _ := a.cache.Get(e.Pod)
+		a.observer.delivered(e, status)
+		a.workers.kick(ctx, e.Pod)
+		<-a.consumer
 	}
 }

@@ -4,23 +4,16 @@
 package agent
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -36,35 +29,8 @@ const patience = 30 * time.Second
 // start runs a fake runtime and an agent on it, and returns a client of each.
 func start(t *testing.T, change func(*Config)) (*crikit.Client, *Client) {
 	t.Helper()
-	profile, err := fakeruntime.ProfileByName("containerd-2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("/tmp", "agent-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", filepath.Join(dir, "cri.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	all.Go(func() {
-		if err := rt.Serve(ctx, listener); err != nil {
-			t.Errorf("the fake runtime: %v", err)
-		}
-	})
-	endpoint := "unix://" + filepath.Join(dir, "cri.sock")
-	kit, err := crikit.Dial(crikit.Options{Endpoint: endpoint, Namespace: "test", Image: fakeruntime.WorkloadImage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := Config{Endpoint: endpoint, Truth: endpoint, Namespace: "test", Address: "127.0.0.1:0", WorkerPeriod: 20 * time.Millisecond}
+	kit := crikit.OnFake(t, "containerd-2", 1)
+	config := Config{Endpoint: kit.Endpoint, Truth: kit.Endpoint, Namespace: kit.Namespace, WorkerPeriod: 20 * time.Millisecond}
 	if change != nil {
 		change(&config)
 	}
@@ -72,28 +38,22 @@ func start(t *testing.T, change func(*Config)) (*crikit.Client, *Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, in := io.Pipe()
+	ours, its := net.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
 	all.Go(func() {
-		if err := a.Run(ctx, in); err != nil {
+		if err := a.Run(ctx, its); err != nil {
 			t.Errorf("the agent: %v", err)
 		}
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{}
-	client := &Client{Address: strings.TrimSpace(strings.TrimPrefix(line, "serving ")), HTTP: &http.Client{Transport: transport}}
+	client := NewClient(ours)
 	t.Cleanup(func() {
 		if violations, err := client.Violations(context.Background()); err != nil || len(violations) > 0 {
 			t.Errorf("violations %q, %v", violations, err)
 		}
-		transport.CloseIdleConnections()
-		kit.Close()
+		client.Close()
 		cancel()
 		all.Wait()
-		rt.Close()
-		os.RemoveAll(dir)
 	})
 	return kit, client
 }
@@ -157,14 +117,14 @@ func TestAgentFollowsTheRuntime(t *testing.T) {
 			}
 			converge(t, kit, client)
 			eventually(t, func() error {
-				events, err := client.Events(ctx, 0)
+				events, err := client.Events(ctx)
 				if err != nil {
 					return err
 				}
 				told := map[string]int{}
 				for _, e := range events {
 					if e.ID == id {
-						told[e.Type]++
+						told[string(e.Type)]++
 					}
 				}
 				if told["ContainerDied"] != 1 || told["ContainerRemoved"] != 1 {
@@ -221,7 +181,7 @@ func TestKnobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		events, err := client.Events(ctx, 0)
+		events, err := client.Events(ctx)
 		pods := map[string]bool{}
 		for _, e := range events {
 			pods[e.Pod] = true
@@ -231,15 +191,10 @@ func TestKnobs(t *testing.T) {
 		}
 		return err
 	})
-	for path, query := range map[string]url.Values{PathClock: {"step": {"x"}}, PathConsumer: {"read": {"x"}}} {
-		if _, err := client.do(ctx, http.MethodPost, path, query); err == nil || !strings.Contains(err.Error(), "400") {
-			t.Errorf("POST %s with %v: %v, want it refused", path, query, err)
-		}
-	}
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, c := range []Config{{}, {Endpoint: "unix:///x", Truth: "unix:///x"}, {Endpoint: "unix:///x", RelistBase: -1}, {Endpoint: "tcp://x"}} {
+	for _, c := range []Config{{}, {Endpoint: "unix:///x", Truth: "unix:///x"}, {Endpoint: "unix:///x", Config: pleg.Config[cri.PodStatus]{RelistBase: -1}}, {Endpoint: "tcp://x"}} {
 		if _, err := New(c); err == nil {
 			t.Errorf("New(%+v) was not refused", c)
 		}

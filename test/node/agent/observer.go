@@ -5,6 +5,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,10 @@ var rankOf = map[pleg.EventType]pleg.Phase{
 // that moment. Each event at most once and forward; the cache shows it first.
 func (o *observer) delivered(e pleg.Event, status *cri.PodStatus) {
 	now := time.Now()
+	if status == nil {
+		o.violate("pod %s: the cache returned nil", e.Pod)
+		return
+	}
 	phases := phasesOf(status)
 	var finished time.Time
 	for _, c := range status.Containers() {
@@ -81,8 +86,8 @@ func (o *observer) delivered(e pleg.Event, status *cri.PodStatus) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, Event{
-		Seq: len(o.events) + 1, Pod: string(e.Pod), Type: string(e.Type), ID: e.ID, Kind: e.Kind.String(),
-		Cause: e.Cause.String(), Stamp: e.Stamp, Seen: e.Seen, At: now, FinishedAt: finished,
+		Pod: string(e.Pod), Type: e.Type, ID: e.ID, Kind: e.Kind.String(), Cause: e.Cause.String(),
+		Stamp: e.Stamp, Seen: e.Seen, At: now, FinishedAt: finished,
 	})
 	told, ok := rankOf[e.Type]
 	if !ok {
@@ -107,16 +112,16 @@ func (o *observer) delivered(e pleg.Event, status *cri.PodStatus) {
 	}
 }
 
-func (o *observer) since(seq int) []Event {
+func (o *observer) all() []Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return append([]Event{}, o.events[min(max(seq, 0), len(o.events)):]...)
+	return slices.Clone(o.events)
 }
 
 func (o *observer) said() (violations []string, count, events int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return append([]string{}, o.violations...), o.count, len(o.events)
+	return slices.Clone(o.violations), o.count, len(o.events)
 }
 
 // phasesOf is every ID of a status with its phase.

@@ -43,8 +43,6 @@ func newWorkers(a *Agent) *workers {
 	return &workers{agent: a, live: map[cache.UID]chan struct{}{}}
 }
 
-func (w *workers) wait() { w.all.Wait() }
-
 // kick tells the pod's worker of an event, and starts it at the first one.
 func (w *workers) kick(ctx context.Context, uid cache.UID) {
 	if w.agent.truth == nil {
@@ -106,9 +104,6 @@ func (w *workers) sync(ctx context.Context, uid cache.UID) (gone bool) {
 
 	w.mu.Lock()
 	w.stats.Gets++
-	if err != nil {
-		w.stats.Late++
-	}
 	if known {
 		w.stats.Checked++
 		w.waits = append(w.waits, took)
@@ -181,8 +176,7 @@ func (w *workers) snapshot() WorkerStats {
 	defer w.mu.Unlock()
 	s := w.stats
 	s.Workers = len(w.live)
-	q := bench.Summarize(slices.Clone(w.waits))
-	s.WaitP50, s.WaitP99, s.WaitMax = q.P50, q.P99, q.Max
+	s.Waits = bench.Summarize(slices.Clone(w.waits))
 	return s
 }
 

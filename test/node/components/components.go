@@ -3,7 +3,7 @@
 
 // Package components builds the programs that the node e2e tests run: a real
 // container runtime and runc from the module registry, and this repository's own
-// workload and agent.
+// workload.
 //
 // # Model
 //
@@ -74,9 +74,6 @@ func (s Set) Runc() string { return filepath.Join(s.RuncDir, "runc") }
 // Workload is the path of the static program that runs in every container.
 func (s Set) Workload() string { return filepath.Join(s.Dir, "workload") }
 
-// Agent is the path of the node agent under test.
-func (s Set) Agent() string { return filepath.Join(s.Dir, "agent") }
-
 // foreign are the runtime's programs.
 func (s Set) foreign() []string {
 	if s.Runtime.Family == runtimes.CRIO {
@@ -91,7 +88,7 @@ type Options struct {
 	Root string
 	// Runtime is the name of a runtime to build, as runtimes.ByName takes it, with runc. Empty: none.
 	Runtime string
-	// Own: build the workload and the agent.
+	// Own: build the workload.
 	Own bool
 	// Log receives one line for each step.
 	Log io.Writer
@@ -134,16 +131,11 @@ func Build(ctx context.Context, o Options) (Set, error) {
 }
 
 func (s Set) buildOwn(ctx context.Context, o Options) error {
-	for program, pkg := range map[string]string{
-		s.Workload(): "./test/node/workload",
-		s.Agent():    "./test/node/cmd/agent",
-	} {
-		cmd := niced(ctx, "go", "build", "-o", program, pkg)
-		cmd.Dir = o.Root
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return buildError(ctx, cmd, out, err, "")
-		}
+	cmd := niced(ctx, "go", "build", "-o", s.Workload(), "./test/node/workload")
+	cmd.Dir = o.Root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return buildError(ctx, cmd, out, err, "")
 	}
 	return nil
 }

@@ -4,8 +4,6 @@
 package conformance
 
 import (
-	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
@@ -63,39 +60,8 @@ func TestFakeIsWhatItStandsFor(t *testing.T) {
 
 func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
 	t.Helper()
-	profile, err := fakeruntime.ProfileByName(r.Profile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fake, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fake.Close()
-	dir, err := os.MkdirTemp("", "pc-") // short: a socket lies below it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "f.sock")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- fake.Serve(ctx, listener) }()
-	defer func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}()
-	client, err := crikit.Dial(crikit.Options{Endpoint: "unix://" + socket, Namespace: "conformance", Image: "example.local/tool:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := crikit.OnFake(t, r.Profile, 1)
+	client.Namespace, client.Image = "conformance", "example.local/tool:1"
 	pull := &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: client.Image}}
 	if _, err := client.Images().PullImage(t.Context(), pull); err != nil {
 		t.Fatal(err)

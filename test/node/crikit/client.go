@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -43,6 +44,12 @@ const (
 	LabelPodUID        = "io.kubernetes.pod.uid"
 	LabelContainerName = "io.kubernetes.container.name"
 )
+
+// quickBackoff makes a client find a restarted runtime within a fraction of a
+// second, where grpc's default could wait for two minutes.
+var quickBackoff = backoff.Config{
+	BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.1, MaxDelay: 200 * time.Millisecond,
+}
 
 // Options configure a Client.
 type Options struct {

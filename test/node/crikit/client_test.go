@@ -6,17 +6,12 @@ package crikit
 import (
 	"context"
 	"errors"
-	"net"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
@@ -24,49 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
 
-// onFake returns a client of a fake runtime.
-func onFake(t *testing.T) *Client {
-	t.Helper()
-	profile, err := fakeruntime.ProfileByName("containerd-2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("/tmp", "crikit-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", filepath.Join(dir, "cri.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var served sync.WaitGroup
-	served.Go(func() { _ = rt.Serve(ctx, listener) })
-	client, err := Dial(Options{Endpoint: "unix://" + filepath.Join(dir, "cri.sock"), Namespace: "mine", Image: fakeruntime.WorkloadImage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		client.Close()
-		cancel()
-		served.Wait()
-		rt.Close()
-		os.RemoveAll(dir)
-	})
-	ready, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	if err := client.WaitReady(ready); err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 func TestLife(t *testing.T) {
-	c := onFake(t)
+	c := OnFake(t, "containerd-2", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	recorder := &Recorder{}
@@ -141,7 +95,7 @@ func ends(events []Event, id string) bool {
 
 // TestNamespaceIsAFence: what others made is neither seen nor removed.
 func TestNamespaceIsAFence(t *testing.T) {
-	c := onFake(t)
+	c := OnFake(t, "containerd-2", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	other := *c
@@ -161,7 +115,7 @@ func TestNamespaceIsAFence(t *testing.T) {
 }
 
 func TestErrorsNameTheObject(t *testing.T) {
-	c := onFake(t)
+	c := OnFake(t, "containerd-2", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.WaitState(ctx, "nothing", runtimeapi.ContainerState_CONTAINER_EXITED); !errors.Is(err, context.DeadlineExceeded) {

@@ -4,9 +4,7 @@
 package criproxy
 
 import (
-	"errors"
-	"fmt"
-	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,120 +38,49 @@ type Fault struct {
 	Do Action
 }
 
-// An Action is one of Delay, Drop, Duplicate, Reorder, Truncate, Stall, Fail and
-// Cut.
-type Action interface{ validate(Point) error }
+// An Action is one of Delay, Drop, Duplicate, Reorder, Truncate, Stall, Fail and Cut.
+type Action any
 
-// Delay holds each message for For, and for a random time up to Jitter more.
-// Without Jitter the order is kept.
-type Delay struct{ For, Jitter time.Duration }
-
-// Drop swallows the message. A call that would then end well without any reply,
-// as a unary call would, hangs until its deadline instead.
-type Drop struct{}
-
-// Duplicate sends Copies more of the message, right behind it.
-type Duplicate struct{ Copies int }
-
-// Reorder collects Window messages, or as many as come within Within of the
-// first, and sends them last first.
-type Reorder struct {
-	Window int
-	Within time.Duration
-}
-
-// Truncate keeps all of the message but its last byte, which no decoder takes for
-// whole. The frame around it stays whole, so it is the decoding that fails.
-type Truncate struct{}
-
-// Stall keeps the message, and with it everything behind it on the same stream,
-// until the fault is removed. The runtime goes on undisturbed.
-type Stall struct{}
-
-// Fail ends the call with the status. OnCall the runtime never hears of it;
-// OnReply it did what was asked and nobody is told.
-type Fail struct {
-	Code    codes.Code
-	Message string
-}
-
-// Cut closes the client's connection, and so every call on it. With MidMessage
-// about half of the message is written first.
-type Cut struct{ MidMessage bool }
-
-func (a Delay) validate(Point) error {
-	if a.For < 0 || a.Jitter < 0 || a.For+a.Jitter == 0 {
-		return fmt.Errorf("Delay{For: %v, Jitter: %v}: one must be above 0, and none below", a.For, a.Jitter)
+type (
+	// Delay holds each message for For, and for a random time up to Jitter more.
+	// Without Jitter the order is kept.
+	Delay struct{ For, Jitter time.Duration }
+	// Drop swallows the message. A call that would then end well without any reply,
+	// as a unary call would, hangs until its deadline instead.
+	Drop struct{}
+	// Duplicate sends Copies more of the message, right behind it.
+	Duplicate struct{ Copies int }
+	// Reorder collects Window messages, or as many as come within Within of the
+	// first, and sends them last first.
+	Reorder struct {
+		Window int
+		Within time.Duration
 	}
-	return nil
-}
-
-func (Drop) validate(on Point) error { return messagesOnly("Drop", on) }
-
-func (a Duplicate) validate(on Point) error {
-	if a.Copies < 1 {
-		return fmt.Errorf("Duplicate{Copies: %d}: want at least 1", a.Copies)
+	// Truncate drops the last byte of the message. The frame around it stays whole,
+	// so that the decoding fails.
+	Truncate struct{}
+	// Stall keeps the message, and with it everything behind it on the same stream,
+	// until the fault is removed. The runtime goes on undisturbed.
+	Stall struct{}
+	// Fail ends the call with the status. OnCall the runtime never hears of it;
+	// OnReply the runtime has done what was asked.
+	Fail struct {
+		Code    codes.Code
+		Message string
 	}
-	return messagesOnly("Duplicate", on)
-}
+	// Cut closes the client's connection, and so every call on it. With MidMessage
+	// half of the reply is written first.
+	Cut struct{ MidMessage bool }
+)
 
-func (a Reorder) validate(on Point) error {
-	if a.Window < 2 || a.Within <= 0 {
-		return fmt.Errorf("Reorder{Window: %d, Within: %v}: want a window of at least 2 and a time above 0", a.Window, a.Within)
-	}
-	return messagesOnly("Reorder", on)
-}
-
-func (Truncate) validate(on Point) error { return messagesOnly("Truncate", on) }
-
-func (Stall) validate(Point) error { return nil }
-
-func (a Fail) validate(Point) error {
-	if a.Code == codes.OK {
-		return errors.New("Fail{Code: OK}: want an error code")
-	}
-	return nil
-}
-
-func (a Cut) validate(on Point) error {
-	if a.MidMessage && on != OnReply {
-		return errors.New("Cut{MidMessage: true}: only a reply can be cut in its middle")
-	}
-	return nil
-}
-
-func messagesOnly(name string, on Point) error {
-	if on == OnCall {
-		return fmt.Errorf("%s acts on messages: set On to OnReply", name)
-	}
-	return nil
-}
-
-func (f Fault) validate() error {
-	if f.Do == nil {
-		return errors.New("criproxy: the fault does nothing: set Do")
-	}
-	if f.On < OnReply || f.On > OnCall {
-		return fmt.Errorf("criproxy: On is %d; want OnReply or OnCall", f.On)
-	}
-	if f.Skip < 0 || f.Times < 0 {
-		return fmt.Errorf("criproxy: Skip %d and Times %d must not be below 0", f.Skip, f.Times)
-	}
-	if err := f.Do.validate(f.On); err != nil {
-		return fmt.Errorf("criproxy: %w", err)
-	}
-	return nil
-}
-
-// An Injected fault is one that is in force. mu guards its counts.
+// An Injected fault is one that is in force.
 type Injected struct {
 	fault Fault
 	proxy *Proxy
 	gone  chan struct{} // closed by Remove: what a Stall holds is let go
 
-	mu      sync.Mutex
-	matches int
-	hits    int
+	mu            sync.Mutex // owns what follows
+	matches, hits int
 }
 
 // Hits is how often the fault has acted.
@@ -164,15 +91,19 @@ func (i *Injected) Hits() int {
 }
 
 // Remove ends the fault. What it holds is delivered. It may be called again.
-func (i *Injected) Remove() { i.proxy.remove(i) }
+func (i *Injected) Remove() {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	if at := slices.Index(i.proxy.faults, i); at >= 0 {
+		i.proxy.faults = slices.Delete(i.proxy.faults, at, at+1)
+		close(i.gone)
+	}
+}
 
 // takes reports whether the fault acts on this message, and counts.
 func (i *Injected) takes(method string, on Point, message []byte) bool {
 	f := &i.fault
-	if f.On != on || f.Method != "" && f.Method != path.Base(method) {
-		return false
-	}
-	if on != OnCall && f.Match != nil && !f.Match(message) {
+	if f.On != on || f.Method != "" && f.Method != method || on == OnReply && f.Match != nil && !f.Match(message) {
 		return false
 	}
 	i.mu.Lock()

@@ -8,44 +8,54 @@
 //
 // The proxy listens on one unix socket and forwards every call of every method
 // to another, message by message, without decoding any. A Fault picks calls or
-// messages, by method, place, bytes and count, and does one thing to them: delay, drop,
-// duplicate, reorder, truncate, stall, fail or cut. Faults are put in
-// and taken out while calls run; several act in the order they were put in.
+// replies, by method, place, bytes and count, and does one thing to them. Faults
+// come and go while calls run; several act in the order of Inject. Freeze stops
+// the bytes of all connections without closing any, as a hung peer does.
 //
-// Below the calls there is the connection: Freeze stops all bytes without
-// closing, as a hung peer does, and Down closes and refuses, as a runtime that
-// is away.
-//
-// With no fault the proxy is transparent but for one thing: grpc buffers on both
-// sides of it, so a client that does not read is felt some 64 KiB later.
+// Without a fault the proxy is transparent but for one thing: grpc buffers on both
+// sides of it, so the runtime feels a client that does not read some 64 KiB later.
 //
 // # Concurrency
 //
-// All methods may be called from anywhere at any time. Run owns the server; it
-// returns once every call has ended and nothing it started runs.
+// All methods are safe for concurrent use. Run owns the server; it returns once
+// every call has ended and nothing it started runs.
 //
 // # Errors
 //
-// A call that the runtime fails is failed with the runtime's status. A fault
-// that makes no sense is refused by Inject with the reason.
+// A call that the runtime fails is failed with the runtime's status.
 package criproxy
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"math/rand/v2"
+	"net"
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // maxMessage is the receive limit of both sides, in bytes: above what any
 // runtime sends, so that limits are the client's own.
 const maxMessage = 256 << 20
+
+// reconnectAtOnce keeps the proxy's own backoff from hiding a runtime that is back.
+var reconnectAtOnce = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond},
+	MinConnectTimeout: time.Second,
+}
 
 // Config says between which sockets the proxy stands.
 type Config struct {
@@ -55,20 +65,22 @@ type Config struct {
 	Target string
 }
 
-// A Proxy forwards calls. mu guards faults, calls and up.
+// A Proxy forwards calls.
 type Proxy struct {
 	config Config
-	conns  *conns
-	ready  chan struct{} // closed at the first listen
+	ready  chan struct{} // closed once the socket is bound
 	server *grpc.Server
-	work   sync.WaitGroup // pumps and listeners
+	work   sync.WaitGroup // what serves and forwards
 
-	mu     sync.Mutex
-	target *grpc.ClientConn
-	faults []*Injected
-	calls  map[string]int
-	up     bool
-	ended  bool
+	frozen sync.Mutex   // held from Freeze to Thaw
+	gate   sync.RWMutex // held for writing while frozen; passed by every read and write
+
+	mu       sync.Mutex // owns what follows
+	target   *grpc.ClientConn
+	listener net.Listener // nil: down
+	conns    map[*conn]bool
+	faults   []*Injected
+	calls    map[string]int
 }
 
 // New makes a proxy. It binds nothing and starts nothing.
@@ -76,12 +88,7 @@ func New(c Config) (*Proxy, error) {
 	if c.Listen == "" || c.Target == "" || c.Listen == c.Target {
 		return nil, fmt.Errorf("criproxy: Listen %q and Target %q must be two different socket paths", c.Listen, c.Target)
 	}
-	p := &Proxy{
-		config: c,
-		conns:  &conns{path: c.Listen, open: map[int]*conn{}},
-		ready:  make(chan struct{}),
-		calls:  map[string]int{},
-	}
+	p := &Proxy{config: c, ready: make(chan struct{}), conns: map[*conn]bool{}, calls: map[string]int{}}
 	p.server = grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(p.handle),
@@ -115,13 +122,9 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 	close(p.ready)
 	<-ctx.Done()
-
-	p.mu.Lock()
-	p.ended = true
-	p.mu.Unlock()
 	p.Clear()
-	p.conns.thaw()
-	p.conns.shut()
+	p.Thaw()
+	p.Down()
 	p.server.Stop()
 	p.work.Wait()
 	return nil
@@ -131,18 +134,16 @@ func (p *Proxy) Run(ctx context.Context) error {
 func (p *Proxy) Up() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.up {
+	if p.listener != nil {
 		return nil
 	}
-	if p.ended {
-		return errors.New("criproxy: the proxy has ended")
-	}
-	listener, err := p.conns.listen()
+	bound, err := net.Listen("unix", p.config.Listen)
 	if err != nil {
 		return fmt.Errorf("criproxy: listen on %s: %w", p.config.Listen, err)
 	}
-	p.up = true
-	p.work.Go(func() { _ = p.server.Serve(listener) })
+	l := &listener{bound, p}
+	p.listener = l
+	p.work.Go(func() { _ = p.server.Serve(l) }) // ends with Down
 	return nil
 }
 
@@ -150,47 +151,31 @@ func (p *Proxy) Up() error {
 // away until Up.
 func (p *Proxy) Down() {
 	p.mu.Lock()
-	p.up = false
+	if p.listener != nil {
+		p.listener.Close()
+	}
+	p.listener = nil
+	open := slices.Collect(maps.Keys(p.conns))
 	p.mu.Unlock()
-	p.conns.shut()
+	for _, c := range open {
+		c.Close()
+	}
 }
 
 // Freeze stops the bytes of every connection, without closing any, until Thaw.
-// New connections are accepted and frozen too.
-func (p *Proxy) Freeze() { p.conns.freeze() }
-
-// Thaw ends Freeze.
-func (p *Proxy) Thaw() { p.conns.thaw() }
-
-// Inject puts a fault in force, behind those that are.
-func (p *Proxy) Inject(f Fault) (*Injected, error) {
-	if err := f.validate(); err != nil {
-		return nil, err
-	}
-	injected := &Injected{fault: f, proxy: p, gone: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.faults = append(p.faults, injected)
-	return injected, nil
+func (p *Proxy) Freeze() {
+	p.frozen.Lock()
+	p.gate.Lock()
 }
 
-func (p *Proxy) remove(i *Injected) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at := slices.Index(p.faults, i); at >= 0 {
-		p.faults = slices.Delete(p.faults, at, at+1)
-		close(i.gone)
+// Thaw ends Freeze, if there was one.
+func (p *Proxy) Thaw() {
+	if p.frozen.TryLock() {
+		p.frozen.Unlock()
+		return
 	}
-}
-
-// Clear removes every fault.
-func (p *Proxy) Clear() {
-	p.mu.Lock()
-	faults := slices.Clone(p.faults)
-	p.mu.Unlock()
-	for _, injected := range faults {
-		injected.Remove()
-	}
+	p.gate.Unlock()
+	p.frozen.Unlock()
 }
 
 // Calls is how many calls of each method have begun, by bare name.
@@ -200,16 +185,190 @@ func (p *Proxy) Calls() map[string]int {
 	return maps.Clone(p.calls)
 }
 
-func (p *Proxy) began(method string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls[path.Base(method)]++
+// errCut ends a call whose connection is being closed.
+var errCut = status.Error(codes.Unavailable, "criproxy: cut")
+
+// A call is one call on its way through.
+type call struct {
+	proxy  *Proxy
+	method string // its bare name
+	conn   *conn
+	ctx    context.Context
 }
 
-// matching returns the faults that act here, in order.
-func (p *Proxy) matching(method string, on Point, message []byte) []*Injected {
+// handle forwards one call. The call ends with its replies.
+func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
+	method, ok := grpc.MethodFromServerStream(down)
+	if !ok {
+		return status.Error(codes.Internal, "criproxy: a call without a method")
+	}
+	ctx, cancel := context.WithCancel(down.Context())
+	defer cancel()
+	from, _ := peer.FromContext(ctx) // a server sets it
+	c := &call{proxy: p, method: path.Base(method), conn: from.Addr.(*conn), ctx: ctx}
+	p.mu.Lock()
+	p.calls[c.method]++
+	target := p.target
+	p.mu.Unlock()
+	if err := c.before(); err != nil {
+		return err
+	}
+	if headers, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, headers)
+	}
+	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+	up, err := target.NewStream(ctx, desc, method, grpc.ForceCodecV2(rawCodec{}))
+	if err != nil {
+		return err
+	}
+	// Both end with the streams, which end when this handler returns.
+	p.work.Go(func() {
+		for {
+			var request frame
+			if err := down.RecvMsg(&request); err != nil {
+				_ = up.CloseSend()
+				return
+			}
+			if up.SendMsg(&request) != nil {
+				return // the replies' end says why
+			}
+		}
+	})
+	replies := newQueue()
+	p.work.Go(func() { replies.end(c.pump(up, down, replies)) })
+	if err := replies.drain(ctx, func(data []byte) error { return down.SendMsg(&frame{data}) }); err != nil {
+		return err
+	}
+	down.SetTrailer(up.Trailer())
+	return nil
+}
+
+// before applies the faults that act before the runtime hears of the call.
+func (c *call) before() error {
+	for _, injected := range c.proxy.matching(c.method, OnCall, nil) {
+		var held <-chan time.Time
+		switch do := injected.fault.Do.(type) {
+		case Fail:
+			return status.Error(do.Code, do.Message)
+		case Cut:
+			c.conn.Close()
+			return errCut
+		case Delay:
+			held = time.After(do.time())
+		}
+		select {
+		case <-held: // never, if stalled
+		case <-injected.gone:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+	return nil
+}
+
+// pump puts the runtime's replies through the faults into the queue, until they end.
+func (c *call) pump(up grpc.ClientStream, down grpc.ServerStream, out *queue) error {
+	for {
+		if err := out.waitRoom(c.ctx); err != nil {
+			return err
+		}
+		var reply frame
+		if err := up.RecvMsg(&reply); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		// With the first reply; to ask earlier would block.
+		if headers, err := up.Header(); err == nil && len(headers) > 0 {
+			_ = down.SetHeader(headers)
+		}
+		if err := c.put(reply.data, out); err != nil {
+			return err
+		}
+	}
+}
+
+// put sends one reply through the faults into the queue.
+func (c *call) put(data []byte, out *queue) error {
+	i := item{data: data}
+	copies, ordered := 1, true
+	var window Reorder
+	for _, injected := range c.proxy.matching(c.method, OnReply, data) {
+		switch do := injected.fault.Do.(type) {
+		case Drop:
+			out.dropped()
+			return nil
+		case Duplicate:
+			copies += do.Copies
+		case Delay:
+			i.due, ordered = time.Now().Add(do.time()), do.Jitter == 0
+		case Reorder:
+			window = do
+		case Truncate:
+			i.data = i.data[:max(0, len(i.data)-1)]
+		case Stall:
+			i.gate = injected.gone
+		case Fail:
+			return status.Error(do.Code, do.Message)
+		case Cut:
+			if !do.MidMessage {
+				c.conn.Close()
+				return errCut
+			}
+			i.cut = c.conn
+		}
+	}
+	for range copies {
+		out.put(i, window, ordered)
+	}
+	return nil
+}
+
+// time returns how long to hold a message.
+func (a Delay) time() time.Duration {
+	if a.Jitter <= 0 {
+		return a.For
+	}
+	return a.For + rand.N(a.Jitter)
+}
+
+// Inject puts a fault in force, behind those that are.
+func (p *Proxy) Inject(f Fault) (*Injected, error) {
+	switch f.Do.(type) {
+	case Delay, Stall, Fail, Cut:
+	case Drop, Duplicate, Reorder, Truncate:
+		if f.On == OnCall {
+			return nil, fmt.Errorf("criproxy: %T acts on messages: set On to OnReply", f.Do)
+		}
+	default:
+		return nil, errors.New("criproxy: the fault does nothing: set Do")
+	}
+	injected := &Injected{fault: f, proxy: p, gone: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, injected)
+	return injected, nil
+}
+
+// Clear removes every fault.
+func (p *Proxy) Clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, injected := range p.faults {
+		close(injected.gone)
+	}
+	p.faults = nil
+}
+
+// matching returns the faults that act here, in order, and counts their hits.
+func (p *Proxy) matching(method string, on Point, message []byte) (found []*Injected) {
 	p.mu.Lock()
 	faults := slices.Clone(p.faults)
 	p.mu.Unlock()
-	return slices.DeleteFunc(faults, func(i *Injected) bool { return !i.takes(method, on, message) })
+	for _, i := range faults {
+		if i.takes(method, on, message) {
+			found = append(found, i)
+		}
+	}
+	return found
 }

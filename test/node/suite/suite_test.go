@@ -1,134 +1,348 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
+//go:build linux && e2e
 
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
+	"flag"
+	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/report"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
+	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-func newEnv(t *testing.T) *Env {
-	t.Helper()
-	dir := t.TempDir()
-	return &Env{Options: Options{Root: dir, Base: filepath.Join(dir, "base"), Results: filepath.Join(dir, "results"), Out: io.Discard}}
+// envAgent makes this program an agent.
+const envAgent = "NODE_E2E_AGENT"
+
+var (
+	bounded  = flag.Bool("bounded", !slices.Contains([]string{"", "0"}, os.Getenv("NODE_E2E_BOUNDED")), "run the short form, for CI")
+	onNames  = flag.String("runtime", os.Getenv("NODE_E2E_RUNTIME"), "private runtimes, separated by commas, or all (default "+runtimes.Default().Name+")")
+	endpoint = flag.String("endpoint", os.Getenv("NODE_E2E_ENDPOINT"), "a runtime that is already there, unix:///path")
+	imageRef = flag.String("image", os.Getenv("NODE_E2E_IMAGE"), "the workload image on the runtime that is already there; default: ours, imported")
+	another  = flag.String("agent", "", "a program in place of the agent, which answers the calls of package agent")
+	results  = flag.String("results", "", "directory for figures.md and the logs of failures (default build/node/results)")
+
+	run struct { // set before the first scenario
+		sweep.Target
+		ctx     context.Context // ends with the run
+		root    string          // of the repository
+		results string
+	}
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envAgent) != "" {
+		os.Exit(agent.Main(os.Args[1:]))
+	}
+	flag.Parse()
+	os.Exit(sweep.Main(*endpoint == "", func(target sweep.Target) int {
+		stop := func() {}
+		run.Target = target
+		run.ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		code := m.Run()
+		if run.ctx.Err() != nil {
+			return sweep.ExitInterrupted
+		}
+		return code
+	}))
 }
 
-// TestOutcomes: however a scenario ends, it has an outcome and a reason, and its
-// cleanups ran, last first.
-func TestOutcomes(t *testing.T) {
-	tests := []struct {
-		name     string
-		scenario Scenario
-		endpoint string
-		want     report.Outcome
-		message  string
-	}{
-		{"passes", Scenario{Run: func(*T) {}}, "", report.Passed, ""},
-		{"an error", Scenario{Run: func(t *T) { t.Errorf("got %d", 3) }}, "", report.Failed, "got 3"},
-		{"a fatal error", Scenario{Run: func(t *T) { t.Check(errors.New("no")); panic("not reached") }}, "", report.Failed, "no"},
-		{"a panic", Scenario{Run: func(*T) { panic("oops") }}, "", report.Failed, "panic: oops"},
-		{"a panic in a cleanup", Scenario{Run: func(t *T) { t.Cleanup(func() { panic("late") }) }}, "", report.Failed, "panic: late"},
-		{
-			"what never comes", Scenario{Run: func(t *T) {
-				t.Eventually(time.Millisecond, "it comes", func() error { return errors.New("not yet") })
-			}}, "", report.Failed, "it comes: not within 1ms: not yet",
-		},
-		{"restarts a runtime that is not ours", Scenario{Restarts: true, Run: func(*T) { panic("ran") }}, "unix:///x", report.NotApplicable, "not ours to restart"},
-		{"needs a private one", Scenario{Private: true, Why: "it breaks it", Run: func(*T) { panic("ran") }}, "unix:///x", report.NotApplicable, "it breaks it"},
-		{"may restart its own", Scenario{Restarts: true, Run: func(*T) {}}, "", report.Passed, ""},
+// A Scenario is one test of the suite.
+type Scenario struct {
+	// Name is its number in the list and a word.
+	Name string
+	// Source is the section of KEP-3386, or the observed fact, that it holds.
+	Source string
+	// Private is why it needs a runtime that is ours. Empty: it does not.
+	Private string
+	Run     func(*T)
+}
+
+const restarts = "it restarts the runtime, and this runtime is not ours to restart"
+
+// scenarios are all of them, in the order in which they run.
+var scenarios = []Scenario{
+	{"00-runtime", "KEP-3386, Design Details: what the runtime sends, and how soon", "", observe},
+	{"01-lifecycle", "KEP-3386, Test Plan: the PodLifecycleEvent is generated and the status updated when CRI events come", "", lifecycle},
+	{"02-stress", "KEP-3386, Test Plan: stress test", "", stress},
+	{"03-recovery", "KEP-3386, Test Plan: recovery test", "", recovery},
+	{"04-restart", "KEP-3386, Test Plan: retry with backoff logic; #129827", restarts, restart},
+	{"05-away", "KEP-3386, Test Plan: retry with backoff logic, more than five attempts", restarts, away},
+	{"06-stale-payloads", "KEP-3386, Pod Status update in the Cache; containerd sends older payloads with newer stamps", "", stale},
+	{"07-no-event", "KEP-3386, Risks and Mitigations: kube_pod_missed_events", "", noEvent},
+	{
+		"08-stalled-agent", "KEP-3386, dependencies: degraded performance without an error; containerd blocks on a subscriber that does not read",
+		"it stops the runtime for every client by not reading its events", stalled,
+	},
+	{"09-replay", "containerd gives the backlog of up to 5 minutes to the first subscriber; KEP-3386, Pod Status update in the Cache", "", replay},
+	{"10-clients", "KEP-3386, Proposal: another entity changes the state of the node; crictl beside the kubelet", "", clients},
+	{
+		"11-killed", "KEP-3386, Proposal: the state changes without the kubelet; a killed shim tells of its container late",
+		"it kills shims of the runtime", killed,
+	},
+	{"12-wire", "KEP-3386, Design Details: errors in the grpc connection; the stream's quirks", "", wire},
+	{"13-static-pod", "#120941, #121003, #121349, #123087: static pods started twice or never; an old sandbox's DELETED", "", static},
+	{"14-wall-clock", "KEP-3386, Timestamp of the Pod Status: two clocks in one field", "", clock},
+	{"15-newer-than", "KEP-3386, Risks and Mitigations: pod workers stuck at GetNewerThan; #124704", "", newer},
+	{"16-idle-cost", "KEP-3386, Goals: reduce steady-state CPU usage", "", idle},
+	{"17-conformance", "what the fake runtime's profiles claim of the real ones", "its transcript is that of one version", conform},
+	{"18-soak", "KEP-3386, Test Plan: retry with backoff logic, for as long as you like (NODE_E2E_SOAK=30m)", restarts, soak},
+}
+
+// An env is what the scenarios on one runtime share.
+type env struct {
+	set components.Set
+	// kind is the runtime, or the known one that is nearest to the runtime which is already there.
+	kind runtimes.Runtime
+	// image is the reference of the workload image.
+	image string
+	// version is the runtime's name and version, known after the first node.
+	version string
+	// letter begins the names of its scenarios' directories.
+	letter string
+	rows   []string // of the table of figures
+}
+
+// A T is one scenario while it runs.
+type T struct {
+	*testing.T
+	// Dir is the scenario's own directory. Its *.log are kept when the scenario fails.
+	Dir string
+
+	name      string
+	env       *env
+	ctx       context.Context
+	figures   []string
+	converged time.Duration // the longest that a cache took to equal the runtime
+}
+
+func TestNode(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			env := newEnv(t)
-			env.Endpoint = tt.endpoint
-			s := tt.scenario
-			s.Name = "42-example"
-			var order []string
-			inner := s.Run
-			s.Run = func(st *T) {
-				st.Cleanup(func() { order = append(order, "first") })
-				st.Cleanup(func() { order = append(order, "last") })
-				inner(st)
+	if run.root, err = components.FindRoot(here); err != nil {
+		t.Fatal(err)
+	}
+	run.results = cmp.Or(*results, filepath.Join(run.root, "build", "node", "results"))
+	if err := errors.Join(os.RemoveAll(run.results), os.MkdirAll(run.results, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{cmp.Or(*onNames, runtimes.Default().Name)}
+	if names[0] == "all" {
+		names = runtimes.Names()
+	} else if *endpoint != "" {
+		names[0] = "existing"
+	}
+	var rows struct {
+		sync.Mutex
+		all []string
+	}
+	for i, name := range strings.Split(strings.Join(names, ","), ",") {
+		t.Run(name, func(t *testing.T) {
+			e := prepare(t, name)
+			e.letter = string(rune('a' + i))
+			t.Parallel() // as many as -test.parallel: scenarios mostly wait
+			for _, s := range scenarios {
+				t.Run(s.Name, func(t *testing.T) { e.run(t, s) })
 			}
-			result := run(t.Context(), env, s)
-			if result.Outcome != tt.want || !strings.Contains(strings.Join(result.Messages, "\n"), tt.message) {
-				t.Errorf("outcome %s, messages %q, want %s with %q", result.Outcome, result.Messages, tt.want, tt.message)
-			}
-			if tt.want != report.NotApplicable {
-				if diff := cmp.Diff([]string{"last", "first"}, order); diff != "" {
-					t.Errorf("cleanups (-want +got):\n%s", diff)
-				}
-			}
-			_, err := os.Stat(filepath.Join(env.Results, s.Name, "scenario.log"))
-			if kept := err == nil; kept != (tt.want == report.Failed) {
-				t.Errorf("log kept: %v, with outcome %s", kept, tt.want)
-			}
+			rows.Lock()
+			defer rows.Unlock()
+			rows.all = append(rows.all, e.rows...)
 		})
 	}
-}
-
-func TestInterruptIsNotAFinding(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	result := run(ctx, newEnv(t), Scenario{Name: "42-example", Run: func(t *T) {
-		cancel()
-		t.Sleep(time.Hour)
-	}})
-	if diff := cmp.Diff([]string{"interrupted"}, result.Messages); result.Outcome != report.Failed || diff != "" {
-		t.Errorf("outcome %s, messages (-want +got):\n%s", result.Outcome, diff)
-	}
-}
-
-func TestScenariosAreWellFormed(t *testing.T) {
-	numbers := map[string]bool{}
-	for _, s := range Scenarios {
-		if !regexp.MustCompile(`^\d\d-[a-z-]+$`).MatchString(s.Name) || numbers[s.Name[:2]] {
-			t.Errorf("%q: want two digits of its own, a dash and words", s.Name)
+	t.Cleanup(func() { // once all have run
+		table := "| runtime | scenario | outcome | took | figures |\n|---|---|---|---|---|\n" + strings.Join(rows.all, "")
+		if err := os.WriteFile(filepath.Join(run.results, "figures.md"), []byte(table), 0o644); err != nil {
+			t.Error(err)
 		}
-		numbers[s.Name[:2]] = true
-		if s.Source == "" || s.Run == nil || s.Private != (s.Why != "") {
-			t.Errorf("%s: it needs a source and a function, and a reason if it is private", s.Name)
+	})
+}
+
+// prepare builds what a run on the runtime of that name needs.
+func prepare(t *testing.T, name string) *env {
+	t.Helper()
+	e := &env{image: cmp.Or(*imageRef, image.DefaultRef)}
+	options := components.Options{Root: run.root, Runtime: name, Own: true, Log: t.Output()}
+	if *endpoint != "" {
+		version, err := versionOf(*endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.kind, e.version, options.Runtime = runtimes.Of(version.RuntimeName, version.RuntimeVersion), display(version), ""
+		if *imageRef == "" && e.kind.Family == runtimes.Containerd {
+			options.Runtime = e.kind.Name // for its ctr
 		}
 	}
-	if got := len(pick(regexp.MustCompile("^0[13]"))); got != 2 {
-		t.Errorf("^0[13] picks %d scenarios, want 2", got)
+	var err error
+	if e.set, err = components.Build(run.ctx, options); err != nil {
+		t.Fatal(err)
 	}
-	if err := Run(t.Context(), Options{Run: regexp.MustCompile("nothing"), Out: io.Discard}); err == nil || !strings.Contains(err.Error(), "--list") {
-		t.Errorf("a pattern without a match: %v, want an error that tells of --list", err)
+	if *endpoint == "" {
+		e.kind = e.set.Runtime
+	} else if *imageRef == "" {
+		if err := e.importImage(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// versionOf asks the runtime that is already there for its version.
+func versionOf(endpoint string) (*runtimeapi.VersionResponse, error) {
+	client, err := crikit.Dial(crikit.Options{Endpoint: endpoint})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(run.ctx, time.Minute)
+	defer cancel()
+	version, err := client.RuntimeServiceClient.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("no CRI runtime answers at %s: %w", endpoint, err)
+	}
+	return version, nil
+}
+
+// display names a version. A build without version control says "+unknown".
+func display(v *runtimeapi.VersionResponse) string {
+	return v.RuntimeName + " " + strings.TrimSuffix(v.RuntimeVersion, "+unknown")
+}
+
+// importImage loads the workload image into the runtime that is already there.
+func (e *env) importImage() error {
+	ctx, cancel := context.WithTimeout(run.ctx, time.Minute)
+	defer cancel()
+	archive := filepath.Join(run.results, "workload-image.tar")
+	if err := image.PackFile(archive, e.set.Workload(), e.image); err != nil {
+		return err
+	}
+	if e.kind.Family == runtimes.Containerd {
+		return daemon.Import(ctx, e.set, *endpoint, archive)
+	}
+	return fmt.Errorf("do not know how to load an image into %s: load the archive %s with its own tool, "+
+		"then run again with NODE_E2E_IMAGE=<its reference>", e.version, archive)
+}
+
+// limit ends a scenario that hangs.
+const limit = 15 * time.Minute
+
+// run runs a scenario as a test, and adds its row to the table of figures.
+func (e *env) run(t *testing.T, s Scenario) {
+	began := time.Now()
+	st := &T{T: t, Dir: filepath.Join(run.Dir, e.letter+s.Name[:2]), name: s.Name, env: e}
+	t.Cleanup(func() { // the last
+		outcome := "PASS"
+		if t.Failed() {
+			outcome = "FAIL"
+			st.keep()
+		} else if t.Skipped() {
+			outcome = "N/A"
+		}
+		if st.converged > 0 {
+			st.Figure("converged at most", "%s ms", ms(st.converged))
+		}
+		e.rows = append(e.rows, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |\n", e.version, s.Name, outcome, time.Since(began).Seconds(),
+			strings.ReplaceAll(strings.Join(st.figures, " · "), "|", "\\|")))
+	})
+	t.Log(s.Source)
+	if *endpoint != "" && s.Private != "" {
+		t.Skip("not applicable: " + s.Private)
+	}
+	if err := os.MkdirAll(st.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	soaking, _ := time.ParseDuration(os.Getenv(envSoak)) // 18-soak refuses a bad one
+	var cancel context.CancelFunc
+	st.ctx, cancel = context.WithTimeoutCause(run.ctx, limit+2*soaking, fmt.Errorf("the scenario did not end within %v", limit+2*soaking))
+	t.Cleanup(cancel)
+	s.Run(st)
+}
+
+// keep copies the scenario's logs to the results.
+func (t *T) keep() {
+	to := filepath.Join(run.results, t.Name())
+	logs, _ := filepath.Glob(filepath.Join(t.Dir, "*.log")) // the pattern is good
+	for _, log := range logs {
+		data, err := os.ReadFile(log)
+		if err == nil {
+			err = errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, filepath.Base(log)), data, 0o644))
+		}
+		if err != nil {
+			t.Log(err)
+		}
+	}
+	t.Logf("its logs are in %s", to)
+}
+
+// Size returns the full size, or the bounded one in the short form.
+func (t *T) Size(full, short int) int {
+	if *bounded {
+		return short
+	}
+	return full
+}
+
+// Check ends the scenario if err is not nil.
+func (t *T) Check(err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
-func TestDigest(t *testing.T) {
-	event := crikit.Event{ContainerEventResponse: &runtimeapi.ContainerEventResponse{
-		ContainerId: "0123456789", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, CreatedAt: 50e6,
-		ContainersStatuses: []*runtimeapi.ContainerStatus{
-			{Id: "fedcba9876", State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-			{Id: "0123456789", State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: 20e6},
-		},
-	}}
-	if got, want := digest([]crikit.Event{event}, nil), "STOPPED(+30ms) 012345 {nil 012345=EXITED fedcba=RUNNING}"; got != want {
-		t.Errorf("digest %q, want %q", got, want)
+// Figure records a measured value.
+func (t *T) Figure(name, format string, args ...any) {
+	t.Helper()
+	t.figures = append(t.figures, name+" "+fmt.Sprintf(format, args...))
+	t.Log("FIGURE", t.figures[len(t.figures)-1])
+}
+
+// Eventually polls until holds returns nil, and fails the scenario if that takes longer than
+// within. It returns how long it took.
+func (t *T) Eventually(within time.Duration, what string, holds func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for {
+		err := holds()
+		if err == nil {
+			return time.Since(began)
+		}
+		if time.Since(began) > within {
+			t.Fatalf("%s: not within %v: %v", what, within, err)
+		}
+		t.Sleep(10 * time.Millisecond)
 	}
-	if !tellsItself(event) {
-		t.Error("an event that shows its container exited tells itself")
-	}
-	event.ContainersStatuses[1].State = runtimeapi.ContainerState_CONTAINER_RUNNING
-	if tellsItself(event) {
-		t.Error("a STOPPED that shows its container running does not tell itself")
+}
+
+// Sleep waits, and ends the scenario if it is interrupted meanwhile.
+func (t *T) Sleep(d time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(d):
+	case <-t.ctx.Done():
+		t.Fatalf("interrupted: %v", context.Cause(t.ctx))
 	}
 }

@@ -83,8 +83,8 @@ func cpuTime(proc string, pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// Children returns the direct children of a process, zombies left out.
-func Children(pid int) []int {
+// children returns the direct children of a process, zombies left out.
+func children(pid int) []int {
 	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil

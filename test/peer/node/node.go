@@ -4,7 +4,6 @@
 package node
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -22,10 +21,6 @@ type Config struct {
 	Delay time.Duration
 	// Streams says that the runtime has the streaming list calls; it answers them in batches of 5000 as containerd does.
 	Streams bool
-	// Anew says that each list comes in an order of its own, as from a map, and not in one of two by turns.
-	Anew bool
-	// Annotate says that every item has another annotation in each list.
-	Annotate bool
 }
 
 // batch is the number of items in one message of a streaming list.
@@ -142,36 +137,9 @@ func (n *Node) list(kind int) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	order := n.shuffled[t][kind]
-	if n.config.Anew {
-		order = rand.Perm(len(order))
-	}
 	b = n.some(kind, int(t), order)
-	if n.config.Annotate {
-		b = annotate(b, annotationsOf[kind], fmt.Sprint(n.turn.Load()))
-	}
-	if !n.config.Anew && !n.config.Annotate {
-		n.lists[t][kind] = b
-	}
+	n.lists[t][kind] = b
 	return b
-}
-
-// annotationsOf are the numbers of the annotations in a CRI PodSandbox and a CRI Container.
-var annotationsOf = [2]protowire.Number{sandboxes: 6, containers: 9}
-
-// annotate adds an annotation to every item of a list.
-func annotate(list []byte, number protowire.Number, value string) []byte {
-	entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "turn")
-	entry = protowire.AppendString(protowire.AppendTag(entry, 2, protowire.BytesType), value)
-	more := protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), entry)
-	out := make([]byte, 0, len(list)+len(list)/16)
-	for len(list) > 0 {
-		num, typ, n := protowire.ConsumeTag(list)
-		raw, k := protowire.ConsumeBytes(list[n:])
-		out = protowire.AppendVarint(protowire.AppendTag(out, num, typ), uint64(len(raw)+len(more)))
-		out = append(append(out, raw...), more...)
-		list = list[n+k:]
-	}
-	return out
 }
 
 // some returns some items of a kind as one message. The caller holds mu.

@@ -28,13 +28,11 @@ type Config struct {
 	Socket string `json:"socket"`
 	// Fake serves the fake runtime, which builds every answer, in place of a node, which has them ready. It has pods only.
 	Fake bool `json:"fake,omitempty"`
-	// Pods, Containers (of each), Delay (of status calls), Streams, Anew and Annotate are those of [node.Config].
+	// Pods, Containers (of each), Delay (of status calls) and Streams are those of [node.Config].
 	Pods       int           `json:"pods"`
 	Containers int           `json:"containers"`
 	Delay      time.Duration `json:"delay,omitempty"`
 	Streams    bool          `json:"streams,omitempty"`
-	Anew       bool          `json:"anew,omitempty"`
-	Annotate   bool          `json:"annotate,omitempty"`
 }
 
 // Request is what the server is told to do.
@@ -102,7 +100,7 @@ func Serve() error {
 		do = func(r Request) Reply { return answerFake(rt, r) }
 	} else {
 		n := node.New(node.Config{
-			Pods: config.Pods, Containers: config.Containers, Delay: config.Delay, Streams: config.Streams, Anew: config.Anew, Annotate: config.Annotate,
+			Pods: config.Pods, Containers: config.Containers, Delay: config.Delay, Streams: config.Streams,
 		})
 		go func() { _ = n.Serve(l) }() // ends with the listener
 		do = func(r Request) Reply { return answer(n, r) }

@@ -15,12 +15,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -33,8 +31,6 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	flags := flag.NewFlagSet("runtime", flag.ExitOnError)
 	list := flags.Bool("list", false, "print the names of the runtimes and exit")
 	flags.Usage = func() {
@@ -50,16 +46,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "runtime:", cmp.Or(err, fmt.Errorf("unexpected argument %q", flags.Arg(1))))
 		os.Exit(2)
 	}
-	if err := run(ctx, name); err != nil {
-		fmt.Fprintln(os.Stderr, "runtime:", err)
-		os.Exit(1)
-	}
+	os.Exit(sweep.Main(true, func(target sweep.Target) int {
+		if err := run(name, target); err != nil {
+			fmt.Fprintln(os.Stderr, "runtime:", err)
+			return sweep.ExitFailed
+		}
+		return 0
+	}))
 }
 
-func run(ctx context.Context, name string) (err error) {
-	if err := sweep.Preflight(); err != nil {
-		return err
-	}
+func run(name string, target sweep.Target) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	here, err := os.Getwd()
 	if err != nil {
 		return err
@@ -72,20 +70,7 @@ func run(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	base, err := os.MkdirTemp("", "pc-") // short: sockets lie below it
-	if err != nil {
-		return err
-	}
-	target := sweep.Target{Dir: base, Cgroup: filepath.Base(base)}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		err = errors.Join(err, target.Sweep(ctx))
-	}()
-	if err := os.Chmod(base, 0o711); err != nil {
-		return err
-	}
-	private, err := daemon.New(daemon.Config{Base: base, Components: set, Image: image.DefaultRef, Owner: target})
+	private, err := daemon.New(daemon.Config{Base: target.Dir, Components: set, Image: image.DefaultRef, Owner: target})
 	if err != nil {
 		return err
 	}

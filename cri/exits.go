@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"sync"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// ExitCode returns the exit code of a container, and reports whether any status has shown the
+// container as exited: a read status, or a status in an event. The code remains available after the
+// container's removal, when the pod's status no longer includes the container. The client remembers
+// the latest 4096 to 8192 exits. Safe for concurrent use.
+//
+// The code of a [pleg.ContainerDied] event is known when Watch delivers the event, unless the
+// runtime removed the container before any status showed its end.
+func (c *Client) ExitCode(containerID string) (code int32, ok bool) {
+	c.exits.mu.Lock()
+	defer c.exits.mu.Unlock()
+	if code, ok = c.exits.current[containerID]; !ok {
+		code, ok = c.exits.previous[containerID]
+	}
+	return code, ok
+}
+
+// keptExits is the number of exits after which the older generation is dropped.
+const keptExits = 4096
+
+// exits remembers exit codes by container ID, in two generations.
+type exits struct {
+	mu                sync.Mutex // owns the maps
+	current, previous map[string]int32
+}
+
+// note records the exit code in a container's status.
+func (e *exits) note(item *containerItem) {
+	if item.phase() != pleg.PhaseExited {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if code, ok := e.current[string(item.id)]; ok && code == item.exitCode { // does not allocate
+		return
+	}
+	if e.current == nil || len(e.current) >= keptExits {
+		e.previous, e.current = e.current, make(map[string]int32)
+	}
+	e.current[string(item.id)] = item.exitCode
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build ignore
+
+package evented
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	compmetrics "k8s.io/component-base/metrics"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// meter feeds the metrics registered by the kubelet, and those that the kubelet lacks.
+type meter struct {
+	own   pleg.Metrics
+	moved chan<- struct{} // see Generator
+}
+
+var _ pleg.Metrics = meter{}
+
+func (m meter) Add(name string, n int) {
+	switch name {
+	case pleg.MetricDiscardedEvents:
+		metrics.PLEGDiscardEvents.Add(float64(n))
+	case pleg.MetricConnects:
+		metrics.EventedPLEGConn.Add(float64(n))
+	case pleg.MetricConnectErrors:
+		metrics.EventedPLEGConnErr.Add(float64(n))
+	}
+	if name == pleg.MetricEvents || name == pleg.MetricRelists {
+		select {
+		case m.moved <- struct{}{}:
+		default:
+		}
+	}
+	m.own.Add(name, n)
+}
+
+func (m meter) Observe(name string, d time.Duration) {
+	switch name {
+	case pleg.MetricRelistDuration:
+		metrics.PLEGRelistDuration.Observe(d.Seconds())
+	case pleg.MetricRelistInterval:
+		metrics.PLEGRelistInterval.Observe(d.Seconds())
+	case pleg.MetricInspectionDuration:
+		metrics.PLEGPodRelistDuration.Observe(d.Seconds())
+	case pleg.MetricLatency:
+		metrics.EventedPLEGConnLatency.Observe(d.Seconds())
+	}
+	m.own.Observe(name, d)
+}
+
+// lengthenIntervals gives the kubelet's histogram of the time between relists buckets for 300 s:
+// its own end at 10 s. Call lengthenIntervals before the kubelet registers its metrics, which
+// happens after the making of its PLEG; a registered histogram stays unchanged.
+func lengthenIntervals() {
+	if metrics.PLEGRelistInterval.IsCreated() {
+		return
+	}
+	metrics.PLEGRelistInterval = compmetrics.NewHistogram(&compmetrics.HistogramOpts{
+		Subsystem: metrics.KubeletSubsystem, Name: metrics.PLEGRelistIntervalKey,
+		Help:    "Interval in seconds between relisting in PLEG.",
+		Buckets: append(slices.Clone(compmetrics.DefBuckets), 30, 60, 120, 200, 300, 400), StabilityLevel: compmetrics.ALPHA,
+	})
+}
+
+// gaugesDelay is how long changes are gathered before gauges show them.
+const gaugesDelay = 100 * time.Millisecond
+
+// showGauges keeps the kubelet's gauges right until ctx ends, whether or not the kubelet asks
+// Healthy.
+func (g *Generator) showGauges(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.moved:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gaugesDelay):
+		}
+		g.publish()
+	}
+}
+
+// publish sets the kubelet's gauges, which cannot be computed at a scrape.
+func (g *Generator) publish() {
+	g.gauges.Lock()
+	defer g.gauges.Unlock()
+	s := g.core.Stats()
+	if !s.LastRelist.IsZero() {
+		metrics.PLEGLastSeen.Set(float64(s.LastRelist.Unix()))
+	}
+	metrics.RunningPodCount.Set(float64(s.RunningPods))
+	for p, state := range map[pleg.Phase]kubecontainer.State{
+		pleg.PhaseCreated: kubecontainer.ContainerStateCreated, pleg.PhaseRunning: kubecontainer.ContainerStateRunning,
+		pleg.PhaseExited: kubecontainer.ContainerStateExited, pleg.PhaseUnknown: kubecontainer.ContainerStateUnknown,
+	} {
+		if n := s.ContainersBy[p]; n > 0 || g.shown[state] { // as in the stock PLEG, no series of a state never seen
+			g.shown[state] = true
+			metrics.RunningContainerCount.WithLabelValues(string(state)).Set(float64(n))
+		}
+	}
+}

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+)
+
+// A Node is a runtime with what a scenario needs around it.
+type Node struct {
+	*crikit.Client // plays the other side: creates, stops, removes, tells the truth
+
+	// Daemon is the private runtime; nil on an existing runtime.
+	Daemon *daemon.Daemon
+	// Proxy stands between the agents and the runtime.
+	Proxy *criproxy.Proxy
+	// Traits are what the runtime does otherwise than others.
+	Traits runtimes.Traits
+
+	t      *T
+	target sweep.Target
+	agents int
+}
+
+// startLimit bounds starts and stops of the runtime and the agent.
+const startLimit = 2 * time.Minute
+
+// NewNode starts a runtime, or uses the one that is there, and a proxy before
+// it. Everything goes away with the scenario.
+func (t *T) NewNode() *Node {
+	n := &Node{t: t, target: sweep.Target{Dir: t.Dir}, Traits: t.env.kind.Traits}
+	if run.Cgroup != "" {
+		n.target.Cgroup = run.Cgroup + "/" + filepath.Base(t.Dir)
+	}
+	socket, cgroup := *endpoint, ""
+	if socket == "" {
+		private, err := daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image, Owner: n.target})
+		t.Check(err)
+		n.Daemon = private
+		t.Cleanup(n.tearDown)
+		ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+		defer cancel()
+		t.Check(private.Start(ctx))
+		socket, cgroup = private.Endpoint(), "/"+n.target.Cgroup
+	}
+	client, err := crikit.Dial(crikit.Options{
+		Endpoint: socket, Image: t.env.image, CgroupParent: cgroup,
+		Namespace: fmt.Sprintf("%s-%s", filepath.Base(run.Dir), filepath.Base(t.Dir)),
+	})
+	t.Check(err)
+	n.Client = client
+	t.Cleanup(n.removePods)
+	version, err := client.RuntimeServiceClient.Version(t.ctx, &runtimeapi.VersionRequest{})
+	t.Check(err)
+	t.env.version = display(version)
+	n.startProxy(socket)
+	return n
+}
+
+func (n *Node) startProxy(target string) {
+	t := n.t
+	proxy, err := criproxy.New(criproxy.Config{Listen: filepath.Join(t.Dir, "p.sock"), Target: strings.TrimPrefix(target, "unix://")})
+	t.Check(err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.ctx))
+	ran := make(chan error, 1)
+	go func() { ran <- proxy.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ran; err != nil {
+			t.Errorf("the proxy: %v", err)
+		}
+	})
+	select {
+	case <-proxy.Ready():
+	case err := <-ran:
+		t.Fatalf("the proxy: %v", err)
+	}
+	n.Proxy = proxy
+}
+
+// removePods takes away the scenario's pods, and starts the runtime for that if
+// the scenario has left it down.
+func (n *Node) removePods() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
+	defer cancel()
+	defer n.Client.Close()
+	if n.Daemon != nil && !n.Daemon.Alive() {
+		if err := n.Daemon.Start(ctx); err != nil {
+			n.t.Logf("start the runtime to remove the pods: %v", err)
+			return
+		}
+	}
+	if err := n.RemoveAll(ctx); err != nil {
+		n.t.Logf("remove the pods: %v", err)
+	}
+}
+
+// tearDown stops the runtime and sweeps what is left of it.
+func (n *Node) tearDown() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
+	defer cancel()
+	if err := n.Daemon.Stop(ctx, syscall.SIGTERM); err != nil {
+		n.t.Errorf("stop the runtime: %v", err)
+	}
+	for _, left := range n.target.Left() {
+		n.t.Logf("left after the runtime's stop, now swept: %s", left)
+	}
+	// The directory itself goes with the run's, after the logs were kept.
+	if err := n.target.SweepButFiles(ctx); err != nil {
+		n.t.Errorf("%v", err)
+	}
+}
+
+// RestartRuntime stops the runtime with the signal and starts it again.
+func (n *Node) RestartRuntime(signal syscall.Signal) {
+	n.StopRuntime(signal)
+	n.StartRuntime()
+}
+
+// StopRuntime stops the runtime with the signal. Containers live on.
+func (n *Node) StopRuntime(signal syscall.Signal) {
+	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+	defer cancel()
+	n.t.Check(n.Daemon.Stop(ctx, signal))
+}
+
+// StartRuntime starts the runtime again and waits until it answers.
+func (n *Node) StartRuntime() {
+	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+	defer cancel()
+	n.t.Check(n.Daemon.Start(ctx))
+}
+
+// Pod runs a pod whose UID is its name.
+func (n *Node) Pod(name string) *crikit.Pod {
+	pod, err := n.RunPod(n.t.ctx, n.UID(name), name, 0)
+	n.t.Check(err)
+	return pod
+}
+
+// UID is the UID of the pod of that name: unique to the run on a shared runtime.
+func (n *Node) UID(name string) string { return n.Namespace + "-" + name }
+
+// Container creates and starts a container.
+func (n *Node) Container(pod *crikit.Pod, name string, args ...string) string {
+	id, err := n.CreateAndStart(n.t.ctx, pod, crikit.Spec{Name: name, Args: args})
+	n.t.Check(err)
+	return id
+}
+
+// Exited waits until the runtime says that the container has exited.
+func (n *Node) Exited(id string) *runtimeapi.ContainerStatus {
+	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+	defer cancel()
+	status, err := n.WaitState(ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
+	n.t.Check(err)
+	return status
+}
+
+// MustTruth is Truth that ends the scenario when it cannot be had.
+func (n *Node) MustTruth() []bench.Pod {
+	truth, err := n.Truth(n.t.ctx)
+	n.t.Check(err)
+	return truth
+}
+
+// Record records the runtime's stream until the scenario ends: with a subscription of its own, or, on a runtime that gives each event to one
+// subscriber only, by looking at what passes through the proxy to the one agent that the scenario then may have.
+func (n *Node) Record() *crikit.Recorder {
+	recorder := &crikit.Recorder{}
+	n.t.Cleanup(func() {
+		if found := len(crikit.Regressions(recorder.Events())); found > 0 {
+			n.t.Figure("stale payloads seen", "%d", found)
+		}
+	})
+	if n.Traits.SharedStream && n.agents > 0 {
+		tap := func(message []byte) bool {
+			if err := recorder.Tap(message); err != nil {
+				n.t.Errorf("the runtime's stream: %v", err)
+			}
+			return false
+		}
+		_, err := n.Proxy.Inject(criproxy.Fault{Method: stream, Match: tap, Do: criproxy.Drop{}})
+		n.t.Check(err)
+		return recorder
+	}
+	ctx, cancel := context.WithCancel(n.t.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = recorder.Run(ctx, n.Client)
+	}()
+	n.t.Cleanup(func() { cancel(); <-ended })
+	return recorder
+}

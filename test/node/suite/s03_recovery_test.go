@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// recovery kills the agent while a container runs; the container ends while no
+// agent is there; the next agent must tell its end and its exit code.
+func recovery(t *T) {
+	n := t.NewNode()
+	for round, code := range []int32{0, 7} {
+		before := n.NewAgent()
+		before.WaitConnected()
+		pod := n.Pod([]string{"first", "second"}[round])
+		id := n.Container(pod, "c", "sleep", "2s", []string{"0", "7"}[round])
+		before.WaitEvent(pleg.ContainerStarted, id)
+		before.Kill()
+		if status := n.Exited(id); status.ExitCode != code {
+			t.Fatalf("the runtime says exit code %d, want %d", status.ExitCode, code)
+		}
+		began := time.Now()
+		after := n.NewAgent()
+		event := after.WaitEvent(pleg.ContainerDied, id)
+		t.Figure("restart→Watch", "%dms", event.At.Sub(began).Milliseconds())
+		held := bench.Find(after.MustCache(), pod.UID, id)
+		if held.State != bench.Exited || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
+			t.Errorf("the restarted agent holds %v, want exit code %d", held, code)
+		}
+		after.Converge()
+		after.WaitConnected()
+		after.Kill()
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+)
+
+// noEvent makes changes that the runtime never tells: a container that fails to
+// start, and an exit while the runtime is down.
+func noEvent(t *T) {
+	n := t.NewNode()
+	a := n.NewAgent("--relist-max", "8s", "--truth", "", "--stable-after", "2s")
+	a.WaitConnected()
+	pod := n.Pod("pod")
+	a.WaitEvent(pleg.ContainerStarted, pod.SandboxID)
+	a.waitPeriod(8 * time.Second)
+
+	if n.Traits.CreateFails {
+		n.failedCreate(a, pod)
+	} else {
+		n.failedStart(a, pod)
+	}
+
+	if n.Daemon == nil {
+		t.Figure("exit while down", "not applicable: the runtime is not ours to stop")
+		return
+	}
+	silent := n.Container(pod, "silent", "sleep", "500ms", "9")
+	a.WaitEvent(pleg.ContainerStarted, silent)
+	before := a.MustStats().Generator
+	n.StopRuntime(syscall.SIGKILL)
+	t.Sleep(2 * time.Second)
+	back := time.Now()
+	n.StartRuntime()
+	died := a.WaitEvent(pleg.ContainerDied, silent)
+	a.Converge()
+	t.Figure("exit while down→Watch", "%dms after its start, by a %s", died.At.Sub(back).Milliseconds(), died.Cause)
+	held := bench.Find(a.MustCache(), pod.UID, silent)
+	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
+	a.WaitConnected()
+	if !n.Traits.Events {
+		return // nothing is unheard where nothing is promised
+	}
+	t.Eventually(settle, "the exit while the runtime was down is counted as unheard", func() error {
+		if now := a.MustStats().Generator; now.Unheard <= before.Unheard || now.Missed != before.Missed {
+			return fmt.Errorf("unheard %d, before %d; missed %d, before %d", now.Unheard, before.Unheard, now.Missed, before.Missed)
+		}
+		return nil
+	})
+}
+
+// failedStart makes a container of which the runtime tells no end, and demands that the agent finds it, and knows that it was not told.
+func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
+	t := n.t
+	id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
+	t.Check(err)
+	before := a.MustStats().Generator
+	if err := n.Start(t.ctx, id); err == nil {
+		t.Fatalf("a container with a command that does not exist started")
+	}
+	failed := time.Now()
+	died := a.WaitEvent(pleg.ContainerDied, id)
+	took := died.At.Sub(failed)
+	if died.Cause != pleg.CauseRead.String() {
+		t.Errorf("the failed start was found by a %s, and the runtime tells no event", died.Cause)
+	}
+	if took > before.RelistPeriod+settle {
+		t.Errorf("the failed start was found after %v, with a relist period of %v", took, before.RelistPeriod)
+	}
+	t.Eventually(settle, "the failed start is counted as missed", func() error {
+		if now := a.MustStats().Generator; now.Missed != before.Missed+1 {
+			return fmt.Errorf("missed %d, before %d", now.Missed, before.Missed)
+		}
+		return nil
+	})
+	after := a.MustStats().Generator
+	if after.RelistPeriod >= before.RelistPeriod {
+		t.Errorf("the period stayed at %v after a missed event", after.RelistPeriod)
+	}
+	a.Converge()
+	t.Figure("failed start→Watch", "%.1fs (period %v)", took.Seconds(), before.RelistPeriod)
+}
+
+// failedCreate: where a bad command fails in CreateContainer, nothing is left of the container, so there is nothing to find.
+func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
+	t := n.t
+	before := a.MustStats().Generator
+	if id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"}); err == nil {
+		t.Fatalf("a container with a command that does not exist was created: %s", id)
+	}
+	t.Sleep(before.RelistPeriod) // a relist, at least
+	a.Converge()
+	for _, i := range bench.ItemsOf(n.MustTruth(), pod.UID) {
+		if !i.Sandbox {
+			t.Errorf("a container that could not be created left %v", i)
+		}
+	}
+	if now := a.MustStats().Generator; now.Missed != before.Missed {
+		t.Errorf("missed %d→%d by a container that could not be created", before.Missed, now.Missed)
+	}
+	t.Figure("failed create", "leaves nothing")
+}
+
+// waitPeriod waits until quiet has earned the agent a relist period of at least d.
+func (a *Agent) waitPeriod(d time.Duration) {
+	if !a.n.Traits.Events {
+		return // polling goes on
+	}
+	a.n.t.Eventually(settle, fmt.Sprintf("the relist period reaches %v", d), func() error {
+		if got := a.MustStats().Generator.RelistPeriod; got < d {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
+)
+
+// killed ends what keeps a pod, a pod's sandbox and a container, each behind the
+// runtime's back, and removes a pod while the agent is inspecting it.
+func killed(t *T) {
+	n := t.NewNode()
+	a := n.NewAgent()
+	a.WaitConnected()
+
+	if n.Traits.KeeperTells {
+		n.killShim(a)
+	} else {
+		n.killMonitor(a)
+	}
+	if n.Traits.SandboxProcess {
+		n.killPause(a)
+	}
+	n.killContainer(a)
+
+	// The inspection: held in the proxy until the pod is gone.
+	methods := []string{"ListContainers", "PodSandboxStatus"}
+	if !n.Traits.StatusHasContainers { // otherwise nobody asks for the containers' own
+		methods = append(methods, "ContainerStatus")
+	}
+	for _, method := range methods {
+		n.removedWhileInspected(a, method)
+	}
+	t.Figure("violations", "%d", a.MustStats().Violations)
+}
+
+// killShim kills a pod's shim: the sandbox's STOPPED comes with the container still RUNNING.
+func (n *Node) killShim(a *Agent) {
+	t := n.t
+	pod := n.Pod("shim")
+	id := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, id)
+	t.Check(syscall.Kill(n.keeperOf(pod.SandboxID), syscall.SIGKILL))
+	began := time.Now()
+	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
+	container := a.WaitEvent(pleg.ContainerDied, id)
+	a.Converge()
+	held := bench.Find(a.MustCache(), pod.UID, id)
+	t.Figure("shim killed→sandbox died", "%dms", sandbox.At.Sub(began).Milliseconds())
+	t.Figure("shim killed→container died", "%dms (%d %s)", container.At.Sub(began).Milliseconds(), held.ExitCode, held.Reason)
+	n.deletePod(pod.SandboxID)
+	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+}
+
+// killMonitor kills a container's monitor, and then the container: the runtime learns of neither by itself, and the agent shows what it shows.
+func (n *Node) killMonitor(a *Agent) {
+	t := n.t
+	pod := n.Pod("monitor")
+	id := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, id)
+	process := n.pidOf(id)
+	t.Check(syscall.Kill(n.keeperOf(id), syscall.SIGKILL))
+	t.Check(syscall.Kill(process, syscall.SIGKILL))
+	t.Sleep(3 * time.Second)
+	a.Converge()
+	shown := bench.Find(n.MustTruth(), pod.UID, id)
+	t.Figure("monitor and container killed", "the runtime says %s (%d %s)", shown.State, shown.ExitCode, shown.Reason)
+	n.deletePod(pod.SandboxID)
+	a.WaitEvent(pleg.ContainerRemoved, id)
+	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.Converge()
+}
+
+// killPause kills a sandbox's own process; the container lives on.
+func (n *Node) killPause(a *Agent) {
+	t := n.t
+	pod := n.Pod("pause")
+	id := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, id)
+	t.Check(syscall.Kill(n.pauseOf(pod.SandboxID), syscall.SIGKILL))
+	began := time.Now()
+	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
+	a.Converge()
+	t.Figure("sandbox killed→died", "%dms", sandbox.At.Sub(began).Milliseconds())
+	if state := bench.Find(a.MustCache(), pod.UID, id).State; state != bench.Running {
+		t.Logf("the container did not outlive its sandbox: %s", state)
+	}
+	n.deletePod(pod.SandboxID)
+	a.WaitEvent(pleg.ContainerDied, id)
+	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.Converge()
+}
+
+// killContainer kills a container's process behind the runtime's back.
+func (n *Node) killContainer(a *Agent) {
+	t := n.t
+	pod := n.Pod("container")
+	id := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, id)
+	t.Check(syscall.Kill(n.pidOf(id), syscall.SIGKILL))
+	began := time.Now()
+	died := a.WaitEvent(pleg.ContainerDied, id)
+	a.Converge()
+	if held := bench.Find(a.MustCache(), pod.UID, id); held.ExitCode != 137 {
+		t.Errorf("a container whose process was killed is held as %v, want exit code 137", held)
+	}
+	t.Figure("container killed→died", "%dms", died.At.Sub(began).Milliseconds())
+	n.deletePod(pod.SandboxID)
+	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.Converge()
+}
+
+// removedWhileInspected holds the agent's calls of one method while a pod that
+// it wants to know of is removed.
+func (n *Node) removedWhileInspected(a *Agent, method string) {
+	t := n.t
+	pod := n.Pod("inspected-" + strings.ToLower(method))
+	id := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, id)
+	hold, err := n.Proxy.Inject(criproxy.Fault{Method: method, On: criproxy.OnCall, Do: criproxy.Stall{}})
+	t.Check(err)
+	all := []*Agent{a}
+	if method == "PodSandboxStatus" {
+		// The agent has read the sandbox and will not again while that is ready. One
+		// that knows nothing does.
+		all = append(all, n.NewAgent())
+	}
+	// Changes that are told in no payload make the pod worth a read: a container
+	// that fails to start. Where such a one cannot even be created, the question below does.
+	if !n.Traits.CreateFails {
+		broken, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
+		t.Check(err)
+		if err := n.Start(t.ctx, broken); err == nil {
+			t.Fatalf("a container with a command that does not exist started")
+		}
+	}
+	asked := make(chan struct{})
+	go func() { // ends when the agent answers, or the scenario does
+		defer close(asked)
+		_, _ = a.Newer(t.ctx, pod.UID)
+	}()
+	held := t.Eventually(settle, "the agent calls "+method, func() error {
+		if hold.Hits() == 0 {
+			return fmt.Errorf("not called")
+		}
+		return nil
+	})
+	n.deletePod(pod.SandboxID)
+	hold.Remove()
+	<-asked
+	a.WaitEvent(pleg.ContainerRemoved, id)
+	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	for _, agent := range all {
+		agent.Converge()
+		if held := agent.MustCache(); len(held) != 0 {
+			t.Errorf("every pod is gone, and the cache of %s holds %v", agent.name, held)
+		}
+	}
+	t.Logf("%s held after %v", method, held)
+}
+
+// deletePod deletes a sandbox, again and again where a runtime whose shim was
+// killed fails at first.
+func (n *Node) deletePod(sandboxID string) {
+	n.t.Eventually(settle, "the sandbox can be deleted", func() error { return n.Delete(n.t.ctx, sandboxID) })
+}
+
+// keeperOf is the PID of the process that keeps a sandbox: its shim, or the monitor of its container, where the sandbox has no process.
+func (n *Node) keeperOf(id string) int {
+	for _, p := range n.target.Processes() {
+		if strings.Contains(p.Command, n.Traits.Keeper) && strings.Contains(p.Command, id) {
+			return p.PID
+		}
+	}
+	n.t.Fatalf("no %s of %s is among the run's processes", n.Traits.Keeper, id)
+	return 0
+}
+
+// pidOf is the PID of a container.
+func (n *Node) pidOf(id string) int {
+	answer, err := n.ContainerStatus(n.t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	n.t.Check(err)
+	var info struct{ Pid int }
+	if err := json.Unmarshal([]byte(answer.Info["info"]), &info); err != nil || info.Pid <= 1 {
+		n.t.Fatalf("the runtime does not tell the PID of container %s: %v", id, err)
+	}
+	return info.Pid
+}
+
+// pauseOf is the PID of a sandbox's own process.
+func (n *Node) pauseOf(sandboxID string) int {
+	answer, err := n.PodSandboxStatus(n.t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandboxID, Verbose: true})
+	n.t.Check(err)
+	var info struct{ Pid int }
+	if err := json.Unmarshal([]byte(answer.Info["info"]), &info); err != nil || info.Pid <= 1 {
+		n.t.Fatalf("the runtime does not tell the PID of sandbox %s: %v", sandboxID, err)
+	}
+	return info.Pid
+}

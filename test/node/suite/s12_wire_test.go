@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
+)
+
+// stream is the method of the event stream.
+const stream = "GetContainerEvents"
+
+// wireFaults are what the wire does to the event stream, and to the calls.
+var wireFaults = []struct {
+	name  string
+	fault criproxy.Fault
+	// lossy: the agent is not told of some changes, so it may count missed events
+	// and lose the stream.
+	lossy bool
+}{
+	{name: "duplicated", fault: criproxy.Fault{Method: stream, Do: criproxy.Duplicate{Copies: 2}}},
+	{name: "reordered", fault: criproxy.Fault{Method: stream, Do: criproxy.Reorder{Window: 6, Within: 200 * time.Millisecond}}},
+	{name: "jittered", fault: criproxy.Fault{Method: stream, Do: criproxy.Delay{Jitter: 300 * time.Millisecond}}},
+	{name: "late", fault: criproxy.Fault{Method: stream, Do: criproxy.Delay{For: 700 * time.Millisecond}}},
+	{name: "half dropped", fault: criproxy.Fault{Method: stream, Match: everySecond(), Do: criproxy.Drop{}}, lossy: true},
+	{name: "cut", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Cut{}}, lossy: true},
+	{name: "cut mid-message", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Cut{MidMessage: true}}, lossy: true},
+	{name: "truncated", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Truncate{}}, lossy: true},
+	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
+	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
+	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 200 * time.Millisecond, Jitter: 200 * time.Millisecond}}},
+	// A number of answers, and not one of every four: a pod of four containers, all of which have changed, is read with four of them, so that it
+	// would fail for ever, each time by another one.
+	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Skip: 1, Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
+	// The first ones, and not every second: a new pod causes one call, and of two pods one may be gone before a poll sees it.
+	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Times: 2, Do: criproxy.Truncate{}}},
+	{name: "lists cut", fault: criproxy.Fault{Method: "StreamContainers", On: criproxy.OnCall, Times: 3, Do: criproxy.Cut{}}, lossy: true},
+}
+
+// everySecond matches each second message; every, each nth.
+func everySecond() func([]byte) bool { return every(2) }
+
+func every(n int) func([]byte) bool {
+	counter := make(chan int, 1)
+	counter <- 0
+	return func([]byte) bool {
+		count := <-counter + 1
+		counter <- count
+		return count%n == 0
+	}
+}
+
+// wire lets the wire misbehave in each way while pods live and die, and demands
+// that the cache equals the runtime while it still does.
+func wire(t *T) {
+	n := t.NewNode()
+	// The period is what a silent loss may cost.
+	a := n.NewAgent("--relist-max", "5s", "--stable-after", "1s", "--reconnect-max", "4s", "--reconnect-steady", "4s")
+	a.WaitConnected()
+	for i, w := range wireFaults {
+		if w.fault.Method == "StreamContainers" && !n.Traits.StreamingLists {
+			w.fault.Method = "ListContainers"
+		}
+		if w.fault.Method == stream && !n.Traits.Events {
+			continue // nothing comes that could be harmed
+		}
+		before := a.MustStats().Generator
+		injected, err := n.Proxy.Inject(w.fault)
+		t.Check(err)
+		began := time.Now()
+		var pods []*crikit.Pod
+		for p := range t.Size(4, 2) {
+			pods = append(pods, n.Pod(fmt.Sprintf("w%dp%d", i, p)))
+		}
+		ids := n.Burst(pods, 4, 2, "c", "sleep", "200ms", "2")
+		for _, made := range ids {
+			for _, id := range made {
+				n.Exited(id)
+			}
+		}
+		t.Check(n.Delete(t.ctx, pods[0].SandboxID))
+		quiet := time.Now()
+		a.Converge()
+		converged := time.Since(quiet)
+		t.Eventually(settle, "the fault acts: "+w.name, func() error {
+			if injected.Hits() == 0 {
+				return errors.New("it has not yet")
+			}
+			return nil
+		})
+		hits := injected.Hits()
+		injected.Remove()
+		a.Converge()
+		a.WaitConnected()
+		each(n, pods[1:], func(ctx context.Context, pod *crikit.Pod) error { return n.Delete(ctx, pod.SandboxID) })
+		a.Converge()
+		after := a.MustStats().Generator
+		if !w.lossy {
+			t.noneMissed(a, after.Missed-before.Missed, ", "+w.name)
+		}
+		t.Logf("%s: %d hits in %v; missed %d, connects %d, errors %d", w.name, hits, time.Since(began).Round(time.Millisecond),
+			after.Missed-before.Missed, after.Connects-before.Connects, after.ConnectErrors-before.ConnectErrors)
+		t.Figure(w.name, "%dms", converged.Milliseconds())
+	}
+	n.frozen(a)
+	t.latencies(a.MustEvents())
+	t.waits(a)
+}
+
+// frozen stops every byte between agent and runtime without closing anything,
+// the lists' too.
+func (n *Node) frozen(a *Agent) {
+	t := n.t
+	pod := n.Pod("frozen")
+	a.Converge()
+	n.Proxy.Freeze()
+	id := n.Container(pod, "c", "exit", "6")
+	n.Exited(id)
+	t.Sleep(3 * time.Second)
+	if held := bench.Find(a.MustCache(), pod.UID, id); held.ID != "" {
+		t.Errorf("the agent learned of a container through a frozen wire")
+	}
+	n.Proxy.Thaw()
+	thawed := time.Now()
+	a.Converge()
+	t.Figure("frozen", "%dms", time.Since(thawed).Milliseconds())
+	a.WaitConnected()
+}

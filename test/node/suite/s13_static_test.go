@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+)
+
+// static makes a pod's sandbox anew under the same UID, as the kubelet does with
+// static pods, at once and while the old one is still being deleted. The old
+// sandbox's DELETED must not touch the new one, and a pod worker must see the
+// new one as soon as it asks.
+func static(t *T) {
+	n := t.NewNode()
+	a := n.NewAgent()
+	a.WaitConnected()
+	uid := n.UID("static")
+	pod, err := n.RunPod(t.ctx, uid, "static", 0)
+	t.Check(err)
+	runs := n.Container(pod, "c", "sleep", "1h")
+	a.WaitEvent(pleg.ContainerStarted, runs)
+
+	stop := n.watchCache(a, uid)
+	var seen []time.Duration
+	rounds := t.Size(20, 8)
+	var gone, goneContainers []string
+	for round := 1; round <= rounds; round++ {
+		var removal sync.WaitGroup
+		var failed error
+		old := pod
+		if round%2 == 0 {
+			// Stopped first, deleted beside the start of the new one.
+			t.Check(n.StopPod(t.ctx, old.SandboxID))
+			removal.Go(func() { failed = n.RemovePod(t.ctx, old.SandboxID) })
+		}
+		pod, err = n.RunPod(t.ctx, uid, "static", uint32(round))
+		t.Check(err)
+		began := time.Now()
+		newer, err := a.Newer(t.ctx, uid)
+		t.Check(err)
+		seen = append(seen, time.Since(began))
+		if bench.Find([]bench.Pod{newer.Pod}, uid, pod.SandboxID).State != bench.Running {
+			t.Errorf("round %d: asked after the new sandbox was ready, the cache answers %v", round, newer.Pod)
+		}
+		if round%2 == 1 {
+			// Both are there at once; the old one is deleted beside a start.
+			removal.Go(func() { failed = n.Delete(t.ctx, old.SandboxID) })
+		}
+		gone, goneContainers = append(gone, old.SandboxID), append(goneContainers, runs)
+		runs, err = n.CreateAndStart(t.ctx, pod, crikit.Spec{Name: "c", Attempt: uint32(round), Args: []string{"sleep", "1h"}})
+		t.Check(err)
+		newer, err = a.Newer(t.ctx, uid)
+		t.Check(err)
+		if bench.Find([]bench.Pod{newer.Pod}, uid, runs).State != bench.Running {
+			t.Errorf("round %d: asked after the new container ran, the cache answers %v", round, newer.Pod)
+		}
+		removal.Wait()
+		t.Check(failed)
+		a.WaitEvent(pleg.ContainerStarted, runs)
+		a.WaitEvent(pleg.ContainerRemoved, old.SandboxID)
+		a.Converge()
+	}
+	stop()
+	events := a.MustEvents()
+	for _, id := range append(gone, goneContainers...) {
+		if count := types(events, id); count["ContainerDied"] != 1 || count["ContainerRemoved"] != 1 {
+			t.Errorf("%s: events %v, want one Died and one Removed", id, count)
+		}
+	}
+	for _, id := range []string{pod.SandboxID, runs} {
+		if count := types(events, id); count["ContainerDied"]+count["ContainerRemoved"] > 0 {
+			t.Errorf("%s lives, and the agent told %v", id, count)
+		}
+	}
+	t.Check(n.Delete(context.WithoutCancel(t.ctx), pod.SandboxID))
+	a.Converge()
+	t.Figure("sandboxes of one pod", "%d", rounds+1)
+	t.Figure("ready→GetNewerThan", "%s", quantiles(seen))
+	t.latencies(events)
+	t.waits(a)
+}
+
+// watchCache samples the agent's cache and fails the scenario when an ID that was
+// shown comes back after it was gone. The returned function ends it.
+func (n *Node) watchCache(a *Agent, uid string) func() {
+	ctx, cancel := context.WithCancel(n.t.ctx)
+	var all sync.WaitGroup
+	all.Go(func() {
+		shown, gone := map[string]bool{}, map[string]bool{}
+		for ctx.Err() == nil {
+			held, err := a.Cache(ctx)
+			if err != nil {
+				return
+			}
+			now := map[string]bool{}
+			for _, i := range bench.ItemsOf(held, uid) {
+				now[i.ID] = true
+			}
+			for id := range now {
+				if gone[id] {
+					n.t.Errorf("%s came back in the cache after it was gone", id)
+					return
+				}
+				shown[id] = true
+			}
+			for id := range shown {
+				if !now[id] {
+					gone[id] = true
+				}
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	return func() { cancel(); all.Wait() }
+}

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// clock steps the agent's wall clock back and forward by an hour while pods live
+// and die. Go reads the machine's clock past libc, so the agent has a knob; the
+// machine's own clock is never touched.
+func clock(t *T) {
+	n := t.NewNode()
+	a := n.NewAgent()
+	a.WaitConnected()
+	l := n.StartLoad(2, 3, 400*time.Millisecond)
+	before := a.MustStats().Generator
+	for i, step := range []time.Duration{-time.Hour, time.Hour, 0, -time.Hour, 0} {
+		t.Check(a.StepClock(t.ctx, step))
+		oneLife(t, n, a, fmt.Sprintf("step%d", i))
+		// A pod that stands still must not be frozen: a question is answered.
+		l.Paused(func() {
+			pod := n.Pod(fmt.Sprintf("still%d", i))
+			id := n.Container(pod, "c", "sleep", "1h")
+			newer, err := a.Newer(t.ctx, pod.UID)
+			t.Check(err)
+			if bench.Find([]bench.Pod{newer.Pod}, pod.UID, id).State != bench.Running {
+				t.Errorf("with the clock at %v, asked after the container ran, the cache answers %v", step, newer.Pod)
+			}
+			a.Converge()
+			t.Check(n.Delete(t.ctx, pod.SandboxID))
+		})
+	}
+	l.Stop()
+	a.Converge()
+	after := a.MustStats().Generator
+	if after.Missed != before.Missed || after.Connects != before.Connects || after.RelistErrors != before.RelistErrors {
+		t.Errorf("steps of the wall clock changed more than the latency metric: before %+v, after %+v", before, after)
+	}
+	metrics, err := a.Metrics(t.ctx)
+	t.Check(err)
+	if metrics[metricLatency+"_sum"] < 0 {
+		t.Errorf("%s_sum is %v: a latency was below zero", metricLatency, metrics[metricLatency+"_sum"])
+	}
+	t.Figure("steps", "-1h, +1h, 0, -1h, 0")
+	t.Figure("containers", "%d", l.made.Load())
+	t.Figure("missed", "%d", after.Missed)
+	t.latencies(a.MustEvents())
+	t.waits(a)
+}

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
+)
+
+// newerLimit is the longest that a worker may wait while the runtime answers. An
+// inspection takes milliseconds; a relist period, which is what a worker must not
+// wait for, has grown to a minute by then. The rest is for slow machines.
+const newerLimit = 15 * time.Second
+
+// newer lets many pod workers ask for statuses newer than the present moment, ten
+// times as often as the kubelet's, in quiet, under load, with a wire that
+// misbehaves, and across restarts of the runtime. The workers of every other
+// scenario do the same at the kubelet's own rate.
+func newer(t *T) {
+	n := t.NewNode()
+	a := n.NewAgent("--worker-period", "100ms", "--stable-after", "2s")
+	a.WaitConnected()
+	for p := range t.Size(20, 8) {
+		pod := n.Pod(fmt.Sprintf("still%d", p))
+		n.Container(pod, "c", "sleep", "1h")
+	}
+	phase := func(name string, wait time.Duration, bounded bool) {
+		before := a.MustStats().Generator
+		defer func() {
+			after := a.MustStats().Generator
+			t.Figure("missed "+name, "%d, and creations %d, removals %d, unheard %d, reconnects %d", after.Missed-before.Missed,
+				after.MissedCreations-before.MissedCreations, after.MissedRemovals-before.MissedRemovals,
+				after.Unheard-before.Unheard, after.Reconnects-before.Reconnects)
+		}()
+		t.Check(a.ResetWorkers(t.ctx))
+		t.Sleep(wait)
+		w := a.MustStats().Workers
+		t.Figure(name, "%s", spread(w.Waits))
+		if w.Checked == 0 {
+			t.Errorf("%s: no answer could be compared with the runtime", name)
+		}
+		if bounded && w.Waits.Max > newerLimit {
+			t.Errorf("%s: a worker waited %v while the runtime answered", name, w.Waits.Max)
+		}
+	}
+	length := time.Duration(t.Size(20, 5)) * time.Second
+	a.waitPeriod(time.Duration(t.Size(32, 8)) * time.Second)
+	phase("in quiet", length, true)
+	l := n.StartLoad(4, 3, 500*time.Millisecond)
+	phase("under load", length, true)
+
+	hold, err := n.Proxy.Inject(criproxy.Fault{Method: stream, Do: criproxy.Stall{}})
+	t.Check(err)
+	phase("stream stalled", length, true)
+	hold.Remove()
+	slow, err := n.Proxy.Inject(criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}})
+	t.Check(err)
+	phase("statuses slow", length, true)
+	slow.Remove()
+	if n.Daemon != nil {
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+			n.RestartRuntime(signal)
+		}
+		phase("across restarts", length, false)
+		a.WaitConnected()
+	}
+	l.Stop()
+	a.Converge()
+	phase("afterwards", length, true)
+	t.Figure("violations", "%d", a.MustStats().Violations)
+}

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package sweep
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	envTestDir    = "NODE_E2E_TEST_DIR"
+	envTestScript = "NODE_E2E_TEST_SCRIPT"
+)
+
+// TestMain makes this test binary a supervisor when asked: the real one reaps
+// every child of its process, which a test's own process must not.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envTestDir); dir != "" {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+		if err := claim(dir); err != nil {
+			panic(err)
+		}
+		os.Exit(supervise(Target{Dir: dir}, []string{"/bin/sh", "-c", os.Getenv(envTestScript)}))
+	}
+	os.Exit(m.Run())
+}
+
+// orphan is a line of shell that leaves a process behind which ignores SIGTERM,
+// belongs to a session of its own and whose parent is gone.
+const orphan = `(trap '' TERM; setsid sh -c 'trap "" TERM; while :; do sleep 1; done' "$NODE_E2E_BASE/daemon" &) ; `
+
+// TestNothingIsLeft: whatever way the suite ends, the supervisor tells by its exit code, and what the suite started is gone.
+func TestNothingIsLeft(t *testing.T) {
+	tests := []struct {
+		name, script string
+		signal       syscall.Signal // sent to the supervisor once the script says "ready"
+		want         int
+	}{
+		{name: "an orderly end", script: orphan + `exit 0`, want: 0},
+		{name: "failed scenarios", script: orphan + `exit 1`, want: ExitFailed},
+		{name: "a crash", script: orphan + `kill -SEGV $$`, want: ExitFailed},
+		{name: "kill -9 of the suite", script: orphan + `kill -9 $$`, want: ExitFailed},
+		{
+			name: "an interrupt", signal: syscall.SIGINT, want: ExitInterrupted,
+			script: orphan + `trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`,
+		},
+		{
+			name: "SIGTERM", signal: syscall.SIGTERM, want: ExitInterrupted,
+			script: orphan + `trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "run")
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			supervisor := exec.Command(os.Args[0])
+			supervisor.Env = append(os.Environ(), envTestDir+"="+dir, envTestScript+"="+tt.script)
+			stdout, err := supervisor.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := supervisor.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(stdout)
+			if tt.signal != 0 {
+				for lines.Scan() && lines.Text() != "ready" {
+				}
+				if err := supervisor.Process.Signal(tt.signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for lines.Scan() {
+			}
+			_ = supervisor.Wait()
+			if got := supervisor.ProcessState.ExitCode(); got != tt.want {
+				t.Errorf("exit code %d, want %d", got, tt.want)
+			}
+			if left := append((Target{Dir: dir}).Left(), named(t, dir)...); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+			if _, err := os.Stat(dir); !os.IsNotExist(err) {
+				t.Errorf("the run's directory is still there: %v", err)
+			}
+		})
+	}
+}
+
+// TestNobodyReads: a supervisor whose output nobody reads any more, as in a
+// pipeline that was ended, cleans up all the same.
+func TestNobodyReads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor := exec.Command(os.Args[0])
+	supervisor.Env = append(os.Environ(), envTestDir+"="+dir,
+		envTestScript+"="+orphan+`trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`)
+	supervisor.Stdout, supervisor.Stderr = in, in
+	if err := supervisor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if err := supervisor.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = supervisor.Wait()
+	if got := supervisor.ProcessState.ExitCode(); got != ExitInterrupted {
+		t.Errorf("%v, want exit code %d", supervisor.ProcessState, ExitInterrupted)
+	}
+	if left := append((Target{Dir: dir}).Left(), named(t, dir)...); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// named lists the processes that name the directory in their command lines: here nobody but the test's own orphans does.
+func named(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no processes under /proc: %v", err)
+	}
+	var found []string
+	for _, file := range files {
+		if command, err := os.ReadFile(file); err == nil && strings.Contains(string(command), dir+"/") {
+			found = append(found, file+" "+string(command))
+		}
+	}
+	return found
+}
+
+// TestNewBaseIsClaimed: at no moment has a run's directory the name of one without being claimed.
+func TestNewBaseIsClaimed(t *testing.T) {
+	dir := t.TempDir()
+	base, err := newBase(dir)
+	if err != nil || !strings.HasPrefix(filepath.Base(base), prefix) {
+		t.Fatalf("newBase = %s, %v", base, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(base, lockName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		t.Error("the directory is not claimed")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
+		t.Errorf("%q, want the run's directory only", left)
+	}
+}
