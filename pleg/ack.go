@@ -132,12 +132,7 @@ func (c *core[S]) onAcks(acks []ack, lost bool, now instant) {
 		a := &acks[i]
 		p := c.calls[a.call.serial]
 		if p == nil {
-			if uid := a.call.Pod.UID; uid != "" {
-				p = c.ensure(uid)
-				p.rename(a.call.Pod.Name, a.call.Pod.Namespace)
-			} else if x := c.index[a.call.ID]; x != nil {
-				p = x.pod
-			}
+			p = c.podOf(&a.call)
 		}
 		switch {
 		case a.returned:
@@ -156,6 +151,24 @@ func (c *core[S]) onAcks(acks []ack, lost bool, now instant) {
 			c.review(p, now)
 		}
 	}
+}
+
+// podOf returns the pod of a call, or nil if nothing names the pod.
+func (c *core[S]) podOf(call *ownCall) *pod {
+	if call.Pod.UID != "" {
+		p := c.ensure(call.Pod.UID)
+		p.rename(call.Pod.Name, call.Pod.Namespace)
+		return p
+	}
+	if x := c.index[call.ID]; x != nil {
+		return x.pod
+	}
+	for p := range c.dirty { // the pod of an ID that the agent has just made
+		if call.ID != "" && p.expectation(call.ID) != nil {
+			return p
+		}
+	}
+	return nil
 }
 
 // loseAck notes a call that the core does not follow: a list finds what the call does, and until
@@ -187,14 +200,16 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 		p.unlisted = max(p.unlisted, a.at.add(c.cfg.RelistMax))
 	case a.failed && x != nil && x.kind == Container && x.claimed < PhaseExited: // a failed start ends a container
 		x.claimed, x.cause, x.stamp = PhaseExited, CauseAck, 0
+	case a.failed && x != nil && x.kind == Sandbox:
+		x.cause = CauseRead // the removal may work later: see pod.teardown
 	}
+	c.holdFor(p, now)
 	for _, it := range a.items {
 		if it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved {
 			c.expect(p, expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}, now)
 		}
 	}
 	p.due = max(p.due, a.at)
-	c.holdFor(p, now)
 }
 
 // holdFor delays the read of a pod that the agent's own calls are changing: calls come in bursts,
@@ -215,7 +230,7 @@ const knownIDsMax = 8
 // and reported, by the agent.
 func (c *core[S]) knowsAllIDs(p *pod) bool {
 	switch {
-	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0, p.differs(), p.entry != statusEntry, p.unknown():
+	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0, p.contradicted(), p.entry != statusEntry, p.unknown():
 		return false
 	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard):
 		return false

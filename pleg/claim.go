@@ -227,7 +227,7 @@ func (c *core[S]) onClaim(uid cache.UID, claim latestClaim, now instant) (fresh 
 		x.claimed = max(x.claimed, e.phase)
 		return false
 	}
-	if uid != "" && e.phase < PhaseRemoved {
+	if p := c.pods[uid]; uid != "" && (e.phase < PhaseRemoved || p != nil && p.entry == foreignEntry) {
 		return c.expect(c.ensure(uid), e, now)
 	}
 	// A list will name the pod. The removal of an ID that no read has shown needs no read, but a read

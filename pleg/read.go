@@ -470,7 +470,7 @@ func (c *core[S]) sweeps(now instant) bool {
 		if looks--; looks < 0 {
 			return false
 		}
-		if p.want != 0 && p.want < now && p.entry == statusEntry && !p.unmet() && !p.differs() {
+		if p.want != 0 && p.want < now && p.force == 0 && p.entry == statusEntry && !p.unmet() && !p.differs() {
 			if waited++; waited >= c.cfg.SweepAt {
 				return true
 			}
