@@ -107,7 +107,7 @@ type Config[S any] struct {
 type limits struct {
 	Streams                                          bool // there is a stream
 	TellsCalls                                       bool
-	RelistBase, RelistMax, RelistTimeout, RelistSlow time.Duration
+	RelistBase, RelistMax, RelistSlow                time.Duration
 	Grace, CallSettle, RetryBase, RetryMax           time.Duration
 	RereadBase                                       time.Duration
 	InspectWorkers, SweepAt, OwedMax, UnconfirmedMax int
@@ -118,7 +118,7 @@ func (c *Config[S]) limits() limits {
 	return limits{
 		Streams:    c.Stream != nil,
 		TellsCalls: c.TellsCalls,
-		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistTimeout: c.RelistTimeout, RelistSlow: c.RelistSlow,
+		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistSlow: c.RelistSlow,
 		Grace: c.Grace, CallSettle: c.CallSettle, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
 		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, UnconfirmedMax: c.UnconfirmedMax,
 	}

@@ -15,7 +15,6 @@ import (
 // lists is the state of the lists of everything.
 type lists struct {
 	inflight bool
-	hanging  bool     // the hang of the list under way was reported
 	began    instant  // begin of the list under way, or of the last
 	revision Revision // of the last applied list
 	applied  instant  // begin of the last applied list
@@ -41,7 +40,7 @@ type listedAll struct {
 // list starts a list of everything.
 func (c *core[S]) list(now instant) {
 	before := c.lists.began
-	c.lists.inflight, c.lists.hanging, c.lists.began = true, false, now
+	c.lists.inflight, c.lists.began = true, now
 	c.sched.began()
 	c.todo.do(action[S]{kind: actList, at: now, before: before, since: c.lists.revision})
 }

@@ -15,7 +15,7 @@ type counters struct {
 	inspections, inspectErrors, refused     int
 	connects, reconnects, connectErrors     int
 	claims, stale, replayed, dropped        int
-	dominated, badPayloads, acks, acksLost  int
+	dominated, acks, acksLost               int
 	missed, missedCreations, missedRemovals int
 	unheard, overruled, regressions, events int
 }
@@ -76,7 +76,7 @@ func (c *core[S]) stats() Stats {
 		State: c.conn.state, RelistPeriod: c.sched.period,
 		Relists: n.relists, RelistErrors: n.relistErrors, Sweeps: n.sweeps,
 		Inspections: n.inspections, InspectionErrors: n.inspectErrors,
-		Connects: n.connects, Reconnects: n.reconnects, ConnectErrors: n.connectErrors,
+		Connects: n.connects, Reconnects: max(0, n.connects-1), ConnectErrors: n.connectErrors,
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
 		Acks: n.acks, DiscardedAcks: n.acksLost,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,

@@ -107,10 +107,7 @@ func (c *core[S]) create(p *pod, it Item, now instant) *item {
 	if e := p.expectation(it.ID); e != nil {
 		x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp
 	}
-	if c.index[it.ID] != nil {
-		c.conflicts++ // reads show the ID in two pods; each pod has an item of its own
-	}
-	p.items, c.index[it.ID] = append(p.items, x), x
+	p.items, c.index[it.ID] = append(p.items, x), x // or reads show the ID in two pods, each of which has an item
 	return x
 }
 
@@ -121,8 +118,6 @@ func (c *core[S]) drop(x *item) {
 	}
 	if c.index[x.id] == x {
 		delete(c.index, x.id)
-	} else {
-		c.conflicts--
 	}
 }
 
@@ -131,21 +126,25 @@ func (c *core[S]) find(p *pod, hint int, id string) *item {
 	if hint < len(p.items) && p.items[hint].id == id {
 		return p.items[hint]
 	}
-	if x := c.index[id]; x != nil && x.pod == p || c.conflicts == 0 {
-		return x.of(p)
+	if x := c.index[id]; x != nil && x.pod == p {
+		return x
 	}
-	if i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id }); i >= 0 {
-		return p.items[i]
+	if c.items() > len(c.index) { // reads show some ID in two pods
+		if i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id }); i >= 0 {
+			return p.items[i]
+		}
 	}
 	return nil
 }
 
-// of returns the item if it is the pod's, else nil.
-func (x *item) of(p *pod) *item {
-	if x == nil || x.pod != p {
-		return nil
+// items returns the number of items of all pods.
+func (c *core[S]) items() (n int) {
+	for _, phases := range c.phases {
+		for _, k := range phases {
+			n += k
+		}
 	}
-	return x
+	return n
 }
 
 // move takes an item to the phase that a report shows, and sends the event. It reports whether
@@ -248,7 +247,6 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	}
 	status, err := pc.status()
 	if err != nil || status == nil {
-		c.count.badPayloads++
 		return
 	}
 	c.count.dominated++

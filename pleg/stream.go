@@ -247,8 +247,11 @@ func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
 	return sum(d, time.Duration(min(cfg.jitter*random*float64(d), math.MaxInt64/2)))
 }
 
-// step steps the stream machine and carries out its effects.
-func (c *core[S]) step(in connInput, now instant) {
+// step steps the stream machine for anything but the end of a stream.
+func (c *core[S]) step(in connInput, now instant) { c.stepStream(in, nil, now) }
+
+// stepStream steps the stream machine and carries out its effects. Ended is why the stream ended.
+func (c *core[S]) stepStream(in connInput, ended error, now instant) {
 	if in == inTick && now < c.conn.deadline {
 		return // the jitter must not depend on how often the loop turns
 	}
@@ -270,7 +273,7 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.revokeCredit()
 		c.sched.distrust(now)
 		c.sched.ask(now, true)
-		note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", c.ended)
+		note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", ended)
 		if c.mute.ending {
 			note = "the runtime's container event stream has gone silent while containers changed; opening it again"
 		}
@@ -280,8 +283,8 @@ func (c *core[S]) step(in connInput, now instant) {
 		c.eventsSince = 0
 	}
 	if eff&effUnsupported != 0 {
-		note := fmt.Sprintf("%v; polling", c.ended) // the error tells how the runtime said so
-		if errors.Is(c.ended, io.EOF) {
+		note := fmt.Sprintf("%v; polling", ended) // the error tells how the runtime said so
+		if errors.Is(ended, io.EOF) {
 			note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
 		}
 		c.report(ReasonStreamUnsupported, "Poll", false, note)
@@ -300,7 +303,6 @@ func (c *core[S]) onConnected(again bool, now instant) {
 	c.sched.distrust(now)
 	c.sched.ask(now, true)
 	if again {
-		c.count.reconnects++
 		c.report(ReasonStreamRestored, "Reconnect", false, "the runtime's container event stream is connected again")
 	}
 }

@@ -259,12 +259,7 @@ type pace struct {
 
 // reportPaced makes a report, or holds it back.
 func (c *core[S]) reportPaced(r Report, now instant) {
-	i := slices.IndexFunc(c.paces, func(p pace) bool { return p.reason == r.Reason })
-	if i < 0 {
-		i = len(c.paces)
-		c.paces = append(c.paces, pace{reason: r.Reason})
-	}
-	p := &c.paces[i]
+	p := c.paceOf(r.Reason)
 	if now.sub(p.seen) >= longestPause {
 		p.next, p.pause = 0, 0
 	}
@@ -275,6 +270,16 @@ func (c *core[S]) reportPaced(r Report, now instant) {
 		return
 	}
 	c.release(p, r, now)
+}
+
+// paceOf returns the pace of a reason.
+func (c *core[S]) paceOf(reason Reason) *pace {
+	i := slices.IndexFunc(c.paces, func(p pace) bool { return p.reason == reason })
+	if i < 0 {
+		i = len(c.paces)
+		c.paces = append(c.paces, pace{reason: reason})
+	}
+	return &c.paces[i]
 }
 
 // reportHeld makes the held report of each reason whose pause is over: the reason may not come up
@@ -309,24 +314,26 @@ func (c *core[S]) reportsDue() instant {
 			at = min(at, c.paces[i].next)
 		}
 	}
-	if c.lists.inflight && !c.lists.hanging {
-		at = min(at, c.lists.began.add(c.cfg.RelistSlow).next())
+	return min(at, c.listHangs())
+}
+
+// listHangs returns when the list under way is to be reported as hung; never if that was done.
+func (c *core[S]) listHangs() instant {
+	if !c.lists.inflight || c.paceOf(ReasonRelistHangs).seen > c.lists.began {
+		return never
 	}
-	return at
+	return c.lists.began.add(c.cfg.RelistSlow).next()
 }
 
 // lookHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
 // nothing else reports the hang until then.
 func (c *core[S]) lookHanging(now instant) {
-	if !c.lists.inflight || c.lists.hanging || now.sub(c.lists.began) <= c.cfg.RelistSlow {
-		return
+	if now >= c.listHangs() {
+		c.reportPaced(Report{
+			Reason: ReasonRelistHangs, Action: "Relist", Warning: true,
+			Note: fmt.Sprintf("a list of the runtime has not been answered for %v", now.sub(c.lists.began).Round(time.Millisecond)),
+		}, now)
 	}
-	c.lists.hanging = true
-	c.reportPaced(Report{
-		Reason: ReasonRelistHangs, Action: "Relist", Warning: true,
-		Note: fmt.Sprintf("a list of the runtime has not been answered for %v; it is given up after %v",
-			now.sub(c.lists.began).Round(time.Millisecond), c.cfg.RelistTimeout),
-	}, now)
 }
 
 // fifo is a queue over a slice.

@@ -83,7 +83,7 @@ var backlog = []string{
 
 // left is what shows when the client leaves a server that hangs, and connects anew.
 var left = append([]string{
-	"evented_pleg_client_abandoned_connects_total", "evented_pleg_interrupted_inspections_total", "evented_pleg_waiters",
+	"evented_pleg_client_abandoned_connects_total", "evented_pleg_waiters",
 }, takenForMute...)
 
 // tries is how often a fault is played until it shows what the page says: which of two goroutines
@@ -140,7 +140,7 @@ var settings = []setting{
 	{name: "hang-status", set: "hang-status=1", section: workersHang, sometimes: left},
 	{name: "hang-write", set: "hang-write=0.2", harmless: toldTheCaller},
 
-	{name: "nil-fields", set: "nil-fields=0.3", section: unusable, sometimes: append([]string{"evented_pleg_stale_payloads_total"}, takenForMute...)},
+	{name: "nil-fields", set: "nil-fields=0.3", section: unusable, sometimes: takenForMute},
 	{name: "unknown-enum", set: "unknown-enum=0.3", section: unusable},
 	{name: "invalid-utf8", set: "invalid-utf8=0.3", harmless: "the broken text is none that a generator reads: " +
 		"image references and annotations, in which what is no UTF-8 becomes U+FFFD. A client that decodes whole messages, as a kubelet's, fails"},
