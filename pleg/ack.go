@@ -198,7 +198,8 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	switch x := c.index[a.call.ID]; {
 	case a.call.ID == "" && (a.failed || len(a.items) == 0):
 		p.unlisted = max(p.unlisted, a.at.add(c.cfg.RelistMax))
-	case a.failed && x != nil && x.kind == Container && x.claimed < PhaseExited: // a failed start ends a container
+	case a.failed && x != nil && x.kind == Container && x.claimed < PhaseExited:
+		// A failed start ends a container.
 		x.claimed, x.cause, x.stamp = PhaseExited, CauseAck, 0
 	case a.failed && x != nil && x.kind == Sandbox:
 		x.cause = CauseRead // the removal may work later: see pod.teardown
@@ -206,7 +207,8 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	c.holdFor(p, now)
 	for _, it := range a.items {
 		if it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved {
-			c.expect(p, expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}, now)
+			e := expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}
+			c.expect(p, e, now)
 		}
 	}
 	p.due = max(p.due, a.at)
@@ -230,7 +232,9 @@ const knownIDsMax = 8
 // and reported, by the agent.
 func (c *core[S]) knowsAllIDs(p *pod) bool {
 	switch {
-	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0, p.contradicted(), p.entry != statusEntry, p.unknown():
+	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0:
+		return false
+	case p.entry != statusEntry, p.contradicted(), p.unknown():
 		return false
 	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard):
 		return false
@@ -247,7 +251,8 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 	return 0 < ids && ids <= knownIDsMax
 }
 
-// knownItems returns the IDs of a pod: those of the status, and those that the agent has made since.
+// knownItems returns the IDs of a pod: those of the status, and those that the agent has made
+// since.
 func (c *core[S]) knownItems(p *pod) []Item {
 	items := p.shownItems()
 	for i := range p.expected {

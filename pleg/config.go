@@ -83,8 +83,9 @@ type Config[S any] struct {
 	// and counted, and a list of everything, RelistBase after the last one at the earliest, replaces
 	// them. Default 65536.
 	MailboxMax int
-	// UnconfirmedMax bounds the claimed IDs that no read has shown yet; beyond the bound they are
-	// discarded likewise. Default 4096.
+	// UnconfirmedMax bounds the claimed IDs that no read has shown yet, and the own calls under way;
+	// beyond the bound claims are discarded likewise, and calls are counted as DiscardedAcks. Default
+	// 4096.
 	UnconfirmedMax int
 	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened
 	// again: at once, then ReconnectBase, doubling to ReconnectMax, then ReconnectSteady for ever

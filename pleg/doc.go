@@ -7,74 +7,63 @@
 //
 // # Model
 //
-// The record of a pod is a set of IDs, each with a [Phase]. Runtimes never reuse an ID and a life
-// only moves forward, so two reports of one ID are merged by taking the later phase; the order of
-// the reports does not matter. Stale, duplicated, reordered and replayed reports cannot hurt.
+// Runtimes never reuse the ID of a container or sandbox, and the life of an ID only moves forward:
+// see [Phase]. What the generator knows of a pod is what the pod's last stored status showed: a set
+// of IDs, each in a phase. One function stores a status. It writes the cache, moves the record and
+// sends Watch the difference, all at once.
 //
-// There are three kinds of reports. A read (a list of the whole runtime, or of one pod, with or
-// without its statuses) is complete for its scope and true at some moment after it began: reads are
-// the truth, and the only source of freshness. A claim (an event of the runtime's stream) is
-// partial and perhaps old: it advances phases, and never makes anything fresh. An ID known from
-// claims only is confirmed by a read before Watch or the cache shows it. A read that begins more
-// than Config.Grace after a claim overrules it. An ack, the agent's report of a call of its own
-// ([Generator.Calling]), is certain for the subject of the call, says nothing of anything else, and
-// makes nothing fresh either.
+// Reads decide. A read is a list of the whole runtime, a list of one pod, or an inspection of a pod
+// with its statuses. A read is complete for its scope and true at some moment after it began. Only
+// reads make a status fresh. Everything else says which pods to read, and when:
 //
-// The status of a pod (the type parameter S, opaque to this package) comes from a read, or from a
-// claim's payload that dominates: every live ID of the pod is in the payload, none at an earlier
-// phase than known. Such a payload is stored under the time of the read that it builds on.
+//   - A claim (an event of the runtime's stream) is partial and perhaps old. A claim of a later
+//     phase than the record shows is an expectation of its pod, and the pod is read until a read
+//     meets the expectation. A read that began more than Config.Grace after the claim, and shows
+//     less, refutes the claim.
+//   - An ack (the end of a call of the agent's own, see [Generator.Calling]) is an expectation, too.
+//     The next read meets it.
+//   - A list of everything is compared with the records. A pod that the list shows unchanged becomes
+//     fresh; a pod that the list shows otherwise is read.
+//   - A waiter in the cache's GetNewerThan wants a read of its pod that begins after a time. Many
+//     waiters are served by one list of everything (Config.SweepAt).
+//
+// There is one shortcut: a payload (the statuses that come with a claim) that dominates is stored
+// without a read, so that an exit reaches Watch at once. The payload shows every ID that the status
+// in the cache shows and no other, none in an earlier phase, and everything that is expected of the
+// pod. The payload makes nothing fresh. A later read decides; a read that began within the grace of
+// the claim and shows less is made again first.
+//
+// A runtime may not know the state of an ID ([PhaseUnknown]). The cache shows as much. Such a read
+// neither meets nor refutes a claim.
 //
 // The stream earns trust. While the stream is up, the relist period doubles, from RelistBase to
 // RelistMax, with every relist that found no unannounced change. A change that only a read found is
-// a missed event: it is counted, and the period falls back to the base. The same happens when the
-// stream is lost, which is then opened again for ever: see [StreamState]. A stream without a claim
-// between two missed events hangs: it is ended and opened anew.
-//
-// A pod worker that waits in the cache's GetNewerThan demands a read of its pod, and gets the read
-// at once, or together with many others from one list of everything (Config.SweepAt).
+// a missed event: the event is counted, and the period falls back to the base. A refuted claim and
+// the loss of the stream have the same effect. A lost stream is opened again for ever: see
+// [StreamState]. A stream without a claim between two missed events is mute, and is opened anew.
+// Changes that nobody could hear, because no stream was up, count as unheard and cost no trust.
 //
 // [Generator.Watch] delivers a change after the cache shows it. An event that finds the channel
 // full turns into a PodSync owed to the pod.
 //
 // # Terms
 //
-//   - ID: a container or a sandbox, by the runtime's name for it. An ID belongs to one pod.
+//   - ID: a container or a sandbox, by the runtime's name for it; an item is its record.
 //   - phase: the progress of the life of an ID, from [PhaseCreated] to [PhaseRemoved].
-//   - read: a list of everything, the list of one pod, or an inspection of a pod with its statuses.
-//     A read is as of its begin.
-//   - claim: an event of the stream, about its own ID; the statuses that come with the event are
-//     its payload.
-//   - ack: the outcome of a call of the agent's own.
+//   - read: a list of everything, a list of one pod, or an inspection. A read is as of its begin.
+//   - claim: an event of the stream about one ID; payload: the statuses that come with the event.
+//   - ack: the end of a call of the agent's own.
+//   - expectation: a phase that a claim or an ack has reported and no read has confirmed.
 //   - grace: how long a claim and a read may contradict each other before the read is believed.
-//   - overrule: a read takes back a phase from a claim. A phase taken back from an earlier read is
-//     a regression.
-//   - dominate: a payload shows every live ID of the pod, none at an earlier phase than is known.
-//   - unconfirmed: a claimed ID that no read has shown yet. Without a pod in the claim the ID is
-//     unowned, too.
-//   - owner conflict: reads show an ID in two pods. The later read reassigns the ID; a status that
-//     still shows it in the other pod has a foreign ID.
-//   - statusUnknown: the pod's status does not know the state of an ID (CRI CONTAINER_UNKNOWN).
-//   - settled: the cache shows a pod as it is believed to be.
-//   - unsure: a pod that is not settled, or otherwise in doubt. An unsure or wanted pod is dirty:
-//     it will be read.
-//   - teardown: a pod has a sandbox that is not ready, and is read until the sandbox has gone.
-//   - changed since list: a pod may differ from the last list, so that the silence of a list of
-//     differences is news.
-//   - as of: the begin of the read behind a status in the cache; the global time is the begin of a
-//     list of everything whose changed pods have all been inspected since.
-//   - round: the pods that a list found changed, until all are inspected and the global time moves.
-//   - tombstone: the begin of a read that showed nothing of a pod; it keeps older reads out of the
-//     cache.
-//   - unexpired: a removed ID, or its pod, that an old report could still bring back.
-//   - uncertain create: a create call that failed and may still take effect.
-//   - candidate: a change found by a read, whose claim may still come. Without one it was missed,
-//     if the stream was up all the while, and otherwise unheard.
-//   - trust: the relist period that the stream has earned. A list without an unannounced change is
-//     a credit.
-//   - mute: a stream that hangs open and carries nothing.
-//   - demand: a waiter in GetNewerThan, which wants a read begun after its time.
-//   - ladder: a delay that doubles with each step, before a pod is read again.
+//   - dominate: a payload shows no less than the status in the cache and all expectations.
+//   - as of: the begin of the read behind a cache entry. The global time is the begin of the last
+//     list of everything whose changed pods have all been read.
+//   - dirty: a pod that is to be read. Teardown makes a pod dirty, too: its sandbox is not ready, and
+//     some runtimes never announce the removal.
+//   - ladder: a delay that doubles with each step, before a pod is read again without a demand.
 //   - sweep: one list of everything in place of many reads of single pods.
+//   - trust: the relist period that the stream has earned. A quiet list is a credit.
+//   - missed, unheard: a change that only a read found, while the stream was up, or while it was not.
 //   - mailbox, outbox: claims that wait for the loop, and events that wait for Watch's reader.
 //   - owed: a pod whose events found Watch full has a PodSync coming.
 //
@@ -98,7 +87,8 @@
 //
 // One goroutine, inside [Generator.Run], owns all state, is the only writer of the cache and of
 // Watch, and never blocks on the runtime. Reads run in children without shared state: one for the
-// stream, one for the list of everything, Config.InspectWorkers for single pods. The stream's child
+// stream, one for the list of everything, and one for each read of a single pod (see
+// Config.InspectWorkers). The stream's child
 // only merges claims into a mailbox, bounded by the number of IDs in it, so that the runtime never
 // waits. Run returns when all children have ended. Every other method may be called from anywhere
 // at any time. Two generators in a process are independent, but each needs a cache of its own.

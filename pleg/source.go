@@ -88,7 +88,7 @@ type Updater[S any] interface {
 }
 
 // Claim is one event of the runtime's stream (CRI ContainerEventResponse): partial, perhaps old,
-// perhaps false about anything but its own ID. A claim advances phases and never makes anything
+// perhaps false about anything but its own ID. A claim causes reads and never makes anything
 // fresh.
 type Claim[S any] struct {
 	// Pod is the UID of the pod; empty when the event has none (CRI pod_sandbox_status nil).

@@ -40,7 +40,7 @@ type Stats struct {
 	Connects, Reconnects, ConnectErrors int
 	// Claims counts the stream's messages; Stale those without news; Replayed those stamped before the
 	// stream was opened, or in the future; Discarded those without room: the mailbox was full, or too
-	// many unknown IDs were unconfirmed.
+	// many claimed IDs had not been shown by a read.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
 	// Acks counts the agent's own calls that have returned, DiscardedAcks how often some found no room.
 	Acks, DiscardedAcks int
