@@ -195,16 +195,13 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 			p.creating--
 		}
 	}
-	switch x := c.index[a.call.ID]; {
-	case a.call.ID == "" && (a.failed || len(a.items) == 0):
-		p.unlisted = max(p.unlisted, a.at.add(c.cfg.RelistMax))
-	case a.failed && x != nil && x.kind == Container && x.claimed < PhaseExited:
-		// A failed start ends a container.
-		x.claimed, x.cause, x.stamp = PhaseExited, CauseAck, 0
-	case a.failed && x != nil && x.kind == Sandbox:
-		x.cause = CauseRead // the removal may work later: see pod.teardown
-	}
 	c.holdFor(p, now)
+	if a.failed {
+		c.onFailed(p, a.call.ID, a.at, now)
+	}
+	if a.call.ID == "" && (a.failed || len(a.items) == 0) {
+		p.unlisted = max(p.unlisted, a.at.add(c.cfg.RelistMax))
+	}
 	for _, it := range a.items {
 		if it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved {
 			e := expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}
@@ -212,6 +209,18 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 		}
 	}
 	p.due = max(p.due, a.at)
+}
+
+// onFailed applies the failure of a call: a failed start ends a container, without an event, and a
+// failed removal of a sandbox may work later.
+func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
+	x, e := c.find(p, 0, id), p.expectation(id)
+	switch {
+	case x != nil && x.kind == Sandbox:
+		x.cause = CauseRead // see pod.teardown
+	case x != nil || e != nil && e.kind == Container:
+		c.expect(p, expectation{id: id, phase: PhaseExited, at: at, cause: CauseAck}, now)
+	}
 }
 
 // holdFor delays the read of a pod that the agent's own calls are changing: calls come in bursts,
