@@ -458,7 +458,7 @@ func (c *core[S]) dispatch(now instant) {
 // waiters want so many, else a base period after the last list, or a flood of claims would be a
 // flood of lists.
 func (c *core[S]) sweeps(now instant) bool {
-	if c.lists.inflight || c.lists.err != nil || c.queue.len() < c.cfg.SweepAt {
+	if c.lists.inflight || c.lists.err != nil || c.queue.len() < c.cfg.SweepAt || now <= c.sched.ended {
 		return false
 	}
 	if now >= c.sched.ended.add(c.cfg.RelistBase) {

@@ -107,7 +107,10 @@ func (c *core[S]) create(p *pod, it Item, now instant) *item {
 	if e := p.expectation(it.ID); e != nil {
 		x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp
 	}
-	p.items, c.index[it.ID] = append(p.items, x), x // or reads show the ID in two pods, each of which has an item
+	if other := c.index[it.ID]; other != nil { // reads show the ID in two pods, each of which has an item
+		x.claimed, x.cause, x.stamp = other.claimed, other.cause, other.stamp
+	}
+	p.items, c.index[it.ID] = append(p.items, x), x
 	return x
 }
 

@@ -39,7 +39,7 @@ func (s *schedule) due() instant {
 		return due
 	}
 	if s.askedNow {
-		return min(due, s.asked)
+		return min(due, max(s.asked, s.ended.next())) // lists begin at different times
 	}
 	return min(due, max(s.asked, s.ended.add(s.base)))
 }

@@ -1,0 +1,407 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// tally is the sum of what a generator counted, by name.
+type tally struct {
+	mu sync.Mutex // owns n
+	n  map[string]int
+}
+
+func (a *tally) Add(name string, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.n == nil {
+		a.n = make(map[string]int)
+	}
+	a.n[name] += n
+}
+
+func (a *tally) Observe(string, time.Duration) {}
+
+func (a *tally) of(name string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.n[name]
+}
+
+// sticky is a toy whose reads of pods named stuck… do not end before their context does.
+type sticky struct{ *toyRuntime }
+
+func (s sticky) Inspect(ctx context.Context, pod Pod) (Inspection[status], error) {
+	if strings.HasPrefix(string(pod.UID), "stuck") {
+		<-ctx.Done()
+		return Inspection[status]{}, ctx.Err()
+	}
+	return s.toyRuntime.Inspect(ctx, pod)
+}
+
+// TestHungReadsHoldUpNobody: however many pods' reads hang, another pod's change is shown, and its
+// waiter served, within 1.5 base periods.
+func TestHungReadsHoldUpNobody(t *testing.T) {
+	for _, n := range []int{4, 20, 100, 400} {
+		inBubble(t, func(c *Config[status], r *toyRuntime) {
+			c.Source = sticky{r}
+			for i := range n {
+				uid := cache.UID(fmt.Sprint("stuck-", i))
+				r.pods[uid] = []Item{{ID: "s-" + string(uid), Kind: Sandbox, Phase: PhaseRunning}}
+			}
+		}, func(b *bed) {
+			time.Sleep(time.Minute) // all of them are read again and again
+			for range 10 {
+				b.toy.set("web", Sandbox, fmt.Sprint("s", time.Now()), PhaseRunning)
+				began := time.Now()
+				if _, err := b.cache.GetNewerThan(b.t.Context(), "web", began); err != nil {
+					b.t.Error(err)
+				}
+				if took := time.Since(began); took > 1500*time.Millisecond {
+					b.t.Errorf("beside %d hung reads a waiter waited %v", n, took)
+				}
+				time.Sleep(7 * time.Second)
+			}
+			if s := b.gen.Stats(); s.Inspecting < n {
+				b.t.Errorf("%d reads under way, want %d that hang", s.Inspecting, n)
+			}
+		})
+	}
+}
+
+func TestHasSynced(t *testing.T) {
+	inBubble(t, func(c *Config[status], r *toyRuntime) {
+		r.delay, r.readErr = 3*time.Second, errors.New("no disk")
+		r.pods["p"] = []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}
+	}, func(b *bed) {
+		synctest.Wait()
+		if b.gen.HasSynced() {
+			b.t.Error("synced before the first list")
+		}
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if s := b.gen.Stats(); s.Relists != 1 || b.gen.HasSynced() {
+			b.t.Errorf("%d lists, synced %v; want one list, and not synced while the pod's statuses are being read", s.Relists, b.gen.HasSynced())
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if _, err := b.cache.Get("p"); err == nil || !b.gen.HasSynced() {
+			b.t.Errorf("the pod's error is %v, synced %v; want the error recorded, and that to be enough", err, b.gen.HasSynced())
+		}
+		b.toy.mu.Lock()
+		b.toy.listErr = errors.New("away")
+		b.toy.mu.Unlock()
+		time.Sleep(time.Minute)
+		if !b.gen.HasSynced() {
+			b.t.Error("no longer synced")
+		}
+	})
+}
+
+func TestEventsCarryNames(t *testing.T) {
+	inBubble(t, func(c *Config[status], r *toyRuntime) {
+		c.Capacity = 2
+		r.pods["u1"] = []Item{
+			{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, {ID: "c", Kind: Container, Phase: PhaseRunning, Name: "app"},
+		}
+	}, func(b *bed) {
+		time.Sleep(2 * time.Second)
+		b.events()
+		b.toy.set("u1", Container, "c", PhaseRemoved)
+		synctest.Wait()
+		b.toy.set("u1", Sandbox, "s", PhaseRemoved)
+		synctest.Wait() // Watch is full: what is not in it becomes a PodSync
+		b.events()
+		var got []string
+		for _, e := range b.got {
+			got = append(got, fmt.Sprintf("%s %s/%s %s%s", e.Type, e.Namespace, e.PodName, e.ID, e.ContainerName))
+		}
+		want := []string{
+			"ContainerStarted default/u1 s", "ContainerStarted default/u1 capp",
+			"ContainerDied default/u1 capp", "ContainerRemoved default/u1 capp", "PodSync default/u1 ",
+		}
+		slices.Sort(got[:2])
+		slices.Sort(want[:2])
+		if !slices.Equal(got, want) {
+			b.t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
+
+// reportLog keeps reports.
+type reportLog struct {
+	mu  sync.Mutex // owns all
+	all []Report
+}
+
+func (r *reportLog) Record(report Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, report)
+}
+
+// of returns the reports of a reason, of all if it is empty.
+func (r *reportLog) of(reason Reason) []Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []Report
+	for _, x := range r.all {
+		if reason == "" || x.Reason == reason {
+			found = append(found, x)
+		}
+	}
+	return found
+}
+
+// hush has the toy tell no events, or tell them again.
+func (b *bed) hush(silent bool) {
+	b.toy.mu.Lock()
+	defer b.toy.mu.Unlock()
+	b.toy.silent = silent
+}
+
+// fiveAppsIn puts a pod with a sandbox and five containers into the toy.
+func fiveAppsIn(r *toyRuntime) {
+	items := []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}
+	for i := range 5 {
+		items = append(items, Item{ID: fmt.Sprint("c", i), Kind: Container, Phase: PhaseRunning, Name: fmt.Sprint("app-", i)})
+	}
+	r.pods["p"] = items
+}
+
+func TestReportsNameWhatWasMissed(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder = &reports; fiveAppsIn(r) }, func(b *bed) {
+		time.Sleep(10 * time.Second)
+		b.hush(true)
+		for i := range 5 {
+			b.toy.set("p", Container, fmt.Sprint("c", i), PhaseExited)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := reports.of(ReasonEventsMissed)
+		const want = "without an event: container app-0 (c0) of pod default/p (p) is Exited, " +
+			"container app-1 (c1) of pod default/p (p) is Exited, container app-2 (c2) of pod default/p (p) is Exited, and 2 more; relisting every 1s"
+		if len(got) != 1 || !strings.HasSuffix(got[0].Note, want) {
+			b.t.Errorf("reported %v, want one that ends in %q", got, want)
+		}
+		b.events()
+	})
+}
+
+func TestReportsNameWhatNobodyHeard(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder = &reports; fiveAppsIn(r) }, func(b *bed) {
+		time.Sleep(10 * time.Second)
+		b.toy.mu.Lock()
+		b.toy.refuse = errors.New("connection refused")
+		b.toy.mu.Unlock()
+		b.toy.cutStreams()
+		synctest.Wait()
+		b.toy.set("p", Container, "c0", PhaseExited)
+		time.Sleep(10 * time.Second)
+		b.toy.set("p", Container, "c1", PhaseExited) // within the pause: reported when that is over
+		time.Sleep(20 * time.Second)
+		b.toy.set("p", Container, "c2", PhaseExited)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var notes []string
+		for _, r := range reports.of(ReasonChangesUnheard) {
+			notes = append(notes, r.Note)
+		}
+		if all := strings.Join(notes, "\n"); len(notes) != 3 || strings.Count(all, "is Exited") != 3 || !strings.Contains(notes[0], "container app-0 (c0) of pod default/p (p) is Exited") {
+			b.t.Errorf("reported %q, want each of the three exits named once", notes)
+		}
+		if n := len(reports.of(ReasonEventsMissed)); n != 0 {
+			b.t.Errorf("%d reports blame the runtime", n)
+		}
+		b.events()
+	})
+}
+
+func TestReportsAboutTheNodeArePaced(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.listErr = &reports, errors.New("away") }, func(b *bed) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		got := reports.of(ReasonRelistFailed)
+		if len(got) < 5 || len(got) > 11 { // after 10, 50, 210 and 810 s, then every ten minutes
+			b.t.Errorf("%d reports in an hour of failures, want about nine", len(got))
+		}
+		b.toy.mu.Lock()
+		b.toy.listErr = nil
+		b.toy.mu.Unlock()
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		got = reports.of(ReasonRelistFailed)
+		sum := len(got)
+		for _, r := range got {
+			sum += r.Held
+		}
+		if last := got[len(got)-1]; sum != b.gen.Stats().RelistErrors || !strings.HasSuffix(last.Note, " ago)") {
+			b.t.Errorf("reports stand for %d failures of %d; the last one: %+v", sum, b.gen.Stats().RelistErrors, last)
+		}
+	})
+}
+
+func TestAListThatHangsIsReportedWhileItHangs(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.delay = &reports, time.Hour }, func(b *bed) {
+		gauges := func() map[string]float64 {
+			found := make(map[string]float64)
+			b.gen.Gauges(func(name string, v float64) { found[name] = v })
+			return found
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n := len(reports.of(ReasonRelistHangs)); n != 1 || b.gen.Stats().RelistErrors != 0 {
+			b.t.Errorf("%d reports of a list that has hung for 6 s, want one, before any failed: %v", n, reports.of(""))
+		}
+		if g := gauges(); g[GaugeLastRelist] != 6 || g[GaugeHealthy] != 1 {
+			b.t.Errorf("gauges after 6 s: %v; want an age since the start, and healthy", g)
+		}
+		time.Sleep(200 * time.Second)
+		synctest.Wait()
+		g := gauges()
+		if _, seen := g[GaugeLastSeen]; seen || g[GaugeLastRelist] != 206 || g[GaugeHealthy] != 0 {
+			b.t.Errorf("gauges after 206 s: %v; want an age since the start, no list seen, and not healthy", g)
+		}
+		if n := len(reports.of(ReasonRelistHangs)); n != 2 {
+			b.t.Errorf("%d reports of two lists that hung", n)
+		}
+	})
+}
+
+func TestLastSeenIsATimestamp(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		synctest.Wait()
+		first := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		b.gen.Gauges(func(name string, v float64) {
+			if want := float64(first.UnixNano()) / 1e9; name == GaugeLastSeen && (v < want-0.001 || v > want+0.001) {
+				b.t.Errorf("last seen at %f, want %f", v, want)
+			}
+		})
+	})
+}
+
+func TestTheEndOfTheStreamIsSaidOnceWithItsCause(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.endErr = &reports, errors.New("goaway") }, func(b *bed) {
+		time.Sleep(10 * time.Second)
+		b.toy.mu.Lock()
+		b.toy.refuse = errors.New("connection refused")
+		b.toy.mu.Unlock()
+		b.toy.cutStreams()
+		time.Sleep(10 * time.Minute)
+		b.toy.mu.Lock()
+		b.toy.refuse = nil
+		b.toy.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		b.stop()
+		log := b.log.String()
+		for _, once := range []string{"goaway", "connection refused", "ContainerEventStreamRestored"} {
+			if n := strings.Count(log, once); n != 1 {
+				b.t.Errorf("%q is in the log at default verbosity %d times, want once:\n%s", once, n, log)
+			}
+		}
+		if got := reports.of(ReasonStreamLost); len(got) != 1 || !strings.Contains(got[0].Note, "goaway") {
+			b.t.Errorf("reported %v, want the loss with its cause", got)
+		}
+		b.stop = func() {}
+	})
+}
+
+// flapping is a toy of whose lists two fail and one succeeds.
+type flapping struct {
+	*toyRuntime
+	calls int // the generator makes one list at a time
+}
+
+func (f *flapping) List(ctx context.Context, since Revision) (Listing, error) {
+	if f.calls++; f.calls%3 != 0 {
+		return Listing{}, errors.New("busy")
+	}
+	return f.toyRuntime.List(ctx, since)
+}
+
+func TestFailuresThatComeAndGoArePacedToo(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, c.Source = &reports, &flapping{toyRuntime: r} }, func(b *bed) {
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := len(reports.of(ReasonRelistFailed)); n < 3 || n > 30 {
+			b.t.Errorf("%d reports of some 200 failures in five minutes, want one in ten seconds at most", n)
+		}
+	})
+}
+
+// slowTwice is a toy of whose lists the first two take 6 s.
+type slowTwice struct {
+	*toyRuntime
+	calls int // the generator makes one list at a time
+}
+
+func (s *slowTwice) List(ctx context.Context, since Revision) (Listing, error) {
+	if s.calls++; s.calls <= 2 {
+		time.Sleep(6 * time.Second)
+	}
+	return s.toyRuntime.List(ctx, since)
+}
+
+// TestWhatAPauseHeldBackIsTold: what comes up once within a pause is reported when the pause is over,
+// though it does not come up again.
+func TestWhatAPauseHeldBackIsTold(t *testing.T) {
+	var reports reportLog
+	inBubble(t, func(c *Config[status], r *toyRuntime) {
+		c.Recorder, c.Source = &reports, &slowTwice{toyRuntime: r}
+	}, func(b *bed) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		told := func(reason Reason) (sum int) {
+			for _, r := range reports.of(reason) {
+				sum += 1 + r.Held
+			}
+			return sum
+		}
+		if n := told(ReasonRelistSlow); n != 2 {
+			b.t.Errorf("reports stand for %d slow lists of 2: %+v", n, reports.of(ReasonRelistSlow))
+		}
+		got := reports.of(ReasonRelistHangs)
+		if n := told(ReasonRelistHangs); n != 2 || len(got) != 2 || !strings.HasSuffix(got[1].Note, " (4s ago)") {
+			b.t.Errorf("reports stand for %d lists of 2 that hung, want the second with its age: %+v", n, got)
+		}
+	})
+}
+
+// TestWhatAPauseHeldBackOutlivesARest: a reason that has rested begins anew, with what was held back.
+func TestWhatAPauseHeldBackOutlivesARest(t *testing.T) {
+	c := newCore(&Config[status]{}, clock{}, 1)
+	now := instant(1)
+	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "first"}, now)
+	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "second"}, now.add(time.Second))
+	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "third"}, now.add(time.Hour)) // the loop was held up
+	c.reportHeld(now.add(time.Hour))
+	var reports []Report
+	sum := 0
+	for _, a := range c.todo.actions {
+		reports = append(reports, *a.report)
+		sum += 1 + a.report.Held
+	}
+	if sum != 3 || reports[len(reports)-1].Note != "third" {
+		t.Errorf("reports stand for %d of 3: %+v", sum, reports)
+	}
+}
