@@ -148,7 +148,8 @@ func TestIdleNodesAndWorkersAreMeasured(t *testing.T) {
 	}
 }
 
-// TestMemoryIsMeasured asks an agent that does nothing else, on a node whose statuses take more than what pools and buffers keep by chance.
+// TestMemoryIsMeasured asks an agent that does nothing else, on a node whose statuses take more
+// than what pools and buffers keep by chance.
 func TestMemoryIsMeasured(t *testing.T) {
 	const containers = 1000
 	err := newBench(t).on(server.Config{Pods: containers / 2, Containers: 2}, "manual", []string{oursName}, func(_ *runtimeProcess, all []*contestant) error {
@@ -166,8 +167,9 @@ func TestMemoryIsMeasured(t *testing.T) {
 	}
 }
 
-// TestChurnIsMeasured: Watch tells of changes, workers wait, and the load alone reads nothing. How many changes are told of depends on the machine: what came
-// and went before a read could show it is nobody's.
+// TestChurnIsMeasured: Watch tells of changes, workers wait, and the load alone reads nothing. How
+// many changes are told of depends on the machine: what came and went before a read could show it
+// is nobody's.
 func TestChurnIsMeasured(t *testing.T) {
 	b := newBench(t)
 	if err := b.churnOf(10, 400, 100*time.Millisecond, 500*time.Millisecond); err != nil {

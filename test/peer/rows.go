@@ -48,7 +48,8 @@ func (b *bench) among(names ...string) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(b.agents, n) })
 }
 
-// turns returns who has its turn after whom in that round: every other round goes the other way, since what comes first may be dearer.
+// turns returns who has its turn after whom in that round: every other round goes the other way,
+// since what comes first may be dearer.
 func turns[T any](all []T, round int) []T {
 	all = slices.Clone(all)
 	if round%2 == 1 {
@@ -105,7 +106,8 @@ func (b *bench) relistOf(row string, c server.Config, what string, names []strin
 		}
 		for round := range b.rounds {
 			for _, c := range turns(all, round) {
-				if _, err := c.do(agent.Request{Op: "mark"}); err != nil { // begins with an empty heap, whatever went before
+				// begins with an empty heap, whatever went before
+				if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
 					return err
 				}
 				err := b.profiled(c, row+"-"+what, func() error {
@@ -132,7 +134,8 @@ func (b *bench) relist() error {
 	return nil
 }
 
-// relistStreaming is the same on a runtime with the streaming list calls, which the kubelet does not use by default.
+// relistStreaming is the same on a runtime with the streaming list calls, which the kubelet does
+// not use by default.
 func (b *bench) relistStreaming() error {
 	names := b.among(oursName, kubelet136)
 	if slices.Contains(b.agents, floorName) {
@@ -141,7 +144,8 @@ func (b *bench) relistStreaming() error {
 	return b.relistOf("streaming", server.Config{Pods: 5000, Containers: 2, Streams: true}, "containers=10000", names, 10)
 }
 
-// changed measures lists of a node on which 1 % of the containers have changed since the one before; their inspection is part of it.
+// changed measures lists of a node on which 1 % of the containers have changed since the one
+// before; their inspection is part of it.
 func (b *bench) changed() error {
 	const pods, change = 5000, 100
 	what := fmt.Sprintf("containers=%d", 2*pods)
@@ -171,8 +175,8 @@ func (b *bench) changed() error {
 	})
 }
 
-// intake measures the event stream: events that tell what is known ("known"), and exits of containers with the statuses that go
-// with them ("exit").
+// intake measures the event stream: events that tell what is known ("known"), and exits of
+// containers with the statuses that go with them ("exit").
 func (b *bench) intake() error {
 	names := b.among(floorName, generated, oursName, kubelet136)
 	many := 40_000
@@ -280,7 +284,8 @@ func (b *bench) newer() error {
 	return nil
 }
 
-// latency measures the time from a container's exit to the event of Watch that tells of it, at 1000 exits a second.
+// latency measures the time from a container's exit to the event of Watch that tells of it, at 1000
+// exits a second.
 func (b *bench) latency() error {
 	const pods, rate, seconds = 5000, 1000, 8
 	everyone := []struct{ name, mode string }{
@@ -358,7 +363,8 @@ func (b *bench) memory() error {
 			if _, err := all[0].do(agent.Request{Op: "relist", N: 3}); err != nil {
 				return err
 			}
-			if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil { // what Watch told is no longer kept
+			// what Watch told is no longer kept
+			if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil {
 				return err
 			}
 			profile := ""

@@ -75,9 +75,10 @@ func (n *Node) Subscribers() int {
 	return len(n.events.subscribers)
 }
 
-// Prepare encodes events for [Node.Flood]. Kind "known" tells what the lists show: that a container of a pod is running, pod by pod. Kind
-// "exit" tells of containers exiting, each once, first one of every pod and then the next of every pod, with the statuses as they then
-// are; lists must show it too ([Node.Exit]) before anybody lists again.
+// Prepare encodes events for [Node.Flood]. Kind "known" tells what the lists show: that a container
+// of a pod is running, pod by pod. Kind "exit" tells of containers exiting, each once, first one of
+// every pod and then the next of every pod, with the statuses as they then are; lists must show it
+// too ([Node.Exit]) before anybody lists again.
 func (n *Node) Prepare(kind string, count int) error {
 	var messages [][]byte
 	switch kind {
@@ -99,7 +100,8 @@ func (n *Node) Prepare(kind string, count int) error {
 	return nil
 }
 
-// Flood sends the prepared events, over and over, to one subscriber, as fast as it takes them, and returns when so many are sent.
+// Flood sends the prepared events, over and over, to one subscriber, as fast as it takes them, and
+// returns when so many are sent.
 func (n *Node) Flood(to, count int) error {
 	messages := n.prepared
 	if len(messages) == 0 {
@@ -141,8 +143,8 @@ type Change struct {
 	At int64  `json:"at"` // Unix nanoseconds when lists began to show it
 }
 
-// Change makes the next containers exit, so many a second, tells one subscriber of each right away, or with a negative number nobody, and
-// returns when that is done.
+// Change makes the next containers exit, so many a second, tells one subscriber of each right away,
+// or with a negative number nobody, and returns when that is done.
 func (n *Node) Change(to, count, rate int) ([]Change, error) {
 	if rate <= 0 || n.exited+count > n.config.Pods*n.config.Containers {
 		return nil, fmt.Errorf("node: cannot change %d containers at %d a second: %d of %d have exited", count, rate, n.exited, n.config.Pods*n.config.Containers)

@@ -19,7 +19,8 @@ type Config struct {
 	Pods, Containers int
 	// Delay is how long each status call takes.
 	Delay time.Duration
-	// Streams says that the runtime has the streaming list calls; it answers them in batches of 5000 as containerd does.
+	// Streams says that the runtime has the streaming list calls; it answers them in batches of 5000 as
+	// containerd does.
 	Streams bool
 }
 
@@ -34,14 +35,15 @@ type Node struct {
 	config Config
 	turn   atomic.Uint64 // of lists, so that one differs from the next
 
-	mu         sync.RWMutex // owns what follows
-	pods       []Pod
-	byUID      map[string]int
-	byID       map[string]place
-	items      [takes][2][][]byte // encoded list items, tag included: sandboxes in pod order, containers in pod order
-	shuffled   [takes][2][]int    // the order that lists show them in
-	lists      [takes][2][]byte   // the same as one message; nil if it must be made anew
-	exited     int                // containers told to exit so far
+	mu    sync.RWMutex // owns what follows
+	pods  []Pod
+	byUID map[string]int
+	byID  map[string]place
+	// encoded list items, tag included: sandboxes in pod order, containers in pod order
+	items      [takes][2][][]byte
+	shuffled   [takes][2][]int  // the order that lists show them in
+	lists      [takes][2][]byte // the same as one message; nil if it must be made anew
+	exited     int              // containers told to exit so far
 	events     *events
 	prepared   [][]byte // of the one who controls the node
 	statusRPCs atomic.Int64
@@ -91,7 +93,8 @@ func (n *Node) UIDs() []string {
 	return uids
 }
 
-// Exit makes the next containers exit: of a pod each, as far as there are pods. Every list and status shows it from now on.
+// Exit makes the next containers exit: of a pod each, as far as there are pods. Every list and
+// status shows it from now on.
 func (n *Node) Exit(count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +112,8 @@ func (n *Node) Exit(count int) {
 	}
 }
 
-// item encodes an item of a list answer with its tag. Entries of maps come in another order every time.
+// item encodes an item of a list answer with its tag. Entries of maps come in another order every
+// time.
 func item(m proto.Message) []byte {
 	raw := encode(m)
 	b := protowire.AppendTag(make([]byte, 0, len(raw)+4), 1, protowire.BytesType)
@@ -170,7 +174,8 @@ func (n *Node) batches(kind int) [][]byte {
 	return all
 }
 
-// matching returns the items of a kind that a filter by pod UID label, by ID, or by sandbox lets through.
+// matching returns the items of a kind that a filter by pod UID label, by ID, or by sandbox lets
+// through.
 func (n *Node) matching(kind int, uid, id, sandbox string) []byte {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

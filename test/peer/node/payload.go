@@ -26,7 +26,8 @@ const (
 
 const createdAt = 1_790_000_000e9
 
-// newPod returns pod number i, ready, all its containers running. It carries the labels and annotations that the kubelet sets, and some that people set.
+// newPod returns pod number i, ready, all its containers running. It carries the labels and
+// annotations that the kubelet sets, and some that people set.
 func newPod(i, containers int) Pod {
 	uid := fmt.Sprintf("%08x-7f3a-4c1d-9e2b-%012x", i, i*7919)
 	name := fmt.Sprintf("storefront-api-6c9d7f5b8d-%05x", i)

@@ -9,7 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The figures of docs/performance.md are of messages of these sizes. Whoever changes the payload changes them too.
+// The figures of docs/performance.md are of messages of these sizes. Whoever changes the payload
+// changes them too.
 func TestSizesAreAsDocumented(t *testing.T) {
 	n := New(Config{Pods: 100, Containers: 2})
 	for _, c := range []struct {

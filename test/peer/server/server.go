@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the runtime's process of test/peer: a [node.Node], or this project's fake runtime where the runtime's own work shall count, on a
-// unix socket, told what to do on its standard input.
+// Package server is the runtime's process of test/peer: a [node.Node], or this project's fake
+// runtime where the runtime's own work shall count, on a unix socket, told what to do on its
+// standard input.
 package server
 
 import (
@@ -26,7 +27,8 @@ import (
 type Config struct {
 	// Socket is the unix socket's path.
 	Socket string `json:"socket"`
-	// Fake serves the fake runtime, which builds every answer, in place of a node, which has them ready. It has pods only.
+	// Fake serves the fake runtime, which builds every answer, in place of a node, which has them
+	// ready. It has pods only.
 	Fake bool `json:"fake,omitempty"`
 	// Pods, Containers (of each), Delay (of status calls) and Streams are those of [node.Config].
 	Pods       int           `json:"pods"`
@@ -37,8 +39,9 @@ type Config struct {
 
 // Request is what the server is told to do.
 type Request struct {
-	// Op is "uids", "usage", "exit" (N containers), "prepare" (N events of a Kind), "flood" (N of them to subscriber To), "change" (N containers exit, Rate a
-	// second, and subscriber To is told of each; -1 for nobody). The fake runtime knows "usage" and "history" (the changes from number From on).
+	// Op is "uids", "usage", "exit" (N containers), "prepare" (N events of a Kind), "flood" (N of them
+	// to subscriber To), "change" (N containers exit, Rate a second, and subscriber To is told of each;
+	// -1 for nobody). The fake runtime knows "usage" and "history" (the changes from number From on).
 	Op   string `json:"op"`
 	N    int    `json:"n,omitempty"`
 	To   int    `json:"to,omitempty"`
@@ -57,7 +60,8 @@ type Reply struct {
 	Statuses    int64         `json:"statuses,omitempty"`
 	Subscribers int           `json:"subscribers,omitempty"`
 	Changes     []node.Change `json:"changes,omitempty"`
-	// Calls, Changed and History are the fake runtime's: its calls so far by method, and its changes of state, how many and ("history") which.
+	// Calls, Changed and History are the fake runtime's: its calls so far by method, and its changes of
+	// state, how many and ("history") which.
 	Calls   map[string]uint64 `json:"calls,omitempty"`
 	Changed uint64            `json:"changed,omitempty"`
 	History []Change          `json:"history,omitempty"`
@@ -72,7 +76,8 @@ type Change struct {
 	Number uint64 `json:"number"`
 }
 
-// Serve serves until its input ends. The first line of the input is the Config; the first reply says that it is being served.
+// Serve serves until its input ends. The first line of the input is the Config; the first reply
+// says that it is being served.
 func Serve() error {
 	requests, replies := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
 	var config Config

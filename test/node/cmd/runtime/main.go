@@ -3,9 +3,10 @@
 
 //go:build linux
 
-// Command runtime runs a private container runtime with runc and the workload image, built from the module registry, until it is interrupted: a
-// real runtime to point pleg-bench at on a machine that has none. It needs what the node e2e tests need, and leaves as little behind:
-// its processes, mounts, sockets and files go when it ends.
+// Command runtime runs a private container runtime with runc and the workload image, built from the
+// module registry, until it is interrupted: a real runtime to point pleg-bench at on a machine that
+// has none. It needs what the node e2e tests need, and leaves as little behind: its processes,
+// mounts, sockets and files go when it ends.
 //
 //	runtime                the default one
 //	runtime crio           another one
