@@ -90,7 +90,7 @@ type span struct {
 // churnWith measures one contestant.
 func (b *bench) churnWith(name, mode string, pods, rate int, settle, window time.Duration) (s span, err error) {
 	// A kubelet's PLEG is ready when it has seen a pod.
-	err = b.on(server.Config{Fake: true, Pods: 1, Containers: 1}, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
+	err = b.on(server.Config{Pods: 1, Containers: 1}, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
 		a := all[0]
 		if _, err := a.do(agent.Request{Op: "churn", N: rate, Pods: pods}); err != nil {
 			return err

@@ -41,7 +41,7 @@ func (b *bench) idleNode() error {
 		if !slices.Contains(b.agents, c.name) {
 			continue
 		}
-		r, err := b.runtime(server.Config{Fake: true, Pods: 500, Containers: 2})
+		r, err := b.runtime(server.Config{Pods: 500, Containers: 2})
 		if err != nil {
 			return err
 		}

@@ -175,64 +175,35 @@ func (b *bench) changed() error {
 	})
 }
 
-// intake measures the event stream: events that tell what is known ("known"), and exits of
-// containers with the statuses that go with them ("exit").
+// intake measures the event stream: exits of containers with the statuses that go with them.
 func (b *bench) intake() error {
-	names := b.among(floorName, generated, oursName, kubelet136)
-	many := 40_000
-	if b.profiles != "" {
-		many *= 10 // a profile needs seconds
-	}
-	err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
-		for round := range b.rounds {
-			for _, c := range turns(all, round) {
-				err := b.profiled(c, "intake-known", func() error { return b.flood(r, c, "known", many) })
-				if err != nil {
-					return err
-				}
+	const pods = 5000
+	for round := range b.rounds {
+		for _, name := range turns(b.among(floorName, generated, oursName, kubelet136), round) {
+			if err := b.intakeOf(name, server.Config{Pods: pods, Containers: 2}); err != nil {
+				return err
 			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	names = b.among(oursName, kubelet136)
-	for round := range b.rounds { // a container exits once
-		err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
-			for _, c := range turns(all, round) {
-				err := b.profiled(c, "intake-exit", func() error { return b.flood(r, c, "exit", 10_000) })
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) flood(r *runtimeProcess, c *contestant, kind string, n int) error {
-	if _, err := r.do(server.Request{Op: "prepare", Kind: kind, N: n}); err != nil {
-		return err
-	}
-	if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
-		return err
-	}
-	if _, err := r.do(server.Request{Op: "flood", To: c.subscriber, N: n}); err != nil {
-		return err
-	}
-	reply, err := c.do(agent.Request{Op: "await", N: n})
-	if err != nil {
-		return err
-	}
-	result := b.of("intake", kind, c.name)
-	result.cost(reply.Cost, n)
-	result.add(unitRate, float64(n)/reply.Wall.Seconds())
-	return nil
+// intakeOf lets every container of a node exit as fast as the runtime can.
+func (b *bench) intakeOf(name string, config server.Config) error {
+	n := config.Pods * config.Containers
+	return b.on(config, "intake", []string{name}, func(r *runtimeProcess, all []*contestant) error {
+		return b.profiled(all[0], "intake", func() error {
+			if _, err := all[0].do(agent.Request{Op: "mark"}); err != nil {
+				return err
+			}
+			if _, err := r.do(server.Request{Op: "exit", N: n}); err != nil {
+				return err
+			}
+			reply, err := all[0].do(agent.Request{Op: "await", N: n})
+			b.of("intake", "exit", name).cost(reply.Cost, n)
+			return err
+		})
+	})
 }
 
 // first measures the first list of a node whose runtime takes 1 ms for each status call.
@@ -307,16 +278,11 @@ func (b *bench) latency() error {
 
 func (b *bench) latencyOf(name, mode string, config server.Config, rate, count int) error {
 	return b.on(config, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
-		to := all[0].subscriber
-		if mode == "generic" {
-			to = -1
-		}
 		time.Sleep(2 * time.Second) // what starting set off has ended
 		if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil {
 			return err
 		}
-		changes, err := r.do(server.Request{Op: "change", To: to, N: count, Rate: rate})
-		if err != nil {
+		if _, err := r.do(server.Request{Op: "exit", N: count, Rate: rate}); err != nil {
 			return err
 		}
 		time.Sleep(3 * time.Second)
@@ -324,26 +290,17 @@ func (b *bench) latencyOf(name, mode string, config server.Config, rate, count i
 		if err != nil {
 			return err
 		}
-		told := make(map[string]int64)
-		for _, t := range reply.Told {
-			if _, ok := told[t.ID]; !ok && t.Kind == "ContainerDied" {
-				told[t.ID] = t.At
-			}
+		changes, err := r.do(server.Request{Op: "history"})
+		if err != nil {
+			return err
 		}
-		var latencies []int64
-		lost := 0
-		for _, c := range changes.Changes {
-			if at, ok := told[c.ID]; ok {
-				latencies = append(latencies, at-c.At)
-			} else {
-				lost++
-			}
-		}
+		var s span
+		s.match(changes.History, reply.Told)
 		result := b.of("latency", mode+"/changes/s=1000", name)
-		if len(latencies) > 0 {
-			result.latencies(latencies)
+		if len(s.told) > 0 {
+			result.latencies(s.told)
 		}
-		result.add("lost", float64(lost))
+		result.add("lost", float64(s.untold))
 		return nil
 	})
 }
