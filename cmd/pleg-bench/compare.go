@@ -4,60 +4,210 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/perf/benchfmt"
+	"golang.org/x/perf/benchmath"
+	"golang.org/x/perf/benchunit"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 )
 
 func newCompare(s streams) *cobra.Command {
-	var output, out string
+	var out string
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
-		Short: "Tell what two kept runs differ in, and how sure that is",
-		Long: `compare reads two runs that "run --out DIR" has kept and tells their numbers,
-the difference, and how sure the difference is. With one run it compares the two
-generators that watched its load (evented and generic). --out keeps the
-comparison, with a page that shows both beside each other.
-
-  differs       at 95 %: the intervals in which the two quantiles lie do not
-                touch, or two counts differ by more than chance makes them
-  same          nothing speaks for a difference
-  one run each  a single run tells nothing of the spread: make several, and
-                compare with benchstat`,
-		Example: `  pleg-bench run --out before
-  pleg-bench run --out after --relist-max 60s
+		Short: "Compare kept runs as benchstat does",
+		Long: `compare reads what "--out DIR" of run, stress or watch has kept in A and in B,
+folders with any number of such folders below, and prints medians, their
+confidence intervals, and which differ by more than chance (Mann-Whitney U test,
+alpha 0.05), in the format of benchstat. Six runs each are enough for both. With
+A alone it compares the evented and the generic PLEG that watched the same load.
+Options in which A and B differ are named.`,
+		Example: `  for i in 1 2 3 4 5 6; do pleg-bench run --out before/$i; done
+  pleg-bench run --out after/1 --relist-max 60s
   pleg-bench compare before after
   # with a page, difference/report.html
   pleg-bench compare before after --out difference
-  # evented and generic of one run
+  # evented and generic of the same runs
   pleg-bench compare before
-  benchstat before/benchstat.txt after/benchstat.txt`,
+  benchstat -ignore seed before/*/benchstat.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usageError{fmt.Errorf("compare needs one or two runs, folders of run --out: %d given", len(args))}
+				return usageError{fmt.Errorf("compare needs one or two folders of --out: %d given", len(args))}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			var sides []*measured
+			for _, path := range args {
+				m, err := measure(path)
+				if err != nil {
+					return err
+				}
+				sides = append(sides, m)
+			}
+			if len(sides) == 1 {
+				sides = sides[0].byMode()
+			}
+			d := compare(sides[0], sides[1])
+			if len(d.Tables) == 0 {
+				return fmt.Errorf("%s: no benchmark is in both; for the two PLEGs of one run, keep it with --compare", strings.Join(args, ", "))
+			}
+			if err := d.WriteText(s.out); err != nil || out == "" {
 				return err
 			}
-			a, b, err := report.LoadPair(args...)
-			if err != nil {
-				return err
-			}
-			c := report.Compare(a, b)
-			if err := writeResult(s.out, output, c, c.WriteText); err != nil || out == "" {
-				return err
-			}
-			err = report.WriteComparison(out, commandLine(cmd), a, b)
+			err := report.WriteDocument(out, commandLine(cmd), d)
 			tellKept(s, out)
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	cmd.Flags().StringVar(&out, "out", "", "keep the comparison in this folder: result.json, differences.csv, report.html")
+	cmd.Flags().StringVar(&out, "out", "", "keep the comparison in this folder as a page, report.html")
 	return cmd
+}
+
+// measured is what one side of a comparison has measured.
+type measured struct {
+	name string
+	// values are by benchmark and unit, options the values of each configuration key.
+	values  map[string]map[string][]float64
+	options map[string]map[string]bool
+}
+
+// measure reads a file in the format of Go's benchmarks, or all that are kept below a folder.
+func measure(path string) (*measured, error) {
+	var paths []string
+	err := filepath.WalkDir(path, func(p string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && (p == path || entry.Name() == report.BenchmarksFile) {
+			paths = append(paths, p)
+		}
+		return err
+	})
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("%s holds no %s: name a folder of --out", path, report.BenchmarksFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
+	m := &measured{name: path, values: make(map[string]map[string][]float64), options: make(map[string]map[string]bool)}
+	for _, p := range paths {
+		if err := m.read(p); err != nil {
+			return nil, fmt.Errorf("compare: %w", err)
+		}
+	}
+	if len(m.values) == 0 {
+		return nil, fmt.Errorf("compare: %s holds no benchmark", path)
+	}
+	return m, nil
+}
+
+func (m *measured) read(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := benchfmt.NewReader(f, path)
+	for r.Scan() {
+		result, ok := r.Result().(*benchfmt.Result)
+		if !ok {
+			if bad, ok := errors.AsType[*benchfmt.SyntaxError](r.Result().(error)); ok {
+				return bad
+			}
+			continue // metadata of units
+		}
+		name := string(result.Name)
+		if m.values[name] == nil {
+			m.values[name] = make(map[string][]float64)
+		}
+		for _, v := range result.Values {
+			m.values[name][v.Unit] = append(m.values[name][v.Unit], v.Value)
+		}
+		for _, c := range result.Config {
+			if c.File && m.options[c.Key] == nil {
+				m.options[c.Key] = make(map[string]bool)
+			}
+			if c.File {
+				m.options[c.Key][string(c.Value)] = true
+			}
+		}
+	}
+	return r.Err()
+}
+
+// byMode divides runs into the evented PLEG's and the generic one's, under the same name.
+func (m *measured) byMode() []*measured {
+	const generic, evented = "mode=generic", "mode=evented"
+	split := []*measured{{name: strings.TrimPrefix(generic, "mode=")}, {name: strings.TrimPrefix(evented, "mode=")}}
+	for i, mode := range []string{generic, evented} {
+		split[i].values = make(map[string]map[string][]float64)
+		for name, values := range m.values {
+			if strings.Contains(name, mode) {
+				split[i].values[strings.Replace(name, "/"+mode, "", 1)] = values
+			}
+		}
+	}
+	return split
+}
+
+// compare returns both sides as benchstat's table: B beside A as the base.
+func compare(a, b *measured) bench.Document {
+	d := bench.Document{Title: "A: " + a.name, Lines: []string{"B: " + b.name}}
+	for _, key := range slices.Sorted(maps.Keys(a.options)) {
+		if x, y := some(a.options[key]), some(b.options[key]); x != y {
+			d.Lines = append(d.Lines, fmt.Sprintf("not alike: %s: %s and %s", key, x, y))
+		}
+	}
+	footnote := func(warnings ...[]error) (marks string) {
+		for _, w := range slices.Concat(warnings...) {
+			i := slices.Index(d.Story, w.Error())
+			if i < 0 {
+				i, d.Story = len(d.Story), append(d.Story, w.Error())
+			}
+			if mark := superscript(i + 1); !strings.Contains(marks, mark) {
+				marks += " " + mark
+			}
+		}
+		return marks
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.values)) {
+		t := bench.Table{Title: name, Columns: []string{"A", "B", "vs base"}}
+		for _, unit := range slices.Sorted(maps.Keys(a.values[name])) {
+			if b.values[name][unit] == nil {
+				continue
+			}
+			thresholds := benchmath.DefaultThresholds
+			x, y := benchmath.NewSample(a.values[name][unit], &thresholds), benchmath.NewSample(b.values[name][unit], &thresholds)
+			sx, sy := benchmath.AssumeNothing.Summary(x, 0.95), benchmath.AssumeNothing.Summary(y, 0.95)
+			c := benchmath.AssumeNothing.Compare(x, y)
+			show := func(s benchmath.Summary) string {
+				return fmt.Sprintf("%s ± %s", benchunit.Scale(s.Center, benchunit.ClassOf(unit)), strings.TrimPrefix(s.PctRangeString(), "± "))
+			}
+			t.Add(unit, "", show(sx), show(sy), c.FormatDelta(sx.Center, sy.Center)+" ("+c.String()+")"+footnote(sx.Warnings, sy.Warnings, c.Warnings))
+		}
+		if len(t.Rows) > 0 {
+			d.Tables = append(d.Tables, t)
+		}
+	}
+	for i := range d.Story {
+		d.Story[i] = superscript(i+1) + " " + d.Story[i]
+	}
+	return d
+}
+
+// superscript is the mark of a footnote.
+func superscript(n int) string { return string([]rune("⁰¹²³⁴⁵⁶⁷⁸⁹")[n%10]) }
+
+// some writes the values of an option.
+func some(values map[string]bool) string {
+	return or(strings.Join(slices.Sorted(maps.Keys(values)), ","), "(none)")
 }

@@ -21,9 +21,9 @@ type keepFlags struct {
 	expect []string
 }
 
-func (k *keepFlags) add(flags *pflag.FlagSet, files, example string) {
-	flags.StringVar(&k.out, "out", "", "keep what was found in this folder: result.json, report.html, "+files+"benchstat.txt, junit.xml")
-	flags.StringArrayVar(&k.expect, "expect", nil, "fail unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
+func (k *keepFlags) add(flags *pflag.FlagSet, example string) {
+	flags.StringVar(&k.out, "out", "", "keep what was found in this folder: report.html, result.json, benchstat.txt")
+	flags.StringArrayVar(&k.expect, "expect", nil, "exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
 }
 
 // parse reads the bounds on results like blank, and finds out before the work that the folder cannot be
@@ -66,6 +66,19 @@ func tellFailures(w io.Writer, failures []string) {
 	for _, failure := range failures {
 		fmt.Fprintf(w, "pleg-bench: %s\n", failure)
 	}
+}
+
+// setup returns every option that shapes what a command finds, and the version of the command.
+func setup(cmd *cobra.Command) map[string]string {
+	options := map[string]string{"pleg-bench": version()}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch f.Name {
+		case "out", "expect", "output", "verbose", "help", "version", "metrics-addr", "endpoint", "log-directory", "status-every", "compare":
+		default:
+			options[f.Name] = f.Value.String()
+		}
+	})
+	return options
 }
 
 // commandLine is what the user typed.

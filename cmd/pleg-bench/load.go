@@ -6,13 +6,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
@@ -46,7 +46,7 @@ func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, valid
 	if l.expectations, err = l.keep.parse(blank); err != nil {
 		return err
 	}
-	o.Stderr = s.err
+	o.Stderr, o.WantTimeline = s.err, l.keep.out != ""
 	o.Logger = klog.FromContext(cmd.Context())
 	o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
 	o.FakeArgs = l.fake.childArgs(cmd)
@@ -58,21 +58,28 @@ func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, valid
 	return nil
 }
 
-// end tells and keeps a result, good or bad, and the expectations that failed. Left is why the load
-// ended early, or what it made and could not remove.
-func (l *loadCommand) end(s streams, result interface{ WriteText(io.Writer) error }, good bool,
-	saved interface{ Write(dir string) error }, failures []string, left error,
-) error {
-	if err := writeResult(s.out, l.output, result, result.WriteText); err != nil {
+// end prints and keeps a result, good or bad. Left is why the load ended early, or what the load made
+// and could not remove.
+func (l *loadCommand) end(cmd *cobra.Command, s streams, kind string, result bench.Finding, good bool, timeline []bench.Series, left error) error {
+	if err := writeResult(s.out, l.output, result, result.Document().WriteText); err != nil {
 		return errors.Join(err, left)
 	}
+	options := setup(cmd)
+	options["runtime"] = result.Document().Title
+	saved := report.Saved{Kind: kind, Began: l.began, Command: commandLine(cmd), Setup: options, Result: result, Timeline: timeline}
+	saved.Expect(l.expectations)
 	if l.keep.out != "" {
 		left = errors.Join(left, saved.Write(l.keep.out))
 	}
-	tellFailures(s.err, failures)
+	tellFailures(s.err, saved.Failures)
 	tellKept(s, l.keep.out)
-	if left == nil && (!good || len(failures) > 0) {
+	switch {
+	case left != nil:
+		return left
+	case !good:
 		return errBad
+	case len(saved.Failures) > 0:
+		return errUnmet
 	}
-	return left
+	return nil
 }

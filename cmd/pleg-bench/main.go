@@ -6,7 +6,8 @@
 // Without arguments it is `pleg-bench run`: it starts the fake runtime as a child process, makes pods live and die, and prints what an evented
 // and a polling PLEG made of it. See `pleg-bench --help` and docs/pleg-bench.md.
 //
-// It exits with 0 if all is well, 1 if a run failed or found something wrong, 2 if it was called wrongly, and 130 if it was interrupted.
+// It exits with 0 if all is well, 1 if a run failed or found something wrong, 2 if it was called wrongly, 3 if only a bound of --expect
+// was not kept, and 130 if it was interrupted.
 package main
 
 import (
@@ -25,6 +26,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2
+	exitUnmet       = 3
 	exitInterrupted = 130
 )
 
@@ -37,6 +39,9 @@ var errInterrupted = errors.New("interrupted")
 
 // errBad is returned by a command that has told already what is wrong.
 var errBad = errors.New("the verdict is bad")
+
+// errUnmet is returned by a command that has told already which bounds of --expect were not kept.
+var errUnmet = errors.New("an expectation was not kept")
 
 // usageError is an error about how the program was called.
 type usageError struct{ error }
@@ -53,7 +58,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(context.Cause(ctx), errInterrupted):
-		if !errors.Is(err, errInterrupted) && !errors.Is(err, errBad) {
+		if !errors.Is(err, errInterrupted) && !errors.Is(err, errBad) && !errors.Is(err, errUnmet) {
 			fmt.Fprintf(stderr, "pleg-bench: %v\n", err)
 			err = context.Cause(ctx)
 		}
@@ -61,6 +66,8 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitInterrupted
 	case errors.Is(err, errBad):
 		return exitFailure
+	case errors.Is(err, errUnmet):
+		return exitUnmet
 	}
 	fmt.Fprintf(stderr, "pleg-bench: %v\n", err)
 	if h := hint(err); h != "" {

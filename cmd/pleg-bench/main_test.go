@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,7 +98,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"run", "--pods", "many"}, "many"},
 		{[]string{"run", "--rate", "-1"}, "--rate -1"},
 		{[]string{"run", "--rate", "NaN"}, "--rate NaN"},
-		{[]string{"run", "--duration", "0s"}, "--duration"},
+		{[]string{"run", "--duration", "0s"}, "pleg-bench: --duration 0s: it must be positive\nRun pleg-bench"},
 		{[]string{"run", "--mode", "psychic"}, "--mode psychic"},
 		{[]string{"run", "--profile", "docker"}, "containerd-2"},
 		{[]string{"run", "--fault", "drop"}, "NAME=VALUE"},
@@ -120,7 +121,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"run", "--expect", "latency.p99"}, "PATH<VALUE"},
 		{[]string{"run", "--expect", "latency.p98<5ms"}, "no latency.p98"},
 		{[]string{"run", "--expect", "latency.p99<soon"}, "soon"},
-		{[]string{"compare", "one", "two", "three"}, "one or two runs"},
+		{[]string{"compare", "one", "two", "three"}, "one or two folders"},
 		{[]string{"cleanup", "--endpoint", "/x", "--all", "--run", "y"}, "exclude"},
 		{[]string{"fake"}, "--socket is missing"},
 		{[]string{"fake", "--socket", "x", "--pods", "-1"}, "--pods"},
@@ -179,8 +180,7 @@ func TestRun(t *testing.T) {
 			if o.status != exitOK || !r.OK || len(r.Failures) != 0 {
 				t.Errorf("status %d, failures %q, differences %q; stderr %s", o.status, r.Failures, r.Consistency.Differences, o.stderr)
 			}
-			pods := r.Consistency.CheckedPods == 10 || name == "kill" && r.Consistency.CheckedPods > 0 // a new runtime is filled as fast as the machine allows
-			if r.Schema != bench.Schema || !pods || r.Runtime.Profile == "" || r.Cost.PLEGMaxRSSBytes == 0 {
+			if r.Schema != bench.Schema || r.Consistency.CheckedPods != 10 || r.Runtime.Profile == "" || r.Cost.PLEGMaxRSSBytes == 0 {
 				t.Errorf("the result is not whole: %+v", r)
 			}
 			if r.Events.RuntimeEmitted == nil || *r.Events.RuntimeEmitted == 0 {
@@ -244,27 +244,81 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// TestKeptRuns keeps two runs and compares them, and fails one by a bound.
+// TestKeptRuns keeps runs and compares them, and fails one by a bound.
 func TestKeptRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for name, args := range map[string][]string{"a": {"--expect", "latency.p99<1ns", "--expect", "events.missed>=0"}, "b": nil} {
-		o := execCommand(t, append([]string{"run", "--pods", "5", "--duration", "1s", "--compare=false", "--out", filepath.Join(dir, name)}, args...)...)
-		if want := map[string]int{"a": exitFailure, "b": exitOK}[name]; o.status != want || strings.Contains(o.stderr, "expected latency.p99<1ns") != (name == "a") {
+	for name, args := range map[string][]string{
+		"a": {"--expect", "latency.p99<1ns", "--expect", "events.missed>=0"}, "b": {"--compare", "--duration", "2s", "--restart-runtime-at", "500ms"},
+	} {
+		o := execCommand(t, append([]string{"run", "--pods", "5", "--rate", "50", "--duration", "1s", "--compare=false", "--out", filepath.Join(dir, name)}, args...)...)
+		if want := map[string]int{"a": exitUnmet, "b": exitOK}[name]; o.status != want || strings.Contains(o.stderr, "expected latency.p99<1ns") != (name == "a") {
 			t.Errorf("%s: status %d, want %d; stderr %s", name, o.status, want, o.stderr)
 		}
-		for _, file := range []string{"result.json", "report.html", "changes.csv", "benchstat.txt", "junit.xml"} {
-			if info, err := os.Stat(filepath.Join(dir, name, file)); err != nil || info.Size() == 0 {
-				t.Errorf("%s: %s: %v", name, file, err)
-			}
+		files, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil || len(files) != 3 {
+			t.Errorf("%s: kept %v (%v), want three files", name, files, err)
 		}
 	}
-	o := execCommand(t, "compare", filepath.Join(dir, "a"), filepath.Join(dir, "b", "result.json"))
-	if o.status != exitOK || !strings.Contains(o.stdout, "change told on Watch after, p99") || o.stderr != "" {
-		t.Errorf("compare: status %d, %s%s", o.status, o.stdout, o.stderr)
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	o := execCommand(t, "compare", a, filepath.Join(b, "benchstat.txt"), "--out", filepath.Join(dir, "c"))
+	for _, want := range []string{"not alike: restart-runtime-at: 0s and 500ms", "Run/mode=evented", "p99-sec", "vs base", "~ (p=1.000 n=1)", "need >= 6 samples"} {
+		if o.status != exitOK || !strings.Contains(o.stdout, want) || o.stderr != "" {
+			t.Errorf("compare: status %d, want %q:\n%s%s", o.status, want, o.stdout, o.stderr)
+		}
 	}
-	if o := execCommand(t, "compare", dir, dir); o.status != exitFailure || !strings.Contains(o.stderr, "result.json") {
-		t.Errorf("compare of nothing: status %d, %s", o.status, o.stderr)
+	if page, err := os.ReadFile(filepath.Join(dir, "c", "report.html")); err != nil || !strings.Contains(string(page), "not alike: restart-runtime-at") {
+		t.Errorf("the page of the comparison: %v", err)
+	}
+	if o := execCommand(t, "compare", b); o.status != exitOK || !strings.Contains(o.stdout, "A: generic") {
+		t.Errorf("compare the PLEGs of one run: status %d, %s%s", o.status, o.stdout, o.stderr)
+	}
+	for _, test := range []struct{ path, says string }{{t.TempDir(), "holds no benchstat.txt"}, {filepath.Join(dir, "nowhere"), "no such file"}, {a, "--compare"}} {
+		if o := execCommand(t, "compare", test.path); o.status != exitFailure || !strings.Contains(o.stderr, test.says) {
+			t.Errorf("compare of %s: status %d, %s; want %q", test.path, o.status, o.stderr, test.says)
+		}
+	}
+}
+
+// TestCompare: six runs each are enough to say what differs, and benchstat's words say so.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	side := func(calls ...float64) *measured {
+		return &measured{name: "x", values: map[string]map[string][]float64{"Run": {"calls": calls, "p50-sec": {1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3}}}}
+	}
+	d := compare(side(100, 101, 102, 103, 104, 105), side(200, 201, 202, 203, 204, 205))
+	if len(d.Tables) != 1 || len(d.Tables[0].Rows) != 2 || !slices.Equal(d.Story, []string{"¹ all samples are equal"}) {
+		t.Fatalf("%+v", d)
+	}
+	for i, want := range []string{"+97.56% (p=0.002 n=6)", "~ (p=1.000 n=6) ¹"} {
+		if got := d.Tables[0].Rows[i].Cells[2]; got != want {
+			t.Errorf("%s: %q, want %q", d.Tables[0].Rows[i].Name, got, want)
+		}
+	}
+}
+
+// TestNothingChecked: a run without a verdict fails, and so does a stress test of a runtime without
+// events; a polled column is headed so.
+func TestNothingChecked(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args, says string
+		status     int
+	}{
+		{"run --fault fail-write=1 --duration 1s", "virtual failure", exitFailure},
+		{"run --profile no-events --duration 1s", "This runtime offers no events", exitOK},
+		{"stress --profile no-events --step 1s", "no-events: the runtime offers no events", exitFailure},
+		{"stress --profile no-events --step 1s --expect late=0", "expected late=0: this run has no such number", exitFailure},
+	} {
+		o := execCommand(t, append(strings.Fields(test.args), "--pods", "3")...)
+		if said := strings.Join(strings.Fields(o.stdout+o.stderr), " "); o.status != test.status || !strings.Contains(said, test.says) {
+			t.Errorf("%s: status %d, want %d and %q:\n%s%s", test.args, o.status, test.status, test.says, o.stdout, o.stderr)
+		}
+	}
+	// Everything fails after the runtime was killed: the load fills the runtime again before the verdict.
+	r, o := runJSON(t, "--kill-runtime-at", "700ms", "--outage", "250ms")
+	if o.status != exitOK || r.Consistency.CheckedPods != 10 {
+		t.Errorf("status %d, %d pods checked, failures %q", o.status, r.Consistency.CheckedPods, r.Failures)
 	}
 }
 

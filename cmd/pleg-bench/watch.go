@@ -32,7 +32,7 @@ It ends, at Ctrl-C or after --duration, with a judged summary: what was
 received, what of it was stale, twice, out of order, late, what lists found that
 no event told, and in words what this stream is worth, what relist period it
 would earn, and what to tell the runtime's maintainers. It exits with 1 if the
-runtime could not be listed once.
+runtime could not be listed once, and with 3 if --expect failed.
 
 containerd 1.7 gives each event to one client only. There, watch polls and gives
 no verdict, so that the agent of the node misses nothing; --take-events takes
@@ -70,9 +70,13 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 				return err
 			}
 			o.Out, o.Err = s.out, s.err
-			o.Keep = watch.Keep{Dir: keep.out, Command: commandLine(cmd), Expect: bounds}
+			o.Keep = watch.Keep{Dir: keep.out, Command: commandLine(cmd), Setup: setup(cmd), Expect: bounds}
 			err = watch.Run(cmd.Context(), o)
 			tellKept(s, keep.out)
+			if errors.Is(err, watch.ErrExpectation) {
+				fmt.Fprintf(s.err, "pleg-bench: %v\n", err)
+				return errUnmet
+			}
 			return err
 		},
 	}
@@ -87,6 +91,6 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 	flags.BoolVar(&o.Raw, "raw", false, "print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve metrics and /healthz on this address, such as 127.0.0.1:9464")
 	flags.StringVarP(&o.Output, "output", "o", "text", "text, or json with one object a line, all on standard output")
-	keep.add(flags, "events.csv, ", "missed=0")
+	keep.add(flags, "missed=0")
 	return cmd
 }

@@ -24,8 +24,8 @@ import (
 // The modules of both know nothing of each other.
 var _ events.Metrics = (*metrics.Events)(nil)
 
-// TestStreamingListsByTheNewestCRI reads the fake's streaming lists by the CRI's own client. The root
-// module is built against a CRI without them too, and describes them itself.
+// TestStreamingListsByTheNewestCRI reads the fake's streaming lists by the CRI's own client. The
+// root module is built against a CRI without them too, and describes them itself.
 func TestStreamingListsByTheNewestCRI(t *testing.T) {
 	rt, err := fakeruntime.New(fakeruntime.Config{})
 	if err != nil {

@@ -81,8 +81,8 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 	}
 }
 
-// TestLinksInDocumentsLeadSomewhere checks the relative links of every document, and the headings that
-// they and the alerts' runbook links name.
+// TestLinksInDocumentsLeadSomewhere checks the relative links of every document, and the headings
+// that they and the alerts' runbook links name.
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	links := 0
 	check := func(path, target, anchor string) {

@@ -59,9 +59,9 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestMainModuleStaysLight keeps what needs a whole Kubernetes, containerd or etcd in nested modules.
-// asks are the modules that the root module names besides what those need. Each is one for all users of
-// the libraries: adding pleg to an agent must not raise what the agent has.
+// TestMainModuleStaysLight keeps what needs a whole Kubernetes, containerd or etcd in nested
+// modules. asks are the modules that the root module names besides what those need. Each is one for
+// all users of the libraries: adding pleg to an agent must not raise what the agent has.
 var asks = map[string]string{
 	"google.golang.org/grpc":              "cri",
 	"k8s.io/component-base":               "metrics",

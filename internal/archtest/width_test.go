@@ -21,7 +21,8 @@ const (
 	widestComment   = 100 // bytes, without the indentation
 )
 
-// TestLibrariesCanBeRead wants functions that fit on a screen, and comments that fit beside another window.
+// TestLibrariesCanBeRead wants functions that fit on a screen, and comments that fit beside another
+// window.
 func TestLibrariesCanBeRead(t *testing.T) {
 	files := 0
 	for _, dir := range libraries {

@@ -200,30 +200,47 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// checked is a result of a run in which something was checked.
+func checked() *Result {
+	return &Result{Load: LoadResult{Changes: 9}, ComparisonResult: ComparisonResult{Consistency: ConsistencyResult{CheckedPods: 3}}}
+}
+
 func TestJudge(t *testing.T) {
-	var good Result
+	good := checked()
 	good.Judge(false)
-	if !good.OK || good.Failures == nil {
+	if !good.OK || good.Failures == nil || good.Document().Tone != Good {
 		t.Errorf("a run without faults is not OK: %+v", good.Failures)
 	}
-	for _, set := range []func(*Result){
-		func(r *Result) { r.Consistency.Mismatches = 1 },
-		func(r *Result) { r.Events.Duplicates = 1 },
-		func(r *Result) { r.Events.OutOfOrder = 1 },
-		func(r *Result) { r.Events.Undelivered = 1 },
-		func(r *Result) { r.Freshness.StaleReads = 1 },
+	for verdict, sets := range map[string][]func(*Result){
+		"FAIL: ": {
+			func(r *Result) { r.Consistency.Mismatches = 1 },
+			func(r *Result) { r.Events.Duplicates = 1 },
+			func(r *Result) { r.Events.OutOfOrder = 1 },
+			func(r *Result) { r.Events.Undelivered = 1 },
+			func(r *Result) { r.Freshness.StaleReads = 1 },
+		},
+		"NO VERDICT: ": {
+			func(r *Result) { r.Consistency.CheckedPods = 0 },
+			func(r *Result) { r.Load.Changes, r.Load.Broken = 0, 7 },
+			func(r *Result) { r.Interrupted = true },
+			func(r *Result) { r.Strangers = []string{"kube-system/dns"} },
+		},
 	} {
-		var r Result
-		set(&r)
-		if r.Judge(false); r.OK || len(r.Failures) != 1 {
-			t.Errorf("%+v is OK: %v", r, r.OK)
+		for _, set := range sets {
+			r := checked()
+			set(r)
+			if r.Judge(false); r.OK || len(r.Failures) != 1 || !strings.HasPrefix(r.Document().Verdict, verdict) {
+				t.Errorf("%s%+v: %q", verdict, r, r.Document().Verdict)
+			}
 		}
 	}
-	missed := Result{ComparisonResult: ComparisonResult{Events: EventsResult{Missed: 9, Owed: 3, Unseen: 4}}}
+	missed := checked()
+	missed.Events = EventsResult{Missed: 9, Owed: 3, Unseen: 4}
 	if missed.Judge(false); !missed.OK {
 		t.Error("missed events are the runtime's failure, not ours")
 	}
-	lied := Result{ComparisonResult: ComparisonResult{Freshness: FreshnessResult{StaleReads: 1}}}
+	lied := checked()
+	lied.Freshness.StaleReads = 1
 	if lied.Judge(true); !lied.OK {
 		t.Error("a read that lied on purpose was taken for a stale one")
 	}
@@ -231,60 +248,92 @@ func TestJudge(t *testing.T) {
 
 // sample is a result with everything in it.
 func sample() *Result {
-	l := LatencyResult{Count: 10, P50: 0.0005, P90: 0.001, P99: 0.0042, Max: 1.5}
+	l := LatencyResult{Count: 100, P50: 0.0005, P90: 0.001, P99: 0.0042, Max: 1.5}
 	r := &Result{
 		Schema: Schema, Runtime: RuntimeResult{Name: "containerd", Version: "v2.4.2", Endpoint: "unix:///x", Profile: "containerd-2"},
-		Load: LoadResult{Pods: 3, Containers: 2, Rate: 10, AchievedRate: 9.9, DurationSeconds: 5, Seed: 1, Faults: []string{"drop=0.1"}, Broken: 1, Errors: map[string]int{"StopPodSandbox": 2}},
+		Load: LoadResult{
+			Pods: 3, Containers: 1, Rate: 10, AchievedRate: 9.9, DurationSeconds: 5, Seed: 1, Faults: []string{"drop=0.1"}, Changes: 9, Broken: 1,
+			Errors: map[string]int{"StopPodSandbox": 2}, FirstErrors: map[string]string{"StopPodSandbox": "no space left on device"},
+		},
 		ComparisonResult: ComparisonResult{
-			PLEG:      PLEGResult{Mode: "evented", State: "Connected", Relists: 4, RelistPeriodSeconds: 8},
-			Events:    EventsResult{RuntimeEmitted: new(12), Received: 11, Changes: 10},
-			Latency:   l,
-			Freshness: FreshnessResult{LatencyResult: l},
-			Cost:      CostResult{PLEGCPUSeconds: 0.25, RuntimeCPUSeconds: new(0.5), PLEGMaxRSSBytes: 24 << 20, RPCs: map[string]int{"ListContainers": 4}},
+			PLEG:        PLEGResult{Mode: "evented", State: "Connected", Relists: 4, RelistPeriodSeconds: 8},
+			Events:      EventsResult{RuntimeEmitted: new(12), Received: 11, Changes: 10},
+			Latency:     l,
+			Freshness:   FreshnessResult{LatencyResult: l},
+			Consistency: ConsistencyResult{CheckedPods: 3},
+			Cost:        CostResult{PLEGCPUSeconds: 0.25, RuntimeCPUSeconds: new(0.5), PLEGMaxRSSBytes: 24 << 20, RPCs: map[string]int{"ListContainers": 4}},
 		},
 		Outage: &OutageResult{Kind: "restart", AtSeconds: 3, DownSeconds: 0.4, ReconnectedSeconds: 1.1, RelistedSeconds: 1.2},
 		Stall:  &StallResult{ForSeconds: 10, OwedEvents: 7, HeapBytesBefore: 1 << 20, HeapBytesPeak: 2 << 20},
-		Series: []Series{{Mode: "evented", Points: []Point{{time.Second, time.Millisecond}, {2 * time.Second, time.Microsecond}}}, {Mode: "a<b", Points: []Point{{0, 3 * time.Second}}}},
 	}
 	r.Comparison = &ComparisonResult{PLEG: PLEGResult{Mode: "generic", RelistPeriodSeconds: 1}, Latency: l}
 	return r
 }
 
-func TestWriteText(t *testing.T) {
-	r := sample()
-	r.Judge(false)
+// text is a document as a terminal shows it, in 80 columns.
+func text(t *testing.T, d Document) string {
+	t.Helper()
 	var b bytes.Buffer
-	if err := r.WriteText(&b); err != nil {
+	if err := d.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"fake runtime as containerd-2", "3 pods × 2 containers", "faults drop=0.1", "evented", "generic", "500 µs", "4.20 ms", "24.0 MiB",
-		"emitted 12, the PLEG received 11", "7.5 lists a minute", "restarted, its containers survived", "Watch was not read for 10 s", "StopPodSandbox 2", "PASS",
-	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the summary lacks %q:\n%s", want, b.String())
+	for line := range strings.Lines(b.String()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > Columns {
+			t.Errorf("%d columns: %s", n, line)
 		}
+	}
+	return b.String()
+}
+
+func TestDocument(t *testing.T) {
+	r := sample()
+	r.Judge(false)
+	said := text(t, r.Document())
+	for _, want := range []string{
+		"fake runtime as containerd-2", "3 pods × 1 container,", "faults drop=0.1", "evented", "generic", "500 µs", "4.20 ms", "24.0 MiB",
+		"emitted 12, the PLEG received 11", "7.5 lists a minute", "restarted, its containers survived", "Watch was not read for 10 s",
+		"StopPodSandbox failed 2 times, first: no space left on device", "with 100 such reads", "PASS: the cache equals the runtime in all of 3 pods",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(said), " "), want) {
+			t.Errorf("the summary lacks %q:\n%s", want, said)
+		}
+	}
+	r.PLEG.State = "Unsupported"
+	if said := text(t, r.Document()); !strings.Contains(said, "  polled  ") || !strings.Contains(strings.Join(strings.Fields(said), " "), "This runtime offers no events: the PLEG polled.") {
+		t.Errorf("a runtime without events is not named:\n%s", said)
 	}
 	r.Consistency.Mismatches, r.Consistency.Differences = 1, []string{"pod u: wrong"}
 	r.Judge(false)
-	b.Reset()
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), "FAIL: 1 pods differ") || !strings.Contains(b.String(), "pod u: wrong") {
-		t.Errorf("a failure is not told:\n%s", b.String())
+	if said := text(t, r.Document()); !strings.Contains(said, "FAIL: 1 pods differ") || !strings.Contains(said, "pod u: wrong") {
+		t.Errorf("a failure is not told:\n%s", said)
 	}
 }
 
-func TestStressWriteText(t *testing.T) {
-	r := StressResult{End: EndKnee, Steps: []StressStep{{Rate: 50, Achieved: 49}}, KneeRate: 49, KneeP99Seconds: 1.2, Events: 200, Late: 3}
-	var b bytes.Buffer
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+// TestStressEnds: a test that measured nothing is not OK, and its figures are not there.
+func TestStressEnds(t *testing.T) {
+	measured := StressResult{End: EndKnee, Steps: []StressStep{{Rate: 50, Achieved: 49}}, CheckedPods: 1, KneeRate: 49, KneeP99Seconds: 1.2, Events: 200, Late: 3}
+	said := text(t, measured.Document())
 	for _, want := range []string{"knee: events began to take a second", "49 containers/s", "1.20 s", "200 container events, 3 late"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the summary lacks %q:\n%s", want, b.String())
+		if !strings.Contains(said, want) {
+			t.Errorf("the summary lacks %q:\n%s", want, said)
+		}
+	}
+	for _, test := range []struct {
+		set         func(*StressResult)
+		unsupported bool
+		end         string
+	}{
+		{func(*StressResult) {}, false, EndKnee},
+		{func(*StressResult) {}, true, EndNoEvents},
+		{func(r *StressResult) { r.Events = 0 }, false, EndNothing},
+		{func(r *StressResult) { r.KneeRate = 0 }, false, EndNothing},
+		{func(r *StressResult) { r.End = EndInterrupted }, true, EndInterrupted},
+	} {
+		r := measured
+		test.set(&r)
+		r.Judge(test.unsupported)
+		if r.End != test.end || r.OK != (test.end == EndKnee) || (len(r.Unmeasured()) > 0) != (test.end == EndNoEvents || test.end == EndNothing) {
+			t.Errorf("%+v: end %s, want %s; unmeasured %q", r, r.End, test.end, r.Unmeasured())
 		}
 	}
 }

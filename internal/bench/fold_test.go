@@ -26,21 +26,3 @@ func TestFold(t *testing.T) {
 		t.Errorf("Fold changed a short line to %q", got)
 	}
 }
-
-// TestTextFits80Columns of a run with everything that it may tell.
-func TestTextFits80Columns(t *testing.T) {
-	r := &Result{OK: true, Comparison: &ComparisonResult{}}
-	r.Load.Faults = []string{"drop=0.3", "stale=0.5", "swap-stop-delete=1", "hang-status=1", "duplicate=0.5"}
-	r.Load.Broken, r.Load.Errors = 12345, map[string]int{"StartContainer": 12000, "StopPodSandbox": 345}
-	r.Events.Unseen, r.Events.Changes = 123456, 1234567
-	r.Consistency.BeforeRelist = 1000
-	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(b.String()) {
-		if line = strings.TrimRight(line, "\n"); len([]rune(line)) > Columns {
-			t.Errorf("%d columns: %q", len([]rune(line)), line)
-		}
-	}
-}

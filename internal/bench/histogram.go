@@ -4,17 +4,13 @@
 package bench
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Histogram is a set of durations in little memory, each kept within 1 % from 1 µs to an hour; what
-// lies outside counts as the nearest. Histograms of several runs can be merged, which quantiles cannot.
-// Its JSON is the HdrHistogram project's compressed form in base64, which tools of many languages read;
-// the unit is the nanosecond. The zero value is empty. It has no lock.
+// lies outside counts as the nearest. The zero value is empty. It has no lock.
 type Histogram struct{ h *hdrhistogram.Histogram }
 
 const (
@@ -32,13 +28,6 @@ func (h *Histogram) ready() *hdrhistogram.Histogram {
 // Record adds a duration.
 func (h *Histogram) Record(d time.Duration) {
 	_ = h.ready().RecordValue(int64(min(max(d, leastTime), mostTime))) // fails only outside these bounds
-}
-
-// Merge adds all of another histogram.
-func (h *Histogram) Merge(other *Histogram) {
-	if other.h != nil {
-		h.ready().Merge(other.h)
-	}
 }
 
 // Count is the number of durations.
@@ -65,36 +54,4 @@ func (h *Histogram) Seconds() LatencyResult {
 	return LatencyResult{
 		Count: h.Count(), P50: h.At(0.5).Seconds(), P90: h.At(0.9).Seconds(), P99: h.At(0.99).Seconds(), Max: time.Duration(h.h.Max()).Seconds(),
 	}
-}
-
-// HistogramOf returns the histogram of some durations.
-func HistogramOf(list []time.Duration) *Histogram {
-	h := new(Histogram)
-	for _, d := range list {
-		h.Record(d)
-	}
-	return h
-}
-
-// MarshalJSON implements json.Marshaler.
-func (h *Histogram) MarshalJSON() ([]byte, error) {
-	raw, err := h.ready().Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		return nil, fmt.Errorf("bench: encode a histogram: %w", err)
-	}
-	return json.Marshal(string(raw))
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (h *Histogram) UnmarshalJSON(raw []byte) error {
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return fmt.Errorf("bench: a histogram is text: %w", err)
-	}
-	decoded, err := hdrhistogram.Decode([]byte(s))
-	if err != nil {
-		return fmt.Errorf("bench: decode a histogram: %w", err)
-	}
-	h.h = decoded
-	return nil
 }

@@ -5,11 +5,13 @@ package bench
 
 import (
 	"fmt"
-	"time"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // Schema names the form of a Result's JSON. It changes when a field changes its meaning or goes; new fields do not change it.
-const Schema = "pleg-bench/run/v1"
+const Schema = "pleg-bench/run/v2"
 
 // Result is the outcome of a run. Its JSON is documented in docs/pleg-bench.md; optional parts are left out when they do not apply.
 type Result struct {
@@ -17,9 +19,11 @@ type Result struct {
 	OK       bool     `json:"ok"`
 	Failures []string `json:"failures"`
 	// Interrupted: the user ended the run before the cache was compared with the runtime.
-	Interrupted bool          `json:"interrupted"`
-	Runtime     RuntimeResult `json:"runtime"`
-	Load        LoadResult    `json:"load"`
+	Interrupted bool `json:"interrupted"`
+	// NoVerdict are those of the failures for which nothing was judged.
+	NoVerdict []string      `json:"no_verdict"`
+	Runtime   RuntimeResult `json:"runtime"`
+	Load      LoadResult    `json:"load"`
 	// What the generator under test made of it.
 	ComparisonResult
 	Outage *OutageResult `json:"outage,omitempty"`
@@ -27,34 +31,41 @@ type Result struct {
 	// Comparison is what a generic PLEG made of the same load at the same time.
 	Comparison *ComparisonResult `json:"comparison,omitempty"`
 
-	// Series are the latencies of every change, for pictures.
+	// Strangers are the pods of others that came while the load ran, on a real runtime.
+	Strangers []string `json:"strangers"`
+
+	// Series are the generators over time, for pages.
 	Series []Series `json:"-"`
 }
 
-// Series is the latency of every change that one generator told of.
+// Series is one generator, or one stream, over time.
 type Series struct {
-	Mode   string
-	Points []Point
-	// Samples are what the generator told of itself, in order.
-	Samples []Sample
+	Name string `json:"name"`
+	// Points are the changes or events: when, from the begin, and how late, in seconds.
+	Points []Point `json:"points"`
+	// Samples are the generator's own numbers, in order.
+	Samples []Sample `json:"samples"`
 }
 
-// Sample is what a generator was and had done at one moment.
+// Point is a moment and a delay, in seconds.
+type Point [2]float64
+
+// Sample is the state and the counts of a generator at one moment, in seconds from the begin.
 type Sample struct {
-	// At counts from the begin of the load, in seconds.
 	At    float64 `json:"at_seconds"`
 	State string  `json:"state"`
-	// Lists and Reads count since the start, CPUSeconds likewise.
-	Lists      int     `json:"lists"`
-	Reads      int     `json:"reads"`
-	CPUSeconds float64 `json:"cpu_seconds"`
-	HeapBytes  uint64  `json:"heap_bytes"`
-	// PeriodSeconds is the relist period.
+	// Lists, Reads, Received, Missed and Failed count since the start. Missed includes the changes that
+	// nobody could hear; Failed are lists and reads.
+	Lists    int `json:"lists"`
+	Reads    int `json:"reads"`
+	Received int `json:"received"`
+	Missed   int `json:"missed"`
+	Failed   int `json:"failed"`
+	// CPUSeconds and HeapBytes are those of a process of its own, 0 without one.
+	CPUSeconds    float64 `json:"cpu_seconds"`
+	HeapBytes     uint64  `json:"heap_bytes"`
 	PeriodSeconds float64 `json:"relist_period_seconds"`
 }
-
-// Point is one change: when it happened, counted from the begin of the load, and how long it took to be told.
-type Point struct{ At, Latency time.Duration }
 
 // RuntimeResult says what the run ran on.
 type RuntimeResult struct {
@@ -78,6 +89,8 @@ type LoadResult struct {
 	AchievedRate float64        `json:"achieved_rate"`
 	Broken       int            `json:"broken"`
 	Errors       map[string]int `json:"errors"`
+	// FirstErrors has the first error of each CRI method that failed.
+	FirstErrors map[string]string `json:"first_errors"`
 	// CallSeconds is how long the runtime took for the calls of the load.
 	CallSeconds LatencyResult `json:"call_seconds"`
 }
@@ -205,27 +218,46 @@ func (q Quantiles) Seconds() LatencyResult {
 }
 
 // Judge fills in OK and Failures. A stale read counts unless the runtime's reads lied on purpose.
-// An interrupted run is never OK; what it had not told of may have been on its way.
+// Where nothing was checked there is no verdict, and neither where a stranger came.
 func (r *Result) Judge(readsLie bool) {
-	r.Failures = []string{}
+	r.Failures, r.NoVerdict = []string{}, []string{}
 	fail := func(n int, format string) {
 		if n != 0 {
 			r.Failures = append(r.Failures, fmt.Sprintf(format, n))
 		}
 	}
+	none := func(format string, args ...any) { r.NoVerdict = append(r.NoVerdict, fmt.Sprintf(format, args...)) }
 	fail(r.Consistency.Mismatches, "%d pods differ between the cache and the runtime")
 	fail(r.Events.Duplicates, "%d events were delivered twice")
 	fail(r.Events.OutOfOrder, "%d events were delivered out of order")
-	if r.Interrupted {
-		r.Failures = append(r.Failures, "the run was interrupted before the cache was compared with the runtime")
-	} else {
+	if !r.Interrupted {
 		fail(r.Events.Undelivered, "%d changes were never told of, neither as an event nor as a PodSync")
 	}
 	if !readsLie {
 		fail(r.Freshness.StaleReads, "%d reads returned less than the caller knew")
 	}
+	switch {
+	case r.Interrupted:
+		none("the run was interrupted before the cache was compared with the runtime")
+	case r.Consistency.CheckedPods == 0:
+		none("the runtime has no pod in the end, so that nothing was compared")
+	case r.Load.Changes == 0 && r.Load.Broken > 0:
+		none("every action of the load failed, so that nothing was checked")
+	}
+	if len(r.Strangers) > 0 {
+		none("pods that pleg-bench has not made came during the run (%s): a kubelet there disturbs the load, and is disturbed", few(r.Strangers))
+	}
+	r.Failures = append(r.Failures, r.NoVerdict...)
 	r.OK = len(r.Failures) == 0
 }
 
-// seconds turns a JSON number into a duration.
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// few names the first few.
+func few(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -5,51 +5,67 @@ package bench
 
 import (
 	"fmt"
-	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 )
 
-// WriteText writes the result for people.
-func (r *Result) WriteText(w io.Writer) error {
-	var b strings.Builder
-	what := r.Runtime.Name + " " + r.Runtime.Version
-	if r.Runtime.Profile != "" {
-		what = fmt.Sprintf("fake runtime as %s (%s)", r.Runtime.Profile, what)
-	}
-	fmt.Fprintf(&b, "%s\n", what)
+// Heads of the columns of a run's table.
+const (
+	evented = "evented"
+	// polled heads the column of a generator that listens, on a runtime without events.
+	polled = "polled"
+)
+
+// noEvents reports whether the generator listened in vain: the runtime has no event stream.
+func (c *ComparisonResult) noEvents() bool {
+	return c.PLEG.Mode == evented && c.PLEG.State == "Unsupported"
+}
+
+// Document implements [Finding].
+func (r *Result) Document() Document {
+	d := Document{Title: r.Runtime.String(), Tables: []Table{r.table()}, Story: r.story(), Tone: Bad}
 	head := fmt.Sprintf("%s × %s, %.3g changes/s for %s, seed %d", Count(r.Load.Pods, "pod"), Count(r.Load.Containers, "container"), r.Load.AchievedRate,
-		Short(seconds(r.Load.DurationSeconds)), r.Load.Seed)
+		Seconds(r.Load.DurationSeconds), r.Load.Seed)
 	if len(r.Load.Faults) > 0 {
 		head += ", faults " + strings.Join(r.Load.Faults, " ")
 	}
-	b.WriteString(Fold(head, 2) + "\n\n")
-	r.writeTable(&b)
-	r.writeStory(&b)
+	d.Lines = []string{head}
 	switch {
 	case r.OK:
-		b.WriteString("\n" + Fold(r.pass(), 6) + "\n")
+		d.Verdict, d.Tone = r.pass(), Good
+	case len(r.NoVerdict) > 0 && len(r.Failures) == len(r.NoVerdict):
+		d.Verdict, d.Tone = "NO VERDICT: "+strings.Join(r.NoVerdict, "; ")+".", Neutral
 	default:
-		verdict := "FAIL"
-		if r.Interrupted && len(r.Failures) == 1 {
-			verdict = "NO VERDICT"
-		}
-		b.WriteString("\n" + Fold(fmt.Sprintf("%s: %s.", verdict, strings.Join(r.Failures, "; ")), 6) + "\n")
-		for _, d := range r.Consistency.Differences {
-			b.WriteString(Fold("  "+d, 4) + "\n")
-		}
+		d.Verdict, d.Notes = "FAIL: "+strings.Join(r.Failures, "; ")+".", r.Consistency.Differences
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	if o := r.Outage; o != nil {
+		d.Marks = append(d.Marks, Mark{o.AtSeconds, o.AtSeconds + o.DownSeconds, "runtime " + o.Kind})
+	}
+	if s := r.Stall; s != nil {
+		d.Marks = append(d.Marks, Mark{s.AtSeconds, s.AtSeconds + s.ForSeconds, "Watch not read"})
+	}
+	return d
 }
 
-// pass is the verdict on a good run. What nobody saw is not hidden by it.
+// String is for people.
+func (r RuntimeResult) String() string {
+	what := r.Name + " " + r.Version
+	if r.Profile != "" {
+		what = fmt.Sprintf("fake runtime as %s (%s)", r.Profile, what)
+	}
+	return what
+}
+
+// pass is the verdict on a good run. Unseen changes are part of the verdict.
 func (r *Result) pass() string {
-	text := "PASS: the cache equals the runtime; no event came twice or out of order, and nothing that was seen to begin was left without its end"
+	text := fmt.Sprintf("PASS: the cache equals the runtime in all of %s; no event came twice or out of order, and nothing that was seen to begin was left without its end",
+		Count(r.Consistency.CheckedPods, "pod"))
 	if n := r.Events.Unseen; n > 0 {
 		text += fmt.Sprintf(". %d of %d changes came and went unseen, between two reads", n, r.Events.Changes)
+	}
+	if r.noEvents() {
+		text += ". This runtime offers no events: the PLEG polled"
 	}
 	return text + "."
 }
@@ -57,121 +73,148 @@ func (r *Result) pass() string {
 // enoughForTails is the number of changes from which on a p90 and a p99 differ from the maximum.
 const enoughForTails = 100
 
-// writeTable writes what both modes have, side by side if there is a comparison.
-func (r *Result) writeTable(b *strings.Builder) {
+// table holds the numbers of every generator.
+func (r *Result) table() Table {
+	var t Table
 	columns := []*ComparisonResult{&r.ComparisonResult}
 	if r.Comparison != nil {
 		columns = append(columns, r.Comparison)
 	}
-	row := func(name string, cell func(*ComparisonResult) string, note string) {
-		fmt.Fprintf(b, "  %-33s", name)
+	for _, c := range columns {
+		head := c.PLEG.Mode
+		if c.noEvents() {
+			head = polled
+		}
+		t.Columns = append(t.Columns, head)
+	}
+	row := func(name, note string, cell func(*ComparisonResult) string) {
+		var cells []string
 		for _, c := range columns {
-			fmt.Fprintf(b, "%10s", cell(c))
+			cells = append(cells, cell(c))
 		}
-		if note != "" {
-			b.WriteString("  " + note)
-		}
-		b.WriteByte('\n')
+		t.Add(name, note, cells...)
 	}
-	at := func(pick func(LatencyResult) float64) func(*ComparisonResult) string {
-		return func(c *ComparisonResult) string {
-			if c.Latency.Count == 0 {
-				return "-"
+	const meanwhile = "while the load ran"
+	delays := func(name string, of func(*ComparisonResult) LatencyResult) {
+		count := of(&r.ComparisonResult).Count
+		for i, q := range []string{"p50", "p90", "p99", "max"} {
+			if count < enoughForTails && (i == 1 || i == 2) {
+				continue
 			}
-			return Short(seconds(pick(c.Latency)))
+			row(fmt.Sprintf("%-28s  %s", name, q), "", func(c *ComparisonResult) string {
+				if of(c).Count == 0 {
+					return "-"
+				}
+				return of(c).cells()[i]
+			})
+			name = ""
 		}
 	}
-	fresh := func(pick func(LatencyResult) float64) func(*ComparisonResult) string {
-		return func(c *ComparisonResult) string {
-			if c.Freshness.Count == 0 {
-				return "-"
-			}
-			return Short(seconds(pick(c.Freshness.LatencyResult)))
-		}
-	}
-	number := func(pick func(*ComparisonResult) int) func(*ComparisonResult) string {
-		return func(c *ComparisonResult) string { return fmt.Sprint(pick(c)) }
-	}
-	row("", func(c *ComparisonResult) string { return c.PLEG.Mode }, "")
-	row("change told on Watch after    p50", at(func(l LatencyResult) float64 { return l.P50 }), "")
-	if r.Latency.Count >= enoughForTails {
-		row("                              p90", at(func(l LatencyResult) float64 { return l.P90 }), "")
-		row("                              p99", at(func(l LatencyResult) float64 { return l.P99 }), "")
-	}
-	row("                              max", at(func(l LatencyResult) float64 { return l.Max }), "")
-	row("changes that nobody saw", number(func(c *ComparisonResult) int { return c.Events.Unseen }),
-		fmt.Sprintf("of %d changes", r.Events.Changes))
+	delays("change told on Watch after", func(c *ComparisonResult) LatencyResult { return c.Latency })
+	row("changes that nobody saw", fmt.Sprintf("of %d changes", r.Events.Changes), func(c *ComparisonResult) string { return fmt.Sprint(c.Events.Unseen) })
+	cpu := meanwhile
 	if r.Freshness.Count > 0 {
-		row("GetNewerThan(now) answered    p50", fresh(func(l LatencyResult) float64 { return l.P50 }), "")
-		row("                              p99", fresh(func(l LatencyResult) float64 { return l.P99 }), fmt.Sprintf("of %d reads", r.Freshness.Count))
+		delays("GetNewerThan(now) answered", func(c *ComparisonResult) LatencyResult { return c.Freshness.LatencyResult })
+		cpu = fmt.Sprintf("with %d such reads", r.Freshness.Count)
 	}
-	row("lists of the whole runtime", number(func(c *ComparisonResult) int { return c.Cost.Relists }), "while the load ran")
-	row("relist period at the end", func(c *ComparisonResult) string { return Short(seconds(c.PLEG.RelistPeriodSeconds)) }, "")
-	row("CRI calls", number(func(c *ComparisonResult) int { return sum(c.Cost.RPCs) }), "while the load ran")
-	note := "while the load ran"
-	if r.Freshness.Count > 0 {
-		note = "GetNewerThan included"
-	}
-	row("CPU", func(c *ComparisonResult) string { return Short(seconds(c.Cost.PLEGCPUSeconds)) }, note)
+	row("lists of the whole runtime", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(c.Cost.Relists) })
+	row("relist period at the end", "", func(c *ComparisonResult) string { return Seconds(c.PLEG.RelistPeriodSeconds) })
+	row("CRI calls", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(sum(c.Cost.RPCs)) })
+	row("CPU", cpu, func(c *ComparisonResult) string { return Seconds(c.Cost.PLEGCPUSeconds) })
+	return t
 }
 
-// writeStory writes what only this run has.
-func (r *Result) writeStory(b *strings.Builder) {
-	line := func(format string, args ...any) { b.WriteString(Fold(fmt.Sprintf(format, args...), 2) + "\n") }
+// story holds what the table has not.
+func (r *Result) story() (list []string) {
+	line := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	emitted := "the PLEG"
 	if n := r.Events.RuntimeEmitted; n != nil {
 		emitted = fmt.Sprintf("the runtime emitted %d, the PLEG", *n)
 	}
-	b.WriteByte('\n')
 	line("events: %s received %d (%d told nothing new), told %d on Watch; missed %d, owed %d",
 		emitted, r.Events.Received, r.Events.Stale, r.Events.Lifecycle, r.Events.Missed, r.Events.Owed)
-	line("stream: %s, %d reconnects; memory: at most %s", r.PLEG.State, r.PLEG.Reconnects, Bytes(uint64(r.Cost.PLEGMaxRSSBytes)))
-	if r.Freshness.Count > 0 {
-		line("answers older than known: %d of %d", r.Freshness.StaleReads, r.Freshness.Count)
-	}
+	line("stream: %s, %s; memory: at most %s", r.PLEG.State, Count(r.PLEG.Reconnects, "reconnect"), Bytes(uint64(r.Cost.PLEGMaxRSSBytes)))
 	if p := r.PLEG.RelistPeriodSeconds; p > 0 && r.PLEG.State == "Connected" {
 		line("trust: %.3g lists a minute now; each list that finds nothing which the stream had not told halves that, down to one in 5 minutes", 60/p)
+	}
+	if r.Freshness.Count > 0 {
+		line("answers older than known: %d of %d", r.Freshness.StaleReads, r.Freshness.Count)
 	}
 	whom, cpu := "the load and the PLEG", "unknown"
 	if r.Comparison != nil {
 		whom = "the load and both PLEGs"
 	}
 	if r.Cost.RuntimeCPUSeconds != nil {
-		cpu = Short(seconds(*r.Cost.RuntimeCPUSeconds))
+		cpu = Seconds(*r.Cost.RuntimeCPUSeconds)
 	}
-	line("runtime: %s CPU for %s; its calls took p50 %s, p99 %s", cpu, whom,
-		Short(seconds(r.Load.CallSeconds.P50)), Short(seconds(r.Load.CallSeconds.P99)))
+	line("runtime: %s CPU for %s; its calls took p50 %s, p99 %s", cpu, whom, Seconds(r.Load.CallSeconds.P50), Seconds(r.Load.CallSeconds.P99))
 	if n := r.Consistency.BeforeRelist; n > 0 {
-		line("%d pods differed until one more relist", n)
+		line("%s differed until one more relist", Count(n, "pod"))
 	}
 	if r.Load.Broken > 0 {
-		line("load: %d actions failed (calls: %s) and their pods were replaced", r.Load.Broken, counts(r.Load.Errors))
+		line("load: %s failed and their pods were replaced", Count(r.Load.Broken, "action"))
+		for _, method := range sortedKeys(r.Load.Errors) {
+			line("  %s failed %s, first: %s", method, Count(r.Load.Errors[method], "time"), r.Load.FirstErrors[method])
+		}
 	}
 	if o := r.Outage; o != nil {
 		verb := map[string]string{"restart": "restarted, its containers survived", "kill": "killed, everything in it was lost"}[o.Kind]
-		line("outage: at %s the runtime was %s; down %s, stream back after %s, whole cache fresh after %s", Short(seconds(o.AtSeconds)), verb,
-			Short(seconds(o.DownSeconds)), or(o.ReconnectedSeconds, "never"), or(o.RelistedSeconds, "never"))
+		line("outage: at %s the runtime was %s; down %s, stream back after %s, whole cache fresh after %s", Seconds(o.AtSeconds), verb,
+			Seconds(o.DownSeconds), or(o.ReconnectedSeconds, "never"), or(o.RelistedSeconds, "never"))
 	}
 	if s := r.Stall; s != nil {
 		line("stall: Watch was not read for %s; %d events became PodSyncs of at most %d pods; the runtime's calls took p99 %s before and %s during; heap %s before, %s at most, %s after",
-			Short(seconds(s.ForSeconds)), s.OwedEvents, s.OwedPods, Short(seconds(s.CallSecondsBefore.P99)), Short(seconds(s.CallSecondsDuring.P99)),
+			Seconds(s.ForSeconds), s.OwedEvents, s.OwedPods, Seconds(s.CallSecondsBefore.P99), Seconds(s.CallSecondsDuring.P99),
 			Bytes(s.HeapBytesBefore), Bytes(s.HeapBytesPeak), Bytes(s.HeapBytesAfter))
 	}
+	return list
+}
+
+// Benchmarks implements [Finding], with a line for each generator.
+func (r *Result) Benchmarks() []Benchmark {
+	list := []Benchmark{r.ComparisonResult.benchmark()}
+	if r.Comparison != nil {
+		list = append(list, r.Comparison.benchmark())
+	}
+	return list
+}
+
+func (c *ComparisonResult) benchmark() Benchmark {
+	figures := slices.Concat(c.Latency.figures(""), c.Freshness.figures("fresh-"))
+	for unit, v := range map[string]float64{
+		"cpu-sec": c.Cost.PLEGCPUSeconds, "rss-bytes": float64(c.Cost.PLEGMaxRSSBytes), "lists": float64(c.Cost.Relists),
+		"reads": float64(c.Cost.Inspections), "calls": float64(sum(c.Cost.RPCs)), "missed": float64(c.Events.Missed), "unseen": float64(c.Events.Unseen),
+	} {
+		figures = append(figures, Figure{v, unit})
+	}
+	slices.SortFunc(figures, func(a, b Figure) int { return strings.Compare(a.Unit, b.Unit) })
+	return Benchmark{"Run/mode=" + c.PLEG.Mode, figures}
+}
+
+// Unmeasured implements [Finding].
+func (r *Result) Unmeasured() (paths []string) {
+	for path, c := range map[string]*ComparisonResult{"": &r.ComparisonResult, "comparison.": r.Comparison} {
+		if c != nil && (c.PLEG.Mode != evented || c.noEvents()) {
+			paths = append(paths, path+"events.missed", path+"events.received", path+"events.stale", path+"events.replayed", path+"pleg.overruled")
+		}
+		if c != nil && c.Freshness.Count == 0 {
+			paths = append(paths, path+"freshness_seconds")
+		}
+	}
+	if r.Events.Changes == 0 {
+		paths = append(paths, "events.unseen", "events.undelivered")
+	}
+	if r.Consistency.CheckedPods == 0 {
+		paths = append(paths, "consistency")
+	}
+	return paths
 }
 
 func or(s float64, none string) string {
 	if s == 0 {
 		return none
 	}
-	return Short(seconds(s))
-}
-
-func counts(m map[string]int) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
-	}
-	return strings.Join(parts, ", ")
+	return Seconds(s)
 }
 
 func sum(m map[string]int) int {
@@ -193,6 +236,9 @@ func Count(n int, noun string, plural ...string) string {
 	}
 	return fmt.Sprintf("%d %s", n, noun)
 }
+
+// Seconds writes a duration given in seconds as [Short] does.
+func Seconds(s float64) string { return Short(time.Duration(s * float64(time.Second))) }
 
 // Short writes a duration with about three digits.
 func Short(d time.Duration) string {

@@ -20,8 +20,8 @@ import (
 // fired is the expression of the alerts that have fired during the scene of a row.
 const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[45m])), "row", "%d", "", "")`
 
-// addAlerts adds to each row the alerts that fire: those that Prometheus finds, by promtool, or without
-// one those of the page, for which the reason then is that CI has a promtool.
+// addAlerts adds to each row the alerts that fire: those that Prometheus finds, by promtool, or
+// without one those of the page, for which the reason then is that CI has a promtool.
 func addAlerts(t *testing.T, rows []*row, old string) {
 	t.Helper()
 	if *promtool == "" {
@@ -42,7 +42,8 @@ func addAlerts(t *testing.T, rows []*row, old string) {
 			"promql_expr_test": []map[string]any{{"expr": fmt.Sprintf(fired, i), "eval_time": "44m45s", "exp_samples": []any{}}},
 		})
 	}
-	raw, err := json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests}) // which is YAML too
+	// which is YAML too
+	raw, err := json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func addAlerts(t *testing.T, rows []*row, old string) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := exec.CommandContext(t.Context(), *promtool, "test", "rules", path).CombinedOutput() // it fails for each alert that fires
+	// it fails for each alert that fires
+	out, _ := exec.CommandContext(t.Context(), *promtool, "test", "rules", path).CombinedOutput()
 	found := regexp.MustCompile(`alertname="(\w+)", row="(\d+)"`).FindAllStringSubmatch(string(out), -1)
 	if len(found) == 0 {
 		t.Fatalf("promtool has found no alert at all:\n%.2000s", out)

@@ -21,8 +21,8 @@ var (
 
 const page = "../../docs/faults.md"
 
-// A setting is one row: a fault, mostly one of the fake runtime's, and where what it shows must lead
-// to.
+// A setting is one row: a fault, mostly one of the fake runtime's, and where what it shows must
+// lead to.
 type setting struct {
 	// name is the fault's in fakeruntime.FaultList, set what the runtime is given, the faults that only
 	// go with another one among them.
@@ -35,7 +35,8 @@ type setting struct {
 	// ownCall says why an agent need not see in the generator what pleg-bench watch shows.
 	ownCall string
 
-	// sometimes are what shows in some runs only, since it hangs on which of two goroutines comes first.
+	// sometimes are what shows in some runs only, since it hangs on which of two goroutines comes
+	// first.
 	sometimes []string
 
 	unread     bool          // the agent ceases to read Watch, which holds so many events:
@@ -67,8 +68,8 @@ const (
 	crioSilent  = "the-stream-is-connected-and-tells-nothing-on-cri-o"
 )
 
-// takenForMute is what shows when events that are lost happen to be those of two lists in a row: the
-// stream is taken for one that hangs, and opened anew.
+// takenForMute is what shows when events that are lost happen to be those of two lists in a row:
+// the stream is taken for one that hangs, and opened anew.
 var takenForMute = []string{
 	"the event stream ended", "ContainerEventStreamLost", "ContainerEventStreamRestored", "ContainerChangesUnheard",
 	"kubelet_evented_pleg_connection_error_count", "evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total",
@@ -178,8 +179,9 @@ func TestEverySectionIsTried(t *testing.T) {
 	}
 }
 
-// TestEveryFaultShows lets the runtime misbehave in each of its ways, in virtual time, and holds what pleg-bench watch and an agent show of it to docs/faults.md. No fault may
-// be silent, and what shows must lead to the section of docs/troubleshooting.md that explains it.
+// TestEveryFaultShows lets the runtime misbehave in each of its ways, in virtual time, and holds
+// what pleg-bench watch and an agent show of it to docs/faults.md. No fault may be silent, and what
+// shows must lead to the section of docs/troubleshooting.md that explains it.
 func TestEveryFaultShows(t *testing.T) {
 	old, err := os.ReadFile(page)
 	if err != nil && !*update {

@@ -102,8 +102,8 @@ func (g guide) leads(sees string) (anchors []string) {
 	return anchors
 }
 
-// check holds a row to what an operator needs: the fault is not silent, what he sees leads him to the
-// section that explains it, and there he finds what he sees again.
+// check holds a row to what an operator needs: the fault is not silent, what he sees leads him to
+// the section that explains it, and there he finds what he sees again.
 func (r *row) check(t *testing.T, g guide) {
 	t.Helper()
 	title := r.set.title()

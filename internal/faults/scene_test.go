@@ -40,8 +40,8 @@ const (
 	// healthyFor is how long the runtime is well before the fault begins, so that it is told from a
 	// start that goes wrong. A fault that needs to be there from the start says so.
 	healthyFor = 2 * time.Minute
-	// judged is how long the agent runs for its reports and metrics, and alerting for its alerts, some of
-	// which wait for half an hour.
+	// judged is how long the agent runs for its reports and metrics, and alerting for its alerts, some
+	// of which wait for half an hour.
 	judged   = 12 * time.Minute
 	alerting = 45 * time.Minute
 	// watched is how long pleg-bench watch runs, from the moment at which the fault begins.
@@ -200,8 +200,8 @@ func (s *seen) watch(ctx context.Context, dial func(context.Context) (net.Conn, 
 	}
 }
 
-// agent is an agent as docs/agents.md has it, with a worker for each pod that waits for a status from
-// after each event, as a kubelet's pod workers do.
+// agent is an agent as docs/agents.md has it, with a worker for each pod that waits for a status
+// from after each event, as a kubelet's pod workers do.
 func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial func(context.Context) (net.Conn, error), registry *prometheus.Registry) {
 	client, err := cri.New(cri.Config{Endpoint: "fake", Dialer: dial})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A telltale is a metric that tells of a fault, with what it has come to over a scene: moved says that
-// this is more than a runtime without the fault would make of it.
+// A telltale is a metric that tells of a fault, with what it has come to over a scene: moved says
+// that this is more than a runtime without the fault would make of it.
 type telltale struct {
 	name  string
 	moved func(with, without *seen) bool
@@ -120,8 +120,8 @@ func (s *seen) last(name string) float64 {
 	return all[len(all)-1]
 }
 
-// watchSays is what pleg-bench watch told, in the words that it uses: how it exited, its verdict, its
-// own reports and the generator's, the summary's lines.
+// watchSays is what pleg-bench watch told, in the words that it uses: how it exited, its verdict,
+// its own reports and the generator's, the summary's lines.
 func (s *seen) watchSays() (says []string) {
 	add := func(when bool, words string) {
 		if when {

@@ -173,7 +173,8 @@ func (p *PLEG[S]) list(ctx context.Context) {
 	p.cache.advance(begun)
 }
 
-// changes returns the events between two listings of a pod. A new phase Created has an empty type: it needs an inspection and is not sent.
+// changes returns the events between two listings of a pod. A new phase Created has an empty type:
+// it needs an inspection and is not sent.
 func changes(before, after pleg.Pod) []pleg.Event {
 	var events []pleg.Event
 	add := func(it pleg.Item, t pleg.EventType) {

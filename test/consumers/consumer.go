@@ -53,7 +53,8 @@ func (r requirements) lines() []string {
 	return lines
 }
 
-// try makes the consumer, gives it what it takes of ours, and compares. It returns what is required then.
+// try makes the consumer, gives it what it takes of ours, and compares. It returns what is required
+// then.
 func (c *consumer) try(ctx context.Context, w *workshop) (after requirements, err error) {
 	dir := filepath.Join(w.dir, c.name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -128,8 +129,9 @@ func writeImports(file string, packages []string) error {
 	return os.WriteFile(file, []byte(text.String()), 0o644)
 }
 
-// look returns what go.mod requires, and what those packages are built with: the modules that provide
-// one. A module that is replaced goes by what replaces it, since its version in go.mod is without effect.
+// look returns what go.mod requires, and what those packages are built with: the modules that
+// provide one. A module that is replaced goes by what replaces it, since its version in go.mod is
+// without effect.
 func (w *workshop) look(ctx context.Context, dir string, packages ...string) (wanted, built requirements, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
@@ -160,8 +162,8 @@ func (w *workshop) look(ctx context.Context, dir string, packages ...string) (wa
 	return wanted, built, nil
 }
 
-// differences names what is not as before: versions that have changed, and modules that are not ours and
-// were not there.
+// differences names what is not as before: versions that have changed, and modules that are not
+// ours and were not there.
 func differences(what string, before, after requirements) error {
 	var found []string
 	for _, path := range slices.Sorted(maps.Keys(after)) {

@@ -1,15 +1,16 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command consumers adds this repository's modules to programs that have their dependencies already, and
-// fails when any of these is raised, or when one that is not ours is added. It is run in the repository.
+// Command consumers adds this repository's modules to programs that have their dependencies
+// already, and fails when any of these is raised, or when one that is not ours is added. It is run
+// in the repository.
 //
 //	go run ./test/consumers [-v] [-build] [NAME...]
 //
-// The consumers get what is committed as users get it: from a module proxy, which is a folder here, as
-// version [version]. No replace line of ours helps them. They are pristine: an agent on client-go 0.35
-// and gRPC 1.72, a controller on controller-runtime 0.22, and the go.mod of Kubernetes releases. The tool
-// is installed as a user installs it.
+// The consumers get what is committed as users get it: from a module proxy, which is a folder here,
+// as version [version]. No replace line of ours helps them. They are pristine: an agent on
+// client-go 0.35 and gRPC 1.72, a controller on controller-runtime 0.22, and the go.mod of
+// Kubernetes releases. The tool is installed as a user installs it.
 package main
 
 import (
@@ -98,8 +99,9 @@ func repository(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// environment returns that of the go commands: our proxy before what this machine has downloaded already
-// and before its own proxy, and a module cache of its own, because ours are no released versions.
+// environment returns that of the go commands: our proxy before what this machine has downloaded
+// already and before its own proxy, and a module cache of its own, because ours are no released
+// versions.
 func environment(ctx context.Context, dir string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {

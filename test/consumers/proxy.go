@@ -24,8 +24,8 @@ const (
 	version = "v0.1.0"
 )
 
-// publish writes every module of the last commit into a folder that serves as a module proxy, in the
-// layout of https://go.dev/ref/mod#goproxy-protocol.
+// publish writes every module of the last commit into a folder that serves as a module proxy, in
+// the layout of https://go.dev/ref/mod#goproxy-protocol.
 func publish(ctx context.Context, root, proxy string) error {
 	cmd := exec.CommandContext(ctx, "git", "ls-tree", "-r", "--name-only", "HEAD")
 	cmd.Dir = root

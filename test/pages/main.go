@@ -5,10 +5,11 @@
 //
 //	go run ./test/pages [-out DIR] [-chromium PATH] [-v]
 //
-// It runs pleg-bench on fake runtimes (some 30 s), opens each report.html from its file in a headless
-// Chromium that may reach nothing else, at 375 and 1400 pixels, light and dark, and fails if a page is
-// wider than its window, a chart is not drawn, text can hardly be told from its ground, anything is written
-// to the console as an error, or anything but the file itself is asked for. -out keeps the pictures.
+// It runs pleg-bench on fake runtimes (some 30 s), opens each report.html from its file in a
+// headless Chromium that may reach nothing else, at 375 and 1400 pixels, light and dark, and fails
+// if a page is wider than its window, a chart is not drawn, text can hardly be told from its
+// ground, anything is written to the console as an error, or anything but the file itself is asked
+// for. -out keeps the pictures.
 //
 // Chromium is ended by its own process, and its profile is a new folder.
 package main

@@ -20,8 +20,9 @@ type idler struct {
 	before     time.Duration // what the runtime had used
 }
 
-// idleNode measures what a node costs on which nothing happens: 500 pods with 2 containers on the fake runtime, which builds every answer, as real
-// ones do. All contestants idle at the same time, each with a runtime of its own. The first window begins when the contestant has started; the
+// idleNode measures what a node costs on which nothing happens: 500 pods with 2 containers on the
+// fake runtime, which builds every answer, as real ones do. All contestants idle at the same time,
+// each with a runtime of its own. The first window begins when the contestant has started; the
 // second, right after it, shows what it costs once trust is earned.
 func (b *bench) idleNode() error {
 	var all []*idler
@@ -40,7 +41,7 @@ func (b *bench) idleNode() error {
 		if !slices.Contains(b.agents, c.name) {
 			continue
 		}
-		r, err := b.runtime(server.Config{Fake: true, Pods: 500, Containers: 2})
+		r, err := b.runtime(server.Config{Pods: 500, Containers: 2})
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func TestChangesAreInspectedAndTold(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if n := after.Statuses - before.Statuses; n != 3 {
+		if n := after.Calls["ContainerStatus"] - before.Calls["ContainerStatus"]; n != 3 {
 			t.Errorf("3 pods, in each of which one container of 2 has changed, took %d status calls, want 3", n)
 		}
 		told, err := all[0].do(agent.Request{Op: "watch"})
@@ -101,16 +101,10 @@ func TestChangesAreInspectedAndTold(t *testing.T) {
 
 func TestEventsAreTakenAndTold(t *testing.T) {
 	b := newBench(t)
-	err := b.on(small, "intake", b.agents, func(r *runtimeProcess, all []*contestant) error {
-		for _, c := range all {
-			if err := b.flood(r, c, "known", 500); err != nil {
-				return err
-			}
+	for _, name := range b.agents {
+		if err := b.intakeOf(name, small); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, mode := range []string{"evented", "generic"} {
 		if err := b.latencyOf(oursName, mode, small, 1000, 40); err != nil {
@@ -148,7 +142,8 @@ func TestIdleNodesAndWorkersAreMeasured(t *testing.T) {
 	}
 }
 
-// TestMemoryIsMeasured asks an agent that does nothing else, on a node whose statuses take more than what pools and buffers keep by chance.
+// TestMemoryIsMeasured asks an agent that does nothing else, on a node whose statuses take more
+// than what pools and buffers keep by chance.
 func TestMemoryIsMeasured(t *testing.T) {
 	const containers = 1000
 	err := newBench(t).on(server.Config{Pods: containers / 2, Containers: 2}, "manual", []string{oursName}, func(_ *runtimeProcess, all []*contestant) error {
@@ -166,8 +161,9 @@ func TestMemoryIsMeasured(t *testing.T) {
 	}
 }
 
-// TestChurnIsMeasured: Watch tells of changes, workers wait, and the load alone reads nothing. How many changes are told of depends on the machine: what came
-// and went before a read could show it is nobody's.
+// TestChurnIsMeasured: Watch tells of changes, workers wait, and the load alone reads nothing. How
+// many changes are told of depends on the machine: what came and went before a read could show it
+// is nobody's.
 func TestChurnIsMeasured(t *testing.T) {
 	b := newBench(t)
 	if err := b.churnOf(10, 400, 100*time.Millisecond, 500*time.Millisecond); err != nil {

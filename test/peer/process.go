@@ -55,7 +55,6 @@ func (p *process) end() { _ = p.Stop(time.Minute) }
 type runtimeProcess struct {
 	*process
 	socket      string
-	fake        bool
 	subscribers int // that are known to have come
 }
 
@@ -67,7 +66,7 @@ func (b *bench) runtime(c server.Config) (*runtimeProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runtimeProcess{process: p, socket: c.Socket, fake: c.Fake}
+	r := &runtimeProcess{process: p, socket: c.Socket}
 	_, err = r.do(c)
 	if err != nil {
 		p.end()
@@ -85,10 +84,7 @@ func (r *runtimeProcess) do(request any) (server.Reply, error) {
 }
 
 // contestant is a started agent.
-type contestant struct {
-	*process
-	subscriber int // its number among the runtime's
-}
+type contestant struct{ *process }
 
 // contestant starts an agent on a runtime.
 func (b *bench) contestant(name, mode string, r *runtimeProcess) (*contestant, error) {
@@ -104,31 +100,31 @@ func (b *bench) contestant(name, mode string, r *runtimeProcess) (*contestant, e
 		return nil, err
 	}
 	c := &contestant{process: p}
-	if _, err := c.do(agent.Request{Op: "start", Socket: r.socket, Mode: mode}); err != nil {
+	_, err = c.do(agent.Request{Op: "start", Socket: r.socket, Mode: mode})
+	if err == nil && (mode == "evented" || mode == "told" || mode == "intake") {
+		err = r.subscribed()
+	}
+	if err != nil {
 		c.end()
 		return nil, err
 	}
-	if mode == "manual" || mode == "generic" || r.fake {
-		return c, nil
-	}
-	c.subscriber, err = r.subscribed()
-	return c, err
+	return c, nil
 }
 
-// subscribed waits for one more subscriber and returns its number.
-func (r *runtimeProcess) subscribed() (int, error) {
+// subscribed waits for one more subscriber.
+func (r *runtimeProcess) subscribed() error {
 	for range 1000 {
 		usage, err := r.do(server.Request{Op: "usage"})
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if usage.Subscribers > r.subscribers {
-			r.subscribers++
-			return r.subscribers - 1, nil
+			r.subscribers = usage.Subscribers
+			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return 0, errors.New("nobody subscribed to the runtime's events")
+	return errors.New("nobody subscribed to the runtime's events")
 }
 
 func (c *contestant) do(request agent.Request) (agent.Reply, error) {

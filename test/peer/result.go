@@ -31,13 +31,12 @@ const (
 	unitP50     = "p50-ns"
 	unitP99     = "p99-ns"
 	unitMax     = "max-ns"
-	unitRate    = "events/s"
 	unitHeap    = "B/container"
 	unitTotal   = "total-cpu-ns"
 	unitLists   = "lists"
 )
 
-var units = []string{unitCPU, unitTotal, unitWall, unitBytes, unitObjects, unitWakeups, unitRate, unitP50, unitP99, unitMax, unitHeap, unitLists,
+var units = []string{unitCPU, unitTotal, unitWall, unitBytes, unitObjects, unitWakeups, unitP50, unitP99, unitMax, unitHeap, unitLists,
 	unitAgent, unitRuntime, unitMade, unitCalls + " ListPodSandbox/op", unitCalls + " ListContainers/op", unitCalls + " PodSandboxStatus/op",
 	unitCalls + " ContainerStatus/op", unitWatch + "-p50-ns", unitWatch + "-p99-ns", unitUntold, unitWait + "-p50-ns", unitWait + "-p99-ns", unitWaiting}
 

@@ -48,7 +48,8 @@ func (b *bench) among(names ...string) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(b.agents, n) })
 }
 
-// turns returns who has its turn after whom in that round: every other round goes the other way, since what comes first may be dearer.
+// turns returns who has its turn after whom in that round: every other round goes the other way,
+// since what comes first may be dearer.
 func turns[T any](all []T, round int) []T {
 	all = slices.Clone(all)
 	if round%2 == 1 {
@@ -105,7 +106,8 @@ func (b *bench) relistOf(row string, c server.Config, what string, names []strin
 		}
 		for round := range b.rounds {
 			for _, c := range turns(all, round) {
-				if _, err := c.do(agent.Request{Op: "mark"}); err != nil { // begins with an empty heap, whatever went before
+				// begins with an empty heap, whatever went before
+				if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
 					return err
 				}
 				err := b.profiled(c, row+"-"+what, func() error {
@@ -132,7 +134,8 @@ func (b *bench) relist() error {
 	return nil
 }
 
-// relistStreaming is the same on a runtime with the streaming list calls, which the kubelet does not use by default.
+// relistStreaming is the same on a runtime with the streaming list calls, which the kubelet does
+// not use by default.
 func (b *bench) relistStreaming() error {
 	names := b.among(oursName, kubelet136)
 	if slices.Contains(b.agents, floorName) {
@@ -141,7 +144,8 @@ func (b *bench) relistStreaming() error {
 	return b.relistOf("streaming", server.Config{Pods: 5000, Containers: 2, Streams: true}, "containers=10000", names, 10)
 }
 
-// changed measures lists of a node on which 1 % of the containers have changed since the one before; their inspection is part of it.
+// changed measures lists of a node on which 1 % of the containers have changed since the one
+// before; their inspection is part of it.
 func (b *bench) changed() error {
 	const pods, change = 5000, 100
 	what := fmt.Sprintf("containers=%d", 2*pods)
@@ -171,64 +175,35 @@ func (b *bench) changed() error {
 	})
 }
 
-// intake measures the event stream: events that tell what is known ("known"), and exits of containers with the statuses that go
-// with them ("exit").
+// intake measures the event stream: exits of containers with the statuses that go with them.
 func (b *bench) intake() error {
-	names := b.among(floorName, generated, oursName, kubelet136)
-	many := 40_000
-	if b.profiles != "" {
-		many *= 10 // a profile needs seconds
-	}
-	err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
-		for round := range b.rounds {
-			for _, c := range turns(all, round) {
-				err := b.profiled(c, "intake-known", func() error { return b.flood(r, c, "known", many) })
-				if err != nil {
-					return err
-				}
+	const pods = 5000
+	for round := range b.rounds {
+		for _, name := range turns(b.among(floorName, generated, oursName, kubelet136), round) {
+			if err := b.intakeOf(name, server.Config{Pods: pods, Containers: 2}); err != nil {
+				return err
 			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	names = b.among(oursName, kubelet136)
-	for round := range b.rounds { // a container exits once
-		err := b.on(server.Config{Pods: 5000, Containers: 2}, "intake", names, func(r *runtimeProcess, all []*contestant) error {
-			for _, c := range turns(all, round) {
-				err := b.profiled(c, "intake-exit", func() error { return b.flood(r, c, "exit", 10_000) })
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) flood(r *runtimeProcess, c *contestant, kind string, n int) error {
-	if _, err := r.do(server.Request{Op: "prepare", Kind: kind, N: n}); err != nil {
-		return err
-	}
-	if _, err := c.do(agent.Request{Op: "mark"}); err != nil {
-		return err
-	}
-	if _, err := r.do(server.Request{Op: "flood", To: c.subscriber, N: n}); err != nil {
-		return err
-	}
-	reply, err := c.do(agent.Request{Op: "await", N: n})
-	if err != nil {
-		return err
-	}
-	result := b.of("intake", kind, c.name)
-	result.cost(reply.Cost, n)
-	result.add(unitRate, float64(n)/reply.Wall.Seconds())
-	return nil
+// intakeOf lets every container of a node exit as fast as the runtime can.
+func (b *bench) intakeOf(name string, config server.Config) error {
+	n := config.Pods * config.Containers
+	return b.on(config, "intake", []string{name}, func(r *runtimeProcess, all []*contestant) error {
+		return b.profiled(all[0], "intake", func() error {
+			if _, err := all[0].do(agent.Request{Op: "mark"}); err != nil {
+				return err
+			}
+			if _, err := r.do(server.Request{Op: "exit", N: n}); err != nil {
+				return err
+			}
+			reply, err := all[0].do(agent.Request{Op: "await", N: n})
+			b.of("intake", "exit", name).cost(reply.Cost, n)
+			return err
+		})
+	})
 }
 
 // first measures the first list of a node whose runtime takes 1 ms for each status call.
@@ -280,7 +255,8 @@ func (b *bench) newer() error {
 	return nil
 }
 
-// latency measures the time from a container's exit to the event of Watch that tells of it, at 1000 exits a second.
+// latency measures the time from a container's exit to the event of Watch that tells of it, at 1000
+// exits a second.
 func (b *bench) latency() error {
 	const pods, rate, seconds = 5000, 1000, 8
 	everyone := []struct{ name, mode string }{
@@ -302,16 +278,11 @@ func (b *bench) latency() error {
 
 func (b *bench) latencyOf(name, mode string, config server.Config, rate, count int) error {
 	return b.on(config, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
-		to := all[0].subscriber
-		if mode == "generic" {
-			to = -1
-		}
 		time.Sleep(2 * time.Second) // what starting set off has ended
 		if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil {
 			return err
 		}
-		changes, err := r.do(server.Request{Op: "change", To: to, N: count, Rate: rate})
-		if err != nil {
+		if _, err := r.do(server.Request{Op: "exit", N: count, Rate: rate}); err != nil {
 			return err
 		}
 		time.Sleep(3 * time.Second)
@@ -319,26 +290,17 @@ func (b *bench) latencyOf(name, mode string, config server.Config, rate, count i
 		if err != nil {
 			return err
 		}
-		told := make(map[string]int64)
-		for _, t := range reply.Told {
-			if _, ok := told[t.ID]; !ok && t.Kind == "ContainerDied" {
-				told[t.ID] = t.At
-			}
+		changes, err := r.do(server.Request{Op: "history"})
+		if err != nil {
+			return err
 		}
-		var latencies []int64
-		lost := 0
-		for _, c := range changes.Changes {
-			if at, ok := told[c.ID]; ok {
-				latencies = append(latencies, at-c.At)
-			} else {
-				lost++
-			}
-		}
+		var s span
+		s.match(changes.History, reply.Told)
 		result := b.of("latency", mode+"/changes/s=1000", name)
-		if len(latencies) > 0 {
-			result.latencies(latencies)
+		if len(s.told) > 0 {
+			result.latencies(s.told)
 		}
-		result.add("lost", float64(lost))
+		result.add("lost", float64(s.untold))
 		return nil
 	})
 }
@@ -358,7 +320,8 @@ func (b *bench) memory() error {
 			if _, err := all[0].do(agent.Request{Op: "relist", N: 3}); err != nil {
 				return err
 			}
-			if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil { // what Watch told is no longer kept
+			// what Watch told is no longer kept
+			if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil {
 				return err
 			}
 			profile := ""

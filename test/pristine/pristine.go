@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pristine makes builds of Kubernetes releases with the versions that the release itself names,
-// and no others: a program that is measured beside ours, or that takes ours, must not be built with what
-// our modules require.
+// Package pristine makes builds of Kubernetes releases with the versions that the release itself
+// names, and no others: a program that is measured beside ours, or that takes ours, must not be
+// built with what our modules require.
 package pristine
 
 import (
@@ -17,9 +17,9 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// Module returns the text of go.mod and go.sum with which a release of Kubernetes (without the v) can be
-// built from its module, which is in dir: those of the release, with the staging modules as they were
-// published, because the module does not contain them. Their sums are not in go.sum.
+// Module returns the text of go.mod and go.sum with which a release of Kubernetes (without the v)
+// can be built from its module, which is in dir: those of the release, with the staging modules as
+// they were published, because the module does not contain them. Their sums are not in go.sum.
 func Module(dir, release string) (mod, sum []byte, err error) {
 	minor, ok := strings.CutPrefix(release, "1.")
 	if !ok {

@@ -31,8 +31,9 @@ type Stats struct {
 	Changes, Actions, Broken int
 	// UnderWay is the number of actions that are begun and not finished.
 	UnderWay int
-	// Errors counts failed calls by method.
-	Errors map[string]int
+	// Errors counts failed calls by method, FirstErrors has the first error of each.
+	Errors      map[string]int
+	FirstErrors map[string]string
 	// Calls are the successful calls that changed something, in the order of their ends.
 	Calls []Call
 	// Behind is how late the load is against its rate.
@@ -49,7 +50,7 @@ func (c *counters) snapshot() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Errors = maps.Clone(s.Errors)
+	s.Errors, s.FirstErrors = maps.Clone(s.Errors), maps.Clone(s.FirstErrors)
 	s.Calls = s.Calls[:len(s.Calls):len(s.Calls)]
 	return s
 }
@@ -80,9 +81,11 @@ func (d *Driver) call(ctx context.Context, method string, f func(context.Context
 		}
 		d.counters.add(func(s *Stats) {
 			if s.Errors == nil {
-				s.Errors = make(map[string]int)
+				s.Errors, s.FirstErrors = make(map[string]int), make(map[string]string)
 			}
-			s.Errors[method]++
+			if s.Errors[method]++; s.Errors[method] == 1 {
+				s.FirstErrors[method] = status.Convert(err).Message()
+			}
 		})
 		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout || ctx.Err() != nil {
 			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)

@@ -83,6 +83,32 @@ func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, run
 		})
 	}
 	group.Wait()
+	n, err := removeOrphans(ctx, client, runID)
+	return found + n, errors.Join(append(errs, err)...)
+}
+
+// removeOrphans removes the containers of a run whose sandbox the runtime has lost, as after a full
+// disk, and returns how many there were.
+func removeOrphans(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) (int, error) {
+	list, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{RunLabel: runID}},
+	}, grpc.MaxCallRecvMsgSize(maxMessage))
+	if err != nil {
+		return 0, fmt.Errorf("load: list the containers of run %s: %w", runID, err)
+	}
+	found := 0
+	var errs []error
+	for _, c := range list.GetContainers() {
+		if c.GetLabels()[RunLabel] != runID {
+			continue
+		}
+		found++
+		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+		if _, err := client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil && !gone(err) {
+			errs = append(errs, fmt.Errorf("load: remove container %s: %w", c.GetId(), err))
+		}
+		cancel()
+	}
 	return found, errors.Join(errs...)
 }
 

@@ -84,25 +84,30 @@ func (d *Driver) Setup(ctx context.Context) error {
 		return fmt.Errorf("load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image%s; "+
 			"it must understand the arguments %q", d.config.Image, Images(ctx, d.config.Conn), d.config.Args)
 	}
+	return d.Refill(ctx)
+}
+
+// Refill replaces every broken pod. It fails if one cannot be made after a few tries.
+func (d *Driver) Refill(ctx context.Context) error {
+	const tries = 10
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
 	limit := make(chan struct{}, d.config.Parallel)
-	for _, p := range d.pods {
+	for _, p := range d.claimBroken() {
 		limit <- struct{}{}
 		group.Go(func() {
 			defer func() { <-limit }()
-			var err error
-			for range tries {
-				if ctx.Err() != nil {
-					return
-				}
+			err := context.Cause(ctx)
+			for try := 0; try < tries && ctx.Err() == nil; try++ {
 				if err = d.do(ctx, repair, p, 0, 0); err == nil {
-					d.release(p, repair, nil)
-					return
+					break
 				}
 			}
-			cancel(err)
+			d.release(p, repair, err)
+			if err != nil {
+				cancel(err)
+			}
 		})
 	}
 	group.Wait()

@@ -180,8 +180,10 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
 		Image:    &runtimeapi.ImageSpec{Image: d.config.Image, UserSpecifiedImage: d.config.Image}, // CRI-O checks signatures by the latter
 		Labels:   labels,
-		LogPath:  fmt.Sprintf("%s_%s_%d%s", p.uid, name, attempt, logSuffix),
-		Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()}},
+		// Those of the sandbox, which a runtime may lose.
+		Annotations: p.config.GetAnnotations(),
+		LogPath:     fmt.Sprintf("%s_%s_%d%s", p.uid, name, attempt, logSuffix),
+		Linux:       &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()}},
 	}
 	for _, arg := range d.config.Args {
 		config.Args = append(config.Args, strings.ReplaceAll(arg, "{life}", strconv.FormatFloat(life.Seconds(), 'f', -1, 64)+"s"))

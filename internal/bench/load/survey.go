@@ -79,6 +79,15 @@ func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
 		r.Sandboxes++
 	}
 	slices.Sort(s.Strangers)
+	containers, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{}, grpc.MaxCallRecvMsgSize(maxMessage))
+	if err != nil {
+		return Survey{}, fmt.Errorf("load: list the containers: %w", err)
+	}
+	for _, item := range containers.GetContainers() {
+		if id := item.GetLabels()[RunLabel]; id != "" && runs[id] == nil { // their sandboxes are lost
+			runs[id] = &Remains{RunID: id, Owner: ownerOf(item.GetAnnotations()[ownerAnnotation]), logs: item.GetAnnotations()[logsAnnotation]}
+		}
+	}
 	for _, r := range runs {
 		s.Runs = append(s.Runs, *r)
 	}
@@ -103,6 +112,28 @@ func MakeLogs(parent string) (string, error) {
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", fmt.Errorf("make a folder for the containers' logs: %w", err)
+	}
+	return dir, nil
+}
+
+// scratchPrefix begins the name of every folder that [MakeScratch] has made, and ownerFile names the
+// file in the folder that names the process.
+const scratchPrefix, ownerFile = "pleg-bench-run-", "process"
+
+// MakeScratch makes a folder for the sockets of a run, and removes those of killed runs.
+func MakeScratch() (string, error) {
+	old, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*")) // fails for bad patterns only
+	for _, dir := range old {
+		if name, err := os.ReadFile(filepath.Join(dir, ownerFile)); err == nil && ownerOf(string(name)) == OwnerEnded {
+			_ = os.RemoveAll(dir) // or stays: it is in nobody's way
+		}
+	}
+	dir, err := os.MkdirTemp("", scratchPrefix)
+	if err != nil {
+		return "", fmt.Errorf("make a folder for sockets: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ownerFile), []byte(processName()), 0o600); err != nil {
+		return "", errors.Join(fmt.Errorf("make a folder for sockets: %w", err), os.RemoveAll(dir))
 	}
 	return dir, nil
 }

@@ -1,14 +1,13 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report keeps what a run of pleg-bench found, compares it, and shows it.
+// Package report keeps what a command of pleg-bench found.
 //
 // # Model
 //
-// A [Saved] is a run's result with the latency of every change and samples of the generators over time.
-// [Saved.Write] puts it into a folder: result.json, which [Load] reads back, changes.csv, benchstat.txt,
-// junit.xml and report.html, one file that needs no network. [Compare] holds two runs against each
-// other. An [Expectation] is a bound that a result must keep.
+// A [Saved] is a finding with its setup and its timeline. [Saved.Write] puts the finding into a
+// folder: result.json, benchstat.txt, and report.html, which needs no network and shows the document
+// that a terminal shows, with charts. An [Expectation] is a bound on a number of the finding.
 //
 // # Concurrency
 //
@@ -16,6 +15,6 @@
 //
 // # Errors
 //
-// What cannot be written or read is returned with the path; a bad expectation with the text and the
-// form that is wanted.
+// What cannot be written is returned with the path, and no file is half written; a bad expectation is
+// returned with the text and the form that is wanted.
 package report

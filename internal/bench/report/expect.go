@@ -21,6 +21,7 @@ type Expectation struct {
 	bound          float64
 	show           func(float64) string // a number as the bound is written
 	word           string               // what a text is to be; empty if the bound is a number
+	found          string               // the path with the names that the JSON has
 }
 
 var expectationForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\s*(<=|>=|<|>|=)\s*(.+)$`)
@@ -70,10 +71,11 @@ func parseExpectation(text string, blank any) (Expectation, error) {
 	return e, nil
 }
 
-// Failures says which bounds a result does not keep.
-func Failures(bounds []Expectation, result any) (list []string) {
+// failures returns the bounds that a finding does not keep.
+func failures(bounds []Expectation, found bench.Finding) []string {
+	list := []string{}
 	for _, e := range bounds {
-		if err := e.Check(result); err != nil {
+		if err := e.Check(found); err != nil {
 			list = append(list, err.Error())
 		}
 	}
@@ -87,7 +89,7 @@ func quantity(s string) (v float64, show func(float64) string, err error) {
 		return f, func(v float64) string { return fmt.Sprintf("%.4g", v) }, nil
 	}
 	if d, err := time.ParseDuration(s); err == nil {
-		return d.Seconds(), short, nil
+		return d.Seconds(), bench.Seconds, nil
 	}
 	for unit, factor := range map[string]float64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if n, ok := strings.CutSuffix(s, unit); ok {
@@ -108,8 +110,8 @@ var counting = regexp.MustCompile(`^(stream\.(flaws|skipped|reordered|endings)|r
 // errAbsent says that a run has not measured a number.
 var errAbsent = errors.New("this run has no such number")
 
-// value returns the number or the text that the expectation is about.
-func (e Expectation) value(result any) (any, error) {
+// value returns the number or the text that the expectation is about, and notes the whole path.
+func (e *Expectation) value(result any) (any, error) {
 	raw, err := json.Marshal(result)
 	if err != nil {
 		return nil, err
@@ -118,11 +120,15 @@ func (e Expectation) value(result any) (any, error) {
 	if err := json.Unmarshal(raw, &at); err != nil {
 		return nil, err
 	}
+	e.found = ""
+	empty := false
 	for part := range strings.SplitSeq(e.path, ".") {
 		fields, ok := at.(map[string]any)
+		empty = empty || fields["count"] == 0. && part != "count" // quantiles of nothing
 		found := false
 		for _, name := range []string{part, part + "_seconds", part + "_bytes"} {
 			if at, found = fields[name]; found {
+				e.found = strings.TrimPrefix(e.found+"."+name, ".")
 				break
 			}
 		}
@@ -138,6 +144,9 @@ func (e Expectation) value(result any) (any, error) {
 			return nil, fmt.Errorf("--expect %q: the result has no %s (docs/pleg-bench.md lists its fields)", e.text, e.path)
 		}
 	}
+	if empty {
+		return nil, errAbsent
+	}
 	switch v := at.(type) {
 	case float64, string:
 		return v, nil
@@ -152,15 +161,21 @@ func (e Expectation) value(result any) (any, error) {
 	return nil, e.noNumber()
 }
 
-func (e Expectation) noNumber() error {
+func (e *Expectation) noNumber() error {
 	return fmt.Errorf("--expect %q: %s is no number of the result (docs/pleg-bench.md lists them)", e.text, e.path)
 }
 
-// Check says why a result does not keep the bound, nil if it does.
-func (e Expectation) Check(result any) error {
+// Check returns why a finding does not keep the bound, nil if it does. A bound on what was not measured
+// is not kept.
+func (e Expectation) Check(result bench.Finding) error {
 	found, err := e.value(result)
 	if err != nil {
 		return fmt.Errorf("expected %s: %w", e.text, err)
+	}
+	for _, path := range result.Unmeasured() {
+		if e.found == path || strings.HasPrefix(e.found, path+".") {
+			return fmt.Errorf("expected %s: %w", e.text, errAbsent)
+		}
 	}
 	if s, ok := found.(string); ok {
 		if s != e.word {

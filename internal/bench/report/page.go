@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -23,183 +24,214 @@ var (
 	uplotStyle string
 )
 
+const pageFile = "report.html"
+
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"uplot": func() template.JS { return template.JS(uplotScript) }, // our own files
-	"style": func() template.CSS { return template.CSS(uplotStyle) },
+	"uplot":  func() template.JS { return template.JS(uplotScript) }, // our own files
+	"style":  func() template.CSS { return template.CSS(uplotStyle) },
+	"advice": func() string { return bench.AdviceTitle },
 }).Parse(pageText))
 
-// Page is one file that shows what was found without a network. What is empty is left out.
-type Page struct {
-	Title, Subtitle, Command string
-	// Verdict is shown as Tone says: "good", "bad", or neither; Notes stand below it.
-	Verdict, Tone string
-	Notes         []string
-	// Tables stand before the pictures, Cards after them.
-	Tables []Table
-	Bands  []Band
-	Charts []Chart
-	Cards  []Table
+// page is a document with charts: one file that needs no network.
+type page struct {
+	bench.Document
+	Command string
+	Began   time.Time
+	Bands   []band
+	Charts  []chart
 }
 
-// Tones of a verdict.
-const (
-	Good = "good"
-	Bad  = "bad"
-)
-
-// Table has a name and some columns a row, and a note if any row has one.
-type Table struct {
-	Title   string
-	Columns []string
-	Rows    []Row
-	// Words says that cells are texts, which stand at the left and are broken.
-	Words bool
-}
-
-// Row is one line of a table.
-type Row struct {
+// band is the states of one stream over time.
+type band struct {
 	Name  string
-	Cells []Cell
-	Note  string
+	Spans []span
 }
 
-// Cell is a value; with a Share, in percent, a bar stands before it.
-type Cell struct {
-	Text  string
-	Share float64
-}
-
-// Cells returns cells of texts.
-func Cells(texts ...string) (list []Cell) {
-	for _, t := range texts {
-		list = append(list, Cell{Text: t})
-	}
-	return list
-}
-
-// HasNotes says whether any row has one.
-func (t Table) HasNotes() bool {
-	for _, r := range t.Rows {
-		if r.Note != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// Band is the states of one stream over time.
-type Band struct {
-	Name  string
-	Spans []Span
-}
-
-// Span is a time in one state, with its share of the band in percent.
-type Span struct {
+// span is a time in one state, with its share of the band in percent.
+type span struct {
 	State string
 	Share float64
 	Title string
 }
 
-// NewBand returns the band of a stream that was found in these states at these times, in seconds; the
-// last one lasted until end.
-func NewBand(name string, at []float64, states []string, end float64) Band {
-	b := Band{Name: name}
-	for i := 0; i < len(states); {
+// bandOf returns the states of a series, whose last one lasts until end.
+func bandOf(s bench.Series, end float64) band {
+	b := band{Name: s.Name}
+	for i := 0; i < len(s.Samples); {
 		from := i
-		for i < len(states) && states[i] == states[from] {
+		for i < len(s.Samples) && s.Samples[i].State == s.Samples[from].State {
 			i++
 		}
-		begin, until := at[from], end
+		begin, until := s.Samples[from].At, end
 		if from == 0 {
 			begin = 0
 		}
-		if i < len(states) {
-			until = at[i]
+		if i < len(s.Samples) {
+			until = s.Samples[i].At
 		}
-		b.Spans = append(b.Spans, Span{
-			State: states[from], Share: 100 * max(until-begin, 0) / max(end, 0.001),
-			Title: fmt.Sprintf("%s from %s to %s", states[from], short(begin), short(until)),
+		b.Spans = append(b.Spans, span{
+			State: s.Samples[from].State, Share: 100 * max(until-begin, 0) / max(end, 0.001),
+			Title: fmt.Sprintf("%s from %s to %s", s.Samples[from].State, bench.Seconds(begin), bench.Seconds(until)),
 		})
 	}
 	return b
 }
 
-// Chart is one picture: lines, or dots, over X, which is time in seconds unless XTitle says otherwise.
-type Chart struct {
+// chart is one picture over time: lines, or dots on a logarithmic scale.
+type chart struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
-	// Unit is that of Y: s, or what stands behind numbers.
+	// Unit is that of the values: s, or what stands behind numbers.
 	Unit string `json:"unit"`
-	// Log and XLog say that the scale is logarithmic, Dots that values are not joined.
-	Log  bool `json:"log"`
-	XLog bool `json:"xlog"`
-	Dots bool `json:"dots"`
-	// XTitle names what X is, XForm how it is written: s, share (of 1/(1-q)), or a number for "".
-	XTitle string `json:"xtitle"`
-	XForm  string `json:"xform"`
-	Wide   bool   `json:"-"`
+	Dots bool   `json:"dots"`
+	Wide bool   `json:"-"`
 	// Note stands below.
-	Note  string `json:"-"`
-	Lines []Line `json:"lines"`
-	Marks []Mark `json:"marks"`
+	Note  string       `json:"-"`
+	Lines []line       `json:"lines"`
+	Marks []bench.Mark `json:"marks"`
 }
 
-// Line is one series. Thin and broken ones accompany others of the same Color, a number from 1; 0 is the
-// next one. Steps says that a value holds until the next one.
-type Line struct {
+// line is one series. Color counts from 1.
+type line struct {
 	Name  string    `json:"name"`
 	X     []float64 `json:"x"`
 	Y     []float64 `json:"y"`
-	Thin  bool      `json:"thin"`
 	Dash  bool      `json:"dash"`
 	Steps bool      `json:"steps"`
 	Color int       `json:"color"`
 }
 
-// Mark is a place on X that a chart shows, or all from At to To if that is larger.
-type Mark struct {
-	At   float64 `json:"at"`
-	To   float64 `json:"to"`
-	Text string  `json:"text"`
-}
-
-// Overtime returns a chart over time.
-func Overtime(id, title, unit string, lines ...Line) Chart {
-	return Chart{ID: id, Title: title, Unit: unit, XForm: "s", XTitle: "time", Lines: lines}
-}
-
-// Add adds a value.
-func (l *Line) Add(x, y float64) {
+func (l *line) add(x, y float64) {
 	l.X = append(l.X, x)
 	l.Y = append(l.Y, y)
 }
 
-// fill widens the last of the narrow charts, of which two stand side by side, if it would stand alone.
-func (p *Page) fill() {
-	narrow := 0
-	for _, c := range p.Charts {
-		if !c.Wide {
-			narrow++
+// page returns the page of a finding.
+func (s *Saved) page() page {
+	p := page{Document: s.Result.Document(), Command: strings.Join(s.Command, " "), Began: s.Began, Charts: charts(s.Timeline)}
+	if len(s.Failures) > 0 {
+		p.Tone, p.Notes = bench.Bad, slices.Concat(p.Notes, s.Failures)
+		p.Verdict = strings.TrimSpace(p.Verdict + " Not every expectation was kept.")
+	}
+	end := 0.0
+	for _, series := range s.Timeline {
+		for _, x := range series.Samples {
+			end = max(end, x.At)
 		}
 	}
-	if last := len(p.Charts) - 1; narrow%2 == 1 && !p.Charts[last].Wide {
-		p.Charts[last].Wide = true
+	for _, series := range s.Timeline {
+		if len(series.Samples) > 0 {
+			p.Bands = append(p.Bands, bandOf(series, end))
+		}
 	}
+	for i := range p.Charts {
+		p.Charts[i].Marks = append([]bench.Mark{}, p.Marks...)
+	}
+	return p
 }
 
 // Write writes the page.
-func (p Page) Write(w io.Writer) error {
-	p.Charts = slices.Clone(p.Charts)
-	p.fill()
-	for i, c := range p.Charts {
-		// JSON has empty lists then, not null.
-		p.Charts[i].Marks = append([]Mark{}, c.Marks...)
-		p.Charts[i].Lines = append([]Line{}, c.Lines...)
-		for j, l := range c.Lines {
-			p.Charts[i].Lines[j].X, p.Charts[i].Lines[j].Y = append([]float64{}, l.X...), append([]float64{}, l.Y...)
+func (p page) Write(w io.Writer) error { return pageTemplate.Execute(w, p) }
+
+// charts are the pictures of a timeline. A picture without a value is left out.
+func charts(timeline []bench.Series) []chart {
+	list := []chart{{ID: "scatter", Title: "Each change or event: when, and how late", Unit: "s", Dots: true, Wide: true}}
+	for i, s := range timeline {
+		if l, left := dots(s, i+1); len(l.X) > 0 {
+			list[0].Lines = append(list[0].Lines, l)
+			list[0].Note += left
 		}
 	}
-	return pageTemplate.Execute(w, p)
+	add := func(id, title, unit string, steps bool, value func(name string, s bench.Series) []line) {
+		c := chart{ID: id, Title: title, Unit: unit}
+		some := false
+		for i, s := range timeline {
+			for j, l := range value(s.Name, s) {
+				l.Color, l.Dash, l.Steps = i+1, j > 0, steps
+				some = some || slices.ContainsFunc(l.Y, func(y float64) bool { return y != 0 })
+				c.Lines = append(c.Lines, l)
+			}
+		}
+		if some {
+			list = append(list, c)
+		}
+	}
+	each := func(form func(bench.Series, string, func(bench.Sample) float64) line, picks ...any) func(string, bench.Series) []line {
+		return func(name string, s bench.Series) (lines []line) {
+			for i := 0; len(s.Samples) > 0 && i < len(picks); i += 2 {
+				lines = append(lines, form(s, strings.TrimSpace(name+" "+picks[i].(string)), picks[i+1].(func(bench.Sample) float64)))
+			}
+			return lines
+		}
+	}
+	add("reads", "Lists of the whole runtime, and reads of one pod (dashed)", "/s", false, each(rate,
+		"lists", func(x bench.Sample) float64 { return float64(x.Lists) }, "reads", func(x bench.Sample) float64 { return float64(x.Reads) }))
+	add("events", "Events received", "/s", false, each(rate, "", func(x bench.Sample) float64 { return float64(x.Received) }))
+	add("period", "Relist period", "s", true, each(level, "", func(x bench.Sample) float64 { return x.PeriodSeconds }))
+	add("missed", "Changes that no event told of, and failed reads (dashed), so far", "", true, each(level,
+		"changes", func(x bench.Sample) float64 { return float64(x.Missed) }, "failed", func(x bench.Sample) float64 { return float64(x.Failed) }))
+	add("cpu", "CPU of the generator's process", "cores", false, each(rate, "", func(x bench.Sample) float64 { return x.CPUSeconds }))
+	add("heap", "Heap of the generator's process", "MiB", false, each(level, "", func(x bench.Sample) float64 { return float64(x.HeapBytes) / (1 << 20) }))
+	if len(list[0].Lines) == 0 {
+		list = list[1:]
+	}
+	narrow := len(list)
+	if len(list) > 0 && list[0].Wide {
+		narrow--
+	}
+	if narrow%2 == 1 { // two stand side by side
+		list[len(list)-1].Wide = true
+	}
+	return list
 }
 
-func short(seconds float64) string { return bench.Short(time.Duration(seconds * float64(time.Second))) }
+// dots are the points of a series, thinned to what a browser draws, and a note on what is left out.
+func dots(s bench.Series, color int) (l line, note string) {
+	const most = 8000
+	l = line{Name: s.Name, Color: color}
+	step, below := len(s.Points)/most+1, 0
+	points := slices.SortedFunc(slices.Values(s.Points), func(a, b bench.Point) int { return int(1e9 * (a[0] - b[0])) })
+	for i := 0; i < len(points); i += step {
+		if points[i][1] <= 0 { // no place on a logarithmic scale
+			below++
+			continue
+		}
+		l.add(points[i][0], points[i][1])
+	}
+	if step > 1 {
+		note = fmt.Sprintf("Of %s, one point of %d is drawn. ", s.Name, step)
+	}
+	if below > 0 {
+		note += fmt.Sprintf("%s of %s not drawn: no delay that the clock shows. ", bench.Count(below, "point"), s.Name)
+	}
+	return l, note
+}
+
+// rate is how much a counter grows a second, over half a second at least.
+func rate(s bench.Series, name string, pick func(bench.Sample) float64) line {
+	const window = 0.5
+	l := line{Name: name}
+	for i, from := 1, 0; i < len(s.Samples); i++ {
+		a, b := s.Samples[from], s.Samples[i]
+		if long := b.At - a.At; long >= window {
+			l.add((a.At+b.At)/2, (pick(b)-pick(a))/long)
+			from = i
+		}
+	}
+	return l
+}
+
+// level is a number as it was.
+func level(s bench.Series, name string, pick func(bench.Sample) float64) line {
+	l := line{Name: name}
+	for _, x := range s.Samples {
+		l.add(x.At, pick(x))
+	}
+	return l
+}
+
+// WriteDocument writes a document without charts as a page into the folder.
+func WriteDocument(dir string, command []string, d bench.Document) error {
+	p := page{Document: d, Command: strings.Join(command, " "), Began: time.Now().UTC()}
+	return files{pageFile: p.Write}.write(dir)
+}

@@ -1,135 +1,156 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package report_test
+package report
 
 import (
-	"bytes"
-	"encoding/csv"
 	"encoding/json"
-	"encoding/xml"
-	"math/rand/v2"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 )
 
-// result is that of a run whose changes take about as long as given.
-func result(typical time.Duration, lists int) *bench.Result {
+// result is that of a run with a restart.
+func result() *bench.Result {
 	r := &bench.Result{
-		Schema: bench.Schema, OK: true, Failures: []string{},
-		Runtime: bench.RuntimeResult{Name: "containerd", Version: "v2.4.2", Profile: "containerd-2"},
-		Load:    bench.LoadResult{Pods: 10, Containers: 2, Rate: 100, DurationSeconds: 10},
+		Schema: bench.Schema, Runtime: bench.RuntimeResult{Name: "containerd", Version: "v2.4.2", Profile: "containerd-2"},
+		Load: bench.LoadResult{Pods: 10, Containers: 2, Rate: 100, DurationSeconds: 10, Changes: 1000},
 		ComparisonResult: bench.ComparisonResult{
-			PLEG: bench.PLEGResult{Mode: "evented", State: "Connected"},
-			Cost: bench.CostResult{PLEGCPUSeconds: 0.4, PLEGMaxRSSBytes: 40 << 20, Relists: lists, RPCs: map[string]int{"ListContainers": lists, "ContainerStatus": 900}},
+			PLEG:        bench.PLEGResult{Mode: "evented", State: "Connected"},
+			Latency:     bench.LatencyResult{Count: 1000, P50: 0.001, P90: 0.002, P99: 0.003, Max: 0.004},
+			Consistency: bench.ConsistencyResult{CheckedPods: 10},
+			Cost:        bench.CostResult{PLEGCPUSeconds: 0.4, PLEGMaxRSSBytes: 40 << 20, Relists: 3, RPCs: map[string]int{"ListContainers": 3, "ContainerStatus": 900}},
 		},
 		Outage: &bench.OutageResult{Kind: "restart", AtSeconds: 4, DownSeconds: 0.5},
 	}
-	random := rand.New(rand.NewPCG(1, uint64(typical)))
-	series := bench.Series{Mode: "evented"}
-	var all []time.Duration
-	for i := range 1000 {
-		d := time.Duration((0.5 + random.Float64()) * float64(typical))
-		all = append(all, d)
-		series.Points = append(series.Points, bench.Point{At: time.Duration(i) * 10 * time.Millisecond, Latency: d})
-	}
+	r.Judge(false)
+	return r
+}
+
+// timeline is that of one generator.
+func timeline() []bench.Series {
+	s := bench.Series{Name: "evented"}
 	for i := range 50 {
 		state := "Connected"
 		if i >= 20 && i < 25 {
 			state = "Backoff"
 		}
-		series.Samples = append(series.Samples, bench.Sample{At: float64(i) * 0.2, State: state, Lists: i / 5, Reads: i * 3, CPUSeconds: float64(i) * 0.01, HeapBytes: 30 << 20, PeriodSeconds: 1})
+		s.Points = append(s.Points, bench.Point{float64(i) * 0.2, 0.001 * float64(i)})
+		s.Samples = append(s.Samples, bench.Sample{At: float64(i) * 0.2, State: state, Lists: i / 5, Reads: i * 3, CPUSeconds: float64(i) * 0.01, HeapBytes: 30 << 20, PeriodSeconds: 1})
 	}
-	r.Latency = bench.Summarize(all).Seconds()
-	r.Series = []bench.Series{series}
-	return r
+	return []bench.Series{s}
 }
 
-func save(t *testing.T, r *bench.Result, expect ...string) (*report.Saved, string) {
+func save(t *testing.T, found bench.Finding, expect ...string) (s Saved, read func(name string) string) {
 	t.Helper()
-	list, err := report.ParseExpectations(expect, report.BlankRun())
+	bounds, err := ParseExpectations(expect, BlankRun())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := report.New(time.Unix(1_700_000_000, 0), []string{"pleg-bench", "run", "--fault", "</script><b>"}, r, list)
+	s = Saved{
+		Kind: "run", Began: time.Unix(1_700_000_000, 0), Command: []string{"pleg-bench", "</script><b>"}, Result: found, Timeline: timeline(),
+		Setup: map[string]string{"rate": "100", "fault": "[drop=0.1 cut=1]"},
+	}
+	s.Expect(bounds)
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	if err := s.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	return s, dir
-}
-
-func read(t *testing.T, dir, name string) string {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
+	return s, func(name string) string {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
 	}
-	return string(raw)
 }
 
 func TestFiles(t *testing.T) {
-	s, dir := save(t, result(time.Millisecond, 3), "latency.p99<5ms", "cost.rpcs.ContainerStatus<10", "cost.rpcs.Version=0")
+	s, read := save(t, result(), "latency.p99<5ms", "cost.rpcs.ContainerStatus<10", "cost.rpcs.Version=0")
 	if len(s.Failures) != 2 || !strings.Contains(s.Failures[0], "it is 900") || !strings.Contains(s.Failures[1], "no such number") {
 		t.Errorf("failures %q, want the calls, and what was not measured", s.Failures)
 	}
-	back, err := report.Load(dir)
-	if err != nil {
-		t.Fatal(err)
+	var back struct {
+		Schema   string
+		Result   bench.Result
+		Timeline []bench.Series
+		Failures []string `json:"expectations_failed"`
 	}
-	if back.Sides[0].Latency.Count() != 1000 || back.Result.Latency != s.Result.Latency || len(back.Sides[0].Samples) != 50 {
-		t.Errorf("what was read back differs: %+v", back)
+	if err := json.Unmarshal([]byte(read("result.json")), &back); err != nil || back.Schema != Schema || back.Result.Latency != result().Latency ||
+		len(back.Timeline[0].Points) != 50 || len(back.Timeline[0].Samples) != 50 || len(back.Failures) != 2 {
+		t.Errorf("result.json: %v, schema %s, %d failures", err, back.Schema, len(back.Failures))
 	}
-	rows, err := csv.NewReader(strings.NewReader(read(t, dir, "changes.csv"))).ReadAll()
-	if err != nil || len(rows) != 1001 || !cmp.Equal(rows[0], []string{"mode", "at_seconds", "latency_seconds"}) {
-		t.Errorf("changes.csv has %d rows (%v)", len(rows), err)
+	if text := read(BenchmarksFile); !strings.Contains(text, "fault: [drop=0.1 cut=1]\nrate: 100\nBenchmarkRun/mode=evented 1 903 calls") || !strings.Contains(text, " 0.003 p99-sec") {
+		t.Errorf("%s: %s", BenchmarksFile, text)
 	}
-	var suite struct {
-		Tests    int `xml:"tests,attr"`
-		Failures int `xml:"failures,attr"`
-	}
-	if err := xml.Unmarshal([]byte(read(t, dir, "junit.xml")), &suite); err != nil || suite.Tests != 4 || suite.Failures != 2 {
-		t.Errorf("junit.xml: %+v (%v), want 2 failures of 4", suite, err)
-	}
-	if line := read(t, dir, "benchstat.txt"); !strings.Contains(line, "BenchmarkRun/mode=evented/pods=10/rate=100 1 ") || !strings.Contains(line, " p99-sec") {
-		t.Errorf("benchstat.txt: %s", line)
-	}
-}
-
-// TestPage wants one file without links to anything outside, in which nothing of a run is code.
-func TestPage(t *testing.T) {
-	r := result(time.Millisecond, 3)
-	r.Runtime.Name = "</script><img src=x>"
-	_, dir := save(t, r)
-	page := read(t, dir, "report.html")
-	for _, bad := range []string{"<b>", "<img", "http://", "src=\"", "<link", "@import"} {
-		if strings.Contains(strings.ReplaceAll(page, "http://www.w3.org", ""), bad) {
-			t.Errorf("the page contains %q", bad)
-		}
-	}
-	for _, want := range []string{"PASS", "Backoff", "uPlot", "runtime restart", "ListContainers", "percentiles"} {
+	page := read(pageFile)
+	for _, want := range []string{"PASS", "it is 900", "3 ms", "Backoff", "uPlot", `"text":"runtime restart"`, `"id":"scatter"`, `"id":"cpu"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
+	if strings.Contains(page, `"id":"events"`) {
+		t.Error("the page has a chart of nothing")
+	}
+}
+
+// TestPageIsOneFile wants no link to anything outside, and nothing of a finding as code.
+func TestPageIsOneFile(t *testing.T) {
+	r := result()
+	r.Runtime.Name = "</script><img src=x>"
+	_, read := save(t, r)
+	for _, bad := range []string{"<b>", "<img", "http://", "src=\"", "<link", "@import"} {
+		if strings.Contains(strings.ReplaceAll(read(pageFile), "http://www.w3.org", ""), bad) {
+			t.Errorf("the page contains %q", bad)
+		}
+	}
+}
+
+// TestNoHalfFiles: a failure in the middle, as of a full disk, leaves the files of before.
+func TestNoHalfFiles(t *testing.T) {
+	dir := t.TempDir()
+	text := func(s string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
+	}
+	full := errors.New("no space left on device")
+	for want, f := range map[string]files{
+		"old": {"a": text("old"), "b": text("old")},
+	} {
+		if err := f.write(dir); err != nil {
+			t.Fatal(err)
+		}
+		broken := files{"a": text("new"), "b": func(w io.Writer) error { _, _ = io.WriteString(w, "ne"); return full }}
+		if err := broken.write(dir); !errors.Is(err, full) {
+			t.Errorf("the error is %v", err)
+		}
+		for _, name := range []string{"a", "b"} {
+			if raw, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(raw) != want {
+				t.Errorf("%s holds %q (%v), want what was there before", name, raw, err)
+			}
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
 }
 
 func TestExpectations(t *testing.T) {
-	r := result(time.Millisecond, 3)
+	r := result()
 	for text, kept := range map[string]bool{
 		"latency.p99<5ms": true, "latency.p99<0.1ms": false, "latency_seconds.p99 <= 0.005": true, "events.missed=0": true, "events.missed>0": false,
 		"cost.pleg_max_rss<64MiB": true, "cost.pleg_max_rss<1MiB": false, "ok=1": true, "load.pods>=10": true, "outage.at<5s": true, "stall.for<1s": false,
 		"comparison.latency.p50<1s": false, "pleg.state=Connected": true, "runtime.name = containerd": true, "pleg.mode=generic": false,
+		// What was not measured keeps no bound.
+		"freshness.p99<1s": false, "freshness.stale_reads=0": false, "event_latency.max<1s": false, "events.unseen=0": false,
 	} {
-		list, err := report.ParseExpectations([]string{text}, report.BlankRun())
+		list, err := ParseExpectations([]string{text}, BlankRun())
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -138,195 +159,55 @@ func TestExpectations(t *testing.T) {
 			t.Errorf("%s: %v, want kept %v", text, err, kept)
 		}
 	}
-	for _, bad := range []string{"", "latency", "latency<", "<5", "latency<5ms", "nothing.p99<5ms", "latency.p99<5 parsecs", "latency.p99!5", "pleg.state<5", "runtime.name>=x"} {
-		if _, err := report.ParseExpectations([]string{bad}, report.BlankRun()); err == nil || !strings.Contains(err.Error(), "--expect") {
+	for _, text := range []string{"events.missed=0", "pleg.overruled=0"} {
+		polled := result()
+		polled.PLEG.State = "Unsupported"
+		if list, err := ParseExpectations([]string{text}, BlankRun()); err != nil || list[0].Check(polled) == nil {
+			t.Errorf("%s is kept where there is no stream (%v)", text, err)
+		}
+	}
+	for _, text := range []string{"late=0", "knee_rate>=0", "missed=0"} {
+		nothing := &bench.StressResult{CheckedPods: 1}
+		nothing.Judge(true)
+		if list, err := ParseExpectations([]string{text}, new(bench.StressResult)); err != nil || list[0].Check(nothing) == nil {
+			t.Errorf("%s is kept by a stress test without events (%v)", text, err)
+		}
+	}
+	for _, bad := range []string{"", "latency", "latency<", "<5", "latency<5ms", "latency.p98<5ms", "nothing.p99<5ms", "latency.p99<5 parsecs", "latency.p99!5", "pleg.state<5", "runtime.name>=x"} {
+		if _, err := ParseExpectations([]string{bad}, BlankRun()); err == nil || !strings.Contains(err.Error(), "--expect") {
 			t.Errorf("%q is taken for a bound: %v", bad, err)
 		}
 	}
 }
 
-func TestCompare(t *testing.T) {
-	a, _ := save(t, result(time.Millisecond, 3))
-	again, _ := save(t, result(time.Millisecond+time.Nanosecond, 4))
-	slow, _ := save(t, result(2*time.Millisecond, 60))
-	sure := func(c report.Comparison) map[string]string {
-		m := make(map[string]string)
-		for _, d := range c.Differences {
-			m[d.Name] = d.Sure
-		}
-		return m
-	}
-	for name, test := range map[string]struct {
-		b    *report.Saved
-		want string
-	}{"the same again": {again, "same"}, "twice as slow": {slow, "differs"}} {
-		c := report.Compare(a.UnderTest("a"), test.b.UnderTest("b"))
-		for _, of := range []string{"change told on Watch after, p50", "change told on Watch after, p99", "lists of the whole runtime"} {
-			if got := sure(c)[of]; got != test.want {
-				t.Errorf("%s: %s: %s, want %s", name, of, got, test.want)
-			}
-		}
-		if got := sure(c)["CPU"]; got != "one run each" {
-			t.Errorf("CPU: %s: one run tells nothing of the spread", got)
-		}
-		var text bytes.Buffer
-		if err := c.WriteText(&text); err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(text.String()) {
-			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
-				t.Errorf("%d columns: %s", n, line)
-			}
-		}
-	}
-	other := result(time.Millisecond, 3)
-	other.Load.Pods = 99
-	b, _ := save(t, other)
-	if c := report.Compare(a.UnderTest("a"), b.UnderTest("b")); len(c.Unlike) != 1 || !strings.Contains(c.Unlike[0], "pods: 10 and 99") {
-		t.Errorf("unlike: %q", c.Unlike)
-	}
-}
-
-func TestLoadRefuses(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"empty.json": "", "other.json": `{"schema":"x"}`, "list.json": "[]"} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := report.Load(path); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := report.Load(filepath.Join(dir, "nothing")); err == nil {
-		t.Error("a missing file is read")
-	}
-}
-
-// stressResult is that of a stress test of three steps.
-func stressResult() *bench.StressResult {
-	r := &bench.StressResult{Schema: bench.StressSchema, OK: true, End: bench.EndMaxRate, Runtime: bench.RuntimeResult{Name: "crio", Version: "1.36"}, KneeRate: 90, KneeP99Seconds: 0.02}
-	for i, rate := range []float64{25, 50, 100} {
-		h := new(bench.Histogram)
-		for k := range 100 {
-			h.Record(time.Duration(k*(i+1)) * 100 * time.Microsecond)
-		}
-		r.Steps = append(r.Steps, bench.StressStep{Rate: rate, Achieved: 0.9 * rate, Events: 100, Latency: h.Seconds(), PLEGCPU: 0.1, Histogram: h})
-	}
-	return r
-}
-
-func TestStressFiles(t *testing.T) {
-	list, err := report.ParseExpectations([]string{"knee_rate>50", "missed=0", "knee_p99<1ms", "end=max-rate"}, new(bench.StressResult))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := report.NewStress(time.Unix(1_700_000_000, 0), []string{"pleg-bench", "stress"}, stressResult(), list)
-	if len(s.Failures) != 1 || !strings.Contains(s.Failures[0], "knee_p99<1ms, it is 20 ms") {
-		t.Errorf("failures %q, want that of the latency", s.Failures)
-	}
-	dir := t.TempDir()
-	if err := s.Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(strings.NewReader(read(t, dir, "steps.csv"))).ReadAll()
-	if err != nil || len(rows) != 4 || rows[3][0] != "100" || rows[3][1] != "90" {
-		t.Errorf("steps.csv: %v (%v)", rows, err)
-	}
-	if text := read(t, dir, "benchstat.txt"); strings.Count(text, "BenchmarkStress/rate=") != 3 || !strings.Contains(text, "BenchmarkStressKnee 1 90 achieved/s") {
-		t.Errorf("benchstat.txt: %s", text)
-	}
-	var back struct {
-		Result    bench.StressResult `json:"result"`
-		Histogram []*bench.Histogram `json:"latency_histograms"`
-	}
-	if err := json.Unmarshal([]byte(read(t, dir, "result.json")), &back); err != nil || len(back.Histogram) != 3 || back.Histogram[2].Count() != 100 || back.Result.KneeRate != 90 {
-		t.Errorf("result.json: %+v (%v)", back, err)
-	}
-	if text := read(t, dir, "junit.xml"); !strings.Contains(text, `tests="5" failures="1"`) {
-		t.Errorf("junit.xml: %s", text)
-	}
-	for _, want := range []string{"max-rate", "90/s", "most: 90/s", "uPlot"} {
-		if text := read(t, dir, "report.html"); !strings.Contains(text, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	if _, err := report.Load(dir); err == nil || !strings.Contains(err.Error(), report.StressSchema) {
-		t.Errorf("a stress test is taken for a run: %v", err)
-	}
-}
-
-// TestComparisonPage compares two runs, and the generators of one, each read back from its folder.
-func TestComparisonPage(t *testing.T) {
-	r := result(time.Millisecond, 3)
-	beside := result(time.Second, 10)
-	r.Comparison = &bench.ComparisonResult{PLEG: bench.PLEGResult{Mode: "generic"}, Latency: beside.Latency, Cost: beside.Cost}
-	r.Series = append(r.Series, bench.Series{Mode: "generic", Points: beside.Series[0].Points, Samples: beside.Series[0].Samples})
-	_, a := save(t, r)
-	_, b := save(t, result(2*time.Millisecond, 60))
-	for _, paths := range [][]string{{a, b}, {a}} {
-		x, y, err := report.LoadPair(paths...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
-		if err := report.WriteComparison(dir, []string{"pleg-bench", "compare"}, x, y); err != nil {
-			t.Fatal(err)
-		}
-		page := read(t, dir, "report.html")
-		for _, want := range []string{"change told on Watch after, p99", "differs", "one run each", "ListContainers", `"id":"quantiles"`, `"id":"scatter"`} {
-			if !strings.Contains(page, want) {
-				t.Errorf("%d paths: the page lacks %q", len(paths), want)
-			}
-		}
-		if !strings.Contains(page, "0.99,") {
-			t.Error("the page lacks the changes of the runs")
-		}
-		// The restart of one run is marked once on each of the six charts over time, those of two by name.
-		one, first, second := `"text":"runtime restart"`, `"text":"A: runtime restart"`, `"text":"B: runtime restart"`
-		for text, n := range map[string]int{one: 12 - 6*len(paths), first: 6*len(paths) - 6, second: 6*len(paths) - 6} {
-			if got := strings.Count(page, text); got != n {
-				t.Errorf("%d paths: %s is there %d times, want %d", len(paths), text, got, n)
-			}
-		}
-	}
-	if _, _, err := report.LoadPair(b); err == nil || !strings.Contains(err.Error(), "one generator") {
-		t.Errorf("a run of one generator is compared with itself: %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(b, "changes.csv"), []byte("mode,at_seconds,latency_seconds\nother,1,2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := report.Load(b); err == nil || !strings.Contains(err.Error(), "line 2") {
-		t.Errorf("changes of no generator are read: %v", err)
-	}
-}
-
 // TestNoChartStandsAlone: of charts of which two stand side by side, the last one is wide if it has no
-// neighbour, and a mark over a time tells its end.
+// neighbour.
 func TestNoChartStandsAlone(t *testing.T) {
-	chart := func(id string, wide bool) report.Chart {
-		c := report.Overtime(id, "title "+id, "s", report.Line{Name: "line"})
-		c.Wide, c.Marks = wide, []report.Mark{{At: 1, To: 2, Text: "restart"}}
-		return c
-	}
-	wide := func(charts ...report.Chart) (n int) {
-		var page strings.Builder
-		if err := (report.Page{Charts: charts}).Write(&page); err != nil {
-			t.Fatal(err)
+	all := timeline()[0].Samples
+	for n := 1; n <= 4; n++ {
+		s := bench.Series{Name: "x", Points: timeline()[0].Points}
+		for _, x := range all {
+			fewer := bench.Sample{At: x.At, PeriodSeconds: 1}
+			if n > 1 {
+				fewer.Lists = x.Lists
+			}
+			if n > 2 {
+				fewer.CPUSeconds = x.CPUSeconds
+			}
+			if n > 3 {
+				fewer.HeapBytes = x.HeapBytes
+			}
+			s.Samples = append(s.Samples, fewer)
 		}
-		if !strings.Contains(page.String(), `"marks":[{"at":1,"to":2,"text":"restart"}]`) {
-			t.Error("the page lacks the mark")
+		list := charts([]bench.Series{s})
+		narrow := 0
+		for _, c := range list {
+			if !c.Wide {
+				narrow++
+			}
 		}
-		return strings.Count(page.String(), `<div class="card wide">`)
-	}
-	a, b, c, d := chart("a", true), chart("b", false), chart("c", false), chart("d", false)
-	if n := wide(a, b, c); n != 1 {
-		t.Errorf("%d wide charts of a wide one and two more, want the one", n)
-	}
-	if n := wide(a, b, c, d); n != 2 {
-		t.Errorf("%d wide charts of a wide one and three more, want the first and the last", n)
-	}
-	if n := wide(b); n != 1 {
-		t.Errorf("%d wide charts of one, want it", n)
+		if len(list) != n+1 || narrow%2 == 1 {
+			t.Error(fmt.Sprintf("%d charts, %d of them narrow; want %d, the narrow ones in pairs", len(list), narrow, n+1))
+		}
 	}
 }

@@ -67,6 +67,14 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	if err != nil && !interrupted {
 		return nil, err
 	}
+	strangers := []string{}
+	if r.fake == nil && !r.options.BesideKubelet && !interrupted {
+		found, err := load.Look(ctx, r.conn)
+		if err != nil {
+			return nil, err
+		}
+		strangers = append(strangers, found.Strangers...)
+	}
 	long := r.options.Duration
 	if interrupted {
 		consistency = make([]bench.ConsistencyResult, len(r.sides))
@@ -78,17 +86,17 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	r.collect(ctx)
 
 	result := &bench.Result{
-		Schema: bench.Schema, Interrupted: interrupted,
+		Schema: bench.Schema, Interrupted: interrupted, Strangers: strangers,
 		Runtime: bench.RuntimeResult{Name: r.sides[0].hello.RuntimeName, Version: r.sides[0].hello.RuntimeVersion, Endpoint: "unix://" + r.socket},
 		Load: bench.LoadResult{
 			Pods: r.options.Pods, Containers: r.options.Containers, Rate: r.options.Rate, DurationSeconds: long.Seconds(), Seed: r.options.Seed,
-			Faults: append([]string{}, r.faults.Strings()...), Changes: after.Changes - before.Changes, Broken: after.Broken, Errors: after.Errors,
+			Faults: append([]string{}, r.faults.Strings()...), Changes: after.Changes - before.Changes, Broken: after.Broken, Errors: after.Errors, FirstErrors: after.FirstErrors,
 			CallSeconds: callSeconds(after.Calls, begin, end),
 		},
 	}
 	result.Load.AchievedRate = float64(result.Load.Changes) / time.Duration(end-begin).Seconds()
 	if result.Load.Errors == nil {
-		result.Load.Errors = map[string]int{}
+		result.Load.Errors, result.Load.FirstErrors = map[string]int{}, map[string]string{}
 	}
 	inWindow := func(at int64) bool { return at >= begin && at <= end }
 	wanted := func(at int64) bool { return !r.outage.during(at) && !r.stall.during(at) }
@@ -148,6 +156,11 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 	if r.fake != nil {
 		if err := r.fake.liftFaults(ctx); err != nil {
 			return nil, err
+		}
+	}
+	if !r.jobsOnly && ctx.Err() == nil {
+		if err := r.driver.Refill(ctx); err != nil {
+			r.tell("the load's pods could not all be made again: %v", err)
 		}
 	}
 	ours := r.runID + "-"

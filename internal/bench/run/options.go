@@ -101,7 +101,7 @@ func (o Options) Validate() error {
 		if d.v < 0 {
 			bad("--%s %v: it must not be negative", d.flag, d.v)
 		}
-		if (d.flag == "restart-runtime-at" || d.flag == "kill-runtime-at") && d.v >= o.Duration {
+		if (d.flag == "restart-runtime-at" || d.flag == "kill-runtime-at") && d.v > 0 && d.v >= o.Duration {
 			bad("--%s %v: the load ends at %v", d.flag, d.v, o.Duration)
 		}
 	}

@@ -166,9 +166,9 @@ func (r *runner) openRuntime(ctx context.Context) error {
 			return err
 		}
 		r.faults = faults
-		dir, err := os.MkdirTemp("", "pleg-bench-")
+		dir, err := load.MakeScratch()
 		if err != nil {
-			return fmt.Errorf("make a directory for sockets: %w", err)
+			return err
 		}
 		r.fake = newFake(dir, *o, r.fail)
 		r.socket = r.fake.socket
@@ -232,7 +232,8 @@ func (r *runner) cleanup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
 	defer cancel()
 	if err := r.driver.Cleanup(ctx); err != nil {
-		return fmt.Errorf("pods with the label %s=%s were left on the runtime: %w", load.RunLabel, r.runID, err)
+		return fmt.Errorf("pods of run %[2]s (label %[1]s) were left on the runtime; \"pleg-bench cleanup --endpoint %[3]s --run %[2]s\" removes them: %[4]w",
+			load.RunLabel, r.runID, r.options.Endpoint, err)
 	}
 	return nil
 }

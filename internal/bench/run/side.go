@@ -159,20 +159,21 @@ func (s *side) compare(ctx context.Context, read func(context.Context) ([]bench.
 	}
 }
 
-// series returns the latency of every change in the window.
+// series returns the generator over time, from begin on.
 func (s *side) series(begin int64, inWindow func(at int64) bool) bench.Series {
 	v := s.judge(inWindow)
-	series := bench.Series{Mode: s.mode, Points: make([]bench.Point, len(v.Latency))}
+	series := bench.Series{Name: s.mode, Points: make([]bench.Point, len(v.Latency)), Samples: []bench.Sample{}}
+	since := func(at int64) float64 { return time.Duration(at - begin).Seconds() }
 	for i, d := range v.Latency {
-		series.Points[i] = bench.Point{At: time.Duration(v.Begins[i] - begin), Latency: d}
+		series.Points[i] = bench.Point{since(v.Begins[i]), d.Seconds()}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.kept {
 		if inWindow(p.At) {
 			series.Samples = append(series.Samples, bench.Sample{
-				At: time.Duration(p.At - begin).Seconds(), State: p.State, Lists: p.Counts.Relists, Reads: p.Counts.Inspections,
-				CPUSeconds: p.CPUSeconds, HeapBytes: p.Heap, PeriodSeconds: p.RelistPeriod.Seconds(),
+				At: since(p.At), State: p.State, Lists: p.Counts.Relists, Reads: p.Counts.Inspections, Received: p.Counts.Claims,
+				Missed: p.Counts.Missed, CPUSeconds: p.CPUSeconds, HeapBytes: p.Heap, PeriodSeconds: p.RelistPeriod.Seconds(),
 			})
 		}
 	}

@@ -31,6 +31,8 @@ const (
 	realUnderWay = 48
 	// drainFor is how long containers that were begun may take to end after the last step.
 	drainFor = 20 * time.Second
+	// unsupported is the state of a stream that the runtime does not offer.
+	unsupported = "Unsupported"
 	// The rates of a test whose user names none.
 	fakeStartRate, fakeMaxRate = 50, 5000
 	realStartRate, realMaxRate = 5, 200
@@ -117,8 +119,9 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		r.drive(driveCtx, math.MaxInt64)
 	})
 
-	slow := 0
+	begun, slow := bench.Now(), 0
 	for rate := o.StartRate; ; {
+		at := bench.Now()
 		step, err := r.stressStep(r.asked, o, rate)
 		if err != nil && r.asked.Err() != nil && ctx.Err() == nil {
 			result.End = bench.EndInterrupted
@@ -127,6 +130,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		if err != nil {
 			return nil, err
 		}
+		step.AtSeconds = time.Duration(at - begun).Seconds()
 		result.Steps = append(result.Steps, step)
 		if step.Achieved > result.KneeRate {
 			result.KneeRate, result.KneeP99Seconds = step.Achieved, step.Latency.P99
@@ -137,6 +141,8 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 			slow = 0
 		}
 		switch {
+		case s.now().State == unsupported:
+			result.End = bench.EndNoEvents
 		case step.Late > 0:
 			result.End = bench.EndKnee
 		case slow >= patience || step.Achieved < hopeless*rate:
@@ -183,10 +189,14 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	if result.Late > 0 && result.End != bench.EndInterrupted {
 		result.End = bench.EndKnee // the last ones came late after the last step was measured
 	}
+	result.CheckedPods, result.FirstErrors = consistency[0].CheckedPods, r.driver.Stats().FirstErrors
+	if o.WantTimeline {
+		result.Series = []bench.Series{s.series(begun, func(at int64) bool { return at >= begun })}
+	}
 	result.Mismatches, result.Duplicates, result.OutOfOrder = consistency[0].Mismatches, v.Duplicates, v.OutOfOrder
 	result.Missed, result.Owed = s.final.Counts.Missed, s.final.Counts.Owed
 	result.PLEGMaxRSSBytes = s.final.Usage.MaxRSS
-	result.OK = result.Mismatches+result.Duplicates+result.OutOfOrder == 0 && result.End != bench.EndInterrupted
+	result.Judge(s.now().State == unsupported)
 	return result, nil
 }
 
@@ -219,6 +229,6 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 	r.pace = fmt.Sprintf(" (before: the runtime completed %.3g a second of %.3g)", achieved, rate)
 	return bench.StressStep{
 		Rate: rate, Achieved: achieved, UnderWay: r.driver.Stats().UnderWay, Events: after.LatencyCount - before.LatencyCount, Late: after.LatencyLate - before.LatencyLate,
-		Latency: bench.Summarize(v.Path).Seconds(), Histogram: bench.HistogramOf(v.Path), PLEGCPU: (usageAfter.Usage.CPUSeconds - usageBefore.Usage.CPUSeconds) / time.Duration(usageAfter.At-usageBefore.At).Seconds(),
+		Latency: bench.Summarize(v.Path).Seconds(), PLEGCPU: (usageAfter.Usage.CPUSeconds - usageBefore.Usage.CPUSeconds) / time.Duration(usageAfter.At-usageBefore.At).Seconds(),
 	}, nil
 }

@@ -7,7 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +24,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
@@ -39,6 +43,7 @@ type outcome struct {
 type scene struct {
 	profile, faults string
 	rate            float64 // default 20
+	jobs            bool    // short containers alone come and go
 	options         watch.Options
 	during          func(rt *fakeruntime.Runtime) // called beside the watch
 }
@@ -82,7 +87,7 @@ func (s scene) play(t *testing.T) (o outcome) {
 		defer conn.Close()
 		driver, err := load.New(load.Config{
 			Conn: conn, RunID: "w", Pods: 4, Containers: 2, Rate: s.rate, Seed: 1, Image: fakeruntime.WorkloadImage,
-			JobLife: 20 * time.Millisecond, CallTimeout: time.Second, LogDirectory: logs,
+			JobLife: 20 * time.Millisecond, CallTimeout: time.Second, LogDirectory: logs, JobsOnly: s.jobs,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +127,7 @@ func (s scene) play(t *testing.T) (o outcome) {
 // TestHonestRuntime has nothing to say against a runtime that does what it should, and prints the
 // exit code of every container that ended.
 func TestHonestRuntime(t *testing.T) {
-	o := scene{options: watch.Options{Output: "json"}}.play(t)
+	o := scene{jobs: true, options: watch.Options{Output: "json"}}.play(t)
 	s := o.summary
 	if o.err != nil || o.stderr != "" || s.Verdict == nil || s.Verdict.Worth != stream.WorthFull || len(s.Verdict.Maintainers) != 0 ||
 		len(s.Reports) != 0 || s.ListErrors+s.ReadErrors+s.ListsHung+s.ReadsHung != 0 {
@@ -155,12 +160,12 @@ func TestStreamAway(t *testing.T) {
 		},
 	}
 	o := away.play(t)
-	for _, want := range []string{"VERDICT   partial: ", "more while the stream was away", "happened while the stream was away"} {
+	for _, want := range []string{"PARTIAL: ", "more while the stream was away", "happened while the stream was away"} {
 		if !strings.Contains(strings.Join(strings.Fields(o.stdout), " "), strings.Join(strings.Fields(want), " ")) {
 			t.Errorf("standard output lacks %q:\n%s", want, o.stdout[max(0, len(o.stdout)-3000):])
 		}
 	}
-	if o.err != nil || strings.Contains(o.stderr, "VERDICT") {
+	if o.err != nil || strings.Contains(o.stderr, "PARTIAL") {
 		t.Errorf("%v; standard error:\n%s", o.err, o.stderr)
 	}
 	away.options.Output = "json"
@@ -184,6 +189,27 @@ func TestContestedStream(t *testing.T) {
 	}
 	if raw := (scene{profile: "containerd-1.7", options: watch.Options{Raw: true}}).play(t); raw.err == nil {
 		t.Error("--raw without --take-events has nothing to print, and does not fail")
+	}
+}
+
+// TestKeep keeps a watch, and judges it by bounds of which some are kept.
+func TestKeep(t *testing.T) {
+	bounds, err := report.ParseExpectations([]string{
+		"lists>0", "stream.flaws.malformed=0", "stream.delay.all.p99<1ns", "verdict.worth=none", "reports.RelistFailed<1", "stream.flaws.duplicate>0",
+	}, watch.BlankSummary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "kept")
+	o := scene{jobs: true, faults: "duplicate=0.3", options: watch.Options{Keep: watch.Keep{Dir: dir, Expect: bounds}}}.play(t)
+	if !errors.Is(o.err, watch.ErrExpectation) || !strings.Contains(o.err.Error(), "p99<1ns, it is") || !strings.Contains(o.err.Error(), "verdict.worth=none, it is full") {
+		t.Errorf("the error is %v, want two bounds", o.err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	for _, want := range []string{"FULL: the stream told", "were sent twice", "Connected", "relist period: the longest"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %q (%v)", want, err)
+		}
 	}
 }
 

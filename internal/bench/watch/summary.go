@@ -15,6 +15,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -122,6 +123,38 @@ func (s Summary) failure(t *tap) error {
 	return errors.New("no list of the runtime has succeeded yet: watch for longer")
 }
 
+// ErrExpectation is returned by [Run] if all is well but for a bound that was not kept.
+var ErrExpectation = errors.New("an expectation was not kept")
+
+// BlankSummary is a summary with all its optional parts, for [report.ParseExpectations].
+func BlankSummary() *Summary {
+	return &Summary{Stream: new(stream.Report), Verdict: new(stream.Verdict)}
+}
+
+// Keep says where to keep what a watch found, and what to expect of it.
+type Keep struct {
+	// Dir is a folder; empty keeps nothing.
+	Dir     string
+	Command []string
+	Setup   map[string]string
+	Expect  []report.Expectation
+}
+
+// keep writes what was found, and returns the bounds that were not kept.
+func (p *printer) keep(s Summary) (failures []string, err error) {
+	keep := p.options.Keep
+	p.tap.mu.Lock()
+	defer p.tap.mu.Unlock()
+	saved := report.Saved{
+		Kind: "watch", Began: p.tap.track.begun, Command: keep.Command, Setup: keep.Setup, Result: s, Timeline: p.tap.track.timeline(),
+	}
+	saved.Expect(keep.Expect)
+	if keep.Dir != "" {
+		err = saved.Write(keep.Dir)
+	}
+	return saved.Failures, err
+}
+
 // summary prints a summary.
 func (p *printer) summary(s Summary) error {
 	if p.options.Output == "json" {
@@ -130,62 +163,80 @@ func (p *printer) summary(s Summary) error {
 		}
 		return nil
 	}
-	_, err := io.WriteString(p.options.Out, s.text())
-	if err != nil {
+	_, err := io.WriteString(p.options.Out, "\n")
+	if err = errors.Join(err, s.Document().WriteText(p.options.Out)); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
 }
 
-// text writes the summary for people, in 80 columns.
-func (s Summary) text() string {
-	var b strings.Builder
-	row := func(name, format string, args ...any) {
-		b.WriteString(bench.Fold(fmt.Sprintf("%-9s ", name)+fmt.Sprintf(format, args...), 10) + "\n")
+// Document implements [bench.Finding].
+func (s Summary) Document() bench.Document {
+	d := bench.Document{
+		Title:  fmt.Sprintf("%s, watched for %s: %s printed", s.Runtime, bench.Seconds(s.Seconds), bench.Count(s.Printed, "event")),
+		Tables: []bench.Table{s.lines()},
 	}
-	fmt.Fprintf(&b, "\n%s, watched for %s: %s printed\n", s.Runtime, short(s.Seconds), bench.Count(s.Printed, "event"))
-	for _, l := range s.lines() {
-		if l[0] == reportsLine && s.Stream != nil {
-			writeDelays(&b, s.Stream)
+	if r := s.Stream; r != nil {
+		delays := bench.NewDelayTable("delay from stamp to here")
+		for _, kind := range slices.Sorted(maps.Keys(r.Delays)) {
+			delays.Add(kind, r.Delays[kind])
 		}
-		row(l[0], "%s", l[1])
-	}
-	if len(s.Reports) == 0 && s.Stream != nil {
-		writeDelays(&b, s.Stream)
+		delays.Add("replays", r.ReplayDelays)
+		delays.Add("exit to its stamp", r.ExitLag)
+		if len(delays.Rows) > 0 {
+			d.Tables = append(d.Tables, delays.Table)
+		}
 	}
 	if v := s.Verdict; v != nil {
-		b.WriteString("\n" + bench.Fold(fmt.Sprintf("VERDICT   %s: %s.", v.Worth, v.Summary), 10) + "\n")
+		d.Verdict, d.Advice = fmt.Sprintf("%s: %s.", strings.ToUpper(string(v.Worth)), v.Summary), v.Maintainers
 		if v.Period != "" {
-			row("relists", "%s.", v.Period)
+			d.Notes = []string{"relist period: " + v.Period + "."}
 		}
-		if len(v.Maintainers) > 0 {
-			b.WriteString("\nFor those who maintain the runtime:\n")
-		}
-		for _, m := range v.Maintainers {
-			b.WriteString(bench.Fold("- "+m+".", 2) + "\n")
+		switch v.Worth {
+		case stream.WorthFull:
+			d.Tone = bench.Good
+		case stream.WorthNone, stream.WorthPartial:
+			d.Tone = bench.Bad
 		}
 	}
-	return b.String()
+	return d
 }
 
-// reportsLine is the name of the last line, that of the generator's reports.
-const reportsLine = "reports"
-
-// lines are what was found in words, each with its name.
-func (s Summary) lines() (list [][2]string) {
-	row := func(name, format string, args ...any) {
-		list = append(list, [2]string{name, fmt.Sprintf(format, args...)})
+// Benchmarks implements [bench.Finding].
+func (s Summary) Benchmarks() []bench.Benchmark {
+	figures := []bench.Figure{
+		{Value: s.ListSeconds.P50, Unit: "list-p50-sec"}, {Value: s.ListSeconds.P99, Unit: "list-p99-sec"},
+		{Value: s.ReadSeconds.P50, Unit: "read-p50-sec"}, {Value: s.ReadSeconds.P99, Unit: "read-p99-sec"},
 	}
+	if s.Stream != nil {
+		d := s.Stream.Delays[stream.AllKinds]
+		figures = append(figures, bench.Figure{Value: d.P50, Unit: "delay-p50-sec"}, bench.Figure{Value: d.P99, Unit: "delay-p99-sec"},
+			bench.Figure{Value: float64(s.Stream.Received), Unit: "received"}, bench.Figure{Value: float64(s.Missed + s.Unheard), Unit: "missed"})
+	}
+	return []bench.Benchmark{{Name: "Watch", Figures: figures}}
+}
+
+// Unmeasured implements [bench.Finding].
+func (s Summary) Unmeasured() []string {
+	if s.Stream != nil && s.State != pleg.StreamUnsupported.String() {
+		return nil
+	}
+	return []string{"missed", "unheard", "missed_creations", "missed_removals", "overruled", "connected_seconds", "stream"}
+}
+
+// lines is what was found in words.
+func (s Summary) lines() (t bench.Table) {
+	row := func(name, format string, args ...any) { t.Add(name, "", fmt.Sprintf(format, args...)) }
 	row("lists", "%d of the whole runtime, %d failed, %d hung; %d reads of a pod, %d failed, %d hung; %d calls in all",
 		s.Lists, s.ListErrors, s.ListsHung, s.Reads, s.ReadErrors, s.ReadsHung, total(s.Calls))
-	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", short(s.ListSeconds.P50), short(s.ListSeconds.P99),
-		short(s.ListSeconds.Max), short(s.ReadSeconds.P50), short(s.ReadSeconds.P99), short(s.ReadSeconds.Max))
+	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", bench.Seconds(s.ListSeconds.P50), bench.Seconds(s.ListSeconds.P99),
+		bench.Seconds(s.ListSeconds.Max), bench.Seconds(s.ReadSeconds.P50), bench.Seconds(s.ReadSeconds.P99), bench.Seconds(s.ReadSeconds.Max))
 	if s.Malformed+s.ListedTwice+uint64(s.Unattributed+s.UnknownPhase+s.TakenBack) > 0 {
 		row("shown", "%d items without a usable ID, %d listed twice, %d containers of no pod, %d in the state UNKNOWN, %d taken back by a later read",
 			s.Malformed, s.ListedTwice, s.Unattributed, s.UnknownPhase, s.TakenBack)
 	}
 	if r := s.Stream; r != nil {
-		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, short(s.ConnectedSeconds), times(r.Opened), ends(r.Endings))
+		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, bench.Seconds(s.ConnectedSeconds), times(r.Opened), ends(r.Endings))
 		row("events", "%d received, %d told something new, %d replayed; %s, the largest %s", r.Received, r.ToldSomething, r.Replayed,
 			bench.Bytes(uint64(r.Bytes)), bench.Bytes(uint64(r.LargestBytes)))
 		row("gaps", "%d starts and exits without an event, and %d more while the stream was away; %d creations, %d removals; %d events not confirmed",
@@ -198,32 +249,9 @@ func (s Summary) lines() (list [][2]string) {
 		for _, reason := range slices.Sorted(maps.Keys(s.Reports)) {
 			parts = append(parts, fmt.Sprintf("%s %d", reason, s.Reports[reason]))
 		}
-		row(reportsLine, "%s", strings.Join(parts, ", "))
+		row("reports", "%s", strings.Join(parts, ", "))
 	}
-	return list
-}
-
-func short(seconds float64) string {
-	return bench.Short(time.Duration(seconds * float64(time.Second)))
-}
-
-// writeDelays writes the table of delays.
-func writeDelays(b *strings.Builder, r *stream.Report) {
-	if r.Delays[stream.AllKinds].Count+r.ReplayDelays.Count == 0 {
-		return
-	}
-	line := func(name string, q bench.LatencyResult) {
-		if q.Count == 0 {
-			return
-		}
-		fmt.Fprintf(b, "          %-20s %8d %9s %9s %9s %9s\n", name, q.Count, short(q.P50), short(q.P90), short(q.P99), short(q.Max))
-	}
-	fmt.Fprintf(b, "%-9s %-20s %8s %9s %9s %9s %9s\n", "delay", "from stamp to here", "events", "p50", "p90", "p99", "max")
-	for _, kind := range slices.Sorted(maps.Keys(r.Delays)) {
-		line(kind, r.Delays[kind])
-	}
-	line("replays", r.ReplayDelays)
-	line("exit to its stamp", r.ExitLag)
+	return t
 }
 
 func skipped(r *stream.Report) string {

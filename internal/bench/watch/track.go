@@ -6,23 +6,10 @@ package watch
 import (
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
-
-// Sample is what was known at one moment of a watch.
-type Sample struct {
-	// At counts from the begin of the watch, in seconds.
-	At    float64 `json:"at_seconds"`
-	State string  `json:"state"`
-	// Lists, Reads, Received, Missed and Failed count since the begin; Failed are lists that failed and reads.
-	Lists         int     `json:"lists"`
-	Reads         int     `json:"reads"`
-	Received      int     `json:"received"`
-	Missed        int     `json:"missed"`
-	Failed        int     `json:"failed"`
-	PeriodSeconds float64 `json:"relist_period_seconds"`
-}
 
 const (
 	// maxPoints and maxSamples bound what is kept of a long watch: of more, every second one is dropped,
@@ -58,23 +45,31 @@ func (t *thinned[T]) add(v T) {
 	t.list = append(t.list, v)
 }
 
-// track is a watch over time. Its owner is whoever owns what it is a part of.
+// track is a watch over time. Its owner is the owner of what it is a part of.
 type track struct {
-	begun   time.Time
-	events  thinned[stream.Event]
-	samples thinned[Sample]
-	sampled time.Time
-	state   pleg.StreamState
+	begun        time.Time
+	good, flawed thinned[bench.Point]
+	samples      thinned[bench.Sample]
+	sampled      time.Time
+	state        pleg.StreamState
 }
 
 func newTrack(begun time.Time) *track {
-	return &track{begun: begun, events: thinned[stream.Event]{most: maxPoints}, samples: thinned[Sample]{most: maxSamples}}
+	return &track{
+		begun: begun, good: thinned[bench.Point]{most: maxPoints}, flawed: thinned[bench.Point]{most: maxPoints}, samples: thinned[bench.Sample]{most: maxSamples},
+	}
 }
 
-// event enters a message of the stream. What it shows is not kept.
+// event enters a message of the stream that has a stamp.
 func (t *track) event(e stream.Event) {
-	e.Payload = nil
-	t.events.add(e)
+	if e.AgeSeconds == nil {
+		return
+	}
+	points := &t.good
+	if len(e.Flaws) > 0 {
+		points = &t.flawed
+	}
+	points.add(bench.Point{e.Received.Sub(t.begun).Seconds(), *e.AgeSeconds})
 }
 
 // sample enters what is known now, if it is time or the stream's state has changed.
@@ -83,8 +78,17 @@ func (t *track) sample(now time.Time, st pleg.Stats, readErrors int) {
 		return
 	}
 	t.sampled, t.state = now, st.State
-	t.samples.add(Sample{
+	t.samples.add(bench.Sample{
 		At: now.Sub(t.begun).Seconds(), State: st.State.String(), Lists: st.Relists, Reads: st.Inspections, Received: st.Claims,
-		Missed: st.Missed, Failed: st.RelistErrors + readErrors, PeriodSeconds: st.RelistPeriod.Seconds(),
+		Missed: st.Missed + st.Unheard, Failed: st.RelistErrors + readErrors, PeriodSeconds: st.RelistPeriod.Seconds(),
 	})
+}
+
+// timeline returns what was kept.
+func (t *track) timeline() []bench.Series {
+	list := []bench.Series{{Name: "events", Points: t.good.list, Samples: t.samples.list}}
+	if len(t.flawed.list) > 0 {
+		list = append(list, bench.Series{Name: "events with flaws", Points: t.flawed.list})
+	}
+	return list
 }

@@ -138,7 +138,12 @@ func Run(ctx context.Context, o Options) error {
 		err = cause
 	}
 	summary := p.sum(time.Since(begun), w.version.String(), w.client.Stats())
-	return errors.Join(err, p.summary(summary), p.keep(summary), summary.failure(w.tap))
+	failures, keepErr := p.keep(summary)
+	err = errors.Join(err, p.summary(summary), keepErr, summary.failure(w.tap))
+	if err == nil && len(failures) > 0 {
+		err = fmt.Errorf("%w: %s", ErrExpectation, strings.Join(failures, "; "))
+	}
+	return err
 }
 
 // watched is a generator on a runtime with all that is needed to look at it.

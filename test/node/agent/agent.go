@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agent is a node agent for tests: cache, pleg, cri and metrics as a real agent wires them,
-// pod workers that wait on the cache as the kubelet's do, and calls by which a test reads its state.
+// pod workers that wait on the cache as the kubelet's do, and calls by which a test reads its
+// state.
 //
 // # Model
 //

@@ -141,7 +141,8 @@ func (s *service) Metrics(_ bool, text *[]byte) error {
 	return nil
 }
 
-// show leaves out what crikit's Truth does: times, addresses, and the result of what has not exited.
+// show leaves out what crikit's Truth does: times, addresses, and the result of what has not
+// exited.
 func show(uid cache.UID, status *cri.PodStatus) bench.Pod {
 	pod := worker.Show(uid, status, nil)
 	pod.IPs = nil

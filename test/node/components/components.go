@@ -7,12 +7,12 @@
 //
 // # Model
 //
-// The foreign programs are built in the folders of their own modules, as the
-// registry serves them: nothing of them enters the go.mod of this repository. Each runtime has a folder under
-// build/node/runtimes, beside a stamp that names what it was built from; another
-// version or another Go release builds it anew. Our own programs are built on
-// every call, which the Go build cache makes cheap. What no registry of modules
-// has, CRI-O's conmon, comes from the distribution's packages.
+// The foreign programs are built in the folders of their own modules, as the registry serves them:
+// nothing of them enters the go.mod of this repository. Each runtime has a folder under
+// build/node/runtimes, beside a stamp that names what it was built from; another version or another
+// Go release builds it anew. Our own programs are built on every call, which the Go build cache
+// makes cheap. What no registry of modules has, CRI-O's conmon, comes from the distribution's
+// packages.
 //
 // # Concurrency
 //

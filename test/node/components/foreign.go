@@ -94,8 +94,9 @@ func (s Set) buildCRIO(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// goBuild builds commands of a module into a directory, and returns the folder of the module's source. It builds in that folder: `go install` of a
-// version refuses a module whose go.mod has exclude or replace lines, and one of which the registry does not serve the list of versions.
+// goBuild builds commands of a module into a directory, and returns the folder of the module's
+// source. It builds in that folder: `go install` of a version refuses a module whose go.mod has
+// exclude or replace lines, and one of which the registry does not serve the list of versions.
 func goBuild(ctx context.Context, dir, cgo, tags, module, version string, packages ...string) (source string, err error) {
 	env := append(os.Environ(), "CGO_ENABLED="+cgo, "GOWORK=off", "GO111MODULE=on")
 	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
@@ -178,7 +179,8 @@ func Conmon() (string, error) {
 	return path, nil
 }
 
-// needConmon installs conmon where it is missing, this process is root's, and the distribution is one of Debian's kin.
+// needConmon installs conmon where it is missing, this process is root's, and the distribution is
+// one of Debian's kin.
 func needConmon(ctx context.Context, log io.Writer) error {
 	_, missing := Conmon()
 	apt, err := exec.LookPath("apt-get")

@@ -235,7 +235,8 @@ func (r *recording) refusals(o *objects) {
 	_, err = r.RunPodSandbox(r.ctx, &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "nonsense", Config: &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "handler", Namespace: r.Namespace, Uid: r.Namespace + "-handler"},
 		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}, // CRI-O waits for a network first
+			// CRI-O waits for a network first
+			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 		}},
 	}})
 	r.called("run a pod with a runtime handler that is not there", err)

@@ -89,9 +89,10 @@ func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error
 	image := cmp.Or(spec.Image, c.Image)
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
-		Image:    &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image}, // CRI-O checks signatures by the name that the user gave
-		Args:     spec.Args,
-		Labels:   labels,
+		// CRI-O checks signatures by the name that the user gave
+		Image:  &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image},
+		Args:   spec.Args,
+		Labels: labels,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.Memory},
 			SecurityContext: security,

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds what must happen; nothing is asserted of how long it takes.
 const patience = 30 * time.Second
 
-// A stub is a runtime whose events the test writes. It takes the content type that CRI-O takes, and no other.
+// A stub is a runtime whose events the test writes. It takes the content type that CRI-O takes, and
+// no other.
 type stub struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	events chan *runtimeapi.ContainerEventResponse // closed: the stream ends

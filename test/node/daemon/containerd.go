@@ -39,7 +39,8 @@ func (f containerd) load(ctx context.Context, c Config) error {
 	return Import(ctx, c.Components, "unix://"+filepath.Join(c.Base, f.socket()), f.archive(c))
 }
 
-// Import loads an image archive into the CRI's namespace of a containerd that is there, whoever started it.
+// Import loads an image archive into the CRI's namespace of a containerd that is there, whoever
+// started it.
 func Import(ctx context.Context, set components.Set, endpoint, archive string) error {
 	args := []string{
 		"-a", strings.TrimPrefix(endpoint, "unix://"), "--connect-timeout", "2s", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs",

@@ -52,7 +52,8 @@ type Config struct {
 	Components components.Set
 	// Image is the name under which the workload is loaded as an image.
 	Image string
-	// Owner is the run that the runtime belongs to: it and its shims start in the owner's cgroup. Its zero value: none.
+	// Owner is the run that the runtime belongs to: it and its shims start in the owner's cgroup. Its
+	// zero value: none.
 	Owner sweep.Target
 }
 
@@ -66,7 +67,8 @@ type family interface {
 	pack(Config) error
 	// socket is the name of the CRI socket below Config.Base.
 	socket() string
-	// logs is the directory below Config.Base in which it keeps the logs of containers that are made without a log path, empty if it keeps none.
+	// logs is the directory below Config.Base in which it keeps the logs of containers that are made
+	// without a log path, empty if it keeps none.
 	logs() string
 	// command starts it.
 	command(Config) *exec.Cmd
@@ -127,7 +129,8 @@ func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
 // LogPath is where the runtime's log goes, over all its starts.
 func (d *Daemon) LogPath() string { return filepath.Join(d.config.Base, "runtime.log") }
 
-// Logs is where the runtime keeps the logs of containers that are made without a log path, empty if it keeps none. A kubelet removes such a container's log.
+// Logs is where the runtime keeps the logs of containers that are made without a log path, empty if
+// it keeps none. A kubelet removes such a container's log.
 func (d *Daemon) Logs() string {
 	if d.family.logs() == "" {
 		return ""

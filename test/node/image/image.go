@@ -92,7 +92,8 @@ func PackFile(out, path, ref string) error {
 	return nil
 }
 
-// PackLayout packs the program at path into an OCI layout in the directory dir, which it makes, under a tag.
+// PackLayout packs the program at path into an OCI layout in the directory dir, which it makes,
+// under a tag.
 func PackLayout(dir, path, tag string) error {
 	program, err := os.ReadFile(path)
 	if err != nil {

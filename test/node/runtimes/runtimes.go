@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtimes is what the node e2e tests know of each container runtime they run on: where it comes from, and what it does otherwise than
-// others.
+// Package runtimes is what the node e2e tests know of each container runtime they run on: where it
+// comes from, and what it does otherwise than others.
 //
 // # Model
 //
-// A [Runtime] is plain data. Package components builds it, package daemon starts it, and package suite asks [Traits] where a scenario depends on
-// the runtime: no scenario asks for a name. What a trait says was observed on that version; the scenario that reads it fails where it is untrue.
+// A [Runtime] is plain data. Package components builds it, package daemon starts it, and package
+// suite asks [Traits] where a scenario depends on the runtime: no scenario asks for a name. What a
+// trait says was observed on that version; the scenario that reads it fails where it is untrue.
 //
 // # Concurrency
 //
@@ -36,7 +37,8 @@ type Runtime struct {
 	Family Family
 	// Module and Version are where the module registry has its source.
 	Module, Version string
-	// Built is the name of the runtime whose programs this one shares, where only the configuration differs. Empty: its own.
+	// Built is the name of the runtime whose programs this one shares, where only the configuration
+	// differs. Empty: its own.
 	Built string
 	// Profile is the profile of the fake runtime that stands for it.
 	Profile string
@@ -48,41 +50,46 @@ type Runtime struct {
 type Traits struct {
 	// Events: it has an event stream, and the stream is on.
 	Events bool
-	// SandboxEvents is the number of events of a sandbox that is run, stopped and removed, each by its call.
+	// SandboxEvents is the number of events of a sandbox that is run, stopped and removed, each by its
+	// call.
 	SandboxEvents int
 	// SharedStream: each event goes to one subscriber only.
 	SharedStream bool
 	// StalledSubscriber is what a subscriber does to others by not reading.
 	StalledSubscriber Stall
-	// CreateFails: a command that does not exist fails in CreateContainer, which leaves nothing; otherwise in StartContainer, which leaves an exited
-	// container, and tells no event of that.
+	// CreateFails: a command that does not exist fails in CreateContainer, which leaves nothing;
+	// otherwise in StartContainer, which leaves an exited container, and tells no event of that.
 	CreateFails bool
 	// StreamingLists: it has StreamContainers and StreamPodSandboxes.
 	StreamingLists bool
-	// Keeper is a word in the command line of the process that keeps a sandbox or a container, beside the ID.
+	// Keeper is a word in the command line of the process that keeps a sandbox or a container, beside
+	// the ID.
 	Keeper string
-	// KeeperTells: a sandbox has a keeper, and when that is killed the runtime notices, and the sandbox and its container end. Otherwise each container
-	// has one, and when that is killed the runtime goes on to show the container as it was.
+	// KeeperTells: a sandbox has a keeper, and when that is killed the runtime notices, and the sandbox
+	// and its container end. Otherwise each container has one, and when that is killed the runtime goes
+	// on to show the container as it was.
 	KeeperTells bool
-	// NewestFirst: the payload of an event has the pod's containers in this order. Otherwise they are in no order.
+	// NewestFirst: the payload of an event has the pod's containers in this order. Otherwise they are
+	// in no order.
 	NewestFirst bool
-	// RemovalRaces: when a container that runs is removed, its STOPPED may be read beside the removal, so that the payload lacks the container.
+	// RemovalRaces: when a container that runs is removed, its STOPPED may be read beside the removal,
+	// so that the payload lacks the container.
 	RemovalRaces bool
 	// LateStops: STOPPED comes ten milliseconds and more after its container's finished_at, always.
 	LateStops bool
-	// StopNowCodes are the exit codes of a container that takes SIGTERM and ends with 143 then, when it is stopped with no time to do so; 2 is that of a
-	// program in Go that does not listen yet.
+	// StopNowCodes are the exit codes of a container that takes SIGTERM and ends with 143 then, when it
+	// is stopped with no time to do so; 2 is that of a program in Go that does not listen yet.
 	StopNowCodes []int32
 	// SandboxProcess: a pod whose containers have PID namespaces of their own has a process of its own.
 	SandboxProcess bool
-	// SandboxStatsKill: ListPodSandboxStats can end the runtime while pods come and go (CRI-O 1.36.3: a nil pointer in statsserver.updateSandbox).
-	// Nobody here asks for these then.
+	// SandboxStatsKill: ListPodSandboxStats can end the runtime while pods come and go (CRI-O 1.36.3: a
+	// nil pointer in statsserver.updateSandbox). Nobody here asks for these then.
 	SandboxStatsKill bool
-	// ForgetsExits: a container that ends while the runtime starts may be shown as running until it is stopped (CRI-O 1.36.3 looks how its containers are
-	// before it begins to watch for their ends).
+	// ForgetsExits: a container that ends while the runtime starts may be shown as running until it is
+	// stopped (CRI-O 1.36.3 looks how its containers are before it begins to watch for their ends).
 	ForgetsExits bool
-	// PrivilegedTakesAll: a privileged container gets every capability that the kernel knows, and cannot be made where the runtime itself lacks one.
-	// Otherwise it gets those that the runtime has.
+	// PrivilegedTakesAll: a privileged container gets every capability that the kernel knows, and
+	// cannot be made where the runtime itself lacks one. Otherwise it gets those that the runtime has.
 	PrivilegedTakesAll bool
 	// StatusHasContainers: PodSandboxStatus brings the statuses of the containers along.
 	StatusHasContainers bool
@@ -123,7 +130,8 @@ var crio = Traits{
 	NewestFirst: true, StopNowCodes: []int32{143, 137, 2}, SandboxStatsKill: true, ForgetsExits: true, PrivilegedTakesAll: true, StatusHasContainers: true,
 }
 
-// all is in the order in which they are shown; the first is the default. The versions are the newest of their minor that the module registry serves.
+// all is in the order in which they are shown; the first is the default. The versions are the
+// newest of their minor that the module registry serves.
 var all = []Runtime{
 	{
 		Name: "containerd-2.4", Family: Containerd, Module: containerd2Module, Version: "v2.4.2", Profile: "containerd-2",
@@ -159,7 +167,8 @@ func Names() []string {
 	return names
 }
 
-// ByName returns the runtime of that name. "containerd" is the default one. An unknown name is an error that lists the known ones.
+// ByName returns the runtime of that name. "containerd" is the default one. An unknown name is an
+// error that lists the known ones.
 func ByName(name string) (Runtime, error) {
 	if name == string(Containerd) {
 		return Default(), nil
@@ -172,8 +181,9 @@ func ByName(name string) (Runtime, error) {
 	return Runtime{}, fmt.Errorf("unknown runtime %q: use one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Of returns the runtime that is nearest to one that names itself so in its answer to Version, by family and minor version: the traits of a
-// runtime that somebody else has started. One of an unknown family is taken for the default.
+// Of returns the runtime that is nearest to one that names itself so in its answer to Version, by
+// family and minor version: the traits of a runtime that somebody else has started. One of an
+// unknown family is taken for the default.
 func Of(runtimeName, version string) Runtime {
 	minor := minorOf(version)
 	nearest, found := Default(), false

@@ -179,7 +179,8 @@ func (n *Node) open() pleg.StreamState {
 	return pleg.StreamConnected
 }
 
-// WaitConnected waits until the agent hears the runtime's stream, or has found that the runtime has none.
+// WaitConnected waits until the agent hears the runtime's stream, or has found that the runtime has
+// none.
 func (a *Agent) WaitConnected() time.Duration { return a.WaitState(a.n.open()) }
 
 // Converge waits until the agent's cache equals the runtime, and returns how

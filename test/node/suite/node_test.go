@@ -181,8 +181,9 @@ func (n *Node) MustTruth() []bench.Pod {
 	return truth
 }
 
-// Record records the runtime's stream until the scenario ends: with a subscription of its own, or, on a runtime that gives each event to one
-// subscriber only, by looking at what passes through the proxy to the one agent that the scenario then may have.
+// Record records the runtime's stream until the scenario ends: with a subscription of its own, or,
+// on a runtime that gives each event to one subscriber only, by looking at what passes through the
+// proxy to the one agent that the scenario then may have.
 func (n *Node) Record() *crikit.Recorder {
 	recorder := &crikit.Recorder{}
 	n.t.Cleanup(func() {

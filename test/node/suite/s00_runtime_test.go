@@ -25,7 +25,8 @@ import (
 func observe(t *T) {
 	n := t.NewNode()
 	raw := n.Record()
-	t.Sleep(500 * time.Millisecond) // a subscription cannot be seen; what comes before it would be replayed
+	// a subscription cannot be seen; what comes before it would be replayed
+	t.Sleep(500 * time.Millisecond)
 	pod := n.Pod("pod")
 	n.tell(raw, "RunPodSandbox", nil)
 

@@ -59,7 +59,8 @@ func noEvent(t *T) {
 	})
 }
 
-// failedStart makes a container of which the runtime tells no end, and demands that the agent finds it, and knows that it was not told.
+// failedStart makes a container of which the runtime tells no end, and demands that the agent finds
+// it, and knows that it was not told.
 func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 	t := n.t
 	id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
@@ -91,7 +92,8 @@ func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 	t.Figure("failed start→Watch", "%.1fs (period %v)", took.Seconds(), before.RelistPeriod)
 }
 
-// failedCreate: where a bad command fails in CreateContainer, nothing is left of the container, so there is nothing to find.
+// failedCreate: where a bad command fails in CreateContainer, nothing is left of the container, so
+// there is nothing to find.
 func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 	t := n.t
 	before := a.MustStats().Generator

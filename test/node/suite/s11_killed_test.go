@@ -66,7 +66,8 @@ func (n *Node) killShim(a *Agent) {
 	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
 }
 
-// killMonitor kills a container's monitor, and then the container: the runtime learns of neither by itself, and the agent shows what it shows.
+// killMonitor kills a container's monitor, and then the container: the runtime learns of neither by
+// itself, and the agent shows what it shows.
 func (n *Node) killMonitor(a *Agent) {
 	t := n.t
 	pod := n.Pod("monitor")
@@ -179,7 +180,8 @@ func (n *Node) deletePod(sandboxID string) {
 	n.t.Eventually(settle, "the sandbox can be deleted", func() error { return n.Delete(n.t.ctx, sandboxID) })
 }
 
-// keeperOf is the PID of the process that keeps a sandbox: its shim, or the monitor of its container, where the sandbox has no process.
+// keeperOf is the PID of the process that keeps a sandbox: its shim, or the monitor of its
+// container, where the sandbox has no process.
 func (n *Node) keeperOf(id string) int {
 	for _, p := range n.target.Processes() {
 		if strings.Contains(p.Command, n.Traits.Keeper) && strings.Contains(p.Command, id) {

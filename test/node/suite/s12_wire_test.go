@@ -40,10 +40,11 @@ var wireFaults = []struct {
 	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
 	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
 	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 200 * time.Millisecond, Jitter: 200 * time.Millisecond}}},
-	// A number of answers, and not one of every four: a pod of four containers, all of which have changed, is read with four of them, so that it
-	// would fail for ever, each time by another one.
+	// A number of answers, and not one of every four: a pod of four containers, all of which have
+	// changed, is read with four of them, so that it would fail for ever, each time by another one.
 	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Skip: 1, Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
-	// The first ones, and not every second: a new pod causes one call, and of two pods one may be gone before a poll sees it.
+	// The first ones, and not every second: a new pod causes one call, and of two pods one may be gone
+	// before a poll sees it.
 	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Times: 2, Do: criproxy.Truncate{}}},
 	{name: "lists cut", fault: criproxy.Fault{Method: "StreamContainers", On: criproxy.OnCall, Times: 3, Do: criproxy.Cut{}}, lossy: true},
 }

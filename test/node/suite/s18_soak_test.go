@@ -11,11 +11,13 @@ import (
 	"time"
 )
 
-// envSoak is how long the soak lasts, a Go duration, where the default of some minutes is not enough.
+// envSoak is how long the soak lasts, a Go duration, where the default of some minutes is not
+// enough.
 const envSoak = "NODE_E2E_SOAK"
 
-// soak kills the runtime once a minute under load. While it is up, nothing that it tells may be missed; each time it is back, the cache must come to
-// equal it, and pod workers must never be answered with anything old.
+// soak kills the runtime once a minute under load. While it is up, nothing that it tells may be
+// missed; each time it is back, the cache must come to equal it, and pod workers must never be
+// answered with anything old.
 func soak(t *T) {
 	length, every := time.Duration(t.Size(300, 40))*time.Second, time.Duration(t.Size(60, 15))*time.Second
 	if text := os.Getenv(envSoak); text != "" {
@@ -47,7 +49,8 @@ func soak(t *T) {
 			a.Converge()
 			converged = append(converged, time.Since(ready))
 		})
-		t.Sleep(5 * time.Second) // more than the grace after which a change that no event told counts as missed
+		// more than the grace after which a change that no event told counts as missed
+		t.Sleep(5 * time.Second)
 		after := a.MustStats()
 		missedDown += after.Generator.Missed - up
 		t.Logf("kill %d: connected and converged after %v, missed %d→%d→%d, %d containers, %d violations", kills,

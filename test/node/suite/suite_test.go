@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	os.Exit(sweep.Main(*endpoint == "", func(target sweep.Target) int {
-		stop := func() {}
+		var stop context.CancelFunc
 		run.Target = target
 		run.ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()

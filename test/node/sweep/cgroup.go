@@ -23,16 +23,17 @@ import (
 // DefaultCgroupFS is where the kernel's cgroup hierarchies are mounted.
 const DefaultCgroupFS = "/sys/fs/cgroup"
 
-// leaf is the cgroup of the run's own processes, below Target.Cgroup: with v2 a cgroup that has others below it may hold no process itself, and
-// the runtime makes those of the pods there.
+// leaf is the cgroup of the run's own processes, below Target.Cgroup: with v2 a cgroup that has
+// others below it may hold no process itself, and the runtime makes those of the pods there.
 const leaf = "own"
 
-// runcRoot is the folder below Target.Dir in which runc keeps its state: a folder for each container, named by its ID, as it is or below one
-// named by a namespace.
+// runcRoot is the folder below Target.Dir in which runc keeps its state: a folder for each
+// container, named by its ID, as it is or below one named by a namespace.
 const runcRoot = "runc"
 
-// Enter makes a command start in the run's cgroup, and with it all that the command starts. Call it once the command is complete and before it is
-// started. The process keeps its ID: a shell moves itself and becomes the command. Without a Cgroup Enter does nothing.
+// Enter makes a command start in the run's cgroup, and with it all that the command starts. Call it
+// once the command is complete and before it is started. The process keeps its ID: a shell moves
+// itself and becomes the command. Without a Cgroup Enter does nothing.
 func (t Target) Enter(cmd *exec.Cmd) error {
 	if t.Cgroup == "" {
 		return nil
@@ -46,7 +47,8 @@ func (t Target) Enter(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Join puts this process into the run's cgroup, and with it all that it starts from now on. Without a Cgroup Join does nothing.
+// Join puts this process into the run's cgroup, and with it all that it starts from now on. Without
+// a Cgroup Join does nothing.
 func (t Target) Join() error {
 	if t.Cgroup == "" {
 		return nil
@@ -61,7 +63,8 @@ func (t Target) Join() error {
 	return nil
 }
 
-// makeLeaf makes the cgroup of the run's own processes and returns the file that takes their IDs. One hierarchy is enough to tell them by.
+// makeLeaf makes the cgroup of the run's own processes and returns the file that takes their IDs.
+// One hierarchy is enough to tell them by.
 func (t Target) makeLeaf() (procs string, err error) {
 	if err := t.validate(); err != nil {
 		return "", err
@@ -77,8 +80,9 @@ func (t Target) makeLeaf() (procs string, err error) {
 	return filepath.Join(dir, "cgroup.procs"), nil
 }
 
-// Cgroups lists the run's cgroup in every hierarchy that has it (one for each controller with v1, one with v2), and those of its containers that
-// lie elsewhere, because whoever made the pods named no parent.
+// Cgroups lists the run's cgroup in every hierarchy that has it (one for each controller with v1,
+// one with v2), and those of its containers that lie elsewhere, because whoever made the pods named
+// no parent.
 func (t Target) Cgroups() []string {
 	var found []string
 	containers := t.containers()
@@ -94,7 +98,8 @@ func (t Target) Cgroups() []string {
 	return found
 }
 
-// strayCgroups are the cgroups in a hierarchy, outside the run's own one, that are named by one of its containers.
+// strayCgroups are the cgroups in a hierarchy, outside the run's own one, that are named by one of
+// its containers.
 func (t Target) strayCgroups(hierarchy string, containers []string) []string {
 	if len(containers) == 0 {
 		return nil
@@ -116,7 +121,8 @@ func (t Target) strayCgroups(hierarchy string, containers []string) []string {
 	return found
 }
 
-// ownsCgroup reports whether the cgroups of a process, one for each hierarchy, say that it is the run's.
+// ownsCgroup reports whether the cgroups of a process, one for each hierarchy, say that it is the
+// run's.
 func (t Target) ownsCgroup(cgroups []procfs.Cgroup, containers []string) bool {
 	for _, c := range cgroups {
 		if t.Cgroup != "" && strings.HasPrefix(c.Path+"/", "/"+t.Cgroup+"/") {
@@ -148,12 +154,14 @@ func (t Target) containers() []string {
 	return ids
 }
 
-// isContainerID: runtimes name containers by 64 random hexadecimal digits, so that a name that has them is of no other container.
+// isContainerID: runtimes name containers by 64 random hexadecimal digits, so that a name that has
+// them is of no other container.
 func isContainerID(name string) bool {
 	return len(name) == 64 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
-// namesOne reports whether the name of a cgroup has one of the IDs in it: runtimes put words before it ("crio-conmon-") and behind it (".scope").
+// namesOne reports whether the name of a cgroup has one of the IDs in it: runtimes put words before
+// it ("crio-conmon-") and behind it (".scope").
 func namesOne(name string, containers []string) bool {
 	return slices.ContainsFunc(containers, func(id string) bool { return strings.Contains(name, id) })
 }
@@ -214,8 +222,9 @@ func removeCgroup(top string) error {
 // runtimeParents are the cgroups in which containerd and CRI-O put the pods that name no parent.
 var runtimeParents = []string{"k8s.io", "crio"}
 
-// removeParents removes those of the cgroups around pods that are empty, if the run had a runtime. The kernel refuses while another runtime's containers
-// are in one; runc makes it anew for the next one.
+// removeParents removes those of the cgroups around pods that are empty, if the run had a runtime.
+// The kernel refuses while another runtime's containers are in one; runc makes it anew for the next
+// one.
 func (t Target) removeParents() {
 	if _, err := os.Stat(filepath.Join(t.Dir, runcRoot)); err != nil {
 		return

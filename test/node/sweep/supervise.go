@@ -68,7 +68,8 @@ func Main(needsRoot bool, main func(Target) int) int {
 		}
 		return main(target)
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a reader of our output that has gone must not end us
+	// a reader of our output that has gone must not end us
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if needsRoot {
 		if err := Preflight(); err != nil {
 			return cannotRun(err)
@@ -101,7 +102,8 @@ func supervise(target Target, argv []string) int {
 	return code
 }
 
-// runChild starts the child and waits for it. Every orphan below it becomes a child of this process.
+// runChild starts the child and waits for it. Every orphan below it becomes a child of this
+// process.
 func runChild(target Target, argv []string) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return cannotRun(fmt.Errorf("sweep: become the reaper: %w", err))

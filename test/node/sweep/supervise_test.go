@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 // belongs to a session of its own and whose parent is gone.
 const orphan = `(trap '' TERM; setsid sh -c 'trap "" TERM; while :; do sleep 1; done' "$NODE_E2E_BASE/daemon" &) ; `
 
-// TestNothingIsLeft: whatever way the suite ends, the supervisor tells by its exit code, and what the suite started is gone.
+// TestNothingIsLeft: whatever way the suite ends, the supervisor tells by its exit code, and what
+// the suite started is gone.
 func TestNothingIsLeft(t *testing.T) {
 	tests := []struct {
 		name, script string
@@ -133,7 +134,8 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// named lists the processes that name the directory in their command lines: here nobody but the test's own orphans does.
+// named lists the processes that name the directory in their command lines: here nobody but the
+// test's own orphans does.
 func named(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -48,8 +48,9 @@ import (
 type Target struct {
 	// Dir is the run's directory, absolute and below another.
 	Dir string
-	// Cgroup is the path of the run's cgroup below the root of each hierarchy, without a slash at its ends: a name that is unique to the run, or
-	// such a name and one of a part of the run below it. Empty: none, and then only containers are told.
+	// Cgroup is the path of the run's cgroup below the root of each hierarchy, without a slash at its
+	// ends: a name that is unique to the run, or such a name and one of a part of the run below it.
+	// Empty: none, and then only containers are told.
 	Cgroup string
 
 	// proc and cgroupfs stand for /proc and /sys/fs/cgroup in tests.

@@ -38,11 +38,14 @@ func TestProcesses(t *testing.T) {
 	add(base+2, "S", "/tool\x00pause\x00", "1:pids:/pe2e-run1/pod/c\n0::/\n")
 	add(base+3, "S", "containerd\x00--config\x00/tmp/run10/config.toml\x00", "1:pids:/pe2e-run10/x")
 	add(base+4, "Z", "", "1:pids:/pe2e-run1")
-	add(base+5, "S", "tail\x00-f\x00"+target.Dir+"/containerd.log\x00", "1:pids:/user.slice\n") // a stranger who looks on
+	// a stranger who looks on
+	add(base+5, "S", "tail\x00-f\x00"+target.Dir+"/containerd.log\x00", "1:pids:/user.slice\n")
 	add(base+6, "S", "unrelated\x00", "1:pids:/user.slice")
-	add(base+7, "S", "/tool\x00sleep\x00", "2:memory:/\n1:pids:/k8s.io/"+id+"\n") // no parent was named for its pod
+	// no parent was named for its pod
+	add(base+7, "S", "/tool\x00sleep\x00", "2:memory:/\n1:pids:/k8s.io/"+id+"\n")
 	add(base+8, "S", "conmon\x00", "0::/crio-conmon-"+id+".scope\n")
-	add(base+9, "S", "/tool\x00sleep\x00", "1:pids:/k8s.io/"+strings.Repeat("f", 64)+"\n") // another runtime's
+	// another runtime's
+	add(base+9, "S", "/tool\x00sleep\x00", "1:pids:/k8s.io/"+strings.Repeat("f", 64)+"\n")
 	add(base+10, "S", "x\x00", "1:pids:/other/pe2e-run1/own\n")
 
 	want := []Process{
@@ -101,7 +104,8 @@ func TestSweepRemovesAll(t *testing.T) {
 	mkdir(t, filepath.Join(parent, "cg", "memory", "crio"))
 	mkdir(t, filepath.Join(parent, "cg", "memory", "k8s.io", "of another runtime"))
 
-	// Two processes that name the directory in their command lines: one that the run has started, and a stranger who looks on.
+	// Two processes that name the directory in their command lines: one that the run has started, and a
+	// stranger who looks on.
 	target.proc = filepath.Join(parent, "proc")
 	child, stranger := startSleep(t, target, "1:pids:/pe2e-x/own\n"), startSleep(t, target, "1:pids:/user.slice\n")
 	if left := target.Left(); len(left) != 5 {
@@ -138,8 +142,8 @@ func TestSweepRemovesAll(t *testing.T) {
 	}
 }
 
-// startSleep starts a process that names the target's directory in its command line, shows it in the target's /proc as one of that cgroup, and
-// returns a channel that is closed when it has ended.
+// startSleep starts a process that names the target's directory in its command line, shows it in
+// the target's /proc as one of that cgroup, and returns a channel that is closed when it has ended.
 func startSleep(t *testing.T, target Target, cgroup string) <-chan struct{} {
 	t.Helper()
 	process := exec.Command("sleep", "300")
@@ -162,7 +166,8 @@ func startSleep(t *testing.T, target Target, cgroup string) <-chan struct{} {
 	return ended
 }
 
-// TestEnterAndJoin: a command that enters the run's cgroup is in that cgroup before it runs, keeps its arguments, and its process is the command's.
+// TestEnterAndJoin: a command that enters the run's cgroup is in that cgroup before it runs, keeps
+// its arguments, and its process is the command's.
 func TestEnterAndJoin(t *testing.T) {
 	for _, files := range []string{"pids/cgroup.procs", "cgroup.controllers"} { // v1, v2
 		target := Target{Dir: "/tmp/run", Cgroup: "pe2e-x/07", cgroupfs: t.TempDir()}

@@ -1,21 +1,23 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the frame of the programs that are compared: each holds one PLEG, does what it is told on its standard input, and
-// answers with what that cost its own process.
+// Package agent is the frame of the programs that are compared: each holds one PLEG, does what it
+// is told on its standard input, and answers with what that cost its own process.
 //
 // # Model
 //
-// A [Driver] is one PLEG behind the few calls that every PLEG has. [Serve] reads one [Request] a line, has the driver do it, and writes one
-// [Reply] a line. What a request costs is the difference of two readings of the process: CPU time from the kernel (user and system,
-// every thread, garbage collection included), bytes and objects allocated from the Go runtime.
+// A [Driver] is one PLEG behind the few calls that every PLEG has. [Serve] reads one [Request] a
+// line, has the driver do it, and writes one [Reply] a line. What a request costs is the difference
+// of two readings of the process: CPU time from the kernel (user and system, every thread, garbage
+// collection included), bytes and objects allocated from the Go runtime.
 //
-// The package is a module without requirements, so that the kubelet's drivers and ours are built with the dependencies of their own and
-// share nothing but this.
+// The package is a module without requirements, so that the kubelet's drivers and ours are built
+// with the dependencies of their own and share nothing but this.
 //
 // # Concurrency
 //
-// Requests are served one after the other by the goroutine that calls Serve. A driver's PLEG runs beside it.
+// Requests are served one after the other by the goroutine that calls Serve. A driver's PLEG runs
+// beside it.
 package agent
 
 import (
@@ -36,9 +38,10 @@ import (
 type Options struct {
 	// Socket is the runtime's unix socket, a path.
 	Socket string
-	// Mode is "manual" (it lists when it is told to, and has no stream), "generic" (as it comes, without a stream), "evented" (as it comes,
-	// with a stream), "intake" (with a stream, and no listing but at the start), "told" (evented, and told of the agent's own calls), or
-	// "none" (no PLEG at all).
+	// Mode is "manual" (it lists when it is told to, and has no stream), "generic" (as it comes,
+	// without a stream), "evented" (as it comes, with a stream), "intake" (with a stream, and no
+	// listing but at the start), "told" (evented, and told of the agent's own calls), or "none" (no
+	// PLEG at all).
 	Mode string
 }
 
@@ -62,10 +65,11 @@ type Driver interface {
 
 // Request is what a driver is told to do.
 type Request struct {
-	// Op is "start", "relist" (N times), "mark", "await" (until N events were handled since mark), "idle" (for Millis), "newer" (N times, over
-	// UIDs, Millis apart), "watch" (returns what Watch told since the last time), "heap" (with a profile into Mode), "profile" (of CPU, into Mode until the next one),
-	// "churn" (begins N changes a second on as many pods as Pods says), "since" (what came of it since mark), "calm" (ends it, and says each time
-	// who waits still).
+	// Op is "start", "relist" (N times), "mark", "await" (until N events were handled since mark),
+	// "idle" (for Millis), "newer" (N times, over UIDs, Millis apart), "watch" (returns what Watch told
+	// since the last time), "heap" (with a profile into Mode), "profile" (of CPU, into Mode until the
+	// next one), "churn" (begins N changes a second on as many pods as Pods says), "since" (what came
+	// of it since mark), "calm" (ends it, and says each time who waits still).
 	Op     string   `json:"op"`
 	Socket string   `json:"socket,omitempty"`
 	Mode   string   `json:"mode,omitempty"`
@@ -287,7 +291,8 @@ func wait(what string, done func() bool) error {
 	return nil
 }
 
-// live returns the bytes of the live heap. What pools keep outlives one collection, so there are several.
+// live returns the bytes of the live heap. What pools keep outlives one collection, so there are
+// several.
 func live() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -297,7 +302,8 @@ func live() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Growth returns the bytes by which f makes the live heap grow. What f returns is kept until it was measured.
+// Growth returns the bytes by which f makes the live heap grow. What f returns is kept until it was
+// measured.
 func Growth(f func() (any, error)) (int64, error) {
 	before := live()
 	kept, err := f()

@@ -11,25 +11,29 @@ import (
 	"time"
 )
 
-// Churner is a driver whose agent makes, stops and removes pods itself, as a kubelet does. All methods are called from many goroutines.
+// Churner is a driver whose agent makes, stops and removes pods itself, as a kubelet does. All
+// methods are called from many goroutines.
 type Churner interface {
-	// Make makes a pod of that UID and name with one container, which runs and ends by itself when its life is over.
+	// Make makes a pod of that UID and name with one container, which runs and ends by itself when its
+	// life is over.
 	Make(uid, name string, life time.Duration) (Pod, error)
 	// Stop stops the pod, whose container has ended.
 	Stop(Pod) error
 	// Remove removes the container, and then the pod.
 	Remove(Pod) error
-	// Synced is told when a pod worker has done something: that is when a kubelet asks its PLEG to look at the pod.
+	// Synced is told when a pod worker has done something: that is when a kubelet asks its PLEG to look
+	// at the pod.
 	Synced(uid string)
-	// Await returns when the cache has a status of the pod that is newer than t, however little that says.
+	// Await returns when the cache has a status of the pod that is newer than t, however little that
+	// says.
 	Await(uid string, t time.Time) error
 }
 
 // Pod is a pod that was made.
 type Pod struct{ UID, Sandbox, Container string }
 
-// Annotations returns those of a pod, and of its container but for how long that lives, so long that the items of lists are as those of other rows: 1.1
-// and 1.45 KB.
+// Annotations returns those of a pod, and of its container but for how long that lives, so long
+// that the items of lists are as those of other rows: 1.1 and 1.45 KB.
 func Annotations() (pod, container map[string]string) {
 	return map[string]string{
 			"kubernetes.io/config.seen": "2026-11-21T05:00:00.000000000Z", "kubernetes.io/config.source": "api",
@@ -47,8 +51,8 @@ const (
 	portsBytes   = 600
 )
 
-// ChangesOfALife is how many changes of state a pod goes through: ready, created, running, exited, not ready, removed, removed. All but the exit
-// are made by a call of the agent's.
+// ChangesOfALife is how many changes of state a pod goes through: ready, created, running, exited,
+// not ready, removed, removed. All but the exit are made by a call of the agent's.
 const ChangesOfALife = 7
 
 // When what happens, as parts of the time from one pod of a place to the next.
@@ -61,8 +65,9 @@ const (
 // headroom is what making one of the first pods may take.
 const headroom = 2 * time.Millisecond
 
-// churn is a node on which pods live, die and are replaced: so many places, each of which always has its next pod at its time, whether or not the
-// PLEG has told of the last one. A worker for each pod waits as a kubelet's does.
+// churn is a node on which pods live, die and are replaced: so many places, each of which always
+// has its next pod at its time, whether or not the PLEG has told of the last one. A worker for each
+// pod waits as a kubelet's does.
 type churn struct {
 	driver Churner
 	every  time.Duration // from one pod of a place to the next
@@ -77,7 +82,8 @@ type churn struct {
 	err       error
 }
 
-// newChurn makes a pod in each place and returns when all are there. Rate is of changes in a second.
+// newChurn makes a pod in each place and returns when all are there. Rate is of changes in a
+// second.
 func newChurn(d Churner, places, rate int) (*churn, error) {
 	c := &churn{
 		driver: d, every: time.Duration(places) * ChangesOfALife * time.Second / time.Duration(rate),
@@ -86,7 +92,8 @@ func newChurn(d Churner, places, rate int) (*churn, error) {
 	c.close = sync.OnceFunc(func() { close(c.stop) })
 	first := make([]Pod, places)
 	begin := time.Now().Add(time.Duration(places) * headroom)
-	at := func(i int) time.Time { return begin.Add(c.every * time.Duration(i) / time.Duration(places)) } // of its second pod
+	// of its second pod
+	at := func(i int) time.Time { return begin.Add(c.every * time.Duration(i) / time.Duration(places)) }
 	for i := range places {
 		left := time.Until(at(i)) - time.Duration((1-exits)*float64(c.every))
 		p, err := c.make(fmt.Sprintf("%04d-0", i), max(left, 10*time.Millisecond))
@@ -164,7 +171,8 @@ func (c *churn) end(p Pod) error {
 	return nil
 }
 
-// work is a pod worker: each time that something is told of its pod, it wants a status newer than the end of its last sync.
+// work is a pod worker: each time that something is told of its pod, it wants a status newer than
+// the end of its last sync.
 func (c *churn) work(uid string, wake <-chan struct{}, synced time.Time) {
 	for range wake {
 		begin := time.Now()
@@ -206,7 +214,8 @@ func (c *churn) waits() (latencies []int64) {
 	return latencies
 }
 
-// calm ends the load, and returns how many workers wait still, whom nobody wakes: nothing ends a kubelet's wait.
+// calm ends the load, and returns how many workers wait still, whom nobody wakes: nothing ends a
+// kubelet's wait.
 func (c *churn) calm() (waiting int, err error) {
 	c.close()
 	c.places.Wait()

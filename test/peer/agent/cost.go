@@ -17,7 +17,8 @@ type Cost struct {
 	// Bytes and Objects are what was allocated, freed since or not.
 	Bytes   int64 `json:"bytes"`
 	Objects int64 `json:"objects"`
-	// Wakeups are the times that a thread of the process gave up the processor of its own accord: how often something woke it.
+	// Wakeups are the times that a thread of the process gave up the processor of its own accord: how
+	// often something woke it.
 	Wakeups int64 `json:"wakeups"`
 }
 

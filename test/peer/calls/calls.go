@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package calls makes, stops and removes pods for ours in test/peer, over a connection of its own, as an agent would beside its PLEG.
+// Package calls makes, stops and removes pods for ours in test/peer, over a connection of its own,
+// as an agent would beside its PLEG.
 package calls
 
 import (
@@ -22,7 +23,8 @@ import (
 // Calls implements half of [agent.Churner].
 type Calls struct {
 	client runtimeapi.RuntimeServiceClient
-	// Calling is told of each call, as [pleg.Generator.Calling] is. It may be replaced before the first one.
+	// Calling is told of each call, as [pleg.Generator.Calling] is. It may be replaced before the first
+	// one.
 	Calling func(pleg.OwnCall) (returned func(error, ...pleg.Item))
 }
 

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package floor has the drivers that do less than a PLEG must: they receive the same messages, and do nothing with them, or decode them with the
-// generated decoder and throw them away. Nothing that goes through grpc can cost less than the first.
+// Package floor has the drivers that do less than a PLEG must: they receive the same messages, and
+// do nothing with them, or decode them with the generated decoder and throw them away. Nothing that
+// goes through grpc can cost less than the first.
 package floor
 
 import (
@@ -30,7 +31,8 @@ type Driver struct {
 	open    atomic.Bool
 }
 
-// New returns a driver that has not started. Decode says whether it decodes, streams whether it lists with the streaming calls.
+// New returns a driver that has not started. Decode says whether it decodes, streams whether it
+// lists with the streaming calls.
 func New(decode, streams bool) *Driver { return &Driver{decode: decode, streams: streams} }
 
 // discard is a codec that looks at nothing.

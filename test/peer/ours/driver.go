@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ours is this project's PLEG as a driver for test/peer, wired as its users wire it: package cri as source and stream, its statuses in the
-// cache, the metrics registered.
+// Package ours is this project's PLEG as a driver for test/peer, wired as its users wire it:
+// package cri as source and stream, its statuses in the cache, the metrics registered.
 package ours
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the runtime's process of test/peer: a [node.Node], or this project's fake runtime where the runtime's own work shall count, on a
-// unix socket, told what to do on its standard input.
+// Package server is the runtime's process of test/peer: this project's fake runtime on a unix
+// socket, controlled on its standard input.
 package server
 
 import (
@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,48 +20,42 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
-	"github.com/evented-pleg/evented-pleg/test/peer/node"
 )
 
 // Config says what to serve.
 type Config struct {
 	// Socket is the unix socket's path.
 	Socket string `json:"socket"`
-	// Fake serves the fake runtime, which builds every answer, in place of a node, which has them ready. It has pods only.
-	Fake bool `json:"fake,omitempty"`
-	// Pods, Containers (of each), Delay (of status calls) and Streams are those of [node.Config].
-	Pods       int           `json:"pods"`
-	Containers int           `json:"containers"`
-	Delay      time.Duration `json:"delay,omitempty"`
-	Streams    bool          `json:"streams,omitempty"`
+	// Pods and Containers, of each, run from the beginning.
+	Pods       int `json:"pods"`
+	Containers int `json:"containers"`
+	// Delay is how much longer a status call takes.
+	Delay time.Duration `json:"delay,omitempty"`
+	// Streams: the runtime has the streaming list calls.
+	Streams bool `json:"streams,omitempty"`
 }
 
-// Request is what the server is told to do.
+// Request is an order to the server.
 type Request struct {
-	// Op is "uids", "usage", "exit" (N containers), "prepare" (N events of a Kind), "flood" (N of them to subscriber To), "change" (N containers exit, Rate a
-	// second, and subscriber To is told of each; -1 for nobody). The fake runtime knows "usage" and "history" (the changes from number From on).
+	// Op is "uids", "usage", "exit" (N containers, of a pod each as far as there are pods, Rate a
+	// second or as fast as possible), or "history" (the changes from number From on).
 	Op   string `json:"op"`
 	N    int    `json:"n,omitempty"`
-	To   int    `json:"to,omitempty"`
-	Kind string `json:"kind,omitempty"`
 	Rate int    `json:"rate,omitempty"`
 	From uint64 `json:"from,omitempty"`
 }
 
-// Reply is what that came to.
+// Reply is the answer to it.
 type Reply struct {
-	Error string        `json:"error,omitempty"`
-	UIDs  []string      `json:"uids,omitempty"`
-	CPU   time.Duration `json:"cpu,omitempty"`
-	// Lists and Statuses count the calls so far.
-	Lists       int64         `json:"lists,omitempty"`
-	Statuses    int64         `json:"statuses,omitempty"`
-	Subscribers int           `json:"subscribers,omitempty"`
-	Changes     []node.Change `json:"changes,omitempty"`
-	// Calls, Changed and History are the fake runtime's: its calls so far by method, and its changes of state, how many and ("history") which.
-	Calls   map[string]uint64 `json:"calls,omitempty"`
-	Changed uint64            `json:"changed,omitempty"`
-	History []Change          `json:"history,omitempty"`
+	Error string   `json:"error,omitempty"`
+	UIDs  []string `json:"uids,omitempty"`
+	// CPU is what the process has used, Calls the calls so far by method, Changed the number of
+	// changes of state.
+	CPU         time.Duration     `json:"cpu,omitempty"`
+	Calls       map[string]uint64 `json:"calls,omitempty"`
+	Changed     uint64            `json:"changed,omitempty"`
+	Subscribers int               `json:"subscribers,omitempty"`
+	History     []Change          `json:"history,omitempty"`
 }
 
 // Change is a change of state of which Watch is to tell.
@@ -72,7 +67,52 @@ type Change struct {
 	Number uint64 `json:"number"`
 }
 
-// Serve serves until its input ends. The first line of the input is the Config; the first reply says that it is being served.
+// The sizes of the statuses, in bytes: a pod with the labels, annotations and mounts of a kubelet's.
+const (
+	containerBytes = 1850
+	sandboxBytes   = 1200
+)
+
+// runtime is the fake runtime and what is left to exit.
+type runtime struct {
+	*fakeruntime.Runtime
+	uids    []string
+	running []string // containers, one of every pod, then the next of every pod
+}
+
+func start(c Config) (*runtime, error) {
+	profile, err := fakeruntime.ProfileByName(fakeruntime.DefaultProfile)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Streams {
+		profile.StreamBatch = 0
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{
+		Profile: profile, Faults: fakeruntime.Faults{SlowStatus: c.Delay}, ContainerBytes: containerBytes, SandboxBytes: sandboxBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := rt.Populate(fakeruntime.Population{Pods: c.Pods, Containers: c.Containers}); err != nil {
+		rt.Close()
+		return nil, err
+	}
+	r := &runtime{Runtime: rt}
+	pods := rt.Truth().Pods
+	for _, p := range pods {
+		r.uids = append(r.uids, p.UID)
+	}
+	for i := range c.Containers {
+		for _, p := range pods {
+			r.running = append(r.running, p.Sandboxes[0].Containers[i].ID)
+		}
+	}
+	return r, nil
+}
+
+// Serve serves until its input ends. The first line of the input is the Config; the first reply
+// says that it is being served.
 func Serve() error {
 	requests, replies := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
 	var config Config
@@ -83,40 +123,27 @@ func Serve() error {
 	if err != nil {
 		return err
 	}
-	defer l.Close()
-	var do func(Request) Reply
-	if config.Fake {
-		rt, err := fakeruntime.New(fakeruntime.Config{})
-		if err != nil {
-			return err
-		}
-		defer rt.Close()
-		if _, err := rt.Populate(fakeruntime.Population{Pods: config.Pods, Containers: config.Containers}); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go func() { _ = rt.Serve(ctx, l) }()
-		do = func(r Request) Reply { return answerFake(rt, r) }
-	} else {
-		n := node.New(node.Config{
-			Pods: config.Pods, Containers: config.Containers, Delay: config.Delay, Streams: config.Streams,
-		})
-		go func() { _ = n.Serve(l) }() // ends with the listener
-		do = func(r Request) Reply { return answer(n, r) }
+	r, err := start(config)
+	if err != nil {
+		return errors.Join(err, l.Close())
 	}
-	if err := replies.Encode(Reply{}); err != nil {
-		return err
-	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { _ = r.Serve(ctx, l) }()
+	reply := Reply{}
 	for {
-		var r Request
-		if err := next(requests, &r); err == io.EOF {
+		if err := replies.Encode(reply); err != nil {
+			return err
+		}
+		var request Request
+		if err := next(requests, &request); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if err := replies.Encode(do(r)); err != nil {
-			return err
+		if reply, err = r.do(request); err != nil {
+			reply.Error = err.Error()
 		}
 	}
 }
@@ -135,47 +162,45 @@ var told = map[fakeruntime.State]string{
 	fakeruntime.StateNotReady: "ContainerDied", fakeruntime.StateExited: "ContainerDied", fakeruntime.StateRemoved: "ContainerRemoved",
 }
 
-func answerFake(rt *fakeruntime.Runtime, r Request) (reply Reply) {
-	reply.CPU = agent.Usage()
-	switch r.Op {
+func (r *runtime) do(request Request) (reply Reply, err error) {
+	switch request.Op {
+	case "uids":
+		reply.UIDs = r.uids
 	case "usage":
-		reply.Calls = rt.Stats().RPCs
-		_, reply.Changed = rt.History(math.MaxUint64)
+		stats := r.Stats()
+		reply.CPU, reply.Calls, reply.Subscribers = agent.Usage(), stats.RPCs, len(stats.Subscribers)
+		_, reply.Changed = r.History(math.MaxUint64)
+	case "exit":
+		return reply, r.exit(request.N, request.Rate)
 	case "history":
-		changes, _ := rt.History(r.From)
+		changes, _ := r.History(request.From)
 		for _, c := range changes {
 			if kind, ok := told[c.New]; ok {
-				reply.History = append(reply.History, Change{ID: cmp.Or(c.ContainerID, c.SandboxID), Kind: kind, At: c.Time.UnixNano(), Number: c.Seq - r.From})
+				reply.History = append(reply.History, Change{
+					ID: cmp.Or(c.ContainerID, c.SandboxID), Kind: kind, At: c.Time.UnixNano(), Number: c.Seq - request.From,
+				})
 			}
 		}
 	default:
-		reply.Error = fmt.Sprintf("server: no such request of the fake runtime: %q", r.Op)
+		err = fmt.Errorf("server: no such request: %q", request.Op)
 	}
-	return reply
+	return reply, err
 }
 
-func answer(n *node.Node, r Request) (reply Reply) {
-	var err error
-	switch r.Op {
-	case "uids":
-		reply.UIDs = n.UIDs()
-	case "usage":
-		reply.CPU = agent.Usage()
-		reply.Lists, reply.Statuses = n.Calls()
-		reply.Subscribers = n.Subscribers()
-	case "exit":
-		n.Exit(r.N)
-	case "flood":
-		err = n.Flood(r.To, r.N)
-	case "prepare":
-		err = n.Prepare(r.Kind, r.N)
-	case "change":
-		reply.Changes, err = n.Change(r.To, r.N, r.Rate)
-	default:
-		err = fmt.Errorf("server: no such request: %q", r.Op)
+// exit makes the next containers exit, so many a second, or as fast as possible.
+func (r *runtime) exit(n, rate int) error {
+	if n > len(r.running) {
+		return fmt.Errorf("server: %d containers cannot exit: %d are left", n, len(r.running))
 	}
-	if err != nil {
-		reply.Error = err.Error()
+	begin := time.Now()
+	for i, id := range r.running[:n] {
+		if rate > 0 {
+			time.Sleep(time.Duration(i)*time.Second/time.Duration(rate) - time.Since(begin))
+		}
+		if err := r.Exit(id, 0); err != nil {
+			return err
+		}
 	}
-	return reply
+	r.running = r.running[n:]
+	return nil
 }

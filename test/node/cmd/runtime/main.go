@@ -3,21 +3,25 @@
 
 //go:build linux
 
-// Command runtime runs a private container runtime with runc and the workload image, built from the module registry, until it is interrupted: a
-// real runtime to point pleg-bench at on a machine that has none. It needs what the node e2e tests need, and leaves as little behind:
-// its processes, mounts, sockets and files go when it ends.
+// Command runtime runs a private container runtime with runc and the workload image, built from the
+// module registry, until it is interrupted: a real runtime to point pleg-bench at on a machine that
+// has none. It needs what the node e2e tests need, and leaves as little behind: its processes,
+// mounts, sockets and files go when it ends.
 //
-//	runtime           the default one
-//	runtime crio      another one
-//	runtime --list    the names it takes
+//	runtime                the default one
+//	runtime crio           another one
+//	runtime crio COMMAND   until the command ends, which finds ENDPOINT and IMAGE in its environment
+//	runtime --list         the names it takes
 package main
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -34,7 +38,7 @@ func main() {
 	flags := flag.NewFlagSet("runtime", flag.ExitOnError)
 	list := flags.Bool("list", false, "print the names of the runtimes and exit")
 	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "usage: runtime [--list] [NAME]\nNAME is one of %s\n", strings.Join(runtimes.Names(), ", "))
+		fmt.Fprintf(flags.Output(), "usage: runtime [--list] [NAME [COMMAND...]]\nNAME is one of %s\n", strings.Join(runtimes.Names(), ", "))
 	}
 	_ = flags.Parse(os.Args[1:]) // exits at an error
 	if *list {
@@ -42,12 +46,12 @@ func main() {
 		return
 	}
 	name := cmp.Or(flags.Arg(0), runtimes.Default().Name)
-	if _, err := runtimes.ByName(name); err != nil || flags.NArg() > 1 {
-		fmt.Fprintln(os.Stderr, "runtime:", cmp.Or(err, fmt.Errorf("unexpected argument %q", flags.Arg(1))))
+	if _, err := runtimes.ByName(name); err != nil {
+		fmt.Fprintln(os.Stderr, "runtime:", err)
 		os.Exit(2)
 	}
 	os.Exit(sweep.Main(true, func(target sweep.Target) int {
-		if err := run(name, target); err != nil {
+		if err := run(name, flags.Args()[min(1, flags.NArg()):], target); err != nil {
 			fmt.Fprintln(os.Stderr, "runtime:", err)
 			return sweep.ExitFailed
 		}
@@ -55,7 +59,7 @@ func main() {
 	}))
 }
 
-func run(name string, target sweep.Target) error {
+func run(name string, command []string, target sweep.Target) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	here, err := os.Getwd()
@@ -79,12 +83,22 @@ func run(name string, target sweep.Target) error {
 	if err := private.Start(starting); err != nil {
 		return err
 	}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		err = errors.Join(err, private.Stop(stopping, syscall.SIGTERM))
+	}()
+	if len(command) > 0 {
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Env = append(os.Environ(), "ENDPOINT="+private.Endpoint(), "IMAGE="+image.DefaultRef)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		return cmd.Run()
+	}
 	fmt.Printf("%[1]s %[2]s with runc %[5]s is ready. In another terminal:\n\n"+
 		"  go run ./cmd/pleg-bench watch --endpoint %[3]s\n"+
 		"  go run ./cmd/pleg-bench run --endpoint %[3]s --image %[4]s --pods 8 --rate 20\n\nCtrl-C ends it.\n",
 		set.Runtime.Family, set.Runtime.Version, private.Endpoint(), image.DefaultRef, components.RuncVersion)
 	<-ctx.Done()
-	stopping, cancelStop := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancelStop()
-	return private.Stop(stopping, syscall.SIGTERM)
+	return nil
 }
