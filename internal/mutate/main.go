@@ -60,7 +60,7 @@ It exits with 1 if a mutation survives, or a script does not bite, and with 2 if
 `
 
 // allMutations returns all of them, in the order in which they are tried.
-func allMutations() []mutation { return slices.Concat(ledgerMutations, ackMutations, mutations) }
+func allMutations() []mutation { return slices.Concat(ledgerMutations, mutations) }
 
 // work chooses mutations by a part of their name or file, skips some, and hands them to do, with a
 // place to build them in.

@@ -3,669 +3,200 @@
 
 package main
 
-// mutation is one deliberate fault.
-type mutation struct{ name, file, old, new string }
+// mutation replaces a text that occurs once in a file, within the body of one function.
+type mutation struct {
+	name, file, old, new string
+}
 
+// The files of the core.
+const (
+	ackFile    = "pleg/ack.go"
+	claimFile  = "pleg/claim.go"
+	coreFile   = "pleg/core.go"
+	execFile   = "pleg/executor.go"
+	genFile    = "pleg/generator.go"
+	readFile   = "pleg/read.go"
+	stateFile  = "pleg/state.go"
+	storeFile  = "pleg/store.go"
+	streamFile = "pleg/stream.go"
+	trustFile  = "pleg/trust.go"
+	cacheFile  = "cache/cache.go"
+	waiterFile = "cache/waiter.go"
+)
+
+// mutations break the rules of the core and of the cache, one each.
 var mutations = []mutation{
-	{
-		"the dominance rule is dropped", "pleg/claim.go",
-		"if shown == 0 || shown != p.live() {", "if shown == 0 {",
-	},
-	{
-		"a payload counts as fresh", "pleg/claim.go",
-		"c.store(p, status, pc.payload, c.asOf(p), now)", "c.store(p, status, pc.payload, now, now)",
-	},
-	{
-		"a payload is believed while a read disagrees", "pleg/claim.go",
-		"p.failed || p.disagrees || p.force != 0", "p.failed || p.force != 0",
-	},
-	{
-		"a claim may take a phase back", "pleg/claim.go",
-		"if claim.item.Phase <= x.phase {", "if claim.item.Phase == x.phase {",
-	},
-	{
-		"a claim of an unknown ID is not confirmed", "pleg/record.go",
-		"if s.phase != PhaseRemoved {\n\t\t\treturn true", "if s.phase != PhaseRemoved {\n\t\t\treturn false",
-	},
-	{
-		"tombstones are forgotten", "cache/cache.go",
-		"if at.After(c.global) {\n\t\tc.tombstones[uid] = at", "if false {\n\t\tc.tombstones[uid] = at",
-	},
-	{
-		"an older write wins", "cache/cache.go",
-		"if c.newer(uid, at) {\n\t\treturn true", "if false {\n\t\treturn true",
-	},
-	{
-		"a failed read takes the status away", "cache/cache.go",
-		"if err == nil {\n\t\te.status = status\n\t}", "e.status = status",
-	},
-	{
-		"a deleted pod stays in the cache", "cache/cache.go",
-		"\tdelete(c.pods, uid)\n", "",
-	},
-	{
-		"any read wakes every waiter of the pod", "cache/waiter.go",
-		"if !at.After(w.t) {\n\t\t\tcontinue", "if at.IsZero() {\n\t\t\tcontinue",
-	},
-	{
-		"the global time moves before the inspections", "pleg/list.go",
-		"n.pending[p] = struct{}{}", "_ = p",
-	},
-	{
-		"the global time moves to the end of the list", "pleg/list.go",
-		"max(c.lists.global, c.rounds[i].began)", "max(c.lists.global, c.lists.finished)",
-	},
-	{
-		"a delta list passes over pods that are being read", "pleg/list.go",
-		"for p := range c.inflight {\n\t\t\tadd(p)\n\t\t}", "",
-	},
-	{
-		"what a delta list does not name is gone", "pleg/list.go",
-		"items = listingOf(p)", "items = nil",
-	},
-	{
-		"no relist after the stream is connected", "pleg/core.go",
-		"c.sched.distrust(now)\n\t\tc.sched.ask(now, true)\n\t\tif old.everConnected {", "if old.everConnected {",
-	},
-	{
-		"a lost stream does not fall back to polling", "pleg/core.go",
-		"c.revokeCredit()\n\t\tc.sched.distrust(now)\n\t\tc.sched.ask(now, true)", "c.revokeCredit()",
-	},
-	{
-		"the stream is given up after five attempts", "pleg/conn.go",
-		"c.attempts++\n\treturn c", "if c.attempts++; c.attempts > 5 {\n\t\tc.deadline = never\n\t}\n\treturn c",
-	},
-	{
-		"a list that works again does not open the stream", "pleg/list.go",
-		"\t\tc.step(inBack, now)\n", "",
-	},
-	{
-		"what failed while the runtime was away counts when it is back", "pleg/conn.go",
-		"c.attempts = 0 // the attempts failed while the runtime was away\n", "",
-	},
-	{
-		"a stamp from the future is a latency", "pleg/loop.go",
-		"at.Before(opened) || at.After(now)", "at.Before(opened)",
-	},
-	{
-		"the stream is blamed for an ID that moves between pods", "pleg/merge.go",
-		"expected && !moved, r.last", "expected, r.last",
-	},
-	{
-		"a missed event costs no trust", "pleg/trust.go",
-		"c.count.missed += missed\n\tc.sched.distrust(now)\n", "c.count.missed += missed\n",
-	},
-	{
-		"what Watch is told comes before what the cache is", "pleg/executor.go",
-		"t.actions = append(t.actions, action[S]{kind: actEmit})", "t.actions = append([]action[S]{{kind: actEmit}}, t.actions...)",
-	},
-	{
-		"the core forgets the cache's tombstones", "pleg/store.go",
-		"c.guard.tombstones[p.uid] = at", "_ = at",
-	},
-	{
-		"the core remembers a tombstone that the global time has made needless", "pleg/store.go",
-		"if at <= global {\n\t\t\tdelete(g.tombstones, uid)", "if at < 0 {\n\t\t\tdelete(g.tombstones, uid)",
-	},
-	{
-		"the core forgets before which time the cache takes nothing", "pleg/store.go",
-		"p.hasEntry() || at >= c.guard.floor", "p.hasEntry() || true",
-	},
-	{
-		"a write that the cache refuses is taken for made", "pleg/executor.go",
-		"\tif !ok {\n", "\tif false && !ok {\n",
-	},
-	{
-		"pods that waited for a list that failed are queued in any order", "pleg/list.go",
-		"range inOrder(c.dirty)", "range c.dirty",
-	},
-	{
-		"what a read of another pod knows of an ID has that ID's pod in need, and not read", "pleg/merge.go",
-		"x != nil && x.pod == p && x.statusUnknown", "x != nil && x.statusUnknown",
-	},
-	{
-		"what has changed waits for the end of a delay", "pleg/record.go",
-		"d.notYet, d.reread = 0, ladder{}", "d.reread = ladder{}",
-	},
-	{
-		"a status as of the time of a wish answers it", "pleg/record.go",
-		"w.force != 0 && at > w.force", "w.force != 0 && at >= w.force",
-	},
-	{
-		"Watch is told before the cache", "pleg/demand.go",
-		"settled := p.settled()\n\tif settled {", "settled := p.settled()\n\tif settled || true {",
-	},
-	{
-		"an event that finds Watch full is lost", "pleg/executor.go",
-		"o.owed[e.Pod] = e\n\to.fifo = append(o.fifo, e.Pod)\n", "",
-	},
-	{
-		"events are told again", "pleg/record.go",
-		"if w.mask&unless != 0 {", "if false {",
-	},
-	{
-		"a failed pod loses its dirty mark", "pleg/record.go",
-		"return !p.settled() || p.disagrees || p.failed ||", "return !p.failed && !p.settled() || p.disagrees ||",
-	},
-	{
-		"a change during an inspection loses the mark", "pleg/dispatch.go",
-		"\tp := c.ensure(r.uid)\n", "\tp := c.ensure(r.uid)\n\tdefer func() { delete(c.dirty, p.uid) }()\n",
-	},
-	{
-		"two inspections of a pod at once", "pleg/demand.go",
-		"{ return p.reading }", "{ return p.reading && false }",
-	},
-	{
-		"a read overrules a claim at once", "pleg/merge.go",
-		"limit = limit.add(c.cfg.Grace)", "limit = 0",
-	},
-	{
-		"no read overrules a claim", "pleg/merge.go",
-		"if began <= limit {", "if x.byClaim || began <= limit {",
-	},
-	{
-		"a read removes what came after it began", "pleg/merge.go",
-		"if r.began <= x.first || x.rolledBackSince(r.began) {", "if x.rolledBackSince(r.began) {",
-	},
-	{
-		"a status may take back what the cache shows", "pleg/dispatch.go",
-		"case !agrees && c.regresses(p, r.shows.Items):", "case !agrees && false:",
-	},
-	{
-		"removed IDs are forgotten while a read is on", "pleg/store.go",
-		"\treturn oldest\n", "\treturn now\n",
-	},
-	{
-		"who waits for a pod whose tombstone was pruned is taken for served", "pleg/demand.go",
-		"t = max(p.asOf, p.read)", "_ = p",
-	},
-	{
-		"an overtaken read makes a pod doubtful that later ones have settled", "pleg/merge.go",
-		"if !r.superseded {\n\t\tp.disagrees = !r.agrees", "if true {\n\t\tp.disagrees = !r.agrees || r.superseded && p.disagrees",
-	},
-	{
-		"a read from before an ID came bears out that it has gone", "pleg/merge.go",
-		"case r.began > x.first && !x.rolledBackSince(r.began):\n\t\t\tx.byClaim", "case true:\n\t\t\tx.byClaim",
-	},
-	{
-		"a removal that a list could not bear out is not asked after", "pleg/merge.go",
-		"if x.phase == PhaseRemoved && x.byClaim {\n\t\t\treturn true", "if false {\n\t\t\treturn true",
-	},
-	{
-		"a read in the instant in which one was refused does not count", "pleg/store.go",
-		"p.want = max(p.want, now-1)", "p.want = max(p.want, now)",
-	},
-	{
-		"a status that did not know a state lets a lagging list take a removal back", "pleg/merge.go",
-		"x.statusUnknown && x.cached != phaseNone && it.Phase", "x.statusUnknown && it.Phase",
-	},
-	{
-		"what an overtaken read alone shows is not asked after", "pleg/merge.go",
-		"} else if r.needsReread {", "} else if r.needsReread && false {",
-	},
-	{
-		"waiters do not cause a read", "pleg/demand.go",
-		"\t\tc.wantRead(p, t, now)\n", "_ = t",
-	},
-	{
-		"a restart does not know what the cache holds", "pleg/core.go",
-		"c.ensure(uid).foreign = true", "_ = uid",
-	},
-	{
-		"a list storm while a reinspection is wanted", "pleg/demand.go",
-		"if p.force == 0 && !p.failed && !p.statusUnknown() {", "if true {",
-	},
-	{
-		"a pod that is going away is not looked at again", "pleg/record.go",
-		"if x.kind == Sandbox && x.phase == PhaseExited && (", "if x == nil && (",
-	},
-	{
-		"an event without a pod is dropped", "pleg/claim.go",
-		"return c.onUnownedClaims(pc, now)", "return 0",
-	},
-	{
-		"what a list showed of another pod is forgotten", "pleg/merge.go",
-		"\t\t\tp.addConflict(*it)\n", "",
-	},
-	{
-		"what moves to another pod is not remembered", "pleg/merge.go",
-		"old.addConflict(Item{ID: x.id, Kind: x.kind, Phase: x.listed})", "_ = old",
-	},
-	{
-		"a pod that loses an ID to another one is told nothing of its own", "pleg/merge.go",
-		"old.reassigned = old.reassigned || x.emitted < PhaseRemoved", "_ = old",
-	},
-	{
-		"a pod that loses an ID to another one is told before the cache shows it", "pleg/store.go",
-		"reassigned := p.reassigned && p.force == 0", "reassigned := p.reassigned",
-	},
-	{
-		"a status that shows another pod's ID is as good as any", "pleg/store.go",
-		"p.foreignID = p.foreignID || x != nil", "_ = x",
-	},
-	{
-		"a pod whose status the cache has is forgotten", "pleg/demand.go",
-		"&& !p.foreign && !p.hasStatus", "&& !p.foreign",
-	},
-	{
-		"what was told of an ID is told again of the pod that it moves to", "pleg/merge.go",
-		"mask = x.mask", "mask = 0",
-	},
-	{
-		"a status is built upon after a failure", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.foreignID && !p.statusUnknown() && p.force == 0 {", "if p.hasStatus && !p.foreignID && !p.statusUnknown() && p.force == 0 {",
-	},
-	{
-		"a status that shows another pod's ID is built upon", "pleg/dispatch.go",
-		"!p.failed && !p.foreignID && !p.statusUnknown()", "!p.failed && !p.statusUnknown()",
-	},
-	{
-		"a reinspection builds upon the old status", "pleg/dispatch.go",
-		"if p.hasStatus && !p.failed && !p.foreignID && !p.statusUnknown() && p.force == 0 {", "if p.hasStatus && !p.failed && !p.foreignID && !p.statusUnknown() {",
-	},
-	{
-		"a wait for a time to come is a demand now", "cache/waiter.go",
-		"if ahead := t.Sub(now); ahead > 0 {", "if ahead := t.Sub(now); ahead > 0 && t.IsZero() {",
-	},
-	{
-		"a stream that hangs open is believed for ever", "pleg/trust.go",
-		"c.todo.do(action[S]{kind: actCut})", "",
-	},
-	{
-		"a stream that told of others counts as deaf", "pleg/trust.go",
-		"m.missed == 0 || c.count.claims != m.claims:", "m.missed == 0:",
-	},
-	{
-		"events that were missed at once end the stream", "pleg/trust.go",
-		"found = min(found, e.found)", "found = min(found, never)",
-	},
-	{
-		"a claim without a pod is forgotten beside one with", "pleg/ack.go",
-		"if !ok || h.phase > s.phase {", "if !ok {",
-	},
-	{
-		"what changes while the stream is down is missed", "pleg/trust.go",
-		"heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected &&", "heard :=",
-	},
-	{
-		"what a stream could not tell any more because it broke is missed", "pleg/trust.go",
-		"heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected &&", "heard := e.stream != 0 &&",
-	},
-	{
-		"what changed before the stream was connected is missed", "pleg/trust.go",
-		"since > max(c.conn.connected, c.lastDiscard)", "since > c.lastDiscard",
-	},
-	{
-		"a claim discarded after its change was found counts as missed", "pleg/trust.go",
-		" && e.found > c.lastDiscard", "",
-	},
-	{
-		"what was discarded is missed", "pleg/trust.go",
-		"since > max(c.conn.connected, c.lastDiscard)", "since > c.conn.connected",
-	},
-	{
-		"never moves when time is taken away", "pleg/record.go",
-		"case i == never || d > 0", "case d > 0",
-	},
-	{
-		"a sum of instants overflows backward", "pleg/record.go",
-		"return max(0, i+instant(d))", "return i + instant(d)",
-	},
-	{
-		"a delay overflows when it doubles", "pleg/record.go",
-		"if d > most/2 {", "if 2*d > most {",
-	},
-	{
-		"a list that crosses an inspection leaves no doubt", "pleg/dispatch.go",
-		"if c.contradictedByList(p, r) {", "if false {",
-	},
-	{
-		"what an overtaken list does not show is not asked after", "pleg/merge.go",
-		"r.needsReread = r.needsReread || r.superseded", "_ = r.needsReread",
-	},
-	{
-		"a DELETED of an ID that no read has shown is dropped", "pleg/claim.go",
-		"\tif !known {\n\t\tif c.unconfirmed", "\tif !known {\n\t\tif claim.item.Phase == PhaseRemoved && len(c.inflight) == 0 && !c.lists.inflight {\n\t\t\treturn noNews\n\t\t}\n\t\tif c.unconfirmed",
-	},
-	{
-		"a DELETED without a pod, of an ID that no read has shown, is dropped", "pleg/claim.go",
-		"if known && s.phase >= claim.item.Phase {", "if known && s.phase >= claim.item.Phase || !known && claim.item.Phase == PhaseRemoved {",
-	},
-	{
-		"a DELETED has its pod read", "pleg/claim.go",
-		"c.expiring.push(expiry{at: now, pod: p})\n\t\treturn someNews", "c.expiring.push(expiry{at: now, pod: p})\n\t\tp.want = now",
-	},
-	{
-		"a DELETED without a pod is forgotten by the next list", "pleg/list.go",
-		"if s.phase != PhaseRemoved && r.began > s.at {", "if r.began > s.at {",
-	},
-	{
-		"a DELETED without a pod is remembered for ever", "pleg/store.go",
-		"if s.phase == PhaseRemoved && s.at.add(", "if s.phase > PhaseRemoved && s.at.add(",
-	},
-	{
-		"a list that does not know a state confirms it", "pleg/merge.go",
-		"x.cached = PhaseUnknown // the list does not confirm", "_ = x // the list does not confirm",
-	},
-	{
-		"a state that is not known overrules a claim", "pleg/merge.go",
-		"case it.Phase == PhaseUnknown && s.phase != PhaseRemoved:", "case it.Phase > PhaseRemoved:",
-	},
-	{
-		"a payload takes the place of a state that is not known", "pleg/claim.go",
-		"if x.statusUnknown || x.cached == PhaseUnknown || x.cached == phaseNone && x.listed == PhaseUnknown {", "if false {",
-	},
-	{
-		"a payload takes the place of a state that a list does not know and no status shows", "pleg/claim.go",
-		" || x.cached == phaseNone && x.listed == PhaseUnknown {", " {",
-	},
-	{
-		"Watch is not told that a state is not known any more", "pleg/store.go",
-		"x.statusUnknown != unknown && x.emitted != phaseNone", "x.statusUnknown && !unknown && x.emitted != phaseNone",
-	},
-	{
-		"a listing that does not know a state needs no statuses", "pleg/record.go",
-		", !x.statusUnknown && x.cached == PhaseUnknown:", ":",
-	},
-	{
-		"an overruled claim costs no trust", "pleg/trust.go",
-		"c.revokeCredit()\n\t\tc.sched.distrust(now)", "c.revokeCredit()",
-	},
-	{
-		"what lists vouched for a liar counts", "pleg/trust.go",
-		"c.revokeCredit()\n\t\tc.sched.distrust(now)", "c.sched.distrust(now)",
-	},
-	{
-		"a list from before a lie came out vouches for the stream", "pleg/list.go",
-		"trusted && r.began > c.overruled.last", "trusted",
-	},
-	{
-		"every overruled claim is reported at once", "pleg/trust.go",
-		"now.add(overruledReportEvery)", "now",
-	},
-	{
-		"what was overruled while a report was not due is never reported", "pleg/trust.go",
-		"\tif l.unreported == 0 || now < l.report {\n", "\tif now < l.report {\n\t\tl.unreported = 0\n\t}\n\tif l.unreported == 0 {\n",
-	},
-	{
-		"the relist period never grows", "pleg/list.go",
-		"s.period, s.raised = doubled(s.period, s.max), now", "s.raised = now",
-	},
-	{
-		"a waiter causes a list of everything", "pleg/demand.go",
-		"\tp.want, p.waited = max(p.want, t), max(p.waited, t)\n", "\tp.want, p.waited = max(p.want, t), max(p.waited, t)\n\tc.sched.ask(now, true)\n",
-	},
-	{
-		"a relist twice in a row", "pleg/list.go",
-		"\tc.sched.finished(now)\n\tif trusted", "\tc.sched.finished(now)\n\tif c.count.relists%2 == 1 {\n\t\tc.sched.ask(now, true)\n\t}\n\tif trusted",
-	},
-	{
-		"a failed list is tried again at once", "pleg/list.go",
-		"c.sched.ask(now, false)", "c.sched.ask(now, true)",
-	},
-	{
-		"a claim causes a list of everything", "pleg/claim.go",
-		"\tc.count.replayed += b.replayed\n", "\tc.count.replayed += b.replayed\n\tc.sched.ask(now, false)\n",
-	},
-	{
-		"every list has every pod read", "pleg/list.go",
-		"p.listing, p.listingBegan = items, r.began", "p.listing, p.listingBegan, p.want = items, r.began, max(p.want, now)",
-	},
-	{
-		"a failed read is tried again without patience", "pleg/dispatch.go",
-		"p.backoff.climb(r.began, now, c.cfg.RetryBase, c.cfg.RetryMax)", "p.backoff.climb(r.began, now, c.cfg.RetryBase, c.cfg.RetryBase)",
-	},
-	{
-		"an unsettled pod is read again without patience", "pleg/dispatch.go",
-		"p.listing = nil // by then the listing is too old to tell more than this read", "p.listing, p.reread = nil, ladder{}",
-	},
-	{
-		"looks at a pod that is going without patience", "pleg/dispatch.go",
-		"delay, first = &p.teardown, c.firstLook()", "p.teardown.step = c.firstLook()\n\t\tp.notYet = now.add(p.teardown.step)\n\t\treturn",
-	},
-	{
-		"a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
-		"delay.climb(began, now, first, c.cfg.RelistMax)", "delay.climb(never, now, first, c.cfg.RelistMax)",
-	},
-	{
-		"a failure of a read that did not wait for the delay makes it grow", "pleg/dispatch.go",
-		"p.backoff.climb(r.began, now,", "p.backoff.climb(never, now,",
-	},
-	{
-		"an inspection that a list has overtaken puts off what the list asked for", "pleg/dispatch.go",
-		"case !p.settled() && began < p.read && p.notYet == 0:", "case false:",
-	},
-	{
-		"the delay after a failure that mattered to nobody is kept", "pleg/record.go",
-		"d.reread, d.backoff = ladder{}, ladder{}", "d.reread = ladder{}",
-	},
-	{
-		"a pod is read twice for one waiter", "pleg/record.go",
-		"w.want != 0 && asOf > w.want {", "w.want != 0 && asOf > w.want+1e7 {",
-	},
-	{
-		"a claim stamped before the stream was opened is ignored", "pleg/claim.go",
-		"m.replayed++\n", "m.replayed++\n\t\treturn\n",
-	},
-	{
-		"a claim with an older stamp is ignored", "pleg/claim.go",
-		"if claim.item.Phase <= x.phase {", "if claim.item.Phase <= x.phase || claim.stamp < x.stamp {",
-	},
-	{
-		"lists are applied by the wall clock", "pleg/loop.go",
-		"l.apply(&input[S]{kind: inputListed, listed: r})", "l.feed(&input[S]{kind: inputListed, listed: r}, l.g.clock.instant(l.g.cfg.WallClock()))",
-	},
-	{
-		"claims are applied by the wall clock", "pleg/loop.go",
-		"l.apply(&input[S]{kind: inputClaims, claims: &l.batch})", "l.feed(&input[S]{kind: inputClaims, claims: &l.batch}, l.g.clock.instant(l.g.cfg.WallClock()))",
-	},
-	{
-		"events are held back until the next relist", "pleg/demand.go",
-		"\tif settled {\n\t\tc.emitChanges(p, now)", "\tif settled && c.lists.finished == now {\n\t\tc.emitChanges(p, now)",
-	},
-	{
-		"a claim has its pod read a base period later", "pleg/claim.go",
-		"CauseClaim, true, claim.stamp, now)\n\tc.noteChange(p, now)", "CauseClaim, true, claim.stamp, now)\n\tc.noteChange(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
-	},
-	{
-		"a claim of an unknown ID has it read a base period later", "pleg/claim.go",
-		"\t\treturn someNews\n\t}\n\tc.noteChange(p, now)", "\t\treturn someNews\n\t}\n\tc.noteChange(p, now)\n\tp.notYet = now.add(c.cfg.RelistBase)",
-	},
-	{
-		"no payload is believed", "pleg/claim.go",
-		"if shown == 0 || shown != p.live() {", "if shown >= 0 {",
-	},
-	{
-		"an old read brings back what was overruled", "pleg/merge.go",
-		"\tx.rolledBack = true\n", "",
-	},
-	{
-		"a refused read of a settled pod is made again", "pleg/store.go",
-		"if !p.failed && !p.settled() {", "if !p.failed {",
-	},
-	{
-		"a reinspection that fails has no patience", "pleg/demand.go",
-		"if max(p.read, p.asOf) > t {", "if p.read > t {",
-	},
-	{
-		"a delayed reread uses an old listing", "pleg/dispatch.go",
-		"\t\tp.listing = nil // by then the listing is too old to tell more than this read\n", "",
-	},
-	{
-		"an inspection of an old listing after a failure", "pleg/record.go",
-		" && p.listingBegan >= p.asOf", "",
-	},
-	{
-		"a failed pod is read before the waiter's time", "pleg/demand.go",
-		"p.notYet = min(p.notYet, t.next())", "p.notYet = 0",
-	},
-	{
-		"a first read never overrules a claim", "pleg/merge.go",
-		"case began <= s.at.add(c.cfg.Grace):", "case began >= 0:",
-	},
-	{
-		"items in another order are compared each with each", "pleg/merge.go",
-		"\tphases := make(map[string]Phase, len(b))\n",
-		"\tfor i := range a {\n\t\tlooks += len(b)\n\t\tif n := slices.IndexFunc(b, a[i].same); n < 0 {\n\t\t\treturn false, looks\n\t\t}\n\t}\n" +
-			"\tphases := make(map[string]Phase, len(b))\n",
-	},
-	{
-		"an ID that is shown twice stands for one that is not shown", "pleg/merge.go",
-		"\t\tdelete(phases, it.ID) // or", "\t\t// or",
-	},
-	{
-		"who loses IDs is reviewed for each", "pleg/merge.go",
-		"c.reviewLater(old)", "c.review(old, now)",
-	},
-	{
-		"whose IDs are claimed for another pod is reviewed for each", "pleg/claim.go",
-		"\t\tc.reviewLater(p)\n", "\t\tdefer c.review(p, now)\n",
-	},
-	{
-		"all of a pod is looked at for each ID that expires", "pleg/store.go",
-		"if _, again := done[e.pod]; !again {", "if true {",
-	},
-	{
-		"what a list found changed is read when nothing else waits", "pleg/dispatch.go",
-		"\tfor range queueKinds {\n\t\tc.turn = (c.turn + 1) % queueKinds\n",
-		"\tfor kind := range queueKinds {\n\t\tc.turn = queueKinds - 1 - kind\n",
-	},
-	{
-		"reads that hang may hold all workers", "pleg/demand.go",
-		"return max(1, c.cfg.InspectWorkers/2)",
-		"return c.cfg.InspectWorkers",
-	},
-	{
-		"a read that hangs is interrupted though nobody needs its worker", "pleg/demand.go",
-		"if excess <= 0 || !c.othersQueued() {\n\t\treturn\n\t}\n\tc.requeue(now)\n\tfor ; excess > 0 && c.othersQueued(); excess-- {",
-		"if excess <= 0 {\n\t\treturn\n\t}\n\tc.requeue(now)\n\tfor ; excess > 0; excess-- {",
-	},
-	{
-		"a pod whose read hung is read among the others", "pleg/dispatch.go",
-		"\tcase p.slow:\n",
-		"\tcase false:\n",
-	},
-	{
-		"a read that was interrupted has failed", "pleg/demand.go",
-		"interrupted = f.interrupted && failed\n",
-		"interrupted = false\n",
-	},
-	{
-		"a read has been under way since the list on which it builds", "pleg/demand.go",
-		"return f.started.add(hungAfter*c.cfg.RelistBase) + 1",
-		"return f.began.add(hungAfter*c.cfg.RelistBase) + 1",
-	},
-	{
-		"what was told of an ID that has been given up is missed when a read still shows it", "pleg/merge.go",
-		"if expected && began > c.unconfirmedDropped {", "if expected {",
-	},
-	{
-		"a read hangs at once", "pleg/demand.go",
-		"return f.started.add(hungAfter*c.cfg.RelistBase) + 1",
-		"return f.started + 1",
-	},
-	{
-		"nobody looks when a read begins to hang", "pleg/core.go",
-		"d = min(d, c.sweepDue(), c.nextHung(), c.reportsDue())",
-		"d = min(d, c.sweepDue(), c.reportsDue())",
-	},
-	{
-		"a flood of claims of unknown IDs is a flood of lists", "pleg/claim.go",
-		"\tc.lastDiscard = now\n\tc.sched.ask(now, false)\n",
-		"\tc.lastDiscard = now\n\tc.sched.ask(now, true)\n",
-	},
-	{
-		"a flood of claims of unknown pods is a flood of sweeps", "pleg/dispatch.go",
-		"return c.sched.ended.add(c.cfg.RelistBase)\n",
-		"return 0\n",
-	},
-	{
-		"a claim of one unknown ID too many is not counted as discarded", "pleg/claim.go",
-		"\t\t\tc.discard(1, now)\n\t\t}\n\t}\n\tbehind",
-		"\t\t}\n\t}\n\tbehind",
-	},
-	{
-		"a late claim of what is gone is looked after for the grace", "pleg/merge.go",
-		"if s.phase != PhaseRemoved && began >= s.at {", "if s.phase != PhaseRemoved && began > s.at.add(c.cfg.Grace) {",
-	},
-	{
-		"a state that was not known counts as changed without an event", "pleg/merge.go",
-		"if r.expected && x.phase != PhaseUnknown && x.listed != PhaseUnknown {", "if r.expected {",
-	},
-	{
-		"a state that the last list did not know counts as changed since that list", "pleg/merge.go",
-		"x.phase != PhaseUnknown && x.listed != PhaseUnknown {", "x.phase != PhaseUnknown {",
-	},
-	{
-		"a status that does not know a state outweighs a later claim", "pleg/store.go",
-		"if unknown && !((x.byClaim || x.confirmed > at) && p.changedAt > at) {", "if unknown {",
-	},
-	{
-		"a claim told again of a state not known is no reason to read", "pleg/claim.go",
-		"if claim.item.Phase == x.phase && x.statusUnknown && x.cached != phaseNone && x.phase != PhaseRemoved {", "if false {",
-	},
-	{
-		"a listing older than what is forgotten is used", "pleg/dispatch.go",
-		"if p.listingBegan < c.forgotten {", "if false {",
-	},
-	{
-		"a read that the core wants is a waiter for a sweep", "pleg/dispatch.go",
-		"case p.waited != 0:", "case p.asked():",
-	},
-	{
-		"who asked before the start is not served by the first list", "pleg/record.go",
-		"return firstInstant - 1", "return firstInstant",
-	},
-	{
-		"a claim settles what a read did not know", "pleg/core.go",
-		"x.phase == PhaseUnknown && phase != PhaseRemoved {", "false {",
-	},
-	{
-		"what a read took back counts as missed", "pleg/trust.go",
-		"!ok || e.phase <= to\n", "true || !ok || e.phase <= to\n",
-	},
-	{
-		"an ID that one read alone has shown counts as missed", "pleg/merge.go",
-		"case !x.shownAgain && x.claimed", "case false && x.claimed",
-	},
-	{
-		"a removal told early is forgotten while a read is slow", "pleg/store.go",
-		"if s.at.add(c.cfg.Grace) >= oldest { //", "if s.at >= oldest { //",
-	},
-	{
-		"a status that does not know a state is built upon", "pleg/dispatch.go",
-		"!p.foreignID && !p.statusUnknown() && p.force == 0 {", "!p.foreignID && p.force == 0 {",
-	},
-	{
-		"a list makes a status fresh whose state it does not know", "pleg/store.go",
-		"case p.settled() && !p.statusUnknown() && !p.failed", "case p.settled() && !p.failed",
-	},
-	{
-		"the global time does not wait for a state that is not known", "pleg/list.go",
-		"p.disagrees || p.statusUnknown() || p.failed || p.force != 0) {", "p.disagrees || p.failed || p.force != 0) {",
-	},
-	{
-		"a pod whose states are not known is not read at once", "pleg/list.go",
-		"case p.failed || p.statusUnknown() || p.force != 0 &&", "case p.failed || p.force != 0 &&",
-	},
-	{
-		"a settled pod whose statuses are to be read loses its listing", "pleg/demand.go",
-		"if p.force == 0 && !p.failed && !p.statusUnknown() {", "if p.force == 0 && !p.failed {",
-	},
-	{
-		"a pod whose status does not know a state is not read for that", "pleg/record.go",
-		"p.hasUnconfirmed() || p.statusUnknown()\n", "p.hasUnconfirmed()\n",
-	},
-	{
-		"what a list knows and the status does not is not read again", "pleg/record.go",
-		"case x.statusUnknown && x.listed != phaseNone && x.listed != PhaseUnknown, !x.statusUnknown", "case !x.statusUnknown",
-	},
-	{
-		"a payload settles what a read that was interrupted did not know", "pleg/record.go",
-		"if x.cached == phaseNone && x.pod.hasStatus {", "if false {",
-	},
-	{
-		"a single worker is accepted", "pleg/config.go",
-		"if c.InspectWorkers == 1 {", "if false {",
-	},
+	// The cache.
+	{"cache: tombstones are forgotten", cacheFile, "if at.After(c.global) {\n\t\tc.tombstones[uid] = at", "if false {\n\t\tc.tombstones[uid] = at"},
+	{"cache: an older write wins", cacheFile, "if c.newer(uid, at) {\n\t\treturn true", "if false {\n\t\treturn true"},
+	{"cache: a failed read takes the status away", cacheFile, "if err == nil {\n\t\te.status = status\n\t}", "e.status = status"},
+	{"cache: a deleted pod stays", cacheFile, "\tdelete(c.pods, uid)\n", ""},
+	{"cache: any read wakes every waiter of the pod", waiterFile, "if !at.After(w.t) {\n\t\t\tcontinue", "if at.IsZero() {\n\t\t\tcontinue"},
+	{"cache: a wait for a time to come is a demand now", waiterFile, "if ahead := t.Sub(now); ahead > 0 {", "if ahead := t.Sub(now); ahead > 0 && t.IsZero() {"},
+
+	// Store and events.
+	{"store: a status is stored as of now", storeFile, "c.todo.do(action[S]{kind: actStore, uid: p.uid, at: at,", "c.todo.do(action[S]{kind: actStore, uid: p.uid, at: now,"},
+	{"store: a list that another read has crossed counts for it", storeFile, "if p.listedAt > at && sameItems(p.listed, shows) {", "if p.listedAt > at {"},
+	{"store: what is gone is not told", storeFile, "sync = c.move(x, PhaseRemoved, last, now) || sync\n\t\tc.drop(x)", "c.drop(x)"},
+	{"store: what is gone stays in the index", storeFile, "\tif c.index[x.id] == x {\n\t\tdelete(c.index, x.id)\n\t} else {", "\tif c.index[x.id] == x {\n\t} else {"},
+	{"store: Watch is not told that a state is not known any more", storeFile, "(x.shown == PhaseUnknown) != (it.Phase == PhaseUnknown), c.count.events", "false, c.count.events"},
+	{"store: a state that is not known takes a phase back", storeFile, "if phase == before || phase == PhaseUnknown && before != phaseNone {", "if phase == before {"},
+	{"store: a reinspection has no event", storeFile, "sync = sync || c.count.events == events", "sync = sync || c.count.events < events"},
+	{"store: a reinspection is never answered", storeFile, "forced := p.force != 0 && began > p.force", "forced := p.force != 0 && began > p.force && now < 0"},
+	{"store: an end is told twice", storeFile, "return !c.emitOnce(x, ContainerDied, sentDied|sentRemoved, sentDied, now)", "return !c.emitOnce(x, ContainerDied, sentRemoved, 0, now)"},
+	{"store: a removal without an end has none", storeFile, "if before != PhaseExited {\n\t\t\tc.emitOnce", "if false {\n\t\t\tc.emitOnce"},
+	{"store: a start is not told", storeFile, "return !c.emitOnce(x, ContainerStarted, sentStarted|sentDied|sentRemoved, sentStarted, now)", "return false"},
+	{"store: a phase that goes back is not counted", storeFile, "\t\t\tc.count.regressions++\n", ""},
+	{"store: an ID keeps no name", storeFile, "\t\t\tx.name = it.Name\n", ""},
+	{"store: the running pods are not counted", storeFile, "\t\t\tc.running += by\n", ""},
+	{"store: what was claimed before it was shown is lost", storeFile, "x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp", "_ = e"},
+
+	// Payloads.
+	{"payload: none is stored", storeFile, "if pc.status == nil || p.entry != statusEntry", "if true || p.entry != statusEntry"},
+	{"payload: one is stored beside an error", storeFile, "if pc.status == nil || p.entry != statusEntry ||", "if pc.status == nil || p.entry == noEntry ||"},
+	{"payload: one is stored over a reinspection", storeFile, "p.force != 0 || p.contradicted() ||", "p.contradicted() ||"},
+	{"payload: one is stored over what a list contradicts", storeFile, "p.contradicted() || !p.unmet()", "!p.unmet()"},
+	{"payload: one with an earlier phase is stored", storeFile, "x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited", "x.shown == PhaseUnknown || it.Phase > PhaseExited"},
+	{"payload: one is stored over a state that is not known", storeFile, "x.mark == c.marks || x.shown == PhaseUnknown ||", "x.mark == c.marks ||"},
+	{"payload: one that shows less IDs is stored", storeFile, "if len(pc.payload) != len(p.items) {", "if len(pc.payload) > len(p.items) {"},
+	{"payload: one that shows less than is expected is stored", storeFile, "if e := p.expectation(it.ID); e != nil && e.phase > it.Phase {", "if e := p.expectation(it.ID); e != nil && e.phase > it.Phase && false {"},
+	{"payload: one is stored while another ID is expected", storeFile, "if c.find(p, 0, p.expected[i].id) == nil {", "if c.find(p, 0, p.expected[i].id) == nil && false {"},
+	{"payload: one counts as fresh", storeFile, "c.store(p, status, pc.payload, c.asOf(p), now)", "c.store(p, status, pc.payload, now, now)"},
+	{"payload: any read takes it back", storeFile, "return (claimed == 0 || began > claimed) && (first == never || began > first.add(c.cfg.Grace))", "return true"},
+	{"payload: a read within the grace takes it back", storeFile, "(first == never || began > first.add(c.cfg.Grace))", "true"},
+	{"payload: a read from before the call takes it back", storeFile, "return (claimed == 0 || began > claimed) &&", "return"},
+	{"payload: no read takes it back", storeFile, "return (claimed == 0 || began > claimed) && (first == never || began > first.add(c.cfg.Grace))", "return claimed == 0"},
+
+	// Claims.
+	{"claim: an event reads nothing", claimFile, "p.retry, p.notBefore = ladder{}, now\n", "p.retry, p.notBefore = ladder{}, never\n"},
+	{"claim: the delay of the one before goes on", claimFile, "p.retry, p.notBefore = ladder{}, now\n", "\n"},
+	{"claim: a mailbox that is full wants no list", claimFile, "c.lastDiscard = now\n\tc.sched.ask(now, false)", "c.lastDiscard = now"},
+	{"claim: discarded claims cost the stream its trust", claimFile, "\tc.lastDiscard = now\n", ""},
+	{"claim: discarded claims are listed at once", claimFile, "c.lastDiscard = now\n\tc.sched.ask(now, false)", "c.lastDiscard = now\n\tc.sched.ask(now, true)"},
+	{"claim: unconfirmed IDs are remembered without bound", claimFile, "} else if !ok && len(c.early) >= c.cfg.UnconfirmedMax {", "} else if false {"},
+	{"claim: unknown IDs of known pods are remembered without bound", claimFile, "if c.expected >= c.cfg.UnconfirmedMax && c.index[e.id] == nil && e.cause == CauseClaim {", "if false {"},
+	{"claim: one without a pod wants no list", claimFile, "\t\tc.uncertain = now\n\t\tc.sched.ask(now, false)\n", ""},
+	{"claim: an early removal is dropped", claimFile, "\tc.early[e.id] = e\n", "\tif e.phase < PhaseRemoved {\n\t\tc.early[e.id] = e\n\t}\n"},
+	{"claim: a removal has its pod read", claimFile, "e.phase < PhaseRemoved || p != nil && p.entry == foreignEntry) {", "p != nil || p == nil) {"},
+	{"claim: the other IDs of a payload are no claims", claimFile, "it.Phase != PhaseUnknown && it.Phase < PhaseRemoved && (x == nil || x.phase < it.Phase)", "false && (x == nil || x.phase < it.Phase)"},
+	{"claim: an old phase is news", claimFile, "if e.phase <= x.phase && !(e.phase == x.phase && x.shown == PhaseUnknown) {", "if false {"},
+	{"claim: a state that is not known is not read again", claimFile, "if e.phase <= x.phase && !(e.phase == x.phase && x.shown == PhaseUnknown) {", "if e.phase <= x.phase {"},
+	{"claim: a read within the grace refutes it", claimFile, "case began <= e.at.add(c.cfg.Grace):\n", "case began <= e.at:\n"},
+	{"claim: no read refutes it", claimFile, "case began <= e.at.add(c.cfg.Grace):\n", "case true:\n"},
+	{"claim: any read meets an ack", claimFile, "return began > e.at\n", "return true\n"},
+	{"claim: a refuted one is not counted", claimFile, "\t\t\tc.noteOverruled(x, e.phase)\n", ""},
+	{"claim: a read that shows as much leaves it open", claimFile, "case x.phase >= e.phase && x.shown != PhaseUnknown:\n", "case x.phase >= e.phase && x.shown != PhaseUnknown && began > e.at.add(c.cfg.Grace):\n"},
+	{"claim: changes of other pods by the event are not looked at", claimFile, "if x.pod.uid != uid {\n\t\t\tc.review(x.pod, now)", "if false {\n\t\t\tc.review(x.pod, now)"},
+	{"claim: the payload of the first one in a turn counts", claimFile, "\tpc.drop()\n\tpc.payload, pc.status, pc.release = c.Payload, c.Status, c.Release\n\treturn true", "\tif pc.status == nil {\n\t\tpc.payload, pc.status, pc.release = c.Payload, c.Status, c.Release\n\t\treturn true\n\t}\n\treturn false"},
+	{"claim: payloads are not released", claimFile, "\t\tpc.drop()\n\t\tif len(m.free)", "\t\tif len(m.free)"},
+
+	// Own calls.
+	{"ack: a call reads nothing", ackFile, "\tp.due = max(p.due, a.at)\n", ""},
+	{"ack: calls that end together are read one by one", ackFile, "p.hold = now.add(c.cfg.CallSettle)", "p.hold = now"},
+	{"ack: what found no room is lost", ackFile, "c.count.acksLost++\n\tc.uncertain = max(c.uncertain, now)\n\tc.sched.ask(now, false)", "c.count.acksLost++"},
+	{"ack: a call that ends makes no room", ackFile, "case a.call.began == 0:\n", "case a.call.began == 0, len(b.acks) >= b.max:\n"},
+	{"ack: calls whose end is never told are kept without bound", ackFile, "case len(c.calls) >= c.cfg.UnconfirmedMax:", "case false:"},
+	{"ack: a call about a pod that nobody knows is not listed", ackFile, "c.uncertain = max(c.uncertain, a.at)\n\t\tc.sched.ask(now, false)\n", ""},
+	{"ack: a call that ends is under way for ever", ackFile, "\t\tp.calls--\n", ""},
+	{"ack: what a failed call may make later is not listed", ackFile, "p.unlisted = max(p.unlisted, a.at.add(c.cfg.RelistMax))", "p.unlisted = max(p.unlisted, a.at)"},
+	{"ack: what is being made is not listed", ackFile, "p.creating > 0, p.", "p."},
+	{"ack: who does not tell of all calls has nobody listed", ackFile, "!c.cfg.TellsCalls, !c.connected(),", "!c.connected(),"},
+	{"ack: what others make while nobody listens is not listed", ackFile, "!c.cfg.TellsCalls, !c.connected(),", "!c.cfg.TellsCalls,"},
+	{"ack: what was made before the stream was up is not listed", ackFile, "max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard)", "max(c.uncertain, p.unlisted, c.lastDiscard)"},
+	{"ack: what a lost claim told of is not listed", ackFile, "c.uncertain, p.unlisted, c.lastDiscard)", "c.uncertain, p.unlisted)"},
+	{"ack: what is of no known pod is not listed", ackFile, "max(c.conn.connected, c.uncertain, p.unlisted,", "max(c.conn.connected, p.unlisted,"},
+	{"ack: a pod is read by its IDs while a claim tells of another", ackFile, "if e.cause != CauseAck {\n\t\t\t\treturn false", "if false {\n\t\t\t\treturn false"},
+	{"ack: what was just made is not read", ackFile, "c.find(p, 0, e.id) == nil && e.phase < PhaseRemoved {", "c.find(p, 0, e.id) == nil && e.phase < PhaseCreated {"},
+	{"ack: who was forgotten need not be listed", readFile, "c.uncertain, c.floor = max(c.uncertain, p.unlisted), max(c.floor, p.asOf)", "c.floor = max(c.floor, p.asOf)"},
+	{"ack: what the agent has stopped is looked after", stateFile, "x.phase == PhaseExited && x.cause != CauseAck {", "x.phase == PhaseExited {"},
+
+	// Lists.
+	{"list: it confirms no pod", readFile, "c.todo.observe(p.uid, began)\n\t\t\tp.asOf = began\n\t\t\tc.resolve(p, began)\n", "c.resolve(p, began)\n"},
+	{"list: it confirms a pod that a reinspection waits for", readFile, "if p.entry == statusEntry && p.force == 0 {\n\t\t\tquiet", "if p.entry == statusEntry {\n\t\t\tquiet"},
+	{"list: a pod that has gone stays", readFile, "case gone && (p.entry != noEntry || p.want != 0):\n\t\tc.erase(p, began, now)\n", "case gone && (p.entry != noEntry || p.want != 0):\n"},
+	{"list: it erases a pod that is being read", readFile, "gone := (!overlaps || same) &&", "gone :="},
+	{"list: a difference is not read", readFile, "\t\tp.due = max(p.due, began-1)\n", ""},
+	{"list: one that crosses a read is not followed by another", readFile, "case overlaps && !p.reading:\n\t\tp.due = max(p.due, now-1)", "case overlaps && !p.reading:\n\t\tp.due = max(p.due, began-1)"},
+	{"list: one that ends during a read is forgotten", readFile, "if lapped && r.err == nil && p.differs() {", "if lapped && false {"},
+	{"list: a failed pod gets no other try", readFile, "p.notBefore = 0 // a list gives the pod another try", "_ = now"},
+	{"list: a silent list of differences shows nothing", readFile, "if r.listing.Delta { // silence", "if false { // silence"},
+	{"list: what is gone by a list of differences stays", readFile, "for _, uid := range r.listing.Gone {", "for _, uid := range r.listing.Gone[:0] {"},
+	{"list: the global time does not wait for reads", readFile, "if p.asOf < began {\n\t\t\tput(&pending, p)", "if p.asOf < 0 {\n\t\t\tput(&pending, p)"},
+	{"list: the global time stands still", readFile, "c.lists.global = max(c.lists.global, c.rounds[i].began)", "c.lists.global = max(c.lists.global, 1)"},
+	{"list: a failed one is not made again", readFile, "c.sched.ask(now, false)\n\t\tfor", "for"},
+	{"list: pods wait for one that has failed", readFile, "\t\tfor _, p := range inOrder(c.dirty) {\n\t\t\tc.review(p, now) // pods have waited for the list\n\t\t}\n", ""},
+	{"list: the period ends with its begin", readFile, "\tc.sched.finished(now)\n\tif r.err != nil {", "\tc.sched.finished(r.began)\n\tif r.err != nil {"},
+
+	// Reads of pods.
+	{"read: one builds on an old list", readFile, "case at > max(p.want, p.force, p.due, p.readEnd) && at >=", "case at > 0 && at >="},
+	{"read: one builds on a list while claims tell of more", readFile, "len(p.listed) > 0 && len(p.expected) == 0:", "len(p.listed) > 0:"},
+	{"read: one that builds on a list is as of now", readFile, "r.listed, r.ref.Items, r.builds, began = true, p.listed, builds, at", "r.listed, r.ref.Items, r.builds = true, p.listed, builds"},
+	{"read: an overtaken one is believed", readFile, "case r.began < c.asOf(p) || r.status == nil", "case r.status == nil"},
+	{"read: an overtaken one is not made again", readFile, "if !c.matches(p, shows) {\n\t\t\tp.due = max(p.due, now-1)\n\t\t}", ""},
+	{"read: one that shows the same is not fresh", readFile, "c.todo.observe(p.uid, r.began)\n\t\t\tp.asOf = r.began\n\t\t}\n", "}\n"},
+	{"read: a failure is not told", readFile, "c.todo.do(action[S]{kind: actFail, uid: p.uid, at: r.began, err: r.err})\n\tp.entry, p.asOf = failedEntry, r.began", "p.entry, p.asOf = failedEntry, p.asOf"},
+	{"read: a failure is made again at once", readFile, "p.notBefore = p.retry.climb(r.began, now, c.cfg.RetryBase, c.cfg.RetryMax)", "p.notBefore = now"},
+	{"read: an old failure is told", readFile, "if r.began < c.asOf(p) {\n\t\treturn\n\t}", ""},
+	{"read: a claim in doubt is read without delay", readFile, "case p.unmet():\n\t\tp.notBefore = p.retry.climb(began, now, c.cfg.RereadBase, c.cfg.RelistMax)", "case p.unmet():\n\t\tp.notBefore = now"},
+	{"read: a claim in doubt is read once", readFile, "case p.unmet():\n\t\tp.notBefore = p.retry.climb(began, now, c.cfg.RereadBase, c.cfg.RelistMax)", "case p.unmet():\n\t\tp.notBefore = never"},
+	{"read: nobody looks after a pod that is going", stateFile, "if x.kind == Sandbox && x.phase == PhaseExited", "if false && x.phase == PhaseExited"},
+	{"read: a want is met by any read", readFile, "if p.want != 0 && at > p.want {", "if p.want != 0 {"},
+	{"read: a want is met by a read from the same moment", readFile, "if p.want != 0 && at > p.want {", "if p.want != 0 && at >= p.want {"},
+	{"read: a waiter waits for the delay", readFile, "at = min(at, p.want.next())", "at = min(at, max(p.notBefore, p.want.next()))"},
+	{"read: a due read is forgotten", readFile, "at = min(at, max(p.hold, p.due.next()))", "_ = p.hold"},
+	{"read: a reinspection follows the one before at once", readFile, "at = min(at, max(p.force.next(), p.forced.after(c.cfg.RelistBase)))", "at = min(at, p.force.next())"},
+	{"read: a reinspection is forgotten", readFile, "if p.force != 0 && p.entry != failedEntry {", "if false {"},
+	{"read: nobody waits for a list that is under way", readFile, "if l := &c.lists; l.inflight && at <= l.began {", "if l := &c.lists; false {"},
+	{"read: pods that are gone are remembered", readFile, "\t\tdelete(c.pods, p.uid)\n", ""},
+	{"read: many waiters are never served by a list", readFile, "if waited++; waited >= c.cfg.SweepAt {", "if waited++; false {"},
+	{"read: many pods are never served by a list", readFile, "c.queue.len() < c.cfg.SweepAt {", "true {"},
+	{"read: a flood of claims is a flood of lists", readFile, "if now >= c.sched.ended.add(c.cfg.RelistBase) {\n\t\treturn true", "if true {\n\t\treturn true"},
+	{"read: there is no bound on the reads at once", readFile, "if n < c.cfg.InspectWorkers {", "if n < 100*c.cfg.InspectWorkers {"},
+	{"read: reads that hang hold the workers", readFile, "if now >= c.old(f.started) {\n\t\t\told++", "if f.started == 0 {\n\t\t\told++"},
+	{"read: nobody looks when reads begin to hang", readFile, "if old := c.old(f.started); old > c.ticked {", "if old := c.old(f.started); false {"},
+	{"read: a pod is read by two at once", readFile, "case p.reading || p.queued:", "case p.queued:"},
+
+	// The core's bookkeeping.
+	{"core: a pod that a cache holds from before is not looked at", coreFile, "c.ensure(uid).entry = foreignEntry", "_ = uid"},
+	{"core: a waiter without a record waits for ever", coreFile, "t = max(t, p.asOf) // the cache may have pruned the tombstone", "_ = p"},
+	{"core: a wait is forgotten", coreFile, "\tp.want = max(p.want, t)\n", ""},
+	{"core: a reinspection is a wait", coreFile, "p.force = max(p.force, now)", "p.want = max(p.want, now)"},
+	{"core: tombstones are pruned while a read is under way", coreFile, "oldest = min(oldest, f.began)", "oldest = min(oldest, now, f.began+now)"},
+	{"core: tombstones are kept", coreFile, "c.todo.do(action[S]{kind: actPrune, at: oldest})", "_ = oldest"},
+	{"core: early removals are kept", coreFile, "return e.at.add(c.cfg.Grace) < oldest && (e.phase == PhaseRemoved || e.at < c.lists.global)", "return false"},
+	{"core: early removals are dropped at once", coreFile, "return e.at.add(c.cfg.Grace) < oldest &&", "return true &&"},
+	{"core: a request for everything waits for the period", coreFile, "c.sched.ask(now, true)\n\t\treturn", "return"},
+
+	// Trust.
+	{"trust: the period never grows", trustFile, "s.period, s.raised = doubled(s.period, s.max), now", "s.raised = now"},
+	{"trust: the period grows without bound in time", trustFile, "if now.sub(s.raised) >= s.period {", "if true {"},
+	{"trust: a missed event costs nothing", trustFile, "c.revokeCredit()\n\tc.sched.distrust(now)\n\tc.reportPaced", "c.reportPaced"},
+	{"trust: refuted claims cost nothing", trustFile, "\t\tc.overruled = now\n\t\tc.distrust(", "\t\tc.reportPaced(Report{}, now)\n\t\t_ = fmt.Sprint("},
+	{"trust: a list that found something is credited", trustFile, "if quiet && c.candidates.len() == 0 {", "if true {"},
+	{"trust: every change counts as missed", trustFile, "|| since <= c.eventsSince || x.claimed >= phase {", "|| since <= c.eventsSince {"},
+	{"trust: a change while nobody listened counts as missed", trustFile, "if c.connected() && since > max(c.conn.connected, c.lastDiscard) {", "if c.connected() {"},
+	{"trust: a change whose claim was discarded counts as missed", trustFile, "since > max(c.conn.connected, c.lastDiscard) {", "since > c.conn.connected {"},
+	{"trust: no change counts as missed", trustFile, "case life && heard:", "case life && heard && found < 0:"},
+	{"trust: a change is missed before its claim has had time", trustFile, "e := candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)}", "e := candidate{item: x, phase: phase, found: now, deadline: now}"},
+	{"trust: what an own call under way does counts as missed", trustFile, "case x.pod.calls > 0 && x.claimed < e.phase:", "case false:"},
+	{"trust: removed IDs wait for their claim for ever", trustFile, "\t\t\tdelete(c.gone, x.id)\n", ""},
+	{"trust: a mute stream is kept", trustFile, "\t\tm.ending = true\n\t\tc.todo.do(action[S]{kind: actCut})\n", ""},
+	{"trust: a stream that loses an event is mute", trustFile, "case m.missed == 0 || c.count.claims != m.claims:", "case m.missed == 0:"},
+	{"trust: claims cause lists at once", trustFile, "return min(due, max(s.asked, s.ended.add(s.base)))", "return min(due, s.asked)"},
+
+	// The stream.
+	{"stream: a lost one keeps its period", streamFile, "c.revokeCredit()\n\t\tc.sched.distrust(now)\n\t\tc.sched.ask(now, true)", "c.sched.ask(now, true)"},
+	{"stream: a lost one is followed by no list", streamFile, "c.sched.distrust(now)\n\t\tc.sched.ask(now, true)", "c.sched.distrust(now)"},
+	{"stream: a new one is followed by no list", streamFile, "c.count.connects++\n\tc.sched.distrust(now)\n\tc.sched.ask(now, true)", "c.count.connects++\n\tc.sched.distrust(now)"},
+	{"stream: a runtime that is back is not asked for its stream", streamFile, "c.attempts = 0 // the attempts failed while the runtime was away\n\t\t\treturn c.open(), effOpen", "return c, 0"},
+	{"stream: a wait for the next opening never ends", streamFile, "case StreamBackoff, StreamUnsupported:\n\t\t\treturn c.open(), effOpen\n\t\t}\n\tcase inLost", "}\n\tcase inLost"},
+	{"stream: a silent one is never connected", streamFile, "c.deadline = now.add(cfg.settle)", "c.deadline = never"},
+
+	// The executor and the loop.
+	{"exec: Watch is told before the cache is written", execFile, "case actStore:\n\t\t\te.store(a)", "case actStore:\n\t\t\tdefer e.store(a)"},
+	{"exec: an event that finds Watch full is lost", execFile, "o.owed[e.Pod] = e\n\to.fifo = append(o.fifo, e.Pod)\n\treturn true\n}\n\n// flush", "return true\n}\n\n// flush"},
+	{"exec: a PodSync that is owed is not delivered", execFile, "\t\to.flush()\n", ""},
+	{"exec: PodSyncs are owed without bound", execFile, "if len(e.out.owed) <= limit {", "if true {"},
+	{"loop: later claims of a stream that has ended are lost", genFile, "\tl.cut()\n\tl.claims()\n", "\tl.cut()\n"},
+	{"loop: reads outlive Run", genFile, "\tl.children.Wait()\n", ""},
 }

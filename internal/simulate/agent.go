@@ -233,6 +233,7 @@ func (b *ledger) calling(c *ownCall, by int) {
 	}
 	o := b.own[c.pod]
 	o.calls += by
+	b.pace.news = time.Now()
 }
 
 // settling notes that what is new of a pod may wait for a moment, because the agent is at it.
@@ -261,8 +262,7 @@ func (b *ledger) returned(c *ownCall, err error) {
 	}
 	if c.pod != "" {
 		x := b.podPace(c.pod)
-		x.cause(now)
-		x.asked = now                    // it may not be believed without a read
+		b.cause(x, now)                  // it may not be believed without a read
 		delete(b.prompt.believed, c.pod) // nor has a payload of before shown it
 		b.settling(c.pod, now, true)
 	}
@@ -270,11 +270,8 @@ func (b *ledger) returned(c *ownCall, err error) {
 		b.truth.Loosen(c.pod)
 	}
 	known := c.about.ID == "" || !b.pace.applied.IsZero() && slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
-	full := s.mailbox < defaultSettings().mailbox
-	if full || c.about.Pod.UID == "" { // it may find no room, or nobody may know what it was about
-		b.pace.soon = append(b.pace.soon, now)
-	}
-	if full || !known {
+	b.pace.news = now
+	if s.mailbox < defaultSettings().mailbox || !known { // it may find no room
 		return
 	}
 	switch {

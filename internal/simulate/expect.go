@@ -159,7 +159,7 @@ func (w *world) number(name string) (int, bool) {
 		"Pods": s.Pods, "Containers": s.Containers, "Sandboxes": s.Sandboxes, "RunningPods": s.RunningPods, "Waiters": s.Waiters,
 		"Running": s.ContainersBy[pleg.PhaseRunning], "Exited": s.ContainersBy[pleg.PhaseExited],
 		"Connects": s.Connects, "Reconnects": s.Reconnects, "ConnectErrors": s.ConnectErrors, "DirtyPods": s.DirtyPods,
-		"Sweeps": s.Sweeps,
+		"Sweeps":      s.Sweeps,
 		"Inspections": s.Inspections, "InspectionErrors": s.InspectionErrors, "Discarded": s.DiscardedClaims,
 		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()),
 	}[name]

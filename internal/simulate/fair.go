@@ -53,6 +53,9 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 
 // lookCrowd checks the number of reads at once.
 func (b *ledger) lookCrowd(now time.Time) {
+	if !b.pace.on {
+		return
+	}
 	young := 0
 	for uid := range b.inflight {
 		if now.Sub(b.podPace(uid).started) < b.pace.settings.base/10 {

@@ -36,6 +36,7 @@ type ledger struct {
 	lists      int
 	statuses   int
 	podReads   int
+	listFailed bool                    // the last one
 	phantoms   int                     // reads of pods that only a lie has told of
 	listOK     time.Time               // start of the latest list that succeeded
 	listOKEnd  time.Time               // and its end
@@ -152,20 +153,15 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	owner, gone := b.truth.podOf(it.ID)
+	owner, _ := b.truth.podOf(it.ID)
 	b.settling(pod, now, false)
 	b.settling(owner, now, false)
 	b.promised(pod, it, payload, now)
-	b.pace.heard(pod, it.ID, gone || b.inflight[owner] > 0, now) // what a read has shown is known when all of it has ended
-	if gone && len(payload) == 0 && (owner == pod || owner == "") && b.atRestFor(pod, now) {
-		b.claimedLate(pod, it.Phase)
-		return
-	}
+	b.pace.heard(now)
 	b.claimed(pod, now)
 	b.claimed(owner, now)
 	for _, x := range payload {
-		owner, gone := b.truth.podOf(x.ID)
-		b.pace.heard(pod, x.ID, gone || b.inflight[owner] > 0, now)
+		owner, _ := b.truth.podOf(x.ID)
 		b.claimed(owner, now)
 	}
 }

@@ -36,16 +36,15 @@ type lastHeard struct {
 
 // listEnded notes the end of a list, which may be while the pod is being read, or after a read of it that began and ended while the list was on.
 // Cached is what the cache shows of it.
-func (x *podPace) listEnded(reading bool, cached []pleg.Item, begun, now time.Time) {
+func (b *ledger) listEnded(x *podPace, reading bool, cached []pleg.Item, begun, now time.Time) {
 	o := &x.last
 	defer o.showed(o.listed, now)
 	switch {
-	case reading && x.started.Before(now):
-		o.crossing, o.lapped = o.listed, true
+	case reading && x.started.Before(now): // a list that agrees with the cache wants nothing
+		o.crossing, o.lapped = o.listed, !showsSame(cached, o.listed)
 	case o.saidFrom.After(begun) && x.ended.Before(now) && o.lacks(cached, begun):
 		o.crossing, o.crossed = o.listed, now
-		x.cause(now)
-		x.asked = now // a list may answer that, too
+		b.cause(x, now)
 	default:
 		o.crossed = time.Time{} // this list comes after the one that showed the pod otherwise
 	}
@@ -80,7 +79,7 @@ func (o *lastHeard) showed(items []pleg.Item, now time.Time) {
 }
 
 // crosses notes the end of a read of the pod: if a list has ended meanwhile that shows it otherwise, nobody can tell which of the two looked last.
-func (x *podPace) crosses(items []pleg.Item, now time.Time, err error) {
+func (b *ledger) crosses(x *podPace, items []pleg.Item, now time.Time, err error) {
 	o := &x.last
 	if err == nil {
 		o.saidFrom = x.started
@@ -88,8 +87,7 @@ func (x *podPace) crosses(items []pleg.Item, now time.Time, err error) {
 	}
 	if o.crossed = (time.Time{}); o.lapped && err == nil && !showsSame(items, o.crossing) {
 		o.crossed = now
-		x.cause(now)
-		x.asked = now // a list may answer that, too
+		b.cause(x, now)
 	}
 }
 
@@ -149,7 +147,7 @@ func (b *ledger) overdue(uid cache.UID, x *podPace, now time.Time) string {
 	case !x.caused.Before(o.begun):
 		o.open = false // it may be known from a claim that the reply is old
 	case showsSame(b.shows(uid), o.reply) && !b.failed(uid):
-		if o.open = false; len(x.doubts) == 0 && !o.puzzled() {
+		if o.open = false; now.After(x.doubted.Add(b.pace.settings.grace)) && !o.puzzled() {
 			o.sure, o.fails = now, 0
 		}
 	case now.Sub(o.replied) > o.replied.Sub(o.sure)+rereadBase:
@@ -168,6 +166,9 @@ func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	d := time.Since(latest(waits, t, x.caused, b.opened)) // who came last is served by a read that begins later than that
 	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 {
 		return
+	}
+	if x.started.After(x.doubted) && time.Since(x.doubted) < 2*b.pace.settings.grace {
+		return // a read that contradicts a claim is made again with growing delay until a grace has passed
 	}
 	if !x.started.After(t) && !b.pace.begun.After(t) && !b.mustWait(at, uid, time.Now()) {
 		b.fail("late", "somebody has been waiting for pod %s since %v, and it has not been read", uid, d)

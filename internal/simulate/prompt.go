@@ -156,7 +156,7 @@ func (b *ledger) atEase(pod cache.UID, shown []pleg.Item) bool {
 			return false
 		}
 	}
-	known := x.begun.After(x.caused) && !x.credit || !b.prompt.believed[pod].Before(x.caused)
+	known := x.begun.After(x.caused) || !b.prompt.believed[pod].Before(x.caused)
 	return known && b.inflight[pod] == 0 && !x.open && x.begun.After(latest(b.prompt.ahead[pod], b.prompt.began).Add(grace))
 }
 

@@ -52,6 +52,7 @@ type toyItem struct {
 	sandbox string // of a container
 	phase   pleg.Phase
 	prev    pleg.Phase // before the last change
+	far     pleg.Phase // the furthest, which a lost state does not take back
 	worker  bool       // made by a pod worker
 	blurred bool       // lists do not know its state; statuses do
 }
@@ -166,7 +167,7 @@ func (r *toy) set(id string, phase pleg.Phase, how telling) error {
 		return errNoSuch
 	}
 	recovers := it.kind == pleg.Sandbox && it.phase == pleg.PhaseExited && phase == pleg.PhaseRunning
-	if phase <= it.phase && !recovers {
+	if (phase <= it.phase || phase < it.far) && !recovers {
 		return errWrongWay
 	}
 	if phase == pleg.PhaseRunning && it.kind == pleg.Container {
@@ -205,7 +206,7 @@ func (r *toy) cascade(it *toyItem, phase pleg.Phase, how telling) {
 
 // move changes one phase and tells of it.
 func (r *toy) move(it *toyItem, phase pleg.Phase, how telling) {
-	it.prev, it.phase = it.phase, phase
+	it.prev, it.phase, it.far = it.phase, phase, max(it.far, phase)
 	now := time.Now()
 	r.truth.Record(now, it.pod, it.id, it.kind, phase)
 	r.upset(now)
