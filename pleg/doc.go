@@ -20,10 +20,10 @@
 //     phase than the record shows is an expectation of its pod, and the pod is read until a read
 //     meets the expectation. A read that began more than Config.Grace after the claim, and shows
 //     less, refutes the claim.
-//   - An ack (the end of a call of the agent's own, see [Generator.Calling]) is an expectation, too.
-//     The next read meets it.
-//   - A list of everything is compared with the records. A pod that the list shows unchanged becomes
-//     fresh; a pod that the list shows otherwise is read.
+//   - An ack (the end of a call of the agent's own, see [Generator.Calling]) is an expectation,
+//     too. The next read meets it.
+//   - A list of everything is compared with the records. A pod that the list shows unchanged
+//     becomes fresh; a pod that the list shows otherwise is read.
 //   - A waiter in the cache's GetNewerThan wants a read of its pod that begins after a time. Many
 //     waiters are served by one list of everything (Config.SweepAt).
 //
@@ -58,12 +58,12 @@
 //   - dominate: a payload shows no less than the status in the cache and all expectations.
 //   - as of: the begin of the read behind a cache entry. The global time is the begin of the last
 //     list of everything whose changed pods have all been read.
-//   - dirty: a pod that is to be read. Teardown makes a pod dirty, too: its sandbox is not ready, and
-//     some runtimes never announce the removal.
+//   - dirty: a pod that is to be read. Teardown makes a pod dirty, too: its sandbox is not ready,
+//     and some runtimes never announce the removal.
 //   - ladder: a delay that doubles with each step, before a pod is read again without a demand.
 //   - sweep: one list of everything in place of many reads of single pods.
 //   - trust: the relist period that the stream has earned. A quiet list is a credit.
-//   - missed, unheard: a change that only a read found, while the stream was up, or while it was not.
+//   - missed, unheard: a change that only a read found, while the stream was up, or was not.
 //   - mailbox, outbox: claims that wait for the loop, and events that wait for Watch's reader.
 //   - owed: a pod whose events found Watch full has a PodSync coming.
 //

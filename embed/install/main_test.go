@@ -87,7 +87,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 				t.Errorf("%s has changed", name)
 			}
 		}
-		if _, ok := installed[into+"/"+file]; !ok || installed[into+"/internal/pleg/loop.go"] == "" {
+		if _, ok := installed[into+"/"+file]; !ok || installed[into+"/internal/pleg/generator.go"] == "" {
 			t.Errorf("%s or the core is missing", file)
 		}
 		if !strings.Contains(installed["pkg/kubelet/kubelet.go"], "evented.New(") {
