@@ -219,10 +219,10 @@ func checkDashboard(t *testing.T, path string) {
 		Title  string
 		UID    string
 		Panels []struct {
-			ID      int
-			Title   string
-			GridPos struct{ H, W, X, Y int }
-			Targets []struct{ RefID, Expr string }
+			ID                 int
+			Title, Description string
+			GridPos            struct{ H, W, X, Y int }
+			Targets            []struct{ RefID, Expr string }
 		}
 	}
 	if err := json.Unmarshal(raw, &board); err != nil {
@@ -231,8 +231,12 @@ func checkDashboard(t *testing.T, path string) {
 	if board.Title == "" || board.UID == "" || len(board.Panels) == 0 {
 		t.Fatalf("dashboard lacks a title, a uid or panels")
 	}
-	ids := make(map[int]bool)
+	ids, described := make(map[int]bool), make(map[string]string)
 	for _, p := range board.Panels {
+		if other, ok := described[p.Description]; ok && p.Description != "" {
+			t.Errorf("panel %q has the description of panel %q", p.Title, other)
+		}
+		described[p.Description] = p.Title
 		if ids[p.ID] {
 			t.Errorf("panel id %d is used twice", p.ID)
 		}

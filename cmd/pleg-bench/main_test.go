@@ -110,7 +110,6 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"run", "--endpoint", "/nowhere", "--image", "x", "--fault", "drop=1"}, "--fault"},
 		{[]string{"run", "--restart-runtime-at", "1h"}, "--restart-runtime-at"},
 		{[]string{"run", "--restart-runtime-at", "1s", "--kill-runtime-at", "1s"}, "exclude"},
-		{[]string{"run", "--stall-watch", "1h"}, "--stall-watch"},
 		{[]string{"stress", "--factor", "1"}, "--factor 1"},
 		{[]string{"stress", "--start-rate", "-1"}, "--start-rate -1"},
 		{[]string{"stress", "--start-rate", "9", "--max-rate", "5"}, "--max-rate 5"},
@@ -171,7 +170,6 @@ func TestRun(t *testing.T) {
 		"faults":   {"--fault", "drop=0.2", "--fault", "stale=0.3", "--fault", "duplicate=0.3", "--fault", "fail-status=0.1"},
 		"restart":  {"--duration", "2s", "--restart-runtime-at", "500ms", "--outage", "100ms"},
 		"kill":     {"--duration", "2s", "--kill-runtime-at", "500ms", "--outage", "100ms"},
-		"stall":    {"--duration", "2s", "--stall-watch", "1s", "--stall-watch-at", "500ms", "--watch-capacity", "1"},
 		"no pause": {"--rate", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,10 +207,6 @@ func TestRun(t *testing.T) {
 			case "restart", "kill":
 				if r.Outage == nil || r.Outage.Kind != name || r.Outage.ReconnectedSeconds == 0 || r.Outage.RelistedSeconds == 0 || r.PLEG.Reconnects == 0 {
 					t.Errorf("outage %+v, %d reconnects", r.Outage, r.PLEG.Reconnects)
-				}
-			case "stall":
-				if r.Stall == nil || r.Stall.OwedEvents == 0 || r.Events.PodSyncs == 0 || r.Events.Undelivered != 0 {
-					t.Errorf("stall %+v, %d PodSyncs, %d undelivered", r.Stall, r.Events.PodSyncs, r.Events.Undelivered)
 				}
 			}
 		})

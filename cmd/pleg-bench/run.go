@@ -117,7 +117,6 @@ failed.`,
   # the runtime restarts, its containers survive; and: kill -9, and all is gone
   pleg-bench run --restart-runtime-at 4s
   pleg-bench run --kill-runtime-at 4s
-  pleg-bench run --rate 500 --duration 20s --stall-watch 10s
   # keep the result with a page, and fail if it is worse than that
   pleg-bench run --out before --expect 'latency.p99<5ms' \
       --expect events.missed=0
@@ -163,9 +162,6 @@ failed.`,
 	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0, "restart the fake runtime at that time of the load; its containers survive")
 	flags.DurationVar(&o.KillAt, "kill-runtime-at", 0, "kill the fake runtime's process at that time, and start another one, which knows nothing")
 	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond, "how long a restarted or killed runtime is down")
-	flags.DurationVar(&o.StallFor, "stall-watch", 0, "stop reading Watch for that long")
-	flags.DurationVar(&o.StallAt, "stall-watch-at", 2*time.Second, "when to stop reading Watch")
-	flags.IntVar(&o.Capacity, "watch-capacity", 0, "size of the Watch channel (default the PLEG's own)")
 	flags.DurationVar(&o.RelistBase, "relist-base", 0, "relist period without trust in the stream (default the PLEG's own, 1s)")
 	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")

@@ -27,7 +27,6 @@ type Result struct {
 	// What the generator under test made of it.
 	ComparisonResult
 	Outage *OutageResult `json:"outage,omitempty"`
-	Stall  *StallResult  `json:"stall,omitempty"`
 	// Comparison is what a generic PLEG made of the same load at the same time.
 	Comparison *ComparisonResult `json:"comparison,omitempty"`
 
@@ -177,24 +176,6 @@ type OutageResult struct {
 	ReconnectedSeconds float64 `json:"reconnected_seconds"`
 	RelistedSeconds    float64 `json:"relisted_seconds"`
 	// Latency is that of the changes during the outage, which are not part of the run's.
-	Latency LatencyResult `json:"latency_seconds"`
-}
-
-// StallResult tells of a pause of the consumer of Watch.
-type StallResult struct {
-	AtSeconds  float64 `json:"at_seconds"`
-	ForSeconds float64 `json:"for_seconds"`
-	// OwedPods is the largest number of pods that were owed a PodSync, and OwedEvents of events that became one.
-	OwedPods   int `json:"owed_pods"`
-	OwedEvents int `json:"owed_events"`
-	// CallSecondsBefore and CallSecondsDuring are how long the runtime took for the calls of the load.
-	CallSecondsBefore LatencyResult `json:"call_seconds_before"`
-	CallSecondsDuring LatencyResult `json:"call_seconds_during"`
-	// HeapBytesBefore is the generator's heap before, HeapBytesPeak the largest during the stall, HeapBytesAfter that at the end.
-	HeapBytesBefore uint64 `json:"heap_bytes_before"`
-	HeapBytesPeak   uint64 `json:"heap_bytes_peak"`
-	HeapBytesAfter  uint64 `json:"heap_bytes_after"`
-	// Latency is that of the changes during the stall, which are not part of the run's.
 	Latency LatencyResult `json:"latency_seconds"`
 }
 

@@ -42,9 +42,6 @@ func (r *Result) Document() Document {
 	if o := r.Outage; o != nil {
 		d.Marks = append(d.Marks, Mark{o.AtSeconds, o.AtSeconds + o.DownSeconds, "runtime " + o.Kind})
 	}
-	if s := r.Stall; s != nil {
-		d.Marks = append(d.Marks, Mark{s.AtSeconds, s.AtSeconds + s.ForSeconds, "Watch not read"})
-	}
 	return d
 }
 
@@ -161,11 +158,6 @@ func (r *Result) story() (list []string) {
 		verb := map[string]string{"restart": "restarted, its containers survived", "kill": "killed, everything in it was lost"}[o.Kind]
 		line("outage: at %s the runtime was %s; down %s, stream back after %s, whole cache fresh after %s", Seconds(o.AtSeconds), verb,
 			Seconds(o.DownSeconds), or(o.ReconnectedSeconds, "never"), or(o.RelistedSeconds, "never"))
-	}
-	if s := r.Stall; s != nil {
-		line("stall: Watch was not read for %s; %d events became PodSyncs of at most %d pods; the runtime's calls took p99 %s before and %s during; heap %s before, %s at most, %s after",
-			Seconds(s.ForSeconds), s.OwedEvents, s.OwedPods, Seconds(s.CallSecondsBefore.P99), Seconds(s.CallSecondsDuring.P99),
-			Bytes(s.HeapBytesBefore), Bytes(s.HeapBytesPeak), Bytes(s.HeapBytesAfter))
 	}
 	return list
 }

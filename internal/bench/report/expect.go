@@ -44,7 +44,7 @@ func ParseExpectations(texts []string, blank any) ([]Expectation, error) {
 func BlankRun() *bench.Result {
 	blank := new(bench.Result)
 	blank.Comparison, blank.Cost.RuntimeCPUSeconds, blank.Events.RuntimeEmitted = new(bench.ComparisonResult), new(float64), new(int)
-	blank.Outage, blank.Stall = new(bench.OutageResult), new(bench.StallResult)
+	blank.Outage = new(bench.OutageResult)
 	return blank
 }
 

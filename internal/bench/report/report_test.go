@@ -145,7 +145,7 @@ func TestExpectations(t *testing.T) {
 	r := result()
 	for text, kept := range map[string]bool{
 		"latency.p99<5ms": true, "latency.p99<0.1ms": false, "latency_seconds.p99 <= 0.005": true, "events.missed=0": true, "events.missed>0": false,
-		"cost.pleg_max_rss<64MiB": true, "cost.pleg_max_rss<1MiB": false, "ok=1": true, "load.pods>=10": true, "outage.at<5s": true, "stall.for<1s": false,
+		"cost.pleg_max_rss<64MiB": true, "cost.pleg_max_rss<1MiB": false, "ok=1": true, "load.pods>=10": true, "outage.at<5s": true,
 		"comparison.latency.p50<1s": false, "pleg.state=Connected": true, "runtime.name = containerd": true, "pleg.mode=generic": false,
 		// What was not measured keeps no bound.
 		"freshness.p99<1s": false, "freshness.stale_reads=0": false, "event_latency.max<1s": false, "events.unseen=0": false,

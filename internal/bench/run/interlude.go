@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
@@ -114,56 +113,5 @@ func (o *outage) result(begin int64, s *side) *bench.OutageResult {
 	return &bench.OutageResult{
 		Kind: o.kind, AtSeconds: time.Duration(o.at - begin).Seconds(), DownSeconds: since(o.up), ReconnectedSeconds: since(o.reconnected),
 		RelistedSeconds: since(o.relisted), Latency: bench.Summarize(s.judge(o.during).Latency).Seconds(),
-	}
-}
-
-// stall is a pause of the consumer of Watch. It is written by one goroutine that ends before it is read.
-type stall struct {
-	at, end              int64
-	heapBefore, heapPeak uint64
-	owedPods, owedEvents int
-	owedBefore           int
-}
-
-// during says whether a change happened while Watch was not read.
-func (st *stall) during(at int64) bool { return st != nil && at >= st.at && at <= st.end }
-
-// runStall stops the consumer of Watch when it is time.
-func (r *runner) runStall(ctx context.Context) {
-	if r.options.StallFor == 0 || bench.Sleep(ctx, r.options.StallAt) != nil {
-		return
-	}
-	s := r.sides[0]
-	s.mu.Lock()
-	st := &stall{at: bench.Now(), heapBefore: s.peakHeap, owedBefore: s.progress.Counts.Owed}
-	s.peakHeap, s.peakOwed = 0, 0
-	s.mu.Unlock()
-	st.end = st.at + int64(r.options.StallFor)
-	r.mu.Lock()
-	r.stall = st
-	r.mu.Unlock()
-	if err := s.process.Stall(r.options.StallFor); err != nil {
-		r.fail(err)
-		return
-	}
-	if bench.Sleep(ctx, r.options.StallFor+500*time.Millisecond) != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.heapPeak, st.owedPods = s.peakHeap, s.peakOwed
-	st.owedEvents = s.progress.Counts.Owed - st.owedBefore
-}
-
-func (st *stall) result(begin int64, s *side, calls []load.Call) *bench.StallResult {
-	if st == nil {
-		return nil
-	}
-	return &bench.StallResult{
-		AtSeconds: time.Duration(st.at - begin).Seconds(), ForSeconds: time.Duration(st.end - st.at).Seconds(),
-		OwedPods: st.owedPods, OwedEvents: st.owedEvents,
-		CallSecondsBefore: callSeconds(calls, begin, st.at), CallSecondsDuring: callSeconds(calls, st.at, st.end),
-		HeapBytesBefore: st.heapBefore, HeapBytesPeak: st.heapPeak, HeapBytesAfter: s.final.Heap,
-		Latency: bench.Summarize(s.judge(st.during).Latency).Seconds(),
 	}
 }

@@ -43,7 +43,6 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 
 	var interludes sync.WaitGroup
 	interludes.Go(func() { r.runOutage(r.asked) })
-	interludes.Go(func() { r.runStall(r.asked) })
 	r.drive(ctx, r.options.Duration)
 	interludes.Wait()
 	end := bench.Now()
@@ -99,7 +98,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		result.Load.Errors, result.Load.FirstErrors = map[string]int{}, map[string]string{}
 	}
 	inWindow := func(at int64) bool { return at >= begin && at <= end }
-	wanted := func(at int64) bool { return !r.outage.during(at) && !r.stall.during(at) }
+	wanted := func(at int64) bool { return !r.outage.during(at) }
 	var sides []bench.ComparisonResult
 	for i, s := range r.sides {
 		sides = append(sides, s.result(consistency[i], inWindow, wanted))
@@ -123,7 +122,6 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		}
 	}
 	result.Outage = r.outage.result(begin, r.sides[0])
-	result.Stall = r.stall.result(begin, r.sides[0], after.Calls)
 	result.Judge(readsLie(r.faults))
 	return result, nil
 }

@@ -47,13 +47,10 @@ type Options struct {
 	Args  []string
 	// ProbeRate is the number of reads a second that the pod workers make.
 	ProbeRate float64
-	// RelistBase, RelistMax, ReadTimeout and Capacity are the generator's; zero means its defaults.
+	// RelistBase, RelistMax and ReadTimeout are the generator's; zero means its defaults.
 	RelistBase, RelistMax, ReadTimeout time.Duration
-	Capacity                           int
 	// RestartAt and KillAt restart or kill the fake runtime at that time of the load, and leave it down for OutageFor. Zero: never.
 	RestartAt, KillAt, OutageFor time.Duration
-	// StallAt and StallFor stop the consumer of Watch. StallFor zero: never.
-	StallAt, StallFor time.Duration
 	// MetricsAddr serves the generator's metrics.
 	MetricsAddr string
 	// WantTimeline keeps the latency of every single change in Result.Series.
@@ -95,8 +92,8 @@ func (o Options) Validate() error {
 		flag string
 		v    time.Duration
 	}{
-		{"restart-runtime-at", o.RestartAt}, {"kill-runtime-at", o.KillAt}, {"outage", o.OutageFor}, {"stall-watch-at", o.StallAt},
-		{"stall-watch", o.StallFor}, {"relist-base", o.RelistBase}, {"relist-max", o.RelistMax}, {"read-timeout", o.ReadTimeout}, {"job-life", o.JobLife},
+		{"restart-runtime-at", o.RestartAt}, {"kill-runtime-at", o.KillAt}, {"outage", o.OutageFor},
+		{"relist-base", o.RelistBase}, {"relist-max", o.RelistMax}, {"read-timeout", o.ReadTimeout}, {"job-life", o.JobLife},
 	} {
 		if d.v < 0 {
 			bad("--%s %v: it must not be negative", d.flag, d.v)
@@ -108,14 +105,8 @@ func (o Options) Validate() error {
 	if o.Parallel < 0 || o.Parallel > 1000 {
 		bad("--parallel %d: use 1 to 1000 calls at once", o.Parallel)
 	}
-	if o.Capacity < 0 {
-		bad("--watch-capacity %d: it must not be negative", o.Capacity)
-	}
 	if o.RestartAt > 0 && o.KillAt > 0 {
 		bad("--restart-runtime-at and --kill-runtime-at exclude each other")
-	}
-	if o.StallFor > 0 && o.StallAt+o.StallFor >= o.Duration {
-		bad("--stall-watch %v from %v on does not end before the load does, at %v", o.StallFor, o.StallAt, o.Duration)
 	}
 	if o.Endpoint != "" {
 		if o.Image == "" {

@@ -68,7 +68,6 @@ type runner struct {
 	phase     string
 	loadBegan time.Time
 	outage    *outage
-	stall     *stall
 }
 
 // Run performs a run. When ctx ends after the load has begun, it returns what was measured until

@@ -28,9 +28,6 @@ type side struct {
 	progress worker.Progress
 	// heard is closed and replaced at each progress.
 	heard chan struct{}
-	// peakHeap and peakOwed are the largest since they were last reset.
-	peakHeap uint64
-	peakOwed int
 	// kept is every progress since the load began, if samples are wanted.
 	wantSamples bool
 	kept        []worker.Progress
@@ -45,7 +42,7 @@ const maxSamples = 100_000
 func startSide(ctx context.Context, o Options, mode, endpoint string, tail bool) (*side, error) {
 	s := &side{mode: mode, ledger: bench.NewLedger(), heard: make(chan struct{}), wantSamples: o.WantTimeline}
 	config := worker.Config{
-		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, Capacity: o.Capacity, ReadTimeout: o.ReadTimeout, Seed: o.Seed, Tail: tail,
+		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, ReadTimeout: o.ReadTimeout, Seed: o.Seed, Tail: tail,
 	}
 	if mode == o.Mode {
 		config.MetricsAddr = o.MetricsAddr
@@ -70,8 +67,6 @@ func (s *side) onProgress(p worker.Progress) {
 	if s.wantSamples && len(s.kept) < maxSamples {
 		s.kept = append(s.kept, p)
 	}
-	s.peakHeap = max(s.peakHeap, p.Heap)
-	s.peakOwed = max(s.peakOwed, p.OwedPods)
 	close(s.heard)
 	s.heard = make(chan struct{})
 }

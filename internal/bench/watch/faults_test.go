@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,7 +105,10 @@ func (s scene) play(t *testing.T) (o outcome) {
 		}
 		var stdout, stderr bytes.Buffer
 		options := s.options
-		options.Endpoint, options.Dialer, options.Out, options.Err = "fake", dial, &stdout, &stderr
+		options.Endpoint, options.Dialer, options.Err = "fake", dial, &stderr
+		if options.Out == nil {
+			options.Out = &stdout
+		}
 		if options.Mode == "" {
 			options.Mode = worker.Evented
 		}
@@ -127,23 +131,25 @@ func (s scene) play(t *testing.T) (o outcome) {
 // TestHonestRuntime has nothing to say against a runtime that does what it should, and prints the
 // exit code of every container that ended.
 func TestHonestRuntime(t *testing.T) {
-	o := scene{jobs: true, options: watch.Options{Output: "json"}}.play(t)
-	s := o.summary
-	if o.err != nil || o.stderr != "" || s.Verdict == nil || s.Verdict.Worth != stream.WorthFull || len(s.Verdict.Maintainers) != 0 ||
-		len(s.Reports) != 0 || s.ListErrors+s.ReadErrors+s.ListsHung+s.ReadsHung != 0 {
-		t.Errorf("%v, verdict %+v, reports %v; stderr %s", o.err, s.Verdict, s.Reports, o.stderr)
-	}
-	ends := 0
-	for line := range strings.Lines(o.stdout) {
-		if strings.Contains(line, `"type":"ContainerDied","kind":"container"`) {
-			ends++
-			if !strings.Contains(line, `"exit_code":`) {
-				t.Errorf("an end without its exit code: %s", line)
+	for _, profile := range []string{"containerd-2", "containerd-2.0", "crio"} {
+		o := scene{profile: profile, jobs: true, options: watch.Options{Output: "json"}}.play(t)
+		s := o.summary
+		if o.err != nil || o.stderr != "" || s.Verdict == nil || s.Verdict.Worth != stream.WorthFull || len(s.Verdict.Maintainers) != 0 ||
+			len(s.Stream.Flaws) != 0 || len(s.Reports) != 0 || s.ListErrors+s.ReadErrors+s.ListsHung+s.ReadsHung != 0 {
+			t.Errorf("%s: %v, verdict %+v, reports %v; stderr %s", profile, o.err, s.Verdict, s.Reports, o.stderr)
+		}
+		ends := 0
+		for line := range strings.Lines(o.stdout) {
+			if strings.Contains(line, `"type":"ContainerDied","kind":"container"`) {
+				ends++
+				if !strings.Contains(line, `"exit_code":`) {
+					t.Errorf("%s: an end without its exit code: %s", profile, line)
+				}
 			}
 		}
-	}
-	if ends < 20 {
-		t.Errorf("%d ends, want some dozens", ends)
+		if ends < 20 {
+			t.Errorf("%s: %d ends, want some dozens", profile, ends)
+		}
 	}
 }
 
@@ -209,6 +215,21 @@ func TestKeep(t *testing.T) {
 	for _, want := range []string{"FULL: the stream told", "were sent twice", "Connected", "relist period: the longest"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q (%v)", want, err)
+		}
+	}
+}
+
+// broken is an output that nobody reads any more.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestBrokenOutput names the reason once.
+func TestBrokenOutput(t *testing.T) {
+	for _, output := range []string{"text", "json"} {
+		o := scene{options: watch.Options{Output: output, Out: broken{}}}.play(t)
+		if !errors.Is(o.err, syscall.EPIPE) || strings.Count(o.err.Error(), "broken pipe") != 1 {
+			t.Errorf("%s: %v", output, o.err)
 		}
 	}
 }

@@ -130,16 +130,19 @@ func Run(ctx context.Context, o Options) error {
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
 	p := newPrinter(o, w)
-	err = p.loop(ctx)
+	writeErr := p.loop(ctx)
 	w.tap.close()
 	stop(context.Canceled)
 	group.Wait()
-	if cause := context.Cause(runCtx); err == nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(runCtx); writeErr == nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	summary := p.sum(time.Since(begun), w.version.String(), w.client.Stats())
 	failures, keepErr := p.keep(summary)
-	err = errors.Join(err, p.summary(summary), keepErr, summary.failure(w.tap))
+	if writeErr == nil { // else the same error again
+		writeErr = p.summary(summary)
+	}
+	err = errors.Join(err, writeErr, keepErr, summary.failure(w.tap))
 	if err == nil && len(failures) > 0 {
 		err = fmt.Errorf("%w: %s", ErrExpectation, strings.Join(failures, "; "))
 	}

@@ -120,9 +120,6 @@ func (p *Process) Forget() error { return p.send(order{Forget: true}) }
 // Probe sets how many reads a second the pod workers make.
 func (p *Process) Probe(rate float64) error { return p.send(order{Probe: &rate}) }
 
-// Stall stops the consumer of Watch for that long.
-func (p *Process) Stall(d time.Duration) error { return p.send(order{Stall: d}) }
-
 // Relist asks the generator to list everything now.
 func (p *Process) Relist() error { return p.send(order{Relist: true}) }
 

@@ -24,9 +24,8 @@ type Config struct {
 	Endpoint string
 	// Mode is Evented or Generic.
 	Mode string
-	// RelistBase, RelistMax and Capacity are those of pleg.Config; zero means its defaults.
+	// RelistBase and RelistMax are those of pleg.Config; zero means its defaults.
 	RelistBase, RelistMax time.Duration
-	Capacity              int
 	// ReadTimeout bounds a read of the runtime, of one pod or of everything; zero means pleg's defaults.
 	ReadTimeout time.Duration
 	// Seed decides which pods the pod workers ask for.
@@ -45,8 +44,6 @@ type order struct {
 	Forget bool
 	// Probe sets the rate of the pod workers' reads.
 	Probe *float64
-	// Stall stops the consumer of Watch for that long.
-	Stall time.Duration
 	// Relist asks the generator to list everything now.
 	Relist bool
 	// Report and Snapshot ask for one.
@@ -80,9 +77,9 @@ type Progress struct {
 	// GlobalTime is a bench.Stamp of the time as of which the cache covers the whole runtime, 0 before the first relist.
 	GlobalTime int64
 	Counts     Counts
-	// Dirty, Inspecting, OwedPods and Waiters are the present numbers of pods that want a read, are being read, are owed a PodSync, and of
-	// waiting callers.
-	Dirty, Inspecting, OwedPods, Waiters int
+	// Dirty, Inspecting and Waiters are the present numbers of pods that want a read, of pods that are
+	// being read, and of waiting callers.
+	Dirty, Inspecting, Waiters int
 	// Health is why the generator is not healthy, empty if it is.
 	Health string
 	// Heap is the live heap in bytes, CPUSeconds what the process has used.

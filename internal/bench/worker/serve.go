@@ -43,11 +43,9 @@ type server struct {
 	outMu sync.Mutex // owns out
 	out   *gob.Encoder
 
-	mu      sync.Mutex // owns all that follows
-	buffer  []bench.Delivery
-	last    time.Time // of the last delivery
-	stalled time.Duration
-	stall   chan struct{} // capacity 1: stalled was set
+	mu     sync.Mutex // owns all that follows
+	buffer []bench.Delivery
+	last   time.Time // of the last delivery
 }
 
 func (s *server) answer(a answer) error {
@@ -71,13 +69,12 @@ func (s *server) serve(ctx context.Context, in *gob.Decoder) error {
 	defer subject.close()
 	s.subject = subject
 	s.prober = newProber(subject.cache, first.Config.Seed)
-	s.stall = make(chan struct{}, 1)
 
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { cancel(subject.run(ctx)) })
-	group.Go(func() { s.consume(ctx, subject.generator.Watch()) })
+	group.Go(func() { s.consume(subject.generator.Watch()) })
 	group.Go(func() { s.prober.run(ctx) })
 	group.Go(func() { s.flushLoop(ctx) })
 	go func() { // ends with the orders, which end with the parent; not waited for, because nothing else ends a read of them
@@ -111,14 +108,6 @@ func (s *server) obey(ctx context.Context, o order) error {
 		s.prober.facts.forget()
 	case o.Probe != nil:
 		s.prober.setRate(*o.Probe)
-	case o.Stall > 0:
-		s.mu.Lock()
-		s.stalled = o.Stall
-		s.mu.Unlock()
-		select {
-		case s.stall <- struct{}{}:
-		default:
-		}
 	case o.Relist:
 		s.subject.generator.RequestRelist("")
 	case o.Report:
@@ -150,29 +139,18 @@ func (s *server) settle(ctx context.Context) {
 	}
 }
 
-// consume is the consumer of Watch: it stamps what it receives, and stops receiving when told to.
-func (s *server) consume(ctx context.Context, watch <-chan pleg.Event) {
-	for {
-		select {
-		case <-s.stall:
-			s.mu.Lock()
-			d := s.stalled
-			s.mu.Unlock()
-			_ = bench.Sleep(ctx, d)
-		case e, ok := <-watch:
-			if !ok {
-				return
-			}
-			now := time.Now()
-			d := bench.Delivery{
-				Pod: string(e.Pod), ID: e.ID, Sandbox: e.Kind == pleg.Sandbox, State: stateOfEvent[e.Type], Claim: e.Cause == pleg.CauseClaim, At: bench.Stamp(now),
-				Stamp: nanoseconds(e.Stamp),
-			}
-			s.mu.Lock()
-			s.last = now
-			s.buffer = append(s.buffer, d)
-			s.mu.Unlock()
+// consume is the consumer of Watch: it stamps what it receives.
+func (s *server) consume(watch <-chan pleg.Event) {
+	for e := range watch { // ends with the generator
+		now := time.Now()
+		d := bench.Delivery{
+			Pod: string(e.Pod), ID: e.ID, Sandbox: e.Kind == pleg.Sandbox, State: stateOfEvent[e.Type], Claim: e.Cause == pleg.CauseClaim, At: bench.Stamp(now),
+			Stamp: nanoseconds(e.Stamp),
 		}
+		s.mu.Lock()
+		s.last = now
+		s.buffer = append(s.buffer, d)
+		s.mu.Unlock()
 	}
 }
 

@@ -169,30 +169,6 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestStall stops the consumer: what happens meanwhile must reach it afterwards, as a PodSync if need be.
-func TestStall(t *testing.T) {
-	rt, path := serveRuntime(t)
-	d := converse(t)
-	d.order(order{Config: &Config{Endpoint: path, Mode: Evented, Capacity: 1}})
-	d.await(func(a answer) bool { return a.Progress != nil && a.Progress.GlobalTime > 0 })
-	d.order(order{Stall: 500_000_000})
-	for range 20 {
-		if _, err := rt.AddPod(fakeruntime.PodSpec{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	told := make(map[string]bool)
-	p := d.await(func(a answer) bool {
-		for _, e := range d.deliveries {
-			told[e.Pod] = true
-		}
-		return a.Progress != nil && len(told) == 20
-	}).Progress
-	if p.Counts.Owed == 0 {
-		t.Error("nothing was owed although Watch has room for one and was not read")
-	}
-}
-
 func TestServeFails(t *testing.T) {
 	_, path := serveRuntime(t)
 	for want, config := range map[string]Config{

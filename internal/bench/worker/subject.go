@@ -56,7 +56,7 @@ func newSubject(ctx context.Context, config Config) (*subject, error) {
 	s.hello = Hello{RuntimeName: version.RuntimeName, RuntimeVersion: version.RuntimeVersion}
 	plegConfig := pleg.Config[cri.PodStatus]{
 		Source: s.client, Cache: s.cache, Merge: cri.KeepIPs, Metrics: set,
-		RelistBase: config.RelistBase, RelistMax: config.RelistMax, Capacity: config.Capacity,
+		RelistBase: config.RelistBase, RelistMax: config.RelistMax,
 		RelistTimeout: config.ReadTimeout, InspectTimeout: config.ReadTimeout,
 	}
 	switch config.Mode {
@@ -131,7 +131,7 @@ func (s *subject) progress() Progress {
 	st := s.generator.Stats()
 	p := Progress{
 		At: bench.Now(), State: st.State.String(), RelistPeriod: st.RelistPeriod, Counts: s.counts(st),
-		Dirty: st.DirtyPods, Inspecting: st.Inspecting, OwedPods: st.OwedPods, Waiters: st.Waiters, Heap: heap(), CPUSeconds: bench.OwnUsage().CPUSeconds,
+		Dirty: st.DirtyPods, Inspecting: st.Inspecting, Waiters: st.Waiters, Heap: heap(), CPUSeconds: bench.OwnUsage().CPUSeconds,
 	}
 	if !st.GlobalTime.IsZero() {
 		p.GlobalTime = bench.Stamp(st.GlobalTime)
