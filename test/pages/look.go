@@ -4,123 +4,58 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	cdpruntime "github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 )
 
 // view is how a page is looked at.
 type view struct {
-	width int64
-	theme string
+	width int
+	dark  bool
 }
 
-func (v view) String() string { return fmt.Sprintf("%d px, %s", v.width, v.theme) }
+func (v view) String() string {
+	return fmt.Sprintf("%d px, %s", v.width, map[bool]string{false: "light", true: "dark"}[v.dark])
+}
 
-var views = []view{{375, "light"}, {375, "dark"}, {1400, "light"}, {1400, "dark"}}
+var views = []view{{375, false}, {375, true}, {1400, false}, {1400, true}}
 
 // viewBound is how long one look may take.
-const viewBound = 20 * time.Second
+const viewBound = 30 * time.Second
 
 // leastInk is how many pixels of a chart must have a color: a short line has so many.
 const leastInk = 50
 
-// browser is a Chromium. Its context belongs to whoever opened it.
-type browser struct {
-	ctx context.Context
+// browser is a Chromium and its profile.
+type browser struct{ path, profile string }
 
-	mu       sync.Mutex // owns problems
-	problems []string
-}
-
-// open starts a Chromium, which stop ends.
-func open(ctx context.Context, path, profile string) (*browser, func(), error) {
-	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true),
-		// No name resolves, and no address is reached but by the debugger.
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND"), chromedp.Flag("disable-dev-shm-usage", true),
+// run starts the Chromium, which can reach nothing but files, and returns its output and its log.
+func (b browser) run(ctx context.Context, v view, args ...string) (out, log []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, viewBound)
+	defer cancel()
+	scheme := map[bool]int{true: 0, false: 1}[v.dark]
+	cmd := exec.CommandContext(ctx, b.path, append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--user-data-dir=" + b.profile,
+		"--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", "--disable-component-update",
+		"--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--allow-file-access-from-files",
+		"--enable-logging=stderr", "--virtual-time-budget=10000", fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme),
+	}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w\n%s", b.path, err, stderr.Bytes())
 	}
-	ctx, stopAll := chromedp.NewExecAllocator(ctx, options...)
-	ctx, stopTab := chromedp.NewContext(ctx)
-	b := &browser{ctx: ctx}
-	stop := func() { stopTab(); stopAll() }
-	err := chromedp.Listen(ctx, b.hear)
-	for _, enable := range []func() error{
-		func() error { _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); return err },
-		func() error { _, err := chromedp.Call(ctx, cdpruntime.Enable, cdp.Empty{}); return err },
-		func() error { _, err := chromedp.Call(ctx, log.Enable, cdp.Empty{}); return err },
-	} {
-		if err == nil {
-			err = enable()
-		}
-	}
-	if err != nil {
-		stop()
-		return nil, nil, fmt.Errorf("start %s: %w", path, err)
-	}
-	return b, stop, nil
-}
-
-// hear keeps what goes wrong on a page, and what it asks for besides itself.
-func (b *browser) hear(event any) {
-	problem := ""
-	switch e := event.(type) {
-	case *cdpruntime.EventExceptionThrown:
-		problem = "script: " + e.ExceptionDetails.Text + " " + describe(e.ExceptionDetails.Exception)
-	case *cdpruntime.EventConsoleAPICalled:
-		if e.Type == cdpruntime.ConsoleAPICalledTypeError || e.Type == cdpruntime.ConsoleAPICalledTypeWarning {
-			problem = fmt.Sprintf("console: %s", e.Type)
-			for _, arg := range e.Args {
-				problem += " " + describe(arg)
-			}
-		}
-	case *log.EventEntryAdded:
-		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
-			problem = "log: " + e.Entry.Text
-		}
-	case *network.EventRequestWillBeSent:
-		if u := e.Request.URL; !strings.HasPrefix(u, "file://") || !strings.HasSuffix(u, "/report.html") {
-			problem = "asks for " + u
-		}
-	}
-	if problem == "" {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.problems = append(b.problems, problem)
-}
-
-// describe is what an object of the page is called.
-func describe(o *cdpruntime.RemoteObject) string {
-	if o == nil {
-		return ""
-	}
-	return strings.TrimSpace(o.Description + " " + string(o.Value))
-}
-
-// take returns what went wrong since the last time.
-func (b *browser) take() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := b.problems
-	b.problems = nil
-	return list
+	return stdout.Bytes(), stderr.Bytes(), nil
 }
 
 // seen is what the page tells of itself; see look.js.
@@ -132,53 +67,70 @@ type seen struct {
 		Inked int
 		Text  string
 	}
-	Bands int
-	Faint []string
-	Dark  bool
+	Bands     int
+	Faint     []string
+	Dark      bool
+	Requested []string
 }
 
 //go:embed look.js
 var lookScript string
 
+// frame is a page that holds a report in a frame of some width, evaluates look.js there, and shows
+// the result.
+const frame = `<!doctype html><iframe width=%d height=900 style="border:0" src="report.html"></iframe><pre></pre><script>
+document.querySelector("iframe").onload = async e => {
+  document.querySelector("pre").textContent = JSON.stringify(await e.target.contentWindow.eval(%s));
+};
+</script>`
+
+var (
+	shown   = regexp.MustCompile(`<pre>(\{.*\})</pre>`)
+	console = regexp.MustCompile(`(?m)^.*CONSOLE.*$`)
+	unquote = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
+)
+
 // look opens a page in a view and says what is wrong with it.
-func (b *browser) look(p page, v view) error {
-	ctx, cancel := context.WithTimeout(b.ctx, viewBound)
-	defer cancel()
-	b.take()
-	_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride,
-		emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 900, DeviceScaleFactor: 1, Mobile: v.width < 500})
-	if err == nil {
-		theme := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: v.theme}}
-		_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: theme})
-	}
-	if err == nil {
-		err = chromedp.Do(ctx, chromedp.Navigate("file://"+filepath.Join(p.path, "report.html")))
-	}
+func (b browser) look(ctx context.Context, p page, v view, picture bool) error {
+	script, err := json.Marshal(lookScript)
 	if err != nil {
 		return err
 	}
-	s, err := chromedp.Run(ctx, chromedp.Evaluate[seen](lookScript, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
+	holder := filepath.Join(p.path, "frame.html")
+	if err := os.WriteFile(holder, fmt.Appendf(nil, frame, v.width, script), 0o644); err != nil {
+		return err
+	}
+	defer os.Remove(holder)
+	out, log, err := b.run(ctx, v, "--dump-dom", "file://"+holder)
 	if err != nil {
 		return err
 	}
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-	if err != nil {
+	found := shown.FindSubmatch(out)
+	if found == nil {
+		return fmt.Errorf("the page was not measured:\n%s", log)
+	}
+	var s seen
+	if err := json.Unmarshal([]byte(unquote.Replace(string(found[1]))), &s); err != nil {
 		return err
 	}
-	errs := []error{os.WriteFile(filepath.Join(p.path, fmt.Sprintf("%d-%s.png", v.width, v.theme)), picture, 0o644)}
-	for _, problem := range b.take() {
-		errs = append(errs, errors.New(problem))
+	errs := s.judge(p, v)
+	for _, line := range console.FindAllString(string(log), -1) {
+		errs = append(errs, errors.New(line))
 	}
-	return errors.Join(append(errs, s.judge(p, v)...)...)
+	if picture {
+		name := filepath.Join(p.path, strings.ReplaceAll(v.String(), ", ", "-")+".png")
+		_, _, err = b.run(ctx, v, "--screenshot="+name, fmt.Sprintf("--window-size=%d,3000", v.width), "file://"+filepath.Join(p.path, "report.html"))
+	}
+	return errors.Join(append(errs, err)...)
 }
 
-// judge says what is wrong with what was seen.
+// judge returns what is wrong with what was seen.
 func (s seen) judge(p page, v view) (errs []error) {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.Width != int(v.width) || s.Wanted > s.Width {
+	if s.Width != v.width || s.Wanted > s.Width {
 		fail("the page is %d pixels wide in a window of %d; too wide: %s", s.Wanted, s.Width, strings.Join(s.Wide, ", "))
 	}
-	if s.Dark != (v.theme == "dark") {
+	if s.Dark != v.dark {
 		fail("the ground is dark: %v", s.Dark)
 	}
 	drawn := 0
@@ -198,6 +150,9 @@ func (s seen) judge(p page, v view) (errs []error) {
 	}
 	for _, f := range s.Faint {
 		fail("hard to read: %s", f)
+	}
+	for _, r := range s.Requested {
+		fail("asks for %s", r)
 	}
 	return errs
 }

@@ -10,8 +10,6 @@
 // if a page is wider than its window, a chart is not drawn, text can hardly be told from its
 // ground, anything is written to the console as an error, or anything but the file itself is asked
 // for. -out keeps the pictures.
-//
-// Chromium is ended by its own process, and its profile is a new folder.
 package main
 
 import (
@@ -54,7 +52,8 @@ func run(ctx context.Context, out, chromium string, verbose bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	if out == "" {
+	pictures := out != ""
+	if !pictures {
 		out = filepath.Join(tmp, "out")
 	}
 	if out, err = filepath.Abs(out); err != nil {
@@ -64,15 +63,11 @@ func run(ctx context.Context, out, chromium string, verbose bool) (err error) {
 	if err != nil {
 		return err
 	}
-	b, stop, err := open(ctx, chromium, filepath.Join(tmp, "profile"))
-	if err != nil {
-		return err
-	}
-	defer stop()
+	b := browser{chromium, filepath.Join(tmp, "profile")}
 	var errs []error
 	for _, p := range list {
 		for _, v := range views {
-			if err := b.look(p, v); err != nil {
+			if err := b.look(ctx, p, v, pictures); err != nil {
 				errs = append(errs, fmt.Errorf("%s, %s: %w", p.name, v, err))
 				continue
 			}
