@@ -18,20 +18,14 @@ import (
 	"time"
 )
 
-// view is how a page is looked at.
-type view struct {
-	width int
-	dark  bool
-}
+// widths are those of a phone's and a desk's window.
+var widths = []int{375, 1400}
 
-func (v view) String() string {
-	return fmt.Sprintf("%d px, %s", v.width, map[bool]string{false: "light", true: "dark"}[v.dark])
-}
-
-var views = []view{{375, false}, {375, true}, {1400, false}, {1400, true}}
+// themes are light and dark, as Chromium numbers them.
+var themes = map[string]int{"light": 1, "dark": 0}
 
 // viewBound is how long one look may take.
-const viewBound = 30 * time.Second
+const viewBound = time.Minute
 
 // leastInk is how many pixels of a chart must have a color: a short line has so many.
 const leastInk = 50
@@ -40,15 +34,14 @@ const leastInk = 50
 type browser struct{ path, profile string }
 
 // run starts the Chromium, which can reach nothing but files, and returns its output and its log.
-func (b browser) run(ctx context.Context, v view, args ...string) (out, log []byte, err error) {
+func (b browser) run(ctx context.Context, theme string, args ...string) (out, log []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, viewBound)
 	defer cancel()
-	scheme := map[bool]int{true: 0, false: 1}[v.dark]
 	cmd := exec.CommandContext(ctx, b.path, append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--user-data-dir=" + b.profile,
 		"--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", "--disable-component-update",
 		"--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--allow-file-access-from-files",
-		"--enable-logging=stderr", "--virtual-time-budget=10000", fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme),
+		"--enable-logging=stderr", "--virtual-time-budget=10000", fmt.Sprintf("--blink-settings=preferredColorScheme=%d", themes[theme]),
 	}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -76,32 +69,39 @@ type seen struct {
 //go:embed look.js
 var lookScript string
 
-// frame is a page that holds a report in a frame of some width, evaluates look.js there, and shows
-// the result.
-const frame = `<!doctype html><iframe width=%d height=900 style="border:0" src="report.html"></iframe><pre></pre><script>
-document.querySelector("iframe").onload = async e => {
-  document.querySelector("pre").textContent = JSON.stringify(await e.target.contentWindow.eval(%s));
-};
+// frames is a page that holds a report in frames of all widths, evaluates look.js in each, and shows
+// the results.
+const frames = `<!doctype html><pre></pre><script>
+Promise.all(%s.map(width => new Promise(done => {
+  const frame = document.createElement("iframe");
+  Object.assign(frame, {width, height: 900, src: "report.html", style: "border: 0"});
+  frame.onload = async () => done(await frame.contentWindow.eval(%s));
+  document.body.append(frame);
+}))).then(all => { document.querySelector("pre").textContent = JSON.stringify(all); });
 </script>`
 
 var (
-	shown   = regexp.MustCompile(`<pre>(\{.*\})</pre>`)
+	shown   = regexp.MustCompile(`<pre>(\[.*\])</pre>`)
 	console = regexp.MustCompile(`(?m)^.*CONSOLE.*$`)
 	unquote = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
 )
 
-// look opens a page in a view and says what is wrong with it.
-func (b browser) look(ctx context.Context, p page, v view, picture bool) error {
+// look opens a page and returns what is wrong with it.
+func (b browser) look(ctx context.Context, p page, theme string, pictures bool) error {
 	script, err := json.Marshal(lookScript)
 	if err != nil {
 		return err
 	}
-	holder := filepath.Join(p.path, "frame.html")
-	if err := os.WriteFile(holder, fmt.Appendf(nil, frame, v.width, script), 0o644); err != nil {
+	all, err := json.Marshal(widths)
+	if err != nil {
+		return err
+	}
+	holder := filepath.Join(p.path, "frames.html")
+	if err := os.WriteFile(holder, fmt.Appendf(nil, frames, all, script), 0o644); err != nil {
 		return err
 	}
 	defer os.Remove(holder)
-	out, log, err := b.run(ctx, v, "--dump-dom", "file://"+holder)
+	out, log, err := b.run(ctx, theme, "--dump-dom", "file://"+holder)
 	if err != nil {
 		return err
 	}
@@ -109,28 +109,36 @@ func (b browser) look(ctx context.Context, p page, v view, picture bool) error {
 	if found == nil {
 		return fmt.Errorf("the page was not measured:\n%s", log)
 	}
-	var s seen
-	if err := json.Unmarshal([]byte(unquote.Replace(string(found[1]))), &s); err != nil {
+	var views []seen
+	if err := json.Unmarshal([]byte(unquote.Replace(string(found[1]))), &views); err != nil {
 		return err
 	}
-	errs := s.judge(p, v)
+	var errs []error
+	for i, s := range views {
+		errs = append(errs, s.judge(p, widths[i], theme == "dark")...)
+	}
 	for _, line := range console.FindAllString(string(log), -1) {
 		errs = append(errs, errors.New(line))
 	}
-	if picture {
-		name := filepath.Join(p.path, strings.ReplaceAll(v.String(), ", ", "-")+".png")
-		_, _, err = b.run(ctx, v, "--screenshot="+name, fmt.Sprintf("--window-size=%d,3000", v.width), "file://"+filepath.Join(p.path, "report.html"))
+	for _, width := range widths {
+		if pictures {
+			_, _, err := b.run(ctx, theme, fmt.Sprintf("--screenshot=%s/%d-%s.png", p.path, width, theme),
+				fmt.Sprintf("--window-size=%d,3000", width), "file://"+filepath.Join(p.path, "report.html"))
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 // judge returns what is wrong with what was seen.
-func (s seen) judge(p page, v view) (errs []error) {
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.Width != v.width || s.Wanted > s.Width {
+func (s seen) judge(p page, width int, dark bool) (errs []error) {
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%d px: "+format, append([]any{width}, args...)...))
+	}
+	if s.Width != width || s.Wanted > s.Width {
 		fail("the page is %d pixels wide in a window of %d; too wide: %s", s.Wanted, s.Width, strings.Join(s.Wide, ", "))
 	}
-	if s.Dark != v.dark {
+	if s.Dark != dark {
 		fail("the ground is dark: %v", s.Dark)
 	}
 	drawn := 0

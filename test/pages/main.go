@@ -26,7 +26,7 @@ import (
 )
 
 // bound is how long all may take.
-const bound = 4 * time.Minute
+const bound = 10 * time.Minute
 
 func main() {
 	out := flag.String("out", "", "folder for the pages and their pictures (default: none is kept)")
@@ -66,12 +66,12 @@ func run(ctx context.Context, out, chromium string, verbose bool) (err error) {
 	b := browser{chromium, filepath.Join(tmp, "profile")}
 	var errs []error
 	for _, p := range list {
-		for _, v := range views {
-			if err := b.look(ctx, p, v, pictures); err != nil {
-				errs = append(errs, fmt.Errorf("%s, %s: %w", p.name, v, err))
+		for theme := range themes {
+			if err := b.look(ctx, p, theme, pictures); err != nil {
+				errs = append(errs, fmt.Errorf("%s, %s: %w", p.name, theme, err))
 				continue
 			}
-			fmt.Printf("ok  %-10s %s\n", p.name, v)
+			fmt.Printf("ok  %-10s %s\n", p.name, theme)
 		}
 	}
 	return errors.Join(errs...)
