@@ -27,7 +27,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// fakeRuntime is the kubelet's fake with statuses that show what its lists show, and with errors for single pods.
+// fakeRuntime is the kubelet's fake with statuses that show what its lists show, and with errors
+// for single pods.
 type fakeRuntime struct {
 	*containertest.FakeRuntime
 
@@ -200,7 +201,8 @@ func newNode(t *testing.T, events *fakeEvents) *node {
 	return n
 }
 
-// atOnce lets pass what no one would call a delay: in a bubble, time stands still while anything runs, and a read must begin after what it is to show.
+// atOnce lets pass what no one would call a delay: in a bubble, time stands still while anything
+// runs, and a read must begin after what it is to show.
 func atOnce() {
 	time.Sleep(20 * time.Millisecond)
 	synctest.Wait()
