@@ -81,17 +81,33 @@ func (f *fakeRuntime) lists() int {
 }
 
 func (f *fakeRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	return f.FakeRuntime.GetPods(ctx, all)
+}
+
+func (f *fakeRuntime) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	return f.FakeRuntime.GetPod(ctx, uid)
+}
+
+// wait waits while lists hang.
+func (f *fakeRuntime) wait(ctx context.Context) error {
 	f.mu.Lock()
 	hang := f.hang
 	f.mu.Unlock()
-	if hang != nil {
-		select {
-		case <-hang:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if hang == nil {
+		return nil
 	}
-	return f.FakeRuntime.GetPods(ctx, all)
+	select {
+	case <-hang:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (f *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
