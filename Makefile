@@ -27,6 +27,10 @@ build: ## build pleg-bench into build/
 docs: ## man pages and Markdown of every command of pleg-bench into build/docs (man -l build/docs/man/pleg-bench.1)
 	$(GO) run ./cmd/pleg-bench docs --out $(BUILD)/docs
 
+.PHONY: release
+release: ## a release of the last commit in build/release, and tags of every module: VERSION=v0.1.0 (.ci/release tries it in a clone)
+	$(GO) run ./tools/release -version "$(VERSION)" -out $(BUILD)/release -tag $(if $(TARGETS),-targets $(TARGETS))
+
 #: tests
 .PHONY: test
 test: ## all tests of the workspace, with the race detector

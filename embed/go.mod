@@ -1,6 +1,6 @@
 module github.com/evented-pleg/evented-pleg/embed
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/evented-pleg/evented-pleg v0.1.0

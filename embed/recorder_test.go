@@ -60,8 +60,8 @@ func TestWhatGoesOnIsToldEverMoreRarely(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsTold: what came up within the pause, and not again, is told when that is over, with
-// its age and the count; nothing is told twice, and what came up once is told once.
+// TestWhatIsHeldIsTold: what came up within the pause, and not again, is told when that is over,
+// with its age and the count; nothing is told twice, and what came up once is told once.
 func TestWhatIsHeldIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := record.NewFakeRecorder(1000)
@@ -159,8 +159,9 @@ func (f *filtered) AnnotatedEventf(runtime.Object, map[string]string, string, st
 	f.t.Fatal("AnnotatedEventf")
 }
 
-// TestALostStreamIsAlwaysTold: whatever else goes on about the node, however many reasons there will be, client-go's recorder
-// drops nothing of what is told, and a lost stream is told as if nothing else went on.
+// TestALostStreamIsAlwaysTold: whatever else goes on about the node, however many reasons there
+// will be, client-go's recorder drops nothing of what is told, and a lost stream is told as if
+// nothing else went on.
 func TestALostStreamIsAlwaysTold(t *testing.T) {
 	reasons := []pleg.Reason{
 		pleg.ReasonEventsMissed, pleg.ReasonEventsOverruled, pleg.ReasonRelistSlow, pleg.ReasonRelistFailed, pleg.ReasonWatchOverflow,

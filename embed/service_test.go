@@ -523,8 +523,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestOwnCallsAreTold: whoever wants to know is told of each own call before it is made, and then what
-// it has brought about, or that it failed; also if the call panics.
+// TestOwnCallsAreTold: whoever wants to know is told of each own call before it is made, and then
+// what it has brought about, or that it failed; also if the call panics.
 func TestOwnCallsAreTold(t *testing.T) {
 	r := newToy()
 	s := NewService(r)

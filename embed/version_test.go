@@ -54,8 +54,8 @@ func TestAVersionIsGoodForAMinute(t *testing.T) {
 	})
 }
 
-// TestOneAsksAgain: of many who ask at once when the answer is too old, one has the runtime asked, and
-// the others need not wait for it; nor for ever, should it not answer.
+// TestOneAsksAgain: of many who ask at once when the answer is too old, one has the runtime asked,
+// and the others need not wait for it; nor for ever, should it not answer.
 func TestOneAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)
@@ -105,8 +105,8 @@ func TestAVersionIsAsOldAsItsQuestion(t *testing.T) {
 	})
 }
 
-// TestNoVersionOutlivesItsConnection: the runtime was replaced by a newer one, however short the loss
-// of the connection was.
+// TestNoVersionOutlivesItsConnection: the runtime was replaced by a newer one, however short the
+// loss of the connection was.
 func TestNoVersionOutlivesItsConnection(t *testing.T) {
 	k := newKubelet(t)
 	k.toy.version = "v1"
@@ -127,8 +127,8 @@ func TestNoVersionOutlivesItsConnection(t *testing.T) {
 	k.counts(map[string]int{"versions_served": 3, "versions_forwarded/unasked": 2, "versions_forwarded/untrusted": 3})
 }
 
-// TestAnAnswerThatOutlivesItsConnection: the runtime answers, and is replaced before anybody has seen
-// the answer.
+// TestAnAnswerThatOutlivesItsConnection: the runtime answers, and is replaced before anybody has
+// seen the answer.
 func TestAnAnswerThatOutlivesItsConnection(t *testing.T) {
 	k := newKubelet(t)
 	k.toy.version = "v1"
@@ -168,8 +168,8 @@ func TestAStreamThatIsBeingOpenedProvesNothing(t *testing.T) {
 	done.Wait()
 }
 
-// slow is a runtime whose stream is established when it is told to. It says when it waits, and when it
-// has told so.
+// slow is a runtime whose stream is established when it is told to. It says when it waits, and when
+// it has told so.
 type slow struct {
 	*toy
 	opening, proceed chan struct{}
@@ -184,7 +184,8 @@ func (s slow) GetContainerEvents(ctx context.Context, _ chan *runtimeapi.Contain
 	return ctx.Err()
 }
 
-// TestVersionsThatAreNotKept: failures, another version of the API, and a service that serves nothing.
+// TestVersionsThatAreNotKept: failures, another version of the API, and a service that serves
+// nothing.
 func TestVersionsThatAreNotKept(t *testing.T) {
 	k := newKubelet(t)
 	defer k.close()

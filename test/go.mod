@@ -73,14 +73,9 @@ require (
 	github.com/evented-pleg/evented-pleg/test/peer/agent v0.1.0
 )
 
-require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
-	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
-)
+require github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 
 require (
-	github.com/chromedp/cdproto v0.159.0
-	github.com/chromedp/chromedp v0.22.1
 	golang.org/x/mod v0.42.0
 	golang.org/x/sync v0.24.0
 )

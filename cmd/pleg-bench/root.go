@@ -85,25 +85,27 @@ else, and takes about 15 seconds.`,
 	return root
 }
 
-// commit is set by `make build`: Go itself stamps no commit into what a workspace builds.
+// commit is set by `make build` and by a release: Go itself stamps no commit into what a workspace
+// or a module proxy gives.
 var commit string
 
-// version is the module's version, or the commit of a build from a work tree.
+// version is the module's version, the commit if it is known, and the Go release.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "of an unknown build"
 	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = or(commit, v)
-	}
+	from := commit
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = s.Value
+		if s.Key == "vcs.revision" {
+			from = or(from, s.Value)
 		}
 	}
-	return or(v, "(devel)") + " " + info.GoVersion
+	v := or(info.Main.Version, "(devel)")
+	if from != "" {
+		v += " commit " + from
+	}
+	return v + " " + info.GoVersion
 }
 
 func or(s, none string) string {

@@ -27,7 +27,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// fakeRuntime is the kubelet's fake with statuses that show what its lists show, and with errors for single pods.
+// fakeRuntime is the kubelet's fake with statuses that show what its lists show, and with errors
+// for single pods.
 type fakeRuntime struct {
 	*containertest.FakeRuntime
 
@@ -80,17 +81,33 @@ func (f *fakeRuntime) lists() int {
 }
 
 func (f *fakeRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	return f.FakeRuntime.GetPods(ctx, all)
+}
+
+func (f *fakeRuntime) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	return f.FakeRuntime.GetPod(ctx, uid)
+}
+
+// wait waits while lists hang.
+func (f *fakeRuntime) wait(ctx context.Context) error {
 	f.mu.Lock()
 	hang := f.hang
 	f.mu.Unlock()
-	if hang != nil {
-		select {
-		case <-hang:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if hang == nil {
+		return nil
 	}
-	return f.FakeRuntime.GetPods(ctx, all)
+	select {
+	case <-hang:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (f *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
@@ -200,7 +217,8 @@ func newNode(t *testing.T, events *fakeEvents) *node {
 	return n
 }
 
-// atOnce lets pass what no one would call a delay: in a bubble, time stands still while anything runs, and a read must begin after what it is to show.
+// atOnce lets pass what no one would call a delay: in a bubble, time stands still while anything
+// runs, and a read must begin after what it is to show.
 func atOnce() {
 	time.Sleep(20 * time.Millisecond)
 	synctest.Wait()

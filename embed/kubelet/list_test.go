@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// What the kubelet's own tests of its generic PLEG assert, said again for this one. Its fakes give two pods a container of the same ID; a runtime
-// never does, so the IDs differ here.
+// What the kubelet's own tests of its generic PLEG assert, said again for this one. Its fakes give
+// two pods a container of the same ID; a runtime never does, so the IDs differ here.
 
 func TestListTellsWhatIsThereAndWhatChanges(t *testing.T) {
 	for _, kind := range []string{"containers", "sandboxes"} {
@@ -79,8 +79,9 @@ func TestListTellsDeathsItDidNotSee(t *testing.T) {
 	}
 }
 
-// The kubelet's asserts that events which find the channel full are discarded: a known defect. Here each pod of which something was not told is
-// owed a PodSync, whatever the kubelet does, and a full channel is no reason to be unhealthy.
+// The kubelet's asserts that events which find the channel full are discarded: a known defect. Here
+// each pod of which something was not told is owed a PodSync, whatever the kubelet does, and a full
+// channel is no reason to be unhealthy.
 func TestFullWatchLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())
@@ -116,7 +117,8 @@ func TestFailedInspectionTellsNothingAndIsTriedAgain(t *testing.T) {
 		if s, err := n.cache.Get("p0"); err != nil || len(s.ContainerStatuses) != 1 {
 			t.Errorf("p0: status %v, error %v", s, err)
 		}
-		// The kubelet's asserts that the status that came with the error is stored: a known defect, which hands nil to readers.
+		// The kubelet's asserts that the status that came with the error is stored: a known defect,
+		// which hands nil to readers.
 		if s, err := n.cache.Get("p1"); !errors.Is(err, broken) || s == nil || s.ID != "p1" {
 			t.Errorf("p1: status %v, error %v; want one that is not nil and %v", s, err, broken)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestPartOfAListing: of a remembered listing what was asked for is read, in the listing's order; and
-// nothing of it if an ID was asked for that it does not have.
+// TestPartOfAListing: of a remembered listing what was asked for is read, in the listing's order;
+// and nothing of it if an ID was asked for that it does not have.
 func TestPartOfAListing(t *testing.T) {
 	c := func(id string) *kubecontainer.Container {
 		return &kubecontainer.Container{ID: kubecontainer.ContainerID{Type: "fake", ID: id}}
@@ -68,8 +68,8 @@ func (c *counted) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod
 	return c.fakeRuntime.GetPod(ctx, uid)
 }
 
-// TestWhatCameSinceIsListedOnce: an ID that the remembered listing lacks costs one list, and not one
-// for each read that follows.
+// TestWhatCameSinceIsListedOnce: an ID that the remembered listing lacks costs one list, and not
+// one for each read that follows.
 func TestWhatCameSinceIsListedOnce(t *testing.T) {
 	runtime := &counted{fakeRuntime: newFakeRuntime()}
 	s := &source{runtime: runtime}

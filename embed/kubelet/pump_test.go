@@ -22,8 +22,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// A kubelet removes dead containers when ContainerDied names them. So the ends that an overflow swallowed
-// are told beside the PodSync that took their place, and no end is told twice.
+// A kubelet removes dead containers when ContainerDied names them. So the ends that an overflow
+// swallowed are told beside the PodSync that took their place, and no end is told twice.
 func TestOverflowSwallowsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())
@@ -73,8 +73,8 @@ func TestOverflowSwallowsNoEnd(t *testing.T) {
 	})
 }
 
-// TestSandboxEndIsRepeated covers the removal of a deleted pod's containers: a kubelet that hears of
-// the sandbox's end too early hears of it again, while there are ended containers to remove.
+// TestSandboxEndIsRepeated covers the removal of a deleted pod's containers: a kubelet that hears
+// of the sandbox's end too early hears of it again, while there are ended containers to remove.
 func TestSandboxEndIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())

@@ -176,9 +176,9 @@ func TestListsHaveASwitch(t *testing.T) {
 	}
 }
 
-// considered are the methods of the CRI client: those that the service observes or answers, and those that change
-// nothing that a list shows. What RestorePod makes is for its events and the next full list to tell, as if somebody
-// else had made it; no kubelet calls it yet.
+// considered are the methods of the CRI client: those that the service observes or answers, and
+// those that change nothing that a list shows. What RestorePod makes is for its events and the next
+// full list to tell, as if somebody else had made it; no kubelet calls it yet.
 var considered = map[string]string{
 	"ListPodSandbox": "answered", "ListContainers": "answered", "PodSandboxStatus": "observed",
 	"ContainerStatus": "observed", "GetContainerEvents": "observed", "RunPodSandbox": "observed",
@@ -194,7 +194,8 @@ var considered = map[string]string{
 	"UpdateRuntimeConfig": "no change", "Version": "no change",
 }
 
-// TestEveryMethodOfTheClientIsConsidered: a method that a later CRI adds may make or end a container.
+// TestEveryMethodOfTheClientIsConsidered: a method that a later CRI adds may make or end a
+// container.
 func TestEveryMethodOfTheClientIsConsidered(t *testing.T) {
 	methods := reflect.TypeFor[internalapi.RuntimeService]()
 	for method := range methods.Methods() {

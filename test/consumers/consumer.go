@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/evented-pleg/evented-pleg/internal/modproxy"
 )
 
 // consumer is a program with dependencies of its own.
@@ -23,6 +25,8 @@ type consumer struct {
 	has, imports []string
 	// ours are the packages of ours that it takes.
 	ours []string
+	// readme: it is the agent of README.md, and built.
+	readme bool
 	// install is the program of ours that is installed instead.
 	install string
 }
@@ -39,6 +43,7 @@ var consumers = []consumer{
 	{name: "metrics", has: append([]string{"k8s.io/component-base@v0.35.0"}, agent...), imports: append([]string{"k8s.io/component-base/metrics"}, agentImports...), ours: []string{"pleg", "metrics"}},
 	{name: "events", has: agent, imports: agentImports, ours: []string{"events"}},
 	{name: "controller-runtime", has: []string{"sigs.k8s.io/controller-runtime@v0.22.4"}, imports: []string{"sigs.k8s.io/controller-runtime"}, ours: []string{"events"}},
+	{name: "readme", has: agent, imports: agentImports, ours: []string{"cache", "cri", "pleg"}, readme: true},
 	{name: "go-install", install: "cmd/pleg-bench"},
 }
 
@@ -74,7 +79,7 @@ func (c *consumer) try(ctx context.Context, w *workshop) (after requirements, er
 	if err != nil {
 		return nil, err
 	}
-	if err := writeImports(filepath.Join(dir, "ours.go"), c.packages()); err != nil {
+	if err := c.writeOurs(ctx, filepath.Join(dir, "ours.go")); err != nil {
 		return nil, err
 	}
 	for _, pkg := range c.packages() {
@@ -90,7 +95,7 @@ func (c *consumer) try(ctx context.Context, w *workshop) (after requirements, er
 		return nil, err
 	}
 	err = errors.Join(differences("go.mod", wanted, after), differences("what it is built with", built, builtAfter))
-	if err == nil && w.build {
+	if err == nil && (w.build || c.readme) {
 		_, err = w.goCommand(ctx, dir, "build", "-o", os.DevNull, ".")
 	}
 	return after, err
@@ -114,6 +119,29 @@ func (c *consumer) write(dir string) error {
 		return err
 	}
 	return writeImports(filepath.Join(dir, "main.go"), c.imports)
+}
+
+// writeOurs makes the part of the program that uses ours.
+func (c *consumer) writeOurs(ctx context.Context, file string) error {
+	if !c.readme {
+		return writeImports(file, c.packages())
+	}
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		return err
+	}
+	_, code, begins := strings.Cut(string(readme), "```go\nfunc watch(")
+	code, _, ends := strings.Cut(code, "```")
+	if !begins || !ends {
+		return errors.New("README.md has no agent: a block of Go that begins with func watch(")
+	}
+	imports := fmt.Sprintf("%q", slices.Concat([]string{"context", "fmt"}, c.packages()))
+	text := "package main\n\nimport (\n" + strings.ReplaceAll(strings.Trim(imports, "[]"), " ", "\n") + "\n)\n\nvar _ = watch\n\nfunc watch(" + code
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 func writeImports(file string, packages []string) error {
@@ -169,7 +197,7 @@ func differences(what string, before, after requirements) error {
 	for _, path := range slices.Sorted(maps.Keys(after)) {
 		old, there := before[path]
 		switch {
-		case path == module || strings.HasPrefix(path, module+"/"):
+		case modproxy.Ours(path):
 		case there && old != after[path]:
 			found = append(found, fmt.Sprintf("%s from %s to %s", path, old, after[path]))
 		case !there:

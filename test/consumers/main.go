@@ -27,6 +27,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/modproxy"
+)
+
+const (
+	module = modproxy.Root
+	// version is the one by which our modules name each other: that of the next release.
+	version = "v0.1.0"
 )
 
 func main() {
@@ -60,11 +68,11 @@ func run(ctx context.Context, verbose, build bool, names []string) error {
 	if out, err := exec.CommandContext(ctx, "git", "clone", "--quiet", "--shared", root, clone).CombinedOutput(); err != nil {
 		return fmt.Errorf("git clone: %w\n%s", err, out)
 	}
-	if err := publish(ctx, clone, filepath.Join(dir, "proxy")); err != nil {
+	if err := modproxy.Publish(ctx, clone, filepath.Join(dir, "proxy"), version); err != nil {
 		return err
 	}
 	w := workshop{dir: dir, build: build}
-	if w.env, err = environment(ctx, dir); err != nil {
+	if w.env, err = modproxy.Environment(ctx, filepath.Join(dir, "proxy"), filepath.Join(dir, "mod")); err != nil {
 		return err
 	}
 	var failed []error
@@ -97,22 +105,6 @@ func repository(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("run it within the repository: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-// environment returns that of the go commands: our proxy before what this machine has downloaded
-// already and before its own proxy, and a module cache of its own, because ours are no released
-// versions.
-func environment(ctx context.Context, dir string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
-	}
-	values := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(values) != 2 {
-		return nil, fmt.Errorf("go env: %q has %d lines, want 2", out, len(values))
-	}
-	return append(os.Environ(), "GOWORK=off", "GOMODCACHE="+filepath.Join(dir, "mod"), "GOFLAGS=-mod=mod -modcacherw -trimpath",
-		"GOPROXY=file://"+filepath.Join(dir, "proxy")+",file://"+values[0]+"/cache/download,"+values[1], "GONOSUMDB="+module+","+module+"/*"), nil
 }
 
 // workshop is where consumers are made.

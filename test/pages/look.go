@@ -4,123 +4,51 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	cdpruntime "github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 )
 
-// view is how a page is looked at.
-type view struct {
-	width int64
-	theme string
-}
+// widths are those of a phone's and a desk's window.
+var widths = []int{375, 1400}
 
-func (v view) String() string { return fmt.Sprintf("%d px, %s", v.width, v.theme) }
-
-var views = []view{{375, "light"}, {375, "dark"}, {1400, "light"}, {1400, "dark"}}
+// themes are light and dark, as Chromium numbers them.
+var themes = map[string]int{"light": 1, "dark": 0}
 
 // viewBound is how long one look may take.
-const viewBound = 20 * time.Second
+const viewBound = time.Minute
 
 // leastInk is how many pixels of a chart must have a color: a short line has so many.
 const leastInk = 50
 
-// browser is a Chromium. Its context belongs to whoever opened it.
-type browser struct {
-	ctx context.Context
+// browser is a Chromium and its profile.
+type browser struct{ path, profile string }
 
-	mu       sync.Mutex // owns problems
-	problems []string
-}
-
-// open starts a Chromium, which stop ends.
-func open(ctx context.Context, path, profile string) (*browser, func(), error) {
-	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true),
-		// No name resolves, and no address is reached but by the debugger.
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND"), chromedp.Flag("disable-dev-shm-usage", true),
+// run starts the Chromium, which can reach nothing but files, and returns its output and its log.
+func (b browser) run(ctx context.Context, theme string, args ...string) (out, log []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, viewBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, b.path, append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--user-data-dir=" + b.profile,
+		"--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", "--disable-component-update",
+		"--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--allow-file-access-from-files",
+		"--enable-logging=stderr", "--virtual-time-budget=10000", fmt.Sprintf("--blink-settings=preferredColorScheme=%d", themes[theme]),
+	}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w\n%s", b.path, err, stderr.Bytes())
 	}
-	ctx, stopAll := chromedp.NewExecAllocator(ctx, options...)
-	ctx, stopTab := chromedp.NewContext(ctx)
-	b := &browser{ctx: ctx}
-	stop := func() { stopTab(); stopAll() }
-	err := chromedp.Listen(ctx, b.hear)
-	for _, enable := range []func() error{
-		func() error { _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); return err },
-		func() error { _, err := chromedp.Call(ctx, cdpruntime.Enable, cdp.Empty{}); return err },
-		func() error { _, err := chromedp.Call(ctx, log.Enable, cdp.Empty{}); return err },
-	} {
-		if err == nil {
-			err = enable()
-		}
-	}
-	if err != nil {
-		stop()
-		return nil, nil, fmt.Errorf("start %s: %w", path, err)
-	}
-	return b, stop, nil
-}
-
-// hear keeps what goes wrong on a page, and what it asks for besides itself.
-func (b *browser) hear(event any) {
-	problem := ""
-	switch e := event.(type) {
-	case *cdpruntime.EventExceptionThrown:
-		problem = "script: " + e.ExceptionDetails.Text + " " + describe(e.ExceptionDetails.Exception)
-	case *cdpruntime.EventConsoleAPICalled:
-		if e.Type == cdpruntime.ConsoleAPICalledTypeError || e.Type == cdpruntime.ConsoleAPICalledTypeWarning {
-			problem = fmt.Sprintf("console: %s", e.Type)
-			for _, arg := range e.Args {
-				problem += " " + describe(arg)
-			}
-		}
-	case *log.EventEntryAdded:
-		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
-			problem = "log: " + e.Entry.Text
-		}
-	case *network.EventRequestWillBeSent:
-		if u := e.Request.URL; !strings.HasPrefix(u, "file://") || !strings.HasSuffix(u, "/report.html") {
-			problem = "asks for " + u
-		}
-	}
-	if problem == "" {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.problems = append(b.problems, problem)
-}
-
-// describe is what an object of the page is called.
-func describe(o *cdpruntime.RemoteObject) string {
-	if o == nil {
-		return ""
-	}
-	return strings.TrimSpace(o.Description + " " + string(o.Value))
-}
-
-// take returns what went wrong since the last time.
-func (b *browser) take() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := b.problems
-	b.problems = nil
-	return list
+	return stdout.Bytes(), stderr.Bytes(), nil
 }
 
 // seen is what the page tells of itself; see look.js.
@@ -132,53 +60,85 @@ type seen struct {
 		Inked int
 		Text  string
 	}
-	Bands int
-	Faint []string
-	Dark  bool
+	Bands     int
+	Faint     []string
+	Dark      bool
+	Requested []string
 }
 
 //go:embed look.js
 var lookScript string
 
-// look opens a page in a view and says what is wrong with it.
-func (b *browser) look(p page, v view) error {
-	ctx, cancel := context.WithTimeout(b.ctx, viewBound)
-	defer cancel()
-	b.take()
-	_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride,
-		emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 900, DeviceScaleFactor: 1, Mobile: v.width < 500})
-	if err == nil {
-		theme := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: v.theme}}
-		_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: theme})
-	}
-	if err == nil {
-		err = chromedp.Do(ctx, chromedp.Navigate("file://"+filepath.Join(p.path, "report.html")))
-	}
+// frames is a page that holds a report in frames of all widths, evaluates look.js in each, and shows
+// the results.
+const frames = `<!doctype html><pre></pre><script>
+Promise.all(%s.map(width => new Promise(done => {
+  const frame = document.createElement("iframe");
+  Object.assign(frame, {width, height: 900, src: "report.html", style: "border: 0"});
+  frame.onload = async () => done(await frame.contentWindow.eval(%s));
+  document.body.append(frame);
+}))).then(all => { document.querySelector("pre").textContent = JSON.stringify(all); });
+</script>`
+
+var (
+	shown   = regexp.MustCompile(`<pre>(\[.*\])</pre>`)
+	console = regexp.MustCompile(`(?m)^.*CONSOLE.*$`)
+	unquote = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
+)
+
+// look opens a page and returns what is wrong with it.
+func (b browser) look(ctx context.Context, p page, theme string, pictures bool) error {
+	script, err := json.Marshal(lookScript)
 	if err != nil {
 		return err
 	}
-	s, err := chromedp.Run(ctx, chromedp.Evaluate[seen](lookScript, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
+	all, err := json.Marshal(widths)
 	if err != nil {
 		return err
 	}
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	holder := filepath.Join(p.path, "frames.html")
+	if err := os.WriteFile(holder, fmt.Appendf(nil, frames, all, script), 0o644); err != nil {
+		return err
+	}
+	defer os.Remove(holder)
+	out, log, err := b.run(ctx, theme, "--dump-dom", "file://"+holder)
 	if err != nil {
 		return err
 	}
-	errs := []error{os.WriteFile(filepath.Join(p.path, fmt.Sprintf("%d-%s.png", v.width, v.theme)), picture, 0o644)}
-	for _, problem := range b.take() {
-		errs = append(errs, errors.New(problem))
+	found := shown.FindSubmatch(out)
+	if found == nil {
+		return fmt.Errorf("the page was not measured:\n%s", log)
 	}
-	return errors.Join(append(errs, s.judge(p, v)...)...)
+	var views []seen
+	if err := json.Unmarshal([]byte(unquote.Replace(string(found[1]))), &views); err != nil {
+		return err
+	}
+	var errs []error
+	for i, s := range views {
+		errs = append(errs, s.judge(p, widths[i], theme == "dark")...)
+	}
+	for _, line := range console.FindAllString(string(log), -1) {
+		errs = append(errs, errors.New(line))
+	}
+	for _, width := range widths {
+		if pictures {
+			_, _, err := b.run(ctx, theme, fmt.Sprintf("--screenshot=%s/%d-%s.png", p.path, width, theme),
+				fmt.Sprintf("--window-size=%d,3000", width), "file://"+filepath.Join(p.path, "report.html"))
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// judge says what is wrong with what was seen.
-func (s seen) judge(p page, v view) (errs []error) {
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.Width != int(v.width) || s.Wanted > s.Width {
+// judge returns what is wrong with what was seen.
+func (s seen) judge(p page, width int, dark bool) (errs []error) {
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%d px: "+format, append([]any{width}, args...)...))
+	}
+	if s.Width != width || s.Wanted > s.Width {
 		fail("the page is %d pixels wide in a window of %d; too wide: %s", s.Wanted, s.Width, strings.Join(s.Wide, ", "))
 	}
-	if s.Dark != (v.theme == "dark") {
+	if s.Dark != dark {
 		fail("the ground is dark: %v", s.Dark)
 	}
 	drawn := 0
@@ -198,6 +158,9 @@ func (s seen) judge(p page, v view) (errs []error) {
 	}
 	for _, f := range s.Faint {
 		fail("hard to read: %s", f)
+	}
+	for _, r := range s.Requested {
+		fail("asks for %s", r)
 	}
 	return errs
 }

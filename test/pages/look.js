@@ -3,8 +3,7 @@
 
 // What a page looks like, for look.go.
 (async () => {
-  await document.fonts.ready;
-  await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+  await new Promise(done => setTimeout(done, 500));
   const parse = color => (color.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
   const luminance = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
     .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
@@ -41,5 +40,6 @@
     Charts: [...document.querySelectorAll(".chart")].map(c => ({ ID: c.id, Inked: inked(c), Text: c.textContent.trim() })),
     Bands: document.querySelectorAll(".band span").length, Faint: [...new Set(faint)].slice(0, 5),
     Dark: luminance(ground(document.body)) < 0.2,
+    Requested: performance.getEntriesByType("resource").map(r => r.name),
   };
 })()

@@ -10,8 +10,6 @@
 // if a page is wider than its window, a chart is not drawn, text can hardly be told from its
 // ground, anything is written to the console as an error, or anything but the file itself is asked
 // for. -out keeps the pictures.
-//
-// Chromium is ended by its own process, and its profile is a new folder.
 package main
 
 import (
@@ -28,7 +26,7 @@ import (
 )
 
 // bound is how long all may take.
-const bound = 4 * time.Minute
+const bound = 10 * time.Minute
 
 func main() {
 	out := flag.String("out", "", "folder for the pages and their pictures (default: none is kept)")
@@ -54,7 +52,8 @@ func run(ctx context.Context, out, chromium string, verbose bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	if out == "" {
+	pictures := out != ""
+	if !pictures {
 		out = filepath.Join(tmp, "out")
 	}
 	if out, err = filepath.Abs(out); err != nil {
@@ -64,19 +63,15 @@ func run(ctx context.Context, out, chromium string, verbose bool) (err error) {
 	if err != nil {
 		return err
 	}
-	b, stop, err := open(ctx, chromium, filepath.Join(tmp, "profile"))
-	if err != nil {
-		return err
-	}
-	defer stop()
+	b := browser{chromium, filepath.Join(tmp, "profile")}
 	var errs []error
 	for _, p := range list {
-		for _, v := range views {
-			if err := b.look(p, v); err != nil {
-				errs = append(errs, fmt.Errorf("%s, %s: %w", p.name, v, err))
+		for theme := range themes {
+			if err := b.look(ctx, p, theme, pictures); err != nil {
+				errs = append(errs, fmt.Errorf("%s, %s: %w", p.name, theme, err))
 				continue
 			}
-			fmt.Printf("ok  %-10s %s\n", p.name, v)
+			fmt.Printf("ok  %-10s %s\n", p.name, theme)
 		}
 	}
 	return errors.Join(errs...)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command patches installs the evented PLEG into releases of Kubernetes that it is for, and into one
-// that it must refuse, and removes it again. It is run in the repository's root, and gets the
+// Command patches installs the evented PLEG into releases of Kubernetes that it is for, and into
+// one that it must refuse, and removes it again. It is run in the repository's root, and gets the
 // releases from the module registry. Nothing is built.
 //
 //	go run ./test/patches [RELEASE...]

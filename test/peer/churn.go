@@ -75,7 +75,7 @@ func (b *bench) churnOf(pods, rate int, settle, window time.Duration) error {
 	return nil
 }
 
-// span is what came of a while of churn.
+// span is the measurements of a window of churn.
 type span struct {
 	agent.Cost
 	runtime time.Duration

@@ -31,7 +31,7 @@ const (
 
 var everybody = []string{floorName, generated, oursName, kubelet136, kubelet137}
 
-// bench is one run.
+// bench is a run.
 type bench struct {
 	self, dir string
 	kubelets  [2]string

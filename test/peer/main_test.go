@@ -37,7 +37,7 @@ func newBench(t *testing.T) *bench {
 	return &bench{self: self, dir: dir, agents: []string{floorName, generated, oursName}, rounds: 2}
 }
 
-// small is a node that takes no time.
+// small is a small node.
 var small = server.Config{Pods: 20, Containers: 2}
 
 func TestRelistsAreMeasured(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/server"
 )
 
-// process is a child that takes requests and gives replies, a line of JSON each.
+// process is a child that answers requests, a line of JSON each.
 type process struct {
 	*child.Child
 	name string

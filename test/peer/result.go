@@ -12,7 +12,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 )
 
-// result is what one contestant came to in one case of a row.
+// result is the measurements of a contestant in a case of a row.
 type result struct {
 	Row   string
 	Case  string

@@ -13,7 +13,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/server"
 )
 
-// row is one row of the table in docs/performance.md.
+// row is a row of the table in docs/performance.md.
 type row struct {
 	name    string
 	measure func(*bench) error

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podsapi is a client of the kubelet's own pods API (feature gate PodsAPI): it is told of every status that the kubelet's status manager
-// takes, at the moment when it does, so that a test can time the kubelet without asking it again and again.
+// Package podsapi is a client of the kubelet's own pods API (feature gate PodsAPI): it is told of
+// every status that the kubelet's status manager takes, at the moment when it does, so that a test
+// can time the kubelet without asking it again and again.
 //
 // # Model
 //
-// [Watch] decodes the two fields of a WatchPodsEvent by hand, so that no module of a certain Kubernetes version is needed.
+// [Watch] decodes the two fields of a WatchPodsEvent by hand, so that no module of a certain
+// Kubernetes version is needed.
 //
 // # Concurrency
 //

@@ -165,7 +165,8 @@ func APIScenarios(size Size) []Scenario {
 	return list
 }
 
-// resize changes the CPU of running containers twice; nothing may restart, and the status must tell the new resources.
+// resize changes the CPU of running containers twice; nothing may restart, and the status must tell
+// the new resources.
 func resize(ctx context.Context, w *World) error {
 	if w.Variant.Runtime == "" {
 		return fmt.Errorf("a kubelet that makes no cgroups does not resize: %w", errors.ErrUnsupported)
@@ -232,7 +233,8 @@ func sameName(ctx context.Context, w *World) error {
 	return nil
 }
 
-// streamEvents looks for the Events that the restarts of the runtime must have caused. Stock kubelets tell nothing.
+// streamEvents looks for the Events that the restarts of the runtime must have caused. Stock
+// kubelets tell nothing.
 func streamEvents(ctx context.Context, w *World) error {
 	if !w.Variant.Ours {
 		return nil

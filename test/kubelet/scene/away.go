@@ -51,8 +51,9 @@ func (w *World) ranOnce(ctx context.Context, all []string) error {
 	return w.remove(ctx, all...)
 }
 
-// forgotten looks whether the pods that the kubelet has not seen end, though all have, still run for the runtime, too: then nobody can tell, and they are
-// counted. Otherwise it returns why the scenario has failed.
+// forgotten looks whether the pods that the kubelet has not seen end, though all have, still run
+// for the runtime, too: then nobody can tell, and they are counted. Otherwise it returns why the
+// scenario has failed.
 func (w *World) forgotten(ctx context.Context, all []string, failed error) error {
 	if err := w.look(ctx); err != nil {
 		return err
@@ -124,7 +125,8 @@ func runtimeRestarted(ctx context.Context, w *World) error {
 	return w.remove(ctx, more...)
 }
 
-// kubeletRestarted kills the kubelet while containers end, starts it again three seconds later, and kills that one while it has just begun.
+// kubeletRestarted kills the kubelet while containers end, starts it again three seconds later, and
+// kills that one while it has just begun.
 func kubeletRestarted(ctx context.Context, w *World) error {
 	all, err := w.runningAndDying(ctx, "one-kl", 20)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// book is what has truly happened: the runtime's history, taken piece by piece. It belongs to its world's goroutine.
+// book is what has truly happened: the runtime's history, taken piece by piece. It belongs to its
+// world's goroutine.
 type book struct {
 	state   map[string]bench.State                // of containers, by ID
 	running map[group]map[string]bool             // IDs that run now
@@ -75,7 +76,8 @@ func (b *book) enter(changes []bench.Change) {
 	}
 }
 
-// overlap notes a pod that has more running than its manifest has: of pods with one container, which the scenarios name with the prefix "one-".
+// overlap notes a pod that has more running than its manifest has: of pods with one container,
+// which the scenarios name with the prefix "one-".
 func (b *book) overlap(k group) {
 	if strings.HasPrefix(k.pod, "one-") && len(b.running[k]) > 1 {
 		b.twice = append(b.twice, fmt.Sprintf("%s (sandbox: %v): %s", k.pod, k.sandbox, strings.Join(slices.Sorted(maps.Keys(b.running[k])), " and ")))

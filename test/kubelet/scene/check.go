@@ -27,8 +27,9 @@ var (
 	errTwice       = errors.New("started twice")
 )
 
-// Check waits until the kubelet's statuses say what is true of the pods that are there, and then looks whether a container was started twice, whether
-// anybody waits, and whether the generator hears the runtime.
+// Check waits until the kubelet's statuses say what is true of the pods that are there, and then
+// looks whether a container was started twice, whether anybody waits, and whether the generator
+// hears the runtime.
 func (w *World) Check(ctx context.Context) error {
 	if !w.Kubelet.Alive() {
 		return errors.New("the kubelet has ended")

@@ -55,7 +55,8 @@ func TestTheBookKnowsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestAnEndWithoutAStartIsARun: a real runtime may tell of the end of a short container before its start, which is then no news.
+// TestAnEndWithoutAStartIsARun: a real runtime may tell of the end of a short container before its
+// start, which is then no news.
 func TestAnEndWithoutAStartIsARun(t *testing.T) {
 	b := newBook()
 	b.enter([]bench.Change{change("a", "1", bench.Created), change("a", "1", bench.Exited), change("a", "2", bench.Exited), change("a", "3", bench.Created), change("a", "3", bench.Removed)})
@@ -86,7 +87,8 @@ func TestContradictionsAreFound(t *testing.T) {
 	}
 }
 
-// TestLeaksAreFound holds that a level that grows from round to round is found, and one that goes up and down is not.
+// TestLeaksAreFound holds that a level that grows from round to round is found, and one that goes
+// up and down is not.
 func TestLeaksAreFound(t *testing.T) {
 	level := func(all, ours int) Level {
 		return Level{Goroutines: all, Ours: ours, By: map[standalone.Origin]int{

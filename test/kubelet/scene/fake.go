@@ -47,7 +47,8 @@ func startFake(dir string) (*fake, error) {
 	return f, nil
 }
 
-// ServeFake is what a program does that was called with [FakeRuntime] as its first argument. Args are what comes after that.
+// ServeFake is what a program does that was called with [FakeRuntime] as its first argument. Args
+// are what comes after that.
 func ServeFake(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("scene: two sockets are wanted")

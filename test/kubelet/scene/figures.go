@@ -25,19 +25,22 @@ import (
 // Figures are what is measured of one kubelet.
 type Figures struct {
 	Variant string
-	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end to the status that shows it, and from the manifest's removal
-	// to the pod's.
+	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end
+	// to the status that shows it, and from the manifest's removal to the pod's.
 	Start, Exit, Deletion []time.Duration
-	// Removal are from the end of a removed pod's container to the container's removal from the runtime.
+	// Removal are from the end of a removed pod's container to the container's removal from the
+	// runtime.
 	Removal []time.Duration
-	// ExitCalls are the kubelet's calls by method, and what was answered from memory, while containers ended, for each container that did.
+	// ExitCalls are the kubelet's calls by method, and what was answered from memory, while
+	// containers ended, for each container that did.
 	ExitCalls map[string]float64
 	// The rest is of the idle node: how long it was watched, and per second of that.
 	Idle                   time.Duration
 	KubeletCPU, RuntimeCPU float64 // in seconds of CPU time
 	Relists, PodReads      float64
 	Calls                  map[string]float64
-	// Memory are the kubelet's lists and questions for the version, by who was answered from memory and why the others went to the runtime.
+	// Memory are the kubelet's lists and questions for the version, by who was answered from memory
+	// and why the others went to the runtime.
 	Memory map[string]float64
 	// Load is the machine's load average of a minute when the idle time began and when it ended.
 	Load                    [2]float64
@@ -49,16 +52,17 @@ const startsWithin = 200
 
 // Course is how a comparison goes.
 type Course struct {
-	// Pods are those of the node. Settle is the time that it has to come to rest, Idle for how long it is
-	// watched after that.
+	// Pods are those of the node. Settle is the time that it has to come to rest, Idle for how long
+	// it is watched after that.
 	Pods         int
 	Settle, Idle time.Duration
-	// Profile is a folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as Idle,
-	// after it, so that the figures have no profiler in them. Empty: none is taken.
+	// Profile is a folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again
+	// as Idle, after it, so that the figures have no profiler in them. Empty: none is taken.
 	Profile string
 }
 
-// Measure plays the comparison on a fresh world: a node of pods starts, settles, idles, containers end, pods are removed.
+// Measure plays the comparison on a fresh world: a node of pods starts, settles, idles, containers
+// end, pods are removed.
 func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	f := &Figures{Variant: w.Variant.Name}
 	all, err := f.start(ctx, w, c.Pods)
@@ -112,8 +116,8 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	return f, w.Check(ctx)
 }
 
-// removals times how long the ended containers of removed pods stay in the runtime. The collector of
-// dead containers comes once a minute.
+// removals times how long the ended containers of removed pods stay in the runtime. The collector
+// of dead containers comes once a minute.
 func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
 	return eventually(ctx, 2*patience, func() error {
 		if err := w.look(ctx); err != nil {
@@ -134,7 +138,8 @@ func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
 	})
 }
 
-// start starts a node of that many pods, times it, and writes a log for each container unless the runtime does.
+// start starts a node of that many pods, times it, and writes a log for each container unless the
+// runtime does.
 func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, err error) {
 	all = w.batch("one-node", pods)
 	put := make(map[string]int64, len(all))
@@ -166,7 +171,8 @@ func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, 
 	return all, nil
 }
 
-// uidOf returns the UID of a pod of which there was only one of that name: the name itself, if the pod is static.
+// uidOf returns the UID of a pod of which there was only one of that name: the name itself, if the
+// pod is static.
 func (w *World) uidOf(name string) string {
 	for uid, of := range w.uids {
 		if of == name {

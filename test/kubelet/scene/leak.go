@@ -18,7 +18,8 @@ import (
 
 // Level is what a kubelet holds at one moment.
 type Level struct {
-	// Goroutines are all but those that follow something else than the kubelet's work. Ours are those of the evented PLEG.
+	// Goroutines are all but those that follow something else than the kubelet's work. Ours are
+	// those of the evented PLEG.
 	Goroutines, Ours int
 	// By is their number by origin.
 	By map[standalone.Origin]int
@@ -26,20 +27,24 @@ type Level struct {
 	RSS, Heap int64
 }
 
-// follows says that a goroutine follows something else: cadvisor has one for each cgroup of the machine, whoever made it, and the statistics of volumes have
-// one for each pod that there was a minute ago.
+// follows says that a goroutine follows something else: cadvisor has one for each cgroup of the
+// machine, whoever made it, and the statistics of volumes have one for each pod that there was a
+// minute ago.
 func follows(o standalone.Origin) bool {
 	return strings.HasPrefix(o.Begins, "github.com/google/cadvisor/") || strings.Contains(o.Creator, ".(*volumeStatCalculator).")
 }
 
 const ourPath = "github.com/evented-pleg/"
 
-// leakSlack is how many goroutines more than after its first rounds a kubelet may have after a later one. At rest a kubelet still has housekeeping that
-// comes and goes: a garbage collection that removes containers, a connection to the runtime or to a watcher of its pods that is being made again, a
-// volume's or an event's worker. In a hundred rounds here it made no difference; what leaks once a round, or once a pod, passes 6 within an hour.
+// leakSlack is how many goroutines more than after its first rounds a kubelet may have after a
+// later one. At rest a kubelet still has housekeeping that comes and goes: a garbage collection
+// that removes containers, a connection to the runtime or to a watcher of its pods that is being
+// made again, a volume's or an event's worker. In a hundred rounds here it made no difference; what
+// leaks once a round, or once a pod, passes 6 within an hour.
 const leakSlack = 6
 
-// ourSlack is the same for our own goroutines, which are always the same at rest but for a stream that is just being opened.
+// ourSlack is the same for our own goroutines, which are always the same at rest but for a stream
+// that is just being opened.
 const ourSlack = 2
 
 // leak remembers the level after a kubelet's first rounds.
@@ -112,7 +117,8 @@ func (w *World) level(ctx context.Context) (l Level, err error) {
 	return l, err
 }
 
-// rest returns the lowest of several levels, because what ends needs a moment for it: more of them as long as they are higher than they may be.
+// rest returns the lowest of several levels, because what ends needs a moment for it: more of them
+// as long as they are higher than they may be.
 func (w *World) rest(ctx context.Context) (Level, error) {
 	var lowest Level
 	for i := range 30 {

@@ -18,8 +18,9 @@ const grace = 2 * time.Second
 // Image is the one image of all pods.
 const Image = "example.local/tool:1"
 
-// pod returns a static pod of containers that run until they are stopped, unless change says otherwise. Its UID is its name, so that it stays the same when the
-// manifest is removed and put again.
+// pod returns a static pod of containers that run until they are stopped, unless change says
+// otherwise. Its UID is its name, so that it stays the same when the manifest is removed and put
+// again.
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -89,7 +90,8 @@ func probed(p *corev1.Pod) {
 	}
 }
 
-// slowEnd gives the main container a hook before its end that takes longer than the pod's grace period.
+// slowEnd gives the main container a hook before its end that takes longer than the pod's grace
+// period.
 func slowEnd(p *corev1.Pod) {
 	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
 		Exec: &corev1.ExecAction{Command: []string{"/tool", "sleep", "30s"}},
@@ -104,7 +106,8 @@ func cpu(q string) func(*corev1.Pod) {
 	}
 }
 
-// unlively gives the main container a liveness probe that fails, so that it is killed and restarted.
+// unlively gives the main container a liveness probe that fails, so that it is killed and
+// restarted.
 func unlively(p *corev1.Pod) {
 	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "1"}}},

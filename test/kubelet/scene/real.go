@@ -30,8 +30,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-// real is a private containerd or CRI-O, which the kubelet reaches through a proxy that counts its calls and does to its event stream what a scenario wants.
-// Its history is what its events told, and what lists show beyond that.
+// real is a private containerd or CRI-O, which the kubelet reaches through a proxy that counts its
+// calls and does to its event stream what a scenario wants. Its history is what its events told,
+// and what lists show beyond that.
 type real struct {
 	target sweep.Target
 	daemon *daemon.Daemon
@@ -46,8 +47,8 @@ type real struct {
 	state   map[string]bench.Change // the last change of each ID
 }
 
-// startReal starts the runtime of that name (see package runtimes) in that folder. It takes over the cgroup of that name, to remove it in the end with
-// all that is in it.
+// startReal starts the runtime of that name (see package runtimes) in that folder. It takes over
+// the cgroup of that name, to remove it in the end with all that is in it.
 func startReal(ctx context.Context, name, dir, cgroup string) (*real, error) {
 	root, err := components.FindRoot(".")
 	if err != nil {

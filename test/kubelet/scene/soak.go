@@ -15,8 +15,9 @@ import (
 // Summary is what came of all scenarios that were played in a world.
 type Summary struct {
 	Variant string
-	// Rounds and Scenarios were played; Failed are scenarios of which anything was wrong, WrongStatuses and DoubleStarts those of them with that fault.
-	// Leaks are rounds after which the kubelet had more goroutines than it should.
+	// Rounds and Scenarios were played; Failed are scenarios of which anything was wrong,
+	// WrongStatuses and DoubleStarts those of them with that fault. Leaks are rounds after which the
+	// kubelet had more goroutines than it should.
 	Rounds, Scenarios                          int
 	Failed, WrongStatuses, DoubleStarts, Leaks int
 	// RuntimeKills and KubeletKills are how often each was killed and started again.
@@ -25,11 +26,13 @@ type Summary struct {
 	Starts, Exits, Removals int
 	// Forgotten are containers that have ended and run on for the runtime, until they are stopped.
 	Forgotten int
-	// Events are the container events that the generator received, Missed the changes that only a read told it of, and MissedUndisturbed those of them in
-	// scenarios that take nothing away. Zero in stock kubelets.
+	// Events are the container events that the generator received, Missed the changes that only a
+	// read told it of, and MissedUndisturbed those of them in scenarios that take nothing away. Zero
+	// in stock kubelets.
 	Events, Missed, MissedUndisturbed int
-	// Undisturbed are the times from a container's end to the first status that shows it, in scenarios that take nothing away, of pods that
-	// were to stay. Disturbed are those of the scenarios in which the runtime, the kubelet or the event stream was taken away.
+	// Undisturbed are the times from a container's end to the first status that shows it, in
+	// scenarios that take nothing away, of pods that were to stay. Disturbed are those of the
+	// scenarios in which the runtime, the kubelet or the event stream was taken away.
 	Undisturbed, Disturbed []time.Duration
 	// First, Last and Peak are what the kubelet held after rounds, with no pods on the node.
 	First, Last, Peak Level
@@ -56,7 +59,9 @@ func (w *World) counters(ctx context.Context) (counters, error) {
 	}, err
 }
 
-// Play plays a scenario, checks what came of it, and sums it up. It returns the longest time from a container's end to its status. An error that matches errors.ErrUnsupported says that the runtime cannot do it.
+// Play plays a scenario, checks what came of it, and sums it up. It returns the longest time from a
+// container's end to its status. An error that matches errors.ErrUnsupported says that the runtime
+// cannot do it.
 func (w *World) Play(ctx context.Context, s Scenario) (worst time.Duration, err error) {
 	before, err := w.counters(ctx)
 	if err == nil {
@@ -113,7 +118,8 @@ func (w *World) time(disturbed bool) (worst time.Duration) {
 	return worst
 }
 
-// tidy brings the world back to where the next scenario can begin, after one that failed on the way.
+// tidy brings the world back to where the next scenario can begin, after one that failed on the
+// way.
 func (w *World) tidy(ctx context.Context) error {
 	var errs []error
 	if err := w.runtime.disturb(ctx, undisturbed); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -135,7 +141,8 @@ func (w *World) tidy(ctx context.Context) error {
 	return errors.Join(append(errs, w.remove(ctx, left...))...)
 }
 
-// EndRound looks what the kubelet holds now that all pods are gone, and says if that grows from round to round.
+// EndRound looks what the kubelet holds now that all pods are gone, and says if that grows from
+// round to round.
 func (w *World) EndRound(ctx context.Context) (Level, error) {
 	w.Summary.Rounds++
 	level, err := w.rest(ctx)

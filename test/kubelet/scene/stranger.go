@@ -23,9 +23,9 @@ import (
 // collected bounds the wait for a kubelet's garbage collection, which comes once a minute.
 const collected = 4 * time.Minute
 
-// stranger makes a container that the kubelet does not know and that has no log path. A kubelet stops
-// and removes it and, because it looks for logs by the pattern "" + "*", every file of its own working
-// directory (kubernetes/kubernetes#107717). Nothing else may go with it.
+// stranger makes a container that the kubelet does not know and that has no log path. A kubelet
+// stops and removes it and, because it looks for logs by the pattern "" + "*", every file of its
+// own working directory (kubernetes/kubernetes#107717). Nothing else may go with it.
 func stranger(ctx context.Context, w *World) (err error) {
 	canaries := []string{filepath.Join(w.dir, "canary"), "kubelet-e2e-canary-" + filepath.Base(w.dir)} // the other in our own working directory
 	for _, file := range canaries {
@@ -85,11 +85,13 @@ func haveImage(ctx context.Context, images runtimeapi.ImageServiceClient) error 
 	return err
 }
 
-// strangers bounds how many are made, one after the other, until the kubelet leaves one time to run.
+// strangers bounds how many are made, one after the other, until the kubelet leaves one time to
+// run.
 const strangers = 4
 
-// runStranger makes a stranger and starts it. The kubelet, which does not know it, may end it before it
-// runs: then there is nothing to start, and another one is made. Any other error of the runtime is one.
+// runStranger makes a stranger and starts it. The kubelet, which does not know it, may end it
+// before it runs: then there is nothing to start, and another one is made. Any other error of the
+// runtime is one.
 func (w *World) runStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
 	for range strangers {
 		var sandbox string
@@ -125,8 +127,8 @@ func wasEnded(ctx context.Context, client runtimeapi.RuntimeServiceClient, sandb
 	return err == nil && pod.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
-// makeStranger makes a container without a log path in a sandbox without a log folder, labelled as a
-// kubelet labels its own.
+// makeStranger makes a container without a log path in a sandbox without a log folder, labelled as
+// a kubelet labels its own.
 func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (sandboxID, id string, err error) {
 	uid := w.batch("stranger", 1)[0]
 	labels := map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default"}

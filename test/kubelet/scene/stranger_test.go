@@ -55,7 +55,8 @@ func serveStranger(t *testing.T, before func(method string, request any) error) 
 	return rt, conn
 }
 
-// A stranger can be made on the fake runtime before any kubelet has pulled the image, which is pulled once.
+// A stranger can be made on the fake runtime before any kubelet has pulled the image, which is
+// pulled once.
 func TestStrangerHasItsImage(t *testing.T) {
 	rt, conn := serveStranger(t, func(string, any) error { return nil })
 	for range 2 {

@@ -15,7 +15,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/podsapi"
 )
 
-// Tracker notes when the kubelet's status manager came to know of what. It survives restarts of the kubelet.
+// Tracker notes when the kubelet's status manager came to know of what. It survives restarts of the
+// kubelet.
 type Tracker struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -106,7 +107,8 @@ func (t *Tracker) at(m map[string]int64, key string) (int64, bool) {
 	return v, ok
 }
 
-// shown returns when a status first showed that the container has ended, if it was not over before the present watch began.
+// shown returns when a status first showed that the container has ended, if it was not over before
+// the present watch began.
 func (t *Tracker) shown(id string, ended int64) (at int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

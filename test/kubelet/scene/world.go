@@ -26,7 +26,8 @@ import (
 // runtime is what the world's containers are on.
 type runtime interface {
 	socket() string
-	// logs is where it keeps the logs of containers that are made without a log path, empty if it keeps none.
+	// logs is where it keeps the logs of containers that are made without a log path, empty if it
+	// keeps none.
 	logs() string
 	// news returns what has happened since the last call, in order.
 	news(context.Context) ([]bench.Change, error)
@@ -57,9 +58,11 @@ type Variant struct {
 	Gates   map[string]bool
 	// Ours says that the evented PLEG is in it and on.
 	Ours bool
-	// Runtime is the real runtime that it has to itself, by its name in package runtimes. Empty: the fake runtime.
+	// Runtime is the real runtime that it has to itself, by its name in package runtimes. Empty: the
+	// fake runtime.
 	Runtime string
-	// API is the folder with etcd and kube-apiserver. With it, pods are bound to the node by an API server; without, they are static.
+	// API is the folder with etcd and kube-apiserver. With it, pods are bound to the node by an API
+	// server; without, they are static.
 	API string
 	// MaxPods and LogInterval are the kubelet's, if they are not to be the harness's own.
 	MaxPods     int
@@ -75,8 +78,10 @@ func (v *Variant) traits() runtimes.Traits {
 	return r.Traits
 }
 
-// privileged says that the containers of all pods are. With a runc without seccomp containerd runs a sandbox only of a pod with a privileged container: for
-// others a kubelet asks for the runtime's profile, which CRI-O then leaves out. And a privileged container in CRI-O needs more than some machines allow.
+// privileged says that the containers of all pods are. With a runc without seccomp containerd runs
+// a sandbox only of a pod with a privileged container: for others a kubelet asks for the runtime's
+// profile, which CRI-O then leaves out. And a privileged container in CRI-O needs more than some
+// machines allow.
 func (v *Variant) privileged() bool { return !v.traits().PrivilegedTakesAll }
 
 // World is a node with its runtime.
@@ -104,7 +109,8 @@ type World struct {
 	lives   counters // of the kubelets before it
 }
 
-// NewWorld starts the runtime and the kubelet. The folder, in the system's temporary one because its sockets need short names, goes with Close.
+// NewWorld starts the runtime and the kubelet. The folder, in the system's temporary one because
+// its sockets need short names, goes with Close.
 func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	dir, err := os.MkdirTemp("", "kn")
 	if err != nil {
@@ -214,7 +220,8 @@ func (w *World) look(ctx context.Context) error {
 	return nil
 }
 
-// pods returns the pods with the status that the kubelet reports, by name: to the API server, or to those who ask it.
+// pods returns the pods with the status that the kubelet reports, by name: to the API server, or to
+// those who ask it.
 func (w *World) pods(ctx context.Context) (map[string]corev1.PodStatus, error) {
 	byName := make(map[string]corev1.PodStatus)
 	if w.api != nil {

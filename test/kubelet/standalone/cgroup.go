@@ -26,7 +26,8 @@ func cgroupDirs(name string) []string {
 	return dirs
 }
 
-// MakeCgroup makes an empty cgroup of that name at the top of every hierarchy, fit for a kubelet's cgroupRoot. Package sweep of test/node removes it.
+// MakeCgroup makes an empty cgroup of that name at the top of every hierarchy, fit for a kubelet's
+// cgroupRoot. Package sweep of test/node removes it.
 func MakeCgroup(name string) error {
 	tops := []string{cgroups} // version 2
 	if _, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers")); err != nil {

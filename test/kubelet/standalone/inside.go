@@ -24,15 +24,16 @@ var settings = map[string]int{
 	"kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
 }
 
-// emptied are the folders of the machine that a kubelet writes to whatever its configuration says. In
-// its namespace they are empty and go with it.
+// emptied are the folders of the machine that a kubelet writes to whatever its configuration says.
+// In its namespace they are empty and go with it.
 var emptied = []string{"/var/lib", "/var/log"}
 
-// RunInside is what a program does that was called with [Inside] as its first argument: it makes the
-// mount namespace that it was started in one in which nothing of the machine can be written, and becomes
-// the kubelet. Args are what comes after Inside: the node's folder, the name of the kubelet's cgroup or
-// nothing, the folder of the runtime's logs or nothing, the binary and its arguments. It returns only if it fails, and does not start the binary
-// while a mount can be written that is not the kubelet's own.
+// RunInside is what a program does that was called with [Inside] as its first argument: it makes
+// the mount namespace that it was started in one in which nothing of the machine can be written,
+// and becomes the kubelet. Args are what comes after Inside: the node's folder, the name of the
+// kubelet's cgroup or nothing, the folder of the runtime's logs or nothing, the binary and its
+// arguments. It returns only if it fails, and does not start the binary while a mount can be
+// written that is not the kubelet's own.
 func RunInside(args []string) error {
 	if len(args) < 4 {
 		return errors.New("standalone: the folder of the node, its cgroup, the runtime's logs or the kubelet's binary is missing")
@@ -86,9 +87,9 @@ func pretend(f folders, name string, want int) error {
 	return syscall.Mount(file, path, "", syscall.MS_BIND, "")
 }
 
-// seal makes every mount of the namespace read-only but those folders, and puts an empty folder of the
-// namespace's own over each of those that a kubelet writes to unasked. It returns the mount points that
-// can be written.
+// seal makes every mount of the namespace read-only but those folders, and puts an empty folder of
+// the namespace's own over each of those that a kubelet writes to unasked. It returns the mount
+// points that can be written.
 func seal(writable []string) (own []string, err error) {
 	for _, dir := range writable {
 		if dir, err = filepath.EvalSymlinks(dir); err != nil { // mountinfo has no symbolic links
@@ -123,9 +124,10 @@ func seal(writable []string) (own []string, err error) {
 // hugePages is where a kubelet sees which sizes of huge pages the machine has.
 const hugePages = "/sys/kernel/mm/hugepages"
 
-// hideHugePages has the machine seem to have no huge pages where no cgroup can limit them. A kubelet
-// asks for a limit of zero for each size, and CRI-O, which goes by /proc/cgroups, then tries to set it
-// in a hierarchy that is not mounted, and makes no container. Containerd leaves the limit out.
+// hideHugePages has the machine seem to have no huge pages where no cgroup can limit them. A
+// kubelet asks for a limit of zero for each size, and CRI-O, which goes by /proc/cgroups, then
+// tries to set it in a hierarchy that is not mounted, and makes no container. Containerd leaves the
+// limit out.
 func hideHugePages(cgroups, hugePages string) error {
 	limited, err := limitsHugePages(cgroups)
 	if err != nil || limited {

@@ -33,7 +33,8 @@ const Inside = "run-kubelet-inside"
 type Kubelet struct {
 	*Process
 	node *Node
-	// url is that of the read-only server, secure that of the one with the debugging handlers, which takes anybody.
+	// url is that of the read-only server, secure that of the one with the debugging handlers, which
+	// takes anybody.
 	url, secure string
 	log         string
 }
@@ -67,8 +68,8 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 	return k, nil
 }
 
-// sealed returns a command that runs a binary where only the node's own folders can be written. Self is
-// a program that calls [RunInside].
+// sealed returns a command that runs a binary where only the node's own folders can be written.
+// Self is a program that calls [RunInside].
 func (n *Node) sealed(self, binary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self, append([]string{Inside, n.cfg.Dir, n.cfg.CgroupRoot, n.cfg.RuntimeLogs, binary}, args...)...)
 	cmd.Dir = n.cwd()
@@ -139,7 +140,8 @@ func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
 	return k.fetch(ctx, k.url+path)
 }
 
-// client makes a connection for each request, so that no idle one counts among the kubelet's goroutines. The kubelet signs its own certificate, on loopback.
+// client makes a connection for each request, so that no idle one counts among the kubelet's
+// goroutines. The kubelet signs its own certificate, on loopback.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 func (k *Kubelet) fetch(ctx context.Context, url string) ([]byte, error) {

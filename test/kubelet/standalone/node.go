@@ -22,23 +22,26 @@ type Config struct {
 	Dir string
 	// RuntimeEndpoint is the unix socket of the runtime.
 	RuntimeEndpoint string
-	// CgroupRoot is the name of a cgroup that is there in all hierarchies ([MakeCgroup] makes it): the kubelet makes one for each pod under it. Empty: the kubelet
-	// makes none.
+	// CgroupRoot is the name of a cgroup that is there in all hierarchies ([MakeCgroup] makes it):
+	// the kubelet makes one for each pod under it. Empty: the kubelet makes none.
 	CgroupRoot string
-	// RuntimeLogs is where the runtime keeps the logs of containers that are made without a log path: a kubelet removes a container only if it can remove
-	// its log. Empty: the runtime keeps none.
+	// RuntimeLogs is where the runtime keeps the logs of containers that are made without a log
+	// path: a kubelet removes a container only if it can remove its log. Empty: the runtime keeps
+	// none.
 	RuntimeLogs string
-	// Kubeconfig is how to reach an API server, which the kubelet registers with. Empty: the kubelet stands alone, with static pods only.
+	// Kubeconfig is how to reach an API server, which the kubelet registers with. Empty: the kubelet
+	// stands alone, with static pods only.
 	Kubeconfig string
 	// MaxPods bounds the pods of the node. Default 250.
 	MaxPods int
-	// LogInterval is how often the kubelet looks whether logs must be rotated. Default an hour, which keeps it from
-	// asking a runtime that writes none for them again and again: see [Node.WriteLogs].
+	// LogInterval is how often the kubelet looks whether logs must be rotated. Default an hour,
+	// which keeps it from asking a runtime that writes none for them again and again: see
+	// [Node.WriteLogs].
 	LogInterval time.Duration
 }
 
-// NodeName is the name of every node. It is an address, for documentation only, because a kubelet asks the DNS for any other name again and again, and its sync
-// loop waits for the answer.
+// NodeName is the name of every node. It is an address, for documentation only, because a kubelet
+// asks the DNS for any other name again and again, and its sync loop waits for the answer.
 const NodeName = "192.0.2.1"
 
 // Node is a node without a kubelet yet.
@@ -105,8 +108,8 @@ func (n *Node) Remove(name string) error {
 	return os.Remove(filepath.Join(n.manifests(), name+".yaml"))
 }
 
-// WriteLogs makes an empty log for each container that the kubelet has made a folder for, as a runtime would, and
-// returns how many there are.
+// WriteLogs makes an empty log for each container that the kubelet has made a folder for, as a
+// runtime would, and returns how many there are.
 func (n *Node) WriteLogs() (int, error) {
 	folders, err := filepath.Glob(filepath.Join(n.logs(), "*", "*"))
 	for _, folder := range folders {
@@ -135,7 +138,8 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
 		"serializeImagePulls": false, "featureGates": gates,
 		"containerLogMonitorInterval": n.cfg.LogInterval.String(),
-		// A static pod that is taken away and put back under its UID counts as a crash; the wait after that says nothing of a PLEG.
+		// A static pod that is taken away and put back under its UID counts as a crash; the wait
+		// after that says nothing of a PLEG.
 		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
 		"evictionHard":     map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
 	}
@@ -150,7 +154,8 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 	return file, ports[0], ports[1], os.WriteFile(file, data, 0o644)
 }
 
-// FreePorts finds ports that nobody listens on. Another process may take one before the kubelet does; then the kubelet's log says so.
+// FreePorts finds ports that nobody listens on. Another process may take one before the kubelet
+// does; then the kubelet's log says so.
 func FreePorts(count int) ([]int, error) {
 	var ports []int
 	var held []net.Listener

@@ -28,8 +28,9 @@ func (k *Kubelet) Goroutines(ctx context.Context) (map[Origin]int, error) {
 	return origins(string(body))
 }
 
-// origins reads stacks in the form in which Go prints them: one after the other with an empty line between, the function that the goroutine began in last, and
-// below that who created it. WaitGroup.Go is none that anything begins in.
+// origins reads stacks in the form in which Go prints them: one after the other with an empty line
+// between, the function that the goroutine began in last, and below that who created it.
+// WaitGroup.Go is none that anything begins in.
 func origins(stacks string) (map[Origin]int, error) {
 	counts := make(map[Origin]int)
 	for stack := range strings.SplitSeq(strings.TrimSpace(stacks), "\n\n") {

@@ -38,12 +38,12 @@ type Stats struct {
 	Events, Violations int
 }
 
-// WorkerStats is what the simulated pod workers measured.
+// WorkerStats is the measurements of the simulated pod workers.
 type WorkerStats struct {
 	Workers int // alive
-	// Gets counts answers of GetNewerThan, Checked those that were compared with the runtime's lists.
+	// Gets counts answers of GetNewerThan, Checked those compared with the runtime's lists.
 	Gets, Checked int
-	// Waits are the times that GetNewerThan took while the runtime answered before and after.
+	// Waits are the durations of GetNewerThan while the runtime answered before and after.
 	Waits bench.Quantiles
 }
 
@@ -59,7 +59,7 @@ type service struct {
 	ctx context.Context
 }
 
-// Cache returns the cache in the form that tests compare: pods of the agent's namespace.
+// Cache returns the cache in the form of tests: pods of the agent's namespace.
 func (s *service) Cache(_ bool, pods *[]bench.Pod) error {
 	for _, uid := range s.a.cache.UIDs() {
 		status, _ := s.a.cache.Get(uid)
@@ -119,7 +119,7 @@ func (s *service) Consume(read bool, _ *bool) error {
 	return nil
 }
 
-// ResetWorkers clears what the pod workers measured. Violations stay.
+// ResetWorkers clears the measurements of the pod workers. Violations stay.
 func (s *service) ResetWorkers(_ bool, _ *bool) error {
 	s.a.workers.reset()
 	return nil
@@ -156,7 +156,7 @@ func show(uid cache.UID, status *cri.PodStatus) bench.Pod {
 	return pod
 }
 
-// A Client calls an agent. It is safe for concurrent use.
+// A Client calls an agent. Clients are safe for concurrent use.
 type Client struct{ rpc *rpc.Client }
 
 // NewClient calls the agent at the other end of the connection.
@@ -176,7 +176,7 @@ func call[A any](ctx context.Context, c *Client, method string, argument any) (a
 	}
 }
 
-// Cache returns what the agent's cache holds.
+// Cache returns the content of the agent's cache.
 func (c *Client) Cache(ctx context.Context) ([]bench.Pod, error) {
 	return call[[]bench.Pod](ctx, c, "Cache", false)
 }
@@ -191,7 +191,7 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return call[Stats](ctx, c, "Stats", false)
 }
 
-// Violations returns what the agent saw and must never happen.
+// Violations returns the violations recorded so far.
 func (c *Client) Violations(ctx context.Context) ([]string, error) {
 	return call[[]string](ctx, c, "Violations", false)
 }
@@ -225,7 +225,7 @@ func (c *Client) Consume(ctx context.Context, read bool) error {
 	return err
 }
 
-// ResetWorkers clears what the pod workers measured.
+// ResetWorkers clears the measurements of the pod workers.
 func (c *Client) ResetWorkers(ctx context.Context) error {
 	_, err := call[bool](ctx, c, "ResetWorkers", false)
 	return err

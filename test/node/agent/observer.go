@@ -13,10 +13,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// maxViolations bounds what is kept in words; all are counted.
+// maxViolations bounds the violations kept in words; all are counted.
 const maxViolations = 200
 
-// An observer watches for what must never happen. mu guards all its fields.
+// An observer checks every status and event for violations. mu guards all its fields.
 type observer struct {
 	mu         sync.Mutex
 	phases     map[string]pleg.Phase // the latest phase that was stored, or Removed once told
@@ -61,7 +61,7 @@ func (o *observer) storing(next *cri.PodStatus) {
 	}
 }
 
-// rankOf is the phase that an event type tells.
+// rankOf is the phase of an event type.
 var rankOf = map[pleg.EventType]pleg.Phase{
 	pleg.ContainerStarted: pleg.PhaseRunning,
 	pleg.ContainerDied:    pleg.PhaseExited,

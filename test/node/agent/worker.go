@@ -43,7 +43,7 @@ func newWorkers(a *Agent) *workers {
 	return &workers{agent: a, live: map[cache.UID]chan struct{}{}}
 }
 
-// kick tells the pod's worker of an event, and starts it at the first one.
+// kick wakes the pod's worker, and starts the worker at the first event.
 func (w *workers) kick(ctx context.Context, uid cache.UID) {
 	if w.agent.truth == nil {
 		return
@@ -62,7 +62,7 @@ func (w *workers) kick(ctx context.Context, uid cache.UID) {
 	}
 }
 
-// work syncs one pod until it is gone from the cache and from the runtime.
+// work syncs a pod until the pod is gone from the cache and from the runtime.
 func (w *workers) work(ctx context.Context, uid cache.UID, kicks <-chan struct{}) {
 	period := w.agent.config.WorkerPeriod
 	for {
@@ -133,7 +133,7 @@ func (w *workers) compare(uid cache.UID, status *cri.PodStatus, before, after ma
 	}
 }
 
-// truth is what the runtime itself shows of a pod, straight from its lists.
+// truth returns a pod's phases from the runtime's own lists.
 func (w *workers) truth(ctx context.Context, uid cache.UID) (map[string]pleg.Phase, error) {
 	ctx, cancel := context.WithTimeout(ctx, truthTimeout)
 	defer cancel()
@@ -163,7 +163,7 @@ func (w *workers) truth(ctx context.Context, uid cache.UID) (map[string]pleg.Pha
 	return phases, nil
 }
 
-// phaseOf is the phase that a CRI container state means.
+// phaseOf is the phase of a CRI container state.
 var phaseOf = map[runtimeapi.ContainerState]pleg.Phase{
 	runtimeapi.ContainerState_CONTAINER_CREATED: pleg.PhaseCreated,
 	runtimeapi.ContainerState_CONTAINER_RUNNING: pleg.PhaseRunning,

@@ -16,7 +16,7 @@
 //
 // # Concurrency
 //
-// Build takes a file lock, so that two suites that start at once build once.
+// Build takes a file lock, so two suites build once.
 //
 // # Errors
 //
@@ -39,7 +39,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// RuncVersion is the runc that every runtime uses.
+// RuncVersion is the runc of every runtime.
 const RuncVersion = "v1.5.2"
 
 // Module is the path of this repository's module.
@@ -49,7 +49,7 @@ const Module = "github.com/evented-pleg/evented-pleg"
 type Set struct {
 	// Dir holds our own programs, RuncDir runc, RuntimeDir those of the runtime. They are absolute.
 	Dir, RuncDir, RuntimeDir string
-	// Runtime is what RuntimeDir was built from; its zero value: nothing.
+	// Runtime is the source of RuntimeDir; its zero value: none.
 	Runtime runtimes.Runtime
 }
 
@@ -71,7 +71,7 @@ func (s Set) Pinns() string { return filepath.Join(s.RuntimeDir, "pinns") }
 // Runc is the path of runc.
 func (s Set) Runc() string { return filepath.Join(s.RuncDir, "runc") }
 
-// Workload is the path of the static program that runs in every container.
+// Workload is the path of the static program in every container.
 func (s Set) Workload() string { return filepath.Join(s.Dir, "workload") }
 
 // foreign are the runtime's programs.
@@ -82,7 +82,7 @@ func (s Set) foreign() []string {
 	return []string{s.Containerd(), s.Shim(), s.Ctr()}
 }
 
-// Options say what Build builds.
+// Options select the programs to build.
 type Options struct {
 	// Root is the repository's root directory, as FindRoot returns it.
 	Root string
@@ -90,7 +90,7 @@ type Options struct {
 	Runtime string
 	// Own: build the workload.
 	Own bool
-	// Log receives one line for each step.
+	// Log receives a line for each step.
 	Log io.Writer
 }
 

@@ -25,10 +25,10 @@ const (
 	crioTags       = "containers_image_ostree_stub,containers_image_openpgp,exclude_graphdriver_btrfs"
 )
 
-// registryHint is what to look at when a download fails.
+// registryHint is advice for a failed download.
 const registryHint = "the module registry must be reachable (see `go env GOPROXY`), or the modules already in the module cache"
 
-// stamp says what the foreign programs in a directory were built from.
+// stamp records the source of the foreign programs in a directory.
 type stamp struct {
 	Module, Version, Go, Platform string
 }
@@ -137,7 +137,7 @@ func once(dir string, want stamp, programs []string, build func() error) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
-// current reports whether every program is there and was built from what is wanted.
+// current reports whether every program exists and was built from the wanted source.
 func current(path string, want stamp, programs []string) bool {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -170,7 +170,7 @@ func needCompiler(program string) error {
 	return nil
 }
 
-// Conmon returns the path of the program that watches a container for CRI-O.
+// Conmon returns the path of CRI-O's container monitor.
 func Conmon() (string, error) {
 	path, err := exec.LookPath("conmon")
 	if err != nil {

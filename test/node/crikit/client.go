@@ -37,7 +37,7 @@ import (
 // uses. With the grpc default of 4 MiB a list of some 3000 containers fails.
 const MaxMessage = 16 << 20
 
-// Labels that a kubelet puts on what it makes, and that observers read.
+// Labels of a kubelet's pods and containers.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -63,7 +63,7 @@ type Options struct {
 	Image string
 }
 
-// A Client makes and inspects pods on one runtime.
+// A Client makes and inspects pods on a runtime.
 type Client struct {
 	runtimeapi.RuntimeServiceClient
 	Options
@@ -71,7 +71,7 @@ type Client struct {
 	conn *grpc.ClientConn
 }
 
-// Dial prepares a client. It does not connect: the first call does.
+// Dial prepares a client. The first call connects.
 func Dial(o Options) (*Client, error) {
 	if !strings.HasPrefix(o.Endpoint, "unix://") {
 		return nil, fmt.Errorf("crikit: the endpoint %q must begin with unix://", o.Endpoint)

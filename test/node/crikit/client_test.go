@@ -93,7 +93,7 @@ func ends(events []Event, id string) bool {
 	return false
 }
 
-// TestNamespaceIsAFence: what others made is neither seen nor removed.
+// TestNamespaceIsAFence: pods of others are neither seen nor removed.
 func TestNamespaceIsAFence(t *testing.T) {
 	c := OnFake(t, "containerd-2", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

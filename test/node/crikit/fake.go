@@ -14,7 +14,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// OnFake returns a client of a fake runtime that lasts as long as the test.
+// OnFake returns a client of a fake runtime, which ends with the test.
 func OnFake(t testing.TB, profile string, seed uint64) *Client {
 	t.Helper()
 	p, err := fakeruntime.ProfileByName(profile)

@@ -60,7 +60,7 @@ func (c *Client) podLabels(uid, name string) map[string]string {
 	return map[string]string{LabelPodUID: uid, LabelPodName: name, LabelPodNamespace: c.Namespace}
 }
 
-// A Spec is one container to be made.
+// A Spec describes a container to create.
 type Spec struct {
 	Name    string
 	Attempt uint32
@@ -71,9 +71,9 @@ type Spec struct {
 	// Command replaces the image's entrypoint; a path that does not exist makes
 	// StartContainer fail.
 	Command string
-	// Image is what it runs. Empty: the client's image.
+	// Image is the container's image. Empty: the client's image.
 	Image string
-	// Security is who runs it; Create adds the namespaces. Nil: whom the image names.
+	// Security is the security context; Create adds the namespaces. Nil: the image's default.
 	Security *runtimeapi.LinuxContainerSecurityContext
 }
 
@@ -144,7 +144,7 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// StopPod stops a sandbox and with it its containers.
+// StopPod stops a sandbox and its containers.
 func (c *Client) StopPod(ctx context.Context, sandboxID string) error {
 	if _, err := c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
 		return fmt.Errorf("crikit: stop sandbox %s: %w", sandboxID, err)
@@ -152,7 +152,7 @@ func (c *Client) StopPod(ctx context.Context, sandboxID string) error {
 	return nil
 }
 
-// RemovePod removes a sandbox and with it its containers.
+// RemovePod removes a sandbox and its containers.
 func (c *Client) RemovePod(ctx context.Context, sandboxID string) error {
 	if _, err := c.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
 		return fmt.Errorf("crikit: remove sandbox %s: %w", sandboxID, err)

@@ -14,13 +14,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// An Event is one message of the runtime's stream and when it arrived.
+// An Event is a message of the runtime's stream and its time of arrival.
 type Event struct {
 	*runtimeapi.ContainerEventResponse
 	At time.Time
 }
 
-// A Recorder keeps the raw events of one stream in order. mu guards the events.
+// A Recorder keeps the raw events of a stream in order. mu guards the events.
 type Recorder struct {
 	mu     sync.Mutex
 	events []Event
@@ -59,7 +59,7 @@ func (r *Recorder) add(e Event) {
 	r.events = append(r.events, e)
 }
 
-// Events returns what was recorded so far.
+// Events returns the events recorded so far.
 func (r *Recorder) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,19 +22,19 @@ const (
 	OnCall
 )
 
-// A Fault says what happens to which messages.
+// A Fault selects messages and an action.
 type Fault struct {
 	// Method is a method's bare name, ListContainers. Empty: every method.
 	Method string
-	// On is where it acts. The zero value is OnReply.
+	// On is where the fault acts. The zero value is OnReply.
 	On Point
 	// Match picks messages by their bytes. Nil: all. Not used OnCall.
 	Match func(message []byte) bool
 	// Skip lets the first n matches pass.
 	Skip int
-	// Times is how often it acts. 0: until it is removed.
+	// Times is how often the fault acts. 0: until Remove.
 	Times int
-	// Do is what happens.
+	// Do is the action.
 	Do Action
 }
 
@@ -73,7 +73,7 @@ type (
 	Cut struct{ MidMessage bool }
 )
 
-// An Injected fault is one that is in force.
+// An Injected fault is in force until Remove.
 type Injected struct {
 	fault Fault
 	proxy *Proxy
@@ -90,7 +90,7 @@ func (i *Injected) Hits() int {
 	return i.hits
 }
 
-// Remove ends the fault. What it holds is delivered. It may be called again.
+// Remove ends the fault and delivers all messages held. Further calls have no effect.
 func (i *Injected) Remove() {
 	i.proxy.mu.Lock()
 	defer i.proxy.mu.Unlock()

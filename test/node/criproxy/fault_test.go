@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestStreamFaults: what a client of the stream reads of five events.
+// TestStreamFaults compares the events that a client reads of five.
 func TestStreamFaults(t *testing.T) {
 	named := func(id string) func([]byte) bool {
 		return func(m []byte) bool { return bytes.Contains(m, []byte(id)) }

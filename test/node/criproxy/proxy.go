@@ -22,7 +22,7 @@
 //
 // # Errors
 //
-// A call that the runtime fails is failed with the runtime's status.
+// Errors of the runtime reach the client with their status.
 package criproxy
 
 import (
@@ -61,7 +61,7 @@ var reconnectAtOnce = grpc.ConnectParams{
 type Config struct {
 	// Listen is the path of the socket to make.
 	Listen string
-	// Target is the path of the runtime's socket. It need not exist yet.
+	// Target is the path of the runtime's socket, which need not exist yet.
 	Target string
 }
 
@@ -83,7 +83,7 @@ type Proxy struct {
 	calls    map[string]int
 }
 
-// New makes a proxy. It binds nothing and starts nothing.
+// New returns a proxy and starts nothing.
 func New(c Config) (*Proxy, error) {
 	if c.Listen == "" || c.Target == "" || c.Listen == c.Target {
 		return nil, fmt.Errorf("criproxy: Listen %q and Target %q must be two different socket paths", c.Listen, c.Target)
@@ -130,7 +130,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	return nil
 }
 
-// Up binds the socket and serves. It does nothing where that is done already.
+// Up binds the socket and serves, unless the proxy is up.
 func (p *Proxy) Up() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,10 +185,10 @@ func (p *Proxy) Calls() map[string]int {
 	return maps.Clone(p.calls)
 }
 
-// errCut ends a call whose connection is being closed.
+// errCut ends a call on a closed connection.
 var errCut = status.Error(codes.Unavailable, "criproxy: cut")
 
-// A call is one call on its way through.
+// A call is a forwarded call.
 type call struct {
 	proxy  *Proxy
 	method string // its bare name
@@ -196,7 +196,7 @@ type call struct {
 	ctx    context.Context
 }
 
-// handle forwards one call. The call ends with its replies.
+// handle forwards a call, which ends with the last reply.
 func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	method, ok := grpc.MethodFromServerStream(down)
 	if !ok {
@@ -243,7 +243,7 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	return nil
 }
 
-// before applies the faults that act before the runtime hears of the call.
+// before applies the faults on the call itself.
 func (c *call) before() error {
 	for _, injected := range c.proxy.matching(c.method, OnCall, nil) {
 		var held <-chan time.Time
@@ -288,7 +288,7 @@ func (c *call) pump(up grpc.ClientStream, down grpc.ServerStream, out *queue) er
 	}
 }
 
-// put sends one reply through the faults into the queue.
+// put sends a reply through the faults into the queue.
 func (c *call) put(data []byte, out *queue) error {
 	i := item{data: data}
 	copies, ordered := 1, true
@@ -332,7 +332,7 @@ func (a Delay) time() time.Duration {
 	return a.For + rand.N(a.Jitter)
 }
 
-// Inject puts a fault in force, behind those that are.
+// Inject puts a fault in force, behind all others.
 func (p *Proxy) Inject(f Fault) (*Injected, error) {
 	switch f.Do.(type) {
 	case Delay, Stall, Fail, Cut:
@@ -360,7 +360,7 @@ func (p *Proxy) Clear() {
 	p.faults = nil
 }
 
-// matching returns the faults that act here, in order, and counts their hits.
+// matching returns the faults for a message, in order, and counts their hits.
 func (p *Proxy) matching(method string, on Point, message []byte) (found []*Injected) {
 	p.mu.Lock()
 	faults := slices.Clone(p.faults)

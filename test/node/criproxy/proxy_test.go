@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what must happen; nothing is asserted of how long it takes.
+// patience bounds every wait; no test asserts a duration.
 const patience = 30 * time.Second
 
 // A stub is a runtime whose events the test writes. It takes the content type that CRI-O takes, and
@@ -161,7 +161,7 @@ func (r *rig) subscribe(t *testing.T) reader {
 	return reader{stream}
 }
 
-// emit has the runtime send events, and waits until it could.
+// emit sends events from the runtime, and waits until all are sent.
 func (r *rig) emit(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {

@@ -27,7 +27,7 @@ type item struct {
 	seq  int             // order among those that are due at the same time
 }
 
-// A queue is the replies of one call, in the order of due and seq.
+// A queue is the replies of a call, ordered by due and seq.
 type queue struct {
 	mu      sync.Mutex // owns what follows
 	items   []item
@@ -55,7 +55,7 @@ func (q *queue) update(f func()) {
 	q.change = make(chan struct{})
 }
 
-// put queues a reply. An ordered one is due no earlier than the one before.
+// put queues a reply. Ordered replies are due no earlier than the last ordered reply.
 func (q *queue) put(i item, reorder Reorder, ordered bool) {
 	q.update(func() {
 		now := time.Now()
@@ -93,10 +93,10 @@ func (q *queue) put(i item, reorder Reorder, ordered bool) {
 	})
 }
 
-// dropped records that a reply was swallowed.
+// dropped records the loss of a reply.
 func (q *queue) dropped() { q.update(func() { q.lost = true }) }
 
-// end records that no more replies come, and why.
+// end records the end of the replies and its cause.
 func (q *queue) end(err error) { q.update(func() { q.ended, q.err = true, err }) }
 
 // held reports whether a fault holds the item.
@@ -140,7 +140,7 @@ func (q *queue) drain(ctx context.Context, send func([]byte) error) error {
 		if queued {
 			head = q.items[0]
 		}
-		// A call whose only reply was dropped hangs.
+		// Without its only reply, a call hangs.
 		done := q.ended && (q.err != nil || !q.lost || q.sent)
 		q.mu.Unlock()
 		var due <-chan time.Time

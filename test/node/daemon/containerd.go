@@ -69,7 +69,7 @@ func (containerd) files(c Config) (map[string]string, error) {
 // version is the beginning of a runtime's version.
 type version struct{ major, minor int }
 
-// versionOf returns the version of a runtime; that of none is the newest.
+// versionOf returns the version of a runtime; without a runtime, the newest.
 func versionOf(r runtimes.Runtime) version {
 	v := version{major: 1 << 20}
 	if _, err := fmt.Sscanf(r.Version, "v%d.%d", &v.major, &v.minor); err != nil {

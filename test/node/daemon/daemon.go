@@ -48,7 +48,7 @@ const maxBase = 40
 type Config struct {
 	// Base is the daemon's directory: absolute, short, existing.
 	Base string
-	// Components are the programs to run, of the runtime that Components.Runtime names.
+	// Components are the programs of the runtime Components.Runtime.
 	Components components.Set
 	// Image is the name under which the workload is loaded as an image.
 	Image string
@@ -57,22 +57,22 @@ type Config struct {
 	Owner sweep.Target
 }
 
-// A family is what the runtimes of one program need.
+// A family is the configuration of all versions of a runtime.
 type family interface {
-	// dirs are the directories that it needs below Config.Base.
+	// dirs are the directories below Config.Base.
 	dirs() []string
-	// files are the files that it needs there, by name.
+	// files are the files below Config.Base, by name.
 	files(Config) (map[string]string, error)
-	// pack writes the workload image in the form that load takes.
+	// pack writes the workload image for load.
 	pack(Config) error
 	// socket is the name of the CRI socket below Config.Base.
 	socket() string
 	// logs is the directory below Config.Base in which it keeps the logs of containers that are made
 	// without a log path, empty if it keeps none.
 	logs() string
-	// command starts it.
+	// command starts the runtime.
 	command(Config) *exec.Cmd
-	// load loads the workload image, and fails for as long as the runtime is not ready for that.
+	// load loads the workload image. It fails until the runtime is ready.
 	load(context.Context, Config) error
 }
 
@@ -83,7 +83,7 @@ func familyOf(r runtimes.Runtime) family {
 	return containerd{}
 }
 
-// A Daemon is one private runtime.
+// A Daemon is a private runtime.
 type Daemon struct {
 	config Config
 	family family
@@ -94,7 +94,7 @@ type Daemon struct {
 	loaded  bool
 }
 
-// New writes the configuration and the image. It starts nothing.
+// New writes the configuration and the image, and starts nothing.
 func New(c Config) (*Daemon, error) {
 	if !filepath.IsAbs(c.Base) || len(c.Base) > maxBase {
 		return nil, fmt.Errorf("daemon: the directory %q must be absolute and at most %d bytes, or the sockets under it cannot be bound", c.Base, maxBase)
@@ -120,7 +120,7 @@ func New(c Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Runtime is what runs.
+// Runtime returns the daemon's runtime.
 func (d *Daemon) Runtime() runtimes.Runtime { return d.config.Components.Runtime }
 
 // Endpoint is the address of the CRI socket.
@@ -165,7 +165,7 @@ func (d *Daemon) aliveLocked() bool {
 	}
 }
 
-// Start starts the runtime and waits until it is ready or ctx ends.
+// Start starts the runtime and waits for its readiness or the end of ctx.
 func (d *Daemon) Start(ctx context.Context) error {
 	if err := d.spawn(); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// shortDir is a directory whose path leaves room for sockets.
+// shortDir returns a directory with a path short enough for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "daemon-")
@@ -44,7 +44,7 @@ func stand(t *testing.T, script string) *Daemon {
 	return d
 }
 
-// programs is a set whose workload is a file, and nothing else is there.
+// programs returns a set of programs with a workload alone.
 func programs(t *testing.T) components.Set {
 	t.Helper()
 	dir := shortDir(t)

@@ -29,38 +29,38 @@ const (
 	CRIO       Family = "cri-o"
 )
 
-// A Runtime is one that the tests build and run.
+// A Runtime is a container runtime that the tests build and run.
 type Runtime struct {
-	// Name is what `make runtime NAME=` takes.
+	// Name is the NAME of `make runtime`.
 	Name string
-	// Family says how it is built, configured and started.
+	// Family selects build, configuration and start.
 	Family Family
 	// Module and Version are where the module registry has its source.
 	Module, Version string
 	// Built is the name of the runtime whose programs this one shares, where only the configuration
 	// differs. Empty: its own.
 	Built string
-	// Profile is the profile of the fake runtime that stands for it.
+	// Profile is the matching profile of the fake runtime.
 	Profile string
-	// Traits are how it behaves.
+	// Traits are the runtime's behavior.
 	Traits Traits
 }
 
-// Traits are what a scenario must know of a runtime.
+// Traits are the differences between runtimes that scenarios depend on.
 type Traits struct {
-	// Events: it has an event stream, and the stream is on.
+	// Events: the runtime has an event stream, and the stream is on.
 	Events bool
 	// SandboxEvents is the number of events of a sandbox that is run, stopped and removed, each by its
 	// call.
 	SandboxEvents int
-	// SharedStream: each event goes to one subscriber only.
+	// SharedStream: each event goes to a single subscriber.
 	SharedStream bool
-	// StalledSubscriber is what a subscriber does to others by not reading.
+	// StalledSubscriber is the effect of an idle subscriber on others.
 	StalledSubscriber Stall
 	// CreateFails: a command that does not exist fails in CreateContainer, which leaves nothing;
 	// otherwise in StartContainer, which leaves an exited container, and tells no event of that.
 	CreateFails bool
-	// StreamingLists: it has StreamContainers and StreamPodSandboxes.
+	// StreamingLists: StreamContainers and StreamPodSandboxes are implemented.
 	StreamingLists bool
 	// Keeper is a word in the command line of the process that keeps a sandbox or a container, beside
 	// the ID.
@@ -95,7 +95,7 @@ type Traits struct {
 	StatusHasContainers bool
 }
 
-// A Stall is what a subscriber that does not read does to the runtime's other clients.
+// A Stall is the effect of an idle subscriber on the runtime's other clients.
 type Stall string
 
 // The kinds of stall.
@@ -152,7 +152,7 @@ var all = []Runtime{
 	},
 }
 
-// Default is the runtime of a run that names none.
+// Default is the default runtime.
 func Default() Runtime { return all[0] }
 
 // All returns every runtime, the default one first. The caller owns the slice.

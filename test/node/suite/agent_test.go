@@ -22,7 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/agent"
 )
 
-// An Agent is an agent's process and the way to ask it.
+// An Agent is an agent's process and its client.
 type Agent struct {
 	*agent.Client
 
@@ -136,14 +136,14 @@ func (a *Agent) Kill() {
 // Signal sends a signal, SIGSTOP and SIGCONT for instance.
 func (a *Agent) Signal(s syscall.Signal) { a.n.t.Check(a.process.Signal(s)) }
 
-// MustStats is Stats that ends the scenario when they cannot be had.
+// MustStats returns Stats; an error ends the scenario.
 func (a *Agent) MustStats() agent.Stats {
 	stats, err := a.Stats(a.n.t.ctx)
 	a.n.t.Check(err)
 	return stats
 }
 
-// MustCache is Cache that ends the scenario when it cannot be had.
+// MustCache returns Cache; an error ends the scenario.
 func (a *Agent) MustCache() []bench.Pod {
 	pods, err := a.Cache(a.n.t.ctx)
 	a.n.t.Check(err)
@@ -157,7 +157,7 @@ func (a *Agent) MustEvents() []agent.Event {
 	return events
 }
 
-// settle bounds how long a state may take to come on a slow machine.
+// settle bounds the wait for a state on a slow machine.
 const settle = 2 * time.Minute
 
 // WaitState waits until the agent's stream is in the state.
@@ -171,7 +171,7 @@ func (a *Agent) WaitState(state pleg.StreamState) time.Duration {
 	})
 }
 
-// open is the state of a stream that is as open as this runtime's can be.
+// open returns the state of an open stream on this runtime.
 func (n *Node) open() pleg.StreamState {
 	if !n.Traits.Events {
 		return pleg.StreamUnsupported

@@ -63,7 +63,7 @@ func (t *T) latencies(events []agent.Event) {
 	t.Figure("finished_at→created_at", "%s", quantiles(runtime))
 }
 
-// types counts the events of one ID by type.
+// types counts the events of an ID by type.
 func types(events []agent.Event, id string) map[string]int {
 	count := map[string]int{}
 	for _, e := range events {
@@ -74,7 +74,7 @@ func types(events []agent.Event, id string) map[string]int {
 	return count
 }
 
-// waits records what the agent's pod workers measured, and fails the scenario if
+// waits records the measurements of the agent's pod workers, and fails the scenario if
 // one waited longer than it should while the runtime answered.
 func (t *T) waits(a *Agent) {
 	w := a.MustStats().Workers

@@ -23,7 +23,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-// A Node is a runtime with what a scenario needs around it.
+// A Node is a runtime with a proxy and a client.
 type Node struct {
 	*crikit.Client // plays the other side: creates, stops, removes, tells the truth
 
@@ -31,7 +31,7 @@ type Node struct {
 	Daemon *daemon.Daemon
 	// Proxy stands between the agents and the runtime.
 	Proxy *criproxy.Proxy
-	// Traits are what the runtime does otherwise than others.
+	// Traits are the runtime's differences from others.
 	Traits runtimes.Traits
 
 	t      *T
@@ -112,7 +112,7 @@ func (n *Node) removePods() {
 	}
 }
 
-// tearDown stops the runtime and sweeps what is left of it.
+// tearDown stops and sweeps the runtime.
 func (n *Node) tearDown() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
 	defer cancel()
@@ -128,7 +128,7 @@ func (n *Node) tearDown() {
 	}
 }
 
-// RestartRuntime stops the runtime with the signal and starts it again.
+// RestartRuntime stops the runtime with the signal and starts the runtime again.
 func (n *Node) RestartRuntime(signal syscall.Signal) {
 	n.StopRuntime(signal)
 	n.StartRuntime()
@@ -141,14 +141,14 @@ func (n *Node) StopRuntime(signal syscall.Signal) {
 	n.t.Check(n.Daemon.Stop(ctx, signal))
 }
 
-// StartRuntime starts the runtime again and waits until it answers.
+// StartRuntime starts the runtime again and waits for an answer.
 func (n *Node) StartRuntime() {
 	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
 	defer cancel()
 	n.t.Check(n.Daemon.Start(ctx))
 }
 
-// Pod runs a pod whose UID is its name.
+// Pod runs a pod.
 func (n *Node) Pod(name string) *crikit.Pod {
 	pod, err := n.RunPod(n.t.ctx, n.UID(name), name, 0)
 	n.t.Check(err)
@@ -165,7 +165,7 @@ func (n *Node) Container(pod *crikit.Pod, name string, args ...string) string {
 	return id
 }
 
-// Exited waits until the runtime says that the container has exited.
+// Exited waits until the runtime reports the container as exited.
 func (n *Node) Exited(id string) *runtimeapi.ContainerStatus {
 	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
 	defer cancel()
@@ -174,7 +174,7 @@ func (n *Node) Exited(id string) *runtimeapi.ContainerStatus {
 	return status
 }
 
-// MustTruth is Truth that ends the scenario when it cannot be had.
+// MustTruth returns Truth; an error ends the scenario.
 func (n *Node) MustTruth() []bench.Pod {
 	truth, err := n.Truth(n.t.ctx)
 	n.t.Check(err)

@@ -103,7 +103,7 @@ func (n *Node) observeRestart() {
 	t.Figure("events of a restart", "%s", digest(raw.Events(), map[string]string{ends: "ended", lives: "lives", pod.SandboxID: "sandbox"}))
 }
 
-// tell runs f, waits until the stream is quiet, and logs what it told.
+// tell runs f, waits until the stream is quiet, and logs the events.
 func (n *Node) tell(raw *crikit.Recorder, what string, f func()) {
 	before := len(raw.Events())
 	if f == nil {
@@ -118,7 +118,7 @@ func (n *Node) tell(raw *crikit.Recorder, what string, f func()) {
 	n.t.Logf("%s: %s", what, digest(raw.Events()[before:], nil))
 }
 
-// digest tells events in a line.
+// digest formats events as a line.
 func digest(events []crikit.Event, names map[string]string) string {
 	if len(events) == 0 {
 		return "none"

@@ -192,7 +192,7 @@ func (n *Node) keeperOf(id string) int {
 	return 0
 }
 
-// pidOf is the PID of a container.
+// pidOf returns the PID of a container.
 func (n *Node) pidOf(id string) int {
 	answer, err := n.ContainerStatus(n.t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	n.t.Check(err)
@@ -203,7 +203,7 @@ func (n *Node) pidOf(id string) int {
 	return info.Pid
 }
 
-// pauseOf is the PID of a sandbox's own process.
+// pauseOf returns the PID of a sandbox's own process.
 func (n *Node) pauseOf(sandboxID string) int {
 	answer, err := n.PodSandboxStatus(n.t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandboxID, Verbose: true})
 	n.t.Check(err)

@@ -21,7 +21,7 @@ import (
 // stream is the method of the event stream.
 const stream = "GetContainerEvents"
 
-// wireFaults are what the wire does to the event stream, and to the calls.
+// wireFaults are the faults of the event stream and the calls.
 var wireFaults = []struct {
 	name  string
 	fault criproxy.Fault

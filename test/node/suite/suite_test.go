@@ -69,13 +69,13 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// A Scenario is one test of the suite.
+// A Scenario is a test of the suite.
 type Scenario struct {
 	// Name is its number in the list and a word.
 	Name string
-	// Source is the section of KEP-3386, or the observed fact, that it holds.
+	// Source is the section of KEP-3386, or the observed fact, behind the scenario.
 	Source string
-	// Private is why it needs a runtime that is ours. Empty: it does not.
+	// Private is the reason why the scenario needs a private runtime. Empty: none.
 	Private string
 	Run     func(*T)
 }
@@ -111,7 +111,7 @@ var scenarios = []Scenario{
 	{"18-soak", "KEP-3386, Test Plan: retry with backoff logic, for as long as you like (NODE_E2E_SOAK=30m)", restarts, soak},
 }
 
-// An env is what the scenarios on one runtime share.
+// An env is shared by the scenarios on a runtime.
 type env struct {
 	set components.Set
 	// kind is the runtime, or the known one that is nearest to the runtime which is already there.
@@ -125,7 +125,7 @@ type env struct {
 	rows   []string // of the table of figures
 }
 
-// A T is one scenario while it runs.
+// A T is a running scenario.
 type T struct {
 	*testing.T
 	// Dir is the scenario's own directory. Its *.log are kept when the scenario fails.
@@ -181,7 +181,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// prepare builds what a run on the runtime of that name needs.
+// prepare builds the programs for a run on a runtime.
 func prepare(t *testing.T, name string) *env {
 	t.Helper()
 	e := &env{image: cmp.Or(*imageRef, image.DefaultRef)}
@@ -210,7 +210,7 @@ func prepare(t *testing.T, name string) *env {
 	return e
 }
 
-// versionOf asks the runtime that is already there for its version.
+// versionOf returns the version of the existing runtime.
 func versionOf(endpoint string) (*runtimeapi.VersionResponse, error) {
 	client, err := crikit.Dial(crikit.Options{Endpoint: endpoint})
 	if err != nil {
@@ -231,7 +231,7 @@ func display(v *runtimeapi.VersionResponse) string {
 	return v.RuntimeName + " " + strings.TrimSuffix(v.RuntimeVersion, "+unknown")
 }
 
-// importImage loads the workload image into the runtime that is already there.
+// importImage loads the workload image into the existing runtime.
 func (e *env) importImage() error {
 	ctx, cancel := context.WithTimeout(run.ctx, time.Minute)
 	defer cancel()
@@ -246,7 +246,7 @@ func (e *env) importImage() error {
 		"then run again with NODE_E2E_IMAGE=<its reference>", e.version, archive)
 }
 
-// limit ends a scenario that hangs.
+// limit bounds a scenario.
 const limit = 15 * time.Minute
 
 // run runs a scenario as a test, and adds its row to the table of figures.
@@ -337,7 +337,7 @@ func (t *T) Eventually(within time.Duration, what string, holds func() error) ti
 	}
 }
 
-// Sleep waits, and ends the scenario if it is interrupted meanwhile.
+// Sleep waits. An interrupt ends the scenario.
 func (t *T) Sleep(d time.Duration) {
 	t.Helper()
 	select {

@@ -192,7 +192,7 @@ func hierarchies(root string) []string {
 	return roots
 }
 
-// removeCgroup removes a cgroup and those below it, children first. A cgroup
+// removeCgroup removes a cgroup and its descendants, children first. A cgroup
 // whose last process has just been killed is busy for a moment.
 func removeCgroup(top string) error {
 	var dirs []string

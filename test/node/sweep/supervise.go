@@ -92,7 +92,7 @@ func cannotRun(err error) int {
 	return ExitCannotRun
 }
 
-// supervise runs a command as the child, and cleans up after it.
+// supervise runs a command as the child, then cleans up.
 func supervise(target Target, argv []string) int {
 	code := runChild(target, argv)
 	if err := cleanUp(target); err != nil {
@@ -154,7 +154,7 @@ func reapUntil(pid int) int {
 	}
 }
 
-// cleanUp kills what outlived the child, reaps it, and sweeps.
+// cleanUp kills and reaps all processes that outlived the child, and sweeps.
 func cleanUp(target Target) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
 	defer cancel()
@@ -220,7 +220,7 @@ func claim(base string) error {
 	return syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// sweepAbandoned sweeps the runs whose supervisor is gone.
+// sweepAbandoned sweeps the runs of dead supervisors.
 func sweepAbandoned() {
 	dirs, _ := filepath.Glob(filepath.Join(parent, prefix+"*")) // the pattern is good
 	for _, dir := range dirs {

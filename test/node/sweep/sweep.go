@@ -44,7 +44,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Target is what one run owns.
+// A Target is the directory and the cgroup of a run.
 type Target struct {
 	// Dir is the run's directory, absolute and below another.
 	Dir string
@@ -158,7 +158,7 @@ func (t Target) validate() error {
 	return nil
 }
 
-// A Process is one that belongs to the run.
+// A Process belongs to the run.
 type Process struct {
 	PID     int
 	Command string // command line, words joined by spaces

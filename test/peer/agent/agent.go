@@ -63,7 +63,7 @@ type Driver interface {
 	Footprint() (int64, error)
 }
 
-// Request is what a driver is told to do.
+// Request is an order to a driver.
 type Request struct {
 	// Op is "start", "relist" (N times), "mark", "await" (until N events were handled since mark),
 	// "idle" (for Millis), "newer" (N times, over UIDs, Millis apart), "watch" (returns what Watch told
@@ -87,7 +87,7 @@ type Told struct {
 	At   int64  `json:"at"` // Unix nanoseconds when it was received
 }
 
-// Reply is what that came to.
+// Reply is the answer to a Request.
 type Reply struct {
 	Error string `json:"error,omitempty"`
 	Cost
@@ -101,7 +101,7 @@ type Reply struct {
 	Waiting int `json:"waiting,omitempty"`
 }
 
-// Serve runs the driver until its input ends.
+// Serve runs the driver until the end of its input.
 func Serve(d Driver) {
 	if err := (&server{driver: d}).run(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -140,7 +140,7 @@ func (s *server) run(in io.Reader, out io.Writer) error {
 	return requests.Err()
 }
 
-// patience is how long anything may take.
+// patience bounds every wait.
 const patience = 2 * time.Minute
 
 func (s *server) do(r *Request, reply *Reply) (err error) {
@@ -212,7 +212,7 @@ func (s *server) do(r *Request, reply *Reply) (err error) {
 	return nil
 }
 
-// tell takes an event of Watch.
+// tell records an event of Watch.
 func (s *server) tell(pod, id, kind string) {
 	t := Told{Pod: pod, ID: id, Kind: kind, At: time.Now().UnixNano()}
 	s.mu.Lock()
@@ -224,7 +224,7 @@ func (s *server) tell(pod, id, kind string) {
 	}
 }
 
-// changing does what requests about churn want.
+// changing serves the requests about churn.
 func (s *server) changing(r *Request, reply *Reply) error {
 	d, ok := s.driver.(Churner)
 	if !ok {
@@ -272,7 +272,7 @@ func (s *server) toggle(name string) error {
 	return pprof.StartCPUProfile(f)
 }
 
-// heapProfile writes what the live heap is made of.
+// heapProfile writes a heap profile.
 func heapProfile(name string) error {
 	f, err := os.Create(name)
 	if err != nil {

@@ -29,7 +29,7 @@ type Churner interface {
 	Await(uid string, t time.Time) error
 }
 
-// Pod is a pod that was made.
+// Pod is a created pod.
 type Pod struct{ UID, Sandbox, Container string }
 
 // Annotations returns those of a pod, and of its container but for how long that lives, so long

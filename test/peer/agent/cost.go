@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Cost is what something cost the process that did it.
+// Cost is the resources used by the process.
 type Cost struct {
 	Wall time.Duration `json:"wall"`
 	// CPU is user and system time of all threads.

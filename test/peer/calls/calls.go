@@ -114,7 +114,7 @@ func (c *Calls) Remove(p agent.Pod) error {
 		}))
 }
 
-// tell makes a call and tells of it.
+// tell makes a call and reports the call to Calling.
 func (c *Calls) tell(own pleg.OwnCall, call func() (pleg.Item, error)) error {
 	returned := c.Calling(own)
 	now, err := call()

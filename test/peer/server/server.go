@@ -22,7 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 )
 
-// Config says what to serve.
+// Config describes the runtime.
 type Config struct {
 	// Socket is the unix socket's path.
 	Socket string `json:"socket"`
@@ -58,7 +58,7 @@ type Reply struct {
 	History     []Change          `json:"history,omitempty"`
 }
 
-// Change is a change of state of which Watch is to tell.
+// Change is a change of state for Watch to deliver.
 type Change struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"` // what Watch calls it

@@ -93,7 +93,8 @@ func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
 	return slices.DeleteFunc(list, func(s scene.Scenario) bool { return !slices.Contains(names, s.Name) }), nil
 }
 
-// playAll plays the scenarios, once or for that long, on a node of their own. What fails is in the summary; the error is of what could not be played.
+// playAll plays the scenarios, once or for that long, on a node of their own. What fails is in the
+// summary; the error is of what could not be played.
 func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long time.Duration) (sum *scene.Summary, err error) {
 	w, err := scene.NewWorld(ctx, v)
 	if err != nil {
