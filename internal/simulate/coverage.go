@@ -10,25 +10,29 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
+
+// move is one of the stream machine, as Stats shows it: what happens within one instant is one move.
+type move [2]pleg.StreamState
+
+func (m move) String() string { return m[0].String() + "→" + m[1].String() }
 
 // Coverage is what the histories of a search have visited. The zero value is ready.
 type Coverage struct {
-	mu          sync.Mutex
-	standing    []string             // faults in force at present
-	struck      map[string]time.Time // when a fault struck last
-	Histories   int
-	Looks       int                // of the oracle
-	Believed    int                // times that reads were believed again after they had lied
-	Events      int                // told by Watch
-	Virtual     time.Duration      // time that has passed
-	Pairs       map[[2]string]int  // fault × profile
-	Moves       map[move]int       // of the stream machine, as Stats shows it
-	Slowest     time.Duration      // from the last disturbance of a history to agreement
-	SlowestOf   uint64             // its seed
-	Prompt      promptness         // of the claims of true changes
-	Transitions map[transition]int // moves by the faults in force
-	PromptOf    uint64             // the seed of the slowest
+	mu        sync.Mutex
+	Histories int
+	Looks     int               // of the oracle
+	Believed  int               // times that reads were believed again after they had lied
+	Events    int               // told by Watch
+	Virtual   time.Duration     // time that has passed
+	Pairs     map[[2]string]int // fault × profile
+	Moves     map[move]int      // of the stream machine, as Stats shows it
+	Slowest   time.Duration     // from the last disturbance of a history to agreement
+	SlowestOf uint64            // its seed
+	Prompt    promptness        // of the claims of true changes
+	PromptOf  uint64            // the seed of the slowest
 }
 
 // fault notes that a fault has struck under a profile.
@@ -39,10 +43,6 @@ func (c *Coverage) fault(name, profile string) {
 		c.Pairs = make(map[[2]string]int)
 	}
 	c.Pairs[[2]string{name, profile}]++
-	if c.struck == nil {
-		c.struck = make(map[string]time.Time)
-	}
-	c.struck[name] = time.Now()
 }
 
 // harvest takes what the oracle has seen.
@@ -70,12 +70,6 @@ func (c *Coverage) Add(seed uint64, d *Coverage) {
 	}
 	for k, n := range d.Pairs {
 		c.Pairs[k] += n
-	}
-	if c.Transitions == nil {
-		c.Transitions = make(map[transition]int)
-	}
-	for k, n := range d.Transitions {
-		c.Transitions[k] += n
 	}
 	for k, n := range d.Moves {
 		c.Moves[k] += n
@@ -126,6 +120,5 @@ func (c *Coverage) Report(profiles []string) string {
 		}
 		b.WriteString("\n")
 	}
-	c.reportTransitions(&b, profiles)
 	return b.String()
 }

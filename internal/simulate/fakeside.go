@@ -140,7 +140,6 @@ func (f *fakeSide) restless() bool {
 }
 
 func (f *fakeSide) calm(w *world) {
-	w.cover.inForce(nil)
 	defer w.oracle.lieEnds()
 	_ = f.rt.SetFaults(f.quiet)
 	f.rt.Up(0)
@@ -241,16 +240,13 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	faults.SlowList = max(faults.SlowList, f.quiet.SlowList)
 	faults.SlowStatus = max(faults.SlowStatus, f.quiet.SlowStatus)
 	lying := false
-	var names []string
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
-		names = append(names, name)
 		w.cover.fault(name, w.settings.profile)
 		for _, l := range lies {
 			lying = lying || name == l
 		}
 	}
-	w.cover.inForce(names)
 	if lying {
 		w.oracle.lie()
 	}

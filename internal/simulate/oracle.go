@@ -65,7 +65,6 @@ type oracle struct {
 	agreed     time.Time     // the disturbance that has been followed by agreement
 	state      pleg.StreamState
 	moves      map[move]int
-	moved      func(move) // told of each
 	looks      int
 	promptest  promptness
 }
@@ -188,9 +187,7 @@ func (o *oracle) look(resting bool) {
 	}
 	if s.State != o.state {
 		m := move{o.state, s.State}
-		if o.moves[m]++; o.moved != nil {
-			o.moved(m)
-		}
+		o.moves[m]++
 		o.state = s.State
 	}
 	if !resting || o.lying {

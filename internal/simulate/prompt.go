@@ -29,15 +29,7 @@ type prompt struct {
 	troubled  time.Time                          // when a read last failed, was slow, or found every worker busy
 	ahead     map[cache.UID]time.Time            // when a claim of a pod last said what was not so yet
 	believed  map[cache.UID]time.Time            // when a payload was last believed at once
-	early     map[string]early                   // removals that were told before they were done
 	strangers map[cache.UID]map[string]time.Time // IDs of which a claim told that the cache did not show, and when
-}
-
-// early is a removal that a claim told of before it was done. Within the grace reads may go on to show the ID, and a generator that has been told reads
-// again and again, with doubling delays, until they do not.
-type early struct {
-	pod cache.UID
-	at  time.Time
 }
 
 // promptness is how promises were kept.
@@ -105,11 +97,6 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 		}
 		p.strangers[pod][x.ID] = now
 	}
-	if it.Phase == pleg.PhaseRemoved && owner != "" && phase != pleg.PhaseRemoved && (pod == owner || pod == "") {
-		if _, again := p.early[it.ID]; !again { // a repeat does not start the delays of looking anew
-			p.early[it.ID] = early{owner, now}
-		}
-	}
 	if phase == pleg.PhaseUnknown && (owner == pod || owner != "" && pod == "") {
 		p.lost[it.ID] = max(p.lost[it.ID], it.Phase)
 	}
@@ -124,7 +111,7 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 func (p *prompt) make() {
 	if p.promises == nil {
 		p.promises, p.instant, p.ahead = make(map[string]promise), make(map[cache.UID]*dominant), make(map[cache.UID]time.Time)
-		p.early, p.lost = make(map[string]early), make(map[string]pleg.Phase)
+		p.lost = make(map[string]pleg.Phase)
 		p.strangers, p.believed = make(map[cache.UID]map[string]time.Time), make(map[cache.UID]time.Time)
 	}
 }
@@ -185,7 +172,6 @@ func (o *oracle) lookPrompt(reading bool) {
 	if b.busy(now) {
 		return
 	}
-	o.lookEarly(now)
 	for uid, d := range p.instant {
 		delete(p.instant, uid)
 		if d.items != nil && d.at.Equal(now) {
@@ -212,46 +198,6 @@ func (o *oracle) lookPrompt(reading bool) {
 			o.fail("late", "pod %s: a claim told that %s is %v, and %v later Watch has told %v", x.pod, id, x.phase, now.Sub(since), told)
 		}
 	}
-}
-
-// lookEarly checks that what was told to be gone before it was is not shown for longer than it takes to look again after it has gone, and after all else of
-// its pod that was told so: as long as reads show any of that, they are not believed.
-func (o *oracle) lookEarly(now time.Time) {
-	b := o.ledger
-	p, s := &b.prompt, b.pace.settings
-	for id, x := range p.early {
-		gone := b.truth.goneAt(id)
-		if gone.IsZero() && now.Sub(x.at) > s.grace || gone.Sub(x.at) > s.grace-50*time.Millisecond {
-			delete(p.early, id) // a read may overrule it
-		}
-	}
-	for id, x := range p.early {
-		since, lag := b.earlySince(x.pod)
-		if since.IsZero() || b.podPace(x.pod).open || now.Sub(since) <= lag+s.soon(b.truth.size(x.pod)) {
-			continue
-		}
-		delete(p.early, id)
-		if shown := phaseIn(b.shows(x.pod), id); shown != pleg.PhaseRemoved {
-			o.fail("late", "pod %s: %s was told to be gone before it was, and %v after that the cache shows it %v", x.pod, id, now.Sub(b.truth.goneAt(id)), shown)
-		}
-	}
-}
-
-// earlySince returns since when nothing excuses that the cache shows what of a pod was told to be gone too early, zero if something still does, and the longest
-// time by which that was too early, up to which the delay of looking again may have grown.
-func (b *ledger) earlySince(pod cache.UID) (since time.Time, lag time.Duration) {
-	since = latest(b.prompt.troubled, b.podPace(pod).closed, b.settled(pod))
-	for id, x := range b.prompt.early {
-		if x.pod != pod {
-			continue
-		}
-		gone := b.truth.goneAt(id)
-		if gone.IsZero() {
-			return time.Time{}, 0
-		}
-		since, lag = latest(since, gone), max(lag, gone.Sub(x.at))
-	}
-	return since, lag
 }
 
 // lookTold checks that an event was handed to Watch soon after the claim of what it tells.

@@ -284,34 +284,6 @@ func (r *toy) calm() {
 	r.mode = r.profile.events
 }
 
-// standing returns the faults that last until they are ended.
-func (r *toy) standing() (names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, f := range map[string]*readFault{"list": &r.list, "pod": &r.pods, "inspect": &r.inspect} {
-		switch {
-		case f.err != nil:
-			names = append(names, "fail-"+name)
-		case f.hang:
-			names = append(names, "hang-"+name)
-		case f.slow > 0:
-			names = append(names, "slow-"+name)
-		case f.late > 0:
-			names = append(names, "late-"+name)
-		}
-	}
-	if r.mode != r.profile.events {
-		names = append(names, map[streamMode]string{streamEOF: "empty", streamUnimplemented: "unimplemented", streamRefuse: "refuse"}[r.mode])
-	}
-	if r.stalled {
-		names = append(names, "stall")
-	}
-	if r.down {
-		names = append(names, "restart")
-	}
-	return names
-}
-
 func (f *readFault) release() {
 	if f.free != nil {
 		close(f.free)

@@ -76,7 +76,6 @@ func (t *toySide) restless() bool {
 
 func (t *toySide) calm(w *world) {
 	t.toy.calm()
-	w.cover.inForce(nil)
 }
 
 func (t *toySide) name(id string) string { return id }
@@ -124,7 +123,6 @@ func (t *toySide) command(w *world, verb string, args []string) error {
 	if len(args) == 0 {
 		return errUsage
 	}
-	defer func() { w.cover.inForce(t.toy.standing()) }()
 	switch verb {
 	case "runtime":
 		return t.runtime(w, args[0], args[1:])

@@ -233,16 +233,6 @@ func (t *Truth) lost(id string) bool {
 	return l.steps[n].phase == pleg.PhaseUnknown
 }
 
-// goneAt returns when an ID was removed, as of the last refresh; zero if it was not, or never was.
-func (t *Truth) goneAt(id string) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l := t.lives[id]; l != nil && l.now() == pleg.PhaseRemoved {
-		return l.steps[len(l.steps)-1].at
-	}
-	return time.Time{}
-}
-
 // size returns the number of IDs that the runtime has of a pod, as of the last refresh.
 func (t *Truth) size(pod cache.UID) (n int) {
 	t.mu.Lock()

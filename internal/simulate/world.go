@@ -167,7 +167,6 @@ func (w *world) begin() error {
 	}
 	if err == nil {
 		w.oracle.only = w.opts.Only
-		w.oracle.moved = func(m move) { w.cover.moved(m, w.settings.profile) }
 	}
 	return err
 }
