@@ -76,7 +76,7 @@ var ledgerMutations = []mutation{
 	},
 	{
 		"ledger: full lists from before the stream will do", ledgerDir + "ledger.go",
-		"!l.trusted || full <= l.connected", "!l.trusted",
+		"!l.trusted || min(l.sandboxes.full, l.containers.full) <= l.connected:", "!l.trusted:",
 	},
 	{
 		"ledger: a sandbox in the making has ended", ledgerDir + "call.go",
