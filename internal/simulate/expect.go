@@ -153,7 +153,7 @@ func (w *world) number(name string) (int, bool) {
 	s := w.system.Stats()
 	n, ok := map[string]int{
 		"lists": lists, "pods": reads - statuses, "statuses": statuses,
-		"Relists": s.Relists, "Missed": s.Missed, "Unheard": s.Unheard, "MissedCreations": s.MissedCreations, "MissedRemovals": s.MissedRemovals,
+		"Relists": s.Relists, "RelistErrors": s.RelistErrors, "Missed": s.Missed, "Unheard": s.Unheard, "MissedCreations": s.MissedCreations, "MissedRemovals": s.MissedRemovals,
 		"Claims": s.Claims, "StaleClaims": s.StaleClaims, "ReplayedClaims": s.ReplayedClaims, "Dominated": s.Dominated,
 		"Overruled": s.Overruled, "Regressions": s.Regressions, "Events": s.Events, "Owed": s.Owed, "OwedPods": s.OwedPods,
 		"Pods": s.Pods, "Containers": s.Containers, "Sandboxes": s.Sandboxes, "RunningPods": s.RunningPods, "Waiters": s.Waiters,
