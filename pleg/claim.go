@@ -301,6 +301,9 @@ func (c *core[S]) resolve(p *pod, began instant) {
 		switch {
 		case x == nil && e.phase == PhaseRemoved:
 		case x == nil || e.cause == CauseAck:
+			if x != nil && began > e.at && x.phase < e.phase {
+				x.claimed = x.phase // the call has failed, and explains no later change
+			}
 			return began > e.at
 		case x.phase >= e.phase && x.shown != PhaseUnknown:
 		case began <= e.at.add(c.cfg.Grace):
