@@ -266,6 +266,8 @@ func (c *core[S]) expect(p *pod, e expectation, now instant) bool {
 		c.expected++
 	} else if e.phase > old.phase || e.phase == old.phase && e.cause == CauseAck {
 		*old = e
+	} else if old.cause == CauseAck && e.at > old.at {
+		old.at = e.at // the call may have failed: the read must begin after the claim, too
 	} else {
 		return false
 	}
