@@ -302,6 +302,9 @@ func (c *core[S]) resolve(p *pod, began instant) {
 		x := c.find(p, 0, e.id)
 		switch {
 		case x == nil && e.phase == PhaseRemoved:
+			if began <= e.at.add(c.cfg.Grace) && len(c.early) < c.cfg.UnconfirmedMax {
+				c.early[e.id] = e // another read may still show the ID
+			}
 		case x == nil || e.cause == CauseAck:
 			if x != nil && began > e.at && x.phase < e.phase {
 				x.claimed = x.phase // the call has failed, and explains no later change

@@ -171,7 +171,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	switch {
 	case began < p.asOf:
 		if !same {
-			p.due = max(p.due, now-1)
+			p.due = max(p.due, now)
 		}
 	case gone && p.entry == noEntry && p.want != 0 && began < c.floor: // the read that the waiters want answers
 	case gone && (p.entry != noEntry || p.want != 0):
@@ -192,9 +192,9 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 			p.notBefore = 0 // a list gives the pod another try
 		}
 	case overlaps && !p.reading:
-		p.due = max(p.due, now-1)
+		p.due = max(p.due, now)
 	default: // if the pod is being read: core.onInspected compares
-		p.due = max(p.due, began-1)
+		p.due, p.hold = max(p.due, began-1), min(p.hold, c.old(now))
 	}
 	return quiet
 }
@@ -305,16 +305,17 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 			shows = r.listing.Items
 		}
 	}
+	first, last := c.contradicts(p, shows)
 	switch {
 	case r.err != nil:
 		c.inspectFailed(p, r, now)
-	case r.began < c.asOf(p) || r.status == nil && len(shows) > 0 && !c.matches(p, shows):
+	case r.began < c.asOf(p) || r.began <= last || r.status == nil && len(shows) > 0 && !c.matches(p, shows):
 		// A list, or a payload, has overtaken the read.
 		if !c.matches(p, shows) {
 			p.due = max(p.due, now-1)
 		}
 		c.delay(p, r.began, now)
-	case !c.overrules(p, shows, r.began):
+	case first != 0 && r.began <= first.add(c.cfg.Grace): // a claim is believed for a grace
 		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
 		p.due = max(p.due, p.notBefore-1)
 		if p.want != 0 {

@@ -224,7 +224,7 @@ func (c *core[S]) tally(x *item, by int) {
 // offer stores the payload of a claim if the payload dominates: if the cache holds a status from a
 // read, and the payload shows each ID of that status and no other, none in an earlier phase, and
 // everything that is expected of the pod. The payload makes nothing fresh: the time of the entry
-// stays. A later read decides; see core.overrules for a read that shows less.
+// stays. A later read decides; see core.contradicts for a read that shows less.
 func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	if pc.status == nil || p.entry != statusEntry || p.force != 0 || p.contradicted() || !p.unmet() {
 		return
@@ -259,23 +259,22 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	c.store(p, status, pc.payload, c.asOf(p), now)
 }
 
-// overrules reports whether a read is to be believed that shows less than the status, which a
-// payload has brought: the read began after the claim and, unless the agent's own call is behind
-// the claim, a grace after the oldest claim in question.
-func (c *core[S]) overrules(p *pod, shows []Item, began instant) bool {
-	claimed := instant(0)
-	first := never
+// contradicts returns when the first and the last of the claims were made that a read with less than
+// the status contradicts; zero if the read shows no less. A payload has brought what the read does
+// not show. First leaves out what the agent's own calls account for: a read that began after the
+// call is right.
+func (c *core[S]) contradicts(p *pod, shows []Item) (first, last instant) {
 	for i, it := range shows {
 		x := c.find(p, i, it.ID)
 		if x == nil || it.Phase >= x.phase || it.Phase == PhaseUnknown {
 			continue
 		}
 		if e := p.expectation(it.ID); e != nil {
-			claimed = max(claimed, e.at)
-			if e.cause == CauseClaim {
-				first = min(first, e.at)
+			last = max(last, e.at)
+			if e.cause == CauseClaim && (first == 0 || e.at < first) {
+				first = e.at
 			}
 		}
 	}
-	return (claimed == 0 || began > claimed) && (first == never || began > first.add(c.cfg.Grace))
+	return first, last
 }
