@@ -22,7 +22,7 @@ import (
 )
 
 // The modules of both know nothing of each other.
-var _ events.Metrics = (*metrics.Events)(nil)
+var _ = func(r metrics.Registry, b *events.Broadcaster) error { return metrics.NewEvents(r, b.Metrics) }
 
 // TestStreamingListsByTheNewestCRI reads the fake's streaming lists by the CRI's own client. The
 // root module is built against a CRI without them too, and describes them itself.

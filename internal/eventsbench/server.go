@@ -81,10 +81,6 @@ func embedded(o *Options) (*server, error) {
 				objects++
 				occurrences += occurrencesOf(&e)
 			}
-			for _, e := range api.CoreEvents() {
-				objects++
-				occurrences += int64(e.Count)
-			}
 			return objects, occurrences, nil
 		},
 	}, nil

@@ -79,7 +79,7 @@ func newTarget(ctx context.Context, o *Options, config *rest.Config, node string
 			},
 		}, nil
 	}
-	b, err := events.NewForClient(client, false, events.Options{Instance: node})
+	b, err := events.NewForClient(client, events.Options{Instance: node})
 	if err != nil {
 		return nil, err
 	}
