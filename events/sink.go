@@ -54,7 +54,7 @@ func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) 
 		Last     *metav1.Time          `json:"lastTimestamp,omitempty"`
 	}
 	if err := json.Unmarshal(data, &patch); err == nil && patch.Series != nil {
-		patch.Count, patch.Last = patch.Series.Count, new(metav1.NewTime(patch.Series.LastObservedTime.Time))
+		patch.Count, patch.Last = patch.Series.Count, &metav1.Time{Time: patch.Series.LastObservedTime.Time}
 		if data, err = json.Marshal(patch); err != nil {
 			return nil, err
 		}

@@ -67,7 +67,8 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 		Type:                s.key.eventType,
 	}
 	if s.key.related != (refKey{}) {
-		e.Related = new(s.key.related.reference(s.content.relatedVersion))
+		related := s.key.related.reference(s.content.relatedVersion)
+		e.Related = &related
 	}
 	if s.content.annotations != nil || c.state != "" {
 		e.Annotations = make(map[string]string, len(s.content.annotations)+2)

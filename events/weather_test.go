@@ -208,10 +208,14 @@ func TestPoisonOverTLS(t *testing.T) {
 // TestRestoreThatFails: whatever becomes of the calls that look for what an earlier process left, events go out soon.
 func TestRestoreThatFails(t *testing.T) {
 	for name, fault := range map[string]eventstest.Fault{
-		"hangs":   slowly(time.Hour),
-		"500":     func(context.Context, eventstest.Call) error { return status(500, metav1.StatusReasonInternalError, 0) },
-		"503":     func(context.Context, eventstest.Call) error { return status(503, metav1.StatusReasonServiceUnavailable, 0) },
-		"429":     func(context.Context, eventstest.Call) error { return status(429, metav1.StatusReasonTooManyRequests, 0) },
+		"hangs": slowly(time.Hour),
+		"500":   func(context.Context, eventstest.Call) error { return status(500, metav1.StatusReasonInternalError, 0) },
+		"503": func(context.Context, eventstest.Call) error {
+			return status(503, metav1.StatusReasonServiceUnavailable, 0)
+		},
+		"429": func(context.Context, eventstest.Call) error {
+			return status(429, metav1.StatusReasonTooManyRequests, 0)
+		},
 		"garbage": func(context.Context, eventstest.Call) error { return errors.New("couldn't get version/kind") },
 		"403":     func(context.Context, eventstest.Call) error { return forbidden("roster") },
 	} {
