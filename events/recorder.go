@@ -228,7 +228,7 @@ func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, mor
 		b.count.drop(DropObjectCap, 1)
 	case built == nil:
 		return false, true
-	case b.tab.left[built.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{pair, e.key.reason}), now):
+	case b.tab.left[built.id.hint()] == nil && b.tab.gone[built.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{pair, e.key.reason}), now):
 		b.count.drop(DropRateLimited, 1)
 	default:
 		b.count.Unsent++
@@ -298,8 +298,8 @@ func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 // open puts a new series into the table. One that was evicted goes on.
 func (b *Broadcaster) open(s *series, now time.Time) {
 	s.st, s.name = begin(now), b.newName(s, now)
-	if l := b.tab.left[s.id.hint()]; l != nil && l.id == s.id {
-		if delete(b.tab.left, s.id.hint()); now.Sub(l.st.last) < b.policy.threshold {
+	if l := b.tab.gone[s.id.hint()]; l != nil && l.id == s.id {
+		if delete(b.tab.gone, s.id.hint()); now.Sub(l.st.last) < b.policy.threshold {
 			s.st, s.name = l.st, l.name
 			s.st.revive(now)
 		}
@@ -314,7 +314,7 @@ func (b *Broadcaster) open(s *series, now time.Time) {
 func (b *Broadcaster) inherit(s *series) {
 	h := s.id.hint()
 	l := b.tab.left[h]
-	if l == nil || l.st.phase != phaseUnread || l.namespace != s.content.namespace || s.st.phase != phaseAbsent || s.st.stored+s.st.sent > 0 {
+	if l == nil || l.namespace != s.content.namespace || s.st.phase != phaseAbsent || s.st.stored+s.st.sent > 0 {
 		return
 	}
 	s.st.phase, s.name = phaseUnread, l.name

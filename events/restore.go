@@ -78,8 +78,8 @@ func (r *roster) reports(e *eventsv1.Event) bool {
 	return e.ReportingController == r.src.controller && e.ReportingInstance == r.src.instance && e.Annotations[AnnotationRoster] == ""
 }
 
-// nextRoster returns the call of a roster; without one the time until there may be one, 0 if nothing
-// may be sent before the answer to one that is under way. The lock is held.
+// nextRoster returns the call of a roster; without one the time until there may be one, 0 if
+// nothing may be sent before the answer to one that is under way. The lock is held.
 func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	for _, r := range b.rosters {
@@ -153,9 +153,12 @@ func (b *Broadcaster) performRoster(ctx, call context.Context, r *roster) {
 	} else {
 		stored, err = b.writeRoster(call, r, names, exists, version)
 	}
-	now := time.Now()
-	v := judge(ctx, err)
+	b.rosterAnswered(ctx, r, names, stored, err)
+}
 
+// rosterAnswered books the answer to a read or write of a roster, and the names in it.
+func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []string, stored *eventsv1.Event, err error) {
+	now, v := time.Now(), judge(ctx, err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.signal()
@@ -165,6 +168,7 @@ func (b *Broadcaster) performRoster(ctx, call context.Context, r *roster) {
 	b.inflight--
 	r.busy = false
 	b.doubted(&v, now)
+	reading := !r.read
 	switch v.verdict {
 	case verdictTrouble, verdictFault, verdictStopped:
 		r.due = !reading
@@ -186,7 +190,7 @@ func (b *Broadcaster) performRoster(ctx, call context.Context, r *roster) {
 		for _, name := range names {
 			namespace, name, _ := strings.Cut(name, "/")
 			if h, ok := hintOf(name); ok {
-				b.tab.left[h] = &leaving{namespace: namespace, name: name, source: r.index, st: state{phase: phaseUnread}}
+				b.tab.left[h] = &leaving{namespace: namespace, name: name, source: r.index}
 				r.kept(now, b.opts.Heartbeat)
 			}
 		}
@@ -226,15 +230,15 @@ func (b *Broadcaster) names(r *roster) (names []string) {
 		}
 	}
 	for _, l := range b.tab.left {
-		if l.source == r.index && l.st.phase == phaseUnread {
+		if l.source == r.index {
 			add(l.namespace, l.name)
 		}
 	}
 	return names
 }
 
-// goingOn returns the stored series of a source that a restart would continue, the latest first. The
-// lock is held.
+// goingOn returns the stored series of a source that a restart would continue, the latest first.
+// The lock is held.
 func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	for el := b.tab.aged.Back(); el != nil; el = el.Prev() {
 		if s := el.Value.(*series); s.key.source == r.index && s.st.end != finished {
@@ -244,8 +248,8 @@ func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	return out
 }
 
-// writeRoster stores the names, without the lock. The patch comes first if the object was there when
-// it was last seen, the create first if not: one call nearly always.
+// writeRoster stores the names, without the lock. The patch comes first if the object was there
+// when it was last seen, the create first if not: one call nearly always.
 func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string, exists bool, version string) (stored *eventsv1.Event, err error) {
 	now := time.Now()
 	packed := packRoster(names)
@@ -299,7 +303,7 @@ func (b *Broadcaster) nextLeft(now time.Time) (j job, wait time.Duration) {
 	}
 	for _, l := range b.tab.left {
 		switch {
-		case l.st.phase != phaseUnread || l.busy:
+		case l.busy:
 		case l.retryAt.After(now):
 			wait = min(wait, l.retryAt.Sub(now))
 		default:

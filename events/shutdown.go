@@ -104,8 +104,8 @@ func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	return min(time.Until(end)/3, b.opts.WriteTimeout)
 }
 
-// suspend closes all series for the writers to send what they owe, and notes which of them a restart
-// may continue.
+// suspend closes all series for the writers to send what they owe, and notes which of them a
+// restart may continue.
 func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -25,8 +25,8 @@ var errNoNamespace = errors.New("events: an event without a namespace cannot be 
 // ClientSink stores Events through a client, as core/v1: that endpoint holds the same objects as
 // events.k8s.io/v1 and lets a writer keep count, firstTimestamp, lastTimestamp and source up to
 // date. kubectl describe sorts by lastTimestamp alone, and so do other readers. Each call is one
-// request: the retries that a REST client makes by itself for a 429 would hide it from the recorder,
-// which then could not hold back.
+// request: the retries that a REST client makes by itself for a 429 would hide it from the
+// recorder, which then could not hold back.
 type ClientSink struct {
 	client kubernetes.Interface
 }

@@ -121,7 +121,8 @@ type table struct {
 	urgent  *list.List        // of *series: evicted ones; their final counts go first
 	queue   *list.List        // of *series: everything else that owes a call, in the order of emission
 	aged    *list.List        // of *series: those not pending, the one with the oldest last occurrence first
-	left    map[hint]*leaving // series that were evicted, or that an earlier process left
+	left    map[hint]*leaving // series that an earlier process left, whose content is not known
+	gone    map[hint]*leaving // series that were evicted
 	sweep   time.Time         // the next deadline may not come before; zero for none
 	swept   time.Time         // the last sweep
 }
@@ -133,9 +134,9 @@ type hint [4]byte
 type leaving struct {
 	namespace, name string
 	id              seriesID
-	st              state // phaseUnread: an earlier process left it; its ID is not known
+	st              state
 
-	source   uint32 // of these: the rest
+	source   uint32 // where an earlier process left it, and its ID and state are not known: the rest
 	busy     bool   // a read is under way
 	attempts int
 	retryAt  time.Time
@@ -146,7 +147,7 @@ const sweepEvery = 100 * time.Millisecond
 
 func newTable() table {
 	return table{
-		byKey: map[seriesKey]*series{}, pairs: map[uint64]int{}, notes: map[seriesKey]int{}, left: map[hint]*leaving{},
+		byKey: map[seriesKey]*series{}, pairs: map[uint64]int{}, notes: map[seriesKey]int{}, left: map[hint]*leaving{}, gone: map[hint]*leaving{},
 		urgent: list.New(), queue: list.New(), aged: list.New(),
 	}
 }
@@ -249,19 +250,17 @@ func (t *table) wake(at time.Time) bool {
 
 // leave remembers how far an evicted series has come, while there is room.
 func (t *table) leave(s *series, room int) {
-	for h := range t.left {
-		if len(t.left) < room {
+	for h := range t.gone {
+		if len(t.gone) < room {
 			break
 		}
-		if t.left[h].st.phase != phaseUnread {
-			delete(t.left, h)
-		}
+		delete(t.gone, h)
 	}
-	t.left[s.id.hint()] = &leaving{namespace: s.content.namespace, name: s.name, id: s.id, st: s.st}
+	t.gone[s.id.hint()] = &leaving{namespace: s.content.namespace, name: s.name, id: s.id, st: s.st}
 }
 
-// limiter is a token bucket for each of many keys: burst tokens, and one more every refill. A bucket
-// is the time at which it will be full again. Guarded by the broadcaster's lock.
+// limiter is a token bucket for each of many keys: burst tokens, and one more every refill. A
+// bucket is the time at which it will be full again. Guarded by the broadcaster's lock.
 type limiter struct {
 	burst  int // < 0: no limit
 	refill time.Duration

@@ -26,8 +26,8 @@ const (
 
 // Run writes events to the sink until the context ends or the broadcaster is shut down, and returns
 // when nothing that it started runs any more. What is unsent when the context ends stays in the
-// table: a shutdown sends it, or the next Run. It returns ErrRunning, ErrShutdown or ErrNoSink if it
-// cannot start, nil otherwise.
+// table: a shutdown sends it, or the next Run. It returns ErrRunning, ErrShutdown or ErrNoSink if
+// it cannot start, nil otherwise.
 func (b *Broadcaster) Run(ctx context.Context) error {
 	ctx, err := b.start(ctx)
 	if err != nil {

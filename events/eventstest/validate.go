@@ -50,6 +50,9 @@ func validateCreate(e *eventsv1.Event) (errs field.ErrorList) {
 	bad := func(path string, value any, why string) {
 		errs = append(errs, field.Invalid(field.NewPath(path), value, why))
 	}
+	for _, why := range apivalidation.NameIsDNSSubdomain(e.Name, false) {
+		bad("metadata.name", e.Name, why)
+	}
 	if e.EventTime.IsZero() {
 		bad("eventTime", "", "must be set")
 	}
@@ -63,9 +66,6 @@ func validateCreate(e *eventsv1.Event) (errs field.ErrorList) {
 }
 
 func validateMeta(m *metav1.ObjectMeta) (errs field.ErrorList) {
-	for _, why := range apivalidation.NameIsDNSSubdomain(m.Name, false) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), m.Name, why))
-	}
 	for _, why := range apivalidation.ValidateNamespaceName(m.Namespace, false) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), m.Namespace, why))
 	}
