@@ -38,9 +38,9 @@ func connected(t *testing.T) *node {
 	return n
 }
 
-// TestFailedStartIsNoMissedEvent covers runtimes on which a container whose start fails ends without
-// an event, or stays created: the end is the call's effect, whichever of read and answer comes first,
-// and even if no read has shown the container before.
+// TestFailedStartIsNoMissedEvent covers runtimes on which a container whose start fails ends
+// without an event, or stays created: the end is the call's effect, whichever of read and answer
+// comes first, and even if no read has shown the container before.
 func TestFailedStartIsNoMissedEvent(t *testing.T) {
 	for _, test := range []struct {
 		name   string

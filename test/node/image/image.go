@@ -7,7 +7,8 @@
 // # Model
 //
 // One layer with one file, /tool, and a configuration that runs `/tool pause`. The same program
-// gives the same bytes: times, owners and order are fixed, so the image's ID identifies the program.
+// gives the same bytes: times, owners and order are fixed, so the image's ID identifies the
+// program.
 //
 // # Concurrency
 //
