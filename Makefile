@@ -137,6 +137,12 @@ test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on c
 	test/apiserver/build
 	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 -api $(BUILD)/apiserver evented-1.36.3
 
+.PHONY: test-stock
+test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, crash, are probed and stopped
+	$(GO) run ./test/kubelet/cmd/kubelet-build -out $(BUILD)/kubelet 1.37.1
+	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
+	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded -only pods-start,complete,crash-loop,probes-and-hooks,pods-stop stock-1.37.1
+
 #: performance
 .PHONY: bench
 bench: ## package benchmarks, and ours beside the floor: lines for benchstat

@@ -26,7 +26,8 @@ func full(pods int) (*cache.Cache[benchStatus], []cache.UID, time.Time) {
 	return c, uids, at
 }
 
-// BenchmarkReadAndWrite is each call that does not wait, on caches of different sizes: none may depend on the size.
+// BenchmarkReadAndWrite is each call that does not wait, on caches of different sizes: none may
+// depend on the size.
 func BenchmarkReadAndWrite(b *testing.B) {
 	for _, pods := range []int{500, 50_000} {
 		c, uids, at := full(pods)
@@ -78,8 +79,8 @@ func BenchmarkWait(b *testing.B) {
 	<-done
 }
 
-// BenchmarkWakeAll wakes a thousand waiters of different pods with one move of the global time. It must not depend on the pods that
-// nobody waits for.
+// BenchmarkWakeAll wakes a thousand waiters of different pods with one move of the global time. It
+// must not depend on the pods that nobody waits for.
 func BenchmarkWakeAll(b *testing.B) {
 	const waiters = 1000
 	for _, pods := range []int{1000, 50_000} {

@@ -18,7 +18,8 @@ type word struct{ n int }
 
 var errRead = errors.New("the read failed")
 
-// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins in the year 2000.
+// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins
+// in the year 2000.
 var started = time.Now().Add(-50 * 365 * 24 * time.Hour)
 
 func moment(n int) time.Time { return started.Add(time.Duration(n) * time.Millisecond) }
@@ -83,7 +84,8 @@ func TestNewerThan(t *testing.T) {
 	}
 }
 
-// TestWallTimeIsTheTimeOfTheCall: a time without a monotonic reading cannot be compared across a step of the clock, so the answer is newer than the call.
+// TestWallTimeIsTheTimeOfTheCall: a time without a monotonic reading cannot be compared across a
+// step of the clock, so the answer is newer than the call.
 func TestWallTimeIsTheTimeOfTheCall(t *testing.T) {
 	c := New[word](nil)
 	c.Set("p", &word{1}, nil, time.Now())
@@ -97,9 +99,11 @@ func TestWallTimeIsTheTimeOfTheCall(t *testing.T) {
 	}
 }
 
-// TestTimesInTheFuture: who asks for a time to come asks for nothing before it has come, and keeps nobody waiting who asks for less.
+// TestTimesInTheFuture: who asks for a time to come asks for nothing before it has come, and keeps
+// nobody waiting who asks for less.
 func TestTimesInTheFuture(t *testing.T) {
-	// A bubble's times have no monotonic reading, and one is needed; its wall clock is what counts against times of the bubble.
+	// A bubble's times have no monotonic reading, and one is needed; its wall clock is what counts
+	// against times of the bubble.
 	reading := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		c, now := New[word](nil), time.Now()
@@ -137,7 +141,8 @@ func TestTimesInTheFuture(t *testing.T) {
 	})
 }
 
-// TestTenThousandWaiters waits for 10,000 pods at once: half give up, half are served, and nothing of them is left.
+// TestTenThousandWaiters waits for 10,000 pods at once: half give up, half are served, and nothing
+// of them is left.
 func TestTenThousandWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10000

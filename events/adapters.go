@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -117,32 +115,3 @@ func (f recordFace) NewRecorder(scheme *runtime.Scheme, source corev1.EventSourc
 
 // Shutdown is [Broadcaster.Shutdown].
 func (f recordFace) Shutdown() { f.b.Shutdown() }
-
-// coreEvent is the core/v1 form of an event, for watchers.
-func coreEvent(e *eventsv1.Event) *corev1.Event {
-	return &corev1.Event{
-		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note, Type: e.Type,
-		Action: e.Action, Source: corev1.EventSource{Component: e.ReportingController}, Count: 1, EventTime: e.EventTime,
-		FirstTimestamp: metav1.NewTime(e.EventTime.Time), LastTimestamp: metav1.NewTime(e.EventTime.Time),
-		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
-	}
-}
-
-// FromCorrelator sets in opts what the options of client-go's correlator say and this recorder has
-// too: LRUCacheSize is MaxSeries, BurstSize is Burst, QPS is Refill, MaxEvents is MaxNotes. The
-// others have no counterpart: series end after FinishAfter, events are told apart by their
-// identity, and the limits are per object and reason.
-func FromCorrelator(c record.CorrelatorOptions, opts Options) Options {
-	set := func(v *int, from int) {
-		if from > 0 {
-			*v = from
-		}
-	}
-	set(&opts.MaxSeries, c.LRUCacheSize)
-	set(&opts.Burst, c.BurstSize)
-	set(&opts.MaxNotes, c.MaxEvents)
-	if c.QPS > 0 {
-		opts.Refill = time.Duration(float64(time.Second) / float64(c.QPS))
-	}
-	return opts
-}

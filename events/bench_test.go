@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,16 +92,6 @@ func BenchmarkEventfNew(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		ref.Name = fmt.Sprint("pod-", i)
 		r.Eventf(ref, nil, corev1.EventTypeWarning, "BackOff", "Restarting", "back-off %d", i)
-	}
-}
-
-func BenchmarkStep(b *testing.B) {
-	p := policy{threshold: DefaultFinishAfter, heartbeat: DefaultHeartbeat}
-	now := time.Now()
-	s := begin(now)
-	s.phase = ongoing
-	for b.Loop() {
-		s, _ = step(s, input{kind: inOccurred, now: now}, &p)
 	}
 }
 

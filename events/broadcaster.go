@@ -6,14 +6,17 @@ package events
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -31,31 +34,31 @@ type Broadcaster struct {
 
 	mu       sync.Mutex // guards everything below; never held over a call of the sink, of a handler or of the caller's code
 	tab      table
-	gate     gate
-	limit    *limiter
+	gate     gate               // over all calls
+	scopes   map[scope]*barrier // over the calls of one kind in one namespace; missing: open
+	granted  map[scope]bool     // calls that the role is known to allow
+	limit    limiter
 	count    Stats
 	rosters  []*roster // one for each source; their place is the source's index
 	watchers map[*watcher]struct{}
 	inflight int
 	busy     map[objectKey]struct{} // objects with a call in flight
-	okWrites int64
+	okCalls  int64
 	lastErr  error     // of the last call that failed, nil after one that did not
 	doubt    time.Time // until then a 403 may be that of a server that has not loaded its roles yet
 
 	lastBirth  time.Time            // the latest time in a name
 	complained map[string]time.Time // by reason of refusal: no further message before
 
-	running   bool          // a Run goes on
-	everRan   bool          // there was one
-	stopped   bool          // a shutdown began: nothing is taken any more
-	abandoned bool          // it is over: answers that come late are not booked
-	stop      chan struct{} // closed by the shutdown
-	runEnded  chan struct{} // closed when the Run that goes on has ended
+	running   bool            // a Run goes on
+	everRan   bool            // there was one
+	stopped   bool            // a shutdown began: nothing is taken any more
+	abandoned bool            // it is over: answers that come late are not booked
+	stop      chan struct{}   // closed by the shutdown
+	draining  context.Context // of the shutdown, once it sends what is left
+	runEnded  chan struct{}   // closed when the Run that goes on has ended
 	cancel    context.CancelCauseFunc
 	shut      chan struct{} // closed when the shutdown is done
-
-	pushMu sync.Mutex // serialises pushMetrics
-	pushed map[string]int64
 }
 
 var _ clientevents.EventBroadcaster = (*Broadcaster)(nil)
@@ -70,51 +73,57 @@ func New(opts Options) (*Broadcaster, error) {
 	if err != nil || hostname == "" {
 		hostname = "unknown"
 	}
-	b := &Broadcaster{
+	return &Broadcaster{
 		opts:     opts,
 		policy:   policy{threshold: opts.FinishAfter, heartbeat: opts.Heartbeat},
 		hostname: hostname,
 		wakeup:   make(chan struct{}, 1),
-		gate:     gate{base: opts.BackoffBase, limit: opts.BackoffMax},
-		limit:    newLimiter(opts.Burst, opts.Refill, 2*opts.MaxSeries),
+		tab:      newTable(),
+		gate:     newGate(&opts),
+		scopes:   map[scope]*barrier{},
+		granted:  map[scope]bool{},
+		limit:    limiter{burst: opts.Burst, refill: opts.Refill, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
 		count:    newCounters(),
 		watchers: map[*watcher]struct{}{},
 		busy:     map[objectKey]struct{}{},
 		stop:     make(chan struct{}),
 		shut:     make(chan struct{}),
-		pushed:   map[string]int64{},
 
 		complained: map[string]time.Time{},
-	}
-	for _, n := range opts.EarlyCounts {
-		b.policy.early = append(b.policy.early, int64(n))
-	}
-	b.tab.init(2 * opts.MaxSeries)
-	return b, nil
+	}, nil
 }
 
 // newCore interns who reports, so that the key of a series need not hold it.
 func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance string, byNote bool) *core {
-	src := source{controllerName(controller), cut(instance, maxWord), byNote}
+	c := &core{b: b, kinds: &kinds{scheme: scheme}, from: source{controller, cut(instance, maxWord), byNote}}
+	if msgs := validation.IsQualifiedName(controller); len(msgs) > 0 {
+		c.bad = fmt.Errorf("events: the controller %q has no name that the API server takes: %s", controller, strings.Join(msgs, "; "))
+		klog.Background().Error(c.bad, "No event of this recorder will be recorded")
+		return c
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.rosters, func(r *roster) bool { return r.src == src })
+	i := slices.IndexFunc(b.rosters, func(r *roster) bool { return r.src == c.from })
 	if i < 0 {
 		i = len(b.rosters)
-		keeps := b.opts.List == nil && !b.opts.NoRoster
-		b.rosters = append(b.rosters, &roster{
-			index: uint32(i), src: src, listing: b.opts.List != nil, restored: b.opts.List == nil && !keeps, refused: b.opts.NoRoster,
-		})
+		b.rosters = append(b.rosters, &roster{index: uint32(i), src: c.from, off: b.opts.NoRoster, read: b.opts.NoRoster})
 		b.signal()
 	}
-	return &core{b: b, kinds: &kinds{scheme: scheme}, source: uint32(i), from: src}
+	c.source = uint32(i)
+	return c
 }
 
 // NewRecorder returns a recorder for events of the given controller. The scheme is asked for the
 // kind of objects that do not carry it; nil is fine if all do, or if only ObjectReferences are
-// passed. A name that the server would not accept is made acceptable.
+// passed. A controller's name that the API server would not accept is logged, and each event of the
+// recorder counted as invalid.
 func (b *Broadcaster) NewRecorder(scheme *runtime.Scheme, reportingController string) clientevents.EventRecorderLogger {
-	instance := cmp.Or(b.opts.Instance, controllerName(reportingController)+"-"+b.hostname)
+	return b.NewSeriesRecorder(scheme, reportingController)
+}
+
+// NewSeriesRecorder is NewRecorder with the recorder's own type, for interfaces of other packages.
+func (b *Broadcaster) NewSeriesRecorder(scheme *runtime.Scheme, reportingController string) *Recorder {
+	instance := cmp.Or(b.opts.Instance, reportingController+"-"+b.hostname)
 	return &Recorder{core: b.newCore(scheme, reportingController, instance, false), logger: klog.Background()}
 }
 

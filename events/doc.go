@@ -16,8 +16,8 @@
 //
 //	first occurrence       create, without a series
 //	second                 patch: count and last time, state Ongoing
-//	10th, 100th, 1000th …  patch, so that kubectl does not show x2 for half an hour
-//	other ones             no call; they are counted here
+//	10 s after the last    patch, while the object has tokens: slow loops are shown as they are
+//	other ones             no call; they are written 1, 2, 4, 8 and 16 min after the last write
 //	every 30 min ±10 %     patch: count and last time (the server keeps it for another hour)
 //	6 min of silence       patch: the final count, state Finished; 6 min after the last
 //
@@ -26,11 +26,11 @@
 //
 // The name of a series' object ends in the time at which it began, in the form of client-go's
 // names, because kubectl shows Events in the order of their names. A process that restarts
-// continues the series that go on: it finds them by a list where the role allows one
-// (Options.List), and else by its roster, one Event with a name that is always the same, which
-// holds their names; a node may read it with an empty patch. A series that a killed process left
-// Ongoing goes on up to a heartbeat and the threshold after its stored last time, with a count that
-// is said to be a lower bound (AnnotationAtLeast), or becomes Unknown.
+// continues the series that go on. It finds them by its roster, one Event with a name that is
+// always the same, which holds their names; a node may read it with an empty patch. A patch carries
+// the resourceVersion; where it is in doubt what the object holds, it is read. A series that a
+// killed process left Ongoing goes on up to a heartbeat and the threshold after its stored last
+// time, with a count that is said to be a lower bound (AnnotationAtLeast), or becomes Unknown.
 //
 // # What holds back
 //
@@ -40,19 +40,20 @@
 // reached: for the larger of Retry-After (at most five minutes) and an exponential delay with
 // jitter, at most 30 s, after which one call finds out. Nothing is lost meanwhile but what does not
 // fit into the table, and occurrences of series that are in the table always fit. What hangs,
-// breaks off or gets a 500 or 504 three times waits by itself, and is given up when others have got
-// through a dozen times. What the server refuses (400, 403, 413, 422, a namespace that is going
-// away) is dropped, counted by its reason, logged as an error once in ten minutes for each reason,
-// and not tried again for six minutes, however often it occurs.
+// breaks off or gets a 500 or 504 waits by itself, and is given up when others have got through a
+// dozen times. What the server refuses before it was stored (400, 403, 413, 422, a namespace that
+// is going away) is dropped, counted by its reason, logged as an error once in ten minutes for each
+// reason, and not tried again for six minutes; what is stored goes on counting. A 403 where the
+// call was allowed before holds such calls in that namespace for five minutes before it is
+// believed.
 //
 // # Concurrency
 //
 // Recorders may be used from any goroutine. They never block on anything but a short lock, start
 // nothing, format nothing for a series that is active, and allocate nothing then; those with the
-// older interface format each message, which is part of its identity there. The goroutine that runs
-// the broadcaster makes all calls, one at a time (Options.Writers), and holds no lock while it
-// does. What is about one object reaches the server in the order of emission; with one writer
-// everything does.
+// older interface format each message, which is part of its identity there. Four writers
+// (Options.Writers) make all calls and hold no lock while they do. What is about one object reaches
+// the server in the order of emission; with one writer everything does.
 //
 // # Errors
 //

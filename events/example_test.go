@@ -6,13 +6,11 @@ package events_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/evented-pleg/evented-pleg/events"
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
@@ -21,7 +19,7 @@ import (
 // A million occurrences cost three calls, and the count is exact.
 func Example() {
 	server := eventstest.NewServer() // stands in for events.NewClientSink(client)
-	broadcaster, err := events.New(events.Options{Sink: server.Sink(), Instance: "node-1"})
+	broadcaster, err := events.New(events.Options{Sink: server.Sink(), Instance: "node-1", NoRoster: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -45,10 +43,10 @@ func Example() {
 	e := server.Events()[0]
 	calls, _ := server.Count()
 	fmt.Println(e.Note, "×", e.Series.Count, e.Annotations[events.AnnotationState])
-	fmt.Println("at most ten calls:", calls <= 10)
+	fmt.Println("at most three calls:", calls <= 3)
 	// Output:
 	// attempt 0 failed × 1000000 Unknown
-	// at most ten calls: true
+	// at most three calls: true
 }
 
 // A kubelet's Dependencies.Recorder has client-go's older interface.
@@ -90,17 +88,4 @@ func ExampleBroadcaster_StartEventWatcher() {
 		Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web"}, nil, corev1.EventTypeNormal, "Started", "Start", "it runs")
 	fmt.Printf("%T\n", <-seen)
 	// Output: *v1.Event
-}
-
-// ExampleFromCorrelator takes over what a component has configured for client-go's correlator.
-func ExampleFromCorrelator() {
-	old := record.CorrelatorOptions{LRUCacheSize: 2048, BurstSize: 10, QPS: 1. / 60, MaxEvents: 5}
-	o := events.FromCorrelator(old, events.Options{FinishAfter: 6 * time.Minute})
-	fmt.Println(o.MaxSeries, o.Burst, o.Refill.Round(time.Second), o.MaxNotes, o.FinishAfter)
-
-	o = events.FromCorrelator(record.CorrelatorOptions{}, events.Options{Burst: 7})
-	fmt.Println(o.MaxSeries, o.Burst, o.Refill, o.MaxNotes, "(the rest is as it was: zeroes are defaults)")
-	// Output:
-	// 2048 10 1m0s 5 6m0s
-	// 0 7 0s 0 (the rest is as it was: zeroes are defaults)
 }

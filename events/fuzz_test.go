@@ -27,7 +27,7 @@ func flushNow(t *testing.T, b *Broadcaster) {
 		if wait > 0 {
 			return
 		}
-		b.perform(t.Context(), j, time.Minute)
+		b.perform(t.Context(), j)
 	}
 	t.Fatal("it does not come to an end")
 }
@@ -46,7 +46,7 @@ func FuzzEmit(f *testing.F) {
 			t.Fatal(err)
 		}
 		b.everRan = true
-		r := b.NewRecorder(nil, reason).(*Recorder)
+		r := b.NewSeriesRecorder(nil, controller)
 		ref := &corev1.ObjectReference{Kind: kind, APIVersion: version, Namespace: namespace, Name: name, UID: types.UID(uid), FieldPath: path}
 		related := &corev1.ObjectReference{Kind: name, Namespace: uid, Name: note}
 		for range 3 {
@@ -98,18 +98,15 @@ func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, nanos int64) {
 		var id seriesID
 		nanos &= 1<<62 - 1
-		got := eventName(name, id, time.Unix(0, nanos))
+		got := eventName(name, &id, time.Unix(0, nanos))
 		if errs := validation.IsDNS1123Subdomain(got); len(errs) > 0 {
 			t.Fatalf("eventName(%q) = %q: %v", name, got, errs)
 		}
-		if later := eventName(name, id, time.Unix(0, nanos+1)); later <= got {
+		if later := eventName(name, &id, time.Unix(0, nanos+1)); later <= got {
 			t.Fatalf("%q comes before %q, which is later", later, got)
 		}
 		if len(validation.IsDNS1123Subdomain(name)) == 0 && len(name) <= 228 && !strings.HasPrefix(got, name+".") {
 			t.Fatalf("eventName(%q) = %q", name, got)
-		}
-		if c := controllerName(name); len(validation.IsQualifiedName(c)) > 0 {
-			t.Fatalf("controllerName(%q) = %q", name, c)
 		}
 	})
 }

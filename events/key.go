@@ -6,7 +6,9 @@ package events
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
+	"encoding/hex"
+	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +28,7 @@ type refKey struct {
 // time. Only the recorders with the older interface, whose callers use one reason for different
 // things, distinguish notes.
 type seriesKey struct {
-	source             uint32 // index of controller and instance, see sources
+	source             uint32 // index in Broadcaster.rosters
 	eventType          string
 	reason, action     string
 	regarding, related refKey
@@ -51,15 +53,14 @@ type objectKey struct {
 	kind, group, namespace, name, uid string
 }
 
-// pairKey is the object that an event is about, and the related one: for the cap and the rate
-// limits. Events that differ in the related object are bounded by the number of objects there are
-// (a ReplicaSet creates 500 pods), so they are no spam, however many they are.
-type pairKey struct {
-	regarding, related objectKey
-}
+// seed is of the hashes that never leave the process.
+var seed = maphash.MakeSeed()
 
-func (k *seriesKey) pair() pairKey {
-	return pairKey{k.regarding.object(), k.related.object()}
+// pair returns a hash of the object that an event is about and the related one, for the cap and the
+// rate limits. Events that differ in the related object are bounded by the number of objects (a
+// ReplicaSet creates 500 pods): they are no spam, however many they are.
+func (k *seriesKey) pair() uint64 {
+	return maphash.Comparable(seed, [2]objectKey{k.regarding.object(), k.related.object()})
 }
 
 func (r *refKey) object() objectKey {
@@ -87,15 +88,27 @@ func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 }
 
 // clone detaches the strings from whatever larger memory they are part of.
-func (r *refKey) clone() refKey {
-	return refKey{
-		strings.Clone(r.kind), strings.Clone(r.group), strings.Clone(r.version), strings.Clone(r.namespace),
-		strings.Clone(r.name), strings.Clone(r.uid), strings.Clone(r.fieldPath),
-	}
-}
-
 func (k *seriesKey) clone() seriesKey {
-	return seriesKey{k.source, strings.Clone(k.eventType), strings.Clone(k.reason), strings.Clone(k.action), k.regarding.clone(), k.related.clone(), strings.Clone(k.note)}
+	c := *k
+	fields := [...]*string{
+		&c.eventType, &c.reason, &c.action, &c.note,
+		&c.regarding.kind, &c.regarding.group, &c.regarding.version, &c.regarding.namespace, &c.regarding.name, &c.regarding.uid, &c.regarding.fieldPath,
+		&c.related.kind, &c.related.group, &c.related.version, &c.related.namespace, &c.related.name, &c.related.uid, &c.related.fieldPath,
+	}
+	size := 0
+	for _, f := range fields {
+		size += len(*f)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	for _, f := range fields {
+		all.WriteString(*f)
+	}
+	rest := all.String()
+	for _, f := range fields {
+		*f, rest = rest[:len(*f)], rest[len(*f):]
+	}
+	return c
 }
 
 // source is who reports, and whether by the older interface, for which notes count.
@@ -107,31 +120,46 @@ type source struct {
 // seriesID is a digest of a key with its source: the same in every process that reports the same.
 type seriesID [16]byte
 
-func (k *seriesKey) id(src source) seriesID {
-	h := sha256.New()
-	put := func(ss ...string) {
-		var n [4]byte
-		for _, s := range ss {
-			binary.BigEndian.PutUint32(n[:], uint32(len(s)))
-			h.Write(n[:])
-			h.Write([]byte(s))
+func (k *seriesKey) id(src source) (id seriesID) {
+	buf := make([]byte, 0, 512)
+	for _, s := range [...]string{src.controller, src.instance, strconv.FormatBool(src.byNote), k.eventType, k.reason, k.action, k.note} {
+		buf = appendString(buf, s)
+	}
+	for _, r := range [...]*refKey{&k.regarding, &k.related} {
+		for _, s := range [...]string{r.kind, r.group, r.version, r.namespace, r.name, r.uid, r.fieldPath} {
+			buf = appendString(buf, s)
 		}
 	}
-	put(src.controller, src.instance, strconv.FormatBool(src.byNote), k.eventType, k.reason, k.action, k.note)
-	for _, r := range []*refKey{&k.regarding, &k.related} {
-		put(r.kind, r.group, r.version, r.namespace, r.name, r.uid, r.fieldPath)
-	}
-	var id seriesID
-	copy(id[:], h.Sum(nil))
+	sum := sha256.Sum256(buf)
+	copy(id[:], sum[:])
 	return id
 }
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
+}
+
+func (id *seriesID) hint() hint { return hint(id[:4]) }
 
 // eventName is the name of a series' object: the name of what it is about, the time at which the
 // series began, and a hash of the key. kubectl shows Events in the order of their names, and
 // client-go's end in the time in the same form, so all come in the order in which they began.
-func eventName(regarding string, id seriesID, born time.Time) string {
-	suffix := fmt.Sprintf(".%016x%x", born.UnixNano(), id[:4])
-	return subdomain(regarding, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+func eventName(regarding string, id *seriesID, born time.Time) string {
+	const suffix = 1 + 16 + 8
+	b := make([]byte, 0, validation.DNS1123SubdomainMaxLength)
+	b = append(b, subdomain(regarding, validation.DNS1123SubdomainMaxLength-suffix)...)
+	b = append(b, '.')
+	b = hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, uint64(born.UnixNano())))
+	return string(hex.AppendEncode(b, id[:4]))
+}
+
+// hintOf returns what a name says of the key of its series.
+func hintOf(name string) (h hint, ok bool) {
+	if len(name) < 2*len(h) {
+		return h, false
+	}
+	_, err := hex.Decode(h[:], []byte(name[len(name)-2*len(h):]))
+	return h, err == nil
 }
 
 // birth is the time by which a new series is named: later than that of any before it, though the
@@ -167,30 +195,24 @@ func combinedKey(note string) string {
 }
 
 // subdomain makes a DNS subdomain of at most limit bytes out of any name; one that is valid comes
-// back unchanged.
+// back unchanged. Objects such as ClusterRoles have names that Events may not have.
 func subdomain(name string, limit int) string {
-	if len(name) <= limit && len(validation.IsDNS1123Subdomain(name)) == 0 {
+	valid := func(s string) bool { return len(s) <= limit && len(validation.IsDNS1123Subdomain(s)) == 0 }
+	if valid(name) {
 		return name
 	}
-	b := make([]byte, 0, min(len(name), limit))
-	for i := 0; i < len(name) && len(b) < limit; i++ {
-		c := name[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-		case c >= 'A' && c <= 'Z':
-			c += 'a' - 'A'
-		case c == '.' && len(b) > 0 && b[len(b)-1] != '.' && b[len(b)-1] != '-':
-		default: // no label begins with a dash
-			if len(b) == 0 || b[len(b)-1] == '.' {
-				continue
+	labels := strings.FieldsFunc(strings.ToLower(name[:min(len(name), limit)]), func(r rune) bool { return r == '.' })
+	for i, l := range labels {
+		labels[i] = strings.Trim(strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+				return r
 			}
-			c = '-'
-		}
-		b = append(b, c)
+			return '-'
+		}, l), "-")
 	}
-	s := strings.TrimRight(string(b), "-.")
-	if s == "" || len(validation.IsDNS1123Subdomain(s)) > 0 {
-		return "event"
+	labels = slices.DeleteFunc(labels, func(l string) bool { return l == "" })
+	if s := strings.Join(labels, "."); valid(s) {
+		return s
 	}
-	return s
+	return "event"
 }

@@ -40,7 +40,8 @@ func TestDistinctStormWhileTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		server.SetFault(during(time.Minute, errAway))
-		r := newRig(t, server, func(o *Options) { o.MaxQueue, o.MaxSeries = 1000, 200 })
+		r := newRig(t, server, func(o *Options) { o.MaxQueue, o.MaxSeries, o.Writers = 1000, 200, 1 })
+		settle(r)
 		const n = 20_000
 		before := runtime.NumGoroutine()
 		for i := range n {
@@ -177,21 +178,19 @@ func TestObjectCap(t *testing.T) {
 }
 
 func TestLimiterIsBounded(t *testing.T) {
-	l := newLimiter(2, time.Minute, 100)
+	l := limiter{burst: 2, refill: time.Minute, size: 100, full: map[uint64]time.Time{}}
 	now := time.Now()
-	for i := range 10_000 {
-		k := bucketKey{reason: fmt.Sprint(i)}
+	for k := range uint64(10_000) {
 		for _, want := range []bool{true, true, false} {
 			if l.allow(k, now) != want {
 				t.Fatal("a bucket of two did not give two")
 			}
 		}
-		if l.buckets.Len() > 100 {
-			t.Fatalf("%d buckets", l.buckets.Len())
+		if len(l.full) > 100 {
+			t.Fatalf("%d buckets", len(l.full))
 		}
 	}
-	k := bucketKey{reason: "9999"}
-	if l.allow(k, now.Add(59*time.Second)) || !l.allow(k, now.Add(61*time.Second)) {
+	if l.allow(9999, now.Add(59*time.Second)) || !l.allow(9999, now.Add(61*time.Second)) {
 		t.Error("the bucket does not fill at one a minute")
 	}
 }
@@ -208,8 +207,8 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		n := &b.tab
-		if left := []int{n.all, n.pending, len(n.byKey), len(n.pairs), len(n.notes), len(n.timers), n.aged.Len(), n.queue.Len()}; slices.Max(left) > 0 {
-			t.Errorf("left: all, pending, keys, pairs, notes, timers, aged, queue: %v", left)
+		if left := []int{n.all, n.pending, len(n.byKey), len(n.pairs), len(n.notes), n.aged.Len(), n.queue.Len()}; slices.Max(left) > 0 {
+			t.Errorf("left: all, pending, keys, pairs, notes, aged, queue: %v", left)
 		}
 	})
 }
@@ -241,7 +240,7 @@ func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
 		if want := 6*rounds - sum(st.Dropped); stored != want || st.Transitions["evicted"] < 1000 {
 			t.Errorf("%d of %d occurrences are stored; %d evictions", stored, want, st.Transitions["evicted"])
 		}
-		r.wantBooks(st.Dropped[DropQueueFull], 0) // 16 stored series, those that leave included, fit
+		r.wantBooks(st.Dropped[DropTableFull], 0) // 16 stored series, those that leave included, fit
 	})
 }
 

@@ -12,7 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestMain keeps the log of thousands of virtual outages out of the output, and looks for goroutines left behind outside of bubbles.
+// TestMain keeps the log of thousands of virtual outages out of the output, and looks for
+// goroutines left behind outside of bubbles.
 func TestMain(m *testing.M) {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)

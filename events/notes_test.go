@@ -95,21 +95,17 @@ func TestNotesAreBounded(t *testing.T) {
 }
 
 // TestNotesOverARestart: series that differ in their note are continued, the combined ones too.
-// How much of the roster has been read when the first event comes does not matter: the combined
-// series, which had the latest occurrence, is read first.
+// How much has been read when the first event comes does not matter. Each call takes 10 ms.
 func TestNotesOverARestart(t *testing.T) {
-	for _, restart := range []struct {
-		list bool
-		read time.Duration // after which the second process speaks; each call takes 10 ms
-	}{{list: true}, {}, {read: 15 * time.Millisecond}, {read: 25 * time.Millisecond}, {read: 65 * time.Millisecond}} {
+	for _, read := range []time.Duration{0, 15 * time.Millisecond, 25 * time.Millisecond, 65 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			server := eventstest.NewServer()
 			for n := range 2 {
-				r := newRig(t, server, continuing(restart.list, server))
+				r := newRig(t, server, continuing)
 				kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
 				if n == 1 {
 					server.SetFault(slowly(10 * time.Millisecond))
-					pass(restart.read)
+					pass(read)
 				}
 				for i := range 15 {
 					kubelet.Event(podRef("a"), corev1.EventTypeWarning, "Failed", fmt.Sprintf("Error: %d", i))
@@ -139,12 +135,12 @@ func TestNotesOverARestart(t *testing.T) {
 // TestBothInterfacesOverRestarts: one controller and instance with recorders of either kind, as a scheduler has; no
 // object is continued by both.
 func TestBothInterfacesOverRestarts(t *testing.T) {
-	for _, list := range []bool{false, true} {
+	{
 		synctest.Test(t, func(t *testing.T) {
 			server := eventstest.NewServer()
 			server.SetFault(slowly(5 * time.Millisecond))
 			for range 8 {
-				r := newRig(t, server, continuing(list, server))
+				r := newRig(t, server, continuing)
 				older := r.NewLegacyRecorder(nil, corev1.EventSource{Component: controller, Host: "node-1"})
 				for range 10 {
 					older.Event(podRef("older"), corev1.EventTypeWarning, "Failed", "no")

@@ -29,7 +29,7 @@ type kubeletDependencies struct {
 
 // runKubelet is docs/events/kubelet.md.
 func runKubelet(ctx context.Context, eventClient kubernetes.Interface, nodeName string, kubeDeps *kubeletDependencies, run func() error) error {
-	broadcaster, err := events.NewForClient(eventClient, false, events.Options{Instance: nodeName})
+	broadcaster, err := events.NewForClient(eventClient, events.Options{Instance: nodeName})
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func runKubelet(ctx context.Context, eventClient kubernetes.Interface, nodeName 
 
 // runController is docs/events/controller.md.
 func runController(ctx context.Context, client kubernetes.Interface, run func(clientevents.EventRecorderLogger) error) error {
-	broadcaster, err := events.NewForClient(client, true, events.Options{})
+	broadcaster, err := events.NewForClient(client, events.Options{})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ type schedulerConfig struct {
 
 // newScheduler is docs/events/scheduler.md.
 func newScheduler(client kubernetes.Interface, c *schedulerConfig) error {
-	broadcaster, err := events.NewForClient(client, true, events.Options{})
+	broadcaster, err := events.NewForClient(client, events.Options{})
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func TestPagesRun(t *testing.T) {
 			if err := record(client); err != nil {
 				t.Fatal(err)
 			}
-			l, err := client.EventsV1().Events("ns").List(t.Context(), metav1.ListOptions{})
+			l, err := client.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})
 			if err != nil || len(l.Items) != 2 {
 				t.Errorf("%d events are stored, want 2: %v", len(l.Items), err)
 			}

@@ -66,7 +66,7 @@ func randomHistory(t *testing.T, seed uint64) {
 			})
 			server.SetAfterFault(func(eventstest.Call) error {
 				if !healthy.Load() && draw(4) == 0 {
-					return errAway
+					return errReset
 				}
 				return nil
 			})
@@ -76,13 +76,7 @@ func randomHistory(t *testing.T, seed uint64) {
 				o.MaxQueue = []int{4, 100}[rnd.IntN(2)]
 				o.Burst = []int{-1, 3}[rnd.IntN(2)]
 				o.BackoffMax = 20 * time.Second
-				if rnd.IntN(2) == 0 {
-					o.EarlyCounts = []int{3, 7}
-				}
 				o.NoRoster = rnd.IntN(2) == 0
-				if rnd.IntN(3) == 0 {
-					o.List = server.List
-				}
 			}
 			var emitted, dropped int64
 			r := newRig(t, server, change)

@@ -4,6 +4,12 @@
 package events
 
 import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"time"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
@@ -28,6 +34,7 @@ type core struct {
 	kinds  *kinds
 	source uint32 // index of from
 	from   source
+	bad    error // why nothing can be recorded
 }
 
 // Recorder emits events.k8s.io/v1 Events. Its methods never block, start no goroutine, and keep
@@ -53,7 +60,7 @@ func (r *Recorder) AnnotatedEventf(regarding, related runtime.Object, annotation
 	r.emit(r.logger, &e)
 }
 
-// WithLogger returns a recorder that tells of events it cannot take through the given logger.
+// WithLogger returns a recorder that logs the events it cannot take through the given logger.
 func (r *Recorder) WithLogger(logger klog.Logger) clientevents.EventRecorderLogger {
 	return &Recorder{core: r.core, logger: logger}
 }
@@ -85,7 +92,236 @@ func (r *LegacyRecorder) AnnotatedEventf(object runtime.Object, annotations map[
 	r.emit(r.logger, &e)
 }
 
-// WithLogger returns a recorder that tells of events it cannot take through the given logger.
+// WithLogger returns a recorder that logs the events it cannot take through the given logger.
 func (r *LegacyRecorder) WithLogger(logger klog.Logger) record.EventRecorderLogger {
 	return &LegacyRecorder{core: r.core, logger: logger}
+}
+
+// emission is one call of a recorder.
+type emission struct {
+	regarding, related        runtime.Object
+	annotations               map[string]string
+	eventType, reason, action string
+	note                      string
+	args                      []any
+	literal                   bool // the note is not a format
+
+	key                              seriesKey
+	regardingVersion, relatedVersion string
+}
+
+// emit counts an occurrence of a known series without formatting or allocating anything, and begins
+// a new series otherwise.
+func (c *core) emit(logger klog.Logger, e *emission) {
+	b := c.b
+	now := time.Now()
+	if err := c.identify(e); err != nil {
+		b.mu.Lock()
+		b.count.Emitted++
+		b.count.drop(DropInvalid, 1)
+		b.mu.Unlock()
+		logger.Error(err, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
+		return
+	}
+	var built *series
+	if b.watching.Load() > 0 {
+		built = c.build(e)
+	}
+	b.mu.Lock()
+	b.count.Emitted++
+	wake, more := b.take(e, built, now)
+	if more { // formatting runs code of the caller: not under our lock
+		b.mu.Unlock()
+		built = c.build(e)
+		b.mu.Lock()
+		wake, _ = b.take(e, built, now)
+	}
+	if built != nil && len(b.watchers) > 0 {
+		b.distribute(c.from, built, now)
+	}
+	b.mu.Unlock()
+	if wake {
+		b.signal()
+	}
+}
+
+// identify fills in the key.
+func (c *core) identify(e *emission) error {
+	if c.bad != nil {
+		return c.bad
+	}
+	if !validType(e.eventType) {
+		return fmt.Errorf("events: the type is %q: it must be Normal or Warning", e.eventType)
+	}
+	var err error
+	k := &e.key
+	if e.regardingVersion, err = c.kinds.refer(e.regarding, &k.regarding); err != nil {
+		return fmt.Errorf("events: no reference to what the event is about: %w", err)
+	}
+	if e.related != nil {
+		if e.relatedVersion, err = c.kinds.refer(e.related, &k.related); err != nil {
+			k.related = refKey{} // as if there were none
+		}
+	}
+	k.source, k.eventType = c.source, e.eventType
+	k.reason = word(e.reason, "")
+	k.action = word(e.action, k.reason)
+	if c.from.byNote { // the note is part of the identity
+		if !e.literal {
+			e.note, e.literal = fmt.Sprintf(e.note, e.args...), true
+		}
+		e.note = cut(e.note, maxNote)
+		k.note = cmp.Or(e.note, emptyNote)
+	}
+	return nil
+}
+
+// build makes a series of an emission, without a name and state. It runs without the lock.
+func (c *core) build(e *emission) *series {
+	note := e.note
+	if !e.literal {
+		note = fmt.Sprintf(note, e.args...)
+	}
+	e.key = e.key.clone()
+	annotations, left := cleanAnnotations(e.annotations)
+	if left > 0 {
+		c.b.mu.Lock()
+		c.b.count.AnnotationsDropped += int64(left)
+		c.b.mu.Unlock()
+	}
+	s := &series{key: e.key, id: e.key.id(c.from), content: content{
+		namespace: cmp.Or(cut(e.key.regarding.namespace, maxRefField), c.b.opts.ClusterNamespace), annotations: annotations,
+		regardingVersion: strings.Clone(e.regardingVersion), relatedVersion: strings.Clone(e.relatedVersion),
+	}}
+	if s.content.note = cut(note, maxNote); s.content.note == e.key.note {
+		s.content.note = e.key.note // which is a clone
+	} else {
+		s.content.note = strings.Clone(s.content.note)
+	}
+	return s
+}
+
+// take books one occurrence. It reports whether a writer has something new to do, and whether it
+// needs the built series first. The lock is held.
+func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, more bool) {
+	switch {
+	case b.stopped:
+		b.count.drop(DropShutdown, 1)
+		return false, false
+	case b.opts.Sink == nil:
+		b.count.drop(DropNoSink, 1)
+		return false, false
+	}
+	prev := b.current(e)
+	if prev != nil {
+		if taken, wake := b.occurred(prev, now); taken {
+			return wake, false
+		}
+	}
+	pair := e.key.pair()
+	switch {
+	case b.tab.pending >= b.opts.MaxQueue:
+		b.count.drop(DropQueueFull, 1)
+	case b.tab.all-b.tab.pending >= 2*b.opts.MaxSeries: // as many are on their way out
+		b.count.drop(DropTableFull, 1)
+	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.pairs[pair] >= b.opts.MaxPerObject:
+		b.count.drop(DropObjectCap, 1)
+	case built == nil:
+		return false, true
+	case b.tab.left[built.id.hint()] == nil && b.tab.gone[built.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{pair, e.key.reason}), now):
+		b.count.drop(DropRateLimited, 1)
+	default:
+		b.count.Unsent++
+		if prev != nil {
+			b.retire(prev, now)
+		}
+		if strings.HasPrefix(e.key.note, combinedMark) {
+			s := *built
+			built = &s
+			built.key, built.id = e.key, e.key.id(b.rosters[e.key.source].src)
+			built.content.note = cut(combinedNote+e.note, maxNote)
+		}
+		b.open(built, now)
+		return true, false
+	}
+	return false, false
+}
+
+// bucketKey is what a token bucket is for: new series with a reason about a pair of objects.
+type bucketKey struct {
+	pair   uint64
+	reason string
+}
+
+// current is the series of an event, nil for none. Where notes count, and there are too many of
+// them already, the event is counted with others.
+func (b *Broadcaster) current(e *emission) *series {
+	s := b.tab.byKey[e.key]
+	if s != nil || e.key.note == "" || strings.HasPrefix(e.key.note, combinedMark) {
+		return s
+	}
+	if b.tab.notes[e.key.notes()] < b.opts.MaxNotes {
+		return nil
+	}
+	e.key.note = combinedKey(e.note)
+	if s = b.tab.byKey[e.key]; s == nil && b.tab.notes[e.key.notes()] >= b.opts.MaxNotes {
+		e.key.note = combinedMark
+		s = b.tab.byKey[e.key]
+	}
+	return s
+}
+
+// occurred counts one more occurrence of a series; false if it belongs to another one.
+func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
+	if s.st.phase == phaseResting && now.Before(s.st.due) {
+		b.count.drop(DropRejected, 1)
+		return true, false
+	}
+	before := now.Sub(s.st.last)
+	if s.st.phase == phaseResting || !s.st.occur(now, &b.policy) {
+		return false, false
+	}
+	b.count.Unsent++
+	if s.st.phase == phaseStored || s.age != nil {
+		b.tab.touch(s)
+	}
+	// A slow loop is shown as it is, as often as client-go's recorder would write it.
+	if before >= slowLoop && now.Before(s.st.due) && s.st.count > 1 && b.limit.has(maphash.Comparable(seed, s.key.regarding.object()), now) {
+		s.st.due = now
+	}
+	if s.st.owes(now) {
+		return true, b.tab.enqueue(s)
+	}
+	return true, b.tab.wake(s.st.deadline(&b.policy))
+}
+
+// open puts a new series into the table. One that was evicted goes on.
+func (b *Broadcaster) open(s *series, now time.Time) {
+	s.st, s.name = begin(now), b.newName(s, now)
+	if l := b.tab.gone[s.id.hint()]; l != nil && l.id == s.id {
+		if delete(b.tab.gone, s.id.hint()); now.Sub(l.st.last) < b.policy.threshold {
+			s.st, s.name = l.st, l.name
+			s.st.revive(now)
+		}
+	}
+	b.tab.byKey[s.key] = s
+	b.tab.count(s, 1)
+	b.settle(s, now)
+	b.evict(now)
+}
+
+// inherit lets a series that has no object yet look at the one that an earlier process left.
+func (b *Broadcaster) inherit(s *series) {
+	h := s.id.hint()
+	l := b.tab.left[h]
+	if l == nil || l.namespace != s.content.namespace || s.st.phase != phaseAbsent || s.st.stored+s.st.sent > 0 {
+		return
+	}
+	s.st.phase, s.name = phaseUnread, l.name
+	delete(b.tab.left, h)
+}
+
+// newName returns a name for the object of a series.
+func (b *Broadcaster) newName(s *series, now time.Time) string {
+	return eventName(cut(s.key.regarding.name, maxRefField), &s.id, b.birth(now))
 }

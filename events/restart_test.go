@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
@@ -25,17 +24,14 @@ import (
 func TestRestarts(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		list bool
 		per  int // occurrences between two restarts
-	}{
-		{"by roster", false, 100}, {"by list", true, 100}, {"one occurrence each, by roster", false, 1}, {"one occurrence each, by list", true, 1},
-	} {
+	}{{"a hundred each", 100}, {"one occurrence each", 1}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := eventstest.NewServer()
 				const times = 11
 				for range times {
-					r := newRig(t, server, continuing(tc.list, server))
+					r := newRig(t, server, continuing)
 					for range tc.per {
 						r.pod("a", 1)
 						pass(100 * time.Millisecond)
@@ -46,7 +42,7 @@ func TestRestarts(t *testing.T) {
 					r.wantBooks(0, 0)
 					pass(time.Minute)
 				}
-				r := newRig(t, server, continuing(tc.list, server))
+				r := newRig(t, server, continuing)
 				r.wantAbout("a", fmt.Sprintf("Unknown ×%d", times*tc.per))
 				r.pod("a", 1)
 				pass(6 * time.Minute)
@@ -56,65 +52,17 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestListedSeriesIsFinished: with a list, a series whose occurrences ended with the process is finished by the next one.
-func TestListedSeriesIsFinished(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
-		r.pod("a", 7)
-		pass(time.Second)
-		if err := r.shutdown(time.Second); err != nil {
-			t.Fatal(err)
-		}
-		pass(time.Minute)
-		next := newRig(t, server, func(o *Options) { o.List = server.List })
-		settle(next)
-		pass(6 * time.Minute)
-		next.wantTold("Finished ×7")
-	})
-}
-
-// TestSeriesOfClientGoIsContinued: an event that another recorder named is found by the list and keeps its name.
-func TestSeriesOfClientGoIsContinued(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		ref := podRef("a")
-		now := metav1.NewMicroTime(time.Now())
-		if _, err := server.Sink().Create(t.Context(), &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a.17e2"}, EventTime: now, Type: "Warning", Reason: "BackOff", Action: "Restarting",
-			ReportingController: controller, ReportingInstance: "node-1", Regarding: *ref, Note: "old",
-			Series: &eventsv1.EventSeries{Count: 40, LastObservedTime: now},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		pass(time.Minute)
-		r := newRig(t, server, func(o *Options) { o.List = server.List })
-		r.pod("a", 2)
-		pass(6 * time.Minute)
-		r.wantTold("Finished ×42")
-		if e := r.one(); e.Name != "a.17e2" {
-			t.Errorf("its name is %s", e.Name)
-		}
-	})
-}
-
-// continuing lets a process find what an earlier one left: by a list, or by the roster as a node does.
-func continuing(list bool, server *eventstest.Server) func(*Options) {
-	return func(o *Options) {
-		if o.NoRoster = false; list {
-			o.List = server.List
-		}
-	}
-}
+// continuing lets a process find what an earlier one left.
+func continuing(o *Options) { o.NoRoster = false }
 
 // TestShortProcesses: each ends before it knows what the one before has left.
 func TestShortProcesses(t *testing.T) {
-	for _, list := range []bool{false, true} {
+	{
 		synctest.Test(t, func(t *testing.T) {
 			server := eventstest.NewServer()
 			server.SetFault(slowly(10 * time.Millisecond))
 			for range 11 {
-				r := newRig(t, server, continuing(list, server))
+				r := newRig(t, server, continuing)
 				r.pod("a", 100)
 				r.pod("b", 1)
 				if err := r.shutdown(time.Minute); err != nil {
@@ -133,18 +81,18 @@ func TestShortProcesses(t *testing.T) {
 func TestKilledSoonAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		r := newRig(t, server, continuing(false, server))
+		r := newRig(t, server, continuing)
 		r.pod("old", 3)
 		pass(time.Second)
 		if err := r.shutdown(time.Second); err != nil {
 			t.Fatal(err)
 		}
-		r = newRig(t, server, continuing(false, server))
+		r = newRig(t, server, continuing)
 		pass(time.Second)
 		r.pod("new", 2)
 		pass(time.Second)
 		r.kill()
-		r = newRig(t, server, continuing(false, server))
+		r = newRig(t, server, continuing)
 		r.pod("new", 1)
 		r.pod("old", 1)
 		pass(time.Second)
@@ -153,33 +101,12 @@ func TestKilledSoonAfterARestart(t *testing.T) {
 	})
 }
 
-func TestListRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		for range 2 {
-			r := newRig(t, server, func(o *Options) {
-				o.NoRoster = false
-				o.List = func(context.Context, string, string) ([]eventsv1.Event, string, error) {
-					return nil, "", apierrors.NewForbidden(resource, "", errors.New("a node may not list"))
-				}
-			})
-			r.pod("a", 5)
-			pass(time.Second)
-			if err := r.shutdown(time.Second); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r := newRig(t, server, nil)
-		r.wantAbout("a", "Unknown ×10")
-	})
-}
-
 // TestRestartLater: after more than the threshold it is another series.
 func TestRestartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
 		run := func(n int) {
-			r := newRig(t, server, continuing(false, server))
+			r := newRig(t, server, continuing)
 			r.pod("a", n)
 			pass(time.Second)
 			if err := r.shutdown(time.Second); err != nil {
@@ -203,7 +130,7 @@ func TestRestartOfALongSeries(t *testing.T) {
 		t.Run(fmt.Sprintf("killed %t", killed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := eventstest.NewServer()
-				r := newRig(t, server, continuing(false, server))
+				r := newRig(t, server, continuing)
 				const n = 5 * 60
 				for range n {
 					r.pod("a", 1)
@@ -214,7 +141,7 @@ func TestRestartOfALongSeries(t *testing.T) {
 				} else if err := r.shutdown(time.Second); err != nil {
 					t.Fatal(err)
 				}
-				next := newRig(t, server, continuing(false, server))
+				next := newRig(t, server, continuing)
 				next.pod("a", 1)
 				pass(6 * time.Minute)
 				e := about(server.Events(), "a")
@@ -234,7 +161,7 @@ func TestRestartOfALongSeries(t *testing.T) {
 // TestKilled: a process ends without a word, in the middle of a crash loop. Its series goes on where it can be, and is
 // no longer Ongoing where it does not.
 func TestKilled(t *testing.T) {
-	for _, list := range []bool{false, true} {
+	{
 		for _, tc := range []struct {
 			name string
 			down time.Duration
@@ -248,10 +175,10 @@ func TestKilled(t *testing.T) {
 			{"too late", 45 * time.Minute, true, "Unknown ×2, Finished ×3"},
 			{"too late, and nothing happens", 45 * time.Minute, false, "Unknown ×2"},
 		} {
-			t.Run(fmt.Sprintf("%s, list %t", tc.name, list), func(t *testing.T) {
+			t.Run(tc.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server := eventstest.NewServer()
-					r := newRig(t, server, continuing(list, server))
+					r := newRig(t, server, continuing)
 					r.pod("a", 1)
 					pass(time.Second)
 					r.pod("a", 1)
@@ -259,7 +186,7 @@ func TestKilled(t *testing.T) {
 					last := r.wantAbout("a", "Ongoing ×2")[0].Series.LastObservedTime
 					r.kill()
 					pass(tc.down)
-					next := newRig(t, server, continuing(list, server))
+					next := newRig(t, server, continuing)
 					pass(time.Second)
 					if tc.goOn {
 						next.pod("a", 3)
@@ -281,11 +208,11 @@ func TestKilled(t *testing.T) {
 
 // TestSourceAfterStart: a recorder that is made while recording goes on finds what was left, too.
 func TestSourceAfterStart(t *testing.T) {
-	for _, list := range []bool{false, true} {
+	{
 		synctest.Test(t, func(t *testing.T) {
 			server := eventstest.NewServer()
 			for range 2 {
-				r := newRig(t, server, continuing(list, server))
+				r := newRig(t, server, continuing)
 				pass(time.Second)
 				late := r.NewRecorder(nil, "example.com/late")
 				for range 3 {
@@ -303,17 +230,17 @@ func TestSourceAfterStart(t *testing.T) {
 
 // TestStartWhileTheServerIsAway: the hand-over waits for the server, as the events do.
 func TestStartWhileTheServerIsAway(t *testing.T) {
-	for _, list := range []bool{false, true} {
+	{
 		synctest.Test(t, func(t *testing.T) {
 			server := eventstest.NewServer()
-			r := newRig(t, server, continuing(list, server))
+			r := newRig(t, server, continuing)
 			r.pod("a", 3)
 			pass(time.Second)
 			if err := r.shutdown(time.Second); err != nil {
 				t.Fatal(err)
 			}
 			server.SetFault(during(3*time.Minute, errAway))
-			next := newRig(t, server, continuing(list, server))
+			next := newRig(t, server, continuing)
 			next.pod("a", 2)
 			pass(4 * time.Minute)
 			next.wantAbout("a", "Ongoing ×5")
@@ -331,11 +258,11 @@ func TestRosterRefused(t *testing.T) {
 			}
 			return nil
 		})
-		r := newRig(t, server, continuing(false, server))
+		r := newRig(t, server, continuing)
 		r.pod("a", 3)
 		pass(10 * time.Minute)
 		r.wantAbout("a", "Finished ×3")
-		r.wantVerbs("patch! create patch create! patch")
+		r.wantVerbs("patch! create create! patch")
 		if err := r.shutdown(time.Second); err != nil {
 			t.Error(err)
 		}
@@ -347,7 +274,7 @@ func TestRosterCannotBePoison(t *testing.T) {
 	for _, poison := range []string{"roster", "a."} {
 		synctest.Test(t, func(t *testing.T) {
 			server := eventstest.NewServer()
-			r := newRig(t, server, continuing(false, server))
+			r := newRig(t, server, continuing)
 			r.pod("a", 3)
 			r.pod("b", 3)
 			pass(time.Second)
@@ -360,7 +287,7 @@ func TestRosterCannotBePoison(t *testing.T) {
 				}
 				return nil
 			})
-			next := newRig(t, server, continuing(false, server))
+			next := newRig(t, server, continuing)
 			next.pod("c", 1)
 			pass(15 * time.Minute)
 			next.wantAbout("c", "single")
@@ -377,7 +304,7 @@ func TestEveryNameTaken(t *testing.T) {
 		server := eventstest.NewServer()
 		n := 0
 		server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Verb == eventstest.Create && n < 100 {
+			if c.Verb == eventstest.Create && n < 10 {
 				n++
 				return apierrors.NewAlreadyExists(resource, c.Name)
 			}
@@ -385,7 +312,7 @@ func TestEveryNameTaken(t *testing.T) {
 		})
 		r := newRig(t, server, nil)
 		r.pod("a", 2)
-		pass(6 * time.Minute)
+		pass(20 * time.Minute)
 		r.wantBooks(0, 0)
 		r.wantTold("Finished ×2")
 	})
@@ -403,7 +330,9 @@ func TestCreateOnlyRole(t *testing.T) {
 		})
 		for range 2 {
 			r := newRig(t, server, nil)
-			r.pod("a", 3)
+			r.pod("a", 1)
+			pass(time.Second)
+			r.pod("a", 2)
 			pass(time.Second)
 			_ = r.shutdown(time.Second)
 			r.wantBooks(2, 0)
@@ -426,11 +355,9 @@ func TestClockBehindTheStoredEvent(t *testing.T) {
 		{stateUnknown, 6 * time.Minute, false}, {stateUnknown, -6 * time.Minute, false}, {stateUnknown, time.Hour, false},
 		{stateOngoing, -38 * time.Minute, true}, {stateOngoing, -39 * time.Minute, false}, {stateFinished, 0, false},
 	} {
-		f := found{count: 9, series: true, eventTime: now.Add(tc.ahead - time.Hour), last: now.Add(tc.ahead), state: tc.state}
-		for _, s := range []state{{}, begin(now)} {
-			if _, continues, _ := p.adopt(s, f, now, 0.5); continues != tc.want {
-				t.Errorf("%s, %v ahead: continued is %t", tc.state, tc.ahead, continues)
-			}
+		f := found{count: 9, begun: now.Add(tc.ahead - time.Hour), last: now.Add(tc.ahead), state: tc.state}
+		if goOn, _ := p.continues(f, now); goOn != tc.want {
+			t.Errorf("%s, %v ahead: continued is %t", tc.state, tc.ahead, goOn)
 		}
 	}
 }
@@ -439,7 +366,7 @@ func TestClockBehindTheStoredEvent(t *testing.T) {
 func TestNamesAreInTheOrderOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		r := newRig(t, server, continuing(false, server))
+		r := newRig(t, server, continuing)
 		reasons := []string{"Scheduled", "Pulling", "Pulled", "Created", "Started", "Unhealthy", "Killing", "Stopped"}
 		for i, reason := range reasons {
 			if i == 4 { // a restart in the middle
@@ -447,7 +374,7 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 				if err := r.shutdown(time.Second); err != nil {
 					t.Fatal(err)
 				}
-				r = newRig(t, server, continuing(false, server))
+				r = newRig(t, server, continuing)
 			}
 			r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, reason, "A", "")
 			if i%2 == 0 { // the others come in the same nanosecond

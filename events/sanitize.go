@@ -55,36 +55,6 @@ func word(s, fallback string) string {
 	return s // valid UTF-8 is made of it when it is stored
 }
 
-// controllerName makes a qualified name out of any: an optional DNS subdomain, a slash, and at most
-// 63 of [A-Za-z0-9-_.].
-func controllerName(s string) string {
-	if len(validation.IsQualifiedName(s)) == 0 {
-		return s
-	}
-	prefix, name, ok := strings.Cut(s, "/")
-	if !ok {
-		prefix, name = "", s
-	}
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
-			return r
-		}
-		return '-'
-	}, name)
-	if len(name) > validation.LabelValueMaxLength {
-		name = name[:validation.LabelValueMaxLength]
-	}
-	name = strings.Trim(name, "-_.")
-	if name == "" {
-		name = "unknown"
-	}
-	if prefix == "" {
-		return name
-	}
-	return subdomain(prefix, validation.DNS1123SubdomainMaxLength) + "/" + name
-}
-
 // cleanAnnotations copies what the server would accept and says how many were left out. Keys of
 // this package's own are not the caller's.
 func cleanAnnotations(in map[string]string) (out map[string]string, left int) {

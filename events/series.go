@@ -3,108 +3,303 @@
 
 package events
 
-import (
-	"container/list"
-	"maps"
-	"math"
-	"strconv"
-	"time"
+import "time"
 
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+// phase is what is known of the object that holds a series.
+type phase uint8
 
-// Annotations of this package. The prefix is not for callers.
 const (
-	annotationPrefix = "series.evented-pleg.io/"
-	// AnnotationState is the state of the series as the redesign proposal defines it: Ongoing,
-	// Finished or Unknown (the reporter stopped before it could tell). A singleton has none.
-	AnnotationState = annotationPrefix + "state"
-	// AnnotationAtLeast is "true" on a series whose count is a lower bound: a process was killed
-	// while it counted.
-	AnnotationAtLeast = annotationPrefix + "at-least"
-	// AnnotationRoster holds, on the one Event by which a reporter that may not list events finds
-	// them again after a restart, the names of its series.
-	AnnotationRoster = annotationPrefix + "roster"
+	phaseAbsent  phase = iota // there is no object: create it
+	phaseUnread               // there may be one with content that is not known: read it
+	phaseStored               // the object holds state.stored occurrences: patch it
+	phaseResting              // refused before it was ever stored: no call until state.due
+	phaseDone                 // no call is left to make
 )
 
-// series is one entry of the table: the state, what it is about, and its places in the lists.
-// Guarded by the broadcaster's lock, but for template, which does not change.
-type series struct {
-	key      seriesKey
-	id       seriesID
-	object   objectKey
-	st       state
-	name     string          // of the stored object
-	template *eventsv1.Event // everything but name, eventTime and series
+// ending is the reason why a series takes no further occurrences.
+type ending uint8
 
-	current  bool // found by its key: takes occurrences
-	inflight bool
-	waiting  bool      // counted in table.pending: never written yet
-	attempts int       // failures since the last success that were, or may have been, about this series
-	blamed   int       // of these, those between which writes of other series succeeded
-	okBefore int64     // how many writes had succeeded at the last of these
-	retryAt  time.Time // not before that may it be tried again
+const (
+	going     ending = iota
+	finished         // the threshold passed without an occurrence
+	evicted          // pushed out of the table, or left by a process that was killed
+	suspended        // the recorder shuts down
+)
 
-	waits     *list.Element // place among the calls owed, nil for none
-	in        *list.List    // in which list
-	age       *list.Element // place in table.aged
-	wake      time.Time
-	heapIndex int // -1: not in the heap
+// The states of the redesign proposal, kept as an annotation because the v1 API has no field.
+const (
+	stateOngoing  = "Ongoing"
+	stateFinished = "Finished"
+	stateUnknown  = "Unknown" // nobody counts any more: evicted, shut down, killed
+)
+
+// callKind is the kind of an API call.
+type callKind uint8
+
+const (
+	callNone callKind = iota
+	callCreate
+	callPatch
+	callRead // an empty patch: a node may send it and may not get an Event
+)
+
+// String returns the kind's name in metrics.
+func (k callKind) String() string { return [...]string{"none", "create", "patch", "read"}[k] }
+
+// call is a snapshot of what a series writes: later occurrences do not change it.
+type call struct {
+	kind    callKind
+	count   int64 // occurrences in the object once the call has succeeded
+	last    time.Time
+	state   string // the state annotation, "" for a singleton
+	loose   bool   // the count is a lower bound
+	version string // a patch applies to this version of the object only
+	final   bool   // the last call of the series
 }
 
-// event is the object of an op.
-func (s *series) event(o op) *eventsv1.Event {
-	e := *s.template
-	e.Name = s.name
-	e.EventTime = metav1.NewMicroTime(s.st.eventTime)
-	e.Annotations = nil
-	if len(s.template.Annotations) > 0 || o.state != "" {
-		e.Annotations = make(map[string]string, len(s.template.Annotations)+2)
-		maps.Copy(e.Annotations, s.template.Annotations)
-		if o.state != "" {
-			e.Annotations[AnnotationState] = o.state
+// Early writes come before the first heartbeat. Without any, kubectl shows a loop as it was at its
+// second occurrence for half an hour, as if it had stopped.
+const (
+	earlyWrites = 5           // so many after the second occurrence, at intervals that double
+	earlyFirst  = time.Minute // the first of these
+	slowLoop    = 10 * time.Second
+)
+
+// policy is the part of Options that a series needs.
+type policy struct {
+	threshold time.Duration
+	heartbeat time.Duration
+}
+
+// continued returns for how long after its last stored time an Ongoing object may be continued: the
+// process that was killed may have seen occurrences until just before its next heartbeat.
+func (p *policy) continued() time.Duration { return p.heartbeat*11/10 + p.threshold }
+
+// state is a series without its identity: a value without clock, lock or call.
+//
+// The invariant: count-stored is the number of this process's occurrences that no answer has
+// acknowledged yet. A read that finds another count moves both.
+type state struct {
+	phase   phase
+	end     ending
+	early   uint8     // early writes made
+	loose   bool      // a killed process counted part of the occurrences
+	count   int64     // occurrences, those of other processes included
+	stored  int64     // occurrences in the object, as far as is known
+	sent    int64     // the count of a call without an answer, 0 for none
+	sentAt  time.Time // the last occurrence that the call names
+	version string    // resourceVersion of the object, "" if unknown
+	begun   time.Time // eventTime of the object
+	last    time.Time // last occurrence
+	adopted time.Time // when an earlier process's series was taken over: silence counts from there
+	wrote   time.Time // last successful write
+	due     time.Time // the next write, if the count is above 1; phaseResting: the end of the rest
+}
+
+func begin(now time.Time) state { return state{count: 1, begun: now, last: now} }
+
+// occur counts an occurrence. It returns false if the occurrence begins another series. This is the
+// one input that comes a million times a second.
+func (s *state) occur(now time.Time, p *policy) bool {
+	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silence(now) >= p.threshold {
+		return false
+	}
+	s.end = going // evicted, but not flushed yet: it goes on
+	s.count++
+	if s.adopted.After(s.last) {
+		s.due = now // the object says Unknown, or is of a process that was killed
+	} else if at := s.wrote.Add(earlyFirst << s.early); s.early < earlyWrites && at.Before(s.due) {
+		s.due = at
+	}
+	s.last = now
+	return true
+}
+
+// silence returns how long the series has been silent as far as this process knows.
+func (s *state) silence(now time.Time) time.Duration {
+	if s.adopted.After(s.last) {
+		return now.Sub(s.adopted)
+	}
+	return now.Sub(s.last)
+}
+
+// tick ends a stored series that has been silent for the threshold.
+func (s *state) tick(now time.Time, p *policy) {
+	if s.phase != phaseResting && s.end == going && s.silence(now) >= p.threshold {
+		s.end = finished
+	}
+}
+
+// owes reports whether the series has a call to make.
+func (s *state) owes(now time.Time) bool {
+	switch {
+	case s.phase == phaseAbsent || s.phase == phaseUnread:
+		return true
+	case s.phase != phaseStored:
+		return false
+	case s.end != going:
+		return s.count > 1
+	}
+	return s.count > 1 && !now.Before(s.due)
+}
+
+// over reports whether the series can be forgotten.
+func (s *state) over(now time.Time) bool {
+	switch s.phase {
+	case phaseDone:
+		return true
+	case phaseResting:
+		return s.end != going || !now.Before(s.due)
+	}
+	return s.end != going && !s.owes(now)
+}
+
+// deadline returns when owes or over may change without an input, zero for never.
+func (s *state) deadline(p *policy) time.Time {
+	switch {
+	case s.phase == phaseResting:
+		return s.due
+	case s.phase != phaseStored || s.end != going:
+		return time.Time{}
+	}
+	end := s.last.Add(p.threshold)
+	if s.adopted.After(s.last) {
+		end = s.adopted.Add(p.threshold)
+	}
+	if s.count > 1 && s.due.Before(end) {
+		return s.due
+	}
+	return end
+}
+
+// next returns the call to make.
+func (s *state) next(now time.Time, p *policy) call {
+	s.tick(now, p)
+	c := call{kind: callPatch, count: s.count, last: s.last, loose: s.loose, version: s.version, final: s.end != going}
+	switch {
+	case !s.owes(now):
+		return call{}
+	case s.phase == phaseUnread:
+		return call{kind: callRead}
+	case s.phase == phaseAbsent:
+		c.kind, c.version = callCreate, ""
+	}
+	switch {
+	case c.count == 1:
+	case s.end == going:
+		c.state = stateOngoing
+	case s.end == finished && !(s.loose && s.adopted.After(s.last)):
+		c.state = stateFinished
+	default:
+		c.state = stateUnknown
+	}
+	return c
+}
+
+// done books a create or patch that succeeded, and returns the occurrences that it acknowledged.
+// rand, in [0,1), is the heartbeat's jitter.
+func (s *state) done(c call, version string, now time.Time, rand float64, p *policy) (acked int64) {
+	if acked = max(c.count-s.stored, 0); s.stored > 1 && s.early < earlyWrites {
+		s.early++
+	}
+	s.phase, s.sent, s.version, s.wrote, s.due = phaseStored, 0, version, now, now
+	s.stored = max(c.count, s.stored)
+	switch {
+	case c.final && s.end != going && s.count == s.stored: // else it took occurrences meanwhile
+		s.phase = phaseDone
+	case s.stored > 1 && !c.final:
+		s.due = now.Add(time.Duration(float64(p.heartbeat) * (0.9 + 0.2*rand)))
+		if s.count > s.stored && s.early < earlyWrites {
+			s.due = now.Add(earlyFirst << s.early)
 		}
-		if o.loose {
-			e.Annotations[AnnotationAtLeast] = "true"
-		}
 	}
-	if o.series {
-		e.Series = &eventsv1.EventSeries{Count: count32(o.count), LastObservedTime: metav1.NewMicroTime(o.last)}
-	}
-	if s.template.Related != nil {
-		related := *s.template.Related
-		e.Related = &related
-	}
-	return &e
+	return acked
 }
 
-// patch is the body of a patch.
-func (o *op) patch() []byte {
-	b := make([]byte, 0, 256)
-	b = append(b, `{"metadata":{"annotations":{"`+AnnotationState+`":"`...)
-	b = append(b, o.state...)
-	if o.loose {
-		b = append(b, `","`+AnnotationAtLeast+`":"true`...)
+// missing books that there is no object.
+func (s *state) missing() { s.phase, s.version = phaseAbsent, "" }
+
+// doubtful books a call whose effect is not known.
+func (s *state) doubtful(c call) {
+	if s.phase = phaseUnread; c.kind != callRead {
+		s.sent, s.sentAt = c.count, c.last
 	}
-	b = append(b, `"}},"series":{"count":`...)
-	b = strconv.AppendInt(b, int64(count32(o.count)), 10)
-	b = append(b, `,"lastObservedTime":"`...)
-	b = o.last.UTC().AppendFormat(b, metav1.RFC3339Micro)
-	return append(b, `"}}`...)
 }
 
-// count32 is what the API can hold of a count.
-func count32(n int64) int32 { return int32(min(n, math.MaxInt32)) }
+// refused books a call that will never be accepted, and returns the occurrences that are lost. What
+// is stored goes on counting until the next heartbeat or the end.
+func (s *state) refused(now time.Time, p *policy) (lost int64) {
+	switch {
+	case s.stored > 0 && s.end == going:
+		s.phase, s.due, s.wrote, s.early = phaseStored, now.Add(p.heartbeat), now, earlyWrites
+		return 0
+	case s.stored > 0:
+		s.phase = phaseDone
+	default:
+		s.phase, s.due = phaseResting, now.Add(p.threshold)
+	}
+	lost = s.count - s.stored
+	s.stored = s.count
+	return lost
+}
 
-// look reads what a stored object says about its series.
-func look(e *eventsv1.Event) found {
-	f := found{
-		eventTime: e.EventTime.Time, count: 1, last: e.EventTime.Time,
-		state: e.Annotations[AnnotationState], loose: e.Annotations[AnnotationAtLeast] != "",
+// found is what a stored object says about its series.
+type found struct {
+	count       int64 // 1 for an object without a series
+	begun, last time.Time
+	state       string
+	loose       bool
+	version     string
+}
+
+// continues reports whether this process may go on with the stored series of an earlier one, whose
+// next occurrence is at the given time; killed, whether the earlier process did not end in order.
+func (p *policy) continues(f found, at time.Time) (goOn, killed bool) {
+	limit := p.threshold
+	if killed = f.count > 1 && f.state != stateUnknown && f.state != stateFinished; killed {
+		limit = p.continued()
 	}
-	if e.Series != nil {
-		f.series, f.count, f.last = true, max(int64(e.Series.Count), 1), e.Series.LastObservedTime.Time
+	return f.state != stateFinished && at.Round(0).Sub(f.last).Abs() < limit, killed
+}
+
+// adopt takes over the series of an earlier process, with the occurrences of this one, if any.
+func (s *state) adopt(f found, now time.Time, p *policy) {
+	_, killed := p.continues(f, now)
+	s.loose = f.loose || killed
+	s.begun, s.adopted = f.begun, now
+	s.due = now.Add(p.heartbeat)
+	if s.count == 0 {
+		s.last = now.Add(-max(now.Round(0).Sub(f.last), 0))
+	} else {
+		s.adopted, s.due = time.Time{}, now
 	}
-	return f
+	s.phase, s.version, s.stored = phaseStored, f.version, f.count
+	s.count += f.count
+}
+
+// merge books a read of an object that this process has written before, and returns the occurrences
+// that it acknowledges. A count that this process did not write is of another process with the same
+// instance: the occurrences of both count.
+func (s *state) merge(f found, now time.Time) (acked int64) {
+	base := s.stored
+	if s.sent > base && (f.count > s.sent || f.count == s.sent && (f.count == 1 || f.last.UnixMicro() == s.sentAt.UnixMicro())) {
+		s.loose = s.loose || f.count > s.sent // not sure: another process may have come first
+		base = s.sent                         // the call without an answer was carried out
+	}
+	acked = base - s.stored
+	s.count += max(f.count-base, 0)
+	s.stored, s.version, s.phase, s.due = max(f.count, base), f.version, phaseStored, now
+	if f.last.After(s.last) {
+		s.last = f.last
+	}
+	if s.end != going && s.count == s.stored && f.count > base && f.state == stateOngoing && !s.loose {
+		s.phase = phaseDone // the other process goes on with it
+	}
+	return acked
+}
+
+// revive continues a series that was evicted, with a new occurrence.
+func (s *state) revive(now time.Time) {
+	s.phase, s.end, s.count, s.last = phaseStored, going, s.stored+1, now
+	s.due = s.wrote.Add(earlyFirst) // the object says Unknown
 }

@@ -33,7 +33,7 @@ func TestSingletonIsOneCall(t *testing.T) {
 
 func TestProposalLifeOfASeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.EarlyCounts = []int{} })
+		r := newRig(t, eventstest.NewServer(), nil)
 		r.pod("a", 1)
 		settle(r)
 		r.wantTold("single")
@@ -49,24 +49,26 @@ func TestProposalLifeOfASeries(t *testing.T) {
 		settle(r)
 		r.wantTold("Ongoing ×2")
 		r.wantVerbs("create patch")
-		pass(6*time.Minute - time.Nanosecond)
-		r.wantVerbs("create patch")
-		pass(time.Nanosecond)
+		pass(time.Minute)
+		r.wantTold("Ongoing ×1002")
+		pass(5*time.Minute - time.Nanosecond)
 		r.wantVerbs("create patch patch")
+		pass(time.Nanosecond)
+		r.wantVerbs("create patch patch patch")
 		r.wantTold("Finished ×1002")
 		e := r.one()
 		if got := e.Series.LastObservedTime.UnixMicro(); got != last.UnixMicro() {
 			t.Errorf("lastObservedTime is %v, want %v", e.Series.LastObservedTime, last)
 		}
 		pass(2 * time.Hour)
-		r.wantVerbs("create patch patch")
+		r.wantVerbs("create patch patch patch")
 		r.wantBooks(0, 0)
 	})
 }
 
 func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.EarlyCounts = []int{} })
+		r := newRig(t, eventstest.NewServer(), nil)
 		begin := time.Now()
 		const seconds = 4 * 3600
 		for range seconds {
@@ -75,12 +77,19 @@ func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
 		}
 		pass(6 * time.Minute)
 		calls := r.server.Calls()
-		// Four hours hold 7 or 8 heartbeats of 27 to 33 minutes.
-		if n := len(calls); n < 3+7 || n > 3+8 {
+		// The first half hour has the early writes; the rest of four hours holds 6 or 7 heartbeats of
+		// 27 to 33 minutes.
+		if n := len(calls); n < 2+earlyWrites+6 || n > 2+earlyWrites+7 {
 			t.Errorf("%d calls: %s", n, r.verbs())
 		}
 		prev := begin
-		for _, c := range calls[2 : len(calls)-1] {
+		for i, c := range calls[1 : 1+earlyWrites] {
+			if d := c.At.Sub(prev); d.Round(time.Second) != time.Minute<<i {
+				t.Errorf("early write %d after %v", i, d)
+			}
+			prev = c.At
+		}
+		for _, c := range calls[1+earlyWrites : len(calls)-1] {
 			if d := c.At.Sub(prev); d < 27*time.Minute || d > 33*time.Minute {
 				t.Errorf("a heartbeat after %v", d)
 			}
@@ -198,30 +207,6 @@ func TestWhatMakesAnotherSeries(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestEarlyCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.EarlyCounts = []int{100, 10} })
-		var seen []string
-		for range 120 {
-			r.pod("a", 1)
-			pass(time.Second)
-			e := r.one()
-			if s := told(&e); len(seen) == 0 || seen[len(seen)-1] != s {
-				seen = append(seen, s)
-			}
-		}
-		want := []string{"single", "Ongoing ×2", "Ongoing ×10", "Ongoing ×100"}
-		if len(seen) != len(want) {
-			t.Fatalf("seen %q, want %q", seen, want)
-		}
-		for i := range want {
-			if seen[i] != want[i] {
-				t.Fatalf("seen %q, want %q", seen, want)
-			}
-		}
-	})
 }
 
 func TestEventsOfOneObjectInOrder(t *testing.T) {

@@ -68,7 +68,6 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	b.mu.Unlock()
 	defer close(b.shut)
 
-	ours := true // nobody else makes calls any more
 	if running {
 		select {
 		case <-ended:
@@ -77,20 +76,23 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 			select {
 			case <-ended:
 			case <-ctx.Done():
-				ours = false
 			}
 		case <-ctx.Done():
 			cancel(context.Cause(ctx))
-			ours = false
 		}
 	}
-	if ours && everRan {
-		b.drain(ctx)
+	if everRan && ctx.Err() == nil {
+		b.suspend(ctx, time.Now())
+		if ctx, err := b.start(ctx); err == nil { // else a sink does not heed its context
+			go b.record(ctx)
+			select {
+			case <-b.runEnded:
+			case <-ctx.Done():
+			}
+		}
 	}
 	b.endWatchers(ctx)
-	err := b.abandon(ctx, everRan)
-	b.pushMetrics()
-	return err
+	return b.abandon(ctx, everRan)
 }
 
 // share is the longest that one call may take of what is left of the time for the shutdown.
@@ -102,84 +104,45 @@ func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	return min(time.Until(end)/3, b.opts.WriteTimeout)
 }
 
-// drain closes all series and sends what they owe, in the goroutine of the shutdown; then the
-// rosters.
-func (b *Broadcaster) drain(ctx context.Context) {
-	b.suspend(time.Now())
-	owed := func() bool { return b.tab.urgent.Len()+b.tab.queue.Len() > 0 }
-	b.sendWhile(ctx, owed, b.next)
-	b.sendWhile(ctx, func() bool { return len(b.leaving()) > 0 }, func(now time.Time) (j job, wait time.Duration) {
-		if d := b.gate.closed(now); d > 0 {
-			return j, d
-		}
-		j.roster = b.leaving()[0]
-		j.roster.busy = true
-		b.inflight++
-		return j, 0
-	})
-}
-
-// leaving is the rosters that must be written before the end. The lock is held.
-func (b *Broadcaster) leaving() (out []*roster) {
-	for _, r := range b.rosters {
-		if r.restored && r.due && !r.listing && !r.refused && len(r.last) > 0 {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-// suspend closes all series, and notes which of them a restart may continue.
-func (b *Broadcaster) suspend(now time.Time) {
+// suspend closes all series for the writers to send what they owe, and notes which of them a
+// restart may continue.
+func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.draining = ctx
 	b.gate.until = time.Time{}
-	for _, r := range b.rosters {
-		r.last = b.goingOn(r)
+	for sc := range b.scopes {
+		b.release(sc)
 	}
-	for s := b.tab.oldest(); s != nil; s = b.tab.oldest() {
-		b.tab.unlist(s)
-		b.step(s, input{kind: inClose, closing: suspended, now: now})
+	for _, r := range b.rosters {
+		r.due, r.next, r.last = true, time.Time{}, b.goingOn(r)
+	}
+	for e := b.tab.aged.Front(); e != nil; e = b.tab.aged.Front() {
+		s := e.Value.(*series)
+		if s.st.end == going {
+			s.st.end = suspended
+		}
+		b.tab.unage(s)
+		b.settle(s, now)
 	}
 	for _, l := range []*list.List{b.tab.urgent, b.tab.queue} {
 		var following *list.Element
 		for e, n := l.Front(), l.Len(); n > 0; e, n = following, n-1 {
 			following = e.Next()
 			s := e.Value.(*series)
-			if s.retryAt = (time.Time{}); s.attempts > 0 { // what failed comes after what may not
+			if s.trouble != nil { // what failed comes after what may not
+				s.trouble.until = time.Time{}
 				l.MoveToBack(e)
 			}
-			if s.st.closing != notClosing {
+			if s.st.end != going {
 				continue
 			}
-			if r := b.rosters[s.key.source]; s.waiting {
-				r.last = append(r.last, s) // its name may change yet: what an earlier process left is perhaps not known
+			if s.counted { // its name may change yet: what an earlier process left is perhaps not known
+				r := b.rosters[s.key.source]
+				r.last = append(r.last, s)
 			}
-			s.st, _ = step(s.st, input{kind: inClose, closing: suspended, now: now}, &b.policy)
-		}
-	}
-	for _, r := range b.rosters {
-		r.due = true
-	}
-}
-
-// sendWhile makes the calls that next gives, each within its share of the time.
-func (b *Broadcaster) sendWhile(ctx context.Context, owed func() bool, next func(time.Time) (job, time.Duration)) {
-	for ctx.Err() == nil {
-		b.mu.Lock()
-		if !owed() {
-			b.mu.Unlock()
-			return
-		}
-		j, pause := next(time.Now())
-		b.mu.Unlock()
-		if pause == 0 {
-			b.perform(ctx, j, b.share(ctx))
-			continue
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
+			s.st.end = suspended
+			b.tab.retire(s)
 		}
 	}
 }
@@ -207,11 +170,11 @@ func (b *Broadcaster) abandon(ctx context.Context, everRan bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.abandoned = true
-	left := b.tab.queue.Len() + b.tab.urgent.Len() + b.inflight
+	left := b.owed() + b.inflight
 	occurrences := b.count.Unsent
 	b.count.drop(DropShutdown, occurrences)
 	b.count.Unsent = 0
-	b.tab.init(1)
+	b.tab, b.scopes = newTable(), map[scope]*barrier{}
 	if left == 0 && occurrences == 0 {
 		return nil
 	}

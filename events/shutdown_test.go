@@ -37,10 +37,12 @@ func TestShutdownFlushes(t *testing.T) {
 		if n := r.Stats().Dropped[DropShutdown]; n != 3 {
 			t.Errorf("%d dropped after the shutdown", n)
 		}
-		all := server.Events()
-		if len(all) != 21 || told(&all[0]) != "Unknown ×100" || told(&all[1]) != "single" || told(&all[20]) != "Unknown ×20" {
+		if all := server.Events(); len(all) != 21 {
 			t.Errorf("stored: %s", brief(all))
 		}
+		r.wantAbout("a", "Unknown ×100")
+		r.wantAbout("p0", "single")
+		r.wantAbout("p19", "Unknown ×20")
 	})
 }
 

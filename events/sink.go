@@ -5,12 +5,13 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -21,9 +22,11 @@ var _ clientevents.EventSink = (*ClientSink)(nil)
 
 var errNoNamespace = errors.New("events: an event without a namespace cannot be stored")
 
-// ClientSink stores events.k8s.io/v1 Events through a client. Each call is one request: the retries
-// that a REST client makes by itself for a 429 would hide it from the recorder, which then could
-// not hold back.
+// ClientSink stores Events through a client, as core/v1: that endpoint holds the same objects as
+// events.k8s.io/v1 and lets a writer keep count, firstTimestamp, lastTimestamp and source up to
+// date. kubectl describe sorts by lastTimestamp alone, and so do other readers. Each call is one
+// request: the retries that a REST client makes by itself for a 429 would hide it from the
+// recorder, which then could not hold back.
 type ClientSink struct {
 	client kubernetes.Interface
 }
@@ -33,74 +36,102 @@ func NewClientSink(client kubernetes.Interface) *ClientSink { return &ClientSink
 
 // Create stores a new event.
 func (s *ClientSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	return s.call(ctx, http.MethodPost, e, e)
+	return s.call(ctx, http.MethodPost, e, nil)
 }
 
 // Update replaces an event. The recorder does not use it.
 func (s *ClientSink) Update(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	return s.call(ctx, http.MethodPut, e, e)
+	return s.call(ctx, http.MethodPut, e, nil)
 }
 
-// Patch applies a strategic merge patch to the event of that name.
+// Patch applies a strategic merge patch to the event of that name. A patch of the series also sets
+// the fields of core/v1 that say the same.
 func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	var patch struct {
+		Metadata json.RawMessage       `json:"metadata,omitempty"`
+		Series   *eventsv1.EventSeries `json:"series,omitempty"`
+		Count    int32                 `json:"count,omitempty"`
+		Last     *metav1.Time          `json:"lastTimestamp,omitempty"`
+	}
+	if err := json.Unmarshal(data, &patch); err == nil && patch.Series != nil {
+		patch.Count, patch.Last = patch.Series.Count, &metav1.Time{Time: patch.Series.LastObservedTime.Time}
+		if data, err = json.Marshal(patch); err != nil {
+			return nil, err
+		}
+	}
 	return s.call(ctx, http.MethodPatch, e, data)
 }
 
-// call makes one request with a body of bytes or of the event.
-func (s *ClientSink) call(ctx context.Context, verb string, e *eventsv1.Event, body any) (*eventsv1.Event, error) {
+// call makes one request, with the body of a patch or of the event.
+func (s *ClientSink) call(ctx context.Context, verb string, e *eventsv1.Event, patch []byte) (*eventsv1.Event, error) {
 	if e.Namespace == "" {
 		return nil, errNoNamespace
 	}
-	client := s.client.EventsV1()
+	client := s.client.CoreV1()
 	c := client.RESTClient()
+	out := &corev1.Event{}
+	var err error
 	if rc, ok := c.(*rest.RESTClient); c == nil || ok && rc == nil { // a fake clientset has none
 		switch typed := client.Events(e.Namespace); verb {
 		case http.MethodPost:
-			return typed.Create(ctx, e, metav1.CreateOptions{})
+			out, err = typed.Create(ctx, coreEvent(e), metav1.CreateOptions{})
 		case http.MethodPut:
-			return typed.Update(ctx, e, metav1.UpdateOptions{})
+			out, err = typed.Update(ctx, coreEvent(e), metav1.UpdateOptions{})
 		default:
-			return typed.Patch(ctx, e.Name, types.StrategicMergePatchType, body.([]byte), metav1.PatchOptions{})
+			out, err = typed.Patch(ctx, e.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 		}
+		return seriesEvent(out), err
 	}
 	r := c.Verb(verb).MaxRetries(0).Namespace(e.Namespace).Resource("events")
 	if verb != http.MethodPost {
 		r.Name(e.Name)
 	}
 	if verb == http.MethodPatch {
-		r.SetHeader("Content-Type", string(types.StrategicMergePatchType))
+		r.SetHeader("Content-Type", string(types.StrategicMergePatchType)).Body(patch)
+	} else {
+		r.Body(coreEvent(e))
 	}
-	out := &eventsv1.Event{}
-	err := r.Body(body).Do(ctx).Into(out)
-	return out, err
+	err = r.Do(ctx).Into(out)
+	return seriesEvent(out), err
 }
 
-// NewForClient is New with everything that a client can give: the sink, and, where list is true,
-// the reconstruction of series by a list, for roles that may. Fields of opts that are set stay.
-func NewForClient(client kubernetes.Interface, list bool, opts Options) (*Broadcaster, error) {
+// coreEvent is the core/v1 form of an event.
+func coreEvent(e *eventsv1.Event) *corev1.Event {
+	c := &corev1.Event{
+		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note, Type: e.Type,
+		Action: e.Action, Source: corev1.EventSource{Component: e.ReportingController, Host: e.ReportingInstance},
+		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
+		EventTime: e.EventTime, FirstTimestamp: metav1.NewTime(e.EventTime.Time), LastTimestamp: metav1.NewTime(e.EventTime.Time), Count: 1,
+	}
+	if e.Series != nil {
+		c.Series = &corev1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
+		c.Count, c.LastTimestamp = e.Series.Count, metav1.NewTime(e.Series.LastObservedTime.Time)
+	}
+	return c
+}
+
+// seriesEvent is the events.k8s.io/v1 form of a core/v1 event, nil for nil.
+func seriesEvent(c *corev1.Event) *eventsv1.Event {
+	if c == nil {
+		return nil
+	}
+	e := &eventsv1.Event{
+		ObjectMeta: c.ObjectMeta, Regarding: c.InvolvedObject, Related: c.Related, Reason: c.Reason, Note: c.Message, Type: c.Type,
+		Action: c.Action, EventTime: c.EventTime, ReportingController: c.ReportingController, ReportingInstance: c.ReportingInstance,
+	}
+	if c.Series != nil {
+		e.Series = &eventsv1.EventSeries{Count: c.Series.Count, LastObservedTime: c.Series.LastObservedTime}
+	}
+	return e
+}
+
+// NewForClient is New with a sink over the client, unless opts has one.
+func NewForClient(client kubernetes.Interface, opts Options) (*Broadcaster, error) {
 	if client == nil {
 		return nil, errors.New("events: the client is nil")
 	}
 	if opts.Sink == nil {
 		opts.Sink = NewClientSink(client)
 	}
-	if opts.List == nil && list {
-		opts.List = ListClient(client)
-	}
 	return New(opts)
-}
-
-// ListClient lists the events of a controller in all namespaces, 500 at a time.
-func ListClient(client kubernetes.Interface) ListFunc {
-	return func(ctx context.Context, controller, token string) ([]eventsv1.Event, string, error) {
-		l, err := client.EventsV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-			FieldSelector: fields.OneTermEqualSelector("reportingController", controller).String(),
-			Limit:         500,
-			Continue:      token,
-		})
-		if err != nil {
-			return nil, "", err
-		}
-		return l.Items, l.Continue, nil
-	}
 }

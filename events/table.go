@@ -4,38 +4,151 @@
 package events
 
 import (
-	"container/heap"
 	"container/list"
+	"hash/maphash"
+	"maps"
+	"math"
 	"time"
 
-	"k8s.io/utils/lru"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table holds every series that is known, the lists they wait in, and what is remembered of those
-// that were evicted. Guarded by the broadcaster's lock; it calls nothing that blocks.
+// Annotations of this package. The prefix is not for callers.
+const (
+	annotationPrefix = "series.evented-pleg.io/"
+	// AnnotationState is the state of the series as the redesign proposal defines it: Ongoing,
+	// Finished or Unknown (the reporter stopped before it could say). A singleton has none.
+	AnnotationState = annotationPrefix + "state"
+	// AnnotationAtLeast is "true" on a series whose count is a lower bound: a process was killed
+	// while it counted.
+	AnnotationAtLeast = annotationPrefix + "at-least"
+	// AnnotationRoster holds, on the one Event by which a reporter finds its series again after a
+	// restart, their names.
+	AnnotationRoster = annotationPrefix + "roster"
+)
+
+// series is an entry of the table: the identity, the state, and its places in the lists. Guarded by
+// the broadcaster's lock, but for the content, which does not change.
+type series struct {
+	key     seriesKey
+	id      seriesID
+	name    string // of the object
+	content content
+	st      state
+
+	counted  bool // in table.pending: never stored
+	inflight bool
+	trouble  *trouble // failures since the last success, nil for none
+
+	waits *list.Element // place among the calls owed, nil for none
+	in    *list.List    // the list of that place
+	age   *list.Element // place in table.aged
+}
+
+// content is what is stored of a series besides its key, as of its first occurrence.
+type content struct {
+	namespace, note                  string
+	annotations                      map[string]string
+	regardingVersion, relatedVersion string
+}
+
+// event returns the object of a call.
+func (s *series) event(src source, c call) *eventsv1.Event {
+	e := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: s.name, Namespace: s.content.namespace, ResourceVersion: c.version},
+		EventTime:           metav1.NewMicroTime(s.st.begun),
+		ReportingController: src.controller,
+		ReportingInstance:   src.instance,
+		Action:              cut(s.key.action, maxWord),
+		Reason:              cut(s.key.reason, maxWord),
+		Regarding:           s.key.regarding.reference(s.content.regardingVersion),
+		Note:                s.content.note,
+		Type:                s.key.eventType,
+	}
+	if s.key.related != (refKey{}) {
+		related := s.key.related.reference(s.content.relatedVersion)
+		e.Related = &related
+	}
+	if s.content.annotations != nil || c.state != "" {
+		e.Annotations = make(map[string]string, len(s.content.annotations)+2)
+		maps.Copy(e.Annotations, s.content.annotations)
+		maps.Copy(e.Annotations, c.annotations())
+	}
+	if c.state != "" {
+		e.Series = c.series()
+	}
+	return e
+}
+
+// series returns the series field of the object.
+func (c *call) series() *eventsv1.EventSeries {
+	return &eventsv1.EventSeries{Count: int32(min(c.count, math.MaxInt32)), LastObservedTime: metav1.NewMicroTime(c.last)}
+}
+
+// annotations returns the annotations that a call sets.
+func (c *call) annotations() map[string]string {
+	out := map[string]string{}
+	if c.state != "" {
+		out[AnnotationState] = c.state
+	}
+	if c.loose {
+		out[AnnotationAtLeast] = "true"
+	}
+	return out
+}
+
+// look reads what a stored object says about its series.
+func look(e *eventsv1.Event) found {
+	f := found{
+		begun: e.EventTime.Time, count: 1, last: e.EventTime.Time, state: e.Annotations[AnnotationState],
+		loose: e.Annotations[AnnotationAtLeast] != "", version: e.ResourceVersion,
+	}
+	if e.Series != nil {
+		f.count, f.last = max(int64(e.Series.Count), 1), e.Series.LastObservedTime.Time
+	}
+	return f
+}
+
+// table holds every series that is known and the lists they wait in. Guarded by the broadcaster's
+// lock; it calls nothing that blocks.
 type table struct {
 	byKey   map[seriesKey]*series
-	all     int // series in memory
-	pending int // of these, never written
-	pairs   map[pairKey]int
-	notes   map[seriesKey]int // live series that differ in the note only, by seriesKey.notes
+	all     int               // series in memory
+	pending int               // of these, never stored
+	pairs   map[uint64]int    // series of each pair of objects, by hash
+	notes   map[seriesKey]int // series that differ in the note only, by seriesKey.notes
 	urgent  *list.List        // of *series: evicted ones; their final counts go first
 	queue   *list.List        // of *series: everything else that owes a call, in the order of emission
-	aged    *list.List        // of *series: stored ones, the one with the oldest last occurrence first
-	timers  timerHeap
-	dormant *lru.Cache // seriesID → dormant
+	aged    *list.List        // of *series: those not pending, the one with the oldest last occurrence first
+	left    map[hint]*leaving // series that an earlier process left, whose content is not known
+	gone    map[hint]*leaving // series that were evicted
+	sweep   time.Time         // the next deadline may not come before; zero for none
+	swept   time.Time         // the last sweep
 }
 
-// dormant is how far an evicted series had come: enough to continue it.
-type dormant struct {
-	st   state
-	name string
+// hint is the part of a series' ID that its object's name ends in.
+type hint [4]byte
+
+// leaving is a series that is not in the table and whose object may be continued.
+type leaving struct {
+	namespace, name string
+	id              seriesID
+	st              state
+
+	source   uint32 // where an earlier process left it, and its ID and state are not known: the rest
+	busy     bool   // a read is under way
+	attempts int
+	retryAt  time.Time
 }
 
-func (t *table) init(maxDormant int) {
-	*t = table{
-		byKey: map[seriesKey]*series{}, pairs: map[pairKey]int{}, notes: map[seriesKey]int{},
-		urgent: list.New(), queue: list.New(), aged: list.New(), dormant: lru.New(maxDormant),
+// sweepEvery is the shortest time between two sweeps.
+const sweepEvery = 100 * time.Millisecond
+
+func newTable() table {
+	return table{
+		byKey: map[seriesKey]*series{}, pairs: map[uint64]int{}, notes: map[seriesKey]int{}, left: map[hint]*leaving{}, gone: map[hint]*leaving{},
+		urgent: list.New(), queue: list.New(), aged: list.New(),
 	}
 }
 
@@ -54,64 +167,42 @@ func bump[K comparable](m map[K]int, k K, n int) {
 	}
 }
 
-// add takes a new series and makes it the current one of its key.
-func (t *table) add(s *series) {
-	s.heapIndex = -1
-	s.current = true
-	t.byKey[s.key] = s
-	t.count(s, 1)
-	if s.st.phase == settling {
-		s.waiting = true
-		t.pending++
-	}
-}
-
 // retire takes a series out of reach of its key; it may still owe calls.
 func (t *table) retire(s *series) {
-	if s.current {
-		s.current = false
+	if t.byKey[s.key] == s {
 		delete(t.byKey, s.key)
 	}
-	t.unlist(s)
-}
-
-// written notes that the series has left the settling phase.
-func (t *table) written(s *series) {
-	if s.waiting {
-		s.waiting = false
-		t.pending--
-	}
+	t.unage(s)
 }
 
 // forget drops a series for good.
 func (t *table) forget(s *series) {
 	t.retire(s)
-	t.written(s)
 	t.dequeue(s)
-	t.schedule(s, time.Time{})
+	t.pend(s, false)
 	t.count(s, -1)
 }
 
-// listOf is the list in which a series waits for its call.
-func (t *table) listOf(s *series) *list.List {
-	if s.st.closing == evicted {
-		return t.urgent
+// pend books whether a series was never stored.
+func (t *table) pend(s *series, pending bool) {
+	switch {
+	case pending && !s.counted:
+		t.pending++
+	case !pending && s.counted:
+		t.pending--
 	}
-	return t.queue
+	s.counted = pending
 }
 
-// enqueue appends a series to the calls owed, or puts it before all others. It reports whether it
-// was not there yet.
-func (t *table) enqueue(s *series, first bool) bool {
+// enqueue appends a series to the calls owed. It reports whether it was not there yet.
+func (t *table) enqueue(s *series) bool {
 	if s.waits != nil || s.inflight {
 		return false
 	}
-	s.in = t.listOf(s)
-	if first {
-		s.waits = s.in.PushFront(s)
-	} else {
-		s.waits = s.in.PushBack(s)
+	if s.in = t.queue; s.st.end == evicted {
+		s.in = t.urgent
 	}
+	s.waits = s.in.PushBack(s)
 	return true
 }
 
@@ -122,7 +213,17 @@ func (t *table) dequeue(s *series) {
 	}
 }
 
-// touch makes a stored series the one with the latest occurrence.
+// move takes a series from one list of calls owed to the front or the back of another.
+func (t *table) move(s *series, to *list.List, front bool) {
+	t.dequeue(s)
+	if s.in = to; front {
+		s.waits = to.PushFront(s)
+	} else {
+		s.waits = to.PushBack(s)
+	}
+}
+
+// touch makes a series the one with the latest occurrence.
 func (t *table) touch(s *series) {
 	if s.age == nil {
 		s.age = t.aged.PushBack(s)
@@ -131,60 +232,74 @@ func (t *table) touch(s *series) {
 	}
 }
 
-func (t *table) unlist(s *series) {
+func (t *table) unage(s *series) {
 	if s.age != nil {
 		t.aged.Remove(s.age)
 		s.age = nil
 	}
 }
 
-// oldest is the stored series whose last occurrence is the longest ago, nil for none.
-func (t *table) oldest() *series {
-	if e := t.aged.Front(); e != nil {
-		return e.Value.(*series)
+// wake makes the next sweep come no later than at. It reports whether that is earlier than before.
+func (t *table) wake(at time.Time) bool {
+	if at.IsZero() || !t.sweep.IsZero() && !at.Before(t.sweep) {
+		return false
 	}
-	return nil
+	t.sweep = at
+	return true
 }
 
-// schedule sets the deadline of a series; zero for none.
-func (t *table) schedule(s *series, at time.Time) {
-	switch {
-	case at.IsZero():
-		if s.heapIndex >= 0 {
-			heap.Remove(&t.timers, s.heapIndex)
+// leave remembers how far an evicted series has come, while there is room.
+func (t *table) leave(s *series, room int) {
+	for h := range t.gone {
+		if len(t.gone) < room {
+			break
 		}
-	case s.heapIndex < 0:
-		s.wake = at
-		heap.Push(&t.timers, s)
-	case !s.wake.Equal(at):
-		s.wake = at
-		heap.Fix(&t.timers, s.heapIndex)
+		delete(t.gone, h)
 	}
+	t.gone[s.id.hint()] = &leaving{namespace: s.content.namespace, name: s.name, id: s.id, st: s.st}
 }
 
-// timerHeap orders series by their deadline. Occurrences do not move it: a deadline that comes too
-// early is set again.
-type timerHeap []*series
-
-func (h timerHeap) Len() int           { return len(h) }
-func (h timerHeap) Less(i, j int) bool { return h[i].wake.Before(h[j].wake) }
-func (h timerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].heapIndex, h[j].heapIndex = i, j
+// limiter is a token bucket for each of many keys: burst tokens, and one more every refill. A
+// bucket is the time at which it will be full again. Guarded by the broadcaster's lock.
+type limiter struct {
+	burst  int // < 0: no limit
+	refill time.Duration
+	size   int
+	seed   maphash.Seed
+	full   map[uint64]time.Time
 }
 
-// Push and Pop are heap.Interface.
-func (h *timerHeap) Push(x any) {
-	s := x.(*series)
-	s.heapIndex = len(*h)
-	*h = append(*h, s)
+// has reports whether there is a token.
+func (l *limiter) has(key uint64, now time.Time) bool {
+	return l.burst < 0 || l.full[key].Sub(now)+l.refill <= time.Duration(l.burst)*l.refill
 }
 
-func (h *timerHeap) Pop() any {
-	old := *h
-	s := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	s.heapIndex = -1
-	return s
+// allow takes a token, if there is one.
+func (l *limiter) allow(key uint64, now time.Time) bool {
+	if l.burst < 0 || !l.has(key, now) {
+		return l.burst < 0
+	}
+	at := l.full[key]
+	if at.Before(now) {
+		at = now
+	}
+	at = at.Add(l.refill)
+	if len(l.full) >= l.size {
+		l.prune(now)
+	}
+	l.full[key] = at
+	return true
+}
+
+// prune makes room: full buckets go, and half of the others if that is not enough.
+func (l *limiter) prune(now time.Time) {
+	maps.DeleteFunc(l.full, func(_ uint64, at time.Time) bool { return !at.After(now) })
+	if len(l.full) < l.size/2 {
+		return
+	}
+	for k := range l.full {
+		if delete(l.full, k); len(l.full) < l.size/2 {
+			break
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 )
@@ -66,10 +65,10 @@ func (b *Broadcaster) removeWatcher(w *watcher) {
 
 // distribute hands one occurrence to the watchers. The lock is held, so that they see the order of
 // emission.
-func (b *Broadcaster) distribute(built *eventsv1.Event, e *emission, now time.Time) {
-	event := built.DeepCopy()
-	event.Name = eventName(event.Regarding.Name, e.key.id(b.rosters[e.key.source].src), now)
-	event.EventTime = metav1.NewMicroTime(now)
+func (b *Broadcaster) distribute(src source, s *series, now time.Time) {
+	seen := *s
+	seen.st, seen.name = begin(now), eventName(s.key.regarding.name, &s.id, now)
+	event := seen.event(src, call{})
 	for w := range b.watchers {
 		select {
 		case w.ch <- event:

@@ -4,24 +4,30 @@
 package events
 
 import (
+	"cmp"
 	"container/list"
 	"context"
+	"encoding/json"
+	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
 
-// forever is a wait that a signal ends.
-const forever = time.Duration(1<<63 - 1)
+// Waits that are no time.
+const (
+	forever = time.Duration(1<<63 - 1) // until a signal
+	over    = time.Duration(-1)        // nothing is left to send, and nothing more will come
+)
 
 // Run writes events to the sink until the context ends or the broadcaster is shut down, and returns
-// when nothing that it started runs any more. The goroutine that calls it owns the writes; with
-// Options.Writers above one it starts that many others instead. What is unsent when the context
-// ends stays in the table: a shutdown sends it, or the next Run. It returns ErrRunning, ErrShutdown
-// or ErrNoSink if it cannot start, nil otherwise.
+// when nothing that it started runs any more. What is unsent when the context ends stays in the
+// table: a shutdown sends it, or the next Run. It returns ErrRunning, ErrShutdown or ErrNoSink if
+// it cannot start, nil otherwise.
 func (b *Broadcaster) Run(ctx context.Context) error {
 	ctx, err := b.start(ctx)
 	if err != nil {
@@ -38,7 +44,7 @@ func (b *Broadcaster) start(ctx context.Context) (context.Context, error) {
 	switch {
 	case b.opts.Sink == nil:
 		return nil, ErrNoSink
-	case b.stopped:
+	case b.stopped && b.draining == nil:
 		return nil, ErrShutdown
 	case b.running:
 		return nil, ErrRunning
@@ -49,54 +55,43 @@ func (b *Broadcaster) start(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
+// record runs the writers.
 func (b *Broadcaster) record(ctx context.Context) {
-	defer func() {
-		b.mu.Lock()
-		b.running = false
-		b.cancel(nil)
-		ended := b.runEnded
-		b.mu.Unlock()
-		b.pushMetrics()
-		close(ended)
-	}()
-	if b.opts.Writers == 1 {
-		b.write(ctx, b.stop)
-		return
-	}
 	var writers sync.WaitGroup
 	for range b.opts.Writers {
-		writers.Go(func() { b.write(ctx, b.stop) })
+		writers.Go(func() { b.write(ctx) })
 	}
 	writers.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running = false
+	b.cancel(nil)
+	close(b.runEnded)
 }
 
-// job is one call, taken from the table: of a series, or of a source's roster.
-type job struct {
-	series *series
-	op     op
-	event  *eventsv1.Event
-	roster *roster
-}
-
-// write makes the calls that are owed, one after the other, until it is told to stop.
-func (b *Broadcaster) write(ctx context.Context, stop <-chan struct{}) {
+// write makes the calls that are owed, one after the other, until it is stopped. While the shutdown
+// drains the table, it ends when nothing is left.
+func (b *Broadcaster) write(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-stop:
-			return
-		default:
-		}
+	for ctx.Err() == nil {
 		b.mu.Lock()
+		stop := b.stop
+		if b.draining != nil {
+			stop = nil
+		} else if b.stopped {
+			b.mu.Unlock()
+			return
+		}
 		j, wait := b.next(time.Now())
 		b.mu.Unlock()
-		if wait == 0 {
-			b.perform(ctx, j, b.opts.WriteTimeout)
-			b.pushMetrics()
+		switch {
+		case wait == 0:
+			b.perform(ctx, j)
 			continue
+		case wait == over:
+			b.signal() // for the next writer
+			return
 		}
 		timer.Reset(wait)
 		select {
@@ -108,32 +103,40 @@ func (b *Broadcaster) write(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// next takes the next call from the table; with a wait above zero there is none before that. The
-// lock is held.
+// job is one call: of a series, of a roster, or a read of an object that an earlier process left.
+type job struct {
+	series *series
+	call   call
+	event  *eventsv1.Event
+	left   *leaving
+	roster *roster
+}
+
+// next takes the next call from the table; with a wait other than zero there is none before that.
+// The lock is held.
 func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
-	wait = b.fire(now)
+	wait = b.sweep(now)
 	if d := b.gate.closed(now); d > 0 {
 		return j, min(wait, d)
 	}
 	if b.gate.probing() && b.inflight > 0 {
 		return j, wait
 	}
-	// What earlier processes left comes before everything that is new, or a series would get two
-	// objects.
-	r, d := b.nextRoster(now)
-	switch {
-	case r != nil:
-		j.roster = r
-		r.busy = true
-	case d == 0: // one is being restored
-		return j, wait
-	default:
-		var retry time.Duration
-		if j, retry = b.pick(now); j.series == nil {
-			return j, min(wait, retry, d)
+	// The names that an earlier process left come before everything that is new, or a series would
+	// get two objects. Its objects are read when they are needed, or when there is nothing else.
+	j, d := b.nextRoster(now)
+	for _, pick := range []func(time.Time) (job, time.Duration){b.pick, b.nextLeft} {
+		if j != (job{}) || d == 0 {
+			break
 		}
-		b.busy[j.series.object] = struct{}{}
-		b.count.Calls[j.op.kind.String()]++
+		wait = min(wait, d)
+		j, d = pick(now)
+	}
+	if j == (job{}) {
+		if wait = min(wait, cmp.Or(d, forever)); b.draining != nil && b.inflight == 0 && b.owed() == 0 && !b.rosterOwed() {
+			return j, over
+		}
+		return j, wait
 	}
 	b.inflight++
 	if b.opts.Writers > 1 {
@@ -142,80 +145,159 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	return j, 0
 }
 
-// fire runs the deadlines that have come and returns the time to the next one.
-func (b *Broadcaster) fire(now time.Time) time.Duration {
-	for len(b.tab.timers) > 0 {
-		s := b.tab.timers[0]
-		if d := s.wake.Sub(now); d > 0 {
-			return d
-		}
-		b.step(s, input{kind: inTick, now: now})
-		if s.heapIndex >= 0 && !s.wake.After(now) { // owes a call already: nothing more will come of this deadline
-			b.tab.schedule(s, time.Time{})
-		}
+// sweep ends series that have been silent, queues heartbeats, and returns the time to the next
+// deadline.
+func (b *Broadcaster) sweep(now time.Time) time.Duration {
+	t := &b.tab
+	if t.sweep.IsZero() || b.draining != nil {
+		return forever
 	}
-	return forever
+	if d := max(t.sweep.Sub(now), t.swept.Add(sweepEvery).Sub(now)); d > 0 {
+		return d
+	}
+	t.sweep, t.swept = time.Time{}, now
+	var following *list.Element
+	for e := t.aged.Front(); e != nil; e = following {
+		following = e.Next()
+		s := e.Value.(*series)
+		if s.waits != nil || s.inflight {
+			continue // the answer will tell
+		}
+		s.st.tick(now, &b.policy)
+		b.settle(s, now)
+	}
+	if t.sweep.IsZero() {
+		return forever
+	}
+	return max(t.sweep.Sub(now), sweepEvery)
 }
 
 // pick takes the first series that may be sent. Where one has to wait, so does everything else
 // about its object, to keep the order.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	retry = forever
+	for _, br := range b.scopes {
+		if first := br.waiting.Front(); first == nil || br.busy {
+			continue
+		} else if d := br.closed(now); d > 0 {
+			retry = min(retry, d)
+		} else {
+			b.tab.move(first.Value.(*series), b.tab.queue, true)
+		}
+	}
 	var blocked map[objectKey]struct{}
 	for _, l := range []*list.List{b.tab.urgent, b.tab.queue} {
 		var following *list.Element
 		for e := l.Front(); e != nil; e = following {
 			following = e.Next()
 			s := e.Value.(*series)
-			if _, held := b.busy[s.object]; held {
+			b.inherit(s)
+			br := b.scopes[s.scope()]
+			if br != nil && (br.busy || br.closed(now) > 0) {
+				b.tab.move(s, br.waiting, false)
+				retry = min(retry, cmp.Or(br.closed(now), forever))
 				continue
 			}
-			if _, held := blocked[s.object]; held {
+			object := s.key.regarding.object()
+			if _, held := b.busy[object]; held {
 				continue
 			}
-			if d := s.retryAt.Sub(now); d > 0 {
-				retry = min(retry, d)
+			if _, held := blocked[object]; held {
+				continue
+			}
+			if s.trouble != nil && s.trouble.closed(now) > 0 {
+				retry = min(retry, s.trouble.closed(now))
 				if blocked == nil {
 					blocked = map[objectKey]struct{}{}
 				}
-				blocked[s.object] = struct{}{}
+				blocked[object] = struct{}{}
 				continue
 			}
 			b.tab.dequeue(s)
-			st, eff := step(s.st, input{kind: inSend, now: now}, &b.policy)
-			s.st = st
-			if eff.op.kind == opNone {
-				b.apply(s, eff)
+			c := s.st.next(now, &b.policy)
+			if c.kind == callNone {
+				b.settle(s, now)
 				continue
 			}
+			if br != nil {
+				br.busy = true
+			}
 			s.inflight = true
-			return job{series: s, op: eff.op, event: s.event(eff.op)}, 0
+			b.busy[object] = struct{}{}
+			b.count.Calls[c.kind.String()]++
+			return job{series: s, call: c, event: s.event(b.rosters[s.key.source].src, c)}, 0
 		}
 	}
 	return j, retry
 }
 
-// perform makes one call within the limit, without the lock, and books the answer.
-func (b *Broadcaster) perform(ctx context.Context, j job, limit time.Duration) {
-	call, cancel := context.WithTimeout(ctx, limit)
+// owed returns the number of series that wait for a call.
+func (b *Broadcaster) owed() int {
+	n := b.tab.urgent.Len() + b.tab.queue.Len()
+	for _, br := range b.scopes {
+		n += br.waiting.Len()
+	}
+	return n
+}
+
+// perform makes one call, without the lock, and books the answer.
+func (b *Broadcaster) perform(ctx context.Context, j job) {
+	limit := b.opts.WriteTimeout
+	b.mu.Lock()
+	if b.draining != nil {
+		limit = b.share(b.draining)
+	}
+	b.mu.Unlock()
+	if j.series == nil {
+		limit = min(limit, restoreTimeout)
+	}
+	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if j.roster != nil {
-		b.performRoster(ctx, call, j.roster)
-		return
+	switch {
+	case j.roster != nil:
+		b.performRoster(ctx, timed, j.roster)
+	case j.left != nil:
+		stored, err := b.readEvent(timed, j.left.namespace, j.left.name)
+		b.leftRead(ctx, j.left, stored, err)
+	default:
+		var stored *eventsv1.Event
+		var err error
+		switch j.call.kind {
+		case callCreate:
+			stored, err = b.opts.Sink.Create(timed, j.event)
+		case callRead:
+			stored, err = b.readEvent(timed, j.event.Namespace, j.event.Name)
+		default:
+			stored, err = b.opts.Sink.Patch(timed, j.event, j.call.patch())
+		}
+		b.answered(ctx, j, stored, err)
 	}
-	var err error
-	if j.op.kind == opCreate {
-		_, err = b.opts.Sink.Create(call, j.event)
-	} else {
-		_, err = b.opts.Sink.Patch(call, j.event, j.op.patch())
+}
+
+// readEvent reads an object by an empty patch.
+func (b *Broadcaster) readEvent(ctx context.Context, namespace, name string) (*eventsv1.Event, error) {
+	return b.opts.Sink.Patch(ctx, &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, []byte("{}"))
+}
+
+// patch returns the body of a patch.
+func (c *call) patch() []byte {
+	type meta struct {
+		ResourceVersion string            `json:"resourceVersion,omitempty"`
+		Annotations     map[string]string `json:"annotations"`
 	}
-	b.answered(ctx, j, err)
+	body, err := json.Marshal(struct {
+		Metadata meta                  `json:"metadata"`
+		Series   *eventsv1.EventSeries `json:"series"`
+	}{meta{c.version, c.annotations()}, c.series()})
+	if err != nil {
+		panic(err) // these types always have an encoding
+	}
+	return body
 }
 
 // answered books the answer to the call of a series.
-func (b *Broadcaster) answered(ctx context.Context, j job, err error) {
-	s, now, v := j.series, time.Now(), judge(ctx, err)
-	in := input{now: now, op: j.op}
+func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Event, err error) {
+	s, c, now, v := j.series, j.call, time.Now(), judge(ctx, err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.abandoned {
@@ -223,100 +305,261 @@ func (b *Broadcaster) answered(ctx context.Context, j job, err error) {
 	}
 	s.inflight = false
 	b.inflight--
-	delete(b.busy, s.object)
-	v = b.reconsider(s, j.op, v, err, now)
+	delete(b.busy, s.key.regarding.object())
+	sc := s.scope()
+	if br := b.scopes[sc]; br != nil {
+		br.busy = false
+	}
+	v = b.reconsider(s, c, sc, v, err, now)
 	switch v.verdict {
 	case verdictOK:
-		in.kind = inDone
-		b.okWrites++
-		s.attempts, s.blamed, s.okBefore = 0, 0, b.okWrites
+		if c.kind == callRead {
+			b.hasRead(s, stored, now)
+		} else {
+			b.hasWritten(s, c, stored, now)
+		}
+		if br := b.scopes[sc]; br != nil && (c.kind != callRead || !br.conflict) {
+			b.release(sc)
+		}
+		if len(b.granted) < 2*b.opts.MaxSeries {
+			b.granted[sc] = true
+		}
 		b.openGate(ctx)
 	case verdictExists:
-		in.kind = inExists
+		s.st.phase = phaseUnread
 		b.openGate(ctx)
 	case verdictMissing:
-		in.kind = inMissing
-		b.count.Transitions["renewed"]++
+		if b.openGate(ctx); s.st.stored == 0 && s.st.sent == 0 { // what a roster named is gone
+			s.name = b.newName(s, now)
+		} else if s.st.stored > 0 {
+			b.count.Transitions["renewed"]++
+		}
+		s.st.missing()
+	case verdictConflict:
+		s.st.phase = phaseUnread
+		b.count.Retries[v.reason]++
 		b.openGate(ctx)
 	case verdictRefused:
-		in.kind = inRefused
+		lost := s.st.refused(now, &b.policy)
+		b.count.Unsent -= lost
+		b.count.drop(DropRejected, lost)
 		b.count.Rejected[v.reason]++
+		s.trouble = nil
 		b.openGate(ctx)
 		b.complain(ctx, v.reason, err, j.event)
 	default:
-		in.kind = inFailed
-		if b.troubled(ctx, s, v, err, now); b.stopped {
-			s.attempts++ // its share of the time for the shutdown is over
+		if v.perhaps {
+			s.st.doubtful(c)
 		}
-		b.tab.enqueue(s, true) // before anything that came later
+		b.failed(ctx, s, sc, v, err, now)
 	}
-	b.step(s, in)
+	b.settle(s, now)
+	switch v.verdict {
+	case verdictOK, verdictTrouble, verdictStopped, verdictConflict:
+		if s.waits != nil && (v.verdict != verdictOK || c.kind == callRead) {
+			b.tab.move(s, s.in, true) // before anything that came later
+		}
+	}
 	b.evict(now)
-	if b.opts.Writers > 1 && b.tab.urgent.Len()+b.tab.queue.Len() > 0 { // the object may be free for another writer now
+	if b.opts.Writers > 1 && b.owed() > 0 || b.draining != nil { // the object may be free for another writer now
 		b.signal()
 	}
 }
 
-// step feeds an input to a series and carries out the effects. The lock is held.
-func (b *Broadcaster) step(s *series, in input) {
-	in.rand = rand.Float64()
-	before := s.st.phase
-	var e effects
-	s.st, e = step(s.st, in, &b.policy)
-	if e.forget && before != rejected && s.st.stored > 0 && s.st.closing == evicted {
-		b.tab.dormant.Add(s.id, dormant{s.st, s.name})
+// hasWritten books a create or patch that succeeded.
+func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.Time) {
+	version := ""
+	if e != nil {
+		version = e.ResourceVersion
 	}
-	if before != ongoing && s.st.phase == ongoing {
-		b.rosters[s.key.source].changed(in.now)
+	before := s.st.stored
+	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.policy))
+	if before <= 1 && s.st.stored > 1 {
+		b.rosters[s.key.source].changed(now)
 	}
-	b.apply(s, e)
+	b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now) // what slow loops may take
+	s.trouble = nil
+	b.okCalls++
 }
 
-// apply brings the table in line with the state of a series. The lock is held.
-func (b *Broadcaster) apply(s *series, e effects) {
-	t := &b.tab
-	b.count.Acknowledged += e.acked
-	b.count.Unsent -= e.acked + e.lost
-	b.count.drop(DropRejected, e.lost)
-	if s.st.phase != settling {
-		t.written(s)
+// hasRead books the content of an object that was not known.
+func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
+	r := b.rosters[s.key.source]
+	if e == nil { // a sink that says nothing
+		s.st.phase = phaseStored
+		return
 	}
-	if e.forget {
-		if s.st.closing == finished && s.st.stored > 1 {
+	ours := r.reports(e) && keyOf(e, r) == s.key
+	f := look(e)
+	switch goOn, _ := b.policy.continues(f, s.st.begun); {
+	case ours && (s.st.stored > 0 || s.st.sent > 0):
+		b.acknowledge(s.st.merge(f, now))
+	case ours && goOn:
+		s.st.adopt(f, now, &b.policy)
+		b.count.Transitions["adopted"]++
+		r.kept(now, b.opts.Heartbeat)
+	default: // an object of its own, and the one found is not continued by this series
+		s.name = b.newName(s, now)
+		s.st.missing()
+		if r.reports(e) {
+			b.rebuild(e, r, now)
+		}
+	}
+}
+
+// acknowledge books occurrences that the server knows of.
+func (b *Broadcaster) acknowledge(n int64) {
+	b.count.Acknowledged += n
+	b.count.Unsent -= n
+}
+
+// reconsider corrects a verdict by what is known beyond the answer. The lock is held.
+func (b *Broadcaster) reconsider(s *series, c call, sc scope, v judged, err error, now time.Time) judged {
+	if v.verdict == verdictMissing && c.kind == callCreate { // an aggregated or starting server that does not know Events
+		v.verdict = verdictRefused
+		if routeMissing(err) {
+			v.verdict, v.reason = verdictTrouble, "GroupAbsent"
+		}
+	}
+	if v.verdict == verdictRefused && v.reason == string(metav1.StatusReasonForbidden) {
+		br := b.scopes[sc]
+		if believed := br != nil && now.Sub(br.since) >= heldFor; !believed && (br != nil || b.granted[sc] || now.Before(b.doubt)) {
+			v.verdict = verdictHeld
+		} else {
+			delete(b.granted, sc)
+			b.release(sc)
+		}
+	}
+	switch v.verdict {
+	case verdictExists, verdictConflict, verdictFault:
+		if s.trouble == nil {
+			s.trouble = &trouble{gate: newGate(&b.opts), okBefore: b.okCalls}
+		}
+		t := s.trouble
+		if t.fail(now, v.after); t.failures == 1 && v.verdict != verdictFault {
+			t.until = time.Time{} // read it at once
+		}
+		if b.okCalls > t.okBefore {
+			t.okBefore = b.okCalls
+			t.blamed++
+		}
+		if t.blamed >= maxFaults { // the server fails at this one, again and again, while it takes others
+			v.verdict = verdictRefused
+		} else if v.verdict == verdictConflict && (t.failures > 1 || b.scopes[sc] != nil) {
+			v.verdict = verdictHeld
+			s.st.phase = phaseUnread
+		}
+	}
+	return v
+}
+
+// failed books a call that will be made again, and holds back what may meet the same. The lock is
+// held.
+func (b *Broadcaster) failed(ctx context.Context, s *series, sc scope, v judged, err error, now time.Time) {
+	if v.verdict == verdictStopped {
+		return
+	}
+	b.lastErr = err
+	b.count.Retries[v.reason]++
+	switch {
+	case v.verdict == verdictHeld:
+		br := b.scopes[sc]
+		if br == nil {
+			br = &barrier{gate: newGate(&b.opts), since: now, waiting: list.New(), conflict: v.reason != string(metav1.StatusReasonForbidden)}
+			b.scopes[sc] = br
+			klog.FromContext(ctx).Error(err, "Event recording paused in a namespace", "namespace", sc.namespace, "call", sc.kind, "why", v.reason)
+		}
+		br.fail(now, v.after)
+	case v.verdict == verdictFault && s != nil && s.trouble.blamed > 0: // others get through
+	default:
+		b.closeGate(ctx, v, err, now)
+	}
+}
+
+// release lets the calls of a scope go again.
+func (b *Broadcaster) release(sc scope) {
+	br := b.scopes[sc]
+	if br == nil {
+		return
+	}
+	delete(b.scopes, sc)
+	for e := br.waiting.Back(); e != nil; e = br.waiting.Back() {
+		b.tab.move(e.Value.(*series), b.tab.queue, true)
+	}
+}
+
+// closeGate holds back everything.
+func (b *Broadcaster) closeGate(ctx context.Context, v judged, err error, now time.Time) {
+	b.doubt = now.Add(authGrace)
+	first := !b.gate.probing()
+	b.gate.fail(now, v.after)
+	logger := klog.FromContext(ctx)
+	if first {
+		logger.Info("Event recording paused", "why", v.reason, "for", b.gate.closed(now), "err", err)
+	} else {
+		logger.V(4).Info("Event recording still paused", "why", v.reason, "for", b.gate.closed(now), "err", err)
+	}
+}
+
+func (b *Broadcaster) openGate(ctx context.Context) {
+	if b.gate.probing() {
+		klog.FromContext(ctx).Info("Event recording resumed", "failures", b.gate.failures)
+		b.gate.succeed()
+		b.signal()
+	}
+	b.doubt = time.Time{}
+	b.lastErr = nil
+}
+
+// settle brings the table in line with the state of a series. The lock is held.
+func (b *Broadcaster) settle(s *series, now time.Time) {
+	t := &b.tab
+	stored := s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone
+	t.pend(s, !stored)
+	if s.st.over(now) && !s.inflight {
+		if s.st.end == finished && s.st.stored > 1 {
 			b.count.Transitions["finished"]++
+		}
+		if s.st.end == evicted && s.st.phase != phaseResting && s.st.stored > 0 {
+			t.leave(s, 2*b.opts.MaxSeries)
 		}
 		t.forget(s)
 		return
 	}
-	switch s.st.closing {
-	case finished, suspended:
+	switch {
+	case s.st.end == finished || s.st.end == suspended:
 		t.retire(s)
-	case evicted:
-		t.unlist(s)
-	default:
-		if s.current && s.st.phase != settling && s.age == nil {
-			t.touch(s)
-		}
+	case s.st.end == evicted:
+		t.unage(s)
+	case stored && s.age == nil:
+		t.touch(s)
 	}
-	t.schedule(s, e.wake)
-	if e.owes && t.enqueue(s, false) {
+	if earlier := t.wake(s.st.deadline(&b.policy)); s.st.owes(now) && t.enqueue(s) || earlier {
 		b.signal()
 	}
+}
+
+// retire ends a series whose key has begun another one.
+func (b *Broadcaster) retire(s *series, now time.Time) {
+	s.st.tick(now, &b.policy)
+	b.tab.retire(s)
+	b.settle(s, now)
 }
 
 // evict makes room in the table by closing the series whose last occurrence is the longest ago.
 // What they still owe is sent before anything else. The lock is held.
 func (b *Broadcaster) evict(now time.Time) {
 	for b.tab.aged.Len() > b.opts.MaxSeries {
-		s := b.tab.oldest()
-		b.tab.unlist(s)
+		s := b.tab.aged.Front().Value.(*series)
+		b.tab.unage(s)
 		b.count.Transitions["evicted"]++
 		b.tab.dequeue(s) // it moves to the front
-		b.step(s, input{kind: inClose, closing: evicted, now: now})
+		s.st.end = evicted
+		b.settle(s, now)
 	}
 }
 
-// complain says at default verbosity that the server refuses events, for each reason once in a
+// complain logs at default verbosity that the server refuses events, for each reason once in a
 // while: a role that lacks a verb must not be found by the silence. The lock is held.
 func (b *Broadcaster) complain(ctx context.Context, reason string, err error, e *eventsv1.Event) {
 	const every = 10 * time.Minute

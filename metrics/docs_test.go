@@ -28,7 +28,7 @@ const (
 // table renders every metric as a row of Markdown.
 func table() string {
 	return "## Of the generator\n\n" + section(pushed, gauges) +
-		"\n## Of the CRI client\n\n" + section(nil, clientCounters) + "\n## Of the Event recorder\n\n" + section(eventsPushed, eventsGauges)
+		"\n## Of the CRI client\n\n" + section(nil, clientCounters) + "\n## Of the Event recorder\n\n" + section(nil, eventsMetrics)
 }
 
 func section(reported []definition, gauges []gaugeDefinition) string {
@@ -92,10 +92,10 @@ func served() map[string]bool {
 			}
 		}
 	}
-	for _, d := range slices.Concat(pushed, eventsPushed) {
+	for _, d := range pushed {
 		add(d)
 	}
-	for _, g := range slices.Concat(gauges, clientCounters, eventsGauges) {
+	for _, g := range slices.Concat(gauges, clientCounters, eventsMetrics) {
 		add(g.definition)
 	}
 	return names
@@ -182,7 +182,7 @@ func TestDashboards(t *testing.T) {
 	for _, board := range boards {
 		t.Run(filepath.Base(board), func(t *testing.T) { checkDashboard(t, board) })
 	}
-	hasPanels(t, "../docs/dashboards/events.json", slices.Concat(eventsPushed, definitions(eventsGauges)))
+	hasPanels(t, "../docs/dashboards/events.json", definitions(eventsMetrics))
 	hasPanels(t, "../docs/dashboards/evented-pleg.json", slices.Concat(pushed, definitions(gauges), definitions(clientCounters)))
 }
 

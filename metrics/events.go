@@ -3,11 +3,14 @@
 
 package metrics
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// eventsPushed are the counters of an Event recorder. A source that ends in a slash is followed by
-// the label's value.
-var eventsPushed = []definition{
+// eventsMetrics are those of an Event recorder, which yields them at a scrape, in the order of
+// docs/metrics.md. A source that ends in a slash is followed by the label's value.
+var eventsMetrics = pulled([]definition{
 	{name: "event_recorder_emitted_total", kind: counter, source: "events_emitted",
 		help:     "Number of events that the recorder was given.",
 		guidance: "What the agent has to say. Each ends up acknowledged, dropped or is still unsent."},
@@ -16,10 +19,10 @@ var eventsPushed = []definition{
 		guidance: "Follows emitted within seconds; within the heartbeat of 30 minutes for the count of a running series."},
 	{name: "event_recorder_dropped_total", kind: counter, source: "events_dropped/", label: "reason",
 		help:     "Number of events that were given up, by reason.",
-		guidance: "0. invalid and rejected: a bug in what is emitted. queue_full, rate_limited, object_cap: a storm. shutdown: the server was away at the end."},
+		guidance: "0. invalid and rejected: a bug in what is emitted. queue_full, table_full, rate_limited, object_cap: a storm. shutdown: the server was away at the end."},
 	{name: "event_recorder_calls_total", kind: counter, source: "event_calls/", label: "kind",
 		help:     "Number of calls to the API server, by kind.",
-		guidance: "What the recorder costs the server: three calls for a series, one more at each early count, and one in 30 minutes."},
+		guidance: "What the recorder costs the server: three calls for a series, a few more while it is young or slow, and one in 30 minutes."},
 	{name: "event_recorder_retries_total", kind: counter, source: "event_retries/", label: "reason",
 		help:     "Number of calls to the API server that will be made again, by the reason of the failure.",
 		guidance: "Rising: the server is overloaded or away; nothing is lost yet."},
@@ -35,37 +38,39 @@ var eventsPushed = []definition{
 	{name: "event_recorder_watch_dropped_total", kind: counter, source: "event_watch_dropped",
 		help:     "Number of events that a slow watcher in the process missed.",
 		guidance: "0. The API server got them all the same."},
-}
-
-// eventsGauges are the gauges of an Event recorder.
-var eventsGauges = []gaugeDefinition{
-	{definition{name: "event_recorder_series", kind: gauge, source: "event_series_active",
+	{name: "event_recorder_series", kind: gauge, source: "event_series_active",
 		help:     "Number of series in the table.",
-		guidance: "Bounded. At its bound, quiet series are finished early."}, single("event_series_active")},
-	{definition{name: "event_recorder_queue_length", kind: gauge, source: "event_queue_length",
+		guidance: "Bounded. At its bound, quiet series are finished early."},
+	{name: "event_recorder_queue_length", kind: gauge, source: "event_queue_length",
 		help:     "Number of series that owe the API server a call.",
-		guidance: "0 between bursts. Growing: the server is slow or away."}, single("event_queue_length")},
-	{definition{name: "event_recorder_unsent", kind: gauge, source: "events_unsent",
+		guidance: "0 between bursts. Growing: the server is slow or away."},
+	{name: "event_recorder_unsent", kind: gauge, source: "events_unsent",
 		help:     "Number of events that the API server does not know of yet.",
-		guidance: "What would be lost if the process died now."}, single("events_unsent")},
-	{definition{name: "event_recorder_gate_closed_seconds", kind: gauge, source: "event_gate_closed_seconds",
+		guidance: "What would be lost if the process died now."},
+	{name: "event_recorder_gate_closed_seconds", kind: gauge, source: "event_gate_closed_seconds",
 		help:     "Time in seconds for which nothing will be sent, because the API server asked for it or failed.",
-		guidance: "0. Above: the recorder holds back, for at most 30 seconds at a time, or 5 minutes if the server asks for it."}, single("event_gate_closed_seconds")},
-}
+		guidance: "0. Above: the recorder holds back, for at most 30 seconds at a time, or 5 minutes if the server asks for it."},
+})
 
-// Events is the set of metrics of an Event recorder in a registry, made by [NewEvents].
-type Events struct {
-	set
-	gaugeSource
-}
-
-// NewEvents makes and registers a set of metrics for an Event recorder. If a name is taken, nothing
-// is registered and the error contains the name. The recorder pushes its counters when its gauges
-// are read, so pass its Gauges method to [Events.SetGauges].
-func NewEvents(registry Registry) (*Events, error) {
-	e := new(Events)
-	if err := e.register(registry, eventsPushed, newCollector(&e.gaugeSource, eventsGauges, false), false); err != nil {
-		return nil, fmt.Errorf("metrics: %w (a registry takes one set)", err)
+// pulled returns definitions with their sources as what to collect.
+func pulled(definitions []definition) (out []gaugeDefinition) {
+	for _, d := range definitions {
+		collect := single(d.source)
+		if strings.HasSuffix(d.source, "/") {
+			collect = byLabel(d.source)
+		}
+		out = append(out, gaugeDefinition{d, collect})
 	}
-	return e, nil
+	return out
+}
+
+// NewEvents registers the metrics of an Event recorder: values is its Metrics method, which scrapes
+// call from any goroutine. If a name is taken, nothing is registered.
+func NewEvents(registry Registry, values func(yield func(name string, v float64))) error {
+	source := new(gaugeSource)
+	source.SetGauges(values)
+	if err := registry.CustomRegister(newCollector(source, eventsMetrics, false)); err != nil {
+		return fmt.Errorf("metrics: register event_recorder_*: %w (a registry takes one set)", err)
+	}
+	return nil
 }

@@ -63,7 +63,7 @@ func TestPlainTakesOneSet(t *testing.T) {
 	if _, err := metrics.New(plain, metrics.Options{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := metrics.NewEvents(plain); err != nil {
+	if err := metrics.NewEvents(plain, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := metrics.New(metrics.Plain(registry), metrics.Options{}); err == nil {

@@ -94,10 +94,10 @@ func TestQueries(t *testing.T) {
 		})
 	}
 	var input []map[string]string
-	for _, d := range slices.Concat(pushed, eventsPushed) {
+	for _, d := range pushed {
 		input = append(input, seriesOf(d)...)
 	}
-	for _, g := range slices.Concat(gauges, clientCounters, eventsGauges) {
+	for _, g := range slices.Concat(gauges, clientCounters, eventsMetrics) {
 		input = append(input, seriesOf(g.definition)...)
 	}
 	write := func(name string, v any) string {

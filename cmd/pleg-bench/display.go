@@ -14,7 +14,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
-// display shows where a run is, in a few lines that are written over and over. Where standard error is no terminal it shows nothing.
+// display shows where a run is, in a few lines that are written over and over. Where standard error
+// is no terminal it shows nothing.
 type display struct {
 	w     io.Writer
 	width int

@@ -55,8 +55,8 @@ func writeDocs(root *cobra.Command, dir string) error {
 	return nil
 }
 
-// forDocs marks as code what stands indented in a description: Markdown, of which man pages are made
-// too, would run it together.
+// forDocs marks as code what stands indented in a description: Markdown, of which man pages are
+// made too, would run it together.
 func forDocs(cmd *cobra.Command) {
 	lines := strings.Split(cmd.Long, "\n")
 	for i, line := range lines {

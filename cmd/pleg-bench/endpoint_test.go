@@ -222,8 +222,8 @@ func follow(t *testing.T, cmd *exec.Cmd, text string) (rest func() string) {
 	return nil
 }
 
-// TestKilledRun kills runs with signal 9: the next run and cleanup remove what is left, logs included,
-// and leave a run alone that still goes on.
+// TestKilledRun kills runs with signal 9: the next run and cleanup remove what is left, logs
+// included, and leave a run alone that still goes on.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t)
@@ -271,7 +271,8 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// TestNoRuntimeBehindTheSocket names a socket that somebody else serves, and a gRPC server without the CRI.
+// TestNoRuntimeBehindTheSocket names a socket that somebody else serves, and a gRPC server without
+// the CRI.
 func TestNoRuntimeBehindTheSocket(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "pn")
@@ -308,8 +309,8 @@ func TestNoRuntimeBehindTheSocket(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends runs with each signal as soon as they work: they must say what they have measured,
-// take down their children and remove what they made.
+// TestInterrupt ends runs with each signal as soon as they work: they must say what they have
+// measured, take down their children and remove what they made.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t)
@@ -346,7 +347,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestNohup hangs up on a run that was started with hangups ignored: the run goes on to its verdict.
+// TestNohup hangs up on a run that was started with hangups ignored: the run goes on to its
+// verdict.
 func TestNohup(t *testing.T) {
 	t.Parallel()
 	nohup, err := exec.LookPath("nohup")

@@ -25,8 +25,8 @@ func narrow(root *cobra.Command) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
 }
 
-// suggest returns ": did you mean …?" with the names that a wrong one is near to, or nothing. What is
-// near is cobra's to say.
+// suggest returns ": did you mean …?" with the names that a wrong one is near to, or nothing. What
+// is near is cobra's to say.
 func suggest(wrong string, names []string) string {
 	judge := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {

@@ -134,7 +134,8 @@ func TestAnEndpointThatIsNone(t *testing.T) {
 	}
 }
 
-// TestImagesOfTheFake: those that a fake runtime has are told by its help, and by who lacks --image.
+// TestImagesOfTheFake: those that a fake runtime has are told by its help, and by who lacks
+// --image.
 func TestImagesOfTheFake(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t)
@@ -162,8 +163,8 @@ func TestImagesOfTheFake(t *testing.T) {
 	}
 }
 
-// TestDocs writes the man pages and looks at each: by man where there is one, which has to find nothing
-// wrong with them, and else for the sections that it must have.
+// TestDocs writes the man pages and looks at each: by man where there is one, which has to find
+// nothing wrong with them, and else for the sections that it must have.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -26,8 +26,8 @@ func (k *keepFlags) add(flags *pflag.FlagSet, example string) {
 	flags.StringArrayVar(&k.expect, "expect", nil, "exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
 }
 
-// parse reads the bounds on results like blank, and finds out before the work that the folder cannot be
-// written after it.
+// parse reads the bounds on results like blank, and finds out before the work that the folder
+// cannot be written after it.
 func (k *keepFlags) parse(blank any) ([]report.Expectation, error) {
 	bounds, err := report.ParseExpectations(k.expect, blank)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
-// loadCommand is what the commands that make a load, run and stress, have in common: flags, and what
-// comes before the load and after it.
+// loadCommand is what the commands that make a load, run and stress, have in common: flags, and
+// what comes before the load and after it.
 type loadCommand struct {
 	fake         fakeFlags
 	keep         keepFlags
@@ -29,8 +29,8 @@ type loadCommand struct {
 	began        time.Time
 }
 
-// begin completes the options with the flags and has them validated. Blank is a result for the names
-// that expectations may use.
+// begin completes the options with the flags and has them validated. Blank is a result for the
+// names that expectations may use.
 func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, validate func() error, blank any) (err error) {
 	if err := checkOutput(l.output); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, valid
 	return nil
 }
 
-// end prints and keeps a result, good or bad. Left is why the load ended early, or what the load made
-// and could not remove.
+// end prints and keeps a result, good or bad. Left is why the load ended early, or what the load
+// made and could not remove.
 func (l *loadCommand) end(cmd *cobra.Command, s streams, kind string, result bench.Finding, good bool, timeline []bench.Series, left error) error {
 	if err := writeResult(s.out, l.output, result, result.Document().WriteText); err != nil {
 		return errors.Join(err, left)

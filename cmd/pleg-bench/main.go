@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pleg-bench shows, measures and checks an evented PLEG on a fake or a real container runtime.
+// Command pleg-bench shows, measures and checks an evented PLEG on a fake or a real container
+// runtime.
 //
-// Without arguments it is `pleg-bench run`: it starts the fake runtime as a child process, makes pods live and die, and prints what an evented
-// and a polling PLEG made of it. See `pleg-bench --help` and docs/pleg-bench.md.
+// Without arguments it is `pleg-bench run`: it starts the fake runtime as a child process, makes
+// pods live and die, and prints what an evented and a polling PLEG made of it. See `pleg-bench
+// --help` and docs/pleg-bench.md.
 //
-// It exits with 0 if all is well, 1 if a run failed or found something wrong, 2 if it was called wrongly, 3 if only a bound of --expect
-// was not kept, and 130 if it was interrupted.
+// It exits with 0 if all is well, 1 if a run failed or found something wrong, 2 if it was called
+// wrongly, 3 if only a bound of --expect was not kept, and 130 if it was interrupted.
 package main
 
 import (
@@ -81,8 +83,8 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitFailure
 }
 
-// hint says what is behind a socket that is not a container runtime's. It goes by the text, because errors
-// of the PLEG's process come as such.
+// hint says what is behind a socket that is not a container runtime's. It goes by the text, because
+// errors of the PLEG's process come as such.
 func hint(err error) string {
 	text := err.Error()
 	switch {
@@ -101,9 +103,10 @@ func containsAny(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
-// endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM kills.
-// A second hangup does not, because shells repeat the terminal's; nor does output that nobody reads
-// any more. What is on a real runtime has to be removed first. The function returned ends this.
+// endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM
+// kills. A second hangup does not, because shells repeat the terminal's; nor does output that
+// nobody reads any more. What is on a real runtime has to be removed first. The function returned
+// ends this.
 func endAtSignals(cancel context.CancelCauseFunc) (stop func()) {
 	asked := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup

@@ -129,7 +129,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// setLogger sends logs of every kind to standard error, in one form: warnings only, or more with -v.
+// setLogger sends logs of every kind to standard error, in one form: warnings only, or more with
+// -v.
 func setLogger(cmd *cobra.Command, s streams, verbose int) {
 	level := slog.LevelWarn
 	switch {

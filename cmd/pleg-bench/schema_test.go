@@ -15,7 +15,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// fields walks the JSON of a type and yields the path and the type of each field as docs/pleg-bench.md writes them.
+// fields walks the JSON of a type and yields the path and the type of each field as
+// docs/pleg-bench.md writes them.
 func fields(typ reflect.Type, path string, yield func(path, typ string)) {
 	switch typ {
 	case reflect.TypeFor[bench.LatencyResult]():
@@ -58,7 +59,8 @@ func fields(typ reflect.Type, path string, yield func(path, typ string)) {
 	}
 }
 
-// TestJSONIsDocumented compares the fields of a result with the table in docs/pleg-bench.md: the documentation is the golden file.
+// TestJSONIsDocumented compares the fields of a result with the table in docs/pleg-bench.md: the
+// documentation is the golden file.
 func TestJSONIsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/pleg-bench.md")

@@ -48,7 +48,8 @@ func BenchmarkListOfOnePod(b *testing.B) {
 	}
 }
 
-// rawCodec hands messages out undecoded, so that a benchmark measures the server and the transport only.
+// rawCodec hands messages out undecoded, so that a benchmark measures the server and the transport
+// only.
 type rawCodec struct{ encoding.CodecV2 }
 
 type rawMessage struct{ n int }
@@ -79,7 +80,8 @@ func BenchmarkListCall(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish is one change of a container with its event, with one subscriber that reads it undecoded.
+// BenchmarkPublish is one change of a container with its event, with one subscriber that reads it
+// undecoded.
 func BenchmarkPublish(b *testing.B) {
 	w := newWorld(b, Config{HistoryLimit: 1000})
 	defer w.end()

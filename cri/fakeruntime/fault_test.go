@@ -19,7 +19,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// oneLife is a pod whose only container lives for a moment, between two waits that let everything held come out.
+// oneLife is a pod whose only container lives for a moment, between two waits that let everything
+// held come out.
 func oneLife(t *testing.T, w *world, lived time.Duration) (sb, c string) {
 	t.Helper()
 	sb = must(w.rt.AddPod(PodSpec{}))(t)
@@ -161,7 +162,8 @@ func TestCrioPayloadIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// A stale payload has the newest stamp, the truth about its own container, and the past of all others: also of those that are gone.
+// A stale payload has the newest stamp, the truth about its own container, and the past of all
+// others: also of those that are gone.
 func TestStalePayload(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
@@ -239,7 +241,8 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
-// What a stalled stream would have carried is lost to it, and nobody is blocked; a new stream works.
+// What a stalled stream would have carried is lost to it, and nobody is blocked; a new stream
+// works.
 func TestStalledStreamBlocksNobody(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)

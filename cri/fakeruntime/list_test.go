@@ -18,7 +18,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What is written by hand is what the generated decoder reads: every field of every message, from one pod made through the CRI.
+// What is written by hand is what the generated decoder reads: every field of every message, from
+// one pod made through the CRI.
 func TestWireFormat(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)

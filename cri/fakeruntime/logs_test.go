@@ -141,8 +141,8 @@ func TestLogs(t *testing.T) {
 	})
 }
 
-// A pod's annotations hold for containers that have none of their own, and a script comes before the
-// command.
+// A pod's annotations hold for containers that have none of their own, and a script comes before
+// the command.
 func TestPodAnnotations(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		ctx := t.Context()

@@ -29,8 +29,8 @@ type world struct {
 	end  func()
 }
 
-// streamList calls a streaming list as the CRI's own client does from v0.36 on. Its batches have the wire
-// format of the plain list's answer.
+// streamList calls a streaming list as the CRI's own client does from v0.36 on. Its batches have
+// the wire format of the plain list's answer.
 func streamList[Batch any](
 	ctx context.Context, conn *grpc.ClientConn, method string, options ...grpc.CallOption,
 ) (grpc.ServerStreamingClient[Batch], error) {
@@ -49,7 +49,8 @@ func streamList[Batch any](
 	return call, stream.CloseSend()
 }
 
-// inBubble runs f on a runtime in a bubble with virtual time. The bubble itself fails the test if a goroutine is left behind.
+// inBubble runs f on a runtime in a bubble with virtual time. The bubble itself fails the test if a
+// goroutine is left behind.
 func inBubble(t *testing.T, cfg Config, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -317,7 +317,8 @@ func TestProfileByName(t *testing.T) {
 	}
 }
 
-// The server takes the content types that the real ones take: CRI-O's ends the connection of a client that names its codec.
+// The server takes the content types that the real ones take: CRI-O's ends the connection of a
+// client that names its codec.
 func TestContentType(t *testing.T) {
 	for _, tt := range []struct {
 		profile, subtype string
@@ -375,7 +376,8 @@ func TestUpdateContainerResources(t *testing.T) {
 	})
 }
 
-// A name in use is an error, or the answer, by profile; names of containers that are answered with are those of the pod.
+// A name in use is an error, or the answer, by profile; names of containers that are answered with
+// are those of the pod.
 func TestNamesInUse(t *testing.T) {
 	for profile, code := range map[string]codes.Code{"containerd-2": codes.FailedPrecondition, "containerd-1.7": codes.Unknown, "crio": codes.OK} {
 		t.Run(profile, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A restart breaks the streams, forgets the backlog, answers "not initialized" for a while, and shows what died meanwhile as 255 Unknown.
+// A restart breaks the streams, forgets the backlog, answers "not initialized" for a while, and
+// shows what died meanwhile as 255 Unknown.
 func TestRestart(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{RestartExit: 0.5}, Seed: 3}, func(t *testing.T, w *world) {
 		ids := must(w.rt.Populate(Population{Pods: 20, Containers: 1}))(t)
@@ -118,7 +119,8 @@ func TestRestartLosesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// A caller that is blocked by a subscriber is set free by a restart, and so is one whose call hangs.
+// A caller that is blocked by a subscriber is set free by a restart, and so is one whose call
+// hangs.
 func TestRestartFreesCallers(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{HangStatus: 1}}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -135,7 +137,8 @@ func TestRestartFreesCallers(t *testing.T) {
 	})
 }
 
-// The shim is killed: the sandbox's STOPPED comes with its container still running, whose own comes 1.4 s later, code 255.
+// The shim is killed: the sandbox's STOPPED comes with its container still running, whose own comes
+// 1.4 s later, code 255.
 func TestKillShim(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -191,7 +194,8 @@ func TestChangesWithoutEvents(t *testing.T) {
 	})
 }
 
-// TestUnseenExitEndsAtTheRestart: what ended while the runtime was down is said to have ended when it came back, as seen with containerd 2.4.2.
+// TestUnseenExitEndsAtTheRestart: what ended while the runtime was down is said to have ended when
+// it came back, as seen with containerd 2.4.2.
 func TestUnseenExitEndsAtTheRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, err := New(Config{})

@@ -27,8 +27,9 @@ func allFaults(t testing.TB) Faults {
 	return must(ParseFaults(specs...))(t)
 }
 
-// Drivers, readers and listeners all at once, with restarts, under every profile, without and with all faults: nothing gets stuck, nothing is
-// left behind, and once the faults end the lists tell the truth.
+// Drivers, readers and listeners all at once, with restarts, under every profile, without and with
+// all faults: nothing gets stuck, nothing is left behind, and once the faults end the lists tell
+// the truth.
 func TestEverythingAtOnce(t *testing.T) {
 	for _, p := range Profiles() {
 		for name, faults := range map[string]Faults{"healthy": {}, "all faults": allFaults(t)} {
@@ -104,7 +105,8 @@ func checkHistory(t *testing.T, rt *Runtime) {
 	}
 }
 
-// drive changes pods by the CRI and directly. Errors are expected: others drive too, and the runtime restarts.
+// drive changes pods by the CRI and directly. Errors are expected: others drive too, and the
+// runtime restarts.
 func drive(ctx context.Context, w *world, r *rand.Rand) {
 	call := func(f func(ctx context.Context)) {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -6,17 +6,22 @@
 package evented
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// connected returns a node whose generator has earned full trust, so that it relists as rarely as it can.
+// connected returns a node whose generator has earned full trust, so that it relists as rarely as
+// it can.
 func connected(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t, newFakeEvents())
@@ -33,7 +38,60 @@ func connected(t *testing.T) *node {
 	return n
 }
 
-// The periodic sync of a pod that has not changed waits for nothing: a relist has come since the sync before, however rare they are.
+// TestFailedStartIsNoMissedEvent covers runtimes on which a container whose start fails ends
+// without an event, or stays created: the end is the call's effect, whichever of read and answer
+// comes first, and even if no read has shown the container before.
+func TestFailedStartIsNoMissedEvent(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		unseen bool // no read shows the container before its start has failed
+		play   func(n *node, end, answer func())
+	}{
+		{"ends, answer, read", false, func(_ *node, end, answer func()) { end(); answer() }},
+		{"ends, read, answer", false, func(n *node, end, answer func()) { end(); relist(n.pleg, "p"); atOnce(); answer() }},
+		{"answer, ends, read", false, func(n *node, end, answer func()) { answer(); end(); relist(n.pleg, "p") }},
+		{"stays created", false, func(_ *node, _, answer func()) { answer() }},
+		{"unseen, ends", true, func(_ *node, end, answer func()) { end(); answer() }},
+		{"unseen, stays created", true, func(_ *node, _, answer func()) { answer() }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := connected(t)
+				n.events.feed <- &runtimeapi.ContainerEventResponse{ // nobody misses the events of a runtime without events
+					ContainerId: "c", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+				}
+				time.Sleep(time.Minute)
+				show := func(state kubecontainer.State) {
+					n.runtime.show(pod("p", container("c", running), container("d", state)))
+				}
+				created := n.pleg.core.Calling(pleg.OwnCall{Pod: pleg.PodRef{UID: "p"}})
+				show(kubecontainer.ContainerStateCreated)
+				hang := make(chan struct{})
+				if test.unseen {
+					n.runtime.with(func() { n.runtime.hang = hang })
+				}
+				created(nil, pleg.Item{ID: "d", Phase: pleg.PhaseCreated})
+				atOnce()
+				started := n.pleg.core.Calling(pleg.OwnCall{ID: "d"})
+				test.play(n, func() { show(exited) }, func() { started(errors.New("no such file or directory")) })
+				atOnce()
+				n.runtime.with(func() { n.runtime.hang = nil })
+				close(hang)
+				time.Sleep(10 * time.Second)
+				n.take()
+				if s := n.pleg.core.Stats(); s.Missed != 0 || s.Overruled != 0 || s.RelistPeriod != 45*time.Second {
+					t.Errorf("%d missed, %d overruled, relist period %v", s.Missed, s.Overruled, s.RelistPeriod)
+				}
+				if len(n.told.Events) != 0 {
+					t.Errorf("told: %s", <-n.told.Events)
+				}
+			})
+		})
+	}
+}
+
+// The periodic sync of a pod that has not changed waits for nothing: a relist has come since the
+// sync before, however rare they are.
 func TestPeriodicSyncsAreServedByRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := connected(t)
@@ -52,7 +110,8 @@ func TestPeriodicSyncsAreServedByRelists(t *testing.T) {
 	})
 }
 
-// A pod worker's wait is served by one read of its pod, not by the next relist, and with no request from anybody.
+// A pod worker's wait is served by one read of its pod, not by the next relist, and with no request
+// from anybody.
 func TestWaiterIsServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := connected(t)
@@ -95,7 +154,8 @@ func TestRequestReinspectEndsInAnEvent(t *testing.T) {
 	})
 }
 
-// A resize that fails asks for a reinspection at each of its tries: that must not become a hot loop.
+// A resize that fails asks for a reinspection at each of its tries: that must not become a hot
+// loop.
 func TestReinspectionsOfOnePodArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := connected(t)

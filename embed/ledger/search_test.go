@@ -16,11 +16,12 @@ var seeds = flag.Int("seeds", 3000, "random histories to search")
 // TestSearch looks for a random history in which a list that was served is wrong. The oracle, at
 // each list:
 //
-//   - too little: what the runtime has is shown, if an own call or an event that has come told of it, or a
-//     full list began after it came, or a call made it that had just been given up; and what was shown once is shown until it has gone;
+//   - too little: what the runtime has is shown, if an own call or an event that has come told of
+//     it, or a full list began after it came, or a call made it that had just been given up; and
+//     what was shown once is shown until it has gone;
 //   - false end: nothing is shown as ended that has not ended;
-//   - too late: what has ended, or gone, is shown so under the same conditions, unless an own call that
-//     ends it is under way;
+//   - too late: what has ended, or gone, is shown so under the same conditions, unless an own call
+//     that ends it is under way;
 //   - and once everything is at rest, lists are served and show exactly what there is.
 func TestSearch(t *testing.T) {
 	served, refused, ids := make([]int, len(situations)), 0, 0

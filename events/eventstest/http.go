@@ -20,7 +20,7 @@ import (
 
 const maxBody = 1 << 20
 
-// ServeHTTP is the REST face: create, update, patch and list of Events in both groups, and the discovery of events.k8s.io/v1.
+// ServeHTTP is the REST face: create, update and patch of Events in both groups, and the discovery of events.k8s.io/v1.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var out any
@@ -34,10 +34,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "events.k8s.io/v1",
 			APIResources: []metav1.APIResource{{Name: "events", Kind: "Event", Namespaced: true}},
 		}
-	case len(path) == 4 && path[1] == "events.k8s.io" && path[3] == "events" && r.Method == http.MethodGet:
-		controller := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "reportingController=")
-		items, _, lerr := s.List(r.Context(), controller, "")
-		out, err = eventsv1.EventList{TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "events.k8s.io/v1"}, Items: items}, lerr
 	case len(path) >= 6 && path[0] == "apis" && path[1] == "events.k8s.io" && path[5] == "events":
 		out, err = s.serveEvent(r, path[4], path[6:])
 	case len(path) >= 5 && path[0] == "api" && path[4] == "events":
@@ -97,16 +93,20 @@ func (s *Server) serveCore(r *http.Request, namespace string, rest []string) (an
 	if len(rest) > 0 {
 		e.Name = rest[0]
 	}
+	if r.Method != http.MethodPatch {
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, e); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		e.Namespace = namespace
+	}
 	var out *corev1.Event
 	switch r.Method {
 	case http.MethodPatch:
 		out, err = s.LegacySink().Patch(r.Context(), e, body)
 	case http.MethodPost:
-		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, e); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		e.Namespace = namespace
 		out, err = s.LegacySink().Create(r.Context(), e)
+	case http.MethodPut:
+		out, err = s.LegacySink().Update(r.Context(), e)
 	default:
 		return nil, apierrors.NewMethodNotSupported(coreResource, r.Method)
 	}

@@ -31,7 +31,6 @@ const (
 	Create Verb = "create"
 	Update Verb = "update"
 	Patch  Verb = "patch"
-	List   Verb = "list"
 	Probe  Verb = "probe" // discovery of the group
 )
 
@@ -61,16 +60,15 @@ type Server struct {
 	absent  bool
 	keep    int
 	version int64
-	events  map[string]*entry[eventsv1.Event]
-	core    map[string]*entry[corev1.Event]
+	events  map[string]*entry
 	calls   []Call
 	counts  map[Verb]int64
 	errs    int64
 	all     int64
 }
 
-type entry[T any] struct {
-	obj     *T
+type entry struct {
+	obj     *eventsv1.Event
 	expires time.Time
 }
 
@@ -78,7 +76,7 @@ type entry[T any] struct {
 func NewServer() *Server {
 	return &Server{
 		ttl: DefaultTTL, keep: 100_000,
-		events: map[string]*entry[eventsv1.Event]{}, core: map[string]*entry[corev1.Event]{}, counts: map[Verb]int64{},
+		events: map[string]*entry{}, counts: map[Verb]int64{},
 	}
 }
 
@@ -105,7 +103,8 @@ func (s *Server) set(f func()) {
 	f()
 }
 
-// Events returns copies of the stored events.k8s.io/v1 Events that have not expired, in the order of their creation.
+// Events returns copies of the stored Events that have not expired, whichever API wrote them, in the
+// order of their creation.
 func (s *Server) Events() []eventsv1.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,20 +116,6 @@ func (s *Server) Events() []eventsv1.Event {
 		}
 	}
 	slices.SortFunc(out, func(a, b eventsv1.Event) int { return cmp.Compare(a.Generation, b.Generation) })
-	return out
-}
-
-// CoreEvents returns copies of the stored core/v1 Events that have not expired, by name.
-func (s *Server) CoreEvents() []corev1.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []corev1.Event
-	now := time.Now()
-	for _, k := range slices.Sorted(maps.Keys(s.core)) {
-		if e := s.core[k]; now.Before(e.expires) {
-			out = append(out, *e.obj.DeepCopy())
-		}
-	}
 	return out
 }
 
@@ -199,21 +184,33 @@ var (
 	eventsResource = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 	eventsKind     = schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}
 	coreResource   = schema.GroupResource{Resource: "events"}
-	coreKind       = schema.GroupKind{Kind: "Event"}
 )
 
-func (s *Server) create(in *eventsv1.Event) (*eventsv1.Event, error) {
+// create stores a new event if the rules of the API that it comes by allow it.
+func (s *Server) create(in *eventsv1.Event, core bool) (*eventsv1.Event, error) {
 	e := in.DeepCopy()
-	if errs := validateCreate(e); len(errs) > 0 {
+	errs := validateEvent(e)
+	if !core {
+		errs = append(errs, validateCreate(e)...)
+	}
+	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
 	}
 	key := e.Namespace + "/" + e.Name
-	if old := s.events[key]; old != nil && time.Now().Before(old.expires) {
+	if s.find(key) != nil {
 		return nil, apierrors.NewAlreadyExists(eventsResource, e.Name)
 	}
 	s.version++
 	e.Generation = s.version // the order of creation; a real server does not set it
 	return s.store(key, e), nil
+}
+
+// find returns the stored event that has not expired, nil for none.
+func (s *Server) find(key string) *eventsv1.Event {
+	if e := s.events[key]; e != nil && time.Now().Before(e.expires) {
+		return e.obj
+	}
+	return nil
 }
 
 // store keeps what a JSON encoding leaves of the event: times have six digits.
@@ -228,89 +225,87 @@ func (s *Server) store(key string, e *eventsv1.Event) *eventsv1.Event {
 	if err := json.Unmarshal(data, kept); err != nil {
 		panic(err)
 	}
-	s.events[key] = &entry[eventsv1.Event]{kept, time.Now().Add(s.ttl)}
+	s.events[key] = &entry{kept, time.Now().Add(s.ttl)}
 	return kept.DeepCopy()
 }
 
-func (s *Server) patch(namespace, name string, data []byte) (*eventsv1.Event, error) {
+// patch applies a strategic merge patch to the form that the event has in one of the APIs.
+func (s *Server) patch(namespace, name string, data []byte, core bool) (*eventsv1.Event, error) {
 	key := namespace + "/" + name
-	old := s.events[key]
-	if old == nil || !time.Now().Before(old.expires) {
+	old := s.find(key)
+	if old == nil {
 		return nil, apierrors.NewNotFound(eventsResource, name)
 	}
-	before, err := json.Marshal(old.obj)
+	if core {
+		return patched(s, key, old, data, CoreEvent(old), true, func(c *corev1.Event) *eventsv1.Event { return fromCore(c) })
+	}
+	return patched(s, key, old, data, old, false, func(e *eventsv1.Event) *eventsv1.Event { return e })
+}
+
+func patched[T any](s *Server, key string, old *eventsv1.Event, data []byte, form *T, core bool, back func(*T) *eventsv1.Event) (*eventsv1.Event, error) {
+	before, err := json.Marshal(form)
 	if err != nil {
 		return nil, err
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, data, eventsv1.Event{})
+	after, err := strategicpatch.StrategicMergePatch(before, data, *new(T))
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	e := &eventsv1.Event{}
-	if err := json.Unmarshal(after, e); err != nil {
+	changed := new(T)
+	if err := json.Unmarshal(after, changed); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if same, err := json.Marshal(e); err == nil && string(before) == string(same) {
-		return e, nil // nothing changed: no write, and no longer life
+	if same, err := json.Marshal(changed); err == nil && string(before) == string(same) {
+		return old.DeepCopy(), nil // nothing changed: no write, and no longer life
 	}
-	return s.replace(key, old.obj, e)
+	return s.replace(key, old, back(changed), core)
 }
 
-func (s *Server) replace(key string, old, e *eventsv1.Event) (*eventsv1.Event, error) {
+func (s *Server) replace(key string, old, e *eventsv1.Event, core bool) (*eventsv1.Event, error) {
 	if e.ResourceVersion != "" && e.ResourceVersion != old.ResourceVersion {
 		return nil, apierrors.NewConflict(eventsResource, e.Name, fmt.Errorf("the object has been modified"))
 	}
-	if errs := validateUpdate(e, old); len(errs) > 0 {
+	errs := validateEvent(e)
+	if !core {
+		errs = append(errs, validateUpdate(e, old)...)
+	}
+	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
 	}
+	e.Generation = old.Generation
 	return s.store(key, e), nil
 }
 
-func (s *Server) update(in *eventsv1.Event) (*eventsv1.Event, error) {
+func (s *Server) update(in *eventsv1.Event, core bool) (*eventsv1.Event, error) {
 	key := in.Namespace + "/" + in.Name
-	old := s.events[key]
-	if old == nil || !time.Now().Before(old.expires) {
-		return s.create(in)
+	old := s.find(key)
+	if old == nil {
+		return s.create(in, core)
 	}
-	return s.replace(key, old.obj, in.DeepCopy())
+	return s.replace(key, old, in.DeepCopy(), core)
 }
 
-func (s *Server) createCore(in *corev1.Event) (*corev1.Event, error) {
-	e := in.DeepCopy()
-	if errs := validateCore(e); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(coreKind, e.Name, errs)
+// CoreEvent returns the core/v1 form of an event.
+func CoreEvent(e *eventsv1.Event) *corev1.Event {
+	c := &corev1.Event{
+		ObjectMeta: *e.ObjectMeta.DeepCopy(), InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note,
+		Source: e.DeprecatedSource, FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
+		Type: e.Type, EventTime: e.EventTime, Action: e.Action, ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
 	}
-	key := e.Namespace + "/" + e.Name
-	if old := s.core[key]; old != nil && time.Now().Before(old.expires) {
-		return nil, apierrors.NewAlreadyExists(coreResource, e.Name)
+	if e.Series != nil {
+		c.Series = &corev1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
 	}
-	return s.storeCore(key, e), nil
+	return c
 }
 
-func (s *Server) storeCore(key string, e *corev1.Event) *corev1.Event {
-	s.version++
-	e.ResourceVersion = fmt.Sprint(s.version)
-	s.core[key] = &entry[corev1.Event]{e, time.Now().Add(s.ttl)}
-	return e.DeepCopy()
-}
-
-func (s *Server) patchCore(namespace, name string, data []byte) (*corev1.Event, error) {
-	key := namespace + "/" + name
-	old := s.core[key]
-	if old == nil || !time.Now().Before(old.expires) {
-		return nil, apierrors.NewNotFound(coreResource, name)
+func fromCore(c *corev1.Event) *eventsv1.Event {
+	e := &eventsv1.Event{
+		ObjectMeta: *c.ObjectMeta.DeepCopy(), Regarding: c.InvolvedObject, Related: c.Related, Reason: c.Reason, Note: c.Message,
+		DeprecatedSource: c.Source, DeprecatedFirstTimestamp: c.FirstTimestamp, DeprecatedLastTimestamp: c.LastTimestamp, DeprecatedCount: c.Count,
+		Type: c.Type, EventTime: c.EventTime, Action: c.Action, ReportingController: c.ReportingController, ReportingInstance: c.ReportingInstance,
 	}
-	before, err := json.Marshal(old.obj)
-	if err != nil {
-		return nil, err
+	if c.Series != nil {
+		e.Series = &eventsv1.EventSeries{Count: c.Series.Count, LastObservedTime: c.Series.LastObservedTime}
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, data, corev1.Event{})
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	e := &corev1.Event{}
-	if err := json.Unmarshal(after, e); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	return s.storeCore(key, e), nil
+	return e
 }

@@ -26,7 +26,7 @@ func (s *Server) LegacySink() *LegacySink { return &LegacySink{s} }
 // Create stores a new event.
 func (k *Sink) Create(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Event, err error) {
 	err = k.s.serve(ctx, Call{Verb: Create, Namespace: e.Namespace, Name: e.Name}, func() error {
-		out, err = k.s.create(e)
+		out, err = k.s.create(e, false)
 		return err
 	})
 	return out, err
@@ -35,7 +35,7 @@ func (k *Sink) Create(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Eve
 // Update replaces an event, or creates it.
 func (k *Sink) Update(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Event, err error) {
 	err = k.s.serve(ctx, Call{Verb: Update, Namespace: e.Namespace, Name: e.Name}, func() error {
-		out, err = k.s.update(e)
+		out, err = k.s.update(e, false)
 		return err
 	})
 	return out, err
@@ -44,7 +44,7 @@ func (k *Sink) Update(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Eve
 // Patch applies a strategic merge patch.
 func (k *Sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (out *eventsv1.Event, err error) {
 	err = k.s.serve(ctx, Call{Verb: Patch, Namespace: e.Namespace, Name: e.Name, Body: string(data)}, func() error {
-		out, err = k.s.patch(e.Namespace, e.Name, data)
+		out, err = k.s.patch(e.Namespace, e.Name, data, false)
 		return err
 	})
 	return out, err
@@ -59,33 +59,27 @@ func (s *Server) Probe(ctx context.Context) (served bool, err error) {
 	return err == nil, err
 }
 
-// List returns the events of a controller in one page.
-func (s *Server) List(ctx context.Context, controller, _ string) (out []eventsv1.Event, next string, err error) {
-	err = s.serve(ctx, Call{Verb: List}, func() error { return nil })
-	if err != nil {
-		return nil, "", err
-	}
-	for _, e := range s.Events() {
-		if e.ReportingController == controller {
-			out = append(out, e)
-		}
-	}
-	return out, "", nil
+// Create stores a new event.
+func (k *LegacySink) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+	return k.serve(ctx, Create, e, "", func() (*eventsv1.Event, error) { return k.s.create(fromCore(e), true) })
 }
 
-// Create stores a new event.
-func (k *LegacySink) Create(ctx context.Context, e *corev1.Event) (out *corev1.Event, err error) {
-	err = k.s.serve(ctx, Call{Verb: Create, Core: true, Namespace: e.Namespace, Name: e.Name}, func() error {
-		out, err = k.s.createCore(e)
-		return err
-	})
-	return out, err
+// Update replaces an event, or creates it.
+func (k *LegacySink) Update(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+	return k.serve(ctx, Update, e, "", func() (*eventsv1.Event, error) { return k.s.update(fromCore(e), true) })
 }
 
 // Patch applies a strategic merge patch.
-func (k *LegacySink) Patch(ctx context.Context, e *corev1.Event, data []byte) (out *corev1.Event, err error) {
-	err = k.s.serve(ctx, Call{Verb: Patch, Core: true, Namespace: e.Namespace, Name: e.Name, Body: string(data)}, func() error {
-		out, err = k.s.patchCore(e.Namespace, e.Name, data)
+func (k *LegacySink) Patch(ctx context.Context, e *corev1.Event, data []byte) (*corev1.Event, error) {
+	return k.serve(ctx, Patch, e, string(data), func() (*eventsv1.Event, error) { return k.s.patch(e.Namespace, e.Name, data, true) })
+}
+
+func (k *LegacySink) serve(ctx context.Context, verb Verb, e *corev1.Event, body string, do func() (*eventsv1.Event, error)) (out *corev1.Event, err error) {
+	err = k.s.serve(ctx, Call{Verb: verb, Core: true, Namespace: e.Namespace, Name: e.Name, Body: body}, func() error {
+		stored, err := do()
+		if err == nil {
+			out = CoreEvent(stored)
+		}
 		return err
 	})
 	return out, err

@@ -15,17 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateCreate is what a kube-apiserver (v1.36, v1.37) asks of a new events.k8s.io/v1 Event.
-func validateCreate(e *eventsv1.Event) field.ErrorList {
+// validateEvent is what a kube-apiserver (v1.36, v1.37) asks of an Event by either API.
+func validateEvent(e *eventsv1.Event) field.ErrorList {
 	errs := validateMeta(&e.ObjectMeta)
 	bad := func(path string, value any, why string) {
 		errs = append(errs, field.Invalid(field.NewPath(path), value, why))
 	}
+	ns := e.Regarding.Namespace
 	if e.EventTime.IsZero() {
-		bad("eventTime", "", "must be set")
+		if ns == "" && e.Namespace != metav1.NamespaceDefault || ns != "" && ns != e.Namespace {
+			bad("regarding.namespace", ns, "does not match event.namespace")
+		}
+		return errs
 	}
-	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
-		bad("type", e.Type, "must be Normal or Warning")
+	if ns == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem {
+		bad("regarding.namespace", ns, "does not match event.namespace")
 	}
 	for _, m := range validation.IsQualifiedName(e.ReportingController) {
 		bad("reportingController", e.ReportingController, m)
@@ -38,8 +42,22 @@ func validateCreate(e *eventsv1.Event) field.ErrorList {
 	if len(e.Note) > 1024 {
 		bad("note", "", "can have at most 1024 characters")
 	}
-	if ns := e.Regarding.Namespace; ns == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem {
-		bad("regarding.namespace", ns, "does not match event.namespace")
+	return errs
+}
+
+// validateCreate is what it asks of a new events.k8s.io/v1 Event on top of that.
+func validateCreate(e *eventsv1.Event) (errs field.ErrorList) {
+	bad := func(path string, value any, why string) {
+		errs = append(errs, field.Invalid(field.NewPath(path), value, why))
+	}
+	for _, why := range apivalidation.NameIsDNSSubdomain(e.Name, false) {
+		bad("metadata.name", e.Name, why)
+	}
+	if e.EventTime.IsZero() {
+		bad("eventTime", "", "must be set")
+	}
+	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
+		bad("type", e.Type, "must be Normal or Warning")
 	}
 	if e.DeprecatedCount != 0 || e.DeprecatedSource != (corev1.EventSource{}) || !e.DeprecatedFirstTimestamp.IsZero() || !e.DeprecatedLastTimestamp.IsZero() {
 		bad("deprecatedCount", e.DeprecatedCount, "needs to be unset")
@@ -48,9 +66,6 @@ func validateCreate(e *eventsv1.Event) field.ErrorList {
 }
 
 func validateMeta(m *metav1.ObjectMeta) (errs field.ErrorList) {
-	for _, why := range apivalidation.NameIsDNSSubdomain(m.Name, false) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), m.Name, why))
-	}
 	for _, why := range apivalidation.ValidateNamespaceName(m.Namespace, false) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), m.Namespace, why))
 	}
@@ -72,7 +87,7 @@ func validateSeries(s *eventsv1.EventSeries) (errs field.ErrorList) {
 
 // validateUpdate allows changes of series, labels and annotations only.
 func validateUpdate(e, old *eventsv1.Event) field.ErrorList {
-	errs := append(validateMeta(&e.ObjectMeta), validateSeries(e.Series)...)
+	errs := validateSeries(e.Series)
 	plain := func(e *eventsv1.Event) eventsv1.Event {
 		c := *e.DeepCopy()
 		c.ObjectMeta = metav1.ObjectMeta{Name: e.Name, Namespace: e.Namespace}
@@ -85,15 +100,6 @@ func validateUpdate(e, old *eventsv1.Event) field.ErrorList {
 	}
 	if !reflect.DeepEqual(plain(e), plain(old)) {
 		errs = append(errs, field.Invalid(field.NewPath(""), "", "field is immutable"))
-	}
-	return errs
-}
-
-// validateCore is what is asked of a core/v1 Event without an eventTime.
-func validateCore(e *corev1.Event) field.ErrorList {
-	errs := validateMeta(&e.ObjectMeta)
-	if ns := e.InvolvedObject.Namespace; ns == "" && e.Namespace != metav1.NamespaceDefault || ns != "" && ns != e.Namespace {
-		errs = append(errs, field.Invalid(field.NewPath("involvedObject.namespace"), ns, "does not match event.namespace"))
 	}
 	return errs
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	clientevents "k8s.io/client-go/tools/events"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
@@ -21,8 +22,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/metrics"
 )
 
+// Package events compiles against client-go v0.36 too, which does not have this interface: hence here.
+var _ clientevents.AnnotatedEventRecorder = (*events.Recorder)(nil)
+
 // The modules of both know nothing of each other.
-var _ events.Metrics = (*metrics.Events)(nil)
+var _ = func(r metrics.Registry, b *events.Broadcaster) error { return metrics.NewEvents(r, b.Metrics) }
 
 // TestStreamingListsByTheNewestCRI reads the fake's streaming lists by the CRI's own client. The
 // root module is built against a CRI without them too, and describes them itself.

@@ -16,7 +16,8 @@ type Change struct {
 	State   State  `json:"state"`
 	// At is a Stamp of when it happened.
 	At int64 `json:"at"`
-	// Inexact says that it happened at that time or somewhat before, so that nothing can be timed by it.
+	// Inexact says that it happened at that time or somewhat before, so that nothing can be timed by
+	// it.
 	Inexact bool `json:"inexact,omitempty"`
 	// Told says that the runtime sent an event for it.
 	Told bool `json:"told,omitempty"`
@@ -30,12 +31,14 @@ type Delivery struct {
 	State State
 	// Claim says that the runtime's stream told of it first; a read did otherwise.
 	Claim bool
-	// At is a Stamp of when the consumer received it, Stamp the runtime's own of the event that told of it, 0 if a read did.
+	// At is a Stamp of when the consumer received it, Stamp the runtime's own of the event that told of
+	// it, 0 if a read did.
 	At, Stamp int64
 }
 
-// Ledger matches what happened in the runtime with what Watch delivered, and checks what Watch promises of each container: that its events are
-// a subsequence of Started, Died, Removed, each at most once. It takes about 200 bytes for each change until it is dropped.
+// Ledger matches what happened in the runtime with what Watch delivered, and checks what Watch
+// promises of each container: that its events are a subsequence of Started, Died, Removed, each at
+// most once. It takes about 200 bytes for each change until it is dropped.
 type Ledger struct {
 	ids map[string]*account
 	// syncs are the times of the PodSyncs of each pod.
@@ -136,18 +139,21 @@ func (l *Ledger) complain(format string, args ...any) {
 
 // Verdict is what a ledger makes of its entries.
 type Verdict struct {
-	// Deliveries counts the events of Watch, Syncs the PodSyncs among them, Claims those that the stream told of first.
+	// Deliveries counts the events of Watch, Syncs the PodSyncs among them, Claims those that the
+	// stream told of first.
 	Deliveries, Syncs, Claims int
 	Duplicates, OutOfOrder    int
 	// Changes counts the changes to Running, Exited and Removed that were asked for.
 	Changes int
-	// Unseen counts those that nothing told of: no event of the ID at that state or later, no PodSync of its pod afterwards. Such an ID came and
-	// went between two reads. Undelivered counts those among them whose ID was told of before: Watch owes them.
+	// Unseen counts those that nothing told of: no event of the ID at that state or later, no PodSync
+	// of its pod afterwards. Such an ID came and went between two reads. Undelivered counts those among
+	// them whose ID was told of before: Watch owes them.
 	Unseen, Undelivered int
-	// Latency is the time from each change to the first event that tells of it or of a later state of the same ID, or to a PodSync of its pod.
+	// Latency is the time from each change to the first event that tells of it or of a later state of
+	// the same ID, or to a PodSync of its pod.
 	Latency []time.Duration
-	// Path is the time from the runtime's stamp of an event to the delivery of what it told first, for the
-	// deliveries whose stamps are wanted.
+	// Path is the time from the runtime's stamp of an event to the delivery of what it told first, for
+	// the deliveries whose stamps are wanted.
 	Path []time.Duration
 	// By holds the same by the kind of change, such as sandbox_removed.
 	By map[string][]time.Duration

@@ -35,8 +35,8 @@ type Item struct {
 	// The rest is set for containers only, and only by deep reads.
 	Name     string
 	ExitCode int32
-	// Reason is the runtime's, for instance Completed or OOMKilled. Compare leaves it out: runtimes may change it after
-	// the exit without an event.
+	// Reason is the runtime's, for instance Completed or OOMKilled. Compare leaves it out: runtimes may
+	// change it after the exit without an event.
 	Reason                string
 	StartedAt, FinishedAt int64
 }
@@ -51,8 +51,9 @@ type Pod struct {
 	Err string
 }
 
-// Compare returns what differs between the cache's pods and the runtime's, one line a difference, sorted, at most limit lines, and the number of
-// pods that differ. A pod without items is as good as none.
+// Compare returns what differs between the cache's pods and the runtime's, one line a difference,
+// sorted, at most limit lines, and the number of pods that differ. A pod without items is as good
+// as none.
 func Compare(cache, runtime []Pod, limit int) (pods int, lines []string) {
 	index := func(list []Pod) map[string]Pod {
 		m := make(map[string]Pod, len(list))

@@ -34,10 +34,12 @@ type StressResult struct {
 	Runtime RuntimeResult `json:"runtime"`
 	// End is why the rate was raised no further.
 	End string `json:"end"`
-	// Events is the number of container events in all (evented_pleg_connection_latency_seconds_count), Late of those that took a second or more.
+	// Events is the number of container events in all (evented_pleg_connection_latency_seconds_count),
+	// Late of those that took a second or more.
 	Events uint64 `json:"events"`
 	Late   uint64 `json:"late"`
-	// KneeRate is the most that a step achieved, in containers a second, KneeP99Seconds the latency there.
+	// KneeRate is the most that a step achieved, in containers a second, KneeP99Seconds the latency
+	// there.
 	KneeRate       float64 `json:"knee_rate"`
 	KneeP99Seconds float64 `json:"knee_p99_seconds"`
 	// CheckedPods is the number of pods compared in the end, Mismatches of those that differ between
@@ -49,7 +51,8 @@ type StressResult struct {
 	Missed          int   `json:"missed"`
 	Owed            int   `json:"owed"`
 	PLEGMaxRSSBytes int64 `json:"pleg_max_rss_bytes"`
-	// GivenUp is the number of containers that the runtime did not finish within 20 s after the last step.
+	// GivenUp is the number of containers that the runtime did not finish within 20 s after the last
+	// step.
 	GivenUp int `json:"given_up"`
 	// FirstErrors has the first error of each CRI method that failed.
 	FirstErrors map[string]string `json:"first_errors"`
@@ -63,15 +66,18 @@ type StressResult struct {
 type StressStep struct {
 	// AtSeconds is the begin of the step, from the begin of the test.
 	AtSeconds float64 `json:"at_seconds"`
-	// Rate is what was asked of the runtime, in containers a second, and Achieved what the runtime completed.
+	// Rate is what was asked of the runtime, in containers a second, and Achieved what the runtime
+	// completed.
 	Rate     float64 `json:"rate"`
 	Achieved float64 `json:"achieved"`
 	// UnderWay is the number of containers that were begun and not finished at the step's end.
 	UnderWay int `json:"under_way"`
-	// Events is the number of container events received during the step, Late of those that took a second or more.
+	// Events is the number of container events received during the step, Late of those that took a
+	// second or more.
 	Events uint64 `json:"events"`
 	Late   uint64 `json:"late"`
-	// Latency is from the runtime's stamp of an event to the delivery on Watch of what the event told first.
+	// Latency is from the runtime's stamp of an event to the delivery on Watch of what the event told
+	// first.
 	Latency LatencyResult `json:"latency_seconds"`
 	// PLEGCPU is the generator's use of CPU, in cores.
 	PLEGCPU float64 `json:"pleg_cpu"`

@@ -30,7 +30,8 @@ type answer struct {
 	n                  int
 }
 
-// linear is the model that callers may believe in: every call happens at one moment between its beginning and its end.
+// linear is the model that callers may believe in: every call happens at one moment between its
+// beginning and its end.
 var linear = porcupine.Model{
 	Init: func() any { return model{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -61,8 +62,8 @@ var linear = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// TestLinearizable lets four callers loose on a cache at the same time, some of which wait in GetNewerThan, and checks that what they saw can be put
-// into one order that the model agrees with.
+// TestLinearizable lets four callers loose on a cache at the same time, some of which wait in
+// GetNewerThan, and checks that what they saw can be put into one order that the model agrees with.
 func TestLinearizable(t *testing.T) {
 	const histories, callers, calls = 400, 4, 8
 	for seed := range uint64(histories) {

@@ -17,7 +17,8 @@ type word struct{ n int }
 
 var errRead = errors.New("the read failed")
 
-// model is the cache as one would write it first: everything in the open, times as numbers. It is a value, so that a checker can keep many.
+// model is the cache as one would write it first: everything in the open, times as numbers. It is a
+// value, so that a checker can keep many.
 type model struct {
 	pods   [2]modelPod
 	global int
@@ -98,7 +99,8 @@ func (m *model) forget() {
 	}
 }
 
-// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins in the year 2000.
+// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins
+// in the year 2000.
 var started = time.Now().Add(-50 * 365 * 24 * time.Hour)
 
 // moment turns the model's times into real ones.
@@ -170,7 +172,8 @@ func (x *pair) differs() string {
 	return ""
 }
 
-// FuzzCacheAgainstModel does what the bytes say to the cache and to the model: three bytes an operation.
+// FuzzCacheAgainstModel does what the bytes say to the cache and to the model: three bytes an
+// operation.
 func FuzzCacheAgainstModel(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 2, 1, 3, 0, 1, 2})
 	f.Add([]byte{0, 1, 9, 1, 0, 12, 4, 0, 15, 2, 1, 14, 5, 0, 20, 0, 1, 18})

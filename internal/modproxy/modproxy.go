@@ -90,8 +90,8 @@ func sorted(modules []Module) (out []Module, err error) {
 	return out, nil
 }
 
-// Publish writes the modules of the last commit into a folder, all with one version, in the layout of
-// https://go.dev/ref/mod#goproxy-protocol.
+// Publish writes the modules of the last commit into a folder, all with one version, in the layout
+// of https://go.dev/ref/mod#goproxy-protocol.
 func Publish(ctx context.Context, root, proxy, version string) error {
 	modules, err := Modules(ctx, root)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// TestEveryMutationApplies: a change of the code that a mutation names must change the mutation too, and not wait for somebody to run them all.
+// TestEveryMutationApplies: a change of the code that a mutation names must change the mutation
+// too, and not wait for somebody to run them all.
 func TestEveryMutationApplies(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
@@ -36,7 +37,8 @@ func TestEveryMutationApplies(t *testing.T) {
 	}
 }
 
-// TestSwitched: each function runs as it is, and as each of its mutations has it, by the number that is chosen.
+// TestSwitched: each function runs as it is, and as each of its mutations has it, by the number
+// that is chosen.
 func TestSwitched(t *testing.T) {
 	const src = `package main
 
@@ -114,7 +116,8 @@ func TestWorkshop(t *testing.T) {
 	}
 }
 
-// TestScriptsNameMutations: a mutation that is renamed or deleted must not leave scripts behind that are thought to convict it.
+// TestScriptsNameMutations: a mutation that is renamed or deleted must not leave scripts behind
+// that are thought to convict it.
 func TestScriptsNameMutations(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// chosenBy is the environment variable that says which mutation a test binary with all of them is to
-// have: its number, or nothing.
+// chosenBy is the environment variable that says which mutation a test binary with all of them is
+// to have: its number, or nothing.
 const chosenBy = "EVENTED_PLEG_MUTATION"
 
 // chooser is the file that a package gets beside its own.
@@ -50,8 +50,8 @@ func (m mutation) edit(number int, src string) edit {
 }
 
 // switched returns a file with mutations built in: each function that one of them changes is there
-// as it is, and once for each, and what was called by its name calls the one that is chosen. It is an
-// error if one changes something else than the body of one function.
+// as it is, and once for each, and what was called by its name calls the one that is chosen. It is
+// an error if one changes something else than the body of one function.
 func switched(file, src string, muts map[int]mutation) (text, pkg string, err error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)

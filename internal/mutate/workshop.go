@@ -68,8 +68,8 @@ func (w *workshop) replace(file, text string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// notices says whether the tests of a stage fail with a mutation, and what they print. It is an error
-// if they fail without any.
+// notices says whether the tests of a stage fail with a mutation, and what they print. It is an
+// error if they fail without any.
 func (w *workshop) notices(ctx context.Context, m mutation, s stage) (out string, noticed bool, err error) {
 	if key := fmt.Sprint(s); !w.sound[key] {
 		out, failed, err := w.run(ctx, nil, s)

@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// callLine has the agent's calls about one ID wait for each other, as an agent's do. Safe for concurrent use.
+// callLine has the agent's calls about one ID wait for each other, as an agent's do. Safe for
+// concurrent use.
 type callLine struct {
 	mu    sync.Mutex
 	calls map[string]chan struct{} // closed when the last call about an ID is over

@@ -15,12 +15,14 @@ import (
 
 var clockFlag = flag.Int("clock-seeds", 300, "number of histories that are run with and without their steps of the wall clock")
 
-// TestClockStepsChangeNothing runs histories with and without the steps of the wall clock in them (invariant 10): every event, every read and its time,
-// the cache and the statistics must be the same, the latency metric and the count of replayed claims aside, which are made of wall clocks.
+// TestClockStepsChangeNothing runs histories with and without the steps of the wall clock in them
+// (invariant 10): every event, every read and its time, the cache and the statistics must be the
+// same, the latency metric and the count of replayed claims aside, which are made of wall clocks.
 //
-// Which of two goroutines runs first within one instant is not fixed, and a few histories end in more than one way for that, most of them under the race
-// detector, which shuffles them. So a part of the outcome that differs is only a fault if in several more runs of both it is always the same with the
-// steps, and always the same without them.
+// Which of two goroutines runs first within one instant is not fixed, and a few histories end in
+// more than one way for that, most of them under the race detector, which shuffles them. So a part
+// of the outcome that differs is only a fault if in several more runs of both it is always the same
+// with the steps, and always the same without them.
 func TestClockStepsChangeNothing(t *testing.T) {
 	const again = 8
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -70,7 +72,8 @@ func unsteady(h History) History {
 	return out
 }
 
-// differing returns the parts of which all outcomes of one kind are equal, and all of the other, and not the same.
+// differing returns the parts of which all outcomes of one kind are equal, and all of the other,
+// and not the same.
 func differing(as, bs []*Outcome) []string {
 	names := slices.Concat(as[0].Parts(), bs[0].Parts())
 	slices.Sort(names)

@@ -19,7 +19,8 @@ var (
 	errStopped = errors.New("nothing runs: start it first")
 )
 
-// do runs one command. These are all of them; those of the runtime, its stream and its reads are in toyside.go and fakeside.go.
+// do runs one command. These are all of them; those of the runtime, its stream and its reads are in
+// toyside.go and fakeside.go.
 //
 //	start, stop                          a generator over the cache
 //	advance 5s                           time passes

@@ -21,7 +21,8 @@ const agentImage = "example.com/agent:1"
 // agentPatience is how long the agent waits for an answer of the runtime's.
 const agentPatience = 2 * time.Second
 
-// fakeAgent makes the agent's own calls of the second tier, as CRI calls over a connection of its own.
+// fakeAgent makes the agent's own calls of the second tier, as CRI calls over a connection of its
+// own.
 type fakeAgent struct {
 	line callLine
 	conn *grpc.ClientConn
@@ -33,9 +34,9 @@ func newFakeAgent(conn *grpc.ClientConn) *fakeAgent {
 	return &fakeAgent{conn: conn, cri: runtimeapi.NewRuntimeServiceClient(conn), img: runtimeapi.NewImageServiceClient(conn)}
 }
 
-// call makes a call of the agent's own, written as in the first tier, to the runtime. One that fails is
-// not made, one that times out is made, and its answer is lost; takes=D is how much later than the
-// runtime's answer the agent has it.
+// call makes a call of the agent's own, written as in the first tier, to the runtime. One that
+// fails is not made, one that times out is made, and its answer is lost; takes=D is how much later
+// than the runtime's answer the agent has it.
 func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) error {
 	c, names, err := parseCall(what, args)
 	if err != nil {
@@ -142,7 +143,8 @@ func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name st
 	return "", err
 }
 
-// attempt is a number for a sandbox's name, because runtimes want each sandbox of a pod to have one of its own.
+// attempt is a number for a sandbox's name, because runtimes want each sandbox of a pod to have one
+// of its own.
 func attempt(name string) (n uint32) {
 	for _, r := range strings.TrimPrefix(name, "s") {
 		if r >= '0' && r <= '9' {

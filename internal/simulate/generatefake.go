@@ -16,8 +16,8 @@ func mainFaults() []fakeruntime.Fault {
 	return slices.DeleteFunc(fakeruntime.FaultList(), func(f fakeruntime.Fault) bool { return f.Example == "" })
 }
 
-// GenerateFake makes the history of a seed for the second tier. Seeds go through every pair of first fault and profile in turn, and add faults of any kind
-// at random.
+// GenerateFake makes the history of a seed for the second tier. Seeds go through every pair of
+// first fault and profile in turn, and add faults of any kind at random.
 func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 11)), of: make(map[string]string), unknown: make(map[string]string)}
 	names := fakeruntime.ProfileNames()
@@ -63,7 +63,8 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 	return slices.DeleteFunc(g.lines, func(line string) bool { return strings.HasPrefix(line, "worker") })
 }
 
-// secondAct lets all come to rest and goes on without any fault: what the faults were must not matter any more.
+// secondAct lets all come to rest and goes on without any fault: what the faults were must not
+// matter any more.
 func (g *generator) secondAct() {
 	g.start()
 	g.add("watch resume")

@@ -89,14 +89,16 @@ func profileNames() []string {
 	return names
 }
 
-// TestSimulate is the search of the first tier: go test ./internal/simulate -run TestSimulate$ -v -seeds 200000.
+// TestSimulate is the search of the first tier: go test ./internal/simulate -run TestSimulate$ -v
+// -seeds 200000.
 func TestSimulate(t *testing.T) {
 	var cover Coverage
 	search(t, *fromFlag, *seedsFlag, Generate, &cover)
 	t.Logf("\n%s", cover.Report(profileNames()))
 }
 
-// TestSimulateFake is the search of the second tier, through gRPC, the real client and the fake runtime.
+// TestSimulateFake is the search of the second tier, through gRPC, the real client and the fake
+// runtime.
 func TestSimulateFake(t *testing.T) {
 	var cover Coverage
 	first := firstFaults(t)
@@ -107,7 +109,8 @@ func TestSimulateFake(t *testing.T) {
 	t.Logf("\n%s", cover.Report(fakeruntime.ProfileNames()))
 }
 
-// firstFaults returns the faults with which histories of the second tier begin: those of -faults, or all.
+// firstFaults returns the faults with which histories of the second tier begin: those of -faults,
+// or all.
 func firstFaults(t *testing.T) []fakeruntime.Fault {
 	t.Helper()
 	all := mainFaults()
@@ -123,7 +126,8 @@ func firstFaults(t *testing.T) []fakeruntime.Fault {
 	return slices.DeleteFunc(all, func(f fakeruntime.Fault) bool { return !slices.Contains(names, f.Name) })
 }
 
-// checkPairs checks that a search of enough histories has had every fault in force under every profile.
+// checkPairs checks that a search of enough histories has had every fault in force under every
+// profile.
 func checkPairs(t *testing.T, cover *Coverage) {
 	t.Helper()
 	pairs, missing := 0, 0

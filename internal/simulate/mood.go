@@ -24,7 +24,8 @@ func (o *oracle) mood() {
 	o.moody, o.everMoody, o.onlyLies = true, true, false
 }
 
-// doubtful returns how long a claim may be at odds with reads: not at all, if phases only move forward.
+// doubtful returns how long a claim may be at odds with reads: not at all, if phases only move
+// forward.
 func (o *oracle) doubtful() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,8 +56,9 @@ func (o *oracle) lieEnds() {
 	o.lieInForce = false
 }
 
-// believe ends the allowances that were made for lies, if none is in force and nothing is left of them: the cache agrees with the runtime, and a reader of
-// Watch knows of everything. What readers have seen until then counts for nothing.
+// believe ends the allowances that were made for lies, if none is in force and nothing is left of
+// them: the cache agrees with the runtime, and a reader of Watch knows of everything. What readers
+// have seen until then counts for nothing.
 func (o *oracle) believe(uids []cache.UID) {
 	if !o.lying || o.lieInForce {
 		return

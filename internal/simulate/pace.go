@@ -151,7 +151,7 @@ func (b *ledger) listBegins(now time.Time) {
 	case !p.first, !p.now.Before(p.begun), wants >= sweep:
 	case gap < p.settings.base:
 		b.fail("greedy", "a list of everything without a reason, %v after the last one", gap)
-	case now.Sub(p.news) < p.settings.restful(), restless >= sweep, gap >= p.settings.max, b.listFailed:
+	case now.Sub(p.news) < p.settings.restful(), !p.news.Before(p.begun), restless >= sweep, gap >= p.settings.max, b.listFailed:
 	default:
 		p.unclear = &unclear{at: now, gap: gap, period: p.stats().RelistPeriod}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestPublishedAlgorithmIsConvicted checks the checker: of the algorithm that the enhancement published, the search finds every known fault within
-// so many seeds.
+// TestPublishedAlgorithmIsConvicted checks the checker: of the algorithm that the enhancement
+// published, the search finds every known fault within so many seeds.
 func TestPublishedAlgorithmIsConvicted(t *testing.T) {
 	const seeds = 1500
 	crimes := []struct {

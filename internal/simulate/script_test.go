@@ -16,9 +16,11 @@ import (
 
 var updateFlag = flag.Bool("update", false, "rewrite the expect events and expect cache lines of the scripts with what happened; read the diff before you commit it")
 
-// TestScripts runs testdata/*.txtar: prose, a file "history" that must run without a violation and as it expects, and for some a file "published"
-// that names the kinds of violation of which the published algorithm is guilty in the same history; "expect" stands for an expectation that fails.
-// Those that have a file "mutations" name the deliberate faults of internal/mutate that they convict, one a line; mutate -scripts checks that they do.
+// TestScripts runs testdata/*.txtar: prose, a file "history" that must run without a violation and
+// as it expects, and for some a file "published" that names the kinds of violation of which the
+// published algorithm is guilty in the same history; "expect" stands for an expectation that fails.
+// Those that have a file "mutations" name the deliberate faults of internal/mutate that they
+// convict, one a line; mutate -scripts checks that they do.
 func TestScripts(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) < 20 {

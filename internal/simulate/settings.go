@@ -95,7 +95,8 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 	return cfg
 }
 
-// hook lets the oracle look from within the generator's loop, through the Metrics that the generator is given.
+// hook lets the oracle look from within the generator's loop, through the Metrics that the
+// generator is given.
 type hook struct {
 	o *oracle
 	w *within

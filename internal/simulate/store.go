@@ -66,7 +66,8 @@ func (v view[S]) shown(s *S, err error) ([]pleg.Item, error) {
 	return v.items(s), err
 }
 
-// Status is the pod status of the first tier: the items as they were read. It is not changed once it is made.
+// Status is the pod status of the first tier: the items as they were read. It is not changed once
+// it is made.
 type Status struct {
 	UID   cache.UID
 	Items []pleg.Item

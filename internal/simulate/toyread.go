@@ -106,7 +106,8 @@ func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache
 	return nil
 }
 
-// List implements [pleg.Source]. Containers and sandboxes are looked at one after the other if the toy is torn.
+// List implements [pleg.Source]. Containers and sandboxes are looked at one after the other if the
+// toy is torn.
 func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
 	if err := r.suffer(ctx, &r.list, "list", ""); err != nil {
 		return pleg.Listing{}, err

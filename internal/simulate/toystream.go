@@ -156,7 +156,8 @@ func (r *toy) replay(n int) {
 	}
 }
 
-// lend returns a copy of the claim whose memory is worth nothing any more once it is released, or released twice.
+// lend returns a copy of the claim whose memory is worth nothing any more once it is released, or
+// released twice.
 func (r *toy) lend(c pleg.Claim[Status]) pleg.Claim[Status] {
 	items := slices.Clone(c.Payload)
 	released := false

@@ -46,8 +46,9 @@ func newTwin(t *testing.T, r *toy, s settings) *twin {
 	}}
 }
 
-// TestDefect17InstancesDoNotKnowOfEachOther runs two generators in one process, one that listens and one that polls: both end in the cache that
-// the runtime's state asks for, and the end of one changes nothing for the other (invariants 7 and 8).
+// TestDefect17InstancesDoNotKnowOfEachOther runs two generators in one process, one that listens
+// and one that polls: both end in the cache that the runtime's state asks for, and the end of one
+// changes nothing for the other (invariants 7 and 8).
 func TestDefect17InstancesDoNotKnowOfEachOther(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Check compares what a status shows with what the runtime had at some moment from just before since until now, and returns what is wrong.
+// Check compares what a status shows with what the runtime had at some moment from just before
+// since until now, and returns what is wrong.
 func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, what string) {
 	t.refresh()
 	t.mu.Lock()
@@ -52,8 +53,10 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 	return "", ""
 }
 
-// Compare notes of which IDs a read has lied: those that it shows as they were at no moment since it began, or of another pod, and those that it does not
-// show although they were there all the time. Asked is what it was asked for; nil means everything of the pod. Check then says nothing of them.
+// Compare notes of which IDs a read has lied: those that it shows as they were at no moment since
+// it began, or of another pod, and those that it does not show although they were there all the
+// time. Asked is what it was asked for; nil means everything of the pod. Check then says nothing of
+// them.
 func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +113,8 @@ func (t *Truth) Live(pod cache.UID) []pleg.Item {
 	return items
 }
 
-// Differs says how a status differs from what the runtime has of a pod now, empty if it does not. A phase that the runtime does not know is
-// like any other.
+// Differs says how a status differs from what the runtime has of a pod now, empty if it does not. A
+// phase that the runtime does not know is like any other.
 func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
 	live := t.Live(pod)
 	for _, it := range live {

@@ -10,7 +10,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// emitting is told, from within the generator's loop, of an event that is about to be handed to Watch: it keeps what the cache shows now.
+// emitting is told, from within the generator's loop, of an event that is about to be handed to
+// Watch: it keeps what the cache shows now.
 func (o *oracle) emitting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,7 +93,8 @@ func (o *oracle) event(e pleg.Event) {
 	default:
 		o.fail("event", "pod %s: unknown type %q", e.Pod, e.Type)
 	}
-	// A state that the runtime does not know is no excuse for what is shown, but Watch may tell what a claim has told of a container of which reads show that.
+	// A state that the runtime does not know is no excuse for what is shown, but Watch may tell what a
+	// claim has told of a container of which reads show that.
 	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) && !(late && o.moody) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
 	}
@@ -117,8 +119,9 @@ func (o *oracle) event(e pleg.Event) {
 	}
 }
 
-// settled checks what must be so one base period after a list that began when all was at rest: the cache equals the runtime, and a consumer that
-// went by Watch alone knows all of it. It returns false while that time has not come.
+// settled checks what must be so one base period after a list that began when all was at rest: the
+// cache equals the runtime, and a consumer that went by Watch alone knows all of it. It returns
+// false while that time has not come.
 func (o *oracle) settled(reading bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

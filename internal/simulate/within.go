@@ -10,8 +10,8 @@ import (
 )
 
 // within runs commands between the steps of a turn of the generator's loop. The loop stands still
-// meanwhile, each command takes a nanosecond, and the goroutine of the history runs the commands. The zero
-// value is ready.
+// meanwhile, each command takes a nanosecond, and the goroutine of the history runs the commands.
+// The zero value is ready.
 type within struct {
 	mu    sync.Mutex
 	wait  []inTurn      // commands whose step has not come

@@ -34,8 +34,15 @@ func TestEventstestAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sinks := []clientevents.EventSink{events.NewClientSink(admin), events.NewClientSink(other)}
+	t.Run("events.k8s.io", func(t *testing.T) {
+		agree(t, &clientevents.EventSinkImpl{Interface: admin.EventsV1()}, &clientevents.EventSinkImpl{Interface: other.EventsV1()})
+	})
+	t.Run("core", func(t *testing.T) { agree(t, events.NewClientSink(admin), events.NewClientSink(other)) })
+}
 
+// agree sends requests to two sinks, through one API.
+func agree(t *testing.T, sinks ...clientevents.EventSink) {
+	prefix := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")) + "-"
 	now := metav1.NewMicroTime(time.Now())
 	base := func(name string) *eventsv1.Event {
 		return &eventsv1.Event{
@@ -67,8 +74,8 @@ func TestEventstestAgrees(t *testing.T) {
 	}{
 		{"as it should be", func(*eventsv1.Event) {}},
 		{"upper case in the name", func(e *eventsv1.Event) { e.Name += ".X" }},
-		{"a name of 253", func(e *eventsv1.Event) { e.Name = strings.Repeat("a", 253) }},
-		{"a name of 254", func(e *eventsv1.Event) { e.Name = strings.Repeat("a", 254) }},
+		{"a name of 253", func(e *eventsv1.Event) { e.Name = prefix + strings.Repeat("a", 253-len(prefix)) }},
+		{"a name of 254", func(e *eventsv1.Event) { e.Name = prefix + strings.Repeat("a", 254-len(prefix)) }},
 		{"no eventTime", func(e *eventsv1.Event) { e.EventTime = metav1.MicroTime{} }},
 		{"no type", func(e *eventsv1.Event) { e.Type = "" }},
 		{"another type", func(e *eventsv1.Event) { e.Type = "Error" }},
@@ -104,7 +111,7 @@ func TestEventstestAgrees(t *testing.T) {
 		}},
 	} {
 		t.Run("create/"+tc.name, func(t *testing.T) {
-			e := base(fmt.Sprintf("create-%d", i))
+			e := base(fmt.Sprintf("%screate-%d", prefix, i))
 			tc.change(e)
 			create := func(s clientevents.EventSink) error { _, err := s.Create(t.Context(), e.DeepCopy()); return err }
 			same(t, create)
@@ -118,7 +125,7 @@ func TestEventstestAgrees(t *testing.T) {
 		"{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", "{\"metadata\":{\"resourceVersion\":\"1\"}}", "not json",
 	} {
 		t.Run("patch/"+patch, func(t *testing.T) {
-			e := base(fmt.Sprintf("patch-%d", i))
+			e := base(fmt.Sprintf("%spatch-%d", prefix, i))
 			if patch != "not json" { // the versions disagree on which of the two faults comes first
 				same(t, func(s clientevents.EventSink) error { _, err := s.Patch(t.Context(), e, []byte(patch)); return err }) // it is not there
 			}
@@ -128,7 +135,7 @@ func TestEventstestAgrees(t *testing.T) {
 	}
 
 	t.Run("put", func(t *testing.T) {
-		e := base("put")
+		e := base(prefix + "put")
 		e.Series = &eventsv1.EventSeries{Count: 9, LastObservedTime: now}
 		same(t, func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), e.DeepCopy()); return err }) // creates
 		e.Series.Count = 3                                                                                          // may go down

@@ -64,7 +64,7 @@ func launch(kind string, client kubernetes.Interface, instance string) (*contest
 			cancel()
 		}}, nil
 	}
-	b, err := events.NewForClient(client, false, events.Options{Instance: instance})
+	b, err := events.NewForClient(client, events.Options{Instance: instance})
 	if err == nil {
 		err = b.StartRecordingToSinkWithContext(ctx)
 	}

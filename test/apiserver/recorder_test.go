@@ -48,12 +48,12 @@ func quick() events.Options {
 	}
 }
 
-func newAgent(t *testing.T, client kubernetes.Interface, namespace string, list bool, o events.Options) *agent {
+func newAgent(t *testing.T, client kubernetes.Interface, namespace string, o events.Options) *agent {
 	t.Helper()
 	if o.Instance == nodeName { // each part is a node of its own: it reads no other part's roster
 		o.Instance += "-" + namespace
 	}
-	b, err := events.NewForClient(client, list, o)
+	b, err := events.NewForClient(client, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +178,8 @@ func TestRecorder(t *testing.T) {
 	t.Run("life of a series", func(t *testing.T) {
 		makeNamespace(t, admin, "life")
 		o := quick()
-		o.Heartbeat, o.EarlyCounts = 2*time.Second, []int{}
-		a := newAgent(t, node, "life", false, o)
+		o.Heartbeat = 2 * time.Second
+		a := newAgent(t, node, "life", o)
 		a.emit("a", 1)
 		wantTold(t, admin, "life", "a", "single")
 		a.emit("a", 1)
@@ -213,7 +213,7 @@ func TestRecorder(t *testing.T) {
 		for range 11 {
 			o := quick()
 			o.FinishAfter = time.Minute
-			a := newAgent(t, node, "restarts", false, o)
+			a := newAgent(t, node, "restarts", o)
 			a.emit("a", 100)
 			a.emit("b", 1)
 			a.end()
@@ -224,28 +224,9 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 
-	t.Run("a restart that may list", func(t *testing.T) {
-		makeNamespace(t, admin, "listed")
-		o := quick()
-		o.FinishAfter = 20 * time.Second
-		a := newAgent(t, admin, "listed", false, o)
-		a.emit("a", 5)
-		a.emit("b", 5)
-		a.end()
-		o.FinishAfter = 8 * time.Second
-		next := newAgent(t, admin, "listed", true, o)
-		next.emit("a", 5)
-		wantTold(t, admin, "listed", "a", "Finished ×10")
-		wantTold(t, admin, "listed", "b", "Finished ×5")
-		if s := next.Stats(); s.Calls["list"] == 0 || s.Calls["create"] != 0 || s.Calls["read"]+s.Calls["roster"] != 0 {
-			t.Errorf("calls: %v", s.Calls)
-		}
-		next.end()
-	})
-
 	t.Run("field selectors", func(t *testing.T) {
 		makeNamespace(t, admin, "select")
-		a := newAgent(t, node, "select", false, quick())
+		a := newAgent(t, node, "select", quick())
 		a.emit("wanted", 2)
 		a.emit("other", 2)
 		wantTold(t, admin, "select", "wanted", "Ongoing ×2")
@@ -264,7 +245,7 @@ func TestRecorder(t *testing.T) {
 
 	t.Run("what no client should send", func(t *testing.T) {
 		makeNamespace(t, admin, "odd")
-		a := newAgent(t, node, "odd", false, quick())
+		a := newAgent(t, node, "odd", quick())
 		long := strings.Repeat("€", 2000)
 		a.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "odd", Name: "UPPER_case:x", UID: "1"}, nil, "Normal", strings.Repeat("r", 300), "", "%s", long)
 		a.Eventf(&corev1.ObjectReference{Kind: "Pod", Namespace: "odd", Name: strings.Repeat("n", 253), UID: "2"}, nil, "Normal", "", strings.Repeat("é", 100), "\xff\xfe%s", "x")
@@ -283,7 +264,7 @@ func TestRecorder(t *testing.T) {
 		if err := admin.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		a := newAgent(t, node, "going", false, quick())
+		a := newAgent(t, node, "going", quick())
 		a.emit("a", 100)
 		eventually(t, "it should be refused", func(context.Context) (bool, string) {
 			s := a.Stats()
@@ -313,7 +294,7 @@ func TestRecorder(t *testing.T) {
 		}
 		o := quick()
 		o.FinishAfter = time.Hour
-		a := newAgent(t, client, "storm", false, o)
+		a := newAgent(t, client, "storm", o)
 		const n = 10_000
 		for i := range n {
 			a.emit(fmt.Sprint("p", i), 1)
@@ -333,7 +314,7 @@ func TestRecorder(t *testing.T) {
 		makeNamespace(t, admin, "outage")
 		o := quick()
 		o.FinishAfter = time.Hour
-		a := newAgent(t, node, "outage", false, o)
+		a := newAgent(t, node, "outage", o)
 		a.emit("before", 2)
 		wantTold(t, admin, "outage", "before", "Ongoing ×2")
 		c.api.end(syscall.SIGTERM)
@@ -362,8 +343,8 @@ func TestRecorder(t *testing.T) {
 		makeNamespace(t, admin, "kill")
 		o := quick()
 		o.FinishAfter = time.Hour
-		o.EarlyCounts = []int{3, 5, 8, 13, 21, 34} // so that there is always something being written
-		a := newAgent(t, node, "kill", false, o)
+		o.Heartbeat = 100 * time.Millisecond // so that there is always something being written
+		a := newAgent(t, node, "kill", o)
 		const pods = 40
 		rounds := 0
 		for range 3 {
@@ -400,7 +381,7 @@ func TestTTL(t *testing.T) {
 	silent := quick()
 	silent.FinishAfter, silent.Instance = time.Minute, "silent"
 	silent.Heartbeat = time.Hour
-	a, b := newAgent(t, admin, "ttl", false, beating), newAgent(t, admin, "ttl", false, silent)
+	a, b := newAgent(t, admin, "ttl", beating), newAgent(t, admin, "ttl", silent)
 	a.emit("beating", 10)
 	b.emit("silent", 10)
 	wantTold(t, admin, "ttl", "silent", "Ongoing ×10")
@@ -437,7 +418,7 @@ func TestRoleOfTheDocuments(t *testing.T) {
 		defer mu.Unlock()
 		logged = append(logged, args)
 	}, funcr.Options{})
-	b, err := events.NewForClient(plain, true, quick())
+	b, err := events.NewForClient(plain, quick())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,11 +463,11 @@ func TestRoleOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the binding should be in force", func(ctx context.Context) (bool, string) {
-		_, err := plain.EventsV1().Events("").List(ctx, metav1.ListOptions{Limit: 1})
-		return err == nil, fmt.Sprint(err)
+		_, err := plain.CoreV1().Events("role").Patch(ctx, "none", types.StrategicMergePatchType, []byte("{}"), metav1.PatchOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
-	for n := range int64(2) { // the second continues what the first left, by its list
-		a := newAgent(t, plain, "role", true, quick())
+	for n := range int64(2) { // the second continues what the first left
+		a := newAgent(t, plain, "role", quick())
 		a.emit("a", 3)
 		a.end()
 		wantTold(t, admin, "role", "a", fmt.Sprintf("Unknown ×%d", 3*(n+1)))

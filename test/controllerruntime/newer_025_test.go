@@ -24,7 +24,7 @@ type seriesManager struct {
 }
 
 func (m seriesManager) GetEventRecorder(name string) recorder.EventRecorder {
-	return m.broadcaster.NewRecorder(m.GetScheme(), name).(recorder.EventRecorder)
+	return m.broadcaster.NewSeriesRecorder(m.GetScheme(), name)
 }
 
 // doc: end

@@ -69,8 +69,8 @@ type seen struct {
 //go:embed look.js
 var lookScript string
 
-// frames is a page that holds a report in frames of all widths, evaluates look.js in each, and shows
-// the results.
+// frames is a page that holds a report in frames of all widths, evaluates look.js in each, and
+// shows the results.
 const frames = `<!doctype html><pre></pre><script>
 Promise.all(%s.map(width => new Promise(done => {
   const frame = document.createElement("iframe");

@@ -58,7 +58,8 @@ func (r release) image(binaries []binary, work string) error {
 	return r.archiveLayout(dir)
 }
 
-// archiveLayout writes an OCI layout as one file, such as skopeo's oci-archive: and podman load take.
+// archiveLayout writes an OCI layout as one file, such as skopeo's oci-archive: and podman load
+// take.
 func (r release) archiveLayout(dir string) error {
 	var files []file
 	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error { // in lexical order

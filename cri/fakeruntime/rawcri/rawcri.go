@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rawcri is a CRI server for tests that sends what no decent server would: any bytes, any error, late, in any number, or never.
+// Package rawcri is a CRI server for tests that sends what no decent server would: any bytes, any
+// error, late, in any number, or never.
 //
-// A [Server] answers each call with the [Answer] that was set for its method, else by a typed server of the CRI's if there is one, else with Unimplemented. It takes
-// the content type that CRI-O takes, and no other.
+// A [Server] answers each call with the [Answer] that was set for its method, else by a typed
+// server of the CRI's if there is one, else with Unimplemented. It takes the content type that
+// CRI-O takes, and no other.
 //
 // A Server may be used by any number of goroutines at once.
 package rawcri
@@ -71,7 +73,8 @@ func Hang(c *Call) error {
 	return c.Context.Err()
 }
 
-// Encode returns a message's bytes. It panics if the message cannot be encoded, which is the test's fault.
+// Encode returns a message's bytes. It panics if the message cannot be encoded, which is the test's
+// fault.
 func Encode(m proto.Message) []byte {
 	raw, err := proto.Marshal(m)
 	if err != nil {
@@ -88,7 +91,8 @@ type Server struct {
 	calls    map[string]int
 }
 
-// Start starts a server that listens on l, or, if l is nil, in memory. Register, if not nil, registers the typed server. The server ends with the test.
+// Start starts a server that listens on l, or, if l is nil, in memory. Register, if not nil,
+// registers the typed server. The server ends with the test.
 func Start(t testing.TB, l net.Listener, register func(*grpc.Server), options ...grpc.ServerOption) *Server {
 	if l == nil {
 		l = bufconn.Listen(1 << 20)
@@ -116,7 +120,8 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	return s.listener.(*bufconn.Listener).DialContext(ctx)
 }
 
-// On sets the answer to the calls of a method, such as "ListContainers", from now on; nil leaves them to the typed server.
+// On sets the answer to the calls of a method, such as "ListContainers", from now on; nil leaves
+// them to the typed server.
 func (s *Server) On(method string, a Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

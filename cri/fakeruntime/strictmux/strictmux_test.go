@@ -21,7 +21,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/strictmux"
 )
 
-// TestContentTypes: a client that calls its codec by a name is refused as CRI-O refuses it, one that does not is served.
+// TestContentTypes: a client that calls its codec by a name is refused as CRI-O refuses it, one
+// that does not is served.
 func TestContentTypes(t *testing.T) {
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()

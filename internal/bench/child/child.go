@@ -5,9 +5,10 @@
 //
 // # Model
 //
-// A child is this program again with other arguments, or another program that was made to be one. It ends by itself when its standard input does, so that it outlives its parent by no
-// more than a moment, whatever ended that. It is in a process group of its own: a Ctrl-C reaches the parent alone, which then ends its children
-// in order.
+// A child is this program again with other arguments, or another program that was made to be one.
+// It ends by itself when its standard input does, so that it outlives its parent by no more than a
+// moment, whatever ended that. It is in a process group of its own: a Ctrl-C reaches the parent
+// alone, which then ends its children in order.
 //
 // # Concurrency
 //
@@ -83,7 +84,8 @@ func (c *Child) Stdout() io.Reader { return c.stdout }
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Err returns how the child ended: nil if it exited with 0 or was killed on purpose. It must be called after Done is closed.
+// Err returns how the child ended: nil if it exited with 0 or was killed on purpose. It must be
+// called after Done is closed.
 func (c *Child) Err() error {
 	if c.err == nil || c.killed.Load() {
 		return nil

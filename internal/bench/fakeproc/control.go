@@ -21,7 +21,8 @@ import (
 
 // Report is what the control server tells.
 type Report struct {
-	// Changes are those of the history from the number that was asked for, and Next the number of the next one.
+	// Changes are those of the history from the number that was asked for, and Next the number of the
+	// next one.
 	Changes []bench.Change `json:"changes"`
 	Next    uint64         `json:"next"`
 	// Dropped is the number of changes that were asked for and that the history no longer has.

@@ -19,7 +19,8 @@ type action uint8
 const (
 	// replaceContainer stops, removes, creates and starts the container of a slot: 4 changes.
 	replaceContainer action = iota
-	// runJob creates and starts a short container, waits until it has ended by itself, and removes it: 4 changes.
+	// runJob creates and starts a short container, waits until it has ended by itself, and removes it:
+	// 4 changes.
 	runJob
 	// replacePod stops and removes a pod and makes another one in its place.
 	replacePod

@@ -27,7 +27,8 @@ type Call struct {
 
 // Stats is what a load has done so far.
 type Stats struct {
-	// Changes counts the state changes made on purpose, Actions the actions that were completed, Broken those that were given up.
+	// Changes counts the state changes made on purpose, Actions the actions that were completed, Broken
+	// those that were given up.
 	Changes, Actions, Broken int
 	// UnderWay is the number of actions that are begun and not finished.
 	UnderWay int

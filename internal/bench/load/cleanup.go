@@ -16,16 +16,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// removeTimeout bounds the removal of one pod. A runtime that was just put under stress takes its time to kill hundreds of containers.
+// removeTimeout bounds the removal of one pod. A runtime that was just put under stress takes its
+// time to kill hundreds of containers.
 const removeTimeout = 90 * time.Second
 
 // settleFor is how long a call that its caller broke off may still make something.
 const settleFor = 500 * time.Millisecond
 
-// RemoveRun stops and removes every pod that carries the label of the run, and touches nothing else.
-// It goes on until the runtime shows none, and none a moment later either, because a call that was
-// broken off may be carried out all the same. After some failures it returns why the last pods could
-// not be removed.
+// RemoveRun stops and removes every pod that carries the label of the run, and touches nothing
+// else. It goes on until the runtime shows none, and none a moment later either, because a call
+// that was broken off may be carried out all the same. After some failures it returns why the last
+// pods could not be removed.
 func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	const tries = 5

@@ -36,7 +36,8 @@ const (
 	defaultUnderWay = 4096
 )
 
-// Fact is what a call has made of a container or sandbox. Every read that begins after At must show the state, or a later one.
+// Fact is what a call has made of a container or sandbox. Every read that begins after At must show
+// the state, or a later one.
 type Fact struct {
 	Pod     string
 	ID      string
@@ -62,7 +63,8 @@ type Config struct {
 	JobLife time.Duration
 	// Seed decides what happens to which pod.
 	Seed uint64
-	// Image is what containers run, and Args what they are given: "{life}" in them becomes how long they run, such as 0.2s.
+	// Image is what containers run, and Args what they are given: "{life}" in them becomes how long
+	// they run, such as 0.2s.
 	Image string
 	Args  []string
 	// LogDirectory is an absolute path of a folder that the runtime can write to and that nobody else
@@ -80,8 +82,9 @@ type Config struct {
 	CallTimeout time.Duration
 	// OnFact takes every fact, from several goroutines. Nil discards them.
 	OnFact func(Fact)
-	// OnChange takes every change with the time at which the runtime says that it happened, from several goroutines. It costs a
-	// ContainerStatus for each start and exit. Nil: nobody wants to know.
+	// OnChange takes every change with the time at which the runtime says that it happened, from
+	// several goroutines. It costs a ContainerStatus for each start and exit. Nil: nobody wants to
+	// know.
 	OnChange func(bench.Change)
 	// Logger takes what went wrong with single calls.
 	Logger logr.Logger

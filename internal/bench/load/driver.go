@@ -66,7 +66,8 @@ func (d *Driver) SetRate(rate float64) {
 	d.rate = rate
 }
 
-// Setup makes the pods. It fails if the runtime does not have the image, or if a pod cannot be made after a few tries.
+// Setup makes the pods. It fails if the runtime does not have the image, or if a pod cannot be made
+// after a few tries.
 func (d *Driver) Setup(ctx context.Context) error {
 	const tries = 10 // a runtime may be made to fail now and then
 	var answer *runtimeapi.ImageStatusResponse
@@ -117,7 +118,8 @@ func (d *Driver) Refill(ctx context.Context) error {
 	return nil
 }
 
-// Images says in brackets which images the runtime has, the first few, or nothing if it does not say.
+// Images says in brackets which images the runtime has, the first few, or nothing if it does not
+// say.
 func Images(ctx context.Context, conn grpc.ClientConnInterface) string {
 	const most = 5
 	answer, err := runtimeapi.NewImageServiceClient(conn).ListImages(ctx, &runtimeapi.ListImagesRequest{})
@@ -158,8 +160,8 @@ func (d *Driver) finished() bool {
 	}
 }
 
-// Run changes pods at the rate for that long or until [Driver.Finish], finishes the actions that were begun, and returns. When ctx ends it breaks
-// them off.
+// Run changes pods at the rate for that long or until [Driver.Finish], finishes the actions that
+// were begun, and returns. When ctx ends it breaks them off.
 func (d *Driver) Run(ctx context.Context, long time.Duration) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -215,7 +217,8 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 	}
 }
 
-// claim draws an action and takes a pod for it; nil when none can be had. An action that needs a whole pod and finds none becomes a job.
+// claim draws an action and takes a pod for it; nil when none can be had. An action that needs a
+// whole pod and finds none becomes a job.
 func (d *Driver) claim() (a action, p *pod, slot int, life time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -293,7 +296,8 @@ func (d *Driver) putBack(p *pod, a action) {
 	}
 }
 
-// Cleanup removes every pod that carries the run's label. It goes on after errors and returns them joined.
+// Cleanup removes every pod that carries the run's label. It goes on after errors and returns them
+// joined.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	return RemoveRun(ctx, d.config.Conn, d.config.RunID)
 }

@@ -322,7 +322,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestUnderWayIsBounded asks a runtime that hangs for no more than was allowed, and Finish ends the wait.
+// TestUnderWayIsBounded asks a runtime that hangs for no more than was allowed, and Finish ends the
+// wait.
 func TestUnderWayIsBounded(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{})
 	d, _ := newDriver(t, conn, func(c *load.Config) { c.UnderWay, c.JobsOnly, c.CallTimeout, c.Rate = 3, true, 2*time.Second, 1000 })

@@ -37,7 +37,8 @@ func processPlace() (string, error) {
 	return strings.TrimSpace(string(boot)) + " " + namespace, err
 }
 
-// processBegin returns the state of a process, such as S or Z, and when it began, in ticks since the boot.
+// processBegin returns the state of a process, such as S or Z, and when it began, in ticks since
+// the boot.
 func processBegin(pid int) (state, begin string, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -21,8 +21,8 @@ const logSuffix = ".log"
 // longLife is how long a container lives that is meant to stay until it is stopped.
 const longLife = 24 * time.Hour
 
-// pod is a place that always holds one pod, replaced now and then. The driver's mutex owns busy, broken and jobs; the rest belongs to the
-// goroutine that has set busy.
+// pod is a place that always holds one pod, replaced now and then. The driver's mutex owns busy,
+// broken and jobs; the rest belongs to the goroutine that has set busy.
 type pod struct {
 	index int
 	// busy: an action that needs the pod for itself is under way.
@@ -40,7 +40,8 @@ type pod struct {
 	attempts   int
 }
 
-// uidOf makes the UID of a generation of a place: the same for the same run and seed, never used twice.
+// uidOf makes the UID of a generation of a place: the same for the same run and seed, never used
+// twice.
 func (d *Driver) uidOf(p *pod) string {
 	return fmt.Sprintf("%s-%04d-%06d", d.config.RunID, p.index, p.generation)
 }
@@ -61,7 +62,8 @@ func (d *Driver) namespaces() *runtimeapi.NamespaceOption {
 	return o
 }
 
-// fact reports that a call has made something true, and with OnChange when the runtime says that it happened.
+// fact reports that a call has made something true, and with OnChange when the runtime says that it
+// happened.
 func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, state bench.State) {
 	now := bench.Now()
 	d.config.OnFact(Fact{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: now})
@@ -164,7 +166,8 @@ func (d *Driver) fillSlot(ctx context.Context, p *pod, slot int) error {
 	return nil
 }
 
-// nextAttempt numbers the containers of a pod, so that no name is used twice, not even after a call whose outcome is unknown.
+// nextAttempt numbers the containers of a pod, so that no name is used twice, not even after a call
+// whose outcome is unknown.
 func (d *Driver) nextAttempt(p *pod) uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,8 +18,9 @@ import (
 // maxMessage lets a runtime without streaming lists tell of 100,000 containers in one message.
 const maxMessage = 1 << 30
 
-// Read reads every pod of the runtime whose sandboxes and containers carry the label with that value, all of them for an empty label, with the
-// statuses of the containers. What goes away between two calls is left out.
+// Read reads every pod of the runtime whose sandboxes and containers carry the label with that
+// value, all of them for an empty label, with the statuses of the containers. What goes away
+// between two calls is left out.
 func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value string) ([]bench.Pod, error) {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	var selector map[string]string

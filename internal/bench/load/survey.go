@@ -116,8 +116,8 @@ func MakeLogs(parent string) (string, error) {
 	return dir, nil
 }
 
-// scratchPrefix begins the name of every folder that [MakeScratch] has made, and ownerFile names the
-// file in the folder that names the process.
+// scratchPrefix begins the name of every folder that [MakeScratch] has made, and ownerFile names
+// the file in the folder that names the process.
 const scratchPrefix, ownerFile = "pleg-bench-run-", "process"
 
 // MakeScratch makes a folder for the sockets of a run, and removes those of killed runs.

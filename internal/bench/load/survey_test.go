@@ -20,8 +20,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// TestLook finds out who made what: somebody else, this process, one that has ended, one that cannot
-// be seen.
+// TestLook finds out who made what: somebody else, this process, one that has ended, one that
+// cannot be seen.
 func TestLook(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{})
 	if _, err := rt.Populate(fakeruntime.Population{Pods: 2, Containers: 1}); err != nil {

@@ -5,15 +5,18 @@
 //
 // # Model
 //
-// A run goes through phases: start, set up the pods, change them for a time, settle, compare, clean up. While pods change, the runtime can be
-// restarted or killed, and the consumer of Watch can be stalled. Afterwards faults are lifted, and the cache is compared with a full read of
-// the runtime: as it is, and once more after one relist, which must leave no difference.
+// A run goes through phases: start, set up the pods, change them for a time, settle, compare, clean
+// up. While pods change, the runtime can be restarted or killed, and the consumer of Watch can be
+// stalled. Afterwards faults are lifted, and the cache is compared with a full read of the runtime:
+// as it is, and once more after one relist, which must leave no difference.
 //
 // # Concurrency
 //
-// [Run] returns when all it started has ended, children included, also when its context ends in the middle.
+// [Run] returns when all it started has ended, children included, also when its context ends in the
+// middle.
 //
 // # Errors
 //
-// Run returns what kept it from finishing. A finished run whose verdict is bad is not an error: see Result.OK.
+// Run returns what kept it from finishing. A finished run whose verdict is bad is not an error: see
+// Result.OK.
 package run

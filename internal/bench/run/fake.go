@@ -41,7 +41,8 @@ type fake struct {
 
 	mu    sync.Mutex // owns all that follows
 	child *child.Child
-	// emitted and cpu are of the incarnations before, lastEmitted and lastCPU of the present one as last heard.
+	// emitted and cpu are of the incarnations before, lastEmitted and lastCPU of the present one as
+	// last heard.
 	emitted, lastEmitted uint64
 	cpu, lastCPU         float64
 	lost                 uint64 // changes that the history had dropped before they were collected

@@ -16,7 +16,8 @@ import (
 // clockTick is the unit of times in /proc (USER_HZ), which is 100 on every platform that Go has.
 const clockTick = 100
 
-// peerCPU returns what the process has used that listens on the socket, nil if that cannot be known.
+// peerCPU returns what the process has used that listens on the socket, nil if that cannot be
+// known.
 func peerCPU(socket string) *processCPU {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

@@ -16,18 +16,20 @@ import (
 )
 
 const (
-	// stressParallel bounds the calls in flight of a stress test of the fake runtime; on a real one the load's own bound holds.
+	// stressParallel bounds the calls in flight of a stress test of the fake runtime; on a real one the
+	// load's own bound holds.
 	stressParallel = 64
 	// jobChanges is the number of state changes of one short container.
 	jobChanges = 4
-	// keepsUp is the share of the asked rate that a runtime must achieve to count as keeping up, and patience the number of steps in a row
-	// that it may fail to.
+	// keepsUp is the share of the asked rate that a runtime must achieve to count as keeping up, and
+	// patience the number of steps in a row that it may fail to.
 	keepsUp  = 0.7
 	patience = 2
 	// hopeless is the share below which there is no second step: the runtime is overwhelmed.
 	hopeless = 0.35
-	// realUnderWay bounds what a real runtime is asked for before it has finished what it was asked for:
-	// one that is flooded takes minutes to come back, and calls that time out leave containers UNKNOWN.
+	// realUnderWay bounds what a real runtime is asked for before it has finished what it was asked
+	// for: one that is flooded takes minutes to come back, and calls that time out leave containers
+	// UNKNOWN.
 	realUnderWay = 48
 	// drainFor is how long containers that were begun may take to end after the last step.
 	drainFor = 20 * time.Second
@@ -38,7 +40,8 @@ const (
 	realStartRate, realMaxRate = 5, 200
 )
 
-// StressOptions are those of a stress test. Of Options, Mode, Compare, Rate, Duration, ProbeRate and the interludes do not apply.
+// StressOptions are those of a stress test. Of Options, Mode, Compare, Rate, Duration, ProbeRate
+// and the interludes do not apply.
 type StressOptions struct {
 	Options
 	// StartRate, MaxRate and Factor are the first rate, the largest, and what each step multiplies it
@@ -81,9 +84,11 @@ func (o StressOptions) filled() StressOptions {
 	return o
 }
 
-// Stress performs KEP-3386's stress test: it makes containers that run to completion at a rising rate, in pods that stay, until the generator's
-// histogram evented_pleg_connection_latency_seconds shows events above its 1-second bucket, or the runtime cannot make them faster, or the
-// largest rate is reached. When ctx ends in the middle, it returns the steps until then and the cause; when a finished test cannot remove what it made, it returns the result and an error.
+// Stress performs KEP-3386's stress test: it makes containers that run to completion at a rising
+// rate, in pods that stay, until the generator's histogram evented_pleg_connection_latency_seconds
+// shows events above its 1-second bucket, or the runtime cannot make them faster, or the largest
+// rate is reached. When ctx ends in the middle, it returns the steps until then and the cause; when
+// a finished test cannot remove what it made, it returns the result and an error.
 func Stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

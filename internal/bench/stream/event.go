@@ -26,7 +26,8 @@ func (p phase) String() string {
 	return [...]string{"UNKNOWN", "CREATED", "RUNNING", "EXITED", "REMOVED"}[p]
 }
 
-// phaseOf is the phase that an event of a type announces, unknown for a type that the CRI does not have.
+// phaseOf is the phase that an event of a type announces, unknown for a type that the CRI does not
+// have.
 func phaseOf(t runtimeapi.ContainerEventType) phase {
 	switch t {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:

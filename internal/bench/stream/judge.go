@@ -39,7 +39,8 @@ const (
 	NoStamp Flaw = "without-stamp"
 )
 
-// DefaultMemory is how many containers and sandboxes a judge remembers by default, at about 200 bytes.
+// DefaultMemory is how many containers and sandboxes a judge remembers by default, at about 200
+// bytes.
 const DefaultMemory = 100_000
 
 // life is what is known of one ID.
@@ -66,8 +67,8 @@ type Judge struct {
 	r      Report
 }
 
-// New returns a judge that remembers that many containers and sandboxes, the latest, or DefaultMemory
-// for 0. An event of one that was forgotten is taken for the first of its container.
+// New returns a judge that remembers that many containers and sandboxes, the latest, or
+// DefaultMemory for 0. An event of one that was forgotten is taken for the first of its container.
 func New(memory int) *Judge {
 	if memory <= 0 {
 		memory = DefaultMemory
@@ -154,8 +155,8 @@ func (j *Judge) time(e *Event) (replayed bool) {
 	return false
 }
 
-// sequence judges the event against the events before of the same ID. A replay is expected to repeat and
-// to come late.
+// sequence judges the event against the events before of the same ID. A replay is expected to
+// repeat and to come late.
 func (j *Judge) sequence(e *Event, l *life, announces phase, replayed bool) {
 	bit := uint8(1) << announces
 	switch {
@@ -172,7 +173,8 @@ func (j *Judge) sequence(e *Event, l *life, announces phase, replayed bool) {
 }
 
 // skips finds the events that should have come before this one: those of what the stamps in its
-// statuses say happened while the stream was open. An event that is only on its way puts that right.
+// statuses say happened while the stream was open. An event that is only on its way puts that
+// right.
 func (j *Judge) skips(e *Event, l *life, announces phase) {
 	l.skipped &^= 1 << announces
 	skip := func(l *life, p phase) {
@@ -195,7 +197,8 @@ func (j *Judge) skips(e *Event, l *life, announces phase) {
 			}
 		}
 	}
-	// A payload does not show what was removed. What ran, and was told of on this connection, has ended.
+	// A payload does not show what was removed. What ran, and was told of on this connection, has
+	// ended.
 	if announces == removed && l.latest == removed && l.opened == j.r.Opened && l.seen&(1<<running) != 0 {
 		skip(l, exited)
 	}

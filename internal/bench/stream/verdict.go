@@ -15,7 +15,8 @@ import (
 
 // Facts are what reads of the runtime found, by the generator that listened to the same stream.
 type Facts struct {
-	// Watched is how long the runtime was watched, Connected for how much of it the stream was connected.
+	// Watched is how long the runtime was watched, Connected for how much of it the stream was
+	// connected.
 	Watched   time.Duration
 	Connected time.Duration
 	// Lists and ListErrors count lists of the whole runtime, Reads and ReadErrors reads of one pod.
@@ -60,8 +61,8 @@ const (
 	WorthFull Worth = "full"
 )
 
-// enough is how many events must have come for a stream without a gap to count as tested: fewer leave
-// room for a loss of more than a tenth (rule of three).
+// enough is how many events must have come for a stream without a gap to count as tested: fewer
+// leave room for a loss of more than a tenth (rule of three).
 const enough = 30
 
 // kubeletMessage is the largest message that a kubelet's client of the CRI takes, in bytes.

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxPoints and maxSamples bound what is kept of a long watch: of more, every second one is dropped,
-	// and so of those to come.
+	// maxPoints and maxSamples bound what is kept of a long watch: of more, every second one is
+	// dropped, and so of those to come.
 	maxPoints, maxSamples = 100_000, 4_000
 	// sampleEvery is how often a short watch samples.
 	sampleEvery = 500 * time.Millisecond

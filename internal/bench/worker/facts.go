@@ -12,7 +12,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// maxGone is how many pods are remembered after they were removed, so that pod workers ask for these too.
+// maxGone is how many pods are remembered after they were removed, so that pod workers ask for
+// these too.
 const maxGone = 32
 
 // facts is what the load has made true, and what pod workers have found against it.
@@ -22,8 +23,8 @@ type facts struct {
 	pods map[string]map[string]load.Fact // by pod and ID
 	live []string                        // pods with a sandbox
 	gone []string                        // the last pods that lost theirs, oldest first
-	// absent are IDs that a status lacked although nothing had removed them: right only if a removal was under way, which its fact tells
-	// later.
+	// absent are IDs that a status lacked although nothing had removed them: right only if a removal
+	// was under way, which its fact tells later.
 	absent map[string]string // ID → pod
 
 	stale      int
@@ -61,7 +62,8 @@ func (f *facts) learn(list []load.Fact) {
 	}
 }
 
-// retire moves a pod from the live to the gone. Each pod of the load has one sandbox, and what is in it goes with it.
+// retire moves a pod from the live to the gone. Each pod of the load has one sandbox, and what is
+// in it goes with it.
 func (f *facts) retire(pod string) {
 	for id, fact := range f.pods[pod] {
 		fact.State = bench.Removed
@@ -94,7 +96,8 @@ func (f *facts) forget() {
 	f.live, f.gone = nil, nil
 }
 
-// pick chooses a pod, one in ten times a removed one, and returns the facts of it. It returns no pod if none is known.
+// pick chooses a pod, one in ten times a removed one, and returns the facts of it. It returns no
+// pod if none is known.
 func (f *facts) pick() (pod string, known []load.Fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +145,8 @@ func (f *facts) complain(format string, args ...any) {
 	}
 }
 
-// verdict returns the number of stale reads and the first few. It must be asked for when no removal is under way.
+// verdict returns the number of stale reads and the first few. It must be asked for when no removal
+// is under way.
 func (f *facts) verdict() (stale int, complaints []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

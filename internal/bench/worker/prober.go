@@ -20,7 +20,8 @@ const (
 	maxWaiting = 1000
 )
 
-// prober stands for pod workers: at a rate, it asks the cache for a status of some pod that is newer than now.
+// prober stands for pod workers: at a rate, it asks the cache for a status of some pod that is
+// newer than now.
 type prober struct {
 	cache *cache.Cache[cri.PodStatus]
 	facts *facts

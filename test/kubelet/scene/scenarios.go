@@ -38,6 +38,7 @@ func Scenarios(size Size) []Scenario {
 		{Name: "pods-start", Play: func(ctx context.Context, w *World) error { return w.startPods(ctx, size.Pods) }},
 		{Name: "complete", Play: complete},
 		{Name: "crash-loop", Play: crashLoop},
+		{Name: "failed-starts", Play: failedStarts},
 		{Name: "probes-and-hooks", Play: probes},
 		{Name: "sidecars", Play: sidecars},
 		{Name: "graceful-termination", Play: graceful},
@@ -124,6 +125,43 @@ func crashLoop(ctx context.Context, w *World) error {
 	return w.remove(ctx, all...)
 }
 
+// failedStarts has pods with a command that is not in the image. The end of a container that cannot
+// start is the effect of the kubelet's own call, and costs the stream no trust.
+func failedStarts(ctx context.Context, w *World) error {
+	all := w.batch("one-unstartable", 10)
+	for _, name := range all {
+		if err := w.put(pod(name, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/does/not/exist"} })); err != nil {
+			return err
+		}
+	}
+	before, err := w.counters(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.await(ctx, func(s corev1.PodStatus) error {
+		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].State.Waiting == nil || !failedStart[s.ContainerStatuses[0].State.Waiting.Reason] {
+			return fmt.Errorf("the start of %s has not failed: %+v", s.Phase, s.ContainerStatuses)
+		}
+		return nil
+	}, all...); err != nil {
+		return err
+	}
+	if err := w.earned(ctx, 16*time.Second); err != nil { // with ten pods that go on failing
+		return err
+	}
+	after, err := w.counters(ctx)
+	if err != nil {
+		return err
+	}
+	if n := after.missed - before.missed; n != 0 {
+		return fmt.Errorf("%d failed starts count as missed events", n)
+	}
+	return w.remove(ctx, all...)
+}
+
+// failedStart are the reasons for which a container waits whose start has failed.
+var failedStart = map[string]bool{"CrashLoopBackOff": true, "RunContainerError": true, "CreateContainerError": true}
+
 // restartsAgree compares the restarts that the kubelet reports with the containers that ran.
 func (w *World) restartsAgree(ctx context.Context, all []string) error {
 	if err := w.look(ctx); err != nil {
@@ -178,14 +216,16 @@ func probes(ctx context.Context, w *World) error {
 	if err != nil {
 		return err
 	}
-	// Two hooks, the startup and the readiness probe in those that are well, a probe in those that are not.
+	// Two hooks, the startup and the readiness probe in those that are well, a probe in those that
+	// are not.
 	if n, want := after["ExecSync"]-before["ExecSync"], uint64(4*len(fine)+len(ill)); n < want {
 		return fmt.Errorf("%d probes and hooks were run, want %d", n, want)
 	}
 	return nil
 }
 
-// sidecars has pods with init containers and restartable ones; those that end take their sidecar with them, and a sidecar that ends is started again.
+// sidecars has pods with init containers and restartable ones; those that end take their sidecar
+// with them, and a sidecar that ends is started again.
 func sidecars(ctx context.Context, w *World) error {
 	run, end, ill := w.batch("side-run", 5), w.batch("side-end", 5), w.batch("side-ill", 3)
 	for _, name := range ill {
@@ -245,7 +285,8 @@ func graceful(ctx context.Context, w *World) error {
 	return w.patient(ctx)
 }
 
-// patient removes pods with a hook that takes longer than their grace period: they must be left that, and then be killed.
+// patient removes pods with a hook that takes longer than their grace period: they must be left
+// that, and then be killed.
 func (w *World) patient(ctx context.Context) error {
 	all := w.batch("one-patient", 3)
 	for _, name := range all {
@@ -266,7 +307,8 @@ func (w *World) patient(ctx context.Context) error {
 	return nil
 }
 
-// recreate removes and makes a static pod of one UID again and again, without waiting in between for long.
+// recreate removes and makes a static pod of one UID again and again, without waiting in between
+// for long.
 func recreate(ctx context.Context, w *World, times int) error {
 	name := w.batch("one-again", 1)[0]
 	for i := range times {

@@ -19,18 +19,19 @@ import (
 // trustedPeriod is the relist period from which on the generator is taken to trust the stream.
 const trustedPeriod = 4 * time.Second
 
-// promptly is the time beyond the relist period within which a status must show what the stream has not told: a relist, reads of 20 pods and a sync of
-// each, on a machine that does other things too.
+// promptly is the time beyond the relist period within which a status must show what the stream has
+// not told: a relist, reads of 20 pods and a sync of each, on a machine that does other things too.
 const promptly = 5 * time.Second
 
-// eventsDropped has the runtime change containers without a word, on a stream that is well otherwise.
+// eventsDropped has the runtime change containers without a word, on a stream that is well
+// otherwise.
 func eventsDropped(ctx context.Context, w *World) error { return w.unheard(ctx, silent) }
 
 // streamDeaf has the stream stay open and carry nothing any more.
 func streamDeaf(ctx context.Context, w *World) error { return w.unheard(ctx, deaf) }
 
-// unheard has containers end that nothing tells of. They must be found by the next relist, counted as missed, and cost the stream its trust; when it tells again,
-// it must earn it back.
+// unheard has containers end that nothing tells of. They must be found by the next relist, counted
+// as missed, and cost the stream its trust; when it tells again, it must earn it back.
 func (w *World) unheard(ctx context.Context, how disturbance) error {
 	if err := w.runtime.disturb(ctx, undisturbed); err != nil {
 		return err
@@ -97,7 +98,8 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 	return w.trusted(ctx)
 }
 
-// hears has pods come and end until the generator is told of it: a deaf stream must have been given up for a new one.
+// hears has pods come and end until the generator is told of it: a deaf stream must have been given
+// up for a new one.
 func (w *World) hears(ctx context.Context) error {
 	return eventually(ctx, patience, func() error {
 		before, err := w.counters(ctx)
@@ -128,14 +130,17 @@ func (w *World) hears(ctx context.Context) error {
 }
 
 // trusted waits until the generator trusts the stream.
-func (w *World) trusted(ctx context.Context) error {
+func (w *World) trusted(ctx context.Context) error { return w.earned(ctx, trustedPeriod) }
+
+// earned waits until the relist period is as long as that.
+func (w *World) earned(ctx context.Context, want time.Duration) error {
 	if !w.Variant.Ours {
 		return nil
 	}
 	return eventually(ctx, patience, func() error {
 		period, err := w.relistPeriod(ctx)
-		if err == nil && period < trustedPeriod {
-			err = fmt.Errorf("the relist period is %v, want %v", period, trustedPeriod)
+		if err == nil && period < want {
+			err = fmt.Errorf("the relist period is %v, want %v", period, want)
 		}
 		return err
 	})
@@ -147,9 +152,10 @@ func (w *World) relistPeriod(ctx context.Context) (time.Duration, error) {
 	return time.Duration(m["evented_pleg_relist_period_seconds"] * float64(time.Second)), err
 }
 
-// noticed waits until that many changes of which the stream has not told are counted, and told on the
-// node if there is an API server. The first two are missed events for certain: with the second, a stream
-// that tells of nothing else is given up, and what changes until the next one is there, nobody listens to.
+// noticed waits until that many changes of which the stream has not told are counted, and told on
+// the node if there is an API server. The first two are missed events for certain: with the second,
+// a stream that tells of nothing else is given up, and what changes until the next one is there,
+// nobody listens to.
 func (w *World) noticed(ctx context.Context, before counters, changes int) error {
 	if err := eventually(ctx, patience, func() error {
 		c, err := w.counters(ctx)

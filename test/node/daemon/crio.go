@@ -45,7 +45,7 @@ func (crio) pack(c Config) error {
 	if !ok || name == "" || strings.Contains(tag, "/") {
 		return fmt.Errorf("the name of the image %q must be one with a tag, as in name:1", c.Image)
 	}
-	return image.PackLayout(filepath.Join(c.Base, name), c.Components.Workload(), tag)
+	return image.PackLayout(filepath.Join(c.Base, name), c.Components.Workload(), c.Image)
 }
 
 func (f crio) load(ctx context.Context, c Config) error {

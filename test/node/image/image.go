@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image packs one static program into an image: a docker archive, the
-// form in which every runtime's own tools import an image without a registry, or
-// an OCI layout, a directory from which CRI-O pulls as from a registry.
+// Package image packs one static program into an OCI image layout without a registry: an archive
+// for the import by a runtime's own tools, or a directory, from which CRI-O pulls.
 //
 // # Model
 //
-// One layer with one file, /tool, and a configuration that runs `/tool pause`.
-// The same program gives the same bytes: times, owners and order are fixed, so
-// that the image's ID says which program is in it.
+// One layer with one file, /tool, and a configuration that runs `/tool pause`. The same program
+// gives the same bytes: times, owners and order are fixed, so the image's ID identifies the
+// program.
 //
 // # Concurrency
 //
@@ -22,11 +21,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -52,60 +53,19 @@ func configOf(diffID string) ([]byte, error) {
 	})
 }
 
-// Pack writes the archive of the program to w.
-func Pack(w io.Writer, program []byte, ref string) error {
-	layer, err := layerOf(program)
-	if err != nil {
-		return err
-	}
-	config, err := configOf(digest(layer))
-	if err != nil {
-		return err
-	}
-	configName := digest(config) + ".json"
-	manifest, err := json.Marshal([]map[string]any{{
-		"Config": configName, "RepoTags": []string{ref}, "Layers": []string{"layer.tar"},
-	}})
-	if err != nil {
-		return err
-	}
-	return writeTar(w, []file{
-		{configName, 0o644, config},
-		{"layer.tar", 0o644, layer},
-		{"manifest.json", 0o644, manifest},
-	})
-}
-
-// PackFile packs the program at path into an archive at out.
-func PackFile(out, path, ref string) error {
+// layoutOf returns the files of a layout with the program at path.
+func layoutOf(path, ref string) ([]file, error) {
 	program, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("image: read the program: %w", err)
-	}
-	var archive bytes.Buffer
-	if err := Pack(&archive, program, ref); err != nil {
-		return err
-	}
-	if err := os.WriteFile(out, archive.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("image: write the archive: %w", err)
-	}
-	return nil
-}
-
-// PackLayout packs the program at path into an OCI layout in the directory dir, which it makes,
-// under a tag.
-func PackLayout(dir, path, tag string) error {
-	program, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("image: read the program: %w", err)
+		return nil, fmt.Errorf("image: read the program: %w", err)
 	}
 	layer, err := layerOf(program)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config, err := configOf(digest(layer))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	const oci = "application/vnd.oci.image."
 	blob := func(kind string, data []byte) map[string]any {
@@ -116,23 +76,48 @@ func PackLayout(dir, path, tag string) error {
 		"config": blob("config.v1+json", config), "layers": []any{blob("layer.v1.tar", layer)},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tagged := blob("manifest.v1+json", manifest)
-	tagged["annotations"] = map[string]string{"org.opencontainers.image.ref.name": tag}
+	tagged["annotations"] = map[string]string{ // CRI-O reads the first, containerd the second
+		"org.opencontainers.image.ref.name": ref[strings.LastIndexByte(ref, ':')+1:], "io.containerd.image.name": ref,
+	}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{tagged}})
+	if err != nil {
+		return nil, err
+	}
+	files := []file{{"oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", 0o644, index}}
+	for _, data := range [][]byte{layer, config, manifest} {
+		files = append(files, file{"blobs/sha256/" + digest(data), 0o644, data})
+	}
+	return files, nil
+}
+
+// PackFile packs the program at path into an archive at out.
+func PackFile(out, path, ref string) error {
+	files, err := layoutOf(path, ref)
 	if err != nil {
 		return err
 	}
-	blobs := filepath.Join(dir, "blobs", "sha256")
-	if err := os.MkdirAll(blobs, 0o755); err != nil {
-		return fmt.Errorf("image: %w", err)
+	var archive bytes.Buffer
+	if err := writeTar(&archive, files); err != nil {
+		return err
 	}
-	for name, data := range map[string][]byte{
-		filepath.Join(blobs, digest(layer)): layer, filepath.Join(blobs, digest(config)): config, filepath.Join(blobs, digest(manifest)): manifest,
-		filepath.Join(dir, "index.json"): index, filepath.Join(dir, "oci-layout"): []byte(`{"imageLayoutVersion":"1.0.0"}`),
-	} {
-		if err := os.WriteFile(name, data, 0o644); err != nil {
+	if err := os.WriteFile(out, archive.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("image: write the archive: %w", err)
+	}
+	return nil
+}
+
+// PackLayout packs the program at path into a layout in the directory dir, which it makes.
+func PackLayout(dir, path, ref string) error {
+	files, err := layoutOf(path, ref)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		name := filepath.Join(dir, f.name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, f.data, 0o644)); err != nil {
 			return fmt.Errorf("image: %w", err)
 		}
 	}

@@ -13,66 +13,40 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
-func TestPack(t *testing.T) {
-	program := []byte("a program")
-	var archive bytes.Buffer
-	if err := Pack(&archive, program, DefaultRef); err != nil {
+// TestPackFile: the archive is the layout, and the same program gives the same bytes.
+func TestPackFile(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(in("tool"), []byte("a program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	files := untar(t, archive.Bytes())
-
-	var manifest []struct {
-		Config   string
-		RepoTags []string
-		Layers   []string
-	}
-	if err := json.Unmarshal(files["manifest.json"], &manifest); err != nil {
+	if err := PackLayout(in("layout"), in("tool"), DefaultRef); err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest) != 1 || len(manifest[0].Layers) != 1 {
-		t.Fatalf("manifest %+v: want one image of one layer", manifest)
-	}
-	if diff := cmp.Diff([]string{DefaultRef}, manifest[0].RepoTags); diff != "" {
-		t.Errorf("tags (-want +got):\n%s", diff)
-	}
-	config, ok := files[manifest[0].Config]
-	if !ok || manifest[0].Config != digest(config)+".json" {
-		t.Fatalf("the configuration %q is not in the archive under its digest", manifest[0].Config)
-	}
-	layer := files[manifest[0].Layers[0]]
-	var parsed struct {
-		Config struct{ Entrypoint, Cmd []string }
-		RootFS struct {
-			DiffIDs []string `json:"diff_ids"`
-		} `json:"rootfs"`
-	}
-	if err := json.Unmarshal(config, &parsed); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"sha256:" + digest(layer)}, parsed.RootFS.DiffIDs); diff != "" {
-		t.Errorf("diff_ids do not match the layer (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{Entrypoint}, parsed.Config.Entrypoint); diff != "" {
-		t.Errorf("entrypoint (-want +got):\n%s", diff)
-	}
-	if got := untar(t, layer)[Entrypoint[1:]]; !bytes.Equal(got, program) {
-		t.Errorf("the layer holds %q, want the program", got)
-	}
-}
-
-func TestPackIsReproducible(t *testing.T) {
-	var one, two bytes.Buffer
-	for _, w := range []io.Writer{&one, &two} {
-		if err := Pack(w, []byte("x"), DefaultRef); err != nil {
+	var before []byte
+	for range 2 {
+		if err := PackFile(in("out.tar"), in("tool"), DefaultRef); err != nil {
 			t.Fatal(err)
 		}
+		archive, err := os.ReadFile(in("out.tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != nil && !bytes.Equal(before, archive) {
+			t.Error("the same program packed twice gives two archives")
+		}
+		before = archive
 	}
-	if !bytes.Equal(one.Bytes(), two.Bytes()) {
-		t.Error("the same program packed twice gives two archives")
+	files := untar(t, before)
+	for name, data := range files {
+		if want, err := os.ReadFile(in("layout/" + name)); err != nil || !bytes.Equal(want, data) {
+			t.Errorf("%s of the archive is not the layout's: %v", name, err)
+		}
+	}
+	if len(files) != 5 {
+		t.Errorf("the archive has %d files, want 5", len(files))
 	}
 }
 
@@ -108,7 +82,7 @@ func TestPackLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "example.local", "tool")
-	if err := PackLayout(dir, program, "1"); err != nil {
+	if err := PackLayout(dir, program, DefaultRef); err != nil {
 		t.Fatal(err)
 	}
 	type described struct {
@@ -145,8 +119,11 @@ func TestPackLayout(t *testing.T) {
 		t.Fatalf("manifest %+v, %v: want one layer", manifest, err)
 	}
 	layer := read(manifest.Layers[0])
-	if config := read(manifest.Config); !bytes.Contains(config, []byte(digest(layer))) {
-		t.Error("the configuration does not name the layer")
+	config := read(manifest.Config)
+	for _, want := range []string{`"diff_ids":["sha256:` + digest(layer), `"Entrypoint":["` + Entrypoint + `"]`} {
+		if !strings.Contains(string(config), want) {
+			t.Errorf("the configuration lacks %s", want)
+		}
 	}
 	if got := untar(t, layer)[Entrypoint[1:]]; string(got) != "a program" {
 		t.Errorf("the layer holds %q, want the program", got)

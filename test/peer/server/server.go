@@ -67,7 +67,8 @@ type Change struct {
 	Number uint64 `json:"number"`
 }
 
-// The sizes of the statuses, in bytes: a pod with the labels, annotations and mounts of a kubelet's.
+// The sizes of the statuses, in bytes: a pod with the labels, annotations and mounts of a
+// kubelet's.
 const (
 	containerBytes = 1850
 	sandboxBytes   = 1200

@@ -9,43 +9,30 @@ import (
 	"time"
 )
 
-// Metrics takes what the recorder counts. Names are the Metric constants of this package; where one
-// ends in a slash, a reason follows, such as "events_dropped/queue_full": what stands after the
-// slash is made to be a label, and is one of a few dozen words. Add is called without locks, from
-// the goroutine that runs the broadcaster and from callers of Gauges, never from Eventf. It must
-// not block.
-type Metrics interface {
-	Add(name string, n int)
-}
-
-// Counters.
+// Names of the values that [Broadcaster.Metrics] yields. One that ends in a slash is followed by a
+// reason, such as "events_dropped/queue_full": one of a few dozen words, made to be a label.
 const (
-	// MetricEmitted counts calls of Eventf and its kin: occurrences. Every one of them ends up as
+	// MetricEmitted counts calls of Eventf and its kin: occurrences. Each of them ends up as
 	// acknowledged, dropped, or is still unsent.
 	MetricEmitted = "events_emitted"
-	// MetricAcknowledged counts occurrences that the server was told of, as an object or in the
-	// count of one.
+	// MetricAcknowledged counts occurrences that the server knows of, as an object or in the count
+	// of one.
 	MetricAcknowledged = "events_acknowledged"
-	// MetricDropped counts occurrences lost, by reason: invalid, queue_full, rate_limited,
-	// object_cap, rejected, shutdown, no_sink.
+	// MetricDropped counts occurrences lost, by reason: see the Drop constants.
 	MetricDropped = "events_dropped/"
-	// MetricCalls counts API calls by kind: create, patch, read (empty patch), roster, list.
+	// MetricCalls counts API calls by kind: create, patch, read (empty patch), roster.
 	MetricCalls = "event_calls/"
 	// MetricRetries counts calls that will be made again, by the reason of the failure.
 	MetricRetries = "event_retries/"
 	// MetricRejected counts calls that the server refused for good, by its reason.
 	MetricRejected = "event_rejections/"
-	// MetricSeries counts what became of series: finished, adopted, abandoned (by a process that
+	// MetricSeries counts transitions of series: finished, adopted, abandoned (by a process that
 	// was killed), evicted, renewed (the stored object had expired).
 	MetricSeries = "event_series/"
 	// MetricAnnotations counts annotations left out because the server would not have taken them.
 	MetricAnnotations = "event_annotations_dropped"
 	// MetricWatchDropped counts events that a slow watcher missed.
 	MetricWatchDropped = "event_watch_dropped"
-)
-
-// Gauges.
-const (
 	// GaugeSeries is the number of series in the table, whatever their phase.
 	GaugeSeries = "event_series_active"
 	// GaugeQueue is the number of series that owe the server a call.
@@ -59,17 +46,14 @@ const (
 // Reasons of MetricDropped.
 const (
 	DropInvalid     = "invalid"
-	DropQueueFull   = "queue_full"
+	DropQueueFull   = "queue_full" // too many series that were never written
+	DropTableFull   = "table_full" // too many series that were evicted and still owe their last write
 	DropRateLimited = "rate_limited"
 	DropObjectCap   = "object_cap"
 	DropRejected    = "rejected"
 	DropShutdown    = "shutdown"
 	DropNoSink      = "no_sink"
 )
-
-type noMetrics struct{}
-
-func (noMetrics) Add(string, int) {}
 
 // Stats is a snapshot of a broadcaster. Emitted = Acknowledged + the sum of Dropped + Unsent, at
 // any moment.
@@ -100,22 +84,6 @@ func (c *Stats) drop(reason string, n int64) {
 	}
 }
 
-// each yields every counter under its metric's name.
-func (c *Stats) each(yield func(name string, n int64)) {
-	yield(MetricEmitted, c.Emitted)
-	yield(MetricAcknowledged, c.Acknowledged)
-	yield(MetricAnnotations, c.AnnotationsDropped)
-	yield(MetricWatchDropped, c.WatchDropped)
-	for _, m := range []struct {
-		prefix string
-		by     map[string]int64
-	}{{MetricDropped, c.Dropped}, {MetricCalls, c.Calls}, {MetricRetries, c.Retries}, {MetricRejected, c.Rejected}, {MetricSeries, c.Transitions}} {
-		for _, k := range slices.Sorted(maps.Keys(m.by)) {
-			yield(m.prefix+k, m.by[k])
-		}
-	}
-}
-
 // Stats returns a consistent snapshot. Safe for concurrent use.
 func (b *Broadcaster) Stats() Stats {
 	b.mu.Lock()
@@ -124,37 +92,28 @@ func (b *Broadcaster) Stats() Stats {
 	for _, by := range []*map[string]int64{&s.Dropped, &s.Rejected, &s.Retries, &s.Calls, &s.Transitions} {
 		*by = maps.Clone(*by)
 	}
-	s.Series, s.Queue, s.GateClosed = b.tab.all, b.tab.queue.Len()+b.tab.urgent.Len(), b.gate.closed(time.Now())
+	s.Series, s.Queue, s.GateClosed = b.tab.all, b.owed(), b.gate.closed(time.Now())
 	return s
 }
 
-// Gauges yields what is now, and first pushes counters that are due to Metrics. Safe for concurrent
-// use.
-func (b *Broadcaster) Gauges(yield func(name string, v float64)) {
-	b.pushMetrics()
+// Metrics yields the values of Stats by name, for a collector: metrics.NewEvents of this project's
+// root module serves them to Prometheus. Safe for concurrent use.
+func (b *Broadcaster) Metrics(yield func(name string, v float64)) {
 	s := b.Stats()
+	yield(MetricEmitted, float64(s.Emitted))
+	yield(MetricAcknowledged, float64(s.Acknowledged))
+	yield(MetricAnnotations, float64(s.AnnotationsDropped))
+	yield(MetricWatchDropped, float64(s.WatchDropped))
+	for _, m := range []struct {
+		prefix string
+		by     map[string]int64
+	}{{MetricDropped, s.Dropped}, {MetricCalls, s.Calls}, {MetricRetries, s.Retries}, {MetricRejected, s.Rejected}, {MetricSeries, s.Transitions}} {
+		for _, k := range slices.Sorted(maps.Keys(m.by)) {
+			yield(m.prefix+k, float64(m.by[k]))
+		}
+	}
 	yield(GaugeSeries, float64(s.Series))
 	yield(GaugeQueue, float64(s.Queue))
 	yield(GaugeUnsent, float64(s.Unsent))
 	yield(GaugeGate, s.GateClosed.Seconds())
-}
-
-// pushMetrics hands on what was counted since the last time.
-func (b *Broadcaster) pushMetrics() {
-	if _, ok := b.opts.Metrics.(noMetrics); ok {
-		return
-	}
-	b.pushMu.Lock()
-	defer b.pushMu.Unlock()
-	due := make(map[string]int64)
-	b.mu.Lock()
-	b.count.each(func(name string, n int64) {
-		if d := n - b.pushed[name]; d > 0 {
-			due[name], b.pushed[name] = d, n
-		}
-	})
-	b.mu.Unlock()
-	for name, n := range due {
-		b.opts.Metrics.Add(name, int(n))
-	}
 }

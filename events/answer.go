@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	restclient "k8s.io/client-go/rest"
+)
+
+// verdict is what an answer of the server means for the recorder.
+type verdict uint8
+
+const (
+	verdictOK       verdict = iota
+	verdictExists           // the name is taken
+	verdictMissing          // no such object, or no such resource
+	verdictConflict         // somebody else wrote at the same time: read and try again
+	verdictRefused          // never going to work
+	verdictTrouble          // the server cannot be reached or is overloaded: everything waits
+	verdictFault            // the server failed at this call, perhaps at all
+	verdictHeld             // 403 where it was allowed before, or 409 again: such calls wait in this namespace
+	verdictStopped          // the recorder was asked to stop
+)
+
+// judged is a classified answer.
+type judged struct {
+	verdict
+	reason  string        // short, of low cardinality, for metrics
+	after   time.Duration // how long the server asks us to wait
+	perhaps bool          // the call may have been carried out
+}
+
+// judge sorts errors by what to do; ctx is the one that stops the recorder. A call that never
+// reached the server says something about the server. Anything else that ends without a status, an
+// answer that cannot be decoded included, may be the fault of what was sent.
+func judge(ctx context.Context, err error) judged {
+	if err == nil {
+		return judged{}
+	}
+	var as apierrors.APIStatus
+	switch {
+	case errors.As(err, new(*restclient.RequestConstructionError)):
+		return judged{verdict: verdictRefused, reason: "RequestConstruction"}
+	case errors.As(err, &as):
+	case ctx.Err() != nil:
+		return judged{verdict: verdictStopped, reason: "Stopped", perhaps: true}
+	case neverReached(err):
+		return judged{verdict: verdictTrouble, reason: "Unreachable"}
+	default:
+		return judged{verdict: verdictFault, reason: "Transport", perhaps: true}
+	}
+	st := as.Status()
+	j := judged{reason: statusReason(&st)}
+	if s, ok := apierrors.SuggestsClientDelay(err); ok {
+		j.after = time.Duration(s) * time.Second
+	} else if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
+		j.after = time.Duration(st.Details.RetryAfterSeconds) * time.Second
+	}
+	switch code := int(st.Code); {
+	case st.Reason == metav1.StatusReasonAlreadyExists:
+		j.verdict = verdictExists
+	case code == http.StatusConflict || st.Reason == metav1.StatusReasonConflict:
+		j.verdict = verdictConflict
+	case code == http.StatusNotFound || st.Reason == metav1.StatusReasonNotFound:
+		j.verdict = verdictMissing
+		if st.Details != nil && st.Details.Kind == "namespaces" {
+			j.verdict, j.reason = verdictRefused, "NamespaceNotFound"
+		}
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		j.verdict, j.reason = verdictRefused, "NamespaceTerminating"
+	case code == http.StatusInternalServerError, code == http.StatusGatewayTimeout:
+		j.verdict, j.perhaps = verdictFault, true
+	case code == http.StatusTooManyRequests, code == http.StatusUnauthorized, code == http.StatusRequestTimeout, code > http.StatusInternalServerError,
+		code == 0, st.Reason == metav1.StatusReasonTooManyRequests:
+		// 401 is about our credentials, which rotate, not about the event.
+		j.verdict, j.perhaps = verdictTrouble, code >= http.StatusInternalServerError
+	default:
+		j.verdict = verdictRefused
+	}
+	return j
+}
+
+// neverReached reports whether a call failed before it had a connection. A failed handshake that is
+// not recognized costs an event that waits by itself.
+func neverReached(err error) bool {
+	op := new(net.OpError)
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// routeMissing distinguishes the 404 of a server that does not know the resource from that of an
+// object that is not there.
+func routeMissing(err error) bool {
+	var as apierrors.APIStatus
+	if !errors.As(err, &as) {
+		return false
+	}
+	d := as.Status().Details
+	if d == nil {
+		return true
+	}
+	for _, c := range d.Causes {
+		if c.Type == metav1.CauseTypeUnexpectedServerResponse {
+			return true
+		}
+	}
+	return false
+}
+
+// statusReason is the reason if it is one of the API's, else the class of the code: a server must
+// not be able to grow our metrics.
+func statusReason(st *metav1.Status) string {
+	switch st.Reason {
+	case metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
+		metav1.StatusReasonConflict, metav1.StatusReasonInvalid, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
+		metav1.StatusReasonTooManyRequests, metav1.StatusReasonBadRequest, metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonNotAcceptable,
+		metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnsupportedMediaType, metav1.StatusReasonInternalError,
+		metav1.StatusReasonExpired, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonGone:
+		return string(st.Reason)
+	}
+	switch c := st.Code; {
+	case c == http.StatusTooManyRequests:
+		return "TooManyRequests"
+	case c == http.StatusRequestEntityTooLarge:
+		return "RequestEntityTooLarge"
+	case c >= 500:
+		return "Server5xx"
+	case c >= 400:
+		return "Client4xx"
+	}
+	return "Other"
+}
+
+// maxRetryAfter is the longest Retry-After that is honoured.
+const maxRetryAfter = 5 * time.Minute
+
+// gate holds calls back after a failure, for an exponential delay with jitter.
+type gate struct {
+	fresh, delay wait.Backoff
+	failures     int
+	until        time.Time
+}
+
+// newGate returns an open gate, whose delays are between a half of their base and their limit.
+func newGate(o *Options) gate {
+	d := wait.Backoff{Duration: o.BackoffBase / 2, Factor: 2, Jitter: 1, Steps: 64, Cap: o.BackoffMax / 2}
+	return gate{fresh: d, delay: d}
+}
+
+// fail closes the gate for the larger of what the server asked for and the next delay.
+func (g *gate) fail(now time.Time, asked time.Duration) {
+	g.failures++
+	g.until = now.Add(max(g.delay.Step(), min(asked, maxRetryAfter)))
+}
+
+// succeed opens it.
+func (g *gate) succeed() { g.delay, g.failures, g.until = g.fresh, 0, time.Time{} }
+
+// closed returns for how long nothing may be sent.
+func (g *gate) closed(now time.Time) time.Duration { return max(g.until.Sub(now), 0) }
+
+// probing is true after a failure and before the next success: one call at a time then.
+func (g *gate) probing() bool { return g.failures > 0 }
+
+// scope is what a role grants: calls of one kind in one namespace.
+type scope struct {
+	namespace string
+	kind      callKind
+}
+
+func (s *series) scope() scope {
+	if s.st.phase == phaseAbsent {
+		return scope{s.content.namespace, callCreate}
+	}
+	return scope{s.content.namespace, callPatch}
+}
+
+// barrier is a gate over one scope, with the series that wait there.
+type barrier struct {
+	gate
+	since    time.Time
+	conflict bool       // the server answers 409 again and again; otherwise 403
+	busy     bool       // its one call is under way
+	waiting  *list.List // of *series
+}
+
+// trouble is the record of a series' failures in a row.
+type trouble struct {
+	gate
+	blamed   int   // failures between which calls of others succeeded
+	okBefore int64 // how many calls had succeeded at the last of these
+}
+
+const (
+	// maxFaults is how often a call may fail, while others get through, before it is given up.
+	maxFaults = 12
+	// authGrace is how long after trouble a 403 is not believed: a kube-apiserver that has just
+	// started refuses everybody until its roles are loaded. The first call accepted ends it.
+	authGrace = 30 * time.Second
+	// heldFor is how long a 403 is not believed where the same call was allowed before: an
+	// authorizer that fails, or a role that is being replaced.
+	heldFor = 5 * time.Minute
+)

@@ -1,0 +1,434 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+func forbidden(name string) error {
+	return apierrors.NewForbidden(resource, name, errors.New("no relationship found"))
+}
+
+// stored returns the sum of the counts of a server's series, and how many of them say Ongoing.
+func stored(server *eventstest.Server) (count int64, ongoing int) {
+	for _, e := range server.Events() {
+		switch {
+		case e.Annotations[AnnotationRoster] != "":
+			continue
+		case e.Series == nil:
+			count += int64(max(e.DeprecatedCount, 1))
+		default:
+			count += int64(e.Series.Count)
+		}
+		if e.Annotations[AnnotationState] == stateOngoing {
+			ongoing++
+		}
+	}
+	return count, ongoing
+}
+
+// TestForbiddenForAWhile: an authorizer fails for half a minute in the middle of 100 series.
+func TestForbiddenForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		for second := range 120 {
+			if second == 40 {
+				server.SetFault(during(30*time.Second, forbidden("x")))
+			}
+			for i := range 100 {
+				r.pod(fmt.Sprint("p", i), 1)
+			}
+			r.pod(fmt.Sprint("new", second), 1)
+			pass(time.Second)
+		}
+		pass(7 * time.Minute)
+		if count, ongoing := stored(server); count != 120*101 || ongoing > 0 {
+			t.Errorf("%d of %d occurrences are stored, %d series are Ongoing for ever", count, 120*101, ongoing)
+		}
+		if _, failed := server.Count(); failed > 20 {
+			t.Errorf("%d calls failed", failed)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
+// TestRefusedPatchGoesOnCounting: what is stored already is tried again with the heartbeat or the end.
+func TestRefusedPatchGoesOnCounting(t *testing.T) {
+	for name, lasts := range map[string]time.Duration{"until the end": 10 * time.Minute, "until the heartbeat": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				r := newRig(t, server, nil)
+				r.pod("a", 1)
+				pass(time.Second)
+				server.SetFault(during(lasts, apierrors.NewBadRequest("no")))
+				const n = 40 * 60
+				for range n {
+					r.pod("a", 1)
+					pass(time.Second)
+				}
+				if _, failed := server.Count(); failed != 1 {
+					t.Errorf("%d calls failed, want 1 until the heartbeat", failed)
+				}
+				pass(6 * time.Minute)
+				r.wantTold(fmt.Sprintf("Finished ×%d", n+1))
+				r.wantBooks(0, 0)
+			})
+		})
+	}
+}
+
+// TestForbiddenElsewhere: a namespace that the role does not cover, or no longer covers, slows no other down.
+func TestForbiddenElsewhere(t *testing.T) {
+	for _, from := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			begin := time.Now()
+			server.SetFault(func(_ context.Context, c eventstest.Call) error {
+				if c.Namespace == "ns" && time.Since(begin) >= from {
+					return forbidden(c.Name)
+				}
+				return nil
+			})
+			r := newRig(t, server, nil)
+			for i := range 600 {
+				r.pod(fmt.Sprint("p", i), 1)
+				r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: fmt.Sprint("n", i)}, nil, "Normal", "R", "A", "")
+				pass(time.Second)
+				if n := r.Stats().Acknowledged; n < int64(i+1) {
+					t.Fatalf("%v: event %d of the other namespace is not there at once", from, i)
+				}
+			}
+			pass(10 * time.Minute)
+			r.wantBooks(600-int64(from/time.Second), 0)
+		})
+	}
+}
+
+// overHTTP2 is a client of a real TLS server that speaks the given protocol, with a fault for what is about "poison".
+func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.HandlerFunc) kubernetes.Interface {
+	t.Helper()
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if http2 != (r.ProtoMajor == 2) {
+			t.Errorf("the protocol is %s", r.Proto)
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err != nil {
+			return
+		}
+		if strings.Contains(r.URL.Path, "poison") || strings.Contains(string(body), "poison") {
+			fault(w, r)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		server.ServeHTTP(w, r)
+	}))
+	h.EnableHTTP2 = http2
+	h.StartTLS()
+	t.Cleanup(h.Close)
+	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// TestPoisonOverTLS: one event at which the server breaks off, over HTTP/2 as a kube-apiserver speaks it and over
+// HTTP/1.1, holds up no other.
+func TestPoisonOverTLS(t *testing.T) {
+	for name, fault := range map[string]http.HandlerFunc{
+		"aborted": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"half a body": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"kind":"Event"`)
+			panic(http.ErrAbortHandler)
+		},
+		"garbage": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "garbage")
+		},
+	} {
+		for _, http2 := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, http2), func(t *testing.T) {
+				server := eventstest.NewServer()
+				b, err := NewForClient(overHTTP2(t, server, http2, fault), Options{
+					Instance: "node-1", NoRoster: true, Writers: 1, BackoffBase: 10 * time.Millisecond, BackoffMax: 100 * time.Millisecond,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r := b.NewSeriesRecorder(nil, controller)
+				r.Eventf(podRef("poison"), nil, "Normal", "R", "A", "")
+				for i := range 100 {
+					r.Eventf(podRef(fmt.Sprint("p", i)), nil, "Normal", "R", "A", "")
+				}
+				if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
+					t.Fatal(err)
+				}
+				for end := time.Now().Add(10 * time.Second); len(server.Events()) < 100 && time.Now().Before(end); {
+					time.Sleep(time.Millisecond)
+				}
+				if n := len(server.Events()); n != 100 {
+					t.Errorf("%d of 100 others are stored: %+v", n, b.Stats())
+				}
+				brief, done := context.WithTimeout(ctx, 50*time.Millisecond)
+				defer done()
+				_ = b.ShutdownWithContext(brief)
+			})
+		}
+	}
+}
+
+// TestRestoreThatFails: whatever becomes of the calls that look for what an earlier process left, events go out soon.
+func TestRestoreThatFails(t *testing.T) {
+	for name, fault := range map[string]eventstest.Fault{
+		"hangs": slowly(time.Hour),
+		"500":   func(context.Context, eventstest.Call) error { return status(500, metav1.StatusReasonInternalError, 0) },
+		"503": func(context.Context, eventstest.Call) error {
+			return status(503, metav1.StatusReasonServiceUnavailable, 0)
+		},
+		"429": func(context.Context, eventstest.Call) error {
+			return status(429, metav1.StatusReasonTooManyRequests, 0)
+		},
+		"garbage": func(context.Context, eventstest.Call) error { return errors.New("couldn't get version/kind") },
+		"403":     func(context.Context, eventstest.Call) error { return forbidden("roster") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := eventstest.NewServer()
+				r := newRig(t, server, continuing)
+				r.pod("old", 3)
+				pass(time.Second)
+				if err := r.shutdown(time.Second); err != nil {
+					t.Fatal(err)
+				}
+				server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+					if c.Verb == eventstest.Patch && c.Body == "{}" {
+						return fault(ctx, c)
+					}
+					return nil
+				})
+				next := newRig(t, server, continuing)
+				next.pod("new", 1)
+				pass(25 * time.Second)
+				next.wantAbout("new", "single")
+				before, _ := server.Count()
+				pass(time.Hour)
+				if all, _ := server.Count(); all-before > 60 {
+					t.Errorf("%d calls in the hour after", all-before)
+				}
+				next.wantBooks(0, 0)
+			})
+		})
+	}
+}
+
+// TestTwoProcesses: a rolling restart, in which two processes have one instance for a while.
+func TestTwoProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		told, highest := int64(0), map[string]int32{}
+		work := func(seconds int, rigs ...*rig) {
+			for range seconds {
+				for _, r := range rigs {
+					for i := range 4 {
+						r.pod(fmt.Sprint("p", i), 1)
+						told++
+					}
+				}
+				pass(time.Second)
+				for _, e := range server.Events() {
+					if e.Series != nil && e.Series.Count < highest[e.Name] {
+						t.Fatalf("the count of %s goes back from %d to %d", e.Name, highest[e.Name], e.Series.Count)
+					} else if e.Series != nil {
+						highest[e.Name] = e.Series.Count
+					}
+				}
+			}
+		}
+		older := newRig(t, server, continuing)
+		work(120, older)
+		calls, failed := server.Count()
+		if failed != 1 { // nobody had left a roster
+			t.Errorf("%d of %d calls failed in the normal case", failed, calls)
+		}
+		newer := newRig(t, server, continuing)
+		work(300, older, newer)
+		if err := older.shutdown(time.Minute); err != nil {
+			t.Error(err)
+		}
+		work(60, newer)
+		pass(7 * time.Minute)
+		count, ongoing := stored(server)
+		if n := len(server.Events()); count != told || ongoing > 0 || n != 5 {
+			t.Errorf("told %d, stored %d in %d objects, %d of them Ongoing: %s", told, count, n, ongoing, brief(server.Events()))
+		}
+		older.wantBooks(0, 0)
+		newer.wantBooks(0, 0)
+	})
+}
+
+// TestSteadyConflict: a server that never takes a patch is left alone.
+func TestSteadyConflict(t *testing.T) {
+	for _, body := range []string{"", "series"} { // of all patches, or of those that write
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			server.SetFault(func(_ context.Context, c eventstest.Call) error {
+				if c.Verb == eventstest.Patch && strings.Contains(c.Body, body) {
+					return apierrors.NewConflict(resource, c.Name, errors.New("modified"))
+				}
+				return nil
+			})
+			r := newRig(t, server, nil)
+			for range 60 {
+				for i := range 500 {
+					r.pod(fmt.Sprint("p", i), 1)
+				}
+				pass(10 * time.Second)
+			}
+			if all, _ := server.Count(); all > 500+300 {
+				t.Errorf("%d calls in 10 minutes for 500 series: %v, %v", all, server.Counts(), r.Stats().Retries)
+			}
+			server.SetFault(nil)
+			pass(20 * time.Minute)
+			if count, ongoing := stored(server); count != 500*60 || ongoing > 0 {
+				t.Errorf("%d of %d are stored, %d are Ongoing", count, 500*60, ongoing)
+			}
+			r.wantBooks(0, 0)
+		})
+	}
+}
+
+// TestThroughputAfterARestart: 4,000 series at 20 ms a call are kept, and hold up nothing that is new.
+func TestThroughputAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, continuing)
+		const n = 4000
+		for i := range n {
+			r.pod(fmt.Sprintf("some-deployment-5d8f7c9b4d-%05d", i), 2)
+		}
+		pass(time.Minute)
+		if err := r.shutdown(10 * time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		server.SetFault(slowly(20 * time.Millisecond))
+		next := newRig(t, server, continuing)
+		begin := time.Now()
+		next.pod("new", 1)
+		for i := range n {
+			next.pod(fmt.Sprintf("some-deployment-5d8f7c9b4d-%05d", i), 1)
+		}
+		pass(100 * time.Millisecond)
+		next.wantAbout("new", "single")
+		for next.Stats().Queue > 0 {
+			pass(time.Second)
+		}
+		if d := time.Since(begin); d > n*2*20*time.Millisecond/4+2*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if count, _ := stored(server); count != 3*n+1 || len(server.Events()) != n+2 {
+			t.Errorf("%d occurrences in %d objects", count, len(server.Events()))
+		}
+		next.wantBooks(0, 0)
+	})
+}
+
+// TestNamespacedRole: a controller that may write in one namespace only continues its series.
+func TestNamespacedRole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			if c.Namespace != "ns" {
+				return forbidden(c.Name)
+			}
+			return nil
+		})
+		for range 3 {
+			r := newRig(t, server, func(o *Options) { o.NoRoster, o.RosterNamespace = false, "ns" })
+			r.pod("a", 5)
+			pass(time.Second)
+			if err := r.shutdown(time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		newRig(t, server, nil).wantAbout("a", "Unknown ×15")
+	})
+}
+
+// TestTableFull: a table of stored series that cannot be flushed has a reason of its own.
+func TestTableFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, func(o *Options) { o.MaxSeries, o.MaxQueue = 10, 100 })
+		for i := range 20 {
+			r.pod(fmt.Sprint("p", i), 2)
+			pass(time.Second)
+			server.SetFault(func(_ context.Context, c eventstest.Call) error {
+				if c.Verb == eventstest.Patch {
+					return status(429, metav1.StatusReasonTooManyRequests, 300)
+				}
+				return nil
+			})
+		}
+		for i := range 10 {
+			r.pod(fmt.Sprint("q", i), 1)
+		}
+		if d := r.Stats().Dropped; d[DropQueueFull] > 0 {
+			t.Errorf("dropped: %v", d)
+		}
+	})
+}
+
+// TestClientFillsTheFieldsOfCore: readers that know core/v1 only, kubectl describe among them, sort by lastTimestamp.
+func TestClientFillsTheFieldsOfCore(t *testing.T) {
+	server := eventstest.NewServer()
+	recordAll(t, overHTTP(t, server), 500, Options{NoRoster: true})
+	e := server.Events()[0]
+	switch {
+	case e.DeprecatedCount != 500 || e.Series.Count != 500:
+		t.Errorf("the counts are %d and %d", e.DeprecatedCount, e.Series.Count)
+	case e.DeprecatedFirstTimestamp.Unix() != e.EventTime.Unix() || e.DeprecatedLastTimestamp.Unix() != e.Series.LastObservedTime.Unix():
+		t.Errorf("the times are %v, %v of %v, %v", e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp, e.EventTime, e.Series.LastObservedTime)
+	case e.DeprecatedSource != corev1.EventSource{Component: controller, Host: "node-1"}:
+		t.Errorf("the source is %v", e.DeprecatedSource)
+	}
+}
+
+// TestInvalidController: a name that the server refuses is said so once, and counted.
+func TestInvalidController(t *testing.T) {
+	r := idleRig(t, eventstest.NewServer(), nil)
+	bad := r.NewSeriesRecorder(nil, "no name")
+	for i := range 3 {
+		bad.Eventf(podRef(strconv.Itoa(i)), nil, "Normal", "R", "A", "")
+	}
+	if d := r.Stats().Dropped[DropInvalid]; d != 3 {
+		t.Errorf("%d are dropped", d)
+	}
+}

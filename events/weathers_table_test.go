@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	clientevents "k8s.io/client-go/tools/events"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+// weathers are what happens to the calls of two minutes' work, from its 40th second on.
+var weathers = []struct {
+	name  string
+	fault func() eventstest.Fault
+}{
+	{"no fault", func() eventstest.Fault { return nil }},
+	{"429 for 30 s", func() eventstest.Fault {
+		return during(30*time.Second, status(429, metav1.StatusReasonTooManyRequests, 0))
+	}},
+	{"403 for 30 s", func() eventstest.Fault { return during(30*time.Second, forbidden("x")) }},
+	{"away for 10 s", func() eventstest.Fault { return during(10*time.Second, errAway) }},
+	{"hangs for 15 s", func() eventstest.Fault {
+		until := time.Now().Add(15 * time.Second)
+		return func(ctx context.Context, c eventstest.Call) error { return slowly(time.Until(until))(ctx, c) }
+	}},
+	{"streams abort for 10 s", func() eventstest.Fault { return during(10*time.Second, errReset) }},
+	{"two processes", func() eventstest.Fault { return nil }},
+	{"reads at the start hang", func() eventstest.Fault {
+		return func(ctx context.Context, c eventstest.Call) error {
+			if c.Body == "{}" {
+				return slowly(time.Hour)(ctx, c)
+			}
+			return nil
+		}
+	}},
+}
+
+// weather has 100 series at work for two minutes, each once a second, with some that are new all the time. It
+// returns what of them is lost in the end, how many objects say for ever that they go on, and the calls.
+func weather(t *testing.T, n int, ours bool) (told, lost int64, ongoing int, calls int64) {
+	t.Helper()
+	w := weathers[n]
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		if w.name == "reads at the start hang" {
+			server.SetFault(w.fault())
+		}
+		processes := 1
+		if w.name == "two processes" {
+			processes = 2
+		}
+		var emits []func(name string)
+		for range processes {
+			if ours {
+				r := newRig(t, server, continuing)
+				emits = append(emits, func(name string) { r.pod(name, 1) })
+				continue
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			b := clientevents.NewBroadcaster(server.Sink())
+			if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { b.Shutdown(); cancel(); time.Sleep(time.Minute) }()
+			r := b.NewRecorder(scheme.Scheme, controller)
+			emits = append(emits, func(name string) {
+				time.Sleep(time.Microsecond) // two events of one nanosecond would have one name in client-go
+				r.Eventf(podRef(name), nil, "Warning", "BackOff", "Restarting", "back-off")
+			})
+		}
+		for second := range 120 {
+			if second == 40 && w.name != "reads at the start hang" {
+				server.SetFault(w.fault())
+			}
+			for p, emit := range emits {
+				for i := range 100 {
+					emit(fmt.Sprint("p", i))
+				}
+				emit(fmt.Sprint("new-", p, "-", second))
+				told += 101
+			}
+			pass(time.Second)
+		}
+		pass(20 * time.Minute)
+		var count int64
+		count, ongoing = stored(server)
+		lost = told - count
+		calls, _ = server.Count()
+	})
+	return told, lost, ongoing, calls
+}
+
+// TestWeathers: nothing is lost in any of them, and nothing says Ongoing for ever. With -events.show it prints
+// client-go's recorder beside this one.
+func TestWeathers(t *testing.T) {
+	for i, w := range weathers {
+		told, lost, ongoing, calls := weather(t, i, true)
+		if lost != 0 || ongoing != 0 {
+			t.Errorf("%s: of %d occurrences %d are lost, %d objects are Ongoing for ever", w.name, told, lost, ongoing)
+		}
+		if *showLoops {
+			_, theirs, _, callsTheirs := weather(t, i, false)
+			t.Logf("| %s | %d | %d, %d, %d | %d, %d |", w.name, told, lost, ongoing, calls, theirs, callsTheirs)
+		}
+	}
+}
