@@ -65,7 +65,7 @@ simulate: ## search SEEDS random histories (default 20000) for one in which the 
 	$(GO) test ./internal/simulate -count=1 -timeout=0 -v -run '^TestSimulate' -args -seeds=$(SEEDS) -fake-seeds=$$(( $(SEEDS) / 50 ))
 
 .PHONY: prove
-prove: ## drive the core through every state of the scopes that close (ten minutes; SCOPES=CWqs for some)
+prove: ## drive the core through every state of the scopes that close (minutes; SCOPES=CWqs for some)
 	$(GO) test ./pleg -count=1 -timeout=0 -v -run '^TestProve' -args -prove -scopes=$(SCOPES)
 
 .PHONY: mutate

@@ -1,0 +1,463 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// instantClass is what an instant is compared with. The class decides what of the instant is a part
+// of a state.
+type instantClass uint8
+
+const (
+	// begins is of reads: compared with everything. An instant of no other class is one.
+	begins instantClass = iota
+	// ordered is compared with begins and with its like, but no delay counts from it.
+	ordered
+	// dated is compared with begins, and delays count from it.
+	dated
+	// marks is compared with begins.
+	marks
+	// timers are dated in the future, and marks in the past.
+	timers
+	// demands are timers that a read must begin after.
+	demands
+)
+
+// classes returns the classes of fields that are not begins.
+func (sc *proveScope) classes() map[string]instantClass {
+	classes := map[string]instantClass{
+		"pod.agreed": marks, "pod.visited": marks, "pod.readEnd": marks, "pod.force": demands, "pod.forced": dated,
+		"pod.want": demands, "pod.due": demands, "pod.notBefore": timers, "pod.later": timers, "pod.hold": timers, "pod.unlisted": timers,
+		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "candidate.deadline": timers, "core.uncertain": timers,
+		"expectation.at": dated, "flight.started": ordered, "lists.finished": marks, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
+		"pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
+		"round.began": ordered, "proveLook.at": ordered, "core.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
+		"proveWorld.since": demands, "proveCall.began": marks,
+	}
+	if sc.payloads { // payloads are as of asOf
+		classes["pod.asOf"], classes["proveEntry.at"] = ordered, ordered
+	}
+	if sc.knows { // see core.knowsAllIDs
+		classes["lists.applied"] = ordered
+	}
+	if sc.nameless { // see core.housekeep
+		classes["lists.global"], classes["proveWorld.global"] = begins, begins
+	}
+	if sc.scarce { // the order in which pods come up, and how long workers have been busy
+		classes["pod.later"], classes["laterEntry.at"], classes["flight.started"] = begins, begins, begins
+	}
+	for _, name := range []string{"pod.asOf", "proveEntry.at", "pod.agreed", "lists.applied"} {
+		if sc.judged() { // see core.addCandidate and core.settle
+			delete(classes, name)
+		}
+	}
+	if !sc.judged() {
+		classes["conn.connected"], classes["core.eventsSince"] = marks, marks
+	}
+	return classes
+}
+
+// proveConstant are the fields that a search never changes, or on which nothing depends: counts,
+// reports, and marks that are used up within one input. They are no part of a state.
+var proveConstant = map[string]bool{
+	"core.cfg": true, "core.clock": true, "core.random": true, "core.connCfg": true, "core.todo": true, "core.count": true,
+	"core.marks": true, "core.ticked": true, "core.pruned": true, "core.paces": true, "core.refuted": true, "core.overruled": true,
+	"muteStream.claims": true,
+	"item.mark":         true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
+	"schedule.raised": true, "proveCall.began": true,
+}
+
+// save writes the present state down in canonical form: states that decide the same are the same.
+func (v *prover) save() []byte {
+	v.normalize()
+	v.pack()
+	v.write()
+	return v.join(v.form.canon(v.form.encoder.at, v.form.class))
+}
+
+// quotient is the memory of canon, used again.
+type quotient struct {
+	order []proveInstant
+	out   []instant
+}
+
+type proveInstant struct {
+	at, to instant // what there is, and what that becomes
+	class  instantClass
+}
+
+// restOf returns the beginning of the rest of an instant.
+func restOf(at instant) instant { return at - at%proveRest }
+
+// canon renumbers instants, the last of which is now. Begins and ordered instants keep their order,
+// and all others their place among these. What is dated keeps the unit of its rest; between rests
+// with anything dated lies no more than the grace.
+func (q *quotient) canon(at []instant, class []instantClass) []instant {
+	now := at[len(at)-1]
+	q.order = q.order[:0]
+	for i, a := range at {
+		if a >= oldTimes && a != never {
+			q.order = append(q.order, proveInstant{at: a, class: class[i].of(a, now)})
+		}
+	}
+	slices.SortFunc(q.order, proveInstant.compare)
+	rest, unit := instant(-1), instant(-1)
+	place, last := instant(0), oldTimes // of the present unit, and of the last begin or ordered instant
+	for i := 0; i < len(q.order); {
+		a, begin, date, k := q.order[i].at, false, false, i
+		for ; i < len(q.order) && q.order[i].at == a; i++ {
+			c := q.order[i].class
+			begin, date = begin || c <= ordered, date || c == begins || c == dated
+		}
+		if u := a / proveUnit; date && u != unit {
+			if rest < 0 {
+				rest, place = restOf(a), 4*proveRest
+			}
+			place = restOf(place) + min(restOf(a)-rest, 2*proveRest)
+			unit, rest = u, restOf(a)
+			place += (a - rest) / proveUnit * proveUnit
+		}
+		before := last
+		if begin {
+			if last += proveMoment; date {
+				last = max(before, place) + proveMoment
+			}
+		}
+		for ; k < i; k++ {
+			switch o := &q.order[k]; {
+			case begin && o.class == demands:
+				o.to = last + proveMoment/2
+			case begin:
+				o.to = last
+			case o.class == dated:
+				o.to = max(before, place) + proveMoment/2
+			default:
+				o.to = before + proveMoment/2
+			}
+		}
+	}
+	q.out = q.out[:0]
+	for i, a := range at {
+		if a >= oldTimes && a != never {
+			want := proveInstant{at: a, class: class[i].of(a, now)}
+			k, _ := slices.BinarySearchFunc(q.order, want, proveInstant.compare)
+			for q.order[k].class != want.class {
+				k++
+			}
+			a = q.order[k].to
+		}
+		q.out = append(q.out, a)
+	}
+	return q.out
+}
+
+// of returns the class of an instant: timers and demands are dated in the future.
+func (c instantClass) of(at, now instant) instantClass {
+	switch {
+	case c >= timers && at > now:
+		return dated
+	case c == timers:
+		return marks
+	}
+	return c
+}
+
+// oldTimes is the number of the first instants. These are what normalize makes of times so old that
+// only their order counts, and stay as they are.
+const oldTimes = proveMoment
+
+func (a proveInstant) compare(b proveInstant) int { return cmp.Compare(a.at, b.at) }
+
+// oldest returns the begin of the oldest read that may yet end.
+func (v *prover) oldest() instant {
+	at := v.w.now
+	if v.w.list != nil {
+		at = min(at, v.w.list.began)
+	}
+	for _, r := range v.w.reads {
+		at = min(at, r.began)
+	}
+	for _, p := range v.core.pods {
+		if p.contradicted() {
+			at = min(at, p.listedAt) // a read may build on the list
+		}
+	}
+	return at
+}
+
+// mayBegin reports whether a read that may yet end began after one instant and before another.
+func (v *prover) mayBegin(after, before instant) bool {
+	is := func(at instant) bool { return after < at && at < before }
+	for _, r := range v.w.reads {
+		if is(r.began) {
+			return true
+		}
+	}
+	for _, p := range v.core.pods {
+		if is(p.listedAt) {
+			return true
+		}
+	}
+	return v.w.list != nil && is(v.w.list.began)
+}
+
+// normalize takes out of a state what decides nothing any more: stale entries of queues, times that
+// are over, or are compared with nothing to come, the order of IDs.
+func (v *prover) normalize() {
+	c, w, sc := v.core, &v.w, v.sc
+	oldest := v.oldest()
+	if !c.lists.inflight {
+		c.lists.began = v.w.now
+	}
+	if c.lists.inflight {
+		c.sched.ended = 1
+	} else if c.sched.ended < w.now {
+		c.sched.ended = v.since(c.sched.ended)
+	}
+	if c.sched.asked != never {
+		c.sched.asked = 1
+	}
+	if !sc.lists && !c.sched.askedNow {
+		c.sched.asked = never
+	}
+	for _, floor := range []*instant{&c.floor, &w.floor} {
+		if *floor <= oldest {
+			*floor = 0
+		}
+	}
+	if !sc.knows || c.uncertain < c.lists.applied {
+		c.uncertain = 0
+	}
+	for id, e := range c.early {
+		c.early[id] = v.expected(e, oldest)
+	}
+	v.normalizeTrust()
+	lapped := instant(0) // the last read that a list has lapped
+	for _, f := range c.inflight {
+		if f.started <= c.lists.finished {
+			lapped = max(lapped, f.started)
+		}
+	}
+	if c.lists.finished < w.now {
+		c.lists.finished = lapped
+	}
+	c.queue.items, c.queue.head = c.queue.items[c.queue.head:], 0
+	c.later = c.later[:0]
+	for _, p := range c.pods {
+		v.normalizePod(p, oldest)
+		if p.later != 0 {
+			c.later = append(c.later, laterEntry{p.later, p})
+		}
+	}
+	slices.SortFunc(c.later, func(a, b laterEntry) int {
+		if u := cmp.Compare(a.at/proveUnit, b.at/proveUnit); u != 0 || !sc.scarce {
+			return cmp.Or(u, byUID(a.pod, b.pod))
+		}
+		return cmp.Or(cmp.Compare(a.at, b.at), byUID(a.pod, b.pod))
+	})
+	for _, r := range w.reads {
+		if r.started = v.since(r.started); !sc.quick {
+			r.started = 0
+		}
+	}
+	if w.list != nil {
+		w.list.started = w.list.began
+	}
+	v.normalizeGhosts()
+}
+
+// since normalizes an instant that is compared, with a delay, with now alone.
+func (v *prover) since(at instant) instant {
+	if at == 0 || restOf(v.w.now)-restOf(at) >= 2*proveRest {
+		return min(at, 1)
+	}
+	return restOf(at) + 1
+}
+
+// expected normalizes an expectation: each read to come began a grace later, or not.
+func (v *prover) expected(e expectation, oldest instant) expectation {
+	if e.at.add(proveGrace) < oldest {
+		e.at = 1
+	}
+	return e
+}
+
+// normalizeTrust keeps of what serves the judgement of the stream what a scope has a use for.
+func (v *prover) normalizeTrust() {
+	c := v.core
+	c.conn.attempts = min(c.conn.attempts, maxRestartEOFs)
+	c.candidates.items, c.candidates.head = c.candidates.items[c.candidates.head:], 0
+	judged := v.sc.judged()
+	c.candidates.keep(func(e candidate) bool { // there is one period, so credit has no effect
+		return e.item != nil && (judged || e.phase == PhaseRemoved && c.gone[e.item.id] == e.item)
+	})
+	for i := range c.candidates.items {
+		e := &c.candidates.items[i]
+		if x := e.item; e.phase == PhaseRemoved {
+			*x = item{id: x.id, pod: x.pod, kind: x.kind, claimed: x.claimed}
+			if c.pods[x.pod.uid] != x.pod {
+				x.pod = &pod{uid: x.pod.uid}
+			}
+			if x.claimed < PhaseRemoved {
+				x.claimed = 0
+			}
+		}
+		if !judged {
+			e.found, e.stream = 1, 0
+		}
+	}
+	slices.SortStableFunc(c.candidates.items, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.found, b.found), strings.Compare(a.item.id, b.item.id))
+	})
+	if v.w.claimed = judged && c.mute.missed != 0 && c.count.claims != c.mute.claims; judged {
+		return
+	}
+	c.mute, c.lastDiscard = muteStream{}, 0
+	if c.connected() {
+		c.eventsSince, c.conn.connected = 1, 1
+	}
+}
+
+func (v *prover) normalizePod(p *pod, oldest instant) {
+	c, now := v.core, v.w.now
+	listing := never // the next list to end began then
+	if c.lists.inflight {
+		listing = c.lists.began
+	}
+	if p.visited != listing && p.visited < now {
+		p.visited = 0
+	}
+	if p.differs() {
+		switch {
+		case v.sc.judged(): // see core.lastRead
+		case p.contradicted():
+			p.agreed = 2
+		default: // no read builds on the list
+			p.agreed, p.listedAt = 2, 2
+		}
+	}
+	if p.readEnd < min(listing, oldest) {
+		p.readEnd = 0
+	}
+	for _, at := range []*instant{&p.notBefore, &p.hold} {
+		if *at <= min(now, listing) {
+			*at = min(*at, 1)
+		}
+	}
+	if p.retry.end <= oldest {
+		p.retry.end = min(p.retry.end, 1)
+	}
+	if !v.sc.knows || p.unlisted < c.lists.applied {
+		p.unlisted = 0
+	}
+	if p.forced.add(time.Duration(proveDelay)) <= now {
+		p.forced = 0
+	}
+	for i := range p.expected {
+		p.expected[i] = v.expected(p.expected[i], oldest)
+	}
+	p.listed = inIDs(p.listed)
+	slices.SortFunc(p.expected, func(a, b expectation) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(p.items, func(a, b *item) int { return strings.Compare(a.id, b.id) })
+	for _, x := range p.items {
+		if !v.sc.judged() && !(v.sc.acks && v.sc.sandbox()) {
+			x.cause = CauseRead
+			if x.claimed != PhaseRemoved { // see core.addCandidate
+				x.claimed = PhaseUnknown
+			}
+		}
+	}
+}
+
+// normalizeGhosts keeps of the ghosts what checks to come depend on.
+func (v *prover) normalizeGhosts() {
+	w := &v.w
+	for i := range v.sc.lives {
+		if d := &w.ids[i]; d.ever&sentRemoved != 0 {
+			d.ever = sentStarted | sentDied | sentRemoved
+		} else if d.ever&sentDied != 0 {
+			d.ever |= sentStarted
+		}
+	}
+	v.dropLooks()
+	for i := range w.looks {
+		v.raise(&w.looks[i].low)
+	}
+	slices.SortFunc(w.looks, func(a, b proveLook) int { return cmp.Compare(a.at, b.at) })
+	for _, r := range w.reads {
+		v.raise(&r.low)
+	}
+	if w.list != nil {
+		v.raise(&w.list.low)
+	}
+}
+
+// dropLooks forgets the stages at instants that nothing will be as of.
+func (v *prover) dropLooks() {
+	v.w.looks = slices.DeleteFunc(v.w.looks, func(l proveLook) bool { return !v.mayBeAsOf(l.at) })
+}
+
+// raise skips the stages after which an ID was in the same phase again.
+func (v *prover) raise(low *[proveIDs]uint8) {
+	for i := range v.sc.lives {
+		shows, stage := v.sc.lives[i].shows, v.w.ids[i].stage
+		for low[i] < stage && shows[low[i]] == shows[low[i]+1] {
+			low[i]++
+		}
+	}
+}
+
+// mayBeAsOf reports whether an entry may come to be as of an instant, or may change that is.
+func (v *prover) mayBeAsOf(at instant) bool {
+	c := v.core
+	for _, r := range v.w.reads {
+		if r.began == at {
+			return true
+		}
+	}
+	for _, p := range c.pods {
+		if p.listedAt == at && p.contradicted() || v.sc.payloads && p.entry == statusEntry && c.asOf(p) == at {
+			return true
+		}
+	}
+	return v.w.list != nil && v.w.list.began == at ||
+		slices.ContainsFunc(c.rounds, func(r round) bool { return r.began == at })
+}
+
+// proveFields returns the names of all fields of a state.
+func proveFields(sc *proveScope) map[string]bool {
+	fields := make(map[string]bool)
+	for key := range newProveCodec(sc).coders {
+		if key.t.Kind().String() == "struct" {
+			for i := range key.t.NumField() {
+				fields[fieldName(key.t, key.t.Field(i))] = true
+			}
+		}
+	}
+	return fields
+}
+
+// proveNames returns the names in the tables of the search.
+func (sc *proveScope) proveNames() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for _, names := range []map[string]bool{proveConstant} {
+			for name := range names {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+		for name := range maps.Keys(sc.classes()) {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+}
