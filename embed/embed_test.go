@@ -188,6 +188,7 @@ func TestMetricsAreRegisteredOnceAndUnderOwnNames(t *testing.T) {
 	if second, err := Metrics(); err != nil || second != first {
 		t.Errorf("the second call gave another set, error %v", err)
 	}
+	first.SetGauges()
 	first.Add(pleg.MetricMissedEvents, 1)
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {

@@ -6,6 +6,7 @@ package metrics
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 )
 
 // eventsMetrics are those of an Event recorder, which yields them at a scrape, in the order of
@@ -69,7 +70,7 @@ func pulled(definitions []definition) (out []gaugeDefinition) {
 func NewEvents(registry Registry, values func(yield func(name string, v float64))) error {
 	source := new(gaugeSource)
 	source.SetGauges(values)
-	if err := registry.CustomRegister(newCollector(source, eventsMetrics, false)); err != nil {
+	if err := registry.CustomRegister(newCollector(source, new(atomic.Bool), eventsMetrics, false)); err != nil {
 		return fmt.Errorf("metrics: register event_recorder_*: %w (a registry takes one set)", err)
 	}
 	return nil

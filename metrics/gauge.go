@@ -4,11 +4,13 @@
 package metrics
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 )
 
@@ -118,22 +120,27 @@ type gaugeSource struct {
 
 // SetGauges sets the sources read by scrapes: a generator's Gauges method, and, for the metrics of
 // the CRI client, the client's Counts method. Earlier sources are replaced; nil removes them and
-// their metrics. Sources must be safe for concurrent use and must not block.
+// their metrics. Sources must be safe for concurrent use and must not block. Scrapes of a set in use
+// fail until SetGauges is called, because alerts depend on the gauges.
 func (g *gaugeSource) SetGauges(sources ...func(yield func(name string, v float64))) {
 	sources = slices.DeleteFunc(slices.Clone(sources), func(s func(func(string, float64))) bool { return s == nil })
 	g.sources.Store(&sources)
 }
 
+// errNoGauges fails the scrapes of a set that a generator uses and nobody has given sources.
+var errNoGauges = errors.New("metrics: SetGauges was never called: without the gauges, alerts are blind")
+
 // collector serves gauges. A registry may call collector at a scrape from any goroutine.
 type collector struct {
 	metrics.BaseStableCollector
 	from   *gaugeSource
+	used   *atomic.Bool // whether anything was reported to the set
 	gauges []gaugeDefinition
 	descs  []*metrics.Desc // parallel to gauges
 }
 
-func newCollector(from *gaugeSource, gauges []gaugeDefinition, omitKubelet bool) *collector {
-	c := &collector{from: from, gauges: gauges}
+func newCollector(from *gaugeSource, used *atomic.Bool, gauges []gaugeDefinition, omitKubelet bool) *collector {
+	c := &collector{from: from, used: used, gauges: gauges}
 	for _, g := range gauges {
 		c.descs = append(c.descs, metrics.NewDesc(g.registeredName(omitKubelet), g.help, g.labels(), nil, stability, ""))
 	}
@@ -151,6 +158,9 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	sources := c.from.sources.Load()
 	if sources == nil {
+		if c.used.Load() {
+			ch <- prometheus.NewInvalidMetric(prometheus.NewDesc(c.gauges[0].name, c.gauges[0].help, nil, nil), errNoGauges)
+		}
 		return
 	}
 	yielded := make(map[string]float64)

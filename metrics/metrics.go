@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -38,15 +39,16 @@ type Metrics struct {
 // registry is a kubelet's own and OmitKubelet is needed.
 func New(registry Registry, options Options) (*Metrics, error) {
 	m := new(Metrics)
-	err := m.register(registry, pushed, newCollector(&m.gaugeSource, slices.Concat(gauges, clientCounters), options.OmitKubelet), options.OmitKubelet)
+	err := m.register(registry, pushed, newCollector(&m.gaugeSource, &m.used, slices.Concat(gauges, clientCounters), options.OmitKubelet), options.OmitKubelet)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w (a registry takes one set; inside a kubelet set OmitKubelet)", err)
 	}
 	return m, nil
 }
 
-// set holds counters and histograms by their reporter's names, and is immutable after register.
+// set holds counters and histograms by their reporter's names, which do not change after register.
 type set struct {
+	used       atomic.Bool
 	counters   map[string]*metrics.Counter
 	labelled   map[string]*metrics.CounterVec
 	histograms map[string]*metrics.Histogram
@@ -96,6 +98,7 @@ func (s *set) Add(name string, n int) {
 	if n <= 0 {
 		return
 	}
+	s.use()
 	if c, ok := s.counters[name]; ok {
 		c.Add(float64(n))
 		return
@@ -109,7 +112,15 @@ func (s *set) Add(name string, n int) {
 
 // Observe adds a duration to the histogram with the reporter's name. Unknown names are ignored.
 func (s *set) Observe(name string, d time.Duration) {
+	s.use()
 	if h, ok := s.histograms[name]; ok {
 		h.Observe(d.Seconds())
+	}
+}
+
+// use notes that something was reported.
+func (s *set) use() {
+	if !s.used.Load() {
+		s.used.Store(true)
 	}
 }

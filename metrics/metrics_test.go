@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	kubemetrics "k8s.io/component-base/metrics"
 
 	"github.com/evented-pleg/evented-pleg/metrics"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,6 +32,7 @@ func newMetrics(t *testing.T, o metrics.Options) (*metrics.Metrics, kubemetrics.
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.SetGauges()
 	return m, reg
 }
 
@@ -313,5 +316,26 @@ func BenchmarkAddObserve(b *testing.B) {
 	for b.Loop() {
 		m.Add("claims", 1)
 		m.Observe("latency", time.Millisecond)
+	}
+}
+
+// TestForgottenGauges: a scrape of a set that a generator uses fails until the set has sources, even
+// none.
+func TestForgottenGauges(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(metrics.Plain(registry), metrics.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := registry.Gather(); err != nil {
+		t.Errorf("a set that nobody uses: %v", err)
+	}
+	m.Observe(pleg.MetricRelistDuration, time.Second)
+	if _, err := registry.Gather(); err == nil || !strings.Contains(err.Error(), "SetGauges was never called") {
+		t.Errorf("without the gauges a scrape says %v", err)
+	}
+	m.SetGauges()
+	if _, err := registry.Gather(); err != nil {
+		t.Errorf("after SetGauges: %v", err)
 	}
 }
