@@ -6,7 +6,6 @@ package report
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -207,7 +206,7 @@ func TestNoChartStandsAlone(t *testing.T) {
 			}
 		}
 		if len(list) != n+1 || narrow%2 == 1 {
-			t.Error(fmt.Sprintf("%d charts, %d of them narrow; want %d, the narrow ones in pairs", len(list), narrow, n+1))
+			t.Errorf("%d charts, %d of them narrow; want %d, the narrow ones in pairs", len(list), narrow, n+1)
 		}
 	}
 }
