@@ -120,8 +120,8 @@ type gaugeSource struct {
 
 // SetGauges sets the sources read by scrapes: a generator's Gauges method, and, for the metrics of
 // the CRI client, the client's Counts method. Earlier sources are replaced; nil removes them and
-// their metrics. Sources must be safe for concurrent use and must not block. Scrapes of a set in use
-// fail until SetGauges is called, because alerts depend on the gauges.
+// their metrics. Sources must be safe for concurrent use and must not block. Scrapes of a set in
+// use fail until SetGauges is called, because alerts depend on the gauges.
 func (g *gaugeSource) SetGauges(sources ...func(yield func(name string, v float64))) {
 	sources = slices.DeleteFunc(slices.Clone(sources), func(s func(func(string, float64))) bool { return s == nil })
 	g.sources.Store(&sources)
