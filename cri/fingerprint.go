@@ -17,7 +17,7 @@ import (
 // fingerprint stands for all relevant fields of a listed item: 128 bits, of two hashes with
 // separate seeds, made anew in each process. Two different items have the same fingerprint with a
 // chance of one in 2^128, whatever the runtime sends, because the runtime does not know the seeds
-// (ADR 50).
+// (ADR 19).
 type fingerprint struct{ a, b uint64 }
 
 // hasher makes fingerprints. A single goroutine owns each hasher.
@@ -228,7 +228,7 @@ type fingerprintTable[R interface{ setPlace(place int) }] struct {
 	// last is the place of the entry found last.
 	last int
 	// sum is the sum of the fingerprints of all entries. A list of as many items with the same sum
-	// shows exactly these items, in whatever order (ADR 58).
+	// shows exactly these items, in whatever order (ADR 19).
 	sum fingerprint
 	// allShownBy is the last listing known by its sum to have shown all entries; such a listing leaves
 	// the rounds of the entries unchanged.

@@ -21,13 +21,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestWhatGoesOnIsToldEverMoreRarely: and the counts tell what was held back.
+// TestWhatGoesOnIsToldEverMoreRarely also checks the counts of reports held back.
 func TestWhatGoesOnIsToldEverMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := record.NewFakeRecorder(1000)
 		r := Recorder(told, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
 		r.Record(pleg.Report{Reason: pleg.ReasonRelistSlow, Note: "note"})
-		time.Sleep(500 * time.Millisecond) // so that no report comes in the instant in which a pause ends
+		time.Sleep(500 * time.Millisecond) // so no report falls on the end of a pause
 		for range 300 * 60 {
 			r.Record(pleg.Report{Reason: pleg.ReasonRelistSlow, Note: "note"})
 			time.Sleep(time.Second)
@@ -60,8 +60,8 @@ func TestWhatGoesOnIsToldEverMoreRarely(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsTold: what came up within the pause, and not again, is told when that is over,
-// with its age and the count; nothing is told twice, and what came up once is told once.
+// TestWhatIsHeldIsTold checks that a condition reported within the pause, and not again, is sent
+// after the pause, with its age and the count, once.
 func TestWhatIsHeldIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := record.NewFakeRecorder(1000)
@@ -98,7 +98,7 @@ func TestWhatIsHeldIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldWaitsForTheAllowance: it is told once there is room, and then no sooner.
+// TestWhatIsHeldWaitsForTheAllowance checks that it is sent once there is room, and no sooner.
 func TestWhatIsHeldWaitsForTheAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiltered(t)
@@ -159,9 +159,8 @@ func (f *filtered) AnnotatedEventf(runtime.Object, map[string]string, string, st
 	f.t.Fatal("AnnotatedEventf")
 }
 
-// TestALostStreamIsAlwaysTold: whatever else goes on about the node, however many reasons there
-// will be, client-go's recorder drops nothing of what is told, and a lost stream is told as if
-// nothing else went on.
+// TestALostStreamIsAlwaysTold checks that with any number of other conditions client-go's recorder
+// drops no Event, and a lost stream is sent at once.
 func TestALostStreamIsAlwaysTold(t *testing.T) {
 	reasons := []pleg.Reason{
 		pleg.ReasonEventsMissed, pleg.ReasonEventsOverruled, pleg.ReasonRelistSlow, pleg.ReasonRelistFailed, pleg.ReasonWatchOverflow,

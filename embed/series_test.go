@@ -23,8 +23,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// troubled is a runtime with one pod, whose stream breaks twice, which fails to list for a while,
-// and whose pod cannot be inspected.
+// troubled is a runtime with a pod, a stream that breaks twice, lists that fail for a while, and a
+// failing inspection.
 type troubled struct {
 	began time.Time
 }
@@ -62,8 +62,8 @@ func (r troubled) Events(ctx context.Context) iter.Seq2[pleg.Claim[struct{}], er
 	}
 }
 
-// TestTheGeneratorsOwnEvents holds that what goes wrong on a node is told on the node, and what
-// goes wrong with a pod on the pod, each as one Event with a true count (kubernetes#133258).
+// TestTheGeneratorsOwnEvents checks that conditions of a node are Events of the node, and those of
+// a pod are the pod's, each a single Event with a true count (kubernetes#133258).
 func TestTheGeneratorsOwnEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()

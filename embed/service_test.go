@@ -23,7 +23,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// toy is a runtime of one sandbox. Other calls than those that it has panic.
+// toy is a runtime of a sandbox. Other calls panic.
 type toy struct {
 	internalapi.RuntimeService
 
@@ -162,7 +162,7 @@ func (r *toy) GetContainerEvents(ctx context.Context, events chan *runtimeapi.Co
 	}
 }
 
-// kubelet is a service on a toy, its stream open, everything listed, with what it has counted.
+// kubelet is a service on a toy, its stream open, everything listed, with its counts.
 type kubelet struct {
 	*Service
 	toy     *toy
@@ -225,8 +225,8 @@ func (k *kubelet) relist() {
 	}
 }
 
-// list lists as housekeeping does, and returns the states by ID and how many lists the runtime saw
-// for it.
+// list lists like housekeeping, and returns the states by ID and the number of lists seen by the
+// runtime.
 func (k *kubelet) list(by Caller) (states map[string]runtimeapi.ContainerState, calls int) {
 	k.t.Helper()
 	before := k.toy.count("ListContainers")
@@ -312,7 +312,7 @@ func TestWithoutTrustEverythingIsForwarded(t *testing.T) {
 	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
 }
 
-// TestAnEventCausesOneRead: what is in doubt is read once, and then known.
+// TestAnEventCausesOneRead checks that doubt is read once, and then known.
 func TestAnEventCausesOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)
@@ -381,8 +381,8 @@ func TestOwnCallsAreFacts(t *testing.T) {
 	k.want(0, "c2", runtimeapi.ContainerState_CONTAINER_CREATED)
 }
 
-// TestACallThatWasNotAnsweredWorksLater: the kubelet gives up, the runtime does not. What it makes
-// after full lists have come is shown, though no event tells of it.
+// TestACallThatWasNotAnsweredWorksLater: the kubelet gives up, the runtime does not. Its product
+// after full lists is shown, also without an event.
 func TestACallThatWasNotAnsweredWorksLater(t *testing.T) {
 	for name, err := range map[string]error{
 		"deadline":  status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
@@ -409,8 +409,8 @@ func TestACallThatWasNotAnsweredWorksLater(t *testing.T) {
 	}
 }
 
-// TestADoubtThatCannotBeAnsweredForwards: the read of one ID hangs, the list does not wait for it
-// for ever.
+// TestADoubtThatCannotBeAnsweredForwards: the read of an ID hangs, and the list does not wait for
+// ever.
 func TestADoubtThatCannotBeAnsweredForwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)
@@ -478,9 +478,9 @@ func TestLogPathsComeFromStatuses(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce has several make, start, stop and remove containers while others list. Who has
-// made a container must find it in every list until it removes it, in no state that is behind its
-// own calls.
+// TestManyAtOnce has several goroutines make, start, stop and remove containers while others list.
+// The maker of a container must find it in every list until its removal, in no state behind its own
+// calls.
 func TestManyAtOnce(t *testing.T) {
 	k := newKubelet(t)
 	defer k.close()
@@ -523,8 +523,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestOwnCallsAreTold: whoever wants to know is told of each own call before it is made, and then
-// what it has brought about, or that it failed; also if the call panics.
+// TestOwnCallsAreTold checks that each own call is reported before it is made, and then its effect,
+// or its failure; also after a panic.
 func TestOwnCallsAreTold(t *testing.T) {
 	r := newToy()
 	s := NewService(r)

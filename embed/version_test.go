@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// asks asks for the version, and wants that answer after so many calls of the runtime.
+// asks asks for the version, and wants this answer after a number of the runtime's calls.
 func (k *kubelet) asks(api, want string, calls int) {
 	k.t.Helper()
 	before := k.toy.count("Version")
@@ -54,8 +54,8 @@ func TestAVersionIsGoodForAMinute(t *testing.T) {
 	})
 }
 
-// TestOneAsksAgain: of many who ask at once when the answer is too old, one has the runtime asked,
-// and the others need not wait for it; nor for ever, should it not answer.
+// TestOneAsksAgain: of many concurrent callers with an outdated answer, a single caller asks the
+// runtime, and the others need not wait; nor for ever, without an answer.
 func TestOneAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)
@@ -105,15 +105,15 @@ func TestAVersionIsAsOldAsItsQuestion(t *testing.T) {
 	})
 }
 
-// TestNoVersionOutlivesItsConnection: the runtime was replaced by a newer one, however short the
-// loss of the connection was.
+// TestNoVersionOutlivesItsConnection: a newer runtime took over, however short the loss of the
+// connection was.
 func TestNoVersionOutlivesItsConnection(t *testing.T) {
 	k := newKubelet(t)
 	k.toy.version = "v1"
 	k.asks("0.1.0", "v1", 1)
 	k.asks("0.1.0", "v1", 0)
 	k.close()
-	k.asks("0.1.0", "v1", 1) // the generator still says that it is connected
+	k.asks("0.1.0", "v1", 1) // the generator still reports a connection
 	k.asks("0.1.0", "v1", 1)
 	k.toy.version = "v2"
 	k.stream()
@@ -146,7 +146,7 @@ func TestAnAnswerThatOutlivesItsConnection(t *testing.T) {
 }
 
 // TestAStreamThatIsBeingOpenedProvesNothing: the call for events waits for a connection, so the
-// runtime that answers now may be another one than that which will send them.
+// runtime that answers now may not be the sender of events.
 func TestAStreamThatIsBeingOpenedProvesNothing(t *testing.T) {
 	k := newKubelet(t)
 	k.close()
@@ -168,8 +168,8 @@ func TestAStreamThatIsBeingOpenedProvesNothing(t *testing.T) {
 	done.Wait()
 }
 
-// slow is a runtime whose stream is established when it is told to. It says when it waits, and when
-// it has told so.
+// slow is a runtime with a stream established on request. It reports when it waits, and when the
+// stream is established.
 type slow struct {
 	*toy
 	opening, proceed chan struct{}

@@ -113,7 +113,7 @@ func TestListsThatFlap(t *testing.T) {
 
 // timings is a Metrics that sums durations by name.
 type timings struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	sum   map[string]time.Duration
 	count map[string]int
 }

@@ -18,7 +18,7 @@ const (
 	endpointHelp     = "the runtime's socket (default $" + endpointVariable + ", then the usual sockets)"
 )
 
-// usualSockets are those that crictl tries.
+// usualSockets are the sockets tried by crictl.
 var usualSockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock"}
 
 // findEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
@@ -36,7 +36,7 @@ func findEndpoint(flag string) (string, error) {
 	return endpoint, checkEndpoint(endpoint)
 }
 
-// checkEndpoint refuses what names no socket. Whether a runtime listens there shows later.
+// checkEndpoint refuses endpoints that name no socket. A missing runtime shows later.
 func checkEndpoint(endpoint string) error {
 	if endpoint == "" {
 		return nil

@@ -19,7 +19,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// asCommand makes the test binary the command itself, children included, so that the tests need no build and see races everywhere.
+// asCommand makes the test binary the command itself, children included, so that the tests need no
+// build and see races everywhere.
 const asCommand = "PLEG_BENCH_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -27,14 +28,15 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	if signal.Ignored(syscall.SIGHUP) {
-		// CI was started with nohup, and every command would inherit that and go on at the tests' hangups.
-		// A signal that this process receives is at its default again in its children.
+		// Under nohup every command would inherit the ignored hangups. A signal received by this
+		// process is at its default again in its children.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Exit(m.Run())
 }
 
-// command returns the command with its own directory for temporary files, which must be empty when the test ends.
+// command returns the command with its own directory for temporary files, which must be empty at
+// the test's end.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	tmp, err := os.MkdirTemp("", "pb")

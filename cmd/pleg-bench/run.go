@@ -19,7 +19,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
-// fakeFlags are those that shape a fake runtime.
+// fakeFlags are the flags of a fake runtime.
 type fakeFlags struct {
 	profile string
 	faults  []string
@@ -32,8 +32,8 @@ func (f *fakeFlags) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.seed, "seed", 3, "decides what happens to which pod, and which fault strikes when")
 }
 
-// childArgs returns the arguments with which this program becomes that runtime, as a child of another command. Each incarnation has a seed of its
-// own, because no runtime uses an ID twice.
+// childArgs returns the arguments that make this program such a runtime, as a child of another
+// command. Each incarnation has its own seed, because no runtime reuses an ID.
 func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket, control string, incarnation int) []string {
 	return func(socket, control string, incarnation int) []string {
 		seed := f.seed + uint64(incarnation)*0x9e3779b97f4a7c15
@@ -45,7 +45,7 @@ func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket, control string, i
 	}
 }
 
-// checkEndpointFlags refuses flags that say something about a fake runtime while a real one is used.
+// checkEndpointFlags refuses flags of a fake runtime beside a real endpoint.
 func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 	if err := checkEndpoint(endpoint); err != nil {
 		return err
@@ -62,8 +62,7 @@ func addRealFlags(flags *pflag.FlagSet, o *run.Options) {
 	flags.StringVar(&o.LogDirectory, "log-directory", "", "folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
 }
 
-// hintAt says what could stand in place of options that are wrong: an image that the runtime has, or the
-// name of a fault.
+// hintAt suggests replacements for wrong options: an image of the runtime, or the name of a fault.
 func hintAt(ctx context.Context, o run.Options) string {
 	if o.Endpoint != "" && o.Image == "" {
 		return run.Images(ctx, o.Endpoint)

@@ -11,12 +11,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// reply is a message that is already in wire format. Only the codec of [Runtime.Serve] can send it.
+// reply is a message in wire format. Only the codec of [Runtime.Serve] can send it.
 type reply struct{ wire mem.BufferSlice }
 
-// reply returns what to hand to gRPC for a message in wire format. For a server with another codec
-// the bytes travel as the unknown fields of an empty message of the right type, which every codec
-// copies as they are.
+// reply returns a message in wire format for gRPC. For a server with another codec the bytes travel
+// as the unknown fields of an empty message of the right type, which every codec copies unchanged.
 func (s *service) reply(empty proto.Message, wire mem.BufferSlice) any {
 	if s.raw {
 		return &reply{wire}
@@ -40,8 +39,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// pageSize is the size of the buffers that a long list is made of. It is one that the pool of gRPC
-// keeps.
+// pageSize is the size of a long list's buffers, a size kept by gRPC's pool.
 const pageSize = 1 << 20
 
 // pages collects the items of a list into pooled buffers.
@@ -71,15 +69,15 @@ func (p *pages) room(size int) {
 	}
 }
 
-// add appends one item as field num; put writes it, in size bytes at most.
+// add appends an item as field num; put writes the item, in size bytes at most.
 func (p *pages) add(num protowire.Number, size int, put func([]byte) []byte) {
 	p.room(size)
 	b, start := begin(p.b, num)
 	p.b = end(put(b), start)
 }
 
-// addRow appends an item of two parts and a state as field 1: what add does, for the many items
-// with which nothing is wrong.
+// addRow appends an item of two parts and a state as field 1: add for the many items without
+// faults.
 func (p *pages) addRow(blob, tail []byte, stateField protowire.Number, state int64) {
 	size := len(blob) + len(tail)
 	p.room(size + rowMargin)
@@ -94,7 +92,7 @@ func (p *pages) addRow(blob, tail []byte, stateField protowire.Number, state int
 }
 
 func (p *pages) flush() {
-	// put may have outgrown the pooled buffer; then the new one is left to the garbage collector.
+	// put may have outgrown the pooled buffer; then the new buffer is left to the garbage collector.
 	if cap(p.b) > 0 && cap(*p.buf) > 0 && &p.b[:1][0] == &(*p.buf)[:1][0] {
 		*p.buf = p.b
 		p.out = append(p.out, mem.NewBuffer(p.buf, mem.DefaultBufferPool()))
@@ -109,8 +107,8 @@ func (p *pages) done() mem.BufferSlice {
 	return p.out
 }
 
-// filler is what oversized events are padded with: unknown fields that share one buffer, so that a
-// huge message costs no memory here.
+// filler is the padding of oversized events: unknown fields that share a buffer, so a huge message
+// costs no memory here.
 var filler = func() []byte {
 	b := protowire.AppendTag(nil, 1000, protowire.BytesType)
 	return protowire.AppendBytes(b, make([]byte, 64<<10))

@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podConfig is a sandbox as a kubelet would ask for it.
+// podConfig is a sandbox as requested by a kubelet.
 func podConfig(name string, attempt uint32) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "ns", Uid: "uid-" + name, Attempt: attempt},
@@ -19,7 +19,7 @@ func podConfig(name string, attempt uint32) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// containerConfig is a container of the pod a, as a kubelet would ask for it.
+// containerConfig is a container of the pod a, as requested by a kubelet.
 func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: 0},

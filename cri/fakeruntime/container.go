@@ -10,19 +10,18 @@ import (
 
 // A ContainerSpec describes a container for [Runtime.AddContainer]. Every field can be left zero.
 type ContainerSpec struct {
-	// Name defaults to c0, c1 … by the number of containers in the sandbox. A name that the
-	// sandbox already has gets the next attempt.
+	// Name defaults to c0, c1 … by the number of containers in the sandbox. A name in use in the
+	// sandbox gets the next attempt.
 	Name string
-	// Image defaults to [WorkloadImage]. Another one counts as pulled.
+	// Image defaults to [WorkloadImage]. Another image counts as pulled.
 	Image string
-	// Life is how the container ends by itself once it is started. The zero value runs until it is
-	// stopped.
+	// Life determines the natural end of a started container. The zero value runs until stopped.
 	Life Life
-	// Labels and Annotations are added to those that every container of a pod has.
+	// Labels and Annotations are added to those of every container of a pod.
 	Labels, Annotations map[string]string
 }
 
-// view is what changes of a container.
+// view is the mutable part of a container.
 type view struct {
 	state                 State
 	startedAt, finishedAt int64
@@ -30,8 +29,7 @@ type view struct {
 	reason, message       string
 }
 
-// container is one container. All but view, prev, place and the pending tasks is fixed once it is
-// in the store.
+// container is a container. All but view, prev, place and the pending tasks is fixed once stored.
 type container struct {
 	id, name, labelUID  string
 	attempt             uint32
@@ -40,7 +38,7 @@ type container struct {
 	imageRef            string
 	labels, annotations map[string]string // nil once encoded
 	blob                []byte            // runtime.v1.Container without its state
-	tail                *tail             // what it shares with others; nil: nothing
+	tail                *tail             // the parts shared with others; nil: nothing
 	extra               []byte            // more fields of the status of a container made by a call; nil: as a kubelet makes them
 	resources           []byte            // field 16 of the status, encoded; nil: none set
 	user                []byte            // field 18 of the status, encoded; nil: the profile's runtime does not tell
@@ -68,7 +66,7 @@ const (
 	exitUnborn  = 2
 )
 
-// termCode is the exit code of a container that is told to end, if it listens.
+// termCode is the exit code of a container that obeys SIGTERM.
 func (c *container) termCode() int32 {
 	if c.program.pause {
 		return 0
@@ -76,7 +74,7 @@ func (c *container) termCode() int32 {
 	return exitTerm
 }
 
-// stopCode is that of a container that the runtime stops without being given time for it.
+// stopCode is the exit code of a container stopped by the runtime without a grace period.
 func (rt *Runtime) stopCode(c *container) int32 {
 	if rt.cfg.Profile.GracefulStops && !c.program.ignoreTerm {
 		return c.termCode()
@@ -84,7 +82,7 @@ func (rt *Runtime) stopCode(c *container) int32 {
 	return exitKilled
 }
 
-// sameName says whether two containers of one sandbox cannot exist beside each other.
+// sameName reports whether two containers of a sandbox cannot coexist.
 func (c *container) sameName(other *container) bool {
 	return c.attempt == other.attempt && c.name == other.name
 }
@@ -95,7 +93,7 @@ func (c *container) withPodLabels(extra map[string]string) map[string]string {
 	return m
 }
 
-// kubeletAnnotations are those that a kubelet gives every container, besides commonAnnotations.
+// kubeletAnnotations are a kubelet's annotations of every container, besides commonAnnotations.
 func (c *container) kubeletAnnotations(extra map[string]string) map[string]string {
 	m := map[string]string{
 		"io.kubernetes.container.hash":         strconv.FormatUint(hashOf(0, c.name)&0xffffffff, 16),
@@ -161,7 +159,7 @@ func (c *container) appendStatus(b []byte, v view) []byte {
 	return append(b, c.user...)
 }
 
-// appendKubeletExtra writes the mounts and the log path that a kubelet gives a container.
+// appendKubeletExtra writes a kubelet's mounts and log path of a container.
 func (c *container) appendKubeletExtra(b []byte) []byte {
 	for _, m := range [...]struct {
 		path, under, file string

@@ -16,8 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CreateContainer makes a container of an image that is there; its lifetime comes from annotations
-// or the command.
+// CreateContainer makes a container of a present image; its lifetime comes from annotations or the
+// command.
 func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	cfg := req.GetConfig()
 	if cfg.GetMetadata().GetName() == "" {
@@ -38,8 +38,8 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
 }
 
-// createRequested makes the container that a call asks for, or returns the one that has its name
-// already, where the profile's runtime does.
+// createRequested makes the requested container, or returns the holder of its name, like the
+// profile's runtime.
 func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*container, *event, error) {
 	p, cfg := &rt.cfg.Profile, req.GetConfig()
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
@@ -87,12 +87,11 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	return c, rt.addCreated(c), nil
 }
 
-// statusExtra are the fields of a ContainerStatus that only the status has and that never change.
-// It is not nil.
+// statusExtra are the constant fields of a ContainerStatus alone. It is not nil.
 func statusExtra(cfg *runtimeapi.ContainerConfig, logPath string) []byte {
 	b, err := proto.Marshal(&runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal(), LogPath: logPath})
 	if err != nil || b == nil {
-		return []byte{} // what cannot be encoded did not come in as a message either
+		return []byte{} // an unencodable message did not arrive as a message either
 	}
 	return b
 }
@@ -140,8 +139,8 @@ func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContain
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// containerNamed returns the container that has the name of this one in any sandbox of the pod, or
-// nil: a runtime that answers with it reserves names by pod.
+// containerNamed returns the container with this container's name in any sandbox of the pod, or
+// nil: a runtime that answers with the holder reserves names by pod.
 func (rt *Runtime) containerNamed(c *container) *container {
 	if p := rt.store.pods[c.sb.uid]; p != nil {
 		for _, sb := range p.sandboxes {
@@ -184,8 +183,7 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-// RemoveContainer stops a running container and removes it; one that is not there is removed
-// already.
+// RemoveContainer stops a running container and removes it; an absent container is removed already.
 func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	rt := s.rt
 	rt.lock()
@@ -199,7 +197,7 @@ func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 		return nil, err
 	}
 	var ev *event
-	if rt.store.containers[c.id] == c { // else it went with its sandbox meanwhile
+	if rt.store.containers[c.id] == c { // else removed with its sandbox meanwhile
 		ev = rt.removeContainer(c, false)
 	}
 	rt.mu.Unlock()
@@ -209,8 +207,8 @@ func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 
-// UpdateContainerResources changes those resources in the status that the request sets, without an
-// event, and whatever the container's state.
+// UpdateContainerResources changes the requested resources in the status, without an event, in any
+// state of the container.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()

@@ -30,8 +30,7 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 	return c.id, nil
 }
 
-// newContainer makes a container for the direct methods, with the labels and the size of one that a
-// kubelet made.
+// newContainer makes a container for the direct methods, with a kubelet's labels and size.
 func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	c := &container{id: rt.ids.hex64(), name: spec.Name, sb: sb, image: spec.Image, life: spec.Life, program: idle}
 	if c.name == "" {
@@ -51,7 +50,7 @@ func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	return c
 }
 
-// placeContainer gives the container what only the runtime can give, and stores it.
+// placeContainer adds the fields set by the runtime alone, and stores the container.
 func (rt *Runtime) placeContainer(c *container) {
 	img := rt.imageOf(c.image)
 	c.userImage, c.imageRef = cmp.Or(c.userImage, c.image), img.id
@@ -72,7 +71,7 @@ func (rt *Runtime) admit(c *container) error {
 	return nil
 }
 
-// addCreated stores a container that was admitted, and tells of it.
+// addCreated stores an admitted container, and emits its event.
 func (rt *Runtime) addCreated(c *container) *event {
 	rt.placeContainer(c)
 	ev, how := rt.emitContainer(c, eventCreated)
@@ -86,7 +85,7 @@ func (c *container) set(v view) {
 	c.prev, c.view = &old, v
 }
 
-// Start starts a container that was created. With Faults.StartError it can fail as a real one does:
+// Start starts a created container. With Faults.StartError the start can fail like a real start:
 // the container is EXITED, code 128.
 func (rt *Runtime) Start(containerID string) error {
 	rt.lock()
@@ -135,7 +134,7 @@ func (rt *Runtime) failure(c *container) error {
 	return fmt.Errorf("%w: container %q: failed to create containerd task: %s", errStart, c.id, reason)
 }
 
-// limitLife arranges the end of a container that has just started.
+// limitLife arranges the end of a container just started.
 func (rt *Runtime) limitLife(c *container) {
 	if c.life.Ends {
 		c.end = rt.sched.after(c.life.For+rt.cfg.Profile.ExitLag, func() {
@@ -145,7 +144,7 @@ func (rt *Runtime) limitLife(c *container) {
 	}
 }
 
-// Exit ends a running container with that exit code. While the runtime is down (see [Runtime.Down])
+// Exit ends a running container with the exit code. While the runtime is down (see [Runtime.Down])
 // nobody sees the exit: it shows as EXITED 255 Unknown later.
 func (rt *Runtime) Exit(containerID string, code int32) error {
 	rt.lock()
@@ -161,8 +160,7 @@ func (rt *Runtime) Exit(containerID string, code int32) error {
 	return nil
 }
 
-// exit ends a container that runs; any other is left as it is. An empty reason is made from the
-// code.
+// exit ends a running container; any other is left alone. The code determines an empty reason.
 func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	if c.state != StateRunning && c.state != StateUnknown || rt.store.containers[c.id] != c {
 		return
@@ -195,8 +193,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	rt.record(c.sb, c, old, StateExited, how, ev)
 }
 
-// endUnborn ends a container that was never started, where the runtime does so before it removes
-// one.
+// endUnborn ends a container without a start, where the runtime does so before a removal.
 func (rt *Runtime) endUnborn(c *container) {
 	now := rt.stamp()
 	c.set(view{state: StateExited, finishedAt: max(now-int64(rt.cfg.Profile.ExitLag), c.createdAt), exitCode: exitUnborn, reason: "Error"})
@@ -204,7 +201,7 @@ func (rt *Runtime) endUnborn(c *container) {
 	rt.record(c.sb, c, StateCreated, StateExited, how, ev)
 }
 
-// Remove removes a container; a running one is stopped first.
+// Remove removes a container; a running container is stopped first.
 func (rt *Runtime) Remove(containerID string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -236,8 +233,8 @@ func (rt *Runtime) removeContainer(c *container, silent bool) *event {
 	return ev
 }
 
-// SetReason changes the reason and message of a container that has ended, without an event, as a
-// runtime does that learns late of an OOM kill.
+// SetReason changes the reason and message of an ended container, without an event, like a runtime
+// that learns late of an OOM kill.
 func (rt *Runtime) SetReason(containerID, reason, message string) error {
 	rt.lock()
 	defer rt.mu.Unlock()

@@ -14,7 +14,7 @@ func (rt *Runtime) calls(method string) uint64 {
 	return rt.rpcs[method]
 }
 
-// corruption is what is wrong with one reply.
+// corruption is the fault of a reply.
 type corruption struct {
 	nilFields, enum, utf8, duplicate, orphan bool
 	pick                                     uint64
@@ -37,7 +37,7 @@ func (rt *Runtime) corruption(first bool, method string, call uint64) corruption
 	}
 }
 
-// victim is the item that is struck, -1 for none.
+// victim is the struck item, -1 for none.
 func (bad corruption) victim(n int) int {
 	if n == 0 || !(bad.nilFields || bad.enum || bad.utf8 || bad.duplicate) {
 		return -1
@@ -45,8 +45,8 @@ func (bad corruption) victim(n int) int {
 	return int(bad.pick % uint64(n))
 }
 
-// spoil appends a wrong state and a wrong text to an item: of a field that comes twice, the last
-// one counts.
+// spoil appends a wrong state and a wrong text to an item: of a repeated field, the last value
+// counts.
 func (bad corruption) spoil(b []byte, stateField, textField protowire.Number) []byte {
 	if bad.enum {
 		b = appendInt(b, stateField, 77)
@@ -57,7 +57,7 @@ func (bad corruption) spoil(b []byte, stateField, textField protowire.Number) []
 	return b
 }
 
-// orphan is a container of a sandbox that does not exist.
+// orphan is a container of an absent sandbox.
 func (rt *Runtime) orphan(call uint64) *container {
 	g := ids{seed: hashOf(rt.cfg.Seed, "orphan", call)}
 	sb := &sandbox{id: g.hex64(), name: "orphan", namespace: "default", uid: g.uid()}

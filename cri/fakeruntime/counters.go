@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stats are counters since [New]. They say what the runtime did, not what a client made of it.
+// Stats are counters since [New], of the runtime's side, not a client's.
 type Stats struct {
 	// RPCs counts calls by method, such as "ListContainers", as they arrive.
 	RPCs map[string]uint64 `json:"rpcs"`
@@ -16,14 +16,14 @@ type Stats struct {
 	Events EventStats `json:"events"`
 	// Blocked tells how callers were held up because a subscriber did not read.
 	Blocked BlockedStats `json:"blocked"`
-	// Subscribers are the event streams that are open, as far as the runtime has noticed.
+	// Subscribers are the open event streams, as far as the runtime has noticed.
 	Subscribers []SubscriberStats `json:"subscribers"`
 }
 
 // EventStats counts events.
 type EventStats struct {
-	// Emitted were put into the runtime's queue; Delivered is the number of times one was written
-	// to a stream. Duplicates are the part of Emitted that the fault duplicate added.
+	// Emitted were put into the runtime's queue; Delivered is the number of writes to a stream.
+	// Duplicates are the part of Emitted added by the fault duplicate.
 	Emitted    uint64 `json:"emitted"`
 	Delivered  uint64 `json:"delivered"`
 	Duplicates uint64 `json:"duplicates"`
@@ -35,28 +35,28 @@ type EventStats struct {
 	Lost      uint64 `json:"lost"`
 }
 
-// BlockedStats is about events for which the channel of a subscriber had no room. A real runtime's
-// caller hangs that long; the direct methods do not, but count the same.
+// BlockedStats counts events without room in a subscriber's channel. A real runtime's caller hangs
+// meanwhile; the direct methods do not, but count the same.
 type BlockedStats struct {
 	// Events had to wait, Now of them still do.
 	Events uint64 `json:"events"`
 	Now    int    `json:"now"`
-	// Total and Max are the waiting times of those that got through.
+	// Total and Max are the waiting times of the released callers.
 	Total time.Duration `json:"totalNanoseconds"`
 	Max   time.Duration `json:"maxNanoseconds"`
 }
 
-// SubscriberStats is one open event stream.
+// SubscriberStats is an open event stream.
 type SubscriberStats struct {
 	// ID numbers the streams, from 1, over the runtime's life.
 	ID    uint64    `json:"id"`
 	Since time.Time `json:"since"`
-	// Sent events were written to it, Pending ones wait for it, Dropped ones were discarded while
-	// it was there.
+	// Sent events were written to the stream, Pending events wait, Dropped events were discarded
+	// during its life.
 	Sent    uint64 `json:"sent"`
 	Pending uint64 `json:"pending"`
 	Dropped uint64 `json:"dropped"`
-	// Stalled: a fault made it hang open.
+	// Stalled: a fault made the stream hang open.
 	Stalled bool `json:"stalled"`
 }
 

@@ -21,7 +21,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A pod's whole life through the CRI, as a kubelet would do it.
+// A pod's whole life through the CRI, as by a kubelet.
 func TestCRILifecycle(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		ctx, l := t.Context(), w.listen(w.conn)
@@ -70,7 +70,7 @@ func TestCRILifecycle(t *testing.T) {
 	})
 }
 
-// A container that ignores SIGTERM lives until the timeout is over.
+// A container that ignores SIGTERM lives until the timeout.
 func TestIgnoreTerm(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
@@ -87,7 +87,7 @@ func TestIgnoreTerm(t *testing.T) {
 	})
 }
 
-// Requests that cannot be met, and how real runtimes refuse them.
+// Impossible requests, and the refusals of real runtimes.
 func TestCRIErrors(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -172,7 +172,7 @@ func TestExecSync(t *testing.T) {
 	})
 }
 
-// What the kubelet's client and crictl refuse must not be in any answer: facts of every profile.
+// Answers must not contain values refused by the kubelet's client and crictl, on any profile.
 func TestClientsAccept(t *testing.T) {
 	for _, p := range Profiles() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -400,7 +400,7 @@ func collect[M, T any](t *testing.T, stream grpc.ServerStreamingClient[M], items
 	}
 }
 
-// Every method of both services has an answer: its own, or one that says why not.
+// Every method of both services has an answer: its own, or a refusal with the reason.
 func TestEveryMethodIsCounted(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -418,7 +418,7 @@ func TestEveryMethodIsCounted(t *testing.T) {
 	})
 }
 
-// A container that is being removed, and whose sandbox is removed meanwhile, is removed once.
+// A container under removal, in a sandbox removed meanwhile, is removed once.
 func TestRemovedWithItsSandboxMeanwhile(t *testing.T) {
 	profile := must(ProfileByName("containerd-2"))(t)
 	profile.ExitLag = 10 * time.Millisecond

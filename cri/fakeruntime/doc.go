@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeruntime is a container runtime without containers: a CRI server whose pods are data.
-// It exists to test, to simulate and to measure clients of the CRI, above all a pod lifecycle event
-// generator, against everything that real runtimes do and some of what they should not.
+// Package fakeruntime is a container runtime without containers: a CRI server with pods as data. It
+// serves to test, simulate and measure clients of the CRI, above all a pod lifecycle event
+// generator, against the behaviour of real runtimes, good and bad.
 //
 // # Model
 //
@@ -27,24 +27,24 @@
 // end or hang, calls that are slow, fail, hang or lie, clocks that jump. They can be changed at any
 // time. [Runtime.Restart] kills the runtime's process, not the containers.
 //
-// The runtime knows what is true, whatever it tells: [Runtime.History] is every change of state
-// with its time and what became of its event, [Runtime.Truth] all pods at one moment,
-// [Runtime.Stats] what it did for its clients.
+// The runtime knows the truth, whatever it reports: [Runtime.History] is every change of state with
+// its time and the fate of its event, [Runtime.Truth] all pods at a moment, [Runtime.Stats] its
+// work for clients.
 //
 // A seed, a profile, faults and the same calls in the same order are the same scenario: IDs, events
-// and faults are equal. What is due at a moment of (virtual) time has happened before any call that
-// comes at that moment.
+// and faults are equal. Actions due at a moment of (virtual) time happen before any call at the
+// same moment.
 //
 // # Concurrency
 //
-// All methods can be called from any goroutine. One mutex guards the whole state, and is never held
-// while something is sent or waited for, so that lists work however blocked the event stream is.
-// [New] starts nothing; [Runtime.Serve] returns when everything it started has ended; one timer
+// All methods can be called from any goroutine. A single mutex guards the whole state, and is never
+// held while sending or waiting, so that lists work however blocked the event stream is. [New]
+// starts nothing; [Runtime.Serve] returns when everything it started has ended; a single timer
 // drives all lifetimes and delays, until [Runtime.Close]. All waiting is on channels and timers:
 // the package can be used in a testing/synctest bubble, with a bufconn listener made in the bubble.
 //
-// The direct methods never wait for a client. The CRI calls that a real runtime holds up until
-// their event has found room are held up in the same way; [BlockedStats] tells of both.
+// The direct methods never wait for a client. CRI calls wait for room for their event like a real
+// runtime's calls; [BlockedStats] counts both.
 //
 // # Errors
 //

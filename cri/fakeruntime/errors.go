@@ -11,12 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Errors of the direct methods. The gRPC calls answer with the code that real runtimes use for
-// them.
+// Errors of the direct methods. The gRPC calls answer with real runtimes' codes.
 var (
-	// ErrNotFound: no container or sandbox has that ID.
+	// ErrNotFound: no container or sandbox has the ID.
 	ErrNotFound = errNotFound
-	// ErrState: the container or sandbox is in a state that does not allow it.
+	// ErrState: the state of the container or sandbox does not allow the action.
 	ErrState = errState
 	// ErrExists: the name is taken by another sandbox or container.
 	ErrExists = errExists
@@ -32,10 +31,10 @@ var (
 	errExists   = errors.New("name in use")
 	errStart    = errors.New("start error")
 	errDown     = errors.New("runtime is down")
-	errNoImage  = errors.New("no such image") // only calls can ask for one
+	errNoImage  = errors.New("no such image") // only calls can request an image
 )
 
-// toStatus turns an error of this package into the one that a runtime would answer.
+// toStatus turns an error of this package into a runtime's answer.
 func toStatus(err error) error {
 	switch {
 	case err == nil:

@@ -18,37 +18,37 @@ const (
 	eventDeleted
 )
 
-// zeroStamp is the nanosecond value of Go's zero time, which containerd sends as created_at of a
-// sandbox that is being deleted.
+// zeroStamp is the nanosecond value of Go's zero time, sent by containerd as created_at of a
+// sandbox under deletion.
 const zeroStamp = -6795364578871345152
 
-// event is one message for the subscribers. The runtime's mutex guards all but wire, which does not
+// event is a message for the subscribers. The runtime's mutex guards all but wire, which does not
 // change.
 type event struct {
 	seq      uint64 // place in the hub's log
 	wire     []byte // runtime.v1.ContainerEventResponse
-	pad      int    // bytes that make it oversized
+	pad      int    // padding of an oversized event
 	at       time.Time
 	how      Emission
-	change   uint64 // Seq of the change it tells of, if recorded
+	change   uint64 // Seq of the reported change, if recorded
 	recorded bool
 
 	deferred  bool          // held or delayed: nobody waits for it
 	accepted  bool          // every subscriber's channel had room
-	stuck     bool          // it had to wait for that
+	stuck     bool          // had to wait for room
 	waiting   chan struct{} // closed when accepted; nil: nobody waits
-	inFlight  int           // subscribers that took it and have not finished sending
+	inFlight  int           // subscribers still sending it
 	delivered int           // successful sends
 }
 
-// heldEvent is an event that waits for another one of its container to overtake it.
+// heldEvent is an event waiting to be overtaken by another event of its container.
 type heldEvent struct {
 	kind eventKind
 	ev   *event
 	task *task
 }
 
-// payload says what an event is about.
+// payload is the subject of an event.
 type payload struct {
 	kind eventKind
 	sb   *sandbox
@@ -62,9 +62,9 @@ func (p payload) id() string {
 	return p.sb.id
 }
 
-// emitSandbox and emitContainer send the event of a change that has just been made, unless the
-// profile has none, the runtime is down, or a fault prevents it. They return the event, if one was
-// or will be sent, and what became of it.
+// emitSandbox and emitContainer send the event of a change just made, unless the profile has none,
+// the runtime is down, or a fault prevents it. They return the event, if one was or will be sent,
+// and its fate.
 func (rt *Runtime) emitSandbox(sb *sandbox, kind eventKind) (*event, Emission) {
 	return rt.emit(payload{kind, sb, nil})
 }
@@ -82,7 +82,7 @@ func (rt *Runtime) emitContainer(c *container, kind eventKind) (*event, Emission
 	return ev, how
 }
 
-// mayHold decides whether the event is to be overtaken by the next one of its container.
+// mayHold decides whether the next event of its container overtakes the event.
 func (rt *Runtime) mayHold(p payload) bool {
 	if !rt.tells() {
 		return false
@@ -178,7 +178,7 @@ func (rt *Runtime) repeat(ev *event, again bool) {
 	}
 }
 
-// thisLife schedules fn, or instead of it gone if the runtime has died meanwhile.
+// thisLife schedules fn, or gone instead if the runtime has died meanwhile.
 func (rt *Runtime) thisLife(d time.Duration, fn, gone func()) *task {
 	life := rt.incarnation
 	return rt.sched.after(d, func() {
@@ -190,7 +190,7 @@ func (rt *Runtime) thisLife(d time.Duration, fn, gone func()) *task {
 	})
 }
 
-// settle writes into the history what became of an event.
+// settle writes the fate of an event into the history.
 func (rt *Runtime) settle(ev *event, how Emission) {
 	ev.how = how
 	if ev.recorded {
@@ -203,7 +203,7 @@ func (rt *Runtime) settle(ev *event, how Emission) {
 // parts are the ways in which a payload can be wrong.
 type parts struct{ stale, noSandbox, noStatuses, invalid bool }
 
-// encodeEvent writes the message with what is known at this moment.
+// encodeEvent writes the message with the present knowledge.
 func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
 	id := p.id()
 	kind := int64(p.kind)
@@ -233,7 +233,7 @@ func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
 	if !broken.noStatuses {
 		b = rt.appendPayloadContainers(b, p, broken.stale)
 	}
-	// The stamp is taken after the statuses were read: that is the defect of the real ones.
+	// The stamp is taken after the statuses were read, which is the defect of real runtimes.
 	b = appendInt(b, 3, rt.stamp())
 	return bytes.Clone(b)
 }
@@ -264,7 +264,7 @@ func (rt *Runtime) appendPayloadContainers(b []byte, p payload, stale bool) []by
 		v := c.view
 		if stale && c != p.c {
 			if c.prev == nil {
-				continue // it was not there yet
+				continue // not there yet
 			}
 			v = *c.prev
 		}

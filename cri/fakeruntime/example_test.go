@@ -18,7 +18,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// A CRI-O that loses every tenth event, a client that listens to it, and what really happened.
+// A CRI-O that loses every tenth event, a client on its stream, and the true history.
 func Example() {
 	profile, err := fakeruntime.ProfileByName("crio")
 	if err != nil {

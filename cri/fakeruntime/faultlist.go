@@ -36,16 +36,16 @@ func parseCode(s string) (Code, error) {
 	return 0, fmt.Errorf("%q is not the name of a gRPC error code: use one such as Unavailable or DeadlineExceeded", s)
 }
 
-// A Fault describes one field of [Faults], so that a command can print and sweep them.
+// A Fault describes a field of [Faults], so that a command can print and sweep them.
 type Fault struct {
 	// Name is the name in text and JSON.
 	Name string
 	// Kind is "probability", "duration", "count" or "code".
 	Kind string
-	// Help is one line on what the fault does.
+	// Help is a line about the fault's effect.
 	Help string
 	// Example is a value that strikes often enough to be seen and rarely enough to get through;
-	// empty for a field that only tunes another.
+	// empty for a field that tunes another.
 	Example string
 
 	field func(*Faults) any
@@ -61,7 +61,7 @@ const (
 	kindCode        = "code"
 )
 
-// maxFaultCount bounds counts: a fault must not exhaust the memory of the machine it runs on.
+// maxFaultCount bounds counts: a fault must not exhaust the machine's memory.
 const maxFaultCount = 256 << 20
 
 var faultList = []Fault{
@@ -114,8 +114,8 @@ var faultList = []Fault{
 	{"orphan-container", kindProbability, "a list shows a container of an unknown sandbox", "0.1", func(f *Faults) any { return &f.OrphanContainer }},
 }
 
-// Set sets the fault called name from its text form. A name or value that makes no sense is an
-// error, and changes nothing.
+// Set sets the named fault from its text form. A senseless name or value is an error, and changes
+// nothing.
 func (f *Faults) Set(name, value string) error {
 	i := slices.IndexFunc(faultList, func(d Fault) bool { return d.Name == name })
 	if i < 0 {
@@ -143,7 +143,7 @@ func (f *Faults) Set(name, value string) error {
 	return nil
 }
 
-// check reports a value outside of what the fault can mean.
+// check reports a value out of the fault's range.
 func (d Fault) check(f *Faults) error {
 	switch field := d.field(f).(type) {
 	case *float64:
@@ -170,7 +170,7 @@ func (d Fault) check(f *Faults) error {
 	return nil
 }
 
-// Validate reports every field whose value makes no sense, by name.
+// Validate reports every field with a senseless value, by name.
 func (f Faults) Validate() error {
 	var errs []error
 	for _, d := range faultList {
@@ -182,7 +182,7 @@ func (f Faults) Validate() error {
 }
 
 // ParseFaults reads faults of the form NAME=VALUE, such as "drop=0.05" or "delay-by=2s". A later
-// one overrides an earlier one of the same name. All errors are reported, joined.
+// value overrides an earlier value of the same name. All errors are returned, joined.
 func ParseFaults(specs ...string) (Faults, error) {
 	var f Faults
 	var errs []error
@@ -202,8 +202,8 @@ func ParseFaults(specs ...string) (Faults, error) {
 	return f, nil
 }
 
-// Strings returns the faults that are not zero as NAME=VALUE, in the order of [FaultList];
-// [ParseFaults] reads them back.
+// Strings returns the nonzero faults as NAME=VALUE, in the order of [FaultList]; [ParseFaults]
+// reads them back.
 func (f Faults) Strings() []string {
 	var out []string
 	for _, d := range faultList {
@@ -214,7 +214,7 @@ func (f Faults) Strings() []string {
 	return out
 }
 
-// text is the value of a fault, empty when it is zero.
+// text is the value of a fault, empty when zero.
 func (d Fault) text(f *Faults) string {
 	switch field := d.field(f).(type) {
 	case *float64:
@@ -240,7 +240,7 @@ func (d Fault) text(f *Faults) string {
 // String joins [Faults.Strings] by spaces.
 func (f Faults) String() string { return strings.Join(f.Strings(), " ") }
 
-// MarshalJSON writes an object of the faults that are not zero: {"drop":"0.05","delay-by":"2s"}.
+// MarshalJSON writes an object of the nonzero faults: {"drop":"0.05","delay-by":"2s"}.
 func (f Faults) MarshalJSON() ([]byte, error) {
 	m := map[string]string{}
 	for _, d := range faultList {
@@ -251,7 +251,7 @@ func (f Faults) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Faults that are not named become zero.
+// UnmarshalJSON reads the form of MarshalJSON. Missing faults become zero.
 func (f *Faults) UnmarshalJSON(data []byte) error {
 	var m map[string]string
 	if err := json.Unmarshal(data, &m); err != nil {

@@ -91,7 +91,7 @@ func TestParseFaults(t *testing.T) {
 	}
 }
 
-// What is accepted can be written and read back, as text and as JSON.
+// Accepted faults can be written and read back, as text and as JSON.
 func FuzzParseFaults(f *testing.F) {
 	for _, d := range faultList {
 		f.Add(d.Name + "=" + d.Example)

@@ -10,11 +10,11 @@ import "time"
 // float64 is a probability from 0 to 1. Each field has a name for text and JSON, which [FaultList]
 // gives together with its meaning.
 //
-// Whether a fault strikes depends on the seed, the fault, and the thing struck (the container and
-// the kind of event; for calls, how many calls of that method came before), and not on how
-// goroutines interleave.
+// The seed, the fault, and its subject (the container and the kind of event; for calls, the number
+// of earlier calls of the method) decide whether a fault strikes, and the interleaving of
+// goroutines does not.
 type Faults struct {
-	// Events, one decision an event.
+	// Events, a decision for each event.
 
 	Drop           float64       // drop: the event is never sent
 	Duplicate      float64       // duplicate: the event is sent twice
@@ -45,33 +45,33 @@ type Faults struct {
 	// The runtime.
 
 	RestartExit    float64       // restart-exit: at a restart a running container exits unseen and comes back as EXITED 255 Unknown
-	ExitLag        time.Duration // exit-lag: finished_at is that much older than the moment the exit can be seen
+	ExitLag        time.Duration // exit-lag: finished_at is older by this time than the visible exit
 	ClockSkew      time.Duration // clock-skew: every stamp of the runtime is off by this much
 	ClockStep      time.Duration // clock-step: the runtime's clock jumps by this much, and back, in turns
 	ClockStepEvery time.Duration // clock-step-every: the time between two jumps; 0 means 10 s
 
-	// Calls, one decision a call. A list is ListX and StreamX; a status is PodSandboxStatus,
-	// ContainerStatus and stats; a write is what changes a pod, a container or an image.
+	// Calls, a decision for each call. A list is ListX and StreamX; a status is PodSandboxStatus,
+	// ContainerStatus and stats; a write changes a pod, a container or an image.
 
 	SlowList   time.Duration // slow-list: a list takes this much longer
 	SlowStatus time.Duration // slow-status: a status takes this much longer
 	SlowWrite  time.Duration // slow-write: a write takes this much longer
 	FailList   float64       // fail-list: a list fails with FailCode
 	FailStatus float64       // fail-status: a status fails with FailCode
-	FailWrite  float64       // fail-write: a write fails with FailCode, before it changed anything
+	FailWrite  float64       // fail-write: a write fails with FailCode, before any change
 	FailCode   Code          // fail-code: see FailList; 0 means Unknown
 	HangList   float64       // hang-list: a list never answers
-	CutList    float64       // cut-list: a streaming list breaks with Unavailable when half of it was sent
+	CutList    float64       // cut-list: a streaming list breaks with Unavailable after its first half
 	HangStatus float64       // hang-status: a status never answers
 	HangWrite  float64       // hang-write: a write never answers and changes nothing
 
-	// What lists and statuses say, one decision a reply.
+	// Content of lists and statuses, a decision for each reply.
 
 	NilFields       float64 // nil-fields: an item without metadata, image and creation time
-	UnknownEnum     float64 // unknown-enum: an item with a state that no API knows
-	InvalidUTF8     float64 // invalid-utf8: an item with text that is not UTF-8
+	UnknownEnum     float64 // unknown-enum: an item with a state unknown to any API
+	InvalidUTF8     float64 // invalid-utf8: an item with invalid UTF-8
 	DuplicateID     float64 // duplicate-id: a list shows an item twice, the second time in another state
-	OrphanContainer float64 // orphan-container: a list shows a container whose sandbox nobody knows
+	OrphanContainer float64 // orphan-container: a list shows a container of an unknown sandbox
 }
 
 const (

@@ -11,9 +11,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Features are what Status says that a runtime can do.
+// Features are the runtime's features in Status.
 type Features struct {
-	// Handlers: it lists its handlers at all, the default one and runc, each with the next two.
+	// Handlers: Status lists handlers, the default handler and runc, each with the next two.
 	Handlers, RecursiveReadOnlyMounts, UserNamespaces bool
 	// These two are the runtime's own.
 	SupplementalGroupsPolicy, UserNamespacesHostNetwork bool
@@ -22,11 +22,11 @@ type Features struct {
 // handlers are the names of the runtime handlers.
 var handlers = []string{"", "runc"}
 
-// userNamespacesHostNetwork is the field of that name in RuntimeFeatures, which the CRI's module
-// has only from v0.36 on.
+// userNamespacesHostNetwork is the field of the same name in RuntimeFeatures, in the CRI's module
+// only from v0.36 on.
 const userNamespacesHostNetwork = 2
 
-// message is the part of the features that belongs to the runtime.
+// message is the runtime's part of the features.
 func (f Features) message() *runtimeapi.RuntimeFeatures {
 	m := &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: f.SupplementalGroupsPolicy}
 	if f.UserNamespacesHostNetwork {
@@ -35,12 +35,12 @@ func (f Features) message() *runtimeapi.RuntimeFeatures {
 	return m
 }
 
-// handlerMessage is the part that belongs to each handler.
+// handlerMessage is the part of each handler.
 func (f Features) handlerMessage() *runtimeapi.RuntimeHandlerFeatures {
 	return &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: f.RecursiveReadOnlyMounts, UserNamespaces: f.UserNamespaces}
 }
 
-// knownHandler says whether Status lists a runtime handler of that name.
+// knownHandler reports whether Status lists a runtime handler of the name.
 func knownHandler(name string) bool { return slices.Contains(handlers, name) }
 
 // checkMounts refuses the recursive read-only mounts that runtimes refuse.

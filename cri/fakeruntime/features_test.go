@@ -16,7 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Status tells what the profile's runtime can do, the field that older CRI modules lack as well.
+// Status returns the features of the profile's runtime, also in a field missing from older CRI
+// modules.
 func TestFeatures(t *testing.T) {
 	for _, p := range Profiles() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// A container's status tells as whom it runs, in the words of the profile's runtime.
+// A container's status names its user in the words of the profile's runtime.
 func TestUser(t *testing.T) {
 	id := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
 	all := &runtimeapi.LinuxContainerSecurityContext{
@@ -135,8 +136,8 @@ func TestRefusedFeatures(t *testing.T) {
 	}
 }
 
-// CreateContainer refuses a group without a user, and an image that was never pulled, whose absence
-// the error tells with what there is.
+// CreateContainer refuses a group without a user, and an image without a pull, with the present
+// images in the error.
 func TestRefusedContainers(t *testing.T) {
 	for profile, code := range map[string]codes.Code{"containerd-2": codes.NotFound, "containerd-1.7": codes.NotFound, "crio": codes.Unknown} {
 		inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
@@ -170,7 +171,7 @@ func TestRefusedContainers(t *testing.T) {
 	}
 }
 
-// Each metric that is listed is described, with as many labels; the profile says whose they are.
+// Each listed metric has a description with as many labels; the profile determines the metrics.
 func TestMetrics(t *testing.T) {
 	for profile, want := range map[string]struct{ described, ofContainer, ofPod, pods, containers int }{
 		"containerd-2": {described: 49, ofContainer: 31, ofPod: 8, pods: 1, containers: 1},

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// State is the state of a container or of a sandbox, as the runtime would report it.
+// State is the state of a container or of a sandbox, in the runtime's report.
 type State uint8
 
 const (
 	StateNone     State = iota // not made yet
-	StateCreated               // a container that was not started
+	StateCreated               // a container without a start
 	StateRunning               // a running container
-	StateExited                // a container that ended
+	StateExited                // an ended container
 	StateUnknown               // a container of which the runtime has lost track
-	StateReady                 // a sandbox that is ready
-	StateNotReady              // a sandbox that was stopped or died
+	StateReady                 // a ready sandbox
+	StateNotReady              // a stopped or dead sandbox
 	StateRemoved               // gone from every list
 )
 
@@ -46,22 +46,22 @@ func (s *State) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Emission says what became of the event for a change.
+// Emission is the fate of a change's event.
 type Emission uint8
 
 const (
-	// NoEvent: the profile has no such event, the change is one that runtimes do not tell of, or
-	// the runtime was down.
+	// NoEvent: the profile has no such event, runtimes do not report the change, or the runtime was
+	// down.
 	NoEvent Emission = iota
 	// Emitted: the event was given to the stream, or will be (the faults delay, swap-start-stop and
 	// swap-stop-delete).
 	Emitted
 	// Faulted: a fault suppressed the event (drop, silent-exit).
 	Faulted
-	// Discarded: no room in the runtime's queue, or nobody to send it to.
+	// Discarded: no room in the runtime's queue, or no subscriber.
 	Discarded
-	// Lost: it was emitted, and then it expired in the backlog, or was in the hands of a stream
-	// that broke, or the runtime restarted.
+	// Lost: emitted, and then expired in the backlog, or held by a broken stream, or lost in a
+	// restart.
 	Lost
 )
 
@@ -88,26 +88,25 @@ func (e *Emission) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A Change is one entry of the authoritative history: a container or sandbox went from one state to
+// A Change is an entry of the authoritative history: a container or sandbox went from a state to
 // another.
 type Change struct {
 	// Seq numbers the changes, from 0, without gaps.
 	Seq uint64 `json:"seq"`
-	// Time is when it happened. It has a monotonic reading; changes are in its order.
+	// Time is the time of the change. It has a monotonic reading; changes are in its order.
 	Time time.Time `json:"time"`
-	// PodUID and SandboxID are the pod and sandbox it belongs to. ContainerID is empty when it is
-	// the sandbox that changed.
+	// PodUID and SandboxID are its pod and sandbox. ContainerID is empty for a change of the
+	// sandbox.
 	PodUID      string `json:"podUID"`
 	SandboxID   string `json:"sandboxID"`
 	ContainerID string `json:"containerID,omitempty"`
-	// Old and New are the states before and after. A sandbox that is removed while ready goes
-	// through NotReady first, a running container through Exited.
+	// Old and New are the states before and after. A sandbox removed while ready goes through
+	// NotReady first, a running container through Exited.
 	Old State `json:"old"`
 	New State `json:"new"`
 	// ExitCode is set when New is StateExited.
 	ExitCode int32 `json:"exitCode,omitempty"`
-	// Event says what became of the event. Emitted can still turn into Lost while the event is
-	// under way.
+	// Event is the fate of the event. Emitted can still turn into Lost while the event is under way.
 	Event Emission `json:"event"`
 }
 
@@ -134,7 +133,7 @@ func (h *history) add(c Change) uint64 {
 	return c.Seq
 }
 
-// at returns the change with that number, or nil when it is no longer kept.
+// at returns the change with the number, or nil if dropped.
 func (h *history) at(seq uint64) *Change {
 	if seq < h.first || seq >= h.next() {
 		return nil
@@ -142,9 +141,9 @@ func (h *history) at(seq uint64) *Change {
 	return &h.changes[(h.head+int(seq-h.first))%len(h.changes)]
 }
 
-// History returns the changes with Seq ≥ since, oldest first, and the Seq that the next change
-// will have. If the first one returned has a larger Seq than since, those between were dropped
-// because of Config.HistoryLimit.
+// History returns the changes with Seq ≥ since, oldest first, and the Seq of the next change. If
+// the first returned change has a larger Seq than since, those between were dropped because of
+// Config.HistoryLimit.
 func (rt *Runtime) History(since uint64) (changes []Change, next uint64) {
 	rt.lock()
 	defer rt.mu.Unlock()

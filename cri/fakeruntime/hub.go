@@ -9,9 +9,9 @@ import "time"
 // subscriber's own goroutine pulls from the log, as far as the profile's channels would have let
 // the event through. The runtime's mutex guards it.
 //
-// For DeliverBroadcast and DeliverSequential the log is one sequence with a cursor per subscriber.
-// limit is the first event for which the channel of the slowest subscriber has no room: that one
-// and all later ones are still in the hands of blocked callers, and no subscriber can see them. For
+// For DeliverBroadcast and DeliverSequential the log is a sequence with a cursor per subscriber.
+// limit is the first event without room in the channel of the slowest subscriber: it and all later
+// events are still in the hands of blocked callers, and no subscriber can see them. For
 // DeliverCompete the log is a queue that subscribers pop from.
 type hub struct {
 	log    []*event
@@ -25,7 +25,7 @@ type hub struct {
 
 func (h *hub) tail() uint64 { return h.head + uint64(len(h.log)) }
 
-// live are the subscribers that count: a stalled one takes nothing and blocks nobody.
+// live are the counting subscribers: a stalled subscriber takes nothing and blocks nobody.
 func (h *hub) live() int {
 	n := 0
 	for _, s := range h.subs {
@@ -42,7 +42,7 @@ func (h *hub) pokeAll() {
 	}
 }
 
-// publish puts an event into the log, or discards it as the profile would.
+// publish puts an event into the log, or discards the event by the profile's rules.
 func (rt *Runtime) publish(ev *event) Emission {
 	if !rt.tells() {
 		return NoEvent
@@ -55,7 +55,7 @@ func (rt *Runtime) publish(ev *event) Emission {
 	case DeliverBroadcast:
 		if live == 0 {
 			rt.expire()
-			if len(h.subs) > 0 { // only stalled ones: it disappears into them
+			if len(h.subs) > 0 { // only stalled subscribers: they swallow it
 				discard = true
 			}
 		}
@@ -96,8 +96,8 @@ func (h *hub) remember(ev *event) {
 	h.recent = append(h.recent, ev)
 }
 
-// advance recomputes limit, lets go of callers whose event found room, and trims what everybody
-// has.
+// advance recomputes limit, releases callers with room for their event, and trims events taken by
+// all.
 func (rt *Runtime) advance() {
 	h, p := &rt.hub, &rt.cfg.Profile
 	if p.Delivery == DeliverCompete {
@@ -134,7 +134,7 @@ func (rt *Runtime) advance() {
 	}
 }
 
-// acceptedUpTo finds the first event in the log that no channel had room for yet.
+// acceptedUpTo finds the first event in the log without room in a channel.
 func (rt *Runtime) acceptedUpTo() uint64 {
 	h := &rt.hub
 	lo, hi := 0, len(h.log)
@@ -182,7 +182,7 @@ func (rt *Runtime) trim(seq uint64) {
 	}
 }
 
-// concluded notes the loss of an event that left the log and that nobody received or is receiving.
+// concluded notes the loss of an event that left the log without a receiver.
 func (rt *Runtime) concluded(ev *event) {
 	if ev.inFlight == 0 && ev.delivered == 0 && ev.how != Lost {
 		rt.counts.Lost++
@@ -190,7 +190,7 @@ func (rt *Runtime) concluded(ev *event) {
 	}
 }
 
-// expire drops events from a backlog that nobody came for.
+// expire drops events from an old backlog.
 func (rt *Runtime) expire() {
 	h := &rt.hub
 	old := time.Now().Add(-rt.cfg.Profile.BacklogAge)

@@ -28,9 +28,9 @@ func (w *world) flood(sb string, n int) {
 	}
 }
 
-// One subscriber that does not read blocks the containerd 2 runtime: CreateContainer and
-// RemoveContainer hang until the caller's deadline, other subscribers starve, lists still work, and
-// the end of the stream sets everything free at once.
+// An idle subscriber blocks the containerd 2 runtime: CreateContainer and RemoveContainer hang
+// until the caller's deadline, other subscribers starve, lists still work, and the end of the
+// stream releases everything at once.
 func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -65,8 +65,7 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 			t.Errorf("blocked: %+v", stats.Blocked)
 		}
 		seen := len(reader.soFar())
-		// Not on the connection of the one that does not read: an answer as large as this widens
-		// its window.
+		// Not on the idle subscriber's connection: an answer as large as this widens its window.
 		list := must(runtimeapi.NewRuntimeServiceClient(other).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t)
 		if len(list.Containers) != n {
 			t.Errorf("while blocked, %d of %d containers are listed", len(list.Containers), n)
@@ -85,7 +84,7 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 		if d := time.Since(begun); d > 0 {
 			t.Errorf("recovered after %v", d)
 		}
-		if got := len(reader.stop()); got != n+2 { // n+1 creations, one removal; the sandbox's own went to the first subscriber
+		if got := len(reader.stop()); got != n+2 { // n+1 creations, and a removal; the sandbox's own went to the first subscriber
 			t.Errorf("the other subscriber got %d events in the end, want %d", got, n+2)
 		}
 		if b := w.rt.Stats().Blocked; b.Now != 0 || b.Max < 2*time.Second || b.Events == 0 {
@@ -100,7 +99,7 @@ func timeout(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// The direct methods never wait, however blocked the runtime is; what they did waits for room.
+// The direct methods never wait, however blocked the runtime is; their events wait for room.
 func TestDirectMethodsNeverWait(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -118,7 +117,7 @@ func TestDirectMethodsNeverWait(t *testing.T) {
 }
 
 // Without a subscriber, containerd 2 keeps events for five minutes, and gives all of them to the
-// first that comes.
+// first subscriber.
 func TestBacklogGoesToTheFirstSubscriber(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -227,7 +226,7 @@ func TestFullQueueDropsTheNewest(t *testing.T) {
 				if s.Events.Emitted != 1000 || int(s.Events.Discarded) != 500+before || s.Blocked.Events != 0 {
 					t.Errorf("%+v %+v", s.Events, s.Blocked)
 				}
-				// They were kept for the first client that ever comes.
+				// They were kept for the very first client.
 				l := w.listen(w.conn)
 				if n := len(l.stop()); n != 1000 {
 					t.Errorf("the first client got %d events", n)
@@ -248,7 +247,7 @@ func TestEventsBetweenTwoClients(t *testing.T) {
 			inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
 				sb := must(w.rt.AddPod(PodSpec{}))(t)
 				w.listen(w.conn).stop()
-				w.flood(sb, 1) // notices that the client is gone
+				w.flood(sb, 1) // notices the client's end
 				synctest.Wait()
 				w.flood(sb, 5)
 				time.Sleep(time.Second)
@@ -260,8 +259,7 @@ func TestEventsBetweenTwoClients(t *testing.T) {
 	}
 }
 
-// A client of CRI-O that does not read holds up all others, since each event goes to all of them in
-// turn.
+// An idle client of CRI-O holds up all others, since each event goes to all of them in turn.
 func TestCrioSlowClientHoldsUpTheOthers(t *testing.T) {
 	inBubble(t, Config{Profile: profileNamed(t, "crio")}, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())

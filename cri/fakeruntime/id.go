@@ -18,8 +18,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ids makes identifiers. They depend on the seed and on how many were made before, and none comes
-// twice: the first half of each is a bijection of a counter. The runtime's mutex guards it.
+// ids makes unique identifiers. They depend on the seed and on the number of earlier identifiers:
+// the first half of each is a bijection of a counter. The runtime's mutex guards it.
 type ids struct {
 	seed uint64
 	n    uint64
@@ -47,7 +47,8 @@ func (g *ids) uid() string {
 	return s[:8] + "-" + s[8:12] + "-4" + s[13:16] + "-8" + s[17:20] + "-" + s[20:32]
 }
 
-// hash of a text and some numbers, for decisions that must not depend on the order of goroutines.
+// hash hashes a text and some numbers, for decisions that must not depend on the order of
+// goroutines.
 func hashOf(seed uint64, text string, more ...uint64) uint64 {
 	h := mix(seed)
 	for i := 0; i < len(text); i++ {
@@ -102,8 +103,8 @@ const (
 	rollCutList
 )
 
-// ipOf is the nth address of 198.18.0.0/15, which is set aside for tests, so that nobody who probes
-// a pod reaches a real host; skipping .0 and .255 of each /24.
+// ipOf is the nth address of 198.18.0.0/15, reserved for tests, so that probes of a pod reach no
+// real host; .0 and .255 of each /24 are skipped.
 func ipOf(n uint64) string {
 	last := n%254 + 1
 	n /= 254

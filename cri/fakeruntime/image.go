@@ -118,8 +118,8 @@ var (
 	imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// normalImage returns a name with all that its writer left out: nginx is
-// docker.io/library/nginx:latest. ok is false for what is no name of an image.
+// normalImage returns a name in full: nginx is docker.io/library/nginx:latest. ok is false for an
+// invalid name.
 func normalImage(name string) (full string, ok bool) {
 	repo, digest, digested := strings.Cut(name, "@")
 	tag := ""
@@ -277,7 +277,7 @@ func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 // pullTime is how long a pull lasts: a client's shorter deadline ends it.
 const pullTime = 20 * time.Millisecond
 
-// PullImage makes any image there is a name for, and refuses what is none.
+// PullImage makes an image of any valid name, and refuses others.
 func (s *service) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	name := req.GetImage().GetImage()
 	if name == "" {
@@ -308,7 +308,7 @@ func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequ
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-// ImageFsInfo tells of one file system that holds the images and the containers.
+// ImageFsInfo reports a file system with the images and the containers.
 func (s *service) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()

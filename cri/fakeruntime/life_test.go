@@ -72,7 +72,7 @@ func TestLifeOfAnnotations(t *testing.T) {
 		{code: "5", command: "sleep 1", want: After(time.Second, 5)},
 		{lifetime: "2s", command: "sleep 1 9", want: After(2*time.Second, 0)},
 		{lifetime: "infinity", command: "sleep 1", want: Life{}},
-		{lifetime: "2s", command: "sleep soon", want: After(2*time.Second, 0)}, // the annotation is what counts
+		{lifetime: "2s", command: "sleep soon", want: After(2*time.Second, 0)}, // the annotation counts
 		{lifetime: "soon", fails: AnnotationLifetime},
 		{lifetime: "-3s", fails: AnnotationLifetime},
 		{code: "300", fails: AnnotationExitCode},
@@ -97,7 +97,7 @@ func TestLifeOfAnnotations(t *testing.T) {
 	}
 }
 
-// Whatever a command is, it is a life that a container can have, or an error.
+// Any command is a possible life of a container, or an error.
 func FuzzCommand(f *testing.F) {
 	for _, s := range []string{"sleep 5 1", "sh -c\x00sleep 1; exit 3", "exit 255", "sleep 1e17", "bash\x00-c\x00sleep inf && exit 1", "a\x00sleep\x001"} {
 		f.Add(s)

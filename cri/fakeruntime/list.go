@@ -12,8 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerRow and sandboxRow are what a list needs of an item, copied under the lock: all else of
-// it never changes.
+// containerRow and sandboxRow are a list's needs of an item, copied under the lock: the rest never
+// changes.
 type containerRow struct {
 	c     *container
 	state State
@@ -24,8 +24,8 @@ type sandboxRow struct {
 	state State
 }
 
-// findContainers selects by ID, sandbox, or pod UID through an index, and tests only what that
-// gives against the rest of the filter.
+// findContainers selects by ID, sandbox, or pod UID through an index, and tests only the result
+// against the rest of the filter.
 func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []containerRow {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -100,7 +100,7 @@ func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []sandboxRow {
 	return rows
 }
 
-// matches tests a label selector; labels are decoded from the blob only if it asks for more than
+// matches tests a label selector; labels are decoded from the blob only for selectors of more than
 // the pod.
 func matches(selector map[string]string, uid string, blob []byte, field int) bool {
 	if want, ok := selector[labelPodUID]; ok && want != "" {
@@ -120,11 +120,11 @@ func matches(selector map[string]string, uid string, blob []byte, field int) boo
 	return true
 }
 
-// rowMargin is more than what a fault or the state adds to an item, tag and length included.
+// rowMargin exceeds the additions of a fault or the state to an item, tag and length included.
 const rowMargin = 96
 
-// containerPage writes a message whose field 1 are the containers. Faults are applied once a call,
-// to its first page.
+// containerPage writes a message with the containers in field 1. Faults are applied once a call, to
+// its first page.
 func (rt *Runtime) containerPage(rows []containerRow, first bool, method string, call uint64) mem.BufferSlice {
 	bad := rt.corruption(first, method, call)
 	total := 0
@@ -162,7 +162,7 @@ func (rt *Runtime) containerPage(rows []containerRow, first bool, method string,
 	return p.done()
 }
 
-// sandboxPage writes a message whose field 1 are the sandboxes.
+// sandboxPage writes a message with the sandboxes in field 1.
 func (rt *Runtime) sandboxPage(rows []sandboxRow, first bool, method string, call uint64) mem.BufferSlice {
 	bad := rt.corruption(first, method, call)
 	total := 0

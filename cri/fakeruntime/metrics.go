@@ -20,28 +20,27 @@ type MetricSet uint8
 const (
 	// MetricsUnimplemented: both calls answer Unimplemented (containerd before 2.2).
 	MetricsUnimplemented MetricSet = iota
-	// MetricsContainerd: 49 metrics, of the running containers of sandboxes that are ready, and of
-	// the network of those that have one.
+	// MetricsContainerd: 49 metrics, of the running containers of ready sandboxes, and of the
+	// network of those with a network.
 	MetricsContainerd
-	// MetricsCRIO: the one that CRI-O has when it is not configured to have more, of the containers
-	// that have not ended.
+	// MetricsCRIO: the only metric of CRI-O without further configuration, of the containers that
+	// have not ended.
 	MetricsCRIO
 )
 
-// A metric is one that a profile's runtime describes. The values are invented as those of the stats
-// are.
+// A metric is described by a profile's runtime. The values are invented, like those of the stats.
 type metric struct {
 	name, help string
-	labels     []string // after those that all metrics of the runtime have
-	// ofPod: it is the network's, which a sandbox has; any other is a container's.
+	labels     []string // after those common to all metrics of the runtime
+	// ofPod: a metric of the network, which belongs to a sandbox; any other belongs to a container.
 	ofPod bool
 	gauge bool
-	// values are what a container or a sandbox has of it: nothing, or one value for each set of its
-	// own labels. Nil: nobody has it, since it is one of a disk, and virtual containers read none.
+	// values are the values of a container or a sandbox: none, or a value for each set of its own
+	// labels. Nil: none for all, as for metrics of a disk, which virtual containers never read.
 	values func(*measured) []labelled
 }
 
-// measured is whose metrics are listed.
+// measured is the subject of the listed metrics.
 type measured struct {
 	id        string
 	now       int64 // the runtime's clock
@@ -66,27 +65,27 @@ func always(value uint64) func(*measured) []labelled {
 	return plain(func(*measured) uint64 { return value })
 }
 
-// cpuShare is one part in so many of the CPU time, in seconds.
+// cpuShare is a part of the CPU time, in seconds.
 func cpuShare(parts uint64) func(*measured) []labelled {
 	return plain(func(m *measured) uint64 { return m.cpu / parts / 1e9 })
 }
 
-// memoryShare is one part in so many of the memory in use.
+// memoryShare is a part of the memory in use.
 func memoryShare(parts uint64) func(*measured) []labelled {
 	return plain(func(m *measured) uint64 { return m.memory / parts })
 }
 
-// ofRootFS is a metric of the one file system that a container has.
+// ofRootFS is a metric of a container's only file system.
 func ofRootFS(value uint64) func(*measured) []labelled {
 	return func(*measured) []labelled { return []labelled{{[]string{"/"}, value}} }
 }
 
-// ofNetwork is a counter of a sandbox's one interface.
+// ofNetwork is a counter of a sandbox's only interface.
 func ofNetwork(number uint64) func(*measured) []labelled {
 	return func(m *measured) []labelled { return []labelled{{[]string{"eth0"}, hashOf(number, m.id) % (1 << 30)}} }
 }
 
-// limit is a resource of the container, if one was set.
+// limit is a resource of the container, if set.
 func limit(of func(*runtimeapi.LinuxContainerResources) int64) func(*measured) []labelled {
 	return func(m *measured) []labelled {
 		if set := of(m.resources); set > 0 {
@@ -98,8 +97,7 @@ func limit(of func(*runtimeapi.LinuxContainerResources) int64) func(*measured) [
 
 func lastSeen(m *measured) uint64 { return uint64(max(m.now, 0) / 1e9) }
 
-// swapLimit is containerd's: it limits memory and swap together to the memory's limit, unless told
-// otherwise.
+// swapLimit is containerd's: it limits memory and swap together to the memory's limit by default.
 func swapLimit(r *runtimeapi.LinuxContainerResources) int64 {
 	return max(r.GetMemorySwapLimitInBytes(), r.GetMemoryLimitInBytes())
 }
@@ -168,7 +166,7 @@ var crioMetrics = []metric{
 	{name: "container_last_seen", help: "When the runtime last saw the container, in seconds since 1970.", gauge: true, values: plain(lastSeen)},
 }
 
-// list returns the metrics of the set and the labels that all of them have.
+// list returns the metrics of the set and their common labels.
 func (s MetricSet) list() (metrics []metric, labels []string) {
 	switch s {
 	case MetricsContainerd:
@@ -198,7 +196,7 @@ func (s *service) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricD
 	return &runtimeapi.ListMetricDescriptorsResponse{Descriptors: out}, nil
 }
 
-// listMetrics lists what the pods have of the metrics.
+// listMetrics lists the metrics of the pods.
 func (s *service) listMetrics() []*runtimeapi.PodSandboxMetrics {
 	rt := s.rt
 	rows := rt.findSandboxes(nil)
@@ -242,7 +240,7 @@ func (rt *Runtime) measure(c *container, now int64) *measured {
 	return m
 }
 
-// labelsOf are the values of the labels that all metrics of a container have.
+// labelsOf are the label values common to all metrics of a container.
 func (s MetricSet) labelsOf(c *container) []string {
 	if s == MetricsCRIO {
 		name := fmt.Sprintf("k8s_%s_%s_%s_%s_%d", c.name, c.sb.name, c.sb.namespace, c.sb.uid, c.attempt)
@@ -272,8 +270,7 @@ func (s MetricSet) of(whose *measured, pod bool, labels []string) []*runtimeapi.
 	return out
 }
 
-// ListPodSandboxMetrics lists what the pods have of the metrics that ListMetricDescriptors
-// describes.
+// ListPodSandboxMetrics lists the pods' values of the metrics described by ListMetricDescriptors.
 func (s *service) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSandboxMetricsRequest) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
 	if s.rt.cfg.Profile.Metrics == MetricsUnimplemented {
 		return nil, noMetrics("ListPodSandboxMetrics")

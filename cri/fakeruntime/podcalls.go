@@ -13,12 +13,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// invalid is the answer to a request that lacks something.
+// invalid is the answer to an incomplete request.
 func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// RunPodSandbox makes a sandbox that is ready. It returns once its events were taken.
+// RunPodSandbox makes a ready sandbox. It returns once its events were taken.
 func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	cfg := req.GetConfig()
 	meta := cfg.GetMetadata()
@@ -62,7 +62,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.id}, nil
 }
 
-// refusal turns an error into the one with which the profile's runtime refuses to make something.
+// refusal turns an error into the refusal of the profile's runtime.
 func (s *service) refusal(err error) error {
 	p, code := &s.rt.cfg.Profile, codes.OK
 	switch {
@@ -81,7 +81,7 @@ func (s *service) refusal(err error) error {
 	return status.Error(code, err.Error())
 }
 
-// endingLag waits until the end of what a call stops can be seen, if it runs. The mutex is held
+// endingLag waits until the end of a stopped container can be seen, if running. The mutex is held
 // before and afterwards, and not meanwhile.
 func (s *service) endingLag(ctx context.Context, runs bool) error {
 	lag, life := s.rt.cfg.Profile.ExitLag, s.rt.incarnation
@@ -94,8 +94,7 @@ func (s *service) endingLag(ctx context.Context, runs bool) error {
 	return err
 }
 
-// StopPodSandbox does nothing to a sandbox that is stopped or not there. Its events may come after
-// its answer.
+// StopPodSandbox does nothing to a stopped or absent sandbox. Its events may come after its answer.
 func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
@@ -108,8 +107,7 @@ func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSan
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox removes the sandbox and its containers; one that is not there is removed
-// already.
+// RemovePodSandbox removes the sandbox and its containers; an absent sandbox is removed already.
 func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	rt := s.rt
 	rt.lock()
@@ -140,7 +138,7 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePo
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-// UpdatePodSandboxResources changes nothing that can be seen.
+// UpdatePodSandboxResources changes nothing visible.
 func (s *service) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()

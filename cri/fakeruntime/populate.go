@@ -5,7 +5,7 @@ package fakeruntime
 
 import "fmt"
 
-// A Population is many pods that all look alike.
+// A Population is many similar pods.
 type Population struct {
 	// Pods is how many; each has Containers containers, all running.
 	Pods, Containers int
@@ -15,9 +15,8 @@ type Population struct {
 	Life Life
 }
 
-// Populate adds pods that were there before anybody looked: no event is emitted and nothing goes
-// into the history. It returns the sandbox IDs. 100,000 containers take about 160 MB and a second
-// or two.
+// Populate adds pods from before the first observer: no event is emitted and nothing goes into the
+// history. It returns the sandbox IDs. 100,000 containers take about 160 MB and a second or two.
 func (rt *Runtime) Populate(p Population) (sandboxIDs []string, err error) {
 	if p.Pods < 0 || p.Containers < 0 {
 		return nil, fmt.Errorf("fakeruntime: Populate: %d pods with %d containers each: neither can be negative", p.Pods, p.Containers)

@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// EventSupport says what a runtime answers to GetContainerEvents.
+// EventSupport is a runtime's answer to GetContainerEvents.
 type EventSupport uint8
 
 const (
 	// EventsOn: the stream stays open and carries events.
 	EventsOn EventSupport = iota
-	// EventsOff: the call ends at once without an error, so that the client sees io.EOF (CRI-O with
+	// EventsOff: the call ends at once without an error, so the client sees io.EOF (CRI-O with
 	// enable_pod_events=false).
 	EventsOff
 	// EventsUnimplemented: the first Recv of the client fails with codes.Unimplemented.
@@ -29,54 +29,53 @@ const (
 type Delivery uint8
 
 const (
-	// DeliverBroadcast gives every subscriber its own channel of Profile.Slots events and waits
-	// when one of them is full: a subscriber that does not read blocks the runtime's
-	// CreateContainer and RemoveContainer, and starves the other subscribers. Without a subscriber,
-	// events are kept for Profile.BacklogAge and all go to the first one that comes (containerd ≥
-	// 2.0).
+	// DeliverBroadcast gives every subscriber its own channel of Profile.Slots events and waits for
+	// a full channel: an idle subscriber blocks the runtime's CreateContainer and RemoveContainer,
+	// and starves the other subscribers. Without a subscriber, events are kept for
+	// Profile.BacklogAge and all go to the next subscriber (containerd ≥ 2.0).
 	DeliverBroadcast Delivery = iota
-	// DeliverSequential holds Profile.Queue events in one channel, drops the newest when it is
-	// full, and hands each event to every subscriber in turn before it takes the next. Events
-	// without a subscriber vanish, except before the first one ever came (CRI-O).
+	// DeliverSequential holds Profile.Queue events in a channel, drops the newest when full, and
+	// hands each event to every subscriber in turn before taking the next. Events without a
+	// subscriber vanish, except before the very first subscriber (CRI-O).
 	DeliverSequential
-	// DeliverCompete holds Profile.Queue events in one channel and drops the newest when it is
-	// full; each event goes to exactly one of the subscribers (containerd 1.7).
+	// DeliverCompete holds Profile.Queue events in a channel and drops the newest when full; each
+	// event goes to a single subscriber (containerd 1.7).
 	DeliverCompete
 )
 
-// StatusStamp says what a runtime puts into PodSandboxStatusResponse.timestamp.
+// StatusStamp is the form of PodSandboxStatusResponse.timestamp.
 type StatusStamp uint8
 
 const (
 	// StampNone leaves the timestamp 0.
 	StampNone StatusStamp = iota
-	// StampNanoseconds sets it to the wall clock, taken before the statuses are read.
+	// StampNanoseconds is the wall clock before the statuses are read.
 	StampNanoseconds
 	// StampSeconds is the same in seconds (CRI-O before 1.32).
 	StampSeconds
 )
 
-// UserStyle says what ContainerStatus.user holds.
+// UserStyle is the form of ContainerStatus.user.
 type UserStyle uint8
 
 const (
 	// UserUntold: nothing.
 	UserUntold UserStyle = iota
-	// UserSortedGroups: user and group, and as supplemental groups the group and those that were
-	// asked for, sorted, each once (containerd).
+	// UserSortedGroups: user and group, and as supplemental groups the group and the requested
+	// groups, sorted, each once (containerd).
 	UserSortedGroups
 	// UserGroupFirst: the same, with the group first and the others in the order in which they were
 	// asked for (CRI-O).
 	UserGroupFirst
 )
 
-// A Profile is the behaviour of one family of runtimes, as plain data. The zero Profile is not
-// usable; take one from [ProfileByName] and change what a test needs. A zero [Config] uses
+// A Profile is the behaviour of a family of runtimes, as plain data. The zero Profile is not
+// usable; take a profile from [ProfileByName] and change it for a test. A zero [Config] uses
 // containerd-2.
 type Profile struct {
 	// Name is the profile's name, as in [ProfileByName].
 	Name string
-	// RuntimeName and RuntimeVersion are what Version answers.
+	// RuntimeName and RuntimeVersion are in the answer to Version.
 	RuntimeName, RuntimeVersion string
 
 	// Events says whether the runtime has an event stream at all.
@@ -95,73 +94,72 @@ type Profile struct {
 	SandboxCreated, SandboxDeleted bool
 	// DeletedAlone: the DELETED event of a sandbox carries no sandbox status.
 	DeletedAlone bool
-	// SilentCascade: containers that go because RemovePodSandbox took their sandbox away get no
-	// DELETED event, and a sandbox that was still ready no STOPPED.
+	// SilentCascade: containers removed along with their sandbox by RemovePodSandbox get no DELETED
+	// event, and a sandbox still ready no STOPPED.
 	SilentCascade bool
-	// ExitLag is how much later than its end a container shows as exited: finished_at tells the
-	// end, lists, statuses and STOPPED are that late. The direct methods, which end a container at
-	// a moment that the caller chooses, date finished_at back instead.
+	// ExitLag is the delay between a container's end and its visible exit: finished_at is the end;
+	// lists, statuses and STOPPED are later. The direct methods, which end a container at the
+	// caller's moment, date finished_at back instead.
 	ExitLag time.Duration
-	// PayloadByUID: an event carries the containers that have the label io.kubernetes.pod.uid of
-	// its pod, so all attempts; otherwise those of its sandbox ID.
+	// PayloadByUID: an event carries the containers with the label io.kubernetes.pod.uid of its pod,
+	// so all attempts; otherwise those of its sandbox ID.
 	PayloadByUID bool
-	// NewestFirst: the newest container comes first in the payload of an event, otherwise the
-	// oldest (real runtimes of that kind have no order).
+	// NewestFirst: the newest container comes first in the payload of an event, otherwise the oldest
+	// (such real runtimes have no order).
 	NewestFirst bool
-	// PayloadAllOrNothing: an event whose payload cannot be read is not sent; otherwise it is sent
-	// with that part nil.
+	// PayloadAllOrNothing: an event with an unreadable payload is not sent; otherwise it is sent
+	// with the part nil.
 	PayloadAllOrNothing bool
-	// DeleteLag is the time between a sandbox's DELETED event and the moment it leaves the store:
-	// until then lists still show it.
+	// DeleteLag is the time between a sandbox's DELETED event and its end in the store: until then
+	// lists still show it.
 	DeleteLag time.Duration
 
-	// StatusContainers says whether PodSandboxStatus fills containers_statuses; StatusStamp what
-	// its timestamp is.
+	// StatusContainers: PodSandboxStatus fills containers_statuses. StatusStamp is its timestamp's
+	// form.
 	StatusContainers bool
 	StatusStamp      StatusStamp
-	// StreamBatch is the number of items in one message of the streaming lists; 0 makes them
+	// StreamBatch is the number of items in a message of the streaming lists; 0 makes them
 	// Unimplemented.
 	StreamBatch int
 	// ShortIDs: a unique prefix of an ID stands for it, in calls and in filters.
 	ShortIDs bool
 
-	// GracefulStops: who stops or removes a container that runs, or a pod, sends SIGTERM however
-	// little time is given; otherwise a kill, unless StopContainer gives time.
+	// GracefulStops: stopping or removing a running container or a pod sends SIGTERM whatever the
+	// timeout; otherwise a kill, unless StopContainer gives time.
 	GracefulStops bool
-	// StopsUnborn: removing a container that was never started ends it first, with code 2 and a
-	// STOPPED event.
+	// StopsUnborn: removing a container without a start ends it first, with code 2 and a STOPPED
+	// event.
 	StopsUnborn bool
-	// WantsUserImage: CreateContainer fails without image.user_specified_image, which a runtime
-	// needs that checks signatures.
+	// WantsUserImage: CreateContainer fails without image.user_specified_image, needed by a runtime
+	// that checks signatures.
 	WantsUserImage bool
-	// CreateFails: a command that does not exist fails in CreateContainer, which leaves nothing;
-	// otherwise in StartContainer.
+	// CreateFails: a missing command fails in CreateContainer, which leaves nothing; otherwise in
+	// StartContainer.
 	CreateFails bool
-	// NamesReturned: a name in use is no error: RunPodSandbox and CreateContainer answer with what
-	// has it. Otherwise they fail with NameInUse.
+	// NamesReturned: a name in use is no error: RunPodSandbox and CreateContainer answer with its
+	// holder. Otherwise they fail with NameInUse.
 	NamesReturned bool
-	// NoImage is the code of a container created from an image that the runtime does not have. 0:
-	// NotFound.
+	// NoImage is the code for a container of an absent image. 0: NotFound.
 	NoImage codes.Code
-	// Features is what Status tells, User what ContainerStatus tells of a container's user, and
-	// Metrics which metrics there are.
+	// Features are in Status, User is the form of a container's user in ContainerStatus, and Metrics
+	// is the set of metrics.
 	Features Features
 	User     UserStyle
 	Metrics  MetricSet
-	// NameInUse is the code of a name in use, NoSandbox that of a container created in a sandbox
-	// that does not exist, StoppedSandbox that of one created in a sandbox that is not ready. 0,
-	// which is no failure: FailedPrecondition, NotFound and Unknown.
+	// NameInUse is the code for a name in use, NoSandbox for a container in an absent sandbox,
+	// StoppedSandbox for a container in an unready sandbox. 0, which is no failure:
+	// FailedPrecondition, NotFound and Unknown.
 	NameInUse, NoSandbox, StoppedSandbox codes.Code
-	// ContentType is the one content type of requests that the server takes, to the letter; a
-	// request with another ends the connection, as at CRI-O, which shares its socket between
-	// protocols by that. Empty: all that gRPC knows.
+	// ContentType is the only accepted content type of requests, to the letter; a request with
+	// another type ends the connection, as at CRI-O, which shares its socket between protocols by
+	// this. Empty: all types known to gRPC.
 	ContentType string
 }
 
 // DefaultProfile is the name of the profile of a zero [Config].
 const DefaultProfile = "containerd-2"
 
-// How long after a container's end real runtimes show it: 20 to 265 ms, once 560, and 20 to 140 ms
+// The delay until real runtimes show a container's end: 20 to 265 ms, once 560, and 20 to 140 ms
 // were measured.
 const (
 	containerdExitLag = 100 * time.Millisecond
@@ -216,7 +214,7 @@ var profiles = []Profile{
 	},
 }
 
-// Profiles returns the known profiles, the default one first. The caller owns the slice.
+// Profiles returns the known profiles, the default profile first. The caller owns the slice.
 func Profiles() []Profile { return slices.Clone(profiles) }
 
 // ProfileNames returns the names of [Profiles], in their order.
@@ -228,8 +226,7 @@ func ProfileNames() []string {
 	return names
 }
 
-// ProfileByName returns the profile called name. An unknown name is an error that lists the known
-// ones.
+// ProfileByName returns the named profile. An unknown name is an error with the known names.
 func ProfileByName(name string) (Profile, error) {
 	for _, p := range profiles {
 		if p.Name == name {
@@ -239,7 +236,7 @@ func ProfileByName(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("fakeruntime: unknown profile %q: use one of %s", name, strings.Join(ProfileNames(), ", "))
 }
 
-// validate reports every field that the runtime could not work with.
+// validate reports every unusable field.
 func (p Profile) validate() error {
 	switch {
 	case p.Name == "":

@@ -24,9 +24,9 @@ const (
 )
 
 // Down kills the runtime's process: connections and streams break, the backlog of events is gone,
-// and until [Runtime.Up] nobody can connect. Containers live on; what happens to them is seen by
-// nobody, and the ones that ended show as EXITED 255 Unknown afterwards. With Faults.RestartExit
-// some end right now.
+// and until [Runtime.Up] nobody can connect. Containers live on; nobody sees their changes, and
+// ended containers show as EXITED 255 Unknown afterwards. With Faults.RestartExit some end right
+// now.
 func (rt *Runtime) Down() {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -50,7 +50,7 @@ func (rt *Runtime) down() {
 	}
 }
 
-// Up starts the runtime's process again: it can be connected to at once, and answers every call
+// Up starts the runtime's process again: it accepts connections at once, and answers every call
 // with Unavailable until initializing is over.
 func (rt *Runtime) Up(initializing time.Duration) {
 	rt.lock()
@@ -75,8 +75,7 @@ func (rt *Runtime) up(initializing time.Duration) {
 	})
 }
 
-// ready answers calls from now on. What ended while nobody was looking is found now, and now is
-// when it is said to have ended, as containerd does.
+// ready answers calls from now on. Unseen ends are found now, and dated now, as in containerd.
 func (rt *Runtime) ready() {
 	rt.phase = phaseUp
 	now := rt.stamp()
@@ -86,7 +85,7 @@ func (rt *Runtime) ready() {
 	rt.unseen = nil
 }
 
-// Restart is Down, and Up after that time. It returns at once.
+// Restart is Down, and Up after the time. It returns at once.
 func (rt *Runtime) Restart(down, initializing time.Duration) {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -103,7 +102,7 @@ func (rt *Runtime) Restart(down, initializing time.Duration) {
 	})
 }
 
-// endIncarnation breaks what hangs on this process.
+// endIncarnation breaks everything tied to this process.
 func (rt *Runtime) endIncarnation() {
 	close(rt.incarnation)
 	for l := range rt.listeners {
@@ -111,8 +110,8 @@ func (rt *Runtime) endIncarnation() {
 	}
 }
 
-// listener hands out connections that can all be broken at once, and refuses new ones while the
-// runtime is down.
+// listener hands out connections that can all be broken at once, and refuses new connections while
+// the runtime is down.
 type listener struct {
 	net.Listener
 	rt *Runtime

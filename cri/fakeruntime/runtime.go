@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Config is what a [Runtime] is made from. Its zero value is a well-behaved containerd 2.4.
+// Config is the configuration of a [Runtime]. Its zero value is a well-behaved containerd 2.4.
 type Config struct {
 	// Profile is the family of runtimes to behave like. A Profile with no Name means containerd-2.
 	Profile Profile
@@ -19,13 +19,13 @@ type Config struct {
 	Faults Faults
 	// Seed determines every ID and every decision of a fault.
 	Seed uint64
-	// Name and Version replace what the profile answers to Version. Empty keeps the profile's.
+	// Name and Version replace the profile's answers to Version. Empty keeps the profile's.
 	Name, Version string
-	// Now is the runtime's wall clock, for the stamps it sends; Faults add their skew to it.
-	// Default time.Now. History and lifetimes use time.Now always.
+	// Now is the runtime's wall clock, for its stamps; Faults add their skew. Default time.Now.
+	// History and lifetimes use time.Now always.
 	Now func() time.Time
-	// ContainerBytes is the size that the status of a container made by [Runtime.AddContainer] or
-	// [Runtime.Populate] is padded to. Default 1500. Below about 1000 there is nothing to pad.
+	// ContainerBytes is the padded size of the status of a container made by [Runtime.AddContainer]
+	// or [Runtime.Populate]. Default 1500. Below about 1000 there is nothing to pad.
 	ContainerBytes int
 	// SandboxBytes is the same for the status of a sandbox. Default 1200. Below about 600 there is
 	// nothing to pad.
@@ -35,7 +35,7 @@ type Config struct {
 	HistoryLimit int
 	// Images are what registries have under some names; see [Image].
 	Images []Image
-	// MaxSendBytes is the largest message that [Runtime.Serve] sends; a larger one fails with
+	// MaxSendBytes is the largest message sent by [Runtime.Serve]; a larger message fails with
 	// ResourceExhausted. Real runtimes have 16 MiB (containerd) or 80 MiB (CRI-O). Default: no
 	// limit.
 	MaxSendBytes int
@@ -95,12 +95,12 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Runtime is a virtual container runtime. Make it with [New]. All its methods can be called from
-// any goroutine, and none of the methods that change pods or containers waits for a client.
+// A Runtime is a virtual container runtime, made by [New]. All its methods can be called from any
+// goroutine, and no method that changes pods or containers waits for a client.
 type Runtime struct {
 	cfg                        Config
 	containerTail, sandboxTail *tail
-	rootUser                   []byte // of containers that the direct methods make, encoded
+	rootUser                   []byte // of containers made by the direct methods, encoded
 
 	// mu guards everything below, and is never held while something is sent or waited for.
 	mu     sync.Mutex
@@ -131,7 +131,7 @@ type Runtime struct {
 }
 
 // New returns a runtime without pods. It starts nothing: no goroutine runs before [Runtime.Serve],
-// but containers that were given a lifetime end by themselves, driven by one timer.
+// but containers with a lifetime end by themselves, driven by a timer.
 func New(cfg Config) (*Runtime, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -184,8 +184,8 @@ func (rt *Runtime) Faults() Faults {
 	return rt.faults
 }
 
-// SetFaults replaces the faults in force. What was already decided stays: a delayed event still
-// comes late, a stalled stream stays stalled.
+// SetFaults replaces the faults in force. Earlier decisions stay: a delayed event still comes late,
+// a stalled stream stays stalled.
 func (rt *Runtime) SetFaults(f Faults) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (rt *Runtime) SetFaults(f Faults) error {
 	return nil
 }
 
-// stamp is the wall clock of the runtime, in nanoseconds since 1970, as the faults distort it.
+// stamp is the wall clock of the runtime, in nanoseconds since 1970, as distorted by the faults.
 func (rt *Runtime) stamp() int64 {
 	t := rt.cfg.Now().Add(rt.faults.ClockSkew)
 	if rt.faults.ClockStep != 0 {

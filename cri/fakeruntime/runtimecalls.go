@@ -15,7 +15,7 @@ func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: p.RuntimeName, RuntimeVersion: p.RuntimeVersion, RuntimeApiVersion: "v1"}, nil
 }
 
-// Status is always ready: a runtime that is not answers no call at all.
+// Status is always ready: an unready runtime answers no call at all.
 func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	res := &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
@@ -41,7 +41,7 @@ func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigReques
 	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
 }
 
-// UpdateRuntimeConfig takes the pod CIDR, which changes nothing that can be seen.
+// UpdateRuntimeConfig takes the pod CIDR, without a visible change.
 func (s *service) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }

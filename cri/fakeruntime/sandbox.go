@@ -7,14 +7,14 @@ import "maps"
 
 // A PodSpec describes a pod for [Runtime.AddPod]. Every field can be left zero.
 type PodSpec struct {
-	// UID names the pod; empty makes a new one. A UID that already has sandboxes gets another, with
-	// the next attempt.
+	// UID names the pod; empty makes a new UID. A UID with sandboxes gets another sandbox, with the
+	// next attempt.
 	UID string
 	// Name and Namespace default to a name made from a counter, and "default".
 	Name, Namespace string
-	// Attempt is the attempt of the sandbox if it is more than the next one would be.
+	// Attempt is the attempt of the sandbox if larger than the next.
 	Attempt uint32
-	// Labels and Annotations are added to those that every pod has.
+	// Labels and Annotations are added to those of every pod.
 	Labels, Annotations map[string]string
 	// HostNetwork: the sandbox has no IP of its own.
 	HostNetwork bool
@@ -22,15 +22,14 @@ type PodSpec struct {
 	Handler string
 }
 
-// sandbox is one attempt of a pod. All but state, ip, containers and place is fixed once it is in
-// the store.
+// sandbox is an attempt of a pod. All but state, ip, containers and place is fixed once stored.
 type sandbox struct {
 	id, name, namespace, uid, labelUID string
 	attempt                            uint32
 	handler                            string
 	labels, annotations                map[string]string // nil once encoded, if nothing but blob needs them
 	blob                               []byte            // runtime.v1.PodSandbox without its state
-	tail                               *tail             // what it shares with others; nil: nothing
+	tail                               *tail             // the parts shared with others; nil: nothing
 	createdAt                          int64
 	hostNetwork                        bool
 	pid, ipc                           int64 // namespace modes
@@ -40,8 +39,8 @@ type sandbox struct {
 	ip         string
 	place      int
 	containers []*container
-	ghosts     []ghost // containers that were just removed, for stale payloads; at most maxGhosts
-	removing   bool    // its DELETED was sent, it leaves the store soon
+	ghosts     []ghost // containers just removed, for stale payloads; at most maxGhosts
+	removing   bool    // its DELETED was sent, and it leaves the store soon
 }
 
 // ghost is a removed container in its last state.
@@ -52,7 +51,7 @@ type ghost struct {
 
 const maxGhosts = 4
 
-// sameName says whether two sandboxes of one pod cannot exist beside each other.
+// sameName reports whether two sandboxes of a pod cannot coexist.
 func (sb *sandbox) sameName(other *sandbox) bool {
 	return sb.attempt == other.attempt && sb.name == other.name && sb.namespace == other.namespace
 }
@@ -95,7 +94,7 @@ func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64, withIP b
 	b = append(b, sb.tail.status()...)
 	b = appendInt(b, 3, sandboxEnum(state))
 	if createdAt != sb.createdAt {
-		b = appendInt(b, 4, createdAt) // the last one of a field counts
+		b = appendInt(b, 4, createdAt) // the last of a repeated field counts
 	}
 	b, start := begin(b, 5)
 	if withIP {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// pidPerContainer is the namespace mode of a pod that a kubelet made.
+// pidPerContainer is the namespace mode of a kubelet's pod.
 const pidPerContainer = 1
 
-// AddPod makes a sandbox that is ready, emits its events, and returns its ID.
+// AddPod makes a ready sandbox, emits its events, and returns its ID.
 func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -26,8 +26,7 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 	return sb.id, nil
 }
 
-// newSandbox makes a sandbox for the direct methods, with the labels and the size of one that a
-// kubelet made.
+// newSandbox makes a sandbox for the direct methods, with a kubelet's labels and size.
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	id := rt.ids.hex64()
 	sb := &sandbox{id: id, uid: spec.UID, name: spec.Name, namespace: spec.Namespace, handler: spec.Handler, hostNetwork: spec.HostNetwork, pid: pidPerContainer}
@@ -50,7 +49,7 @@ func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	return sb
 }
 
-// placeSandbox gives the sandbox what only the runtime can give, and stores it.
+// placeSandbox adds the fields set by the runtime alone, and stores the sandbox.
 func (rt *Runtime) placeSandbox(sb *sandbox) {
 	sb.createdAt = rt.stamp()
 	if !sb.hostNetwork {
@@ -62,7 +61,7 @@ func (rt *Runtime) placeSandbox(sb *sandbox) {
 	rt.store.addSandbox(sb)
 }
 
-// sandboxNamed returns the sandbox that has the name of this one, or nil.
+// sandboxNamed returns the holder of this sandbox's name, or nil.
 func (rt *Runtime) sandboxNamed(sb *sandbox) *sandbox {
 	if p := rt.store.pods[sb.uid]; p != nil {
 		if i := slices.IndexFunc(p.sandboxes, sb.sameName); i >= 0 {
@@ -72,8 +71,8 @@ func (rt *Runtime) sandboxNamed(sb *sandbox) *sandbox {
 	return nil
 }
 
-// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for those
-// who wait for it.
+// runSandbox stores the sandbox and emits CREATED and STARTED; the last event is returned for
+// waiting callers.
 func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 	if old := rt.sandboxNamed(sb); old != nil {
 		return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", errExists, sb.name, sb.namespace, sb.uid, sb.attempt, old.id)
@@ -95,8 +94,8 @@ func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 	return ev, nil
 }
 
-// StopSandbox ends the containers of the sandbox, with the code of the profile's way to stop, and
-// makes it not ready. Stopping what is stopped already does nothing.
+// StopSandbox ends the containers of the sandbox, with the profile's code, and makes the sandbox
+// not ready. Stopping a stopped sandbox does nothing.
 func (rt *Runtime) StopSandbox(id string) error {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -144,8 +143,8 @@ func (rt *Runtime) sandboxFades(sb *sandbox) {
 	rt.record(sb, nil, StateReady, StateNotReady, NoEvent, nil)
 }
 
-// RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that tells of
-// a deletion before its lists do (see Profile.DeleteLag) still lists it for that time after
+// RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that reports a
+// deletion before its lists do (see Profile.DeleteLag) still lists it for a time after
 // RemoveSandbox returned.
 func (rt *Runtime) RemoveSandbox(id string) error {
 	rt.lock()
@@ -158,8 +157,8 @@ func (rt *Runtime) RemoveSandbox(id string) error {
 	return nil
 }
 
-// removeSandbox returns the last event, and a channel that is closed when the sandbox has left the
-// store (nil: it has already).
+// removeSandbox returns the last event, and a channel closed when the sandbox has left the store
+// (nil: already left).
 func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
 	if sb.removing {
 		return nil, nil
@@ -218,7 +217,7 @@ func (rt *Runtime) KillShim(id string) error {
 
 const shimDeathLag = 1400 * time.Millisecond
 
-// RecoverSandbox makes a sandbox ready that is not, without an event, as some runtimes do when a
+// RecoverSandbox makes an unready sandbox ready, without an event, like some runtimes when a
 // restart finds it alive after all.
 func (rt *Runtime) RecoverSandbox(id string) error {
 	rt.lock()

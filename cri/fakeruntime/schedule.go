@@ -9,8 +9,8 @@ import (
 )
 
 // scheduler runs functions at later times, in the order of their times and then of their
-// scheduling, so that a history does not depend on which of several timers fires first. One timer
-// serves all. The runtime's mutex guards it, and is held while a function runs.
+// scheduling, so that a history does not depend on the order of timers. A single timer serves all.
+// The runtime's mutex guards it, and is held while a function runs.
 type scheduler struct {
 	rt      *Runtime
 	tasks   taskHeap
@@ -20,7 +20,7 @@ type scheduler struct {
 	stopped bool
 }
 
-// task is one function to run. place is its index in the heap, -1 when it is not there.
+// task is a function to run. place is its index in the heap, -1 when absent.
 type task struct {
 	at    time.Time
 	seq   uint64
@@ -65,23 +65,22 @@ func (s *scheduler) fire() {
 	s.arm()
 }
 
-// runDue runs what is due. The timer that was meant to run it finds nothing left.
+// runDue runs due tasks. Their timer finds nothing left.
 func (s *scheduler) runDue() {
 	for len(s.tasks) > 0 && !s.tasks[0].at.After(time.Now()) {
 		heap.Pop(&s.tasks).(*task).fn()
 	}
 }
 
-// cancel takes a task back, if it has not run; nil is no task.
+// cancel takes a task back before its run; nil is no task.
 func (s *scheduler) cancel(t *task) {
 	if t != nil && t.place >= 0 && t.place < len(s.tasks) && s.tasks[t.place] == t {
 		heap.Remove(&s.tasks, t.place)
 	}
 }
 
-// lock takes the runtime's mutex and first does what is due: a caller who comes at the very moment
-// of a task (in virtual time that is common) finds it done, whichever goroutine happens to run
-// first.
+// lock takes the runtime's mutex and first runs due tasks: a caller at the very moment of a task
+// (common in virtual time) finds the task done, in any order of goroutines.
 func (rt *Runtime) lock() {
 	rt.mu.Lock()
 	rt.sched.runDue()

@@ -33,8 +33,7 @@ type line struct {
 	text   string
 }
 
-// missingCommand is the one program that no image has; a client that wants to see a start fail runs
-// it.
+// missingCommand is the program missing from every image, for clients that want a failing start.
 const missingCommand = "/does/not/exist"
 
 // runAhead works out what a command does. It knows

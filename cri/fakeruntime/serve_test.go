@@ -98,7 +98,7 @@ func TestServeEndsWhatHangs(t *testing.T) {
 	})
 }
 
-// Two listeners serve the same pods; one ends without the other.
+// Two listeners serve the same pods; either ends without the other.
 func TestTwoListeners(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		must(w.rt.AddPod(PodSpec{}))(t)
@@ -260,7 +260,7 @@ func TestDirectMethodErrors(t *testing.T) {
 	}
 }
 
-// Every change is in the history, once, in order, with what became of its event.
+// Every change is in the history, once, in order, with the fate of its event.
 func TestHistory(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb, c := oneLife(t, w, time.Second)
@@ -319,7 +319,7 @@ func TestHistoryLimit(t *testing.T) {
 	}
 }
 
-// The truth is one moment: pods sorted, sandboxes and containers in their order.
+// The truth is a single moment: pods sorted, sandboxes and containers in their order.
 func TestTruth(t *testing.T) {
 	rt := must(New(Config{}))(t)
 	must(rt.AddPod(PodSpec{UID: "b"}))(t)

@@ -21,8 +21,8 @@ import (
 )
 
 // Serve answers CRI calls on the listener until ctx ends or [Runtime.Close] is called, closes the
-// listener, and returns nil when all that it started has ended; calls that hang are broken off.
-// Another reason to stop is returned. The pods outlive it: several listeners can be served one
+// listener, and returns nil when everything it started has ended; hung calls are broken off.
+// Another reason to stop is returned. The pods outlive Serve: several listeners can be served one
 // after another or at the same time.
 func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	stop := make(chan struct{})
@@ -73,13 +73,13 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 }
 
 // Register puts the runtime's services on a gRPC server of the caller. Prefer [Runtime.Serve]: only
-// it can break connections at a restart, and its lists cost less. The caller must Close the runtime
-// before it waits for the server's handlers.
+// Serve can break connections at a restart, and its lists cost less. The caller must Close the
+// runtime before waiting for the server's handlers.
 func (rt *Runtime) Register(sr grpc.ServiceRegistrar) {
 	(&service{rt: rt}).register(sr)
 }
 
-// service is the CRI on one server.
+// service is the CRI on a server.
 type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
@@ -131,7 +131,7 @@ func (s *service) wrap(desc *grpc.ServiceDesc, lists []grpc.StreamDesc) *grpc.Se
 	return &d
 }
 
-// hello ends the connection of a request whose content type the profile's runtime does not take.
+// hello ends the connection of a request with a content type refused by the profile's runtime.
 func (s *service) hello(ctx context.Context) error {
 	want := s.rt.cfg.Profile.ContentType
 	if want == "" || slices.Equal(metadata.ValueFromIncomingContext(ctx, "content-type"), []string{want}) {
@@ -170,7 +170,7 @@ func (s *service) unary(ctx context.Context, method string, req any, next grpc.U
 	return res, nil
 }
 
-// callKind is the part of [Faults] that a call belongs to.
+// callKind is a call's part of [Faults].
 type callKind uint8
 
 const (
@@ -192,8 +192,8 @@ var callKinds = map[string]callKind{
 	"PullImage": callWrite, "RemoveImage": callWrite,
 }
 
-// enter counts a call, and makes it fail, wait or hang if the runtime's state or its faults ask for
-// that. It returns the number of the call among those of its method.
+// enter counts a call, and makes it fail, wait or hang by the runtime's state or its faults. It
+// returns the number of the call among those of its method.
 func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err error) {
 	rt.lock()
 	rt.rpcs[method]++

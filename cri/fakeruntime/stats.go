@@ -12,12 +12,11 @@ import (
 )
 
 // The numbers of the stats are invented, but plausible: a running container uses a few hundredths
-// of a CPU that its ID decides, so that its counters grow with time, and a constant amount of
-// memory.
+// of a CPU by its ID, so its counters grow with time, and a constant amount of memory.
 
 func u64(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }
 
-// nanoCores is what a container uses while it runs.
+// nanoCores is a running container's CPU use.
 func nanoCores(id string) uint64 { return 1_000_000 + hashOf(1, id)%50_000_000 }
 
 func (rt *Runtime) cpu(c *container, now int64) *runtimeapi.CpuUsage {
@@ -101,7 +100,7 @@ func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 	}
 }
 
-// ContainerStats of one container.
+// ContainerStats of a container.
 func (s *service) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
@@ -131,7 +130,7 @@ func (s *service) ListContainerStats(_ context.Context, req *runtimeapi.ListCont
 	return &runtimeapi.ListContainerStatsResponse{Stats: s.listContainerStats(req.GetFilter())}, nil
 }
 
-// PodSandboxStats of one sandbox.
+// PodSandboxStats of a sandbox.
 func (s *service) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
@@ -155,7 +154,7 @@ func (s *service) listSandboxStats(f *runtimeapi.PodSandboxStatsFilter) []*runti
 	return out
 }
 
-// ListPodSandboxStats lists the sandboxes that are ready.
+// ListPodSandboxStats lists the ready sandboxes.
 func (s *service) ListPodSandboxStats(_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: s.listSandboxStats(req.GetFilter())}, nil
 }

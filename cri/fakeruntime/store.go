@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Labels by which runtimes and clients tell what belongs to which pod.
+// Labels by which runtimes and clients assign items to pods.
 const (
 	labelPodName       = "io.kubernetes.pod.name"
 	labelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -21,8 +21,8 @@ const (
 type store struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	// pods is by UID: the one of the sandbox's metadata, and the one of the labels. They are the
-	// same unless a client chose otherwise.
+	// pods is by UID: the UIDs of the sandbox's metadata, and of the labels. They are the same
+	// unless a client chose otherwise.
 	pods map[string]*pod
 	// The lists are in no particular order but the same for the same history; the items know their
 	// place.
@@ -30,12 +30,12 @@ type store struct {
 	containerList []*container
 }
 
-// pod is what the store knows by one UID.
+// pod is the store's content for a UID.
 type pod struct {
 	uid       string
-	sandboxes []*sandbox   // whose metadata has this UID, oldest first
-	labelledS []*sandbox   // whose labels have it
-	labelledC []*container // whose labels have it
+	sandboxes []*sandbox   // with this UID in the metadata, oldest first
+	labelledS []*sandbox   // with this UID in the labels
+	labelledC []*container // with this UID in the labels
 	attempts  uint32       // attempt of the next sandbox
 }
 
@@ -54,7 +54,7 @@ func (s *store) pod(uid string) *pod {
 	return p
 }
 
-// forget drops a pod that nothing refers to any more, so that memory follows the live objects.
+// forget drops an unreferenced pod, so that memory follows the live objects.
 func (s *store) forget(uid string) {
 	if p := s.pods[uid]; p != nil && len(p.sandboxes)+len(p.labelledS)+len(p.labelledC) == 0 {
 		delete(s.pods, uid)
@@ -125,7 +125,7 @@ func without[T comparable](list []T, x T) []T {
 	return list
 }
 
-// find looks up an ID, or the only ID that begins with it when the runtime resolves short ones.
+// find looks up an ID, or the only ID with the prefix when the runtime resolves short IDs.
 func find[T any](m map[string]T, id string, short bool) (found T, ok, ambiguous bool) {
 	if found, ok = m[id]; ok || !short || id == "" || len(id) >= idLength {
 		return found, ok, false

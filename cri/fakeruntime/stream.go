@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// GetContainerEvents streams events. It sends no header before the first one, and notices a client
-// that is gone only when it has something to send, as real runtimes do.
+// GetContainerEvents streams events. It sends no header before the first event, and notices a lost
+// client only with something to send, as real runtimes do.
 func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	rt := s.rt
 	rt.lock()
@@ -71,7 +71,7 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 	}
 }
 
-// finishSend notes the result of a send, and says whether and how the stream ends after it.
+// finishSend notes the result of a send, and reports whether and how the stream ends after it.
 func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool, result error) {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -112,8 +112,8 @@ func (s *service) hangOpen(stream grpc.ServerStream, sub *subscriber, life <-cha
 	}
 }
 
-// CutStreams ends every open event stream with that gRPC code; codes.OK ends it cleanly, so that
-// clients see io.EOF. What was on its way to them is lost, as when a connection breaks.
+// CutStreams ends every open event stream with the gRPC code; codes.OK ends them cleanly, so that
+// clients see io.EOF. Events on their way are lost, as when a connection breaks.
 func (rt *Runtime) CutStreams(code Code) {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -126,8 +126,7 @@ func (rt *Runtime) CutStreams(code Code) {
 	}
 }
 
-// StallStreams makes every open event stream hang: it stays open and carries nothing any more, and
-// the runtime is not blocked by it.
+// StallStreams makes every open event stream hang: open and silent, without blocking the runtime.
 func (rt *Runtime) StallStreams() {
 	rt.lock()
 	defer rt.mu.Unlock()

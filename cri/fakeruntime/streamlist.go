@@ -11,8 +11,8 @@ import (
 )
 
 // The streaming lists are described here, because the CRI's module has them only from v0.36 on, and
-// would raise the gRPC of an agent that is on an older one. Request and batch of a streaming list
-// have the wire format of the plain list's request and answer.
+// would raise an agent's older gRPC. Request and batch of a streaming list have the wire format of
+// the plain list's request and answer.
 var (
 	runtimeLists = []grpc.StreamDesc{
 		streamingList("StreamPodSandboxes", (*service).streamPodSandboxes),
@@ -24,7 +24,7 @@ var (
 	imageLists = []grpc.StreamDesc{streamingList("StreamImages", (*service).streamImages)}
 )
 
-// streamingList describes a method that takes one request and answers with a stream.
+// streamingList describes a method with a request and a stream of answers.
 func streamingList[R any](name string, serve func(*service, *R, grpc.ServerStream) error) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 		request := new(R)

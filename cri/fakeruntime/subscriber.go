@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// subscriber is one GetContainerEvents call. The runtime's mutex guards its fields; wake has
-// capacity 1.
+// subscriber is a GetContainerEvents call. The runtime's mutex guards its fields; wake has capacity
+// 1.
 type subscriber struct {
 	id      uint64
 	since   time.Time
 	wake    chan struct{}
-	next    uint64   // first event it has not taken
-	done    uint64   // first event it has not finished sending
+	next    uint64   // first event not taken
+	done    uint64   // first event not finished sending
 	replay  []*event // to be sent before anything else
 	stalled bool
 	ended   bool  // by the driver, with end
@@ -31,7 +31,7 @@ func (s *subscriber) poke() {
 	}
 }
 
-// subscribe adds a subscriber. A backlog belongs to the first one.
+// subscribe adds a subscriber. A backlog belongs to the first subscriber.
 func (rt *Runtime) subscribe() *subscriber {
 	h, f := &rt.hub, &rt.faults
 	first := h.live() == 0
@@ -68,7 +68,7 @@ func (rt *Runtime) subscribe() *subscriber {
 	return s
 }
 
-// take returns the next event that the subscriber may see, or nil.
+// take returns the next event visible to the subscriber, or nil.
 func (rt *Runtime) take(s *subscriber) *event {
 	h := &rt.hub
 	var ev *event
@@ -98,7 +98,7 @@ func (rt *Runtime) take(s *subscriber) *event {
 	return ev
 }
 
-// finish notes the end of a send that take began.
+// finish notes the end of a send begun by take.
 func (rt *Runtime) finish(s *subscriber, ev *event, err error) {
 	ev.inFlight--
 	if err == nil {
@@ -113,8 +113,8 @@ func (rt *Runtime) finish(s *subscriber, ev *event, err error) {
 	rt.advance()
 }
 
-// leave removes a subscriber. What was in its channel, and in nobody else's, is lost; what callers
-// still hold goes to the backlog.
+// leave removes a subscriber. Events in its channel, and in no other, are lost; events held by
+// callers go to the backlog.
 func (rt *Runtime) leave(s *subscriber) {
 	h := &rt.hub
 	if i := slices.Index(h.subs, s); i >= 0 {
@@ -123,7 +123,7 @@ func (rt *Runtime) leave(s *subscriber) {
 	}
 }
 
-// stall makes the subscriber one that takes nothing and blocks nobody.
+// stall makes the subscriber take nothing and block nobody.
 func (rt *Runtime) stall(s *subscriber) {
 	if !s.stalled {
 		s.stalled = true
@@ -131,7 +131,7 @@ func (rt *Runtime) stall(s *subscriber) {
 	}
 }
 
-// orphaned lets go of what a subscriber held that counts no longer.
+// orphaned lets go of the events held by a subscriber that no longer counts.
 func (rt *Runtime) orphaned() {
 	h := &rt.hub
 	if h.live() == 0 {

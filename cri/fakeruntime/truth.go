@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// Truth is everything that the runtime would tell of its pods at one moment, if all its answers
-// were right.
+// Truth is the runtime's actual state, unaffected by faults.
 type Truth struct {
-	// Time is the moment, with a monotonic reading. Changes before it are those of
-	// [Runtime.History] with Seq < Next.
+	// Time is the moment, with a monotonic reading. Changes before it are those of [Runtime.History]
+	// with Seq < Next.
 	Time time.Time `json:"time"`
 	Next uint64    `json:"next"`
 	// Pods are sorted by UID.
 	Pods []TruthPod `json:"pods"`
 }
 
-// TruthPod is a pod: the sandboxes whose metadata has its UID, oldest first.
+// TruthPod is a pod: the sandboxes with its UID in their metadata, oldest first.
 type TruthPod struct {
 	UID       string         `json:"uid"`
 	Name      string         `json:"name"`
@@ -52,7 +51,7 @@ type TruthContainer struct {
 	FinishedAt int64  `json:"finishedAt,omitempty"`
 }
 
-// Truth returns the state of all pods at one moment.
+// Truth returns the state of all pods at a moment.
 func (rt *Runtime) Truth() Truth {
 	rt.lock()
 	defer rt.mu.Unlock()
@@ -66,7 +65,7 @@ func (rt *Runtime) Truth() Truth {
 	return t
 }
 
-// PodTruth returns one pod; ok is false when it has no sandbox.
+// PodTruth returns a pod; ok is false without a sandbox.
 func (rt *Runtime) PodTruth(uid string) (pod TruthPod, ok bool) {
 	rt.lock()
 	defer rt.mu.Unlock()

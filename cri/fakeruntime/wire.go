@@ -11,12 +11,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The hot replies (lists, statuses, events) are written straight in the wire format of the CRI, for
-// two reasons: the server must cost little beside the transport, or it would hide what a client
-// costs; and a broken runtime sends bytes that the generated encoder refuses to write. What never
-// changes of an item is encoded once, when it is made, with the field numbers of the list item; a
-// status is that blob renumbered, plus what changes. The tests compare all of it against the
-// generated decoder.
+// The hot replies (lists, statuses, events) are written directly in the wire format of the CRI, for
+// two reasons: the server must cost little beside the transport, or it would hide a client's cost;
+// and a broken runtime sends bytes refused by the generated encoder. The constant part of an item
+// is encoded once, at its making, with the field numbers of the list item; a status is this blob
+// renumbered, plus the mutable part. The tests compare all of it with the generated decoder.
 
 // begin opens a message field; end closes it and puts its length in front.
 func begin(b []byte, num protowire.Number) ([]byte, int) {
@@ -125,9 +124,9 @@ func entryIn(entry []byte) (k, v string) {
 	return k, v
 }
 
-// tail are the annotations that every object made by the direct methods carries, among them one
-// that fills it up to the size of a real one: encoded once for all of them, with the field number
-// of the list item and with that of the status.
+// tail are the annotations of every object made by the direct methods, including padding to a real
+// object's size: encoded once for all of them, with the field number of the list item and with the
+// status's.
 type tail struct{ forItem, forStatus []byte }
 
 func (t *tail) item() []byte {
@@ -150,7 +149,7 @@ func makeTail(itemField, statusField protowire.Number, annotations map[string]st
 
 const paddingKey = "fakeruntime.evented-pleg.io/padding"
 
-// makeTails encodes one typical pod without padding to see what is missing.
+// makeTails encodes a typical pod without padding to see the missing size.
 func (rt *Runtime) makeTails() {
 	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "198.18.100.100", createdAt: 1 << 60, pid: pidPerContainer}
 	sb.labels = sb.withPodLabels(nil)

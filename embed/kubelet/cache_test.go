@@ -15,9 +15,10 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// What the kubelet's own tests of its pod cache assert, said again for this one. One of them wakes
-// a waiter by a write as of exactly the asked time, although a lookup at that moment would not find
-// it new enough: a known defect. Here one predicate decides both, and the write must be later.
+// The assertions of the kubelet's own tests of its pod cache, repeated for this cache. A kubelet's
+// test wakes a waiter by a write as of exactly the asked time, although a lookup at the moment
+// would find the write too old: a known defect. Here a single predicate decides both, and the write
+// must be later.
 
 func status(uid types.UID, containers ...string) *kubecontainer.PodStatus {
 	s := &kubecontainer.PodStatus{ID: uid, Name: "name-" + string(uid), Namespace: "ns"}
@@ -100,8 +101,8 @@ func TestSetThenGet(t *testing.T) {
 			t.Errorf("%s: got %v, %v", s.ID, got, err)
 		}
 	}
-	// The kubelet's asserts that whatever status comes with an error is stored. Here the last good
-	// one stays beside the error.
+	// The kubelet's asserts that any status beside an error is stored. Here the last good status
+	// stays beside the error.
 	broken := errors.New("broken")
 	for _, with := range []*kubecontainer.PodStatus{nil, {}} {
 		c.Set("a", with, broken, time.Time{})

@@ -43,7 +43,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 }
 
 func TestStartAndStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a goroutine left behind fails it
+	synctest.Test(t, func(t *testing.T) { // a leftover goroutine fails it
 		n := newNode(t, newFakeEvents())
 		n.pleg.Stop()
 		n.runtime.show(pod("p", container("c", running)))
@@ -54,7 +54,7 @@ func TestStartAndStop(t *testing.T) {
 		}
 		n.runtime.show()
 		relist(n.pleg, "p")
-		atOnce() // the pump now holds an event that nobody takes
+		atOnce() // the pump now holds an event without a taker
 		n.pleg.Stop()
 		n.pleg.Stop()
 		select {

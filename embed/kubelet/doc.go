@@ -12,7 +12,7 @@
 // through the kubelet's runtime manager (GetPods, GetPod, GetPodStatus), claims come from its CRI
 // client (GetContainerEvents). A claim's payload yields phases only and never becomes a status:
 // the conversion reads files of the pod, which may block the generator, and a pod worker asks for a
-// read anyway (docs/adr/0023).
+// read anyway (docs/adr/0024).
 //
 // The feature gate [EventDrivenPLEG], off by default, decides. Off, [Wrap] changes nothing and New
 // is not called: the kubelet is the stock one. Upstream's own gate EventedPLEG must stay

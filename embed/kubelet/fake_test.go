@@ -27,8 +27,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// fakeRuntime is the kubelet's fake with statuses that show what its lists show, and with errors
-// for single pods.
+// fakeRuntime is the kubelet's fake with statuses equal to its lists, and with errors for single
+// pods.
 type fakeRuntime struct {
 	*containertest.FakeRuntime
 
@@ -36,7 +36,7 @@ type fakeRuntime struct {
 	ips         map[types.UID][]string
 	inspectErrs map[types.UID]error
 	inspected   map[types.UID]int
-	hang        chan struct{} // a list waits until it is closed, or for its context
+	hang        chan struct{} // a list waits until its close, or for its context
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -46,7 +46,7 @@ func newFakeRuntime() *fakeRuntime {
 	}
 }
 
-// show makes these pods all that the runtime has.
+// show makes these pods the runtime's only content.
 func (f *fakeRuntime) show(pods ...*kubecontainer.Pod) {
 	f.Lock()
 	defer f.Unlock()
@@ -201,7 +201,7 @@ type node struct {
 	pleg    *Generator
 }
 
-// newNode must be called in a bubble. It does not start the generator.
+// newNode must be called in a bubble, and does not start the generator.
 func newNode(t *testing.T, events *fakeEvents) *node {
 	t.Helper()
 	n := &node{t: t, runtime: newFakeRuntime(), events: events, told: record.NewFakeRecorder(1000), cache: newCache()}
@@ -217,27 +217,27 @@ func newNode(t *testing.T, events *fakeEvents) *node {
 	return n
 }
 
-// atOnce lets pass what no one would call a delay: in a bubble, time stands still while anything
-// runs, and a read must begin after what it is to show.
+// atOnce lets a negligible time pass: in a bubble, time stands still while anything runs, and a
+// read must begin after the change to be shown.
 func atOnce() {
 	time.Sleep(20 * time.Millisecond)
 	synctest.Wait()
 }
 
-// started starts the generator and waits for what it does at once.
+// started starts the generator and waits for its first actions.
 func (n *node) started() *node {
 	start(n.pleg)
 	atOnce()
 	return n
 }
 
-// afterRelist lets time pass until the next relist of a generator that polls is done.
+// afterRelist lets time pass until the next relist of a polling generator is done.
 func (n *node) afterRelist() {
 	time.Sleep(time.Second)
 	atOnce()
 }
 
-// take takes what Watch has to tell, sorted.
+// take takes Watch's events, sorted.
 func (n *node) take() []string {
 	atOnce()
 	var got []string

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// What the kubelet's own tests of its generic PLEG assert, said again for this one. Its fakes give
-// two pods a container of the same ID; a runtime never does, so the IDs differ here.
+// The assertions of the kubelet's own tests of its generic PLEG, repeated for this PLEG. Its fakes
+// give two pods a container of the same ID; a runtime never does, so the IDs differ here.
 
 func TestListTellsWhatIsThereAndWhatChanges(t *testing.T) {
 	for _, kind := range []string{"containers", "sandboxes"} {
@@ -80,8 +80,8 @@ func TestListTellsDeathsItDidNotSee(t *testing.T) {
 }
 
 // The kubelet's asserts that events which find the channel full are discarded: a known defect. Here
-// each pod of which something was not told is owed a PodSync, whatever the kubelet does, and a full
-// channel is no reason to be unhealthy.
+// each pod with a lost event is owed a PodSync, whatever the kubelet does, and a full channel is no
+// reason to be unhealthy.
 func TestFullWatchLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())
@@ -117,8 +117,8 @@ func TestFailedInspectionTellsNothingAndIsTriedAgain(t *testing.T) {
 		if s, err := n.cache.Get("p0"); err != nil || len(s.ContainerStatuses) != 1 {
 			t.Errorf("p0: status %v, error %v", s, err)
 		}
-		// The kubelet's asserts that the status that came with the error is stored: a known defect,
-		// which hands nil to readers.
+		// The kubelet's asserts that the status beside the error is stored: a known defect, which
+		// hands nil to readers.
 		if s, err := n.cache.Get("p1"); !errors.Is(err, broken) || s == nil || s.ID != "p1" {
 			t.Errorf("p1: status %v, error %v; want one that is not nil and %v", s, err, broken)
 		}
@@ -203,7 +203,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// registered registers the kubelet's metrics when a kubelet does: after it has made its PLEG.
+// registered registers the kubelet's metrics after the PLEG is made, like a kubelet.
 func registered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { newNode(t, noEvents()) })
 	metrics.Register()

@@ -16,8 +16,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestPartOfAListing: of a remembered listing what was asked for is read, in the listing's order;
-// and nothing of it if an ID was asked for that it does not have.
+// TestPartOfAListing reads the requested part of a remembered listing, in the listing's order; and
+// nothing for an ID unknown to the listing.
 func TestPartOfAListing(t *testing.T) {
 	c := func(id string) *kubecontainer.Container {
 		return &kubecontainer.Container{ID: kubecontainer.ContainerID{Type: "fake", ID: id}}
@@ -57,7 +57,7 @@ func TestPartOfAListing(t *testing.T) {
 	}
 }
 
-// counted counts the lists of one pod.
+// counted counts the lists of a pod.
 type counted struct {
 	*fakeRuntime
 	pods int
@@ -68,8 +68,8 @@ func (c *counted) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod
 	return c.fakeRuntime.GetPod(ctx, uid)
 }
 
-// TestWhatCameSinceIsListedOnce: an ID that the remembered listing lacks costs one list, and not
-// one for each read that follows.
+// TestWhatCameSinceIsListedOnce checks that an ID missing in the remembered listing costs a single
+// list, and not a list for each later read.
 func TestWhatCameSinceIsListedOnce(t *testing.T) {
 	runtime := &counted{fakeRuntime: newFakeRuntime()}
 	s := &source{runtime: runtime}

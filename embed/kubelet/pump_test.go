@@ -22,8 +22,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// A kubelet removes dead containers when ContainerDied names them. So the ends that an overflow
-// swallowed are told beside the PodSync that took their place, and no end is told twice.
+// A kubelet removes dead containers when ContainerDied names them. So ends swallowed by an overflow
+// are sent beside the PodSync in their place, and no end is sent twice.
 func TestOverflowSwallowsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())

@@ -31,7 +31,7 @@ import (
 // noRevision asks for everything.
 var noRevision pleg.Revision
 
-// listed is a CRI client with one container, which counts what it is asked.
+// listed is a CRI client with a container, and a count of its calls.
 type listed struct {
 	internalapi.RuntimeService
 
@@ -99,7 +99,7 @@ func (c *listed) asked() (sandboxes, containers, statuses int) {
 	return c.sandboxes, c.containers, c.statuses
 }
 
-// serving returns a client that serves, and the one that it wraps.
+// serving returns a client that serves, and its wrapped client.
 func serving(t *testing.T) (*embed.Service, *listed) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, EventDrivenPLEG, true)
 	client := &listed{open: make(chan struct{})}
@@ -141,7 +141,7 @@ func (m manager) GetPod(ctx context.Context, _ types.UID) (*kubecontainer.Pod, e
 	return pods[0], err
 }
 
-// GetPodStatus returns a status of what a list has shown.
+// GetPodStatus returns a listed status.
 func (m manager) GetPodStatus(_ context.Context, p *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	c := p.Containers[0]
 	return &kubecontainer.PodStatus{ID: p.ID, ContainerStatuses: []*kubecontainer.Status{{ID: c.ID, Name: c.Name, State: c.State}}}, nil
@@ -177,8 +177,8 @@ func TestListsHaveASwitch(t *testing.T) {
 }
 
 // considered are the methods of the CRI client: those that the service observes or answers, and
-// those that change nothing that a list shows. What RestorePod makes is for its events and the next
-// full list to tell, as if somebody else had made it; no kubelet calls it yet.
+// those without an effect on lists. The products of RestorePod are left to its events and the next
+// full list, like those of others; no kubelet calls it yet.
 var considered = map[string]string{
 	"ListPodSandbox": "answered", "ListContainers": "answered", "PodSandboxStatus": "observed",
 	"ContainerStatus": "observed", "GetContainerEvents": "observed", "RunPodSandbox": "observed",
@@ -194,7 +194,7 @@ var considered = map[string]string{
 	"UpdateRuntimeConfig": "no change", "Version": "no change",
 }
 
-// TestEveryMethodOfTheClientIsConsidered: a method that a later CRI adds may make or end a
+// TestEveryMethodOfTheClientIsConsidered fails for a method of a later CRI, which may make or end a
 // container.
 func TestEveryMethodOfTheClientIsConsidered(t *testing.T) {
 	methods := reflect.TypeFor[internalapi.RuntimeService]()

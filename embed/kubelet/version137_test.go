@@ -30,7 +30,7 @@ func TestRequestRelistFindsAChangeAtOnce(t *testing.T) {
 }
 
 func TestGeneratorEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a goroutine left behind fails it
+	synctest.Test(t, func(t *testing.T) { // a leftover goroutine fails it
 		n := newNode(t, newFakeEvents())
 		n.runtime.show(pod("p", container("c", running)))
 		ctx, cancel := context.WithCancel(t.Context())

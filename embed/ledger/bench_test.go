@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// BenchmarkUnanswered asks for lists while as many calls as are told apart have not been answered:
-// of one of their pods, and of everything, which are refused, and of another pod, which is served.
+// BenchmarkUnanswered asks for lists while the maximum of calls is unanswered: of one of their
+// pods, and of everything, which are refused, and of another pod, which is served.
 func BenchmarkUnanswered(b *testing.B) {
 	of := func(pod string) *runtimeapi.ContainerFilter {
 		return &runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: pod}}

@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// hand drives a ledger by hand: a sandbox s with the containers that it is given.
+// hand drives a ledger by hand: a sandbox s with the given containers.
 type hand struct {
 	*Ledger
 	t   testing.TB
@@ -44,12 +44,12 @@ func (h *hand) full(containers ...*runtimeapi.Container) {
 	h.Containers(h.Begin(h.now), nil, containers, h.now)
 }
 
-// read reads one ID.
+// read reads an ID.
 func (h *hand) read(id string, shown ...*runtimeapi.Container) {
 	h.Containers(h.Begin(h.now), &runtimeapi.ContainerFilter{Id: id}, shown, h.now)
 }
 
-// own makes an own call that is answered at once, unless between has something to say first.
+// own makes an own call, answered after between.
 func (h *hand) own(op Op, id string, a Answer, between ...func()) {
 	c := h.Start(op, id)
 	for _, f := range between {
@@ -63,7 +63,7 @@ var (
 	unanswered = Answer{Failed: true, Unanswered: true, Pod: "pod"}
 )
 
-// containers is what a list says, in words.
+// containers is a list's content, in words.
 func (h *hand) listed() string {
 	list, v := h.ServeContainers(nil, h.now)
 	switch {
@@ -88,7 +88,7 @@ func (h *hand) wantList(want string) {
 	}
 }
 
-// TestRules plays one short history for each rule. C is created, r runs, x has ended.
+// TestRules plays a short history for each rule. C is created, r runs, x has ended.
 func TestRules(t *testing.T) {
 	for name, play := range map[string]func(h *hand) (want string){
 		"what a full list shows is served": func(h *hand) string { return "[c1 r2 x3]" },
@@ -355,7 +355,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestOwnSlicesSharedElements: callers sort what they get, and nobody changes an element.
+// TestOwnSlicesSharedElements: callers sort their slices, and nobody changes an element.
 func TestOwnSlicesSharedElements(t *testing.T) {
 	h := newHand(t, ct("c", Created), ct("r", Running))
 	before := h.Revision()
@@ -430,8 +430,8 @@ func TestASandboxInTheMaking(t *testing.T) {
 	}
 }
 
-// TestWhatMayComeIsOfOnePod: lists that cannot show what a call may make that was not answered are
-// served, and others are not.
+// TestWhatMayComeIsOfOnePod: lists that cannot show the product of an unanswered call are served,
+// and others are not.
 func TestWhatMayComeIsOfOnePod(t *testing.T) {
 	of := func(pod string) *runtimeapi.ContainerFilter {
 		return &runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: pod}}

@@ -12,18 +12,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// thing is a sandbox or a container as it is on the toy runtime.
+// thing is a sandbox or a container on the toy runtime.
 type thing struct {
 	id, sandbox, pod string
-	sandboxed        bool // it is a sandbox
+	sandboxed        bool // a sandbox
 	labelled         bool
 	phase            Phase
-	unready          bool // lists show it as not ready yet: it is being made
+	unready          bool // being made: lists show it as not ready
 	murky            bool // lists show its state as unknown
-	shown            bool // it has been served
-	made             int  // the step at which the own call that made it was answered
-	// at is the step at which it came to a phase, due says that an event or an own call has told of
-	// that.
+	shown            bool // has been served
+	made             int  // the step of the answer to its making call
+	// at is the step at which it came to a phase, due marks an event or an own call about the phase.
 	at  [Gone + 1]int
 	due [Gone + 1]bool
 }
@@ -36,14 +35,14 @@ type ownCall struct {
 	began   int
 	fails   bool
 	made    *thing
-	kill    []*thing // what a StopPodSandbox has still to end
-	effects int      // how much of it has been done
-	late    bool     // it fails, and works after that
-	pod     string   // that a RunPodSandbox is about
-	gaveUp  int      // the step at which it was answered
+	kill    []*thing // left to end for a StopPodSandbox
+	effects int      // the finished part
+	late    bool     // fails, and works later
+	pod     string   // the subject of a RunPodSandbox
+	gaveUp  int      // the step of its answer
 }
 
-// toyRead is a list on its way: it looks at one thing after the other.
+// toyRead is a list on its way: it looks at the things in turn.
 type toyRead struct {
 	read      Read
 	began     int
@@ -58,7 +57,7 @@ type toyRead struct {
 type letter struct {
 	about *thing
 	phase Phase
-	arise int // the step at which it is delivered
+	arise int // the step of its delivery
 }
 
 // world is a toy runtime, an agent that calls it, and a ledger that hears of both.
@@ -68,15 +67,15 @@ type world struct {
 	step      int
 	things    []*thing
 	calls     []*ownCall
-	orphans   []*ownCall // calls that make something, failed, and are still to work
+	orphans   []*ownCall // failed making calls with an effect to come
 	reads     []*toyRead
 	letters   []letter
 	connected bool
-	// full is when the last full list that has ended began, by kind (sandboxes first).
+	// full is when the last finished full list began, by kind (sandboxes first).
 	full [2]int
-	// busy are the spans of reads and own calls that have ended.
+	// busy are the spans of finished reads and own calls.
 	busy [][2]int
-	// served counts the lists that were served in each of the situations.
+	// served counts the served lists in each of the situations.
 	served       []int
 	refused, ids int
 	wrong        string
@@ -88,7 +87,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// lateSteps is for how long a call that was not answered may work yet.
+// lateSteps is how long an unanswered call may still work.
 const lateSteps = 60
 
 func (w *world) now() time.Time { return time.Unix(0, 0).Add(time.Duration(w.step) * time.Millisecond) }
@@ -101,7 +100,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// pick returns a thing that the runtime has, of that kind, or nil.
+// pick returns a thing of the kind in the runtime, or nil.
 func (w *world) pick(sandbox bool) *thing {
 	var all []*thing
 	for _, t := range w.things {
@@ -121,7 +120,7 @@ func (w *world) come(t *thing, p Phase) {
 		return
 	}
 	early := w.connected && w.oneIn(20)
-	if early { // before it is true: that is no evidence
+	if early { // premature, and no evidence
 		w.l.Claim(t.id, w.kind(t), p, t.pod)
 	}
 	w.step++
@@ -160,7 +159,7 @@ func (w *world) make(pod string, sandbox *thing, p Phase, labelled bool) *thing 
 	return t
 }
 
-// foreign is what happens without the agent.
+// foreign makes changes without the agent.
 func (w *world) foreign() {
 	sandbox, container := w.pick(true), w.pick(false)
 	switch n := w.rng.IntN(10); {
@@ -205,7 +204,7 @@ func (w *world) start() {
 		}
 	}
 	for _, other := range w.calls {
-		if other.op == StopContainer && w.oneIn(3) { // who stops it and who starts it do not know of each other
+		if other.op == StopContainer && w.oneIn(3) { // its stopper and its starter are independent
 			c.op, c.target = StartContainer, other.target
 		}
 	}
@@ -285,8 +284,8 @@ func (w *world) proceed(i int) {
 	}
 }
 
-// orphan has a call that was given up make what it was to make. That is to be looked for, whether
-// an event tells of it or not, unless it comes too late.
+// orphan lets an abandoned call take effect. The effect must be looked for, with or without an
+// event, unless too late.
 func (w *world) orphan() {
 	c := w.orphans[0]
 	w.orphans = w.orphans[1:]
@@ -296,7 +295,7 @@ func (w *world) orphan() {
 	}
 }
 
-// answer ends a call and notes what the agent then knows for sure.
+// answer ends a call and notes the agent's certain knowledge.
 func (w *world) answer(i int) {
 	c := w.calls[i]
 	w.calls = slices.Delete(w.calls, i, i+1)
@@ -331,7 +330,7 @@ func (w *world) answer(i int) {
 	}
 }
 
-// tell notes what a call has surely ended: its target, and what was in it.
+// tell notes the certain ends of a call: its target, and its content.
 func (w *world) tell(c *ownCall, p Phase) {
 	for _, t := range w.things {
 		if (t == c.target || t.sandbox == c.target.id) && t.phase >= p {
@@ -340,7 +339,7 @@ func (w *world) tell(c *ownCall, p Phase) {
 	}
 }
 
-// disconnect loses the stream and what it carries.
+// disconnect loses the stream and its events.
 func (w *world) disconnect() {
 	for _, x := range w.letters {
 		x.about.due[x.phase] = x.phase != Gone || x.about.due[x.phase]
@@ -349,7 +348,7 @@ func (w *world) disconnect() {
 	w.l.Trust(false)
 }
 
-// deliver delivers what has arrived, and now and then what nobody has sent.
+// deliver delivers arrived events, and now and then invented events.
 func (w *world) deliver() {
 	if w.connected && len(w.things) > 0 && w.oneIn(40) {
 		t := w.things[w.rng.IntN(len(w.things))]

@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// eachFile calls f for every file of the repository that is kept.
+// eachFile calls f for every tracked file of the repository.
 func eachFile(t *testing.T, f func(path string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -82,7 +82,7 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 }
 
 // TestLinksInDocumentsLeadSomewhere checks the relative links of every document, and the headings
-// that they and the alerts' runbook links name.
+// in them and in the alerts' runbook links.
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	links := 0
 	check := func(path, target, anchor string) {
@@ -105,7 +105,7 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 			for _, part := range strings.Split(string(text), "](")[1:] {
 				link, _, ok := strings.Cut(part, ")")
 				if !ok || strings.Contains(link, "://") || strings.ContainsAny(link, " \n`<") {
-					continue // not a link, or one to elsewhere
+					continue // not a link, or an external link
 				}
 				target, anchor, _ := strings.Cut(link, "#")
 				if target == "" {

@@ -15,11 +15,11 @@ import (
 
 const module = "github.com/evented-pleg/evented-pleg"
 
-// rule says what the non-test code of a package may depend on.
+// rule is the allowed dependencies of a package's non-test code.
 type rule struct {
-	// ours are the packages of this module that it may import, directly or not.
+	// ours are the allowed packages of this module, direct or not.
 	ours []string
-	// never are prefixes of packages that it must not depend on, directly or not.
+	// never are prefixes of forbidden packages, direct or not.
 	never []string
 	why   string
 }
@@ -59,9 +59,9 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestMainModuleStaysLight keeps what needs a whole Kubernetes, containerd or etcd in nested
-// modules. asks are the modules that the root module names besides what those need. Each is one for
-// all users of the libraries: adding pleg to an agent must not raise what the agent has.
+// TestMainModuleStaysLight keeps users of a whole Kubernetes, containerd or etcd in nested modules.
+// asks are the modules named by the root module besides their own requirements. Each concerns all
+// users of the libraries: adding pleg to an agent must not raise the agent's modules.
 var asks = map[string]string{
 	"google.golang.org/grpc":              "cri",
 	"k8s.io/component-base":               "metrics",

@@ -246,7 +246,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// sample is a result with everything in it.
+// sample is a complete result.
 func sample() *Result {
 	l := LatencyResult{Count: 100, P50: 0.0005, P90: 0.001, P99: 0.0042, Max: 1.5}
 	r := &Result{

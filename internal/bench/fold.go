@@ -8,7 +8,7 @@ import "strings"
 // Columns is how wide a line for people may be.
 const Columns = 80
 
-// Fold breaks a line at spaces so that it fits 80 columns; what follows the first is indented.
+// Fold breaks a line at spaces to fit 80 columns, and indents the continuation.
 func Fold(s string, indent int) string {
 	var b strings.Builder
 	column := 0

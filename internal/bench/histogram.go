@@ -38,7 +38,7 @@ func (h *Histogram) Count() int {
 	return int(h.h.TotalCount())
 }
 
-// At returns the duration that this share of all, from 0 to 1, does not exceed; 0 if there is none.
+// At returns the duration not exceeded by the given share, from 0 to 1; 0 without durations.
 func (h *Histogram) At(share float64) time.Duration {
 	if h.h == nil {
 		return 0

@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// Schema names the form of a Result's JSON. It changes when a field changes its meaning or goes; new fields do not change it.
+// Schema names the form of a Result's JSON. It changes when a field changes its meaning or goes;
+// new fields do not change it.
 const Schema = "pleg-bench/run/v2"
 
-// Result is the outcome of a run. Its JSON is documented in docs/pleg-bench.md; optional parts are left out when they do not apply.
+// Result is the outcome of a run. docs/pleg-bench.md documents the JSON; parts that do not apply
+// are left out.
 type Result struct {
 	Schema   string   `json:"schema"`
 	OK       bool     `json:"ok"`
@@ -24,10 +26,10 @@ type Result struct {
 	NoVerdict []string      `json:"no_verdict"`
 	Runtime   RuntimeResult `json:"runtime"`
 	Load      LoadResult    `json:"load"`
-	// What the generator under test made of it.
+	// Results of the generator under test.
 	ComparisonResult
 	Outage *OutageResult `json:"outage,omitempty"`
-	// Comparison is what a generic PLEG made of the same load at the same time.
+	// Comparison is the result of a generic PLEG on the same load at the same time.
 	Comparison *ComparisonResult `json:"comparison,omitempty"`
 
 	// Strangers are the pods of others that came while the load ran, on a real runtime.
@@ -66,16 +68,16 @@ type Sample struct {
 	PeriodSeconds float64 `json:"relist_period_seconds"`
 }
 
-// RuntimeResult says what the run ran on.
+// RuntimeResult names the runtime of the run.
 type RuntimeResult struct {
 	Name     string `json:"name"`
 	Version  string `json:"version"`
 	Endpoint string `json:"endpoint"`
-	// Profile is the fake runtime's; empty for a real one.
+	// Profile is the fake runtime's profile; empty for a real runtime.
 	Profile string `json:"profile"`
 }
 
-// LoadResult says what was done to the runtime.
+// LoadResult is the load on the runtime.
 type LoadResult struct {
 	Pods            int      `json:"pods"`
 	Containers      int      `json:"containers"`
@@ -83,7 +85,8 @@ type LoadResult struct {
 	DurationSeconds float64  `json:"duration_seconds"`
 	Seed            uint64   `json:"seed"`
 	Faults          []string `json:"faults"`
-	// Changes is the number of state changes that the load made on purpose while it ran, AchievedRate that a second.
+	// Changes is the number of intended state changes of the load, AchievedRate their number a
+	// second.
 	Changes      int            `json:"changes"`
 	AchievedRate float64        `json:"achieved_rate"`
 	Broken       int            `json:"broken"`
@@ -120,8 +123,8 @@ type EventsResult struct {
 	Owed           int  `json:"owed"`
 	Duplicates     int  `json:"duplicates"`
 	OutOfOrder     int  `json:"out_of_order"`
-	// Changes is the number of changes to be told of while the load ran; Unseen of them nothing told of, Undelivered of these belong to a
-	// container or sandbox that Watch had told of before.
+	// Changes is the number of deliverable changes during the load; Unseen of them were never
+	// delivered, Undelivered of these belong to a container or sandbox with an earlier event.
 	Changes     int `json:"changes"`
 	Unseen      int `json:"unseen"`
 	Undelivered int `json:"undelivered"`
@@ -139,7 +142,7 @@ type LatencyResult struct {
 // FreshnessResult sums up the reads of the pod workers.
 type FreshnessResult struct {
 	LatencyResult
-	// StaleReads are those that returned less than the caller knew, Errors those that returned an error.
+	// StaleReads returned less than the caller knew, Errors returned an error.
 	StaleReads int `json:"stale_reads"`
 	Errors     int `json:"errors"`
 }
@@ -147,16 +150,17 @@ type FreshnessResult struct {
 // ConsistencyResult compares the cache with the runtime after the load.
 type ConsistencyResult struct {
 	CheckedPods int `json:"checked_pods"`
-	// Mismatches are the pods that differ after one more relist, BeforeRelist those that differed before it.
+	// Mismatches are the pods that differ after another relist, BeforeRelist those that differed
+	// before.
 	Mismatches   int      `json:"mismatches"`
 	BeforeRelist int      `json:"before_relist"`
 	Differences  []string `json:"differences"`
 }
 
-// CostResult is what the measured part of the run took.
+// CostResult is the cost of the measured part of the run.
 type CostResult struct {
 	PLEGCPUSeconds float64 `json:"pleg_cpu_seconds"`
-	// RuntimeCPUSeconds is the runtime's, for all its clients, nil when it cannot be known.
+	// RuntimeCPUSeconds is the runtime's CPU time for all its clients, nil if unknown.
 	RuntimeCPUSeconds *float64       `json:"runtime_cpu_seconds"`
 	PLEGMaxRSSBytes   int64          `json:"pleg_max_rss_bytes"`
 	RPCs              map[string]int `json:"rpcs"`
@@ -165,28 +169,32 @@ type CostResult struct {
 	Inspections int `json:"inspections"`
 }
 
-// OutageResult tells of a restart of the runtime in the middle of the run. Times count from its begin.
+// OutageResult describes a restart of the runtime in the middle of the run. Times count from its
+// begin.
 type OutageResult struct {
 	// Kind is "restart" (containers survive) or "kill" (the process is killed and everything is lost).
 	Kind      string  `json:"kind"`
 	AtSeconds float64 `json:"at_seconds"`
-	// DownSeconds is how long nothing listened; ReconnectedSeconds is when the stream was connected again, 0 if never; RelistedSeconds when
-	// the cache covered the whole runtime again.
+	// DownSeconds is the time without a listener; ReconnectedSeconds the time until the stream was
+	// connected again, 0 if never; RelistedSeconds the time until the cache covered the whole
+	// runtime again.
 	DownSeconds        float64 `json:"down_seconds"`
 	ReconnectedSeconds float64 `json:"reconnected_seconds"`
 	RelistedSeconds    float64 `json:"relisted_seconds"`
-	// Latency is that of the changes during the outage, which are not part of the run's.
+	// Latency is the latency of changes during the outage, which the run's latency leaves out.
 	Latency LatencyResult `json:"latency_seconds"`
 }
 
-// ComparisonResult is what one generator made of the load: the one under test, or the one beside it.
+// ComparisonResult is the result of a generator: of the generator under test, or of the generator
+// beside it.
 type ComparisonResult struct {
 	PLEG    PLEGResult    `json:"pleg"`
 	Events  EventsResult  `json:"events"`
 	Latency LatencyResult `json:"latency_seconds"`
 	// LatencyBy is the same by the kind of change, such as container_died or sandbox_removed.
 	LatencyBy map[string]LatencyResult `json:"latency_by_change"`
-	// EventLatency is from the runtime's stamp of an event to the delivery of what it told first.
+	// EventLatency is the time from the runtime's stamp of an event to the delivery of its first
+	// report.
 	EventLatency LatencyResult     `json:"event_latency_seconds"`
 	Freshness    FreshnessResult   `json:"freshness_seconds"`
 	Consistency  ConsistencyResult `json:"consistency"`

@@ -217,7 +217,7 @@ func sum(m map[string]int) int {
 	return n
 }
 
-// Count writes a number and the noun of what is counted. The plural is the noun with an s by default.
+// Count writes a number with its noun. The plural defaults to the noun with an s.
 func Count(n int, noun string, plural ...string) string {
 	switch {
 	case n == 1:

@@ -3,7 +3,7 @@
 
 package bench
 
-// Usage is what a process has used.
+// Usage is the resource usage of a process.
 type Usage struct {
 	CPUSeconds float64
 	// MaxRSS is the largest resident size so far, in bytes.

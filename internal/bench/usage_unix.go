@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// OwnUsage returns what this process has used so far.
+// OwnUsage returns this process's usage so far.
 func OwnUsage() Usage {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

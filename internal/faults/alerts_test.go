@@ -17,11 +17,11 @@ import (
 	"testing"
 )
 
-// fired is the expression of the alerts that have fired during the scene of a row.
+// fired is the expression of the alerts fired during the scene of a row.
 const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[45m])), "row", "%d", "", "")`
 
-// addAlerts adds to each row the alerts that fire: those that Prometheus finds, by promtool, or
-// without one those of the page, for which the reason then is that CI has a promtool.
+// addAlerts adds the firing alerts to each row: those found by Prometheus, by promtool, or without
+// promtool those of the page, because CI has a promtool.
 func addAlerts(t *testing.T, rows []*row, old string) {
 	t.Helper()
 	if *promtool == "" {
@@ -71,7 +71,7 @@ func addAlerts(t *testing.T, rows []*row, old string) {
 func (s *seen) input() (series []map[string]string) {
 	for name, values := range s.samples {
 		if strings.Contains(name, "_bucket") && !strings.Contains(name, "connection_latency") {
-			continue // no alert is made of it
+			continue // used by no alert
 		}
 		texts := make([]string, 0, len(values)+1)
 		texts = append(texts, "_") // the first scrape is 15 s after the start

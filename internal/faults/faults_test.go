@@ -21,29 +21,28 @@ var (
 
 const page = "../../docs/faults.md"
 
-// A setting is one row: a fault, mostly one of the fake runtime's, and where what it shows must
-// lead to.
+// A setting is a row: a fault, mostly of the fake runtime, and the destination of its signs.
 type setting struct {
-	// name is the fault's in fakeruntime.FaultList, set what the runtime is given, the faults that only
-	// go with another one among them.
+	// name is the fault's name in fakeruntime.FaultList, set the runtime's settings, including
+	// faults that need another fault.
 	name, set string
-	// what says what goes wrong, of a fault that is none of the fake's; name is what is tried then.
+	// what describes a fault outside of the fake; name is the attempt then.
 	what string
-	// section is the section of docs/troubleshooting.md that explains the fault; harmless says why
-	// there is none.
+	// section is the section of docs/troubleshooting.md about the fault; harmless is the reason for
+	// none.
 	section, harmless string
-	// ownCall says why an agent need not see in the generator what pleg-bench watch shows.
+	// ownCall is the reason why an agent need not see the signs of pleg-bench watch in the
+	// generator.
 	ownCall string
 
-	// sometimes are what shows in some runs only, since it hangs on which of two goroutines comes
-	// first.
+	// sometimes are the signs in some runs only, decided by the order of goroutines.
 	sometimes []string
 
 	unread     bool          // the agent ceases to read Watch, which holds so many events:
 	capacity   int           // 0 is the default
-	deafPeer   bool          // another client opens a stream of events and does not read it
-	falseEnds  time.Duration // so often the runtime tells of an end that did not happen, 0 for never
-	wrongCodes bool          // the runtime shows exit codes to the agent that it shows to nobody else
+	deafPeer   bool          // another client opens a stream of events and ignores it
+	falseEnds  time.Duration // the period of false ends from the runtime, 0 for never
+	wrongCodes bool          // the runtime shows exit codes to the agent alone
 
 	profile      string // of the runtime, containerd-2 if empty
 	fromStart    bool   // the fault is there before the agent
@@ -68,28 +67,27 @@ const (
 	crioSilent  = "the-stream-is-connected-and-tells-nothing-on-cri-o"
 )
 
-// takenForMute is what shows when events that are lost happen to be those of two lists in a row:
-// the stream is taken for one that hangs, and opened anew.
+// takenForMute is the sign when the lost events happen to be those of two lists in a row: the
+// stream counts as hanging, and is opened anew.
 var takenForMute = []string{
 	"the event stream ended", "ContainerEventStreamLost", "ContainerEventStreamRestored", "ContainerChangesUnheard",
 	"kubelet_evented_pleg_connection_error_count", "evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total",
 	"evented_pleg_unheard_changes_total", "evented_pleg_stream_state{state=\"Backoff\"}",
 }
 
-// backlog is what a runtime tells late of the time in which nobody listened.
+// backlog is the sign of late events from a time without a listener.
 var backlog = []string{
 	"evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total",
-	"evented_pleg_regressions_total", // of a read that has looked in the instant of a change
+	"evented_pleg_regressions_total", // of a read in the instant of a change
 }
 
-// left is what shows when the client leaves a server that hangs, and connects anew.
+// left is the sign when the client leaves a hung server, and connects anew.
 var left = append([]string{
 	"evented_pleg_client_abandoned_connects_total", "evented_pleg_waiters",
 }, takenForMute...)
 
-// tries is how often a fault is played until it shows what the page says: which of two goroutines
-// comes first decides of little things, and the race detector has them come otherwise. What is
-// stale, or silent, is so each time.
+// tries is how often a fault is played until its signs equal the page: the order of goroutines
+// decides details, and the race detector changes the order. Stale or silent rows fail each time.
 const tries = 4
 
 const toldTheCaller = "the caller is told, and nothing has changed that a reader could miss"
@@ -158,7 +156,7 @@ var settings = []setting{
 		deafPeer: true, profile: "crio", section: crioSilent},
 }
 
-// TestEveryFaultHasARow: what is added to the fake is added here.
+// TestEveryFaultHasARow wants a row for each fault of the fake.
 func TestEveryFaultHasARow(t *testing.T) {
 	for _, f := range fakeruntime.FaultList() {
 		if !slices.ContainsFunc(settings, func(s setting) bool {
@@ -169,8 +167,7 @@ func TestEveryFaultHasARow(t *testing.T) {
 	}
 }
 
-// TestEverySectionIsTried: a section of docs/troubleshooting.md that no fault has led to is what
-// somebody believed.
+// TestEverySectionIsTried wants a fault for each section of docs/troubleshooting.md.
 func TestEverySectionIsTried(t *testing.T) {
 	for anchor := range readGuide(t).sections {
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.section == anchor }) {
@@ -179,9 +176,9 @@ func TestEverySectionIsTried(t *testing.T) {
 	}
 }
 
-// TestEveryFaultShows lets the runtime misbehave in each of its ways, in virtual time, and holds
-// what pleg-bench watch and an agent show of it to docs/faults.md. No fault may be silent, and what
-// shows must lead to the section of docs/troubleshooting.md that explains it.
+// TestEveryFaultShows lets the runtime misbehave in each of its ways, in virtual time, and compares
+// the signs in pleg-bench watch and in an agent with docs/faults.md. No fault may be silent, and
+// its signs must lead to the right section of docs/troubleshooting.md.
 func TestEveryFaultShows(t *testing.T) {
 	old, err := os.ReadFile(page)
 	if err != nil && !*update {
@@ -228,7 +225,7 @@ func TestEveryFaultShows(t *testing.T) {
 	}
 }
 
-// difference is the lines that only one of two texts has.
+// difference returns the lines of only one of two texts.
 func difference(old, new string) string {
 	var out strings.Builder
 	other := func(sign, a, b string) {

@@ -21,19 +21,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// liar stands between clients and the runtime, and tells what the runtime has not said: what the
-// fake, which keeps its own story straight, cannot be made to do.
+// liar stands between clients and the runtime, and sends false messages, which the fake, true to
+// its own story, cannot send.
 type liar struct {
 	t      *testing.T
 	behind *grpc.ClientConn
 	set    setting
 
-	mu sync.Mutex // owns what follows
+	mu sync.Mutex // owns the fields below
 	on bool
 }
 
-// serve starts a liar in front of the runtime that dial connects to, and returns how to connect to
-// it. It ends with ctx.
+// serve starts a liar in front of the runtime of dial, and returns its own dialer. It ends with
+// ctx.
 func (l *liar) serve(ctx context.Context, group *sync.WaitGroup, dial dialer) dialer {
 	l.behind = connect(l.t, dial)
 	lis := bufconn.Listen(1 << 16)
@@ -58,7 +58,7 @@ func (l *liar) lies() bool {
 	return l.on
 }
 
-// handle passes a call on, one request and any number of answers.
+// handle passes a call on: a request and any number of answers.
 func (l *liar) handle(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	var request []byte
@@ -103,8 +103,8 @@ func (l *liar) handle(_ any, stream grpc.ServerStream) error {
 	}
 }
 
-// tellEnds tells, again and again, that a container has ended which goes on running, until the
-// function that it returns is called.
+// tellEnds sends false ends of a running container, again and again, until the returned function is
+// called.
 func (l *liar) tellEnds(ctx context.Context, send func([]byte) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
@@ -125,13 +125,13 @@ func (l *liar) tellEnds(ctx context.Context, send func([]byte) error) (stop func
 	return func() { cancel(); group.Wait() }
 }
 
-// falseEnd is an event of a running container that has not ended, as the runtime would send it.
+// falseEnd is an event of the end of a running container, in the runtime's form.
 func (l *liar) falseEnd(ctx context.Context, i int) []byte {
 	runtime := runtimeapi.NewRuntimeServiceClient(l.behind)
 	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
 	list, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: running})
 	if err != nil || len(list.GetContainers()) == 0 {
-		return nil // the runtime has nothing that a lie could be about
+		return nil // the runtime has no subject for a lie
 	}
 	c := list.GetContainers()[i%len(list.GetContainers())]
 	container, err := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})

@@ -43,7 +43,7 @@ func (s setting) title() string {
 	return s.set
 }
 
-// cell is what the table calls it.
+// cell is the fault's name in the table.
 func (s setting) cell() string {
 	if s.set == "" {
 		return s.name
@@ -53,7 +53,7 @@ func (s setting) cell() string {
 
 // guide is docs/troubleshooting.md.
 type guide struct {
-	// links are the anchors in the first table by what one sees, in its words.
+	// links are the anchors in the first table, by the words of their signs.
 	rows []guideRow
 	// sections are the texts of the sections, by anchor.
 	sections map[string]string
@@ -91,7 +91,7 @@ func readGuide(t *testing.T) guide {
 	return g
 }
 
-// leads returns the anchors to which something that one sees leads.
+// leads returns the anchors reached from a sign.
 func (g guide) leads(sees string) (anchors []string) {
 	word := regexp.MustCompile(`(^|[^A-Za-z-])` + regexp.QuoteMeta(sees) + `($|[^A-Za-z-])`)
 	for _, r := range g.rows {
@@ -102,8 +102,8 @@ func (g guide) leads(sees string) (anchors []string) {
 	return anchors
 }
 
-// check holds a row to what an operator needs: the fault is not silent, what he sees leads him to
-// the section that explains it, and there he finds what he sees again.
+// check applies an operator's needs to a row: the fault is not silent, its signs lead to the
+// section about the fault, and the section names the signs.
 func (r *row) check(t *testing.T, g guide) {
 	t.Helper()
 	title := r.set.title()
@@ -199,7 +199,7 @@ func render(rows []*row) string {
 	return b.String()
 }
 
-// standsIn says that a page has the row, whatever its alerts are.
+// standsIn reports whether a page has the row, whatever its alerts.
 func (r *row) standsIn(page string) bool {
 	lines := strings.Split(render([]*row{r}), "\n")
 	cells := strings.Split(lines[len(lines)-2], " | ")

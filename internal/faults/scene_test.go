@@ -37,11 +37,11 @@ import (
 
 // Virtual times of a scene.
 const (
-	// healthyFor is how long the runtime is well before the fault begins, so that it is told from a
-	// start that goes wrong. A fault that needs to be there from the start says so.
+	// healthyFor is how long the runtime is healthy before the fault, to distinguish the fault from
+	// a bad start. A fault present from the start is marked.
 	healthyFor = 2 * time.Minute
-	// judged is how long the agent runs for its reports and metrics, and alerting for its alerts, some
-	// of which wait for half an hour.
+	// judged is how long the agent runs for its reports and metrics, and alerting for its alerts,
+	// some of which wait for half an hour.
 	judged   = 12 * time.Minute
 	alerting = 45 * time.Minute
 	// watched is how long pleg-bench watch runs, from the moment at which the fault begins.
@@ -49,14 +49,14 @@ const (
 	// scrapeEvery is how often the agent's metrics are looked at.
 	scrapeEvery = 15 * time.Second
 	pods        = 14
-	// takesTime has calls take as long as a quiet runtime's: in virtual time they would take none, and
-	// a read begin in the very instant of the change that it does not show.
+	// takesTime gives calls the duration of a quiet runtime's: in virtual time they would take none,
+	// and a read would begin in the very instant of a change.
 	takesTime = "slow-list=3ms slow-status=2ms slow-write=5ms"
 )
 
-// seen is what a fault showed.
+// seen is the signs of a fault.
 type seen struct {
-	mu sync.Mutex // owns what reports make
+	mu sync.Mutex // owns the reports' results
 	// reports are the agent's until judged, by reason.
 	reports map[pleg.Reason]int
 	over    bool
@@ -68,7 +68,7 @@ type seen struct {
 
 	began    chan struct{} // closed when the fault begins
 	statuses *cache.Cache[cri.PodStatus]
-	differs  []string // what the agent's cache shows otherwise than the runtime
+	differs  []string // differences of the agent's cache from the runtime
 }
 
 // Record implements [pleg.Recorder].
@@ -169,7 +169,8 @@ func setFaults(t *testing.T, rt *fakeruntime.Runtime, faults fakeruntime.Faults)
 	}
 }
 
-// newDriver returns what makes, changes and removes pods through the CRI, as a kubelet does.
+// newDriver returns a driver that makes, changes and removes pods through the CRI, as a kubelet
+// does.
 func newDriver(t *testing.T, dial func(context.Context) (net.Conn, error)) *load.Driver {
 	driver, err := load.New(load.Config{
 		Conn: connect(t, dial), RunID: "w", Pods: pods, Containers: 2, Rate: 1, Seed: 1, Image: fakeruntime.WorkloadImage,
@@ -200,8 +201,8 @@ func (s *seen) watch(ctx context.Context, dial func(context.Context) (net.Conn, 
 	}
 }
 
-// agent is an agent as docs/agents.md has it, with a worker for each pod that waits for a status
-// from after each event, as a kubelet's pod workers do.
+// agent is the agent of docs/agents.md, with a worker for each pod that waits for a fresh status
+// after each event, as a kubelet's pod workers do.
 func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial func(context.Context) (net.Conn, error), registry *prometheus.Registry) {
 	client, err := cri.New(cri.Config{Endpoint: "fake", Dialer: dial})
 	if err != nil {
@@ -245,7 +246,7 @@ func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial func
 					_, _ = statuses.GetNewerThan(ctx, event.Pod, time.Now())
 					<-worker
 				})
-			default: // it works
+			default: // works
 			}
 		}
 	})
@@ -253,7 +254,7 @@ func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial func
 	workers.Wait()
 }
 
-// subscribe opens a stream of events and never reads it, as a process does that was stopped.
+// subscribe opens a stream of events and ignores it, like a stopped process.
 func subscribe(t *testing.T, ctx context.Context, dial dialer) {
 	_, err := runtimeapi.NewRuntimeServiceClient(connect(t, dial)).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
@@ -322,5 +323,5 @@ func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
 	}
 }
 
-// formatBound is a number as Prometheus writes it.
+// formatBound writes a number in Prometheus' form.
 func formatBound(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

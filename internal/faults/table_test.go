@@ -10,31 +10,31 @@ import (
 	"strings"
 )
 
-// A telltale is a metric that tells of a fault, with what it has come to over a scene: moved says
-// that this is more than a runtime without the fault would make of it.
+// A telltale is a metric that shows a fault, with its value after a scene: moved reports whether
+// the value exceeds a healthy runtime's.
 type telltale struct {
 	name  string
 	moved func(with, without *seen) bool
 }
 
-// more is a counter that ends well above that of a runtime without the fault.
+// more is a counter that ends well above a healthy runtime's.
 func more(name string) telltale {
 	return telltale{name, func(with, without *seen) bool {
 		return with.last(name) >= 1.5*without.last(name)+5
 	}}
 }
 
-// ever is a counter that a runtime without the fault leaves where it is.
+// ever is a counter that a healthy runtime leaves unchanged.
 func ever(name string) telltale {
 	return telltale{name, func(with, without *seen) bool { return with.last(name) > without.last(name) }}
 }
 
-// share is a counter that is more than so much of another one.
+// share is a counter above a share of another counter.
 func share(name, of string, most float64) telltale {
 	return telltale{name, func(with, _ *seen) bool { return with.last(name) > most*with.last(of) }}
 }
 
-// slower is a histogram whose mean is above so many seconds.
+// slower is a histogram with a mean above so many seconds.
 func slower(name string, seconds float64) telltale {
 	return telltale{name, func(with, _ *seen) bool {
 		return with.last(name+"_sum") > seconds*with.last(name+"_count")
@@ -53,7 +53,7 @@ func gauge(name string, every bool, is func(float64) bool) telltale {
 func above(bound float64) func(float64) bool { return func(v float64) bool { return v > bound } }
 func below(bound float64) func(float64) bool { return func(v float64) bool { return v < bound } }
 
-// telltales are the metrics that docs/troubleshooting.md goes by.
+// telltales are the metrics used by docs/troubleshooting.md.
 var telltales = []telltale{
 	gauge("evented_pleg_healthy", false, below(1)),
 	gauge("evented_pleg_last_relist_age_seconds", false, above(480)),
@@ -89,7 +89,7 @@ var telltales = []telltale{
 	gauge("evented_pleg_client_unattributed_containers", false, above(0)),
 }
 
-// moved are the telltales that tell of a fault.
+// moved are the telltales that show a fault.
 func (s *seen) moved(without *seen) (names []string) {
 	for _, t := range telltales {
 		if t.moved(s, without) {
@@ -120,8 +120,8 @@ func (s *seen) last(name string) float64 {
 	return all[len(all)-1]
 }
 
-// watchSays is what pleg-bench watch told, in the words that it uses: how it exited, its verdict,
-// its own reports and the generator's, the summary's lines.
+// watchSays is the output of pleg-bench watch in its own words: its exit status, its verdict, its
+// own reports and the generator's, the summary's lines.
 func (s *seen) watchSays() (says []string) {
 	add := func(when bool, words string) {
 		if when {

@@ -90,10 +90,10 @@ func work(ctx context.Context, run string, skip int, do func(*workshop, []mutati
 	return do(w, chosen[skip:])
 }
 
-// tryAll applies the mutations one by one and returns how many survived. Skipped is how many were
-// left out before these.
+// tryAll applies the mutations in turn and returns the number of survivors. Skipped is the number
+// of mutations left out before these.
 func (w *workshop) tryAll(ctx context.Context, chosen []mutation, seeds int, stage string, skipped int) (survived int, err error) {
-	var failed []error // of those that could not be tried: the others are
+	var failed []error // of the failed attempts: the others are tried
 	start := time.Now()
 	for i, m := range chosen {
 		began := time.Now()
@@ -146,8 +146,8 @@ type stage struct {
 // firstSeeds is how many histories are searched before anything else: most mutations need no more.
 const firstSeeds = 500
 
-// stages are what may notice a mutation, the simulation first, and then the cheapest. The mutations
-// of the ledger answer to its own search.
+// stages are the tests that may notice a mutation, the simulation first, and then the cheapest. The
+// mutations of the ledger answer to its own search.
 func (m mutation) stages(seeds int) []stage {
 	if strings.HasPrefix(m.file, ledgerDir) {
 		return []stage{{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}}}
@@ -174,7 +174,7 @@ func (m mutation) stages(seeds int) []stage {
 // limit is how long a stage may take.
 const limit = "5m"
 
-// try runs the stages with the mutation in place and returns the first that notices.
+// try runs the stages with the mutation in place and returns the first stage that notices.
 func (w *workshop) try(ctx context.Context, m mutation, seeds int, only string) (by string, err error) {
 	for _, s := range m.stages(seeds) {
 		if !strings.Contains(s.name, only) {
@@ -209,7 +209,7 @@ func reason(out string) string {
 			return " (hang)"
 		}
 		if strings.Contains(line, "test timed out after") {
-			return " (timed out)" // it hangs, or the machine was slow: look
+			return " (timed out)" // a hang, or a slow machine: look
 		}
 	}
 	return ""

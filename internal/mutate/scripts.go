@@ -19,11 +19,11 @@ import (
 const (
 	scriptsPkg  = "internal/simulate"
 	scriptsGlob = scriptsPkg + "/testdata/*.txtar"
-	// scriptsFile is the file of a script that names the mutations which it convicts, one a line.
+	// scriptsFile is the file of a script with the names of its mutations, a name a line.
 	scriptsFile = "mutations"
 )
 
-// named returns the names of the scripts that are there for each mutation, in order, by its name.
+// named returns the names of the scripts for each mutation, in order, by its name.
 func named(root string) (map[string][]string, error) {
 	paths, err := filepath.Glob(filepath.Join(root, scriptsGlob))
 	if err != nil || len(paths) == 0 {
@@ -59,8 +59,8 @@ func named(root string) (map[string][]string, error) {
 	return scripts, errors.Join(wrong...)
 }
 
-// playScripts plays, for each of the mutations, the scripts that name it, and returns how many do
-// not convict it.
+// playScripts plays, for each of the mutations, the scripts that name it, and returns the number of
+// scripts that miss.
 func (w *workshop) playScripts(ctx context.Context, chosen []mutation) (blunt int, err error) {
 	scripts, err := named(w.root)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type Cache[S any] struct {
 	empty func(cache.UID) *S
 
-	mu      sync.Mutex // owns what follows
+	mu      sync.Mutex // owns the fields below
 	entries map[cache.UID]*entry[S]
 	global  time.Time
 	changed chan struct{} // closed and replaced at every change
@@ -34,7 +34,7 @@ func NewCache[S any](empty func(cache.UID) *S) *Cache[S] {
 	return &Cache[S]{empty: empty, entries: make(map[cache.UID]*entry[S]), changed: make(chan struct{})}
 }
 
-// Get returns what is stored, or an empty status.
+// Get returns the stored status, or an empty status.
 func (c *Cache[S]) Get(uid cache.UID) (*S, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *Cache[S]) get(uid cache.UID) (*S, error) {
 	return c.empty(uid), nil
 }
 
-// AsOf returns the time that the entry is taken to stand for.
+// AsOf returns the time attributed to the entry.
 func (c *Cache[S]) AsOf(uid cache.UID) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *Cache[S]) asOf(uid cache.UID) time.Time {
 	return c.global
 }
 
-// GetNewerThan waits for an entry whose time is after t.
+// GetNewerThan waits for an entry with a time after t.
 func (c *Cache[S]) GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) (*S, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

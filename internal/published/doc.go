@@ -1,21 +1,20 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package published is the evented PLEG as the enhancement first published it, for tests only: the
-// simulation must find what is wrong with it, or it could not be believed when it finds nothing
-// wrong with ours.
+// Package published is the evented PLEG as first published by the enhancement, for tests only: the
+// simulation must find its faults, or its silence about ours would mean nothing.
 //
 // # Model
 //
-// Two writers share one cache whose entries carry a time, and the newer time wins. The relist
-// writes what it read under the time at which it began; the event loop writes the payload of each
-// event under the stamp of the runtime's clock, and takes it for fresh. A write moves the entry's
+// Two writers share a cache with a time for each entry, and the newer time wins. The relist writes
+// its results under the time of its begin; the event loop writes the payload of each event under
+// the stamp of the runtime's clock, and takes the payload for fresh. A write moves the entry's
 // time, and a global time, moved to now every five seconds while events are in use, stands for all
 // entries. A broken stream is opened again at once, five times, and then given up for polling.
-// Watch drops what it has no room for.
+// Watch drops events without room.
 //
-// Known to be wrong, and meant to be: see the tests of package simulate, which list what is found
-// after how many seeds.
+// Known to be wrong on purpose: the tests of package simulate list the faults, and the seeds needed
+// to find each.
 //
 // # Concurrency
 //
@@ -24,5 +23,5 @@
 //
 // # Errors
 //
-// A failed read of statuses is stored as it is, in place of the status before.
+// A failed read of statuses is stored unchanged, in place of the status before.
 package published

@@ -27,14 +27,14 @@ type PLEG[S any] struct {
 	out    chan pleg.Event
 	relist chan struct{} // capacity 1
 
-	mu      sync.Mutex // owns what follows
+	mu      sync.Mutex // owns the fields below
 	evented bool
 	known   map[cache.UID]pleg.Pod
 	again   map[cache.UID]bool
 	relists int
 }
 
-// New returns a PLEG that Run starts.
+// New returns a PLEG to be started by Run.
 func New[S any](source pleg.Source[S], stream pleg.Stream[S], c *Cache[S], base time.Duration, capacity int) *PLEG[S] {
 	return &PLEG[S]{
 		source: source, stream: stream, cache: c, base: base, out: make(chan pleg.Event, capacity), relist: make(chan struct{}, 1),
@@ -69,7 +69,7 @@ func (p *PLEG[S]) RequestReinspect(uid cache.UID) {
 // Health never complains.
 func (p *PLEG[S]) Health() error { return nil }
 
-// Stats says what little there is to say.
+// Stats returns the few available counts.
 func (p *PLEG[S]) Stats() pleg.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (p *PLEG[S]) advance(ctx context.Context) {
 	}
 }
 
-// list reads everything, inspects what has changed, stores it and tells of it.
+// list reads everything, inspects changed pods, stores them and sends their events.
 func (p *PLEG[S]) list(ctx context.Context) {
 	begun := time.Now()
 	l, err := p.source.List(ctx, 0)
@@ -233,7 +233,7 @@ func (p *PLEG[S]) listen(ctx context.Context) {
 	p.wake()
 }
 
-// take stores an event's payload under the runtime's stamp, and tells of it.
+// take stores an event's payload under the runtime's stamp, and sends its event.
 func (p *PLEG[S]) take(c pleg.Claim[S]) {
 	if c.Pod == "" {
 		return

@@ -12,28 +12,28 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// caller is a generator that is told of the agent's own calls.
+// caller is a generator that accepts reports of the agent's own calls.
 type caller interface {
 	Calling(pleg.OwnCall) (returned func(error, ...pleg.Item))
 }
 
-// ownCall is a call of the agent's own, which tells the generator of it.
+// ownCall is a call of the agent, reported to the generator.
 type ownCall struct {
 	about    pleg.OwnCall
-	pod      cache.UID           // whose it is
-	now      pleg.Item           // what it brings about
+	pod      cache.UID           // its pod
+	now      pleg.Item           // its effect
 	work     func(telling) error // at the runtime
-	how      telling             // what becomes of its event
-	takes    time.Duration       // until it returns
-	makes    bool                // it makes what it is about
-	works    time.Duration       // until it is done, which may be later than that
-	fails    bool                // it does nothing, and says so
-	timesOut bool                // it says that it has failed, and works all the same
+	how      telling             // the fate of its event
+	takes    time.Duration       // until the return
+	makes    bool                // makes its subject
+	works    time.Duration       // until the effect, which may be later
+	fails    bool                // does nothing, and reports so
+	timesOut bool                // reports a failure, and works all the same
 	returned func(error, ...pleg.Item)
 	ledger   *ledger
 }
 
-// agentPhases are what the agent's calls bring about.
+// agentPhases are the effects of the agent's calls.
 var agentPhases = map[string]pleg.Phase{
 	"sandbox": pleg.PhaseRunning, "container": pleg.PhaseCreated, "start": pleg.PhaseRunning, "stop": pleg.PhaseExited, "remove": pleg.PhaseRemoved,
 }
@@ -83,8 +83,8 @@ func parseCall(what string, args []string) (c ownCall, names []string, err error
 	return c, names, nil
 }
 
-// agent makes a call of the agent's own. Calls that are under way about one ID wait for each other,
-// as an agent's do.
+// agent makes a call of the agent's own. Calls under way about an ID wait for each other, as an
+// agent's do.
 func (t *toySide) agent(w *world, what string, args []string) error {
 	c, names, err := parseCall(what, args)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *toySide) agent(w *world, what string, args []string) error {
 	return nil
 }
 
-// plan fills in what a call does.
+// plan fills in the effect of a call.
 func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 	r, id := t.toy, names[len(names)-1]
 	c.now.ID = id
@@ -108,11 +108,11 @@ func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 		c.about.ID = id
 		c.work = func(how telling) error {
 			if what == "start" && r.phase(id) != pleg.PhaseCreated {
-				return errWrongWay // also of one whose state is not known: it may have ended
+				return errWrongWay // also with an unknown state: the container may have ended
 			}
 			err := r.set(id, c.now.Phase, how)
 			if err != nil && r.phase(id) >= c.now.Phase {
-				err = nil // it is so already
+				err = nil // already so
 			}
 			return err
 		}
@@ -144,7 +144,7 @@ func (r *toy) phase(id string) pleg.Phase {
 	return pleg.PhaseRemoved
 }
 
-// call makes a call, in the background if it takes time or has to wait.
+// call makes a call, in the background if the call takes time or has to wait.
 func (t *toySide) call(w *world, c *ownCall) {
 	before, done := t.line.queue(c.now.ID)
 	if before == nil && c.takes == 0 && c.works == 0 {
@@ -173,11 +173,11 @@ func (t *toySide) call(w *world, c *ownCall) {
 	})
 }
 
-// begin tells the generator that the call begins.
+// begin reports the begin of the call to the generator.
 func (c *ownCall) begin(w *world) {
 	if c.pod == "" {
 		if c.pod, _ = w.truth.podOf(c.now.ID); c.pod != "" && strings.ContainsAny(c.now.ID[len(c.now.ID)-1:], "02468") {
-			c.about.Pod = named(c.pod) // some calls say it
+			c.about.Pod = named(c.pod) // some calls name their pod
 		}
 	}
 	w.toldMu.Lock()
@@ -189,7 +189,7 @@ func (c *ownCall) begin(w *world) {
 	}
 }
 
-// do does at the runtime what the call is for.
+// do carries out the call at the runtime.
 func (c *ownCall) do() error {
 	if c.fails {
 		return errVirtual
@@ -215,13 +215,13 @@ func (c *ownCall) end(w *world, err error) {
 	c.returned(nil, c.now)
 }
 
-// agentAt is what the agent is at with one pod.
+// agentAt is the agent's activity in a pod.
 type agentAt struct {
 	calls int       // under way
-	until time.Time // what they have changed need not have been read before
+	until time.Time // their changes need not have been read before
 }
 
-// calling notes that a call begins, or ends.
+// calling notes the begin or the end of a call.
 func (b *ledger) calling(c *ownCall, by int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,14 +236,14 @@ func (b *ledger) calling(c *ownCall, by int) {
 	b.pace.news = time.Now()
 }
 
-// settling notes that what is new of a pod may wait for a moment, because the agent is at it.
+// settling notes that news of a pod may wait for a moment, because the agent is active in the pod.
 func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 	if o := b.own[uid]; o != nil && (acked || o.calls > 0 || now.Before(o.until)) {
 		o.until = now.Add(b.pace.settings.callSettle)
 	}
 }
 
-// settled returns until when what is new of a pod may wait.
+// settled returns until when news of a pod may wait.
 func (b *ledger) settled(uid cache.UID) (until time.Time) {
 	if o := b.own[uid]; o != nil {
 		until = o.until
@@ -257,13 +257,13 @@ func (b *ledger) returned(c *ownCall, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, s := time.Now(), b.pace.settings
-	if !b.pace.on || b.closed { // the generator that was told is over
+	if !b.pace.on || b.closed { // the informed generator is over
 		return
 	}
 	if c.pod != "" {
 		x := b.podPace(c.pod)
-		b.cause(x, now)                  // it may not be believed without a read
-		delete(b.prompt.believed, c.pod) // nor has a payload of before shown it
+		b.cause(x, now)                  // not believed without a read
+		delete(b.prompt.believed, c.pod) // nor shown by an earlier payload
 		b.settling(c.pod, now, true)
 	}
 	if err != nil {

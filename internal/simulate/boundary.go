@@ -13,7 +13,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// boundary is a source and a stream that pass everything through and note it in the ledger.
+// boundary is a source and a stream that pass everything through and note the calls in the ledger.
 type boundary[S any] struct {
 	*ledger
 	source pleg.Source[S]

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// generator makes the history of one seed. It keeps a rough picture of what exists, so that most commands make sense.
+// generator makes the history of a seed. It keeps a rough picture of the existing items, so that
+// most commands make sense.
 type generator struct {
 	rng        *rand.Rand
 	lines      History
@@ -25,7 +26,7 @@ type generator struct {
 	unknown    map[string]string // of a container: "lose" or "blur", once its state is not known
 	next       int
 	running1   bool       // the generator runs
-	agent      *rand.Rand // of the choices of an agent that tells of its calls; nil if there is none
+	agent      *rand.Rand // of the choices of an agent that reports its calls; nil without such an agent
 	worker     *rand.Rand // of those of its pod workers, likewise
 	tells      bool       // and nobody else makes anything
 	busy       bool       // its pod workers wait again and again
@@ -42,7 +43,7 @@ func Generate(seed uint64) History {
 		g.pods = append(g.pods, fmt.Sprintf("p%d", len(g.pods)+1))
 	}
 	g.lies = g.chance(0.15)
-	if r := rand.New(rand.NewPCG(seed, 91)); r.Float64() < 0.5 { // all else stays as it is without one
+	if r := rand.New(rand.NewPCG(seed, 91)); r.Float64() < 0.5 { // without an agent everything else stays the same
 		g.agent = r
 		g.worker = rand.New(rand.NewPCG(seed, 93))
 		if g.worker.Float64() < 0.1 {
@@ -142,7 +143,7 @@ func (g *generator) start() {
 	}
 }
 
-// step writes one thing that happens, and now and then lets time pass.
+// step writes a happening, and now and then lets time pass.
 func (g *generator) step() {
 	switch n := g.rng.IntN(100); {
 	case n < 58:
@@ -189,7 +190,7 @@ func (g *generator) step() {
 	}
 }
 
-// waitAgain writes pod workers that wait now and then, as those do that have synced a moment ago.
+// waitAgain writes pod workers that wait now and then, like workers that have synced a moment ago.
 func (g *generator) waitAgain() {
 	word := func(of ...string) string { return of[g.worker.IntN(len(of))] }
 	for g.worker.Float64() < 0.5 {
@@ -200,7 +201,7 @@ func (g *generator) waitAgain() {
 	}
 }
 
-// pass lets a time pass: mostly a very short one, so that what happens meets what is under way.
+// pass lets a time pass: mostly a very short time, so that changes meet calls under way.
 func (g *generator) pass() {
 	var d time.Duration
 	switch n := g.rng.IntN(20); {
@@ -318,7 +319,7 @@ func (g *generator) tryChange() bool {
 
 // lose has the runtime not know the state of a container: in lists and statuses, in lists only, or no
 // longer in lists. One container is never both: a hole in the search, with its reason. A list that
-// does not know a state confirms a status that does not know it either (ADR 0031), so that it is not
+// does not know a state confirms a status that does not know it either (ADR 11), so that it is not
 // noticed when the statuses alone come to know the state, before an event or another change has the
 // pod read. Real runtimes make lists and statuses from one record.
 func (g *generator) lose(c, how string) {
@@ -381,7 +382,7 @@ func (g *generator) does(what, names string) {
 	g.add("%s%s", line, how)
 }
 
-// how is what becomes of the event of a change, mostly nothing.
+// how is the fate of a change's event, mostly nothing.
 func (g *generator) how(removal bool) string {
 	if removal && g.chance(0.2) {
 		return " lag=" + g.word("1ms", "20ms", "300ms", "1900ms")
@@ -393,7 +394,7 @@ func (g *generator) how(removal bool) string {
 		"late=1ms", "late=30ms", "late=700ms", "late=4s", "stale late=10ms", "nil-sandbox late=20ms", "twice stale")
 }
 
-// only names the pod whose reads alone go wrong, now and then.
+// only names the pod with the faulty reads, now and then.
 func (g *generator) only() string {
 	if !g.chance(0.3) {
 		return ""
@@ -456,7 +457,8 @@ func (g *generator) lie() {
 	g.add("%s", line)
 }
 
-// finish ends every fault and lets all come to rest; now and then everything is removed after that.
+// finish ends every fault and lets everything come to rest; now and then everything is removed
+// after the rest.
 func (g *generator) finish() {
 	g.start()
 	g.add("watch resume")

@@ -14,13 +14,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// ledger is what crossed the boundary between one generator and its runtime: which reads began and ended when, and what was told. Safe for
-// concurrent use.
+// ledger records the boundary between a generator and its runtime: the begin and end of reads, and
+// the claims. Safe for concurrent use.
 type ledger struct {
 	truth   *Truth
 	fail    func(kind, format string, args ...any)
 	workers int
-	lying   func() bool          // reads may say what never was, differently each time; nil: never
+	lying   func() bool          // reads may lie, differently each time; nil: never
 	doubt   func() time.Duration // how long a claim and a read may contradict each other
 
 	opened time.Time // when the generator was made
@@ -28,7 +28,7 @@ type ledger struct {
 	mu         sync.Mutex
 	listing    int
 	streams    int
-	listened   [][2]time.Time // from when until when the streams were open; the end of the last is zero while it is
+	listened   [][2]time.Time // when the streams were open; the end of an open stream is zero
 	inflight   map[cache.UID]int
 	begun      map[cache.UID]time.Time // of the reads in flight
 	listBegun  time.Time
@@ -37,13 +37,13 @@ type ledger struct {
 	statuses   int
 	podReads   int
 	listFailed bool                    // the last one
-	phantoms   int                     // reads of pods that only a lie has told of
-	listOK     time.Time               // start of the latest list that succeeded
+	phantoms   int                     // reads of pods known only from a lie
+	listOK     time.Time               // start of the latest successful list
 	listOKEnd  time.Time               // and its end
-	listFirst  time.Time               // end of the first list that began after the last disturbance; zero if none
+	listFirst  time.Time               // end of the first list begun after the last disturbance; zero if none
 	disturbed  time.Time               // the last disturbance
 	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
-	podFail    map[cache.UID]time.Time // start of the latest failed one
+	podFail    map[cache.UID]time.Time // start of the latest failed list
 	stopping   bool                    // the generator's context has ended
 	closed     bool
 	pace       pace
@@ -51,7 +51,7 @@ type ledger struct {
 	own        map[cache.UID]*agentAt
 	shows      func(cache.UID) []pleg.Item // by the cache
 	failed     func(cache.UID) bool        // the cache has an error
-	outcome    *Outcome                    // nil if it is not recorded
+	outcome    *Outcome                    // nil without a recording
 	instant    time.Time
 	perInstant int
 }
@@ -98,7 +98,7 @@ func (b *ledger) rest() time.Time {
 	return b.disturbed
 }
 
-// inherit takes over what a generator before this one has read, because the cache holds it.
+// inherit takes over the reads of an earlier generator, because the cache holds their results.
 func (b *ledger) inherit(before *ledger) {
 	if before == nil {
 		return
@@ -111,7 +111,7 @@ func (b *ledger) inherit(before *ledger) {
 	b.listOK, b.disturbed = before.listOK, before.disturbed
 }
 
-// disturb notes that the runtime, or what stands between it and the generator, is not at rest before t.
+// disturb notes that the runtime, or the path to the generator, is not at rest before t.
 func (b *ledger) disturb(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,7 +166,8 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	}
 }
 
-// outlived notes that a read has ended that began before the rest: it was slow because of a fault, which has ended only now.
+// outlived notes the end of a read begun before the rest: it was slow because of a fault that has
+// just ended.
 func (b *ledger) outlived(begun time.Time) {
 	if now := time.Now(); !begun.After(b.disturbed) && now.Sub(begun) > 100*time.Millisecond {
 		b.listFirst = time.Time{}
@@ -176,7 +177,7 @@ func (b *ledger) outlived(begun time.Time) {
 	}
 }
 
-// heard says that a stream was open at a time. The caller holds the mutex.
+// heard reports whether a stream was open at a time. The caller holds the mutex.
 func (b *ledger) heard(at time.Time) bool {
 	for _, s := range b.listened {
 		if !at.Before(s[0]) && (s[1].IsZero() || !at.After(s[1])) {
@@ -186,7 +187,8 @@ func (b *ledger) heard(at time.Time) bool {
 	return false
 }
 
-// lookMissed checks that no more events are said to be missed than there were changes of which nothing was told while a stream was open.
+// lookMissed checks that no more events count as missed than there were unannounced changes while a
+// stream was open.
 func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	if missed == 0 {
 		return
@@ -200,7 +202,7 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	}
 }
 
-// waitingFor says that a read from before the rest is still under way.
+// waitingFor reports whether a read from before the rest is still under way.
 func (b *ledger) waitingFor() bool {
 	for _, begun := range b.begun {
 		if !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond {

@@ -15,8 +15,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Outcome is what became of everything that a history can influence, in parts that can be compared one by one: the events of each pod, the reads of each
-// pod and the lists with their times, and at the end the cache and the statistics. Its mutex owns everything.
+// Outcome is the effect of a history, in comparable parts: the events of each pod, the reads of
+// each pod and the lists with their times, and at the end the cache and the statistics. Its mutex
+// owns everything.
 type Outcome struct {
 	mu    sync.Mutex
 	begun time.Time
@@ -27,7 +28,7 @@ func newOutcome() *Outcome {
 	return &Outcome{begun: time.Now(), parts: make(map[string]*strings.Builder)}
 }
 
-// add appends a line, with its time, to a part. It does nothing if there is no outcome to record.
+// add appends a line, with its time, to a part, or does nothing without an outcome.
 func (o *Outcome) add(part, format string, args ...any) {
 	if o == nil {
 		return
@@ -54,7 +55,8 @@ func (o *Outcome) heard(e pleg.Event) {
 // read records the beginning of a read.
 func (o *Outcome) read(what string, uid cache.UID) { o.add("reads "+string(uid), "%s", what) }
 
-// finish records the cache and the statistics, but for the claims that were stamped before the stream was opened: that is told by wall clocks.
+// finish records the cache and the statistics, except for claims stamped before the stream was
+// opened, which depend on wall clocks.
 func (o *Outcome) finish(w *world) {
 	if o == nil || w.side == nil {
 		return
@@ -74,7 +76,7 @@ func (o *Outcome) finish(w *world) {
 // Parts returns the names of the parts, sorted.
 func (o *Outcome) Parts() []string { return slices.Sorted(maps.Keys(o.parts)) }
 
-// Part returns what was recorded of a part.
+// Part returns the record of a part.
 func (o *Outcome) Part(name string) string {
 	if b := o.parts[name]; b != nil {
 		return b.String()

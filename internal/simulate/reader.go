@@ -15,7 +15,7 @@ type reader struct {
 	w    *world
 	done chan struct{}
 	mu   sync.Mutex
-	gate chan struct{} // non-nil while it does not read
+	gate chan struct{} // non-nil while the reader stalls
 	poke chan struct{}
 }
 

@@ -85,7 +85,7 @@ func (t *toySide) claim(w *world, args []string) error {
 	return nil
 }
 
-// flood tells of IDs that never were, one after the other.
+// flood sends claims of invented IDs in a row.
 func (t *toySide) flood(w *world, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	pods, over := 1, time.Duration(0)

@@ -14,15 +14,15 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// waiter is one call of GetNewerThan.
+// waiter is a call of GetNewerThan.
 type waiter struct {
 	w      *world
 	pod    cache.UID
-	t      time.Time // it asked for a status newer than this
+	t      time.Time // asked for a status newer than this
 	begun  time.Time
-	quick  bool // all was at rest when it began
+	quick  bool // everything was at rest at the begin
 	cancel context.CancelFunc
-	place  place // while no read has begun for it
+	place  place // while no read has begun for the waiter
 
 	mu    sync.Mutex
 	done  bool
@@ -30,7 +30,7 @@ type waiter struct {
 	err   error
 }
 
-// wait starts a waiter. Wall strips the monotonic reading from the time that it asks for.
+// wait starts a waiter. Wall strips the monotonic reading from the requested time.
 func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall bool) *waiter {
 	ctx, cancel := context.WithCancel(w.ctx)
 	if limit > 0 {
@@ -89,11 +89,12 @@ func (w *world) keepWaiting(pod cache.UID, d time.Duration) {
 // outside is a time with a monotonic reading, which times within a bubble do not have.
 var outside = time.Now()
 
-// monotonic returns the same time with a monotonic reading, as times outside of bubbles have it: without one GetNewerThan would take it for the time
-// of the call. Compared with times of the bubble, its wall clock counts, and in a bubble that is as good.
+// monotonic returns the same time with a monotonic reading, as times outside of bubbles have:
+// without a reading GetNewerThan would take the time of the call. Compared with times of the
+// bubble, its wall clock counts, which is as good in a bubble.
 func monotonic(t time.Time) time.Time { return outside.Add(t.Sub(outside.Round(0))) }
 
-// returned checks what the call returned.
+// returned checks the result of the call.
 func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
 	o := x.w.oracle
 	x.mu.Lock()
@@ -104,7 +105,7 @@ func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
 		o.fail("nil", "a waiter for pod %s was handed nil", x.pod)
 		return
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return // it gave up, and says so
+		return // gave up, and reports so
 	}
 	since := x.t
 	if err != nil {
@@ -116,7 +117,7 @@ func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
 	}
 }
 
-// failedSince checks that the error that a waiter got is of a read that began after t.
+// failedSince checks that a waiter's error comes from a read begun after t.
 func (o *oracle) failedSince(pod cache.UID, t time.Time, err error) {
 	o.mu.Lock()
 	l := o.ledger
@@ -138,8 +139,8 @@ func (x *waiter) ended() bool {
 	return x.done
 }
 
-// checkWaiters checks that a read has been made for everybody who waits, and that those who began to wait while all was at rest are served at once, unless
-// the rest has ended.
+// checkWaiters checks that every waiter has had a read, and that waiters begun at rest are served
+// at once, unless the rest has ended.
 func (w *world) checkWaiters() {
 	kept := w.waiters[:0]
 	for _, x := range w.waiters {
@@ -168,7 +169,7 @@ func (w *world) checkWaiters() {
 	w.waiters = kept
 }
 
-// stuckWaiters checks that nobody waits any more when all has been at rest for long.
+// stuckWaiters checks that nobody waits after a long rest.
 func (w *world) stuckWaiters() {
 	w.ledger.mu.Lock()
 	first := w.ledger.listFirst
@@ -180,8 +181,9 @@ func (w *world) stuckWaiters() {
 	}
 }
 
-// podWorker is what a kubelet's pod worker is to the cache: it syncs again and again, each time with a status newer than the end of the last sync, and
-// starts the pod's container when there is none that runs: like a kubelet it does not wait for one that is created, and ends one of unknown state.
+// podWorker acts like a kubelet's pod worker: it syncs again and again, each time with a status
+// newer than the end of the last sync, and starts the pod's container when none runs: like a
+// kubelet it does not wait for a created container, and ends a container of unknown state.
 type podWorker struct {
 	wake  chan struct{}
 	stop  context.CancelFunc
@@ -196,9 +198,10 @@ func (p *podWorker) kick() {
 	}
 }
 
-// containerMaker is a runtime's side that pod workers can start containers on.
+// containerMaker is a runtime's side on which pod workers can start containers.
 type containerMaker interface {
-	// keepRunning makes the pod's container if there is a ready sandbox. Doubled says that one was running already.
+	// keepRunning makes the pod's container if there is a ready sandbox. Doubled: a container was
+	// running already.
 	keepRunning(pod cache.UID, cycle int) (doubled string)
 }
 

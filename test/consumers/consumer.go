@@ -21,17 +21,18 @@ import (
 // consumer is a program with dependencies of its own.
 type consumer struct {
 	name string
-	// has is what its go.mod requires, path@version, and imports what it imports before it meets us.
+	// has is the requirements of its go.mod, path@version, and imports its imports before meeting
+	// us.
 	has, imports []string
-	// ours are the packages of ours that it takes.
+	// ours are the consumed packages of ours.
 	ours []string
 	// readme: it is the agent of README.md, and built.
 	readme bool
-	// install is the program of ours that is installed instead.
+	// install is the program of ours to install instead.
 	install string
 }
 
-// An agent of a node has the CRI. That of Kubernetes 1.35 needs gRPC 1.72.2.
+// An agent of a node has the CRI. Kubernetes 1.35's needs gRPC 1.72.2.
 var (
 	agent        = []string{"k8s.io/client-go@v0.35.0", "k8s.io/cri-api@v0.35.0", "google.golang.org/grpc@v1.72.2"}
 	agentImports = []string{"k8s.io/client-go/kubernetes", "k8s.io/cri-api/pkg/apis/runtime/v1", "google.golang.org/grpc"}
@@ -58,8 +59,7 @@ func (r requirements) lines() []string {
 	return lines
 }
 
-// try makes the consumer, gives it what it takes of ours, and compares. It returns what is required
-// then.
+// try makes the consumer, adds our packages, and compares. It returns the requirements then.
 func (c *consumer) try(ctx context.Context, w *workshop) (after requirements, err error) {
 	dir := filepath.Join(w.dir, c.name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -108,7 +108,7 @@ func (c *consumer) packages() (paths []string) {
 	return paths
 }
 
-// write makes the program as it is without us.
+// write makes the program without us.
 func (c *consumer) write(dir string) error {
 	var text strings.Builder
 	text.WriteString("module example.com/consumer\n\ngo 1.26.0\n\n")
@@ -157,9 +157,8 @@ func writeImports(file string, packages []string) error {
 	return os.WriteFile(file, []byte(text.String()), 0o644)
 }
 
-// look returns what go.mod requires, and what those packages are built with: the modules that
-// provide one. A module that is replaced goes by what replaces it, since its version in go.mod is
-// without effect.
+// look returns the requirements of go.mod, and the modules that provide those packages. A replaced
+// module goes by its replacement, since its version in go.mod is without effect.
 func (w *workshop) look(ctx context.Context, dir string, packages ...string) (wanted, built requirements, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
@@ -190,8 +189,7 @@ func (w *workshop) look(ctx context.Context, dir string, packages ...string) (wa
 	return wanted, built, nil
 }
 
-// differences names what is not as before: versions that have changed, and modules that are not
-// ours and were not there.
+// differences names the changes: other versions, and new modules of others.
 func differences(what string, before, after requirements) error {
 	var found []string
 	for _, path := range slices.Sorted(maps.Keys(after)) {

@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command consumers adds this repository's modules to programs that have their dependencies
-// already, and fails when any of these is raised, or when one that is not ours is added. It is run
-// in the repository.
+// Command consumers adds this repository's modules to programs with dependencies of their own, and
+// fails when any of these is raised, or when a foreign module is added. Run it in the repository.
 //
 //	go run ./test/consumers [-v] [-build] [NAME...]
 //
-// The consumers get what is committed as users get it: from a module proxy, which is a folder here,
-// as version [version]. No replace line of ours helps them. They are pristine: an agent on
-// client-go 0.35 and gRPC 1.72, a controller on controller-runtime 0.22, and the go.mod of
-// Kubernetes releases. The tool is installed as a user installs it.
+// The consumers get the committed state as users do: from a module proxy, here a folder, as version
+// [version]. No replace line of ours helps them. They are pristine: an agent on client-go 0.35 and
+// gRPC 1.72, a controller on controller-runtime 0.22, and the go.mod of Kubernetes releases. The
+// tool is installed as a user installs it.
 package main
 
 import (
@@ -33,7 +32,7 @@ import (
 
 const (
 	module = modproxy.Root
-	// version is the one by which our modules name each other: that of the next release.
+	// version is the version by which our modules name each other: the next release's.
 	version = "v0.1.0"
 )
 
@@ -64,7 +63,7 @@ func run(ctx context.Context, verbose, build bool, names []string) error {
 	if err != nil {
 		return err
 	}
-	clone := filepath.Join(dir, "clone") // of what is committed, without what else lies about
+	clone := filepath.Join(dir, "clone") // of the committed files, without others in the folder
 	if out, err := exec.CommandContext(ctx, "git", "clone", "--quiet", "--shared", root, clone).CombinedOutput(); err != nil {
 		return fmt.Errorf("git clone: %w\n%s", err, out)
 	}
@@ -111,10 +110,10 @@ func repository(ctx context.Context) (string, error) {
 type workshop struct {
 	dir   string
 	env   []string
-	build bool // build what is made
+	build bool // build the result
 }
 
-// goCommand runs the go command in that folder and returns what it printed.
+// goCommand runs the go command in the folder and returns its output.
 func (w *workshop) goCommand(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, w.env
@@ -131,7 +130,7 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// runs calls a program that was installed for its help.
+// runs calls an installed program for its help.
 func runs(ctx context.Context, program string) error {
 	out, err := exec.CommandContext(ctx, program, "--help").CombinedOutput()
 	if err == nil && len(out) == 0 {

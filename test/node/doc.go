@@ -1,17 +1,16 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the root of the node e2e tests: the PLEG against a real CRI
-// runtime, with real containers, real restarts and a wire that misbehaves.
+// Package node is the root of the node e2e tests: the PLEG against a real CRI runtime, with real
+// containers, real restarts and a disturbed wire.
 //
 // # Model
 //
-// The test binary of package suite (tag e2e) is the supervisor, the suite and the
-// agents. The supervisor starts the suite as its child, becomes the reaper of
-// everything that the child leaves, and sweeps by directory and cgroup when the
-// child ends (package sweep). The suite runs scenarios in order; each gets a private
-// runtime of its own (packages runtimes and daemon), a proxy between that and the
-// agent (package criproxy), and as many agents (package agent) as it asks for.
+// The test binary of package suite (tag e2e) is the supervisor, the suite and the agents. The
+// supervisor starts the suite as its child, becomes the reaper of all the child's leftovers, and
+// sweeps by directory and cgroup when the child ends (package sweep). The suite runs scenarios in
+// order; each gets a private runtime (packages runtimes and daemon), a proxy between the runtime
+// and the agent (package criproxy), and the requested agents (package agent).
 //
 //	node-e2e (supervisor, reaper)
 //	  └─ node-e2e (suite)
@@ -25,7 +24,7 @@
 // runtime and no network, and run with every other test of this module.
 // Everything that needs root is behind the tag.
 //
-// # What it needs
+// # Requirements
 //
 // Root, cgroups (v1 or v2), overlayfs, Go and a C compiler. The runtime and runc
 // are built once from the module registry (package components) into the ignored

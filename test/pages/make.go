@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// page is one report.html and what must be drawn on it.
+// page is a report.html with the objects to be drawn on it.
 type page struct {
 	name, path string
 	charts     int
-	// bands says that the states of a stream are shown.
+	// bands: the states of a stream are shown.
 	bands bool
 }
 
-// tool is pleg-bench, and where it runs.
+// tool is pleg-bench, with its working directory.
 type tool struct {
 	path    string
 	verbose bool
 }
 
-// command returns a command that is asked to end first, so that it removes what it made.
+// command returns a command that is asked to end first, so that it removes its pods.
 func (t tool) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, t.path, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

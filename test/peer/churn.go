@@ -13,8 +13,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/server"
 )
 
-// Units of row churn, all but the rate and the parts for each change of the node. What the agent's
-// own calls cost without a PLEG is taken off agent and runtime.
+// Units of row churn, all but the rate and the parts for each change of the node. The cost of the
+// agent's own calls without a PLEG is subtracted from agent and runtime.
 const (
 	unitAgent   = "agent-cpu-ns/op"
 	unitRuntime = "runtime-cpu-ns/op"
@@ -23,26 +23,26 @@ const (
 	unitWatch   = "watch"  // -p50-ns and -p99-ns
 	unitWait    = "worker" // likewise
 	unitWaiting = "waiting"
-	unitCalls   = "calls" // of the kinds that begin with it
+	unitCalls   = "calls" // of the kinds with this prefix
 )
 
-// readCalls are the calls that only a PLEG makes in row churn.
+// readCalls are the calls made only by a PLEG in row churn.
 var readCalls = []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}
 
-// churners are who takes part in row churn, and how. The first of each name has no PLEG: what it
-// costs is the load itself.
+// churners are the contestants of row churn. The first of each name has no PLEG: its cost is the
+// load itself.
 var churners = []struct{ name, mode string }{
 	{oursName, "none"}, {oursName, "told"}, {oursName, "evented"}, {oursName, "generic"},
 	{kubelet136, "none"}, {kubelet136, "generic"}, {kubelet136, "evented"},
 	{kubelet137, "none"}, {kubelet137, "generic"}, {kubelet137, "evented"},
 }
 
-// settling is how long a churn goes on before it is measured: two lists of a PLEG that polls, and
+// settling is how long a churn goes on before its measurement: two lists of a polling PLEG, and
 // more.
 const settling = 3 * time.Second
 
-// churn measures what changes cost on a node on which pods live, die and are replaced all the time,
-// with a worker for each pod that waits for newer statuses as a kubelet's does.
+// churn measures the cost of changes on a node with pods that live, die and are replaced all the
+// time, with a worker for each pod that waits for newer statuses as a kubelet's does.
 func (b *bench) churn() error {
 	for range max(1, b.rounds/2) {
 		for _, pods := range []int{100, 1000} {
@@ -56,7 +56,7 @@ func (b *bench) churn() error {
 	return nil
 }
 
-// churnOf measures one load for everybody who takes part.
+// churnOf measures a load for all contestants.
 func (b *bench) churnOf(pods, rate int, settle, window time.Duration) error {
 	var load map[string]span
 	for _, c := range churners {
@@ -81,15 +81,15 @@ type span struct {
 	runtime time.Duration
 	changes float64
 	calls   map[string]uint64
-	// told and waits are the latencies of Watch and of pod workers, untold the changes of which Watch
-	// did not tell, waiting the workers who waited in the end.
+	// told and waits are the latencies of Watch and of pod workers, untold the changes without an
+	// event on Watch, waiting the workers still waiting in the end.
 	told, waits     []int64
 	untold, waiting int
 }
 
-// churnWith measures one contestant.
+// churnWith measures a contestant.
 func (b *bench) churnWith(name, mode string, pods, rate int, settle, window time.Duration) (s span, err error) {
-	// A kubelet's PLEG is ready when it has seen a pod.
+	// A kubelet's PLEG is ready after its first pod.
 	err = b.on(server.Config{Pods: 1, Containers: 1}, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
 		a := all[0]
 		if _, err := a.do(agent.Request{Op: "churn", N: rate, Pods: pods}); err != nil {
@@ -104,8 +104,8 @@ func (b *bench) churnWith(name, mode string, pods, rate int, settle, window time
 	return s, err
 }
 
-// watchChurn measures for that long, and ends the churn. What has not been told by then has so long
-// to come.
+// watchChurn measures for the duration, and ends the churn. Changes not reported by then have as
+// long to come.
 func watchChurn(r *runtimeProcess, a *contestant, window, patience time.Duration) (s span, err error) {
 	if _, err := a.do(agent.Request{Op: "mark"}); err != nil {
 		return s, err
@@ -179,7 +179,7 @@ func (s *span) match(changes []server.Change, told []agent.Told) {
 	}
 }
 
-// enter adds the span to a result, less what the load itself costs.
+// enter adds the span to a result, less the cost of the load itself.
 func (s span) enter(r *result, load span) {
 	per := func(n time.Duration, changes float64) float64 { return float64(n) / changes }
 	agentCPU, runtimeCPU := per(s.CPU, s.changes), per(s.runtime, s.changes)

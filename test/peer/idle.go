@@ -12,18 +12,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/server"
 )
 
-// idler is a contestant that has nothing to do, on a runtime of its own.
+// idler is an idle contestant, with its own runtime.
 type idler struct {
 	name, mode string
 	runtime    *runtimeProcess
 	agent      *contestant
-	before     time.Duration // what the runtime had used
+	before     time.Duration // the runtime's usage before
 }
 
-// idleNode measures what a node costs on which nothing happens: 500 pods with 2 containers on the
-// fake runtime, which builds every answer, as real ones do. All contestants idle at the same time,
-// each with a runtime of its own. The first window begins when the contestant has started; the
-// second, right after it, shows what it costs once trust is earned.
+// idleNode measures the cost of an idle node: 500 pods with 2 containers on the fake runtime, which
+// builds every answer like real runtimes. All contestants idle at the same time, each with its own
+// runtime. The first window begins at the contestant's start; the second, right after it, shows the
+// cost with earned trust.
 func (b *bench) idleNode() error {
 	var all []*idler
 	defer func() {

@@ -126,7 +126,7 @@ func run() (err error) {
 	return errors.Join(b.lines(f), f.Close())
 }
 
-// build builds the kubelets' programs that take part and are not there.
+// build builds the missing programs of the participating kubelets.
 func (b *bench) build(dir string) error {
 	source, err := sourceDir()
 	if err != nil {

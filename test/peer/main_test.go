@@ -142,8 +142,8 @@ func TestIdleNodesAndWorkersAreMeasured(t *testing.T) {
 	}
 }
 
-// TestMemoryIsMeasured asks an agent that does nothing else, on a node whose statuses take more
-// than what pools and buffers keep by chance.
+// TestMemoryIsMeasured asks an otherwise idle agent, on a node with statuses larger than the chance
+// content of pools and buffers.
 func TestMemoryIsMeasured(t *testing.T) {
 	const containers = 1000
 	err := newBench(t).on(server.Config{Pods: containers / 2, Containers: 2}, "manual", []string{oursName}, func(_ *runtimeProcess, all []*contestant) error {
@@ -161,9 +161,9 @@ func TestMemoryIsMeasured(t *testing.T) {
 	}
 }
 
-// TestChurnIsMeasured: Watch tells of changes, workers wait, and the load alone reads nothing. How
-// many changes are told of depends on the machine: what came and went before a read could show it
-// is nobody's.
+// TestChurnIsMeasured checks that Watch delivers changes, workers wait, and the load alone reads
+// nothing. The number of delivered changes depends on the machine: changes gone before a read could
+// show them are lost.
 func TestChurnIsMeasured(t *testing.T) {
 	b := newBench(t)
 	if err := b.churnOf(10, 400, 100*time.Millisecond, 500*time.Millisecond); err != nil {

@@ -55,7 +55,7 @@ func (p *process) end() { _ = p.Stop(time.Minute) }
 type runtimeProcess struct {
 	*process
 	socket      string
-	subscribers int // that are known to have come
+	subscribers int // known to have come
 }
 
 // runtime starts a runtime.

@@ -17,7 +17,7 @@ type result struct {
 	Row   string
 	Case  string
 	Agent string
-	// Values holds the rounds of each measure, by unit, each for one operation.
+	// Values holds the rounds of each measure, by unit, each for a single operation.
 	Values map[string][]float64
 }
 
@@ -40,7 +40,7 @@ var units = []string{unitCPU, unitTotal, unitWall, unitBytes, unitObjects, unitW
 	unitAgent, unitRuntime, unitMade, unitCalls + " ListPodSandbox/op", unitCalls + " ListContainers/op", unitCalls + " PodSandboxStatus/op",
 	unitCalls + " ContainerStatus/op", unitWatch + "-p50-ns", unitWatch + "-p99-ns", unitUntold, unitWait + "-p50-ns", unitWait + "-p99-ns", unitWaiting}
 
-// of returns the result of that name, made if need be.
+// of returns the named result, made if needed.
 func (b *bench) of(row, what, agent string) *result {
 	i := slices.IndexFunc(b.results, func(r result) bool { return r.Row == row && r.Case == what && r.Agent == agent })
 	if i < 0 {
@@ -70,7 +70,7 @@ func (r *result) latencies(all []int64) {
 	r.add(unitMax, quantile(all, 1))
 }
 
-// quantile returns the smallest of the sorted values that a share q of them does not exceed.
+// quantile returns the smallest of the sorted values not exceeded by a share q of them.
 func quantile(sorted []int64, q float64) float64 {
 	return float64(sorted[min(int(math.Ceil(q*float64(len(sorted))))-1, len(sorted)-1)])
 }
@@ -80,7 +80,7 @@ func (r *result) median(unit string) float64 {
 	return median(slices.Sorted(slices.Values(r.Values[unit])))
 }
 
-// median returns that of sorted values, NaN if there are none.
+// median returns the median of sorted values, NaN without any.
 func median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
@@ -88,7 +88,7 @@ func median(v []float64) float64 {
 	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
 }
 
-// lines prints every round as a line that benchstat reads.
+// lines prints every round as a line for benchstat.
 func (b *bench) lines(w io.Writer) error {
 	for _, r := range b.results {
 		rounds := 0

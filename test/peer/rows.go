@@ -40,16 +40,16 @@ func rowNames() []string {
 	return names
 }
 
-// streaming is what the names of contestants that list with the streaming calls end with.
+// streaming is the suffix of contestants with the streaming list calls.
 const streaming = "-streaming"
 
-// among returns those of the named contestants that take part.
+// among returns the participating ones of the named contestants.
 func (b *bench) among(names ...string) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(b.agents, n) })
 }
 
-// turns returns who has its turn after whom in that round: every other round goes the other way,
-// since what comes first may be dearer.
+// turns returns the order of turns in the round: every other round goes the other way, since the
+// first may be dearer.
 func turns[T any](all []T, round int) []T {
 	all = slices.Clone(all)
 	if round%2 == 1 {
@@ -58,7 +58,7 @@ func turns[T any](all []T, round int) []T {
 	return all
 }
 
-// on starts a runtime and some contestants on it, runs f, and ends them all.
+// on starts a runtime and some contestants, runs f, and ends them all.
 func (b *bench) on(c server.Config, mode string, names []string, f func(*runtimeProcess, []*contestant) error) (err error) {
 	r, err := b.runtime(c)
 	if err != nil {
@@ -134,8 +134,8 @@ func (b *bench) relist() error {
 	return nil
 }
 
-// relistStreaming is the same on a runtime with the streaming list calls, which the kubelet does
-// not use by default.
+// relistStreaming is the same on a runtime with the streaming list calls, unused by the kubelet by
+// default.
 func (b *bench) relistStreaming() error {
 	names := b.among(oursName, kubelet136)
 	if slices.Contains(b.agents, floorName) {
@@ -144,8 +144,8 @@ func (b *bench) relistStreaming() error {
 	return b.relistOf("streaming", server.Config{Pods: 5000, Containers: 2, Streams: true}, "containers=10000", names, 10)
 }
 
-// changed measures lists of a node on which 1 % of the containers have changed since the one
-// before; their inspection is part of it.
+// changed measures lists of a node with 1 % of the containers changed since the list before, with
+// their inspection.
 func (b *bench) changed() error {
 	const pods, change = 5000, 100
 	what := fmt.Sprintf("containers=%d", 2*pods)
@@ -206,7 +206,7 @@ func (b *bench) intakeOf(name string, config server.Config) error {
 	})
 }
 
-// first measures the first list of a node whose runtime takes 1 ms for each status call.
+// first measures the first list of a node on a runtime with status calls of 1 ms.
 func (b *bench) first() error {
 	const pods = 5000
 	what := fmt.Sprintf("pods=%d", pods)
@@ -226,7 +226,7 @@ func (b *bench) first() error {
 	return nil
 }
 
-// newer measures how long a pod worker waits for a status of its pod that is newer than now.
+// newer measures how long a pod worker waits for a status of its pod newer than now.
 func (b *bench) newer() error {
 	const pods, times = 500, 500
 	what := fmt.Sprintf("pods=%d", pods)
@@ -255,8 +255,7 @@ func (b *bench) newer() error {
 	return nil
 }
 
-// latency measures the time from a container's exit to the event of Watch that tells of it, at 1000
-// exits a second.
+// latency measures the time from a container's exit to its event on Watch, at 1000 exits a second.
 func (b *bench) latency() error {
 	const pods, rate, seconds = 5000, 1000, 8
 	everyone := []struct{ name, mode string }{
@@ -278,7 +277,7 @@ func (b *bench) latency() error {
 
 func (b *bench) latencyOf(name, mode string, config server.Config, rate, count int) error {
 	return b.on(config, mode, []string{name}, func(r *runtimeProcess, all []*contestant) error {
-		time.Sleep(2 * time.Second) // what starting set off has ended
+		time.Sleep(2 * time.Second) // the effects of the start have ended
 		if _, err := all[0].do(agent.Request{Op: "watch"}); err != nil {
 			return err
 		}
@@ -305,7 +304,7 @@ func (b *bench) latencyOf(name, mode string, config server.Config, rate, count i
 	})
 }
 
-// memory measures the live heap on big nodes, less what the statuses themselves take.
+// memory measures the live heap on big nodes, less the statuses themselves.
 func (b *bench) memory() error {
 	type size struct {
 		pods int

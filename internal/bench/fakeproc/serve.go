@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// Config is what [Serve] serves.
+// Config is the configuration of [Serve].
 type Config struct {
 	// Socket is the path of the CRI socket.
 	Socket string
@@ -73,7 +73,7 @@ func Serve(ctx context.Context, config Config) error {
 	return nil
 }
 
-// listen listens on a unix socket, and first removes one that nobody listens on any more.
+// listen listens on a unix socket, after removing a socket without a listener.
 func listen(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {

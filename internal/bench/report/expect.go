@@ -15,21 +15,21 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Expectation is a bound on one number of a result, such as "latency.p99<5ms".
+// Expectation is a bound on a number of a result, such as "latency.p99<5ms".
 type Expectation struct {
 	text, path, op string
 	bound          float64
 	show           func(float64) string // a number as the bound is written
-	word           string               // what a text is to be; empty if the bound is a number
+	word           string               // the expected text; empty if the bound is a number
 	found          string               // the path with the names that the JSON has
 }
 
 var expectationForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\s*(<=|>=|<|>|=)\s*(.+)$`)
 
-// ParseExpectations reads bounds on results of the kind of blank, which has all its optional parts, and
-// reports every bad one. A bound is the path of a number in the result's JSON, in which _seconds and
-// _bytes may be left out, a comparison, and a number, a duration (5ms) or a size (64MiB); or the path of
-// a text, =, and the text.
+// ParseExpectations reads bounds on results of the kind of blank, which has all its optional parts,
+// and reports every bad bound. A bound is the path of a number in the result's JSON, in which
+// _seconds and _bytes may be left out, a comparison, and a number, a duration (5ms) or a size
+// (64MiB); or the path of a text, =, and the text.
 func ParseExpectations(texts []string, blank any) ([]Expectation, error) {
 	var list []Expectation
 	var errs []error
@@ -82,7 +82,8 @@ func failures(bounds []Expectation, found bench.Finding) []string {
 	return list
 }
 
-// quantity reads a number, a duration in seconds, or a size in bytes, and returns how to show others.
+// quantity reads a number, a duration in seconds, or a size in bytes, and returns the format for
+// others.
 func quantity(s string) (v float64, show func(float64) string, err error) {
 	s = strings.TrimSpace(s)
 	if f, err := strconv.ParseFloat(s, 64); err == nil {
@@ -101,13 +102,13 @@ func quantity(s string) (v float64, show func(float64) string, err error) {
 	return 0, nil, fmt.Errorf("%q is no number, duration (5ms) or size (64MiB)", s)
 }
 
-// inMap matches paths into maps, whose keys only a run tells.
+// inMap matches paths into maps with keys known only to a run.
 var inMap = regexp.MustCompile(`(^|\.)(latency_by_change|cost\.rpcs|load\.errors|stream\.delay(_seconds)?|calls)(\.|$)`)
 
 // counting matches paths into maps of counts, in which nothing is 0.
 var counting = regexp.MustCompile(`^(stream\.(flaws|skipped|reordered|endings)|reports)\.`)
 
-// errAbsent says that a run has not measured a number.
+// errAbsent: a run has not measured the number.
 var errAbsent = errors.New("this run has no such number")
 
 // value returns the number or the text that the expectation is about, and notes the whole path.
@@ -191,5 +192,5 @@ func (e Expectation) Check(result bench.Finding) error {
 	return nil
 }
 
-// String returns the bound as it was written.
+// String returns the bound as written.
 func (e Expectation) String() string { return e.text }

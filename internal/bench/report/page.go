@@ -221,7 +221,7 @@ func rate(s bench.Series, name string, pick func(bench.Sample) float64) line {
 	return l
 }
 
-// level is a number as it was.
+// level is a number unchanged.
 func level(s bench.Series, name string, pick func(bench.Sample) float64) line {
 	l := line{Name: name}
 	for _, x := range s.Samples {

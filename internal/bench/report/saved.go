@@ -37,7 +37,7 @@ type Saved struct {
 	Result  bench.Finding     `json:"result"`
 	// Timeline is what was measured over time.
 	Timeline []bench.Series `json:"timeline"`
-	// Failures are the expectations that were not kept.
+	// Failures are the broken expectations.
 	Failures []string `json:"expectations_failed"`
 }
 

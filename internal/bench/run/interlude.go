@@ -11,22 +11,24 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
-// initializing is how long a restarted runtime answers calls with Unavailable before it is ready.
+// initializing is how long a restarted runtime answers calls with Unavailable.
 const initializing = 200 * time.Millisecond
 
-// outage is a restart or a kill of the fake runtime. It is written by one goroutine that ends before it is read.
+// outage is a restart or a kill of the fake runtime, written by a goroutine that ends before the
+// first reader.
 type outage struct {
 	kind string
-	// at, up, reconnected and relisted are stamps; 0 if it never came to that.
+	// at, up, reconnected and relisted are stamps; 0 if never reached.
 	at, up, reconnected, relisted int64
 }
 
-// during says whether a change happened while the runtime was away or the generator had not caught up.
+// during reports whether a change happened while the runtime was away or the generator had not
+// caught up.
 func (o *outage) during(at int64) bool {
 	return o != nil && at >= o.at && (o.relisted == 0 || at <= o.relisted)
 }
 
-// runOutage restarts or kills the runtime when it is time, and waits for the generator to be back.
+// runOutage restarts or kills the runtime when due, and waits for the generator to be back.
 func (r *runner) runOutage(ctx context.Context) {
 	o, after := &outage{kind: "restart"}, r.options.RestartAt
 	if r.options.KillAt > 0 {
@@ -69,14 +71,14 @@ func (r *runner) runOutage(ctx context.Context) {
 	}
 }
 
-// breakUnlessAsked ends the run with an error that is not the user's wish to end it.
+// breakUnlessAsked ends the run with an error, unless the user asked for the end.
 func (r *runner) breakUnlessAsked(err error) {
 	if r.asked.Err() == nil {
 		r.fail(err)
 	}
 }
 
-// killRuntime kills the fake runtime, and starts another one in its place, which knows nothing.
+// killRuntime kills the fake runtime, and starts an empty runtime in its place.
 func (r *runner) killRuntime(ctx context.Context, at int64) error {
 	r.fake.kill()
 	for _, s := range r.sides {

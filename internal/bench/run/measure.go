@@ -126,8 +126,8 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	return result, nil
 }
 
-// catchUp waits until the generators have seen the pods of the setup, so that what is measured is the load alone; not for long, because a
-// faulty runtime may not let them.
+// catchUp waits until the generators have seen the pods of the setup, so that only the load is
+// measured; not for long, because a faulty runtime may prevent it.
 func (r *runner) catchUp(ctx context.Context) {
 	r.enter("letting the PLEGs see them")
 	made := bench.Now()
@@ -148,7 +148,7 @@ func (r *runner) eachSide(f func(*side) error) error {
 	return errors.Join(errs...)
 }
 
-// converge lifts faults and compares every cache with the runtime, before and after one more relist.
+// converge lifts faults and compares every cache with the runtime, before and after another relist.
 func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error) {
 	r.enter("comparing")
 	if r.fake != nil {
@@ -179,7 +179,7 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 		if err := s.process.Relist(); err != nil {
 			return err
 		}
-		// A list that hangs since before the faults were lifted has to time out first.
+		// A list hanging since before the end of the faults has to time out first.
 		relisted := func(p worker.Progress) bool { return p.GlobalTime > asked }
 		if _, ok := s.await(ctx, 2*r.options.ReadTimeout+30*time.Second, relisted); !ok {
 			if ctx.Err() != nil {
@@ -196,14 +196,15 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 	return results, err
 }
 
-// processCPU is the CPU time of a runtime's process: of which one, and how many seconds.
+// processCPU is the CPU time of a runtime's process: its ID, and the seconds.
 type processCPU struct {
 	process string
 	seconds float64
 }
 
-// since returns the seconds since an earlier moment, nil if they cannot be known: when one of the two could not be read, or when the runtime has been
-// restarted, since what a process used at its end has gone with it.
+// since returns the seconds since an earlier moment, nil if unknown: when either could not be read,
+// or when the runtime has been restarted, since the CPU time of an ended process has gone with the
+// process.
 func (c *processCPU) since(before *processCPU) *float64 {
 	if c == nil || before == nil || c.process != before.process {
 		return nil
@@ -211,7 +212,7 @@ func (c *processCPU) since(before *processCPU) *float64 {
 	return new(c.seconds - before.seconds)
 }
 
-// runtimeCPU returns what the runtime's process has used, nil if it cannot be known.
+// runtimeCPU returns the CPU time of the runtime's process, nil if unknown.
 func (r *runner) runtimeCPU(ctx context.Context) *processCPU {
 	if r.fake == nil {
 		return peerCPU(r.socket)
@@ -221,7 +222,7 @@ func (r *runner) runtimeCPU(ctx context.Context) *processCPU {
 	return &processCPU{process: "the fake", seconds: cpu}
 }
 
-// callSeconds sums up the calls that began between two stamps.
+// callSeconds sums up the calls begun between two stamps.
 func callSeconds(calls []load.Call, from, to int64) bench.LatencyResult {
 	var took []time.Duration
 	for _, c := range calls {

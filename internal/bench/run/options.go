@@ -16,22 +16,22 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
-// FakeImage is the image that containers run on the fake runtime.
+// FakeImage is the containers' image on the fake runtime.
 const FakeImage = fakeruntime.WorkloadImage
 
 // Options are those of a run.
 type Options struct {
-	// Endpoint is a real runtime's socket; empty starts the fake one.
+	// Endpoint is a real runtime's socket; empty starts the fake runtime.
 	Endpoint string
-	// BesideKubelet allows a real runtime that holds pods which no load has made.
+	// BesideKubelet allows a real runtime with pods that no load has made.
 	BesideKubelet bool
-	// LogDirectory is where the folder for the containers' logs is made on a real runtime; empty is the
-	// one for temporary files.
+	// LogDirectory is the parent of the folder for the containers' logs on a real runtime; empty is
+	// the folder for temporary files.
 	LogDirectory string
 	// Profile and Faults are the fake runtime's.
 	Profile string
 	Faults  []string
-	// Mode is worker.Evented or worker.Generic. Compare runs a generic generator beside it.
+	// Mode is worker.Evented or worker.Generic. Compare runs a generic generator as well.
 	Mode    string
 	Compare bool
 	// Pods, Containers, Rate, Duration, Seed and JobLife shape the load.
@@ -45,28 +45,30 @@ type Options struct {
 	// Image and Args are those of the containers. An empty Image is right for the fake runtime only.
 	Image string
 	Args  []string
-	// ProbeRate is the number of reads a second that the pod workers make.
+	// ProbeRate is the number of reads a second by the pod workers.
 	ProbeRate float64
 	// RelistBase, RelistMax and ReadTimeout are the generator's; zero means its defaults.
 	RelistBase, RelistMax, ReadTimeout time.Duration
-	// RestartAt and KillAt restart or kill the fake runtime at that time of the load, and leave it down for OutageFor. Zero: never.
+	// RestartAt and KillAt restart or kill the fake runtime at this time of the load, for OutageFor.
+	// Zero: never.
 	RestartAt, KillAt, OutageFor time.Duration
 	// MetricsAddr serves the generator's metrics.
 	MetricsAddr string
 	// WantTimeline keeps the latency of every single change in Result.Series.
 	WantTimeline bool
 
-	// FakeArgs and WorkerArgs are the arguments with which this program becomes a fake runtime and a worker. Incarnation counts the runtimes
-	// of a run, from 0.
+	// FakeArgs and WorkerArgs are the arguments that make this program a fake runtime and a worker.
+	// Incarnation counts the runtimes of a run, from 0.
 	FakeArgs   func(socket, control string, incarnation int) []string
 	WorkerArgs []string
-	// Stderr takes what children write, OnStatus several times a second where the run is. Nil discards.
+	// Stderr takes the children's output, OnStatus the progress of the run, several times a second.
+	// Nil discards.
 	Stderr   io.Writer
 	OnStatus func(Status)
 	Logger   logr.Logger
 }
 
-// Validate reports every option that makes no sense, by the name of its flag.
+// Validate reports every senseless option by the name of its flag.
 func (o Options) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -28,21 +28,22 @@ const (
 	statusEvery  = 200 * time.Millisecond
 	// catchUpFor is how long the generators may take to see the pods of the setup.
 	catchUpFor = 3 * time.Second
-	// settleFor is how long the cache may take to equal the runtime after the load without a relist, and convergeFor after one.
+	// settleFor is how long the cache may take to equal the runtime after the load without a relist,
+	// and convergeFor after a relist.
 	settleFor   = 2 * time.Second
 	convergeFor = 3 * time.Second
-	// graceFor is a little longer than the generator waits for a claim before it counts a change as missed.
+	// graceFor is a little longer than the generator's grace for missed changes.
 	graceFor = 2300 * time.Millisecond
-	// finishFor is how long actions that are under way go on when the user ends the run.
+	// finishFor is how long actions go on after the user has ended the run.
 	finishFor = time.Second
-	// cleanupFor bounds the removal of what the load made on a real runtime.
+	// cleanupFor bounds the removal of the load's pods on a real runtime.
 	cleanupFor = 5 * time.Minute
 	// fakeReadTimeout and fakeCallTimeout bound calls to a runtime that hangs on purpose.
 	fakeReadTimeout = 2 * time.Second
 	fakeCallTimeout = 2 * time.Second
 )
 
-// runner is one run.
+// runner is the state of a run.
 type runner struct {
 	options Options
 	faults  fakeruntime.Faults
@@ -54,13 +55,13 @@ type runner struct {
 	logs    string // folder of the containers' logs
 	sides   []*side
 	fail    context.CancelCauseFunc
-	// asked ends when the user wants the run to end: the body then sums up what it has.
+	// asked ends when the user ends the run: the body then sums up.
 	asked context.Context
 	// tail and jobsOnly are for a stress test.
 	tail, jobsOnly bool
-	pace           string // what the last step of a stress test achieved, in words
+	pace           string // the outcome of the last step of a stress test, in words
 
-	mu    sync.Mutex // owns all that follows
+	mu    sync.Mutex // owns the fields below
 	facts []load.Fact
 	// factsFrom voids the facts before it: the runtime was killed and has forgotten them.
 	factsFrom int64
@@ -70,9 +71,9 @@ type runner struct {
 	outage    *outage
 }
 
-// Run performs a run. When ctx ends after the load has begun, it returns what was measured until
-// then and the cause of ctx's end; when a finished run cannot remove what it made, the result and
-// an error.
+// Run performs a run. When ctx ends after the begin of the load, Run returns the measurements so
+// far and the cause of ctx's end; when a finished run cannot remove its pods, the result and an
+// error.
 func Run(ctx context.Context, o Options) (*bench.Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -86,8 +87,9 @@ func Run(ctx context.Context, o Options) (*bench.Result, error) {
 	return result, err
 }
 
-// perform starts the processes, makes the pods, calls the body, and takes everything down again. The
-// body's context ends when the run breaks; r.asked ends then too, and when the caller's context ends.
+// perform starts the processes, makes the pods, calls the body, and takes everything down again.
+// The body's context ends when the run breaks; r.asked ends then too, and when the caller's context
+// ends.
 func (r *runner) perform(ctx context.Context, body func(context.Context) error) (err error) {
 	whole, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -97,7 +99,7 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	r.fail, r.asked = cancel, asked
 	r.runID = strconv.FormatUint(uint64(bench.Now())/1e6, 36)
 	defer func() {
-		// A run that was broken from inside says why, not what that broke.
+		// A run broken from inside returns the reason, not its consequence.
 		if cause := context.Cause(whole); err != nil && whole.Err() != nil && !errors.Is(err, cause) {
 			err = cause
 		}
@@ -152,7 +154,7 @@ func (r *runner) modes() []string {
 	return []string{r.options.Mode}
 }
 
-// openRuntime starts the fake runtime or connects to a real one, and makes the load's driver.
+// openRuntime starts the fake runtime or connects to a real runtime, and makes the load's driver.
 func (r *runner) openRuntime(ctx context.Context) error {
 	o := &r.options
 	config := load.Config{
@@ -224,7 +226,7 @@ func (r *runner) closeRuntime() error {
 	return errors.Join(errs...)
 }
 
-// cleanup removes what the load made on a real runtime, also when ctx has ended.
+// cleanup removes the load's pods from a real runtime, also when ctx has ended.
 func (r *runner) cleanup(ctx context.Context) error {
 	r.enter("removing what was made")
 	r.tellStatus(ctx)
@@ -237,8 +239,8 @@ func (r *runner) cleanup(ctx context.Context) error {
 	return nil
 }
 
-// drive changes pods for that long, or until the user wants the run to end; actions that are under
-// way then have a moment to finish.
+// drive changes pods for the duration, or until the user ends the run; begun actions then have a
+// moment to finish.
 func (r *runner) drive(ctx context.Context, long time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -286,11 +288,11 @@ func (r *runner) sendFacts(context.Context) {
 	r.facts = nil
 	r.mu.Unlock()
 	for _, s := range r.sides {
-		_ = s.process.Facts(facts) // a worker that has ended is noticed elsewhere
+		_ = s.process.Facts(facts) // the end of a worker is noticed elsewhere
 	}
 }
 
-// collect enters what has happened in the runtime since the last time.
+// collect enters the changes in the runtime since the last call.
 func (r *runner) collect(ctx context.Context) {
 	enter := func(changes []bench.Change) {
 		for _, s := range r.sides {

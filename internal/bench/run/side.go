@@ -15,15 +15,15 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
-// side is one generator of a run with all that is known of it.
+// side is a generator of a run with all its data.
 type side struct {
 	mode    string
 	process *worker.Process
 	hello   worker.Hello
-	// stopping says that the process is meant to end.
+	// stopping: the process is meant to end.
 	stopping atomic.Bool
 
-	mu       sync.Mutex // owns all that follows
+	mu       sync.Mutex // owns the fields below
 	ledger   *bench.Ledger
 	progress worker.Progress
 	// heard is closed and replaced at each progress.
@@ -105,7 +105,8 @@ func (s *side) now() worker.Progress {
 	return s.progress
 }
 
-// await waits until a progress satisfies ok, and returns it; false when ctx ends or the time is up.
+// await waits for a progress that satisfies ok, and returns the progress; false when ctx or the
+// time ends.
 func (s *side) await(ctx context.Context, long time.Duration, ok func(worker.Progress) bool) (worker.Progress, bool) {
 	timer := time.NewTimer(long)
 	defer timer.Stop()
@@ -126,7 +127,8 @@ func (s *side) await(ctx context.Context, long time.Duration, ok func(worker.Pro
 	}
 }
 
-// compare holds the cache against what the runtime shows, again and again until they are equal or the time is up.
+// compare compares the cache with the runtime, again and again until they are equal or the time is
+// up.
 func (s *side) compare(ctx context.Context, read func(context.Context) ([]bench.Pod, error), ours string, long time.Duration) (checked, mismatches int, lines []string, err error) {
 	const maxLines = 20
 	for deadline := time.Now().Add(long); ; {
@@ -180,7 +182,8 @@ func (s *side) recent(from, to int64) bench.Quantiles {
 	return bench.Summarize(s.judge(func(at int64) bool { return at >= from && at <= to }).Latency)
 }
 
-// result sums the side up. Changes in the window that are not wanted count for completeness, and not for latency.
+// result sums the side up. Unwanted changes in the window count for completeness, and not for
+// latency.
 func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64) bool) bench.ComparisonResult {
 	p := s.now()
 	counts := s.final.Counts

@@ -12,14 +12,14 @@ import (
 
 // Status is where a run is.
 type Status struct {
-	// Phase is what the run is doing.
+	// Phase is the present phase of the run.
 	Phase string
 	// Elapsed of Total is how far the load is, 0 of 0 in other phases.
 	Elapsed, Total time.Duration
-	// Changes is what the load has changed, Behind how late it is.
+	// Changes is the number of changes of the load, Behind its delay.
 	Changes int
 	Behind  time.Duration
-	// Sides are the generators, the one under test first.
+	// Sides are the generators, the generator under test first.
 	Sides []SideStatus
 }
 
@@ -27,6 +27,6 @@ type Status struct {
 type SideStatus struct {
 	Mode     string
 	Progress worker.Progress
-	// Latency is that of the changes of the last few seconds.
+	// Latency is the latency of the changes of the last few seconds.
 	Latency bench.Quantiles
 }

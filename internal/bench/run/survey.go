@@ -19,17 +19,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// lookFor bounds the list that a run begins with.
+// lookFor bounds the first list of a run.
 const lookFor = 15 * time.Second
 
 // Refused is why a run does not begin on a runtime: the runtime is in use.
 type Refused struct {
 	Endpoint string
-	// Strangers are the names of the pods that somebody else has made.
+	// Strangers are the names of the pods made by others.
 	Strangers []string
 }
 
-// Error names the pods and says what to do.
+// Error names the pods and the remedy.
 func (r *Refused) Error() string {
 	return fmt.Sprintf("the runtime at %s holds %d pods that pleg-bench has not made (%s): a kubelet seems to use the runtime, "+
 		"would take this load's pods for its own, remove them, and be disturbed by them. Use a runtime of its own "+
@@ -46,8 +46,8 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// survey refuses a runtime that somebody else uses, and removes what loads have left whose process
-// has ended.
+// survey refuses a runtime in use by others, and removes the leftovers of loads with an ended
+// process.
 func (r *runner) survey(ctx context.Context) error {
 	r.enter("looking at what the runtime holds")
 	lookCtx, cancel := context.WithTimeout(ctx, lookFor)
@@ -81,7 +81,7 @@ func (r *runner) tell(format string, args ...any) {
 	}
 }
 
-// Images says in brackets which images the runtime has, or nothing if it does not say.
+// Images returns the images of the runtime in brackets, or nothing without an answer.
 func Images(ctx context.Context, endpoint string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
@@ -96,18 +96,18 @@ func Images(ctx context.Context, endpoint string) string {
 // CleanupOptions are those of a cleanup.
 type CleanupOptions struct {
 	Endpoint string
-	// RunID, unless empty, is the only run whose pods are removed, whether or not its process lives.
+	// RunID, unless empty, is the only run to remove, whether or not its process lives.
 	RunID string
-	// All removes the pods of runs too whose process lives or cannot be seen from here.
+	// All also removes the pods of runs with a living or invisible process.
 	All bool
 	// DryRun only tells.
 	DryRun bool
 	Out    io.Writer
 }
 
-// Cleanup removes what runs have left on a runtime. It fails if something could not be removed.
+// Cleanup removes the leftovers of runs on a runtime. It fails if something could not be removed.
 func Cleanup(ctx context.Context, o CleanupOptions) error {
-	client, err := cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint}) // for its errors, which say what is wrong with the endpoint
+	client, err := cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint}) // for its errors about the endpoint
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 	return errors.Join(errs...)
 }
 
-// openLogs makes the folder of the load's logs: the caller closes it.
+// openLogs makes the folder of the load's logs; the caller closes it.
 func (r *runner) openLogs() (dir string, err error) {
 	if r.fake != nil {
 		return load.MakeLogs(r.fake.dir)

@@ -30,7 +30,7 @@ const (
 
 var began = time.Unix(1_700_000_000, 0)
 
-// script builds events that come a millisecond after their stamps.
+// script builds events received a millisecond after their stamps.
 type script struct {
 	judge *stream.Judge
 	now   time.Time
@@ -87,7 +87,7 @@ func TestFlaws(t *testing.T) {
 		received, told int
 		replayed       int
 	}{
-		// The second event of a sandbox tells what the payload of the first has shown.
+		// The second event of a sandbox repeats the payload of the first.
 		"a clean life": {play: life, received: 6, told: 5},
 		"an exit that is seen in the payload of its start": {
 			play: func(s *script) {
@@ -289,7 +289,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestEventShowsAll is what --raw prints.
+// TestEventShowsAll checks the output of --raw.
 func TestEventShowsAll(t *testing.T) {
 	s := newScript(0)
 	got := s.event(startedEvent, "c", containers{"c": isRunning})
@@ -324,7 +324,7 @@ func TestConclude(t *testing.T) {
 		worth  stream.Worth
 		period float64
 		says   string
-		// advice is part of what the maintainers are told, empty for nothing to tell.
+		// advice is part of the advice to maintainers, empty for none.
 		advice string
 	}{
 		"no list":     {told(50), with(func(f *stream.Facts) { f.Lists, f.ListErrors = 0, 7 }), stream.WorthUnknown, 0, "no list", "7 of 7 lists"},

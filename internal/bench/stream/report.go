@@ -10,7 +10,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Report is what a stream has told and what was wrong with it.
+// Report is the content of a stream and its flaws.
 type Report struct {
 	// Opened counts the connections of the stream, Endings their ends by reason.
 	Opened  int            `json:"opened"`
@@ -19,16 +19,16 @@ type Report struct {
 	Received     int `json:"received"`
 	Bytes        int `json:"bytes"`
 	LargestBytes int `json:"largest_bytes"`
-	// ToldSomething counts the events that showed anything that no event before had shown.
+	// ToldSomething counts the events with something new.
 	ToldSomething int `json:"told_something"`
 	// Replayed counts the events stamped before the stream was opened. They are expected to repeat and
 	// to come late: only their form is judged.
 	Replayed int `json:"replayed"`
 	// Skipped counts events that never came, by type, although later events, or the stamps in their
-	// payloads, show that what they would have told happened while the stream was open.
+	// payloads, show their changes while the stream was open.
 	Skipped map[string]int `json:"skipped"`
-	// Flaws counts events by what is wrong with them; Reordered counts those out of order by kind, such
-	// as "STOPPED after DELETED"; Examples has the first of each sort.
+	// Flaws counts events by flaw; Reordered counts those out of order by kind, such as "STOPPED
+	// after DELETED"; Examples has the first of each sort.
 	Flaws     map[Flaw]int    `json:"flaws"`
 	Reordered map[string]int  `json:"reordered"`
 	Examples  map[Flaw]string `json:"examples"`
@@ -57,7 +57,7 @@ func newReport() Report {
 	}
 }
 
-// Report returns a snapshot, which the caller owns. What is lacking counts once it is overdue.
+// Report returns a snapshot owned by the caller. Lacking events count once overdue.
 func (j *Judge) Report(now time.Time) Report {
 	r := j.r
 	r.Endings, r.Flaws, r.Reordered, r.Examples = maps.Clone(r.Endings), maps.Clone(r.Flaws), maps.Clone(r.Reordered), maps.Clone(r.Examples)

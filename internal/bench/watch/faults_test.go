@@ -33,7 +33,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// outcome is what a watch printed, and how it ended.
+// outcome is the output of a watch, and its end.
 type outcome struct {
 	stdout, stderr string
 	summary        watch.Summary // of JSON
@@ -128,8 +128,8 @@ func (s scene) play(t *testing.T) (o outcome) {
 	return o
 }
 
-// TestHonestRuntime has nothing to say against a runtime that does what it should, and prints the
-// exit code of every container that ended.
+// TestHonestRuntime finds no fault with an honest runtime, and prints the exit code of every ended
+// container.
 func TestHonestRuntime(t *testing.T) {
 	for _, profile := range []string{"containerd-2", "containerd-2.0", "crio"} {
 		o := scene{profile: profile, jobs: true, options: watch.Options{Output: "json"}}.play(t)
@@ -181,8 +181,8 @@ func TestStreamAway(t *testing.T) {
 	}
 }
 
-// TestContestedStream watches a containerd 1.7, which gives each event to one client: the events are
-// left to the others unless they are asked for, and the verdict names the reservation.
+// TestContestedStream watches a containerd 1.7, which gives each event to a single client: the
+// events are left to the others unless requested, and the verdict names the reservation.
 func TestContestedStream(t *testing.T) {
 	left := scene{profile: "containerd-1.7", options: watch.Options{Output: "json"}}.play(t)
 	if s := left.summary; left.err != nil || s.Stream != nil || s.Verdict == nil || s.Verdict.Worth != stream.WorthUnknown ||
@@ -234,8 +234,8 @@ func TestBrokenOutput(t *testing.T) {
 	}
 }
 
-// TestLateEvents: some late events and late exits are named to those who maintain the runtime, though
-// most are in time.
+// TestLateEvents checks that a few late events and exits are named to the maintainers, though most
+// are in time.
 func TestLateEvents(t *testing.T) {
 	for faults, want := range map[string]string{
 		"delay=0.01 delay-by=3s": "a second or more after their stamp, the latest after",

@@ -15,12 +15,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// reportLine is a report, or what else there is to tell of the runtime, in JSON.
+// reportLine is a report, or another notice about the runtime, in JSON.
 type reportLine struct {
 	Time time.Time `json:"time"`
 	Type string    `json:"type"`
-	// Reason is that of the Kubernetes Event which an agent would make of the report; empty if the
-	// report is the watch's own.
+	// Reason is the reason of an agent's Kubernetes Event for the report; empty for the watch's own
+	// reports.
 	Reason    string `json:"reason,omitempty"`
 	Warning   bool   `json:"warning"`
 	Note      string `json:"note"`
@@ -36,7 +36,7 @@ type rawLine struct {
 	stream.Event
 }
 
-// harvest prints what the tap has kept.
+// harvest prints the content of the tap.
 func (p *printer) harvest(now time.Time) error {
 	h := p.tap.take(now)
 	for _, e := range h.raw {
@@ -66,8 +66,8 @@ func (p *printer) harvest(now time.Time) error {
 	return nil
 }
 
-// report prints a report of the generator's; one that repeats word for word is printed now and then
-// with its number.
+// report prints a report of the generator's; a repeated report is printed now and then with its
+// number.
 func (p *printer) report(r pleg.Report, now time.Time) error {
 	p.reports[r.Reason] += 1 + r.Held
 	l := reportLine{Time: now, Reason: string(r.Reason), Warning: r.Warning, Note: r.Note}
@@ -97,7 +97,7 @@ func (p *printer) report(r pleg.Report, now time.Time) error {
 	return p.tell(l)
 }
 
-// tell prints a line that is no event.
+// tell prints a line other than an event.
 func (p *printer) tell(l reportLine) error {
 	l.Type = "Report"
 	p.spoke = l.Time
@@ -120,7 +120,7 @@ func (p *printer) tell(l reportLine) error {
 	return err
 }
 
-// raw prints a message of the stream as it is.
+// raw prints a message of the stream unchanged.
 func (p *printer) raw(e stream.Event) error {
 	if p.options.Namespace != "" && e.Namespace != "" && e.Namespace != p.options.Namespace {
 		return nil

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxNames bounds the names that are remembered.
+	// maxNames bounds the remembered names.
 	maxNames = 10_000
-	// repeatEvery is how often a report that repeats is printed.
+	// repeatEvery is how often a repeated report is printed.
 	repeatEvery = 10 * time.Second
-	// maxReports bounds the reports whose repetitions are remembered.
+	// maxReports bounds the reports with remembered repetitions.
 	maxReports = 1000
-	// timeForm is that of a line.
+	// timeForm is the time format of a line.
 	timeForm = "15:04:05.000"
 )
 
-// names are what a person calls a pod.
+// names are the names of a pod for people.
 type names struct{ namespace, pod string }
 
 // printer prints events and states. The loop owns it.
@@ -39,7 +39,7 @@ type printer struct {
 	order     []cache.UID // of names, oldest first
 	tap       *tap
 	printed   int
-	// reports counts the generator's reports by reason, repeats what was printed of each of them.
+	// reports counts the generator's reports by reason, repeats the printed ones of each.
 	reports map[pleg.Reason]int
 	repeats map[string]*repeat
 	// connected adds up the time in which the stream was connected, until lookedAt.
@@ -55,7 +55,7 @@ type printer struct {
 	spoke  time.Time
 }
 
-// repeat is how often a report came since it was printed last.
+// repeat is how often a report came since its last printing.
 type repeat struct {
 	at time.Time
 	n  int
@@ -113,7 +113,7 @@ type stateLine struct {
 	Health              string    `json:"health,omitempty"`
 }
 
-// event prints one event.
+// event prints an event.
 func (p *printer) event(e pleg.Event, now time.Time) error {
 	status, _ := p.cache.Get(e.Pod)
 	n := p.learn(e, status)
@@ -159,7 +159,7 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 	return err
 }
 
-// learn remembers what a pod is called, because what is told later of its reads says the UID only.
+// learn remembers the name of a pod, because later reports of its reads have the UID only.
 func (p *printer) learn(e pleg.Event, status *cri.PodStatus) names {
 	n, ok := p.names[e.Pod]
 	if told := (names{namespace: e.Namespace, pod: e.PodName}); told != (names{}) {
@@ -180,7 +180,7 @@ func (p *printer) learn(e pleg.Event, status *cri.PodStatus) names {
 	return n
 }
 
-// look prints what the tap has kept, and what changed of the generator itself.
+// look prints the content of the tap, and the changes of the generator itself.
 func (p *printer) look(now time.Time) error {
 	st := p.generator.Stats()
 	if st.State == pleg.StreamConnected && !p.lookedAt.IsZero() {

@@ -21,7 +21,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Summary is what a watch found. Its JSON is documented in docs/pleg-bench.md.
+// Summary is the result of a watch. docs/pleg-bench.md documents its JSON.
 type Summary struct {
 	Time time.Time `json:"time"`
 	// Type is Summary.
@@ -31,21 +31,21 @@ type Summary struct {
 	// ConnectedSeconds is how long the stream was connected.
 	ConnectedSeconds float64 `json:"connected_seconds"`
 	Printed          int     `json:"printed"`
-	// State is that of the stream in the end.
+	// State is the state of the stream in the end.
 	State string `json:"state"`
-	// Stream is what the runtime's stream told, nil with --mode generic.
+	// Stream is the content of the runtime's stream, nil with --mode generic.
 	Stream *stream.Report `json:"stream"`
-	// Missed counts starts and exits that reads found and no event told of; MissedCreations and
+	// Missed counts starts and exits found by reads without an event; MissedCreations and
 	// MissedRemovals likewise.
 	Missed int `json:"missed"`
-	// Unheard counts starts and exits that reads found while the stream was down.
+	// Unheard counts starts and exits found by reads while the stream was down.
 	Unheard         int `json:"unheard"`
 	MissedCreations int `json:"missed_creations"`
 	MissedRemovals  int `json:"missed_removals"`
-	// Overruled counts what events told and reads did not confirm.
+	// Overruled counts events refuted by reads.
 	Overruled int `json:"overruled"`
-	// Lists and Reads count successful lists of the whole runtime and reads of one pod; those failed or
-	// hung for 3 s are apart.
+	// Lists and Reads count successful lists of the whole runtime and reads of a pod; failed reads,
+	// and those that hung for 3 s, are apart.
 	Lists      int `json:"lists"`
 	ListErrors int `json:"list_errors"`
 	ListsHung  int `json:"lists_hung"`
@@ -56,9 +56,9 @@ type Summary struct {
 	ListSeconds bench.LatencyResult `json:"list_seconds"`
 	ReadSeconds bench.LatencyResult `json:"read_seconds"`
 	Calls       map[string]uint64   `json:"calls"`
-	// Malformed counts listed items without a usable ID, ListedTwice those that a list showed twice,
-	// Unattributed the containers of the last list that belong to no pod, UnknownPhase the items of all
-	// reads in the state UNKNOWN, TakenBack what one read showed and a later one took back.
+	// Malformed counts listed items without a usable ID, ListedTwice those listed twice in a list,
+	// Unattributed the containers of the last list without a pod, UnknownPhase the items of all
+	// reads in the state UNKNOWN, TakenBack the findings of a read refuted by a later read.
 	Malformed    uint64 `json:"malformed"`
 	ListedTwice  uint64 `json:"listed_twice"`
 	Unattributed int    `json:"unattributed"`
@@ -66,14 +66,14 @@ type Summary struct {
 	TakenBack    int    `json:"taken_back"`
 	// Reports counts the generator's reports by reason.
 	Reports map[pleg.Reason]int `json:"reports"`
-	// Verdict is what the stream is worth, nil if the user asked for no stream (--mode generic).
+	// Verdict is the worth of the stream, nil without a stream (--mode generic).
 	Verdict *stream.Verdict `json:"verdict"`
 }
 
-// sum sums up what was seen.
+// sum sums up the observations.
 func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) Summary {
 	now := time.Now()
-	_ = p.harvest(now) // what came last; a failure to write comes back with the summary
+	_ = p.harvest(now) // the last lines; a failure to write comes back with the summary
 	st := p.generator.Stats()
 	t := p.tap
 	t.mu.Lock()
@@ -107,7 +107,7 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 	return s
 }
 
-// failure is why a watch was in vain: it has not seen the runtime once.
+// failure is the reason of a vain watch, without a single list of the runtime.
 func (s Summary) failure(t *tap) error {
 	if s.Lists > 0 {
 		return nil
@@ -131,7 +131,7 @@ func BlankSummary() *Summary {
 	return &Summary{Stream: new(stream.Report), Verdict: new(stream.Verdict)}
 }
 
-// Keep says where to keep what a watch found, and what to expect of it.
+// Keep is where to store the findings of a watch, and the bounds on them.
 type Keep struct {
 	// Dir is a folder; empty keeps nothing.
 	Dir     string

@@ -23,39 +23,39 @@ import (
 )
 
 const (
-	// maxWaiting bounds the raw events and the reports that wait for the printer: the stream must never
+	// maxWaiting bounds the raw events and reports waiting for the printer: the stream must never
 	// wait for a terminal.
 	maxWaiting = 10_000
-	// hangs is how long a call to the runtime may take before the user is told that it hangs.
+	// hangs is how long a call to the runtime may take before the user is warned.
 	hangs = 3 * time.Second
 )
 
-// tap stands between a generator and its client: it sees the stream's messages, the reads that are
-// under way, and the generator's reports, and keeps them for the printer.
+// tap stands between a generator and its client: it sees the stream's messages, the reads under
+// way, and the generator's reports, and keeps them for the printer.
 type tap struct {
 	wantRaw bool
-	// contested: the runtime gives each event to one client only.
+	// contested: the runtime gives each event to a single client.
 	contested bool
 
-	mu     sync.Mutex // owns all that follows
+	mu     sync.Mutex // owns the fields below
 	judge  *stream.Judge
 	raw    []stream.Event
 	report []pleg.Report
-	notes  []string // what the stream did
-	// lost counts raw events and reports that found no room.
+	notes  []string // the stream's progress
+	// lost counts raw events and reports without room.
 	lost    int
 	calls   map[int]*call
 	nextID  int
-	hung    map[string]int // calls that hang or hung, by kind
+	hung    map[string]int // hung calls, past and present, by kind
 	readErr int
 	took    map[string]*bench.Histogram // how long reads took, by kind
 	listErr error
-	unknown int // items in the state UNKNOWN that reads showed
+	unknown int // items read in the state UNKNOWN
 	track   *track
-	closing bool // the watch ends: what ends now ends by our wish
+	closing bool // the watch ends: later ends are intended
 }
 
-// call is a read of the runtime that is under way.
+// call is a read of the runtime under way.
 type call struct {
 	kind  string
 	pod   string
@@ -103,7 +103,7 @@ func (t *tap) Record(r pleg.Report) {
 	}
 }
 
-// harvest is what a tap has kept since the last time.
+// harvest is the content of a tap since the last harvest.
 type harvest struct {
 	raw     []stream.Event
 	reports []pleg.Report
@@ -150,7 +150,7 @@ func (t *tap) begin(kind, pod string) (end func(error)) {
 	}
 }
 
-// shown enters what a read showed.
+// shown enters the result of a read.
 func (t *tap) shown(pods ...pleg.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +170,7 @@ func (t *tap) sample(now time.Time, st pleg.Stats) {
 	t.track.sample(now, st, t.readErr)
 }
 
-// close says that what ends from now on ends because the watch does.
+// close marks later ends as intended.
 func (t *tap) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,14 +205,14 @@ func why(err error) string {
 		return "a message that is no event"
 	}
 	var answer interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &answer) && !errors.Is(err, cri.ErrMessageSize) { // else the client says what to do
+	if errors.As(err, &answer) && !errors.Is(err, cri.ErrMessageSize) { // else the client names the remedy
 		st := answer.GRPCStatus()
 		return st.Code().String() + ": " + st.Message()
 	}
 	return err.Error()
 }
 
-// source is a client whose reads a tap sees.
+// source is a client with its reads observed by a tap.
 type source struct {
 	*cri.Client
 	tap *tap
@@ -252,7 +252,7 @@ func (s source) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus) (
 	return i, err
 }
 
-// listener is a client whose stream a tap sees begin and end.
+// listener is a client with the begin and end of its stream observed by a tap.
 type listener struct {
 	client *cri.Client
 	tap    *tap

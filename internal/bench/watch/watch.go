@@ -1,24 +1,24 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch attaches a generator to a runtime, read-only, and prints what it tells, what it reports
-// of itself, and in the end what the runtime's event stream is worth.
+// Package watch attaches a generator to a runtime, read-only, and prints its events and reports,
+// and in the end the worth of the runtime's event stream.
 //
 // # Model
 //
-// A tap stands between the generator and its client, and sees what both do. One loop prints lifecycle
-// events as they come and, several times a second, what the tap has seen and what changed of the
-// stream's state, the relist period and the number of missed events. A pod's name comes from the cache;
-// those of removed pods are remembered for a while.
+// A tap stands between the generator and its client, and sees the work of both. A loop prints
+// lifecycle events as they come and, several times a second, the tap's findings and changes of the
+// stream's state, the relist period and the number of missed events. A pod's name comes from the
+// cache; names of removed pods are remembered for a while.
 //
 // # Concurrency
 //
-// [Run] returns when its context ends and all it started has ended.
+// [Run] returns when its context ends and everything it started has ended.
 //
 // # Errors
 //
-// Run fails if the runtime cannot be reached at first, and if no list of the runtime has succeeded until
-// the end. A runtime that goes away later is waited for.
+// Run fails if the runtime cannot be reached at first, and if no list of the runtime has succeeded
+// until the end. Run waits for a runtime that goes away later.
 package watch
 
 import (
@@ -49,22 +49,23 @@ type Options struct {
 	Dialer func(context.Context) (net.Conn, error)
 	// Mode is worker.Evented or worker.Generic.
 	Mode string
-	// Namespace, unless empty, is the only one whose pods are printed.
+	// Namespace, unless empty, restricts the printed pods.
 	Namespace string
-	// Duration ends the watch; 0 lets it last until its context ends.
+	// Duration ends the watch; 0 leaves the end to the context.
 	Duration time.Duration
 	// StatusEvery is how often the state is printed while nothing happens; 0 is never.
 	StatusEvery time.Duration
-	// TakeEvents subscribes to the events of a runtime that gives each event to one client only, and so
-	// takes events away from an agent beside the watch. Without TakeEvents such a runtime is polled.
+	// TakeEvents subscribes to the events of a runtime that gives each event to a single client, and
+	// so takes events away from an agent beside the watch. Without TakeEvents such a runtime is
+	// polled.
 	TakeEvents bool
 	// Raw prints the stream's messages instead of lifecycle events.
 	Raw bool
 	// MetricsAddr serves the generator's metrics and health; empty for none.
 	MetricsAddr string
-	// Keep says where to keep what was found, and what to expect of it.
+	// Keep is where to store the findings, and the bounds on them.
 	Keep Keep
-	// Output is text or json. With json everything goes to Out, one object a line.
+	// Output is text or json. With json everything goes to Out, an object a line.
 	Output string
 	Out    io.Writer
 	Err    io.Writer
@@ -107,8 +108,8 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 
-	// The generator ends after the tap was told that the watch does: what is under way then is no failure
-	// of the runtime's, and no deadline of ours is told to it.
+	// The generator ends after the tap knows of the watch's end: calls ended then are no failures of
+	// the runtime, and carry no deadline of ours.
 	var group sync.WaitGroup
 	runCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -149,7 +150,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// watched is a generator on a runtime with all that is needed to look at it.
+// watched is a generator on a runtime with all its observers.
 type watched struct {
 	client    *cri.Client
 	version   cri.Version
@@ -175,7 +176,7 @@ func attach(ctx context.Context, o Options) (w watched, err error) {
 	return w, nil
 }
 
-// contested reports whether a runtime gives each event to one of its clients only: containerd 1.7.
+// contested reports whether a runtime gives each event to a single client: containerd 1.7.
 func contested(v cri.Version) bool {
 	version := strings.TrimPrefix(v.RuntimeVersion, "v")
 	return v.RuntimeName == "containerd" && (version == "1.7" || strings.HasPrefix(version, "1.7."))

@@ -27,7 +27,7 @@ var stateOfEvent = map[pleg.EventType]bench.State{
 	pleg.PodSync:          bench.Unknown,
 }
 
-// Show turns a status of the cache into what it is compared as.
+// Show turns a status of the cache into its compared form.
 func Show(uid cache.UID, status *cri.PodStatus, err error) bench.Pod {
 	p := bench.Pod{UID: string(uid), IPs: status.IPs()}
 	if err != nil {

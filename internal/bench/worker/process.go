@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// Callbacks take what a worker sends unasked, from one goroutine. Nil ones discard it.
+// Callbacks take the worker's unrequested messages, from a single goroutine. Nil callbacks discard.
 type Callbacks struct {
 	Progress   func(Progress)
 	Deliveries func([]bench.Delivery)
@@ -106,7 +106,7 @@ func (p *Process) send(o order) error {
 	return nil
 }
 
-// Facts tells the worker what the load has made true.
+// Facts sends the worker the effects of the load.
 func (p *Process) Facts(facts []load.Fact) error {
 	if len(facts) == 0 {
 		return nil
@@ -123,13 +123,13 @@ func (p *Process) Probe(rate float64) error { return p.send(order{Probe: &rate})
 // Relist asks the generator to list everything now.
 func (p *Process) Relist() error { return p.send(order{Relist: true}) }
 
-// Report asks for what was used and counted. It must not be called twice at once.
+// Report requests usage and counts. It must not be called concurrently.
 func (p *Process) Report(ctx context.Context) (Report, error) {
 	return ask(ctx, p, order{Report: true}, p.reports)
 }
 
-// Snapshot asks for the cache's content. Every event that Watch delivered before was handed to the callback when it returns. It must not be called
-// twice at once.
+// Snapshot requests the cache's content. Every event delivered by Watch before was handed to the
+// callback when Snapshot returns. It must not be called concurrently.
 func (p *Process) Snapshot(ctx context.Context) (Snapshot, error) {
 	return ask(ctx, p, order{Snapshot: true}, p.snapshots)
 }
@@ -165,7 +165,7 @@ func (p *Process) failure() error {
 // Ended is closed when the worker sends no more.
 func (p *Process) Ended() <-chan struct{} { return p.read }
 
-// Stop ends the worker, and returns why it failed if it did.
+// Stop ends the worker, and returns the reason of a failure.
 func (p *Process) Stop() error {
 	err := p.child.Stop(10 * time.Second)
 	select {

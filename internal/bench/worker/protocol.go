@@ -26,17 +26,18 @@ type Config struct {
 	Mode string
 	// RelistBase and RelistMax are those of pleg.Config; zero means its defaults.
 	RelistBase, RelistMax time.Duration
-	// ReadTimeout bounds a read of the runtime, of one pod or of everything; zero means pleg's defaults.
+	// ReadTimeout bounds a read of the runtime, of a pod or of everything; zero means pleg's
+	// defaults.
 	ReadTimeout time.Duration
 	// Seed decides which pods the pod workers ask for.
 	Seed uint64
-	// MetricsAddr serves metrics on that address; empty for none.
+	// MetricsAddr is the address of the metrics; empty for none.
 	MetricsAddr string
 	// Tail reports the tail of the latency histogram with every Progress.
 	Tail bool
 }
 
-// order is what a parent sends. Exactly one field is set.
+// order is a message of the parent. Exactly a single field is set.
 type order struct {
 	Config *Config
 	Facts  []load.Fact
@@ -46,11 +47,11 @@ type order struct {
 	Probe *float64
 	// Relist asks the generator to list everything now.
 	Relist bool
-	// Report and Snapshot ask for one.
+	// Report and Snapshot request an answer.
 	Report, Snapshot bool
 }
 
-// answer is what a worker sends. Exactly one field is set.
+// answer is a message of the worker. Exactly a single field is set.
 type answer struct {
 	Hello      *Hello
 	Progress   *Progress
@@ -67,26 +68,27 @@ type Hello struct {
 	MetricsAddr string
 }
 
-// Progress is what a worker tells of itself several times a second.
+// Progress is the worker's report on itself, several times a second.
 type Progress struct {
 	// At is a bench.Stamp.
 	At           int64
 	State        string
 	Reason       string
 	RelistPeriod time.Duration
-	// GlobalTime is a bench.Stamp of the time as of which the cache covers the whole runtime, 0 before the first relist.
+	// GlobalTime is a bench.Stamp of the cache's global time, 0 before the first relist.
 	GlobalTime int64
 	Counts     Counts
 	// Dirty, Inspecting and Waiters are the present numbers of pods that want a read, of pods that are
 	// being read, and of waiting callers.
 	Dirty, Inspecting, Waiters int
-	// Health is why the generator is not healthy, empty if it is.
+	// Health is the reason of an unhealthy generator, else empty.
 	Health string
-	// Heap is the live heap in bytes, CPUSeconds what the process has used.
+	// Heap is the live heap in bytes, CPUSeconds the process's CPU time.
 	Heap       uint64
 	CPUSeconds float64
-	// LatencyCount and LatencyLate are the number of container events received, and of those that took a second or more, by the
-	// histogram evented_pleg_connection_latency_seconds. Only with Config.Tail.
+	// LatencyCount and LatencyLate are the number of received container events, and of those of a
+	// second or more, by the histogram evented_pleg_connection_latency_seconds. Only with
+	// Config.Tail.
 	LatencyCount, LatencyLate uint64
 }
 
@@ -95,7 +97,7 @@ type Counts struct {
 	Relists, Sweeps, Inspections, Reconnects, Claims, StaleClaims, ReplayedClaims, Missed, Owed, Overruled, Regressions, Events int
 }
 
-// Report is what a worker has used and counted so far.
+// Report is the worker's usage and counts so far.
 type Report struct {
 	// At is a bench.Stamp.
 	At    int64
@@ -105,8 +107,8 @@ type Report struct {
 	// Calls counts calls by CRI method.
 	Calls  map[string]uint64
 	Counts Counts
-	// Waits are the times that the pod workers' calls took, StaleReads the number of those that returned less than the caller knew,
-	// ReadErrors of those that returned an error.
+	// Waits are the durations of the pod workers' calls, StaleReads the number of those that
+	// returned less than the caller knew, ReadErrors the number of failed calls.
 	Waits                  []time.Duration
 	StaleReads, ReadErrors int
 	// Complaints are the first few stale reads, for people.

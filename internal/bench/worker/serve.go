@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// flushEvery is how often deliveries are sent, and progressEvery how often the worker tells of itself.
+	// flushEvery is the period of sending deliveries, and progressEvery the period of Progress.
 	flushEvery    = 100 * time.Millisecond
 	progressEvery = 300 * time.Millisecond
-	// quiet is how long Watch must have delivered nothing for a Snapshot to be taken, at most drain after it was asked for.
+	// quiet is how long Watch must be silent before a Snapshot is taken, at most drain after the
+	// request.
 	quiet = 20 * time.Millisecond
 	drain = time.Second
 )
 
-// Serve takes orders from in and answers on out until in ends. What goes wrong with the work is told to the parent; only what cannot be told is
-// returned.
+// Serve takes orders from in and answers on out until in ends. Failures of the work go to the
+// parent; only failures to send are returned.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &server{out: gob.NewEncoder(out)}
 	if err := s.serve(ctx, gob.NewDecoder(in)); err != nil {
@@ -35,7 +36,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// server is one worker.
+// server is a worker.
 type server struct {
 	subject *subject
 	prober  *prober
@@ -43,7 +44,7 @@ type server struct {
 	outMu sync.Mutex // owns out
 	out   *gob.Encoder
 
-	mu     sync.Mutex // owns all that follows
+	mu     sync.Mutex // owns the fields below
 	buffer []bench.Delivery
 	last   time.Time // of the last delivery
 }
@@ -154,7 +155,7 @@ func (s *server) consume(watch <-chan pleg.Event) {
 	}
 }
 
-// flush sends what was delivered since the last flush.
+// flush sends the deliveries since the last flush.
 func (s *server) flush() error {
 	s.mu.Lock()
 	buffer := s.buffer

@@ -49,7 +49,7 @@ func serveRuntime(t *testing.T) (*fakeruntime.Runtime, string) {
 	return rt, path
 }
 
-// dialogue is a worker in this process and what it has said so far.
+// dialogue is a worker in this process and its answers so far.
 type dialogue struct {
 	t          *testing.T
 	orders     *gob.Encoder
@@ -83,7 +83,7 @@ func (d *dialogue) order(o order) {
 	}
 }
 
-// await reads answers until one is wanted.
+// await reads answers until a wanted answer.
 func (d *dialogue) await(wanted func(answer) bool) answer {
 	d.t.Helper()
 	for {
@@ -132,7 +132,7 @@ func TestServe(t *testing.T) {
 				return false
 			})
 
-			// A pod worker that knows of a container which the runtime has not: its read must count as stale.
+			// A pod worker knows of a container unknown to the runtime: its read must count as stale.
 			d.order(order{Facts: []load.Fact{{Pod: "p", ID: id, State: bench.Running}, {Pod: "p", ID: "nobody", State: bench.Running}}})
 			rate := 200.0
 			d.order(order{Probe: &rate})

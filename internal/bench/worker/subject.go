@@ -27,7 +27,7 @@ import (
 // dialTimeout is how long the runtime may take to answer the first call.
 const dialTimeout = 10 * time.Second
 
-// subject is the generator under test and what it stands on.
+// subject is the generator under test with its parts.
 type subject struct {
 	config    Config
 	client    *cri.Client
@@ -96,8 +96,8 @@ func (s *subject) run(ctx context.Context) error {
 	return s.generator.Run(ctx)
 }
 
-// ServeMetrics serves metrics on /metrics and on /healthz whether health is nil, until ctx ends. It
-// closes the listener.
+// ServeMetrics serves metrics on /metrics and, on /healthz, whether health is nil, until ctx ends.
+// It closes the listener.
 func ServeMetrics(ctx context.Context, listener net.Listener, metrics prometheus.Gatherer, health func() error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -145,7 +145,8 @@ func (s *subject) progress() Progress {
 	return p
 }
 
-// tail reads off the latency histogram how many container events there were, and how many above its 1-second bucket.
+// tail reads off the latency histogram the number of container events, and of those above its
+// 1-second bucket.
 func (s *subject) tail() (count, late uint64) {
 	const name = "kubelet_evented_pleg_connection_latency_seconds"
 	families, err := s.registry.Gather()
@@ -181,7 +182,7 @@ func (s *subject) snapshot() Snapshot {
 	return snapshot
 }
 
-// heap returns the live heap after the last collection plus what was allocated since.
+// heap returns the live heap after the last collection plus later allocations.
 func heap() uint64 {
 	sample := []rtmetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	rtmetrics.Read(sample)

@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podsapi is a client of the kubelet's own pods API (feature gate PodsAPI): it is told of
-// every status that the kubelet's status manager takes, at the moment when it does, so that a test
-// can time the kubelet without asking it again and again.
+// Package podsapi is a client of the kubelet's own pods API (feature gate PodsAPI): it receives
+// every status at the moment when the kubelet's status manager takes it, so that a test can time
+// the kubelet without polling.
 //
 // # Model
 //
-// [Watch] decodes the two fields of a WatchPodsEvent by hand, so that no module of a certain
-// Kubernetes version is needed.
+// [Watch] decodes the two fields of a WatchPodsEvent by hand, without a module of a certain
+// Kubernetes version.
 //
 // # Concurrency
 //
-// Watch runs in its caller's goroutine and calls back in it.
+// Watch runs in its caller's goroutine and calls back there.
 //
 // # Errors
 //
-// Watch returns why the stream ended. The kubelet drops watchers that are slow.
+// Watch returns why the stream ended. The kubelet drops slow watchers.
 package podsapi
 
 import (
@@ -30,7 +30,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Type is what an event tells (WatchPodsEvent.type).
+// Type is the type of an event (WatchPodsEvent.type).
 type Type int
 
 // Types of events.

@@ -31,7 +31,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
-// token is that of the one user of the API server, who may do all.
+// token is the token of the API server's only user, who may do all.
 const token = "all"
 
 // api is an API server with its etcd.
@@ -41,7 +41,7 @@ type api struct {
 	processes  []*standalone.Process
 }
 
-// startAPI starts the binaries of that folder, with their data in dir.
+// startAPI starts the binaries of the folder, with their data in dir.
 func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
 	a = &api{kubeconfig: filepath.Join(dir, "kubeconfig")}
 	defer func() {
@@ -79,7 +79,7 @@ func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
 		return a, err
 	}
 	if a.Clientset, err = kubernetes.NewForConfig(&rest.Config{Host: url, BearerToken: token, QPS: 500, Burst: 500, Timeout: 20 * time.Second,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}); err != nil { // it signs its own certificate, on loopback
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}); err != nil { // signs its own certificate, on loopback
 		return a, err
 	}
 	return a, eventually(ctx, patience, func() error {
@@ -126,7 +126,7 @@ func (w *World) create(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-// erase deletes a pod and waits until it is gone.
+// erase deletes a pod and waits for its end.
 func (w *World) erase(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		if err := w.api.CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -149,7 +149,8 @@ func (w *World) erase(ctx context.Context, names ...string) error {
 	})
 }
 
-// APIScenarios returns those that need an API server beside those that can do with one.
+// APIScenarios returns the scenarios that need an API server, and those that work with an API
+// server.
 func APIScenarios(size Size) []Scenario {
 	var list []Scenario
 	for _, s := range Scenarios(size) {
@@ -165,7 +166,7 @@ func APIScenarios(size Size) []Scenario {
 	return list
 }
 
-// resize changes the CPU of running containers twice; nothing may restart, and the status must tell
+// resize changes the CPU of running containers twice; nothing may restart, and the status must show
 // the new resources.
 func resize(ctx context.Context, w *World) error {
 	if w.Variant.Runtime == "" {
@@ -212,7 +213,7 @@ func resize(ctx context.Context, w *World) error {
 	return w.remove(ctx, all...)
 }
 
-// sameName deletes a pod and makes one of its name as soon as it is gone.
+// sameName deletes a pod and makes a pod of its name right after its end.
 func sameName(ctx context.Context, w *World) error {
 	name := w.batch("one-again", 1)[0]
 	for i := range 15 {
@@ -233,8 +234,7 @@ func sameName(ctx context.Context, w *World) error {
 	return nil
 }
 
-// streamEvents looks for the Events that the restarts of the runtime must have caused. Stock
-// kubelets tell nothing.
+// streamEvents looks for the Events of the runtime's restarts. Stock kubelets send none.
 func streamEvents(ctx context.Context, w *World) error {
 	if !w.Variant.Ours {
 		return nil

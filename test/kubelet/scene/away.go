@@ -15,7 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// exitUnseen is the exit code that a runtime gives to containers that ended while it was down.
+// exitUnseen is a runtime's exit code for containers that ended while it was down.
 const exitUnseen = 255
 
 // dying puts pods that end by themselves during the next seconds.
@@ -29,7 +29,7 @@ func (w *World) dying(prefix string, n int) ([]string, error) {
 	return all, nil
 }
 
-// ranOnce waits until all have ended, and checks that each has had one container.
+// ranOnce waits until all have ended, and checks that each has had a single container.
 func (w *World) ranOnce(ctx context.Context, all []string) error {
 	err := w.await(ctx, func(s corev1.PodStatus) error {
 		if s.Phase == corev1.PodFailed && len(s.ContainerStatuses) > 0 {
@@ -51,9 +51,9 @@ func (w *World) ranOnce(ctx context.Context, all []string) error {
 	return w.remove(ctx, all...)
 }
 
-// forgotten looks whether the pods that the kubelet has not seen end, though all have, still run
-// for the runtime, too: then nobody can tell, and they are counted. Otherwise it returns why the
-// scenario has failed.
+// forgotten checks whether the pods with ends unseen by the kubelet, though all have ended, still
+// run for the runtime, too: then nobody can tell, and they are counted. Otherwise it returns why
+// the scenario has failed.
 func (w *World) forgotten(ctx context.Context, all []string, failed error) error {
 	if err := w.look(ctx); err != nil {
 		return err
@@ -126,7 +126,7 @@ func runtimeRestarted(ctx context.Context, w *World) error {
 }
 
 // kubeletRestarted kills the kubelet while containers end, starts it again three seconds later, and
-// kills that one while it has just begun.
+// kills the new kubelet at its begin.
 func kubeletRestarted(ctx context.Context, w *World) error {
 	all, err := w.runningAndDying(ctx, "one-kl", 20)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// book is what has truly happened: the runtime's history, taken piece by piece. It belongs to its
-// world's goroutine.
+// book is the true history: the runtime's, taken piece by piece. It belongs to its world's
+// goroutine.
 type book struct {
 	state   map[string]bench.State                // of containers, by ID
-	running map[group]map[string]bool             // IDs that run now
+	running map[group]map[string]bool             // IDs now running
 	ran     map[string]int                        // containers that have run, by pod
 	exits   map[string]bench.Change               // of containers, by ID, until they are timed
 	gone    map[string]int64                      // when these containers were removed
-	twice   []string                              // double starts that nobody has asked for yet
+	twice   []string                              // unread double starts
 	total   struct{ starts, exits, removals int } // of containers
 }
 
-// group is the sandboxes or the containers of one pod.
+// group is the sandboxes or the containers of a pod.
 type group struct {
 	pod     string
 	sandbox bool
@@ -76,8 +76,8 @@ func (b *book) enter(changes []bench.Change) {
 	}
 }
 
-// overlap notes a pod that has more running than its manifest has: of pods with one container,
-// which the scenarios name with the prefix "one-".
+// overlap notes a pod with more running containers than in its manifest: of pods with a single
+// container, named by the scenarios with the prefix "one-".
 func (b *book) overlap(k group) {
 	if strings.HasPrefix(k.pod, "one-") && len(b.running[k]) > 1 {
 		b.twice = append(b.twice, fmt.Sprintf("%s (sandbox: %v): %s", k.pod, k.sandbox, strings.Join(slices.Sorted(maps.Keys(b.running[k])), " and ")))
@@ -90,10 +90,10 @@ func (b *book) takeTwice() []string {
 	return b.twice
 }
 
-// runs says that a container of the pod runs.
+// runs reports whether a container of the pod runs.
 func (b *book) runs(pod string) bool { return len(b.running[group{pod, false}]) > 0 }
 
-// stopped says that nothing of the pods runs any more.
+// stopped reports whether nothing of the pods runs any more.
 func (b *book) stopped(pods []string) error {
 	for _, pod := range pods {
 		if len(b.running[group{pod, false}])+len(b.running[group{pod, true}]) > 0 {

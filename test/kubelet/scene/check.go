@@ -18,18 +18,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// patience bounds the wait for something that a kubelet does at once when it is not starved of CPU.
+// patience bounds the wait for an immediate action of a kubelet with enough CPU.
 const patience = 90 * time.Second
 
-// What is wrong when a scenario fails, beside that something did not happen in time.
+// Faults in a failed scenario, beside an overdue result.
 var (
 	errWrongStatus = errors.New("statuses")
 	errTwice       = errors.New("started twice")
 )
 
-// Check waits until the kubelet's statuses say what is true of the pods that are there, and then
-// looks whether a container was started twice, whether anybody waits, and whether the generator
-// hears the runtime.
+// Check waits until the kubelet's statuses equal the truth of the present pods, and then looks for
+// containers started twice, for waiters, and for a generator without a stream.
 func (w *World) Check(ctx context.Context) error {
 	if !w.Kubelet.Alive() {
 		return errors.New("the kubelet has ended")
@@ -61,7 +60,7 @@ func (w *World) Check(ctx context.Context) error {
 	})
 }
 
-// agree compares what the kubelet says of each container with what the runtime has.
+// agree compares the kubelet's status of each container with the runtime's.
 func (w *World) agree(ctx context.Context) error {
 	if err := w.look(ctx); err != nil {
 		return err
@@ -94,7 +93,8 @@ func (w *World) agree(ctx context.Context) error {
 	return nil
 }
 
-// ranOnly checks that each of the pods, which are never restarted, has run that many containers.
+// ranOnly checks that each of the pods, which are never restarted, has run the number of
+// containers.
 func (w *World) ranOnly(ctx context.Context, want int, pods ...string) error {
 	if err := w.look(ctx); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (w *World) ranOnly(ctx context.Context, want int, pods ...string) error {
 	return nil
 }
 
-// contradiction says in what a container's status differs from the truth, empty if in nothing.
+// contradiction returns the difference of a container's status from the truth, empty without any.
 func contradiction(c corev1.ContainerStatus, state map[string]bench.State) string {
 	if r := c.State.Running; r != nil && state[bare(c.ContainerID)] != bench.Running {
 		return fmt.Sprintf("is said to be running and is %s", state[bare(c.ContainerID)])

@@ -55,7 +55,7 @@ func TestTheBookKnowsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestAnEndWithoutAStartIsARun: a real runtime may tell of the end of a short container before its
+// TestAnEndWithoutAStartIsARun: a real runtime may send the end of a short container before its
 // start, which is then no news.
 func TestAnEndWithoutAStartIsARun(t *testing.T) {
 	b := newBook()
@@ -87,8 +87,8 @@ func TestContradictionsAreFound(t *testing.T) {
 	}
 }
 
-// TestLeaksAreFound holds that a level that grows from round to round is found, and one that goes
-// up and down is not.
+// TestLeaksAreFound checks that a level growing from round to round is found, and an oscillating
+// level is not.
 func TestLeaksAreFound(t *testing.T) {
 	level := func(all, ours int) Level {
 		return Level{Goroutines: all, Ours: ours, By: map[standalone.Origin]int{
@@ -113,7 +113,7 @@ func TestLeaksAreFound(t *testing.T) {
 	find("one of ours a round", &leakingOurs, func(i int) Level { return level(100, 5+i) })
 }
 
-// TestSummaryTellsFailures holds that a failure of any kind makes the summary one of failure.
+// TestSummaryTellsFailures checks that a failure of any kind fails the summary.
 func TestSummaryTellsFailures(t *testing.T) {
 	var s Summary
 	if s.Err() != nil {

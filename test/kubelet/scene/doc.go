@@ -1,26 +1,26 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scene plays scenarios on a standalone kubelet, on the fake runtime or a real one, and
+// Package scene plays scenarios on a standalone kubelet, on the fake runtime or a real runtime, and
 // measures kubelets beside each other.
 //
 // # Model
 //
 // A [World] is a runtime in its own process, a node, a kubelet, and two witnesses: the runtime's
-// history (of a real one: its events and lists) says what truly happened, a [Tracker] on the
-// kubelet's pods API says what the kubelet came to know, and when. A scenario does something and
-// then waits for what must be true in the end; after each, [World.Check] compares the two
-// witnesses: no pod's status is wrong, no container was started twice, nobody waits.
+// history (of a real runtime: its events and lists) is the truth, a [Tracker] on the kubelet's pods
+// API has the kubelet's knowledge, with times. A scenario acts and then waits for the required end
+// state; after each, [World.Check] compares the two witnesses: no pod's status is wrong, no
+// container was started twice, nobody waits.
 //
 // A soak plays all of them round after round with [World.Play] and [World.EndRound], which also
-// looks whether the kubelet's goroutines grow, and keeps a [Summary].
+// checks whether the kubelet's goroutines grow, and keeps a [Summary].
 //
 // # Concurrency
 //
-// A World belongs to one goroutine. Its tracker has one of its own, which ends with Close.
+// A World belongs to a single goroutine. Its tracker has another, which ends with Close.
 //
 // # Errors
 //
-// Scenarios return errors that say what was expected and what was seen. Nothing is retried for
-// luck; every wait has a deadline.
+// Scenarios return errors with the expectation and the observation. Nothing is retried for luck;
+// every wait has a deadline.
 package scene

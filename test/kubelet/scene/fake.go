@@ -32,7 +32,7 @@ type fake struct {
 	next    uint64 // change to ask for
 }
 
-// startFake serves the fake runtime in that folder.
+// startFake serves the fake runtime in the folder.
 func startFake(dir string) (*fake, error) {
 	f := &fake{path: filepath.Join(dir, "cri")}
 	control := filepath.Join(dir, "control")
@@ -47,8 +47,8 @@ func startFake(dir string) (*fake, error) {
 	return f, nil
 }
 
-// ServeFake is what a program does that was called with [FakeRuntime] as its first argument. Args
-// are what comes after that.
+// ServeFake is the work of a program called with [FakeRuntime] as its first argument. Args are the
+// arguments after it.
 func ServeFake(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("scene: two sockets are wanted")

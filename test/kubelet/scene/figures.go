@@ -22,27 +22,27 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Figures are what is measured of one kubelet.
+// Figures are the measurements of a kubelet.
 type Figures struct {
 	Variant string
 	// Start, Exit and Deletion are from the manifest to the ready status, from the container's end
-	// to the status that shows it, and from the manifest's removal to the pod's.
+	// to the status with the end, and from the manifest's removal to the pod's.
 	Start, Exit, Deletion []time.Duration
 	// Removal are from the end of a removed pod's container to the container's removal from the
 	// runtime.
 	Removal []time.Duration
-	// ExitCalls are the kubelet's calls by method, and what was answered from memory, while
-	// containers ended, for each container that did.
+	// ExitCalls are the kubelet's calls by method, and the answers from memory, while containers
+	// ended, for each ended container.
 	ExitCalls map[string]float64
-	// The rest is of the idle node: how long it was watched, and per second of that.
+	// The rest is of the idle node: the duration of the watch, and rates a second.
 	Idle                   time.Duration
 	KubeletCPU, RuntimeCPU float64 // in seconds of CPU time
 	Relists, PodReads      float64
 	Calls                  map[string]float64
-	// Memory are the kubelet's lists and questions for the version, by who was answered from memory
-	// and why the others went to the runtime.
+	// Memory are the kubelet's lists and questions for the version: those answered from memory by
+	// caller, those sent to the runtime by reason.
 	Memory map[string]float64
-	// Load is the machine's load average of a minute when the idle time began and when it ended.
+	// Load is the machine's load average of a minute at the begin and the end of the idle time.
 	Load                    [2]float64
 	Goroutines, MissedEvent int
 }
@@ -52,12 +52,12 @@ const startsWithin = 200
 
 // Course is how a comparison goes.
 type Course struct {
-	// Pods are those of the node. Settle is the time that it has to come to rest, Idle for how long
-	// it is watched after that.
+	// Pods is the number of the node's pods. Settle is its time to come to rest, Idle the duration
+	// of the watch afterwards.
 	Pods         int
 	Settle, Idle time.Duration
 	// Profile is a folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again
-	// as Idle, after it, so that the figures have no profiler in them. Empty: none is taken.
+	// as Idle, afterwards, so that the figures have no profiler in them. Empty: none is taken.
 	Profile string
 }
 
@@ -138,8 +138,8 @@ func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
 	})
 }
 
-// start starts a node of that many pods, times it, and writes a log for each container unless the
-// runtime does.
+// start starts a node of the number of pods, times it, and writes a log for each container unless
+// the runtime does.
 func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, err error) {
 	all = w.batch("one-node", pods)
 	put := make(map[string]int64, len(all))
@@ -157,7 +157,7 @@ func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, 
 		return nil, err
 	}
 	for _, name := range all {
-		if at, ok := w.tracker.at(w.tracker.ready, w.uidOf(name)); ok { // else the kubelet had ended the watch at that moment
+		if at, ok := w.tracker.at(w.tracker.ready, w.uidOf(name)); ok { // else the kubelet had just ended the watch
 			f.Start = append(f.Start, time.Duration(at-put[name]))
 		}
 	}
@@ -171,8 +171,7 @@ func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, 
 	return all, nil
 }
 
-// uidOf returns the UID of a pod of which there was only one of that name: the name itself, if the
-// pod is static.
+// uidOf returns the UID of the only pod of the name: the name itself for a static pod.
 func (w *World) uidOf(name string) string {
 	for uid, of := range w.uids {
 		if of == name {
@@ -182,7 +181,7 @@ func (w *World) uidOf(name string) string {
 	return name
 }
 
-// sample is what counters say at one moment.
+// sample is the counters at a moment.
 type sample struct {
 	at                  time.Time
 	kubelet, runtime    float64
@@ -192,7 +191,7 @@ type sample struct {
 	load                float64
 }
 
-// memory are the counters of what is answered from memory, and how they are told.
+// memory are the counters of answers from memory, and their names.
 var memory = regexp.MustCompile(`^evented_pleg_(lists|versions)_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
 
 func (w *World) sample(ctx context.Context) (s sample, err error) {
@@ -293,7 +292,7 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	return w.remove(ctx, all...)
 }
 
-// rates returns by how much counters have grown, divided by that.
+// rates returns the growth of counters, divided by a number.
 func rates(before, after map[string]uint64, by float64) map[string]float64 {
 	grown := make(map[string]float64)
 	for name, n := range after {
@@ -304,7 +303,7 @@ func rates(before, after map[string]uint64, by float64) map[string]float64 {
 	return grown
 }
 
-// CallNames returns the methods that any of the figures has, sorted. Of says where.
+// CallNames returns the methods in any of the figures, sorted, by the field of.
 func CallNames(all []*Figures, of func(*Figures) map[string]float64) []string {
 	set := make(map[string]bool)
 	for _, f := range all {

@@ -63,12 +63,12 @@ func (w *World) remove(ctx context.Context, names ...string) error {
 	})
 }
 
-// await waits until the kubelet says of each pod what it should.
+// await waits until the kubelet shows the expected state of each pod.
 func (w *World) await(ctx context.Context, want func(corev1.PodStatus) error, names ...string) error {
 	return eventually(ctx, patience, func() error { return w.are(ctx, want, names...) })
 }
 
-// are says if the kubelet says of each pod what it should now.
+// are reports whether the kubelet shows the expected state of each pod now.
 func (w *World) are(ctx context.Context, want func(corev1.PodStatus) error, names ...string) error {
 	status, err := w.pods(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func phase(want corev1.PodPhase) func(corev1.PodStatus) error {
 	}
 }
 
-// batch returns names that no pod has had.
+// batch returns unused pod names.
 func (w *World) batch(prefix string, n int) []string {
 	w.serial++
 	list := make([]string, n)

@@ -16,10 +16,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
-// Level is what a kubelet holds at one moment.
+// Level is a kubelet's holdings at a moment.
 type Level struct {
-	// Goroutines are all but those that follow something else than the kubelet's work. Ours are
-	// those of the evented PLEG.
+	// Goroutines are all but those unrelated to the kubelet's work. Ours are those of the evented
+	// PLEG.
 	Goroutines, Ours int
 	// By is their number by origin.
 	By map[standalone.Origin]int
@@ -27,24 +27,24 @@ type Level struct {
 	RSS, Heap int64
 }
 
-// follows says that a goroutine follows something else: cadvisor has one for each cgroup of the
-// machine, whoever made it, and the statistics of volumes have one for each pod that there was a
-// minute ago.
+// follows reports whether a goroutine is unrelated to the kubelet's work: cadvisor has a goroutine
+// for each cgroup of the machine, of any maker, and the statistics of volumes have a goroutine for
+// each pod of a minute ago.
 func follows(o standalone.Origin) bool {
 	return strings.HasPrefix(o.Begins, "github.com/google/cadvisor/") || strings.Contains(o.Creator, ".(*volumeStatCalculator).")
 }
 
 const ourPath = "github.com/evented-pleg/"
 
-// leakSlack is how many goroutines more than after its first rounds a kubelet may have after a
-// later one. At rest a kubelet still has housekeeping that comes and goes: a garbage collection
-// that removes containers, a connection to the runtime or to a watcher of its pods that is being
-// made again, a volume's or an event's worker. In a hundred rounds here it made no difference; what
-// leaks once a round, or once a pod, passes 6 within an hour.
+// leakSlack is the number of goroutines by which a kubelet may exceed its first rounds after a
+// later round. At rest a kubelet still has changing housekeeping: a garbage collection that removes
+// containers, a connection to the runtime or to a watcher of its pods, a volume's or an event's
+// worker. In a hundred rounds here it made no difference; a leak of a goroutine a round, or a pod,
+// passes 6 within an hour.
 const leakSlack = 6
 
-// ourSlack is the same for our own goroutines, which are always the same at rest but for a stream
-// that is just being opened.
+// ourSlack is the same for our own goroutines, which are constant at rest except for a stream being
+// opened.
 const ourSlack = 2
 
 // leak remembers the level after a kubelet's first rounds.
@@ -53,7 +53,7 @@ type leak struct {
 	base   Level // the higher of the first two, since a kubelet starts some of its parts at their first use
 }
 
-// after takes the level after a round and says if it has grown.
+// after takes the level after a round and reports its growth.
 func (l *leak) after(now Level) error {
 	if l.rounds++; l.rounds <= 2 {
 		if now.Goroutines > l.base.Goroutines {
@@ -94,7 +94,7 @@ func grown(before, now map[standalone.Origin]int) string {
 	return strings.Join(text, ", ")
 }
 
-// level returns what the kubelet holds now.
+// level returns the kubelet's holdings now.
 func (w *World) level(ctx context.Context) (l Level, err error) {
 	if l.By, err = w.Kubelet.Goroutines(ctx); err != nil {
 		return l, err
@@ -117,8 +117,8 @@ func (w *World) level(ctx context.Context) (l Level, err error) {
 	return l, err
 }
 
-// rest returns the lowest of several levels, because what ends needs a moment for it: more of them
-// as long as they are higher than they may be.
+// rest returns the lowest of several levels, because ends take a moment: more of them while they
+// are too high.
 func (w *World) rest(ctx context.Context) (Level, error) {
 	var lowest Level
 	for i := range 30 {

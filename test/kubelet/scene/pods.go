@@ -15,12 +15,11 @@ import (
 // grace is the grace period of all pods.
 const grace = 2 * time.Second
 
-// Image is the one image of all pods.
+// Image is the only image of all pods.
 const Image = "example.local/tool:1"
 
-// pod returns a static pod of containers that run until they are stopped, unless change says
-// otherwise. Its UID is its name, so that it stays the same when the manifest is removed and put
-// again.
+// pod returns a static pod of containers that run until stopped, unless changed by change. Its UID
+// is its name, so that removing and putting the manifest keeps the UID.
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -70,12 +69,12 @@ func sidecar(args ...string) func(*corev1.Pod) {
 	}
 }
 
-// initialized gives the pod an init container that takes a moment.
+// initialized gives the pod an init container of a moment.
 func initialized(p *corev1.Pod) {
 	p.Spec.InitContainers = append(p.Spec.InitContainers, container("init", "sleep", "500ms"))
 }
 
-// probed gives the main container probes and hooks that succeed.
+// probed gives the main container successful probes and hooks.
 func probed(p *corev1.Pod) {
 	exec := func(argv ...string) corev1.ProbeHandler {
 		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: argv}}
@@ -90,15 +89,14 @@ func probed(p *corev1.Pod) {
 	}
 }
 
-// slowEnd gives the main container a hook before its end that takes longer than the pod's grace
-// period.
+// slowEnd gives the main container a hook before its end, longer than the pod's grace period.
 func slowEnd(p *corev1.Pod) {
 	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
 		Exec: &corev1.ExecAction{Command: []string{"/tool", "sleep", "30s"}},
 	}}
 }
 
-// cpu gives the main container that much CPU, as request and limit.
+// cpu gives the main container CPU, as request and limit.
 func cpu(q string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(q)}
@@ -106,8 +104,7 @@ func cpu(q string) func(*corev1.Pod) {
 	}
 }
 
-// unlively gives the main container a liveness probe that fails, so that it is killed and
-// restarted.
+// unlively gives the main container a failing liveness probe, so that it is killed and restarted.
 func unlively(p *corev1.Pod) {
 	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "1"}}},

@@ -30,9 +30,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-// real is a private containerd or CRI-O, which the kubelet reaches through a proxy that counts its
-// calls and does to its event stream what a scenario wants. Its history is what its events told,
-// and what lists show beyond that.
+// real is a private containerd or CRI-O behind a proxy that counts the kubelet's calls and disturbs
+// its event stream for a scenario. Its history is its events, and the lists beyond them.
 type real struct {
 	target sweep.Target
 	daemon *daemon.Daemon
@@ -42,13 +41,13 @@ type real struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	mu      sync.Mutex              // owns what follows
-	changes []bench.Change          // that nobody has asked for yet
+	mu      sync.Mutex              // owns the fields below
+	changes []bench.Change          // unread
 	state   map[string]bench.Change // the last change of each ID
 }
 
-// startReal starts the runtime of that name (see package runtimes) in that folder. It takes over
-// the cgroup of that name, to remove it in the end with all that is in it.
+// startReal starts the named runtime (see package runtimes) in the folder. It takes over the named
+// cgroup, and removes it in the end with everything inside.
 func startReal(ctx context.Context, name, dir, cgroup string) (*real, error) {
 	root, err := components.FindRoot(".")
 	if err != nil {
@@ -138,7 +137,7 @@ func (r *real) logs() string { return r.daemon.Logs() }
 
 func (r *real) socket() string { return strings.TrimPrefix(r.proxy.Endpoint(), "unix://") }
 
-// news lists, to learn what no event has told.
+// news lists, to find changes without an event.
 func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 	r.mu.Lock()
 	before := maps.Clone(r.state)
@@ -179,7 +178,7 @@ func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 	return r.changes, nil
 }
 
-// restart kills the runtime, as a crash would, and starts it again a second later.
+// restart kills the runtime, like a crash, and starts it again a second later.
 func (r *real) restart(ctx context.Context) error {
 	r.proxy.Down() // its connections go with it
 	if err := r.daemon.Stop(ctx, syscall.SIGKILL); err != nil {
@@ -194,7 +193,7 @@ func (r *real) restart(ctx context.Context) error {
 	return r.proxy.Up()
 }
 
-// disturb does it on the way from the runtime to the kubelet.
+// disturb disturbs the stream between the runtime and the kubelet.
 func (r *real) disturb(_ context.Context, how disturbance) error {
 	r.proxy.Clear()
 	if how == undisturbed {

@@ -12,29 +12,28 @@ import (
 	"time"
 )
 
-// Summary is what came of all scenarios that were played in a world.
+// Summary is the result of all scenarios played in a world.
 type Summary struct {
 	Variant string
-	// Rounds and Scenarios were played; Failed are scenarios of which anything was wrong,
-	// WrongStatuses and DoubleStarts those of them with that fault. Leaks are rounds after which the
-	// kubelet had more goroutines than it should.
+	// Rounds and Scenarios were played; Failed are scenarios with any fault, WrongStatuses and
+	// DoubleStarts those of them with this fault. Leaks are rounds after which the kubelet had too
+	// many goroutines.
 	Rounds, Scenarios                          int
 	Failed, WrongStatuses, DoubleStarts, Leaks int
 	// RuntimeKills and KubeletKills are how often each was killed and started again.
 	RuntimeKills, KubeletKills int
 	// Starts, Exits and Removals are of containers, as the runtime knows them.
 	Starts, Exits, Removals int
-	// Forgotten are containers that have ended and run on for the runtime, until they are stopped.
+	// Forgotten are ended containers that run on for the runtime, until stopped.
 	Forgotten int
-	// Events are the container events that the generator received, Missed the changes that only a
-	// read told it of, and MissedUndisturbed those of them in scenarios that take nothing away. Zero
-	// in stock kubelets.
+	// Events are the container events received by the generator, Missed the changes found by reads
+	// alone, and MissedUndisturbed those of them in undisturbed scenarios. Zero in stock kubelets.
 	Events, Missed, MissedUndisturbed int
-	// Undisturbed are the times from a container's end to the first status that shows it, in
-	// scenarios that take nothing away, of pods that were to stay. Disturbed are those of the
-	// scenarios in which the runtime, the kubelet or the event stream was taken away.
+	// Undisturbed are the times from a container's end to its first status, in undisturbed
+	// scenarios, of lasting pods. Disturbed are those of the scenarios without the runtime, the
+	// kubelet or the event stream for a while.
 	Undisturbed, Disturbed []time.Duration
-	// First, Last and Peak are what the kubelet held after rounds, with no pods on the node.
+	// First, Last and Peak are the kubelet's levels after rounds, with no pods on the node.
 	First, Last, Peak Level
 }
 
@@ -46,10 +45,10 @@ func (s *Summary) Err() error {
 	return fmt.Errorf("%s: %d scenarios failed, %d with wrong statuses, %d with double starts; %d rounds leaked goroutines", s.Variant, s.Failed, s.WrongStatuses, s.DoubleStarts, s.Leaks)
 }
 
-// counters are what the kubelet counts.
+// counters are the kubelet's counters.
 type counters struct{ events, missed, unheard int }
 
-// counters returns what this kubelet and those before it have counted.
+// counters returns the counters of this kubelet and its predecessors.
 func (w *World) counters(ctx context.Context) (counters, error) {
 	m, err := w.Kubelet.Metrics(ctx)
 	return counters{
@@ -59,8 +58,8 @@ func (w *World) counters(ctx context.Context) (counters, error) {
 	}, err
 }
 
-// Play plays a scenario, checks what came of it, and sums it up. It returns the longest time from a
-// container's end to its status. An error that matches errors.ErrUnsupported says that the runtime
+// Play plays a scenario, checks its result, and sums it up. It returns the longest time from a
+// container's end to its status. An error that matches errors.ErrUnsupported means that the runtime
 // cannot do it.
 func (w *World) Play(ctx context.Context, s Scenario) (worst time.Duration, err error) {
 	before, err := w.counters(ctx)
@@ -97,11 +96,11 @@ func (w *World) Play(ctx context.Context, s Scenario) (worst time.Duration, err 
 	return w.time(s.Disturbs), err
 }
 
-// time sums up how long it took until statuses showed the exits since the last call.
+// time sums up the time until statuses showed the exits since the last call.
 func (w *World) time(disturbed bool) (worst time.Duration) {
 	for id, c := range w.book.exits {
 		at, ok := w.tracker.shown(id, c.At)
-		if removed := w.removed[c.Pod]; !ok || removed != 0 && removed < c.At { // of a pod that is stopped, the kubelet tells when all of it has ended
+		if removed := w.removed[c.Pod]; !ok || removed != 0 && removed < c.At { // of a stopped pod the kubelet reports at the end of all its containers
 			continue
 		}
 		took := time.Duration(at - c.At)
@@ -118,8 +117,7 @@ func (w *World) time(disturbed bool) (worst time.Duration) {
 	return worst
 }
 
-// tidy brings the world back to where the next scenario can begin, after one that failed on the
-// way.
+// tidy restores the world for the next scenario, after a failed scenario.
 func (w *World) tidy(ctx context.Context) error {
 	var errs []error
 	if err := w.runtime.disturb(ctx, undisturbed); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -141,8 +139,7 @@ func (w *World) tidy(ctx context.Context) error {
 	return errors.Join(append(errs, w.remove(ctx, left...))...)
 }
 
-// EndRound looks what the kubelet holds now that all pods are gone, and says if that grows from
-// round to round.
+// EndRound takes the kubelet's level without pods, and reports growth from round to round.
 func (w *World) EndRound(ctx context.Context) (Level, error) {
 	w.Summary.Rounds++
 	level, err := w.rest(ctx)

@@ -23,16 +23,16 @@ import (
 // collected bounds the wait for a kubelet's garbage collection, which comes once a minute.
 const collected = 4 * time.Minute
 
-// stranger makes a container that the kubelet does not know and that has no log path. A kubelet
-// stops and removes it and, because it looks for logs by the pattern "" + "*", every file of its
-// own working directory (kubernetes/kubernetes#107717). Nothing else may go with it.
+// stranger makes a container unknown to the kubelet and without a log path. A kubelet stops and
+// removes it and, because it looks for logs by the pattern "" + "*", every file of its own working
+// directory (kubernetes/kubernetes#107717). Nothing else may go with it.
 func stranger(ctx context.Context, w *World) (err error) {
 	canaries := []string{filepath.Join(w.dir, "canary"), "kubelet-e2e-canary-" + filepath.Base(w.dir)} // the other in our own working directory
 	for _, file := range canaries {
 		if err := os.WriteFile(file, []byte("alive\n"), 0o644); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, os.Remove(file)) }() // fails if it is gone
+		defer func() { err = errors.Join(err, os.Remove(file)) }() // fails if gone
 	}
 	bait := filepath.Join(w.node.WorkingDirectory(), "bait")
 	if err := os.WriteFile(bait, nil, 0o644); err != nil {
@@ -66,7 +66,7 @@ func stranger(ctx context.Context, w *World) (err error) {
 		}
 	}
 	if w.runtime.logs() != "" {
-		return nil // it gave the container a path: the kubelet had no reason to look elsewhere
+		return nil // gave the container a path: the kubelet had no reason to look elsewhere
 	}
 	if _, err := os.Stat(bait); !os.IsNotExist(err) {
 		return fmt.Errorf("the kubelet removed the container and left the bait in its working directory (%w): the canaries prove nothing any more", err)
@@ -85,13 +85,12 @@ func haveImage(ctx context.Context, images runtimeapi.ImageServiceClient) error 
 	return err
 }
 
-// strangers bounds how many are made, one after the other, until the kubelet leaves one time to
-// run.
+// strangers bounds the attempts, in turn, until the kubelet leaves a stranger time to run.
 const strangers = 4
 
 // runStranger makes a stranger and starts it. The kubelet, which does not know it, may end it
-// before it runs: then there is nothing to start, and another one is made. Any other error of the
-// runtime is one.
+// before it runs: then there is nothing to start, and another is made. Any other failure of the
+// runtime is an error.
 func (w *World) runStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
 	for range strangers {
 		var sandbox string
@@ -108,8 +107,8 @@ func (w *World) runStranger(ctx context.Context, client runtimeapi.RuntimeServic
 	return "", fmt.Errorf("the kubelet has ended %d strangers before they ran, the last one %s: %w", strangers, id, err)
 }
 
-// wasEnded says that the container is gone or has left the state in which it was made, or that its
-// sandbox has: to stop a sandbox leaves what never ran in it as it was made.
+// wasEnded reports whether the container is gone or has left its first state, or its sandbox has:
+// stopping a sandbox leaves unstarted containers unchanged.
 func wasEnded(ctx context.Context, client runtimeapi.RuntimeServiceClient, sandbox, id string) (bool, error) {
 	container, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	switch {
@@ -127,12 +126,12 @@ func wasEnded(ctx context.Context, client runtimeapi.RuntimeServiceClient, sandb
 	return err == nil && pod.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY, err
 }
 
-// makeStranger makes a container without a log path in a sandbox without a log folder, labelled as
-// a kubelet labels its own.
+// makeStranger makes a container without a log path in a sandbox without a log folder, with a
+// kubelet's labels.
 func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (sandboxID, id string, err error) {
 	uid := w.batch("stranger", 1)[0]
 	labels := map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default"}
-	host := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER} // as a kubelet has it
+	host := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER} // like a kubelet's
 	sandbox := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Uid: uid, Namespace: "default"}, Labels: labels,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -140,7 +139,7 @@ func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServi
 		}},
 	}
 	if w.cgroup != "" {
-		sandbox.Linux.CgroupParent = "/" + w.cgroup // which goes in the end, with all that is in it
+		sandbox.Linux.CgroupParent = "/" + w.cgroup // removed in the end, with everything inside
 	}
 	run, err := client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// serveStranger serves a fake runtime and returns it with a connection, of which before sees each
-// call before it is sent, and may answer it with an error.
+// serveStranger serves a fake runtime and returns it with a connection; before sees each call
+// before its send, and may answer with an error.
 func serveStranger(t *testing.T, before func(method string, request any) error) (*fakeruntime.Runtime, *grpc.ClientConn) {
 	t.Helper()
 	rt, err := fakeruntime.New(fakeruntime.Config{})
@@ -55,8 +55,7 @@ func serveStranger(t *testing.T, before func(method string, request any) error) 
 	return rt, conn
 }
 
-// A stranger can be made on the fake runtime before any kubelet has pulled the image, which is
-// pulled once.
+// A stranger can be made on the fake runtime before any kubelet's pull of the image, pulled once.
 func TestStrangerHasItsImage(t *testing.T) {
 	rt, conn := serveStranger(t, func(string, any) error { return nil })
 	for range 2 {
@@ -76,15 +75,15 @@ func TestStrangerHasItsImage(t *testing.T) {
 	}
 }
 
-// TestStrangerIsMadeAgain: only if the kubelet ended it before it ran, and not for ever. What else
-// goes wrong is told at once, with one stranger made.
+// TestStrangerIsMadeAgain: only if the kubelet ended it before it ran, and not for ever. Other
+// failures are returned at once, after a single stranger.
 func TestStrangerIsMadeAgain(t *testing.T) {
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		name string
 		ends int    // how many strangers the kubelet ends before they are started
 		by   string // the call by which it does
-		// fails is the call that fails, of each stranger, without having been sent.
+		// fails is the failing call of each stranger, never sent.
 		fails string
 		made  uint64 // how many are made
 		want  string // in the error; empty: none

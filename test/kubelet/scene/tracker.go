@@ -15,24 +15,24 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/podsapi"
 )
 
-// Tracker notes when the kubelet's status manager came to know of what. It survives restarts of the
-// kubelet.
+// Tracker notes the kubelet's status manager's knowledge with its times. It survives restarts of
+// the kubelet.
 type Tracker struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	mu      sync.Mutex       // owns what follows
-	since   int64            // when the present watch began: what it showed at first may be old
-	ended   map[string]seen  // container ID to the first status that shows it ended
-	ready   map[string]int64 // pod UID to the stamp of the first status that shows it ready, since the tracker was told to forget
-	deleted map[string]int64 // pod UID to the stamp of the news that the pod is finished, likewise
+	mu      sync.Mutex       // owns the fields below
+	since   int64            // begin of the present watch: its first content may be old
+	ended   map[string]seen  // container ID to the first status with its end
+	ready   map[string]int64 // pod UID to the stamp of its first ready status, since the last forget
+	deleted map[string]int64 // pod UID to the stamp of the pod's end, likewise
 	dropped int              // how often the kubelet ended the watch
 }
 
-// seen is when the status manager told of something, and since when it was being watched.
+// seen is the time of the status manager's report, and the begin of its watch.
 type seen struct{ at, since int64 }
 
-// newTracker watches the pods API on that socket until Close.
+// newTracker watches the pods API on the socket until Close.
 func newTracker(socket string) *Tracker {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Tracker{
@@ -99,7 +99,7 @@ func (t *Tracker) told(what podsapi.Type, pod *corev1.Pod) {
 // bare is the runtime's ID of a container of a status.
 func bare(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
-// at returns a stamp out of one of the maps.
+// at returns a stamp of a map.
 func (t *Tracker) at(m map[string]int64, key string) (int64, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,8 +107,8 @@ func (t *Tracker) at(m map[string]int64, key string) (int64, bool) {
 	return v, ok
 }
 
-// shown returns when a status first showed that the container has ended, if it was not over before
-// the present watch began.
+// shown returns the time of the first status with the container's end, unless over before the
+// present watch began.
 func (t *Tracker) shown(id string, ended int64) (at int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *Tracker) shown(id string, ended int64) (at int64, ok bool) {
 	return s.at, ok && s.since < ended
 }
 
-// forget has the next time that a pod is ready or deleted noted as the first.
+// forget makes the next ready status or deletion of a pod count as the first.
 func (t *Tracker) forget(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

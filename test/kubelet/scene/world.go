@@ -23,53 +23,51 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// runtime is what the world's containers are on.
+// runtime is the runtime of the world's containers.
 type runtime interface {
 	socket() string
-	// logs is where it keeps the logs of containers that are made without a log path, empty if it
-	// keeps none.
+	// logs is its folder for logs of containers without a log path, empty if there is none.
 	logs() string
-	// news returns what has happened since the last call, in order.
+	// news returns the changes since the last call, in order.
 	news(context.Context) ([]bench.Change, error)
 	// restart takes the runtime away for a moment, as a crash would; containers live on.
 	restart(context.Context) error
-	// disturb does that to the event stream until it is told otherwise.
+	// disturb disturbs the event stream until further notice.
 	disturb(context.Context, disturbance) error
 	// usage returns the CPU time of the runtime in seconds, and its calls by method.
 	usage(context.Context) (float64, map[string]uint64, error)
 	close() error
 }
 
-// disturbance is what is wrong with an event stream.
+// disturbance is a fault of an event stream.
 type disturbance string
 
 const (
 	undisturbed disturbance = ""
-	cut         disturbance = "cut"    // it ends after each event, for ever
-	deaf        disturbance = "deaf"   // it stays open and carries nothing any more
+	cut         disturbance = "cut"    // ends after each event, for ever
+	deaf        disturbance = "deaf"   // stays open and silent
 	silent      disturbance = "silent" // events are left out
 )
 
-// Variant is one kubelet to play with.
+// Variant is a kubelet to play with.
 type Variant struct {
 	Name, Binary string
-	// Version is that of Kubernetes, without the v.
+	// Version is the version of Kubernetes, without the v.
 	Version string
 	Gates   map[string]bool
-	// Ours says that the evented PLEG is in it and on.
+	// Ours: the evented PLEG is installed and on.
 	Ours bool
-	// Runtime is the real runtime that it has to itself, by its name in package runtimes. Empty: the
-	// fake runtime.
+	// Runtime is its private real runtime, by its name in package runtimes. Empty: the fake runtime.
 	Runtime string
-	// API is the folder with etcd and kube-apiserver. With it, pods are bound to the node by an API
-	// server; without, they are static.
+	// API is the folder with etcd and kube-apiserver. With it, an API server binds pods to the node;
+	// without, they are static.
 	API string
 	// MaxPods and LogInterval are the kubelet's, if they are not to be the harness's own.
 	MaxPods     int
 	LogInterval time.Duration
 }
 
-// traits are what is known of the runtime: of the fake one, nothing that is wrong with it.
+// traits are the known traits of the runtime: the fake runtime has no faults.
 func (v *Variant) traits() runtimes.Traits {
 	r, err := runtimes.ByName(v.Runtime)
 	if err != nil {
@@ -78,10 +76,10 @@ func (v *Variant) traits() runtimes.Traits {
 	return r.Traits
 }
 
-// privileged says that the containers of all pods are. With a runc without seccomp containerd runs
-// a sandbox only of a pod with a privileged container: for others a kubelet asks for the runtime's
-// profile, which CRI-O then leaves out. And a privileged container in CRI-O needs more than some
-// machines allow.
+// privileged makes the containers of all pods privileged. With a runc without seccomp containerd
+// runs a sandbox only of a pod with a privileged container: for others a kubelet asks for the
+// runtime's profile, which CRI-O then leaves out. And a privileged container in CRI-O needs more
+// than some machines allow.
 func (v *Variant) privileged() bool { return !v.traits().PrivilegedTakesAll }
 
 // World is a node with its runtime.
@@ -93,23 +91,23 @@ type World struct {
 	tracker *Tracker
 	book    *book
 	dir     string
-	cgroup  string // of the kubelet and its pods; empty if it makes none
+	cgroup  string // of the kubelet and its pods; empty for none
 
 	api      *api              // nil without an API server
 	nodeName string            // of the node's object
 	uids     map[string]string // pod UIDs to names, with an API server
-	there    map[string]bool   // pods whose manifests are there
-	removed  map[string]int64  // when the manifests of the others were removed, until what they ran is timed
+	there    map[string]bool   // pods with a manifest
+	removed  map[string]int64  // removal times of the other manifests, until their pods' ends are timed
 	full     []string          // the pods of a full node
 	serial   int               // of the next batch of names
 
-	// Summary is what has happened so far.
+	// Summary is the result so far.
 	Summary Summary
 	leak    leak     // of the present kubelet
 	lives   counters // of the kubelets before it
 }
 
-// NewWorld starts the runtime and the kubelet. The folder, in the system's temporary one because
+// NewWorld starts the runtime and the kubelet. The folder, in the system's temporary folder because
 // its sockets need short names, goes with Close.
 func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	dir, err := os.MkdirTemp("", "kn")
@@ -156,7 +154,7 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	return w, nil
 }
 
-// StartKubelet starts the kubelet, at first or after it was killed.
+// StartKubelet starts the kubelet, at first or after a kill.
 func (w *World) StartKubelet(ctx context.Context) (err error) {
 	gates := map[string]bool{"PodsAPI": true}
 	maps.Copy(gates, w.Variant.Gates)
@@ -172,7 +170,7 @@ func (w *World) killKubelet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.lives = c // the next one counts from zero
+		w.lives = c // the next kubelet counts from zero
 	}
 	w.Summary.KubeletKills++
 	return w.Kubelet.Kill()
@@ -205,7 +203,7 @@ func (w *World) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
 }
 
-// look enters what has happened meanwhile into the book, with pods by name.
+// look enters the latest changes into the book, with pods by name.
 func (w *World) look(ctx context.Context) error {
 	changes, err := w.runtime.news(ctx)
 	if err != nil {
@@ -220,8 +218,8 @@ func (w *World) look(ctx context.Context) error {
 	return nil
 }
 
-// pods returns the pods with the status that the kubelet reports, by name: to the API server, or to
-// those who ask it.
+// pods returns the pods with the kubelet's reported status, by name: from the API server, or from
+// the kubelet.
 func (w *World) pods(ctx context.Context) (map[string]corev1.PodStatus, error) {
 	byName := make(map[string]corev1.PodStatus)
 	if w.api != nil {
@@ -241,7 +239,7 @@ func (w *World) pods(ctx context.Context) (map[string]corev1.PodStatus, error) {
 	return byName, err
 }
 
-// eventually waits until what returns nil, or returns what it returned last.
+// eventually waits until what returns nil, or returns its last error.
 func eventually(ctx context.Context, within time.Duration, what func() error) error {
 	end := time.Now().Add(within)
 	for {

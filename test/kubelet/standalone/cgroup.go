@@ -26,7 +26,7 @@ func cgroupDirs(name string) []string {
 	return dirs
 }
 
-// MakeCgroup makes an empty cgroup of that name at the top of every hierarchy, fit for a kubelet's
+// MakeCgroup makes an empty cgroup of the name at the top of every hierarchy, fit for a kubelet's
 // cgroupRoot. Package sweep of test/node removes it.
 func MakeCgroup(name string) error {
 	tops := []string{cgroups} // version 2

@@ -18,22 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settings are the kernel settings that a kubelet insists on, and would write otherwise.
+// settings are the kernel settings required by a kubelet, which would write them otherwise.
 var settings = map[string]int{
 	"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
 	"kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
 }
 
-// emptied are the folders of the machine that a kubelet writes to whatever its configuration says.
-// In its namespace they are empty and go with it.
+// emptied are the machine's folders to which a kubelet writes with any configuration. In its
+// namespace they are empty and go with it.
 var emptied = []string{"/var/lib", "/var/log"}
 
-// RunInside is what a program does that was called with [Inside] as its first argument: it makes
-// the mount namespace that it was started in one in which nothing of the machine can be written,
-// and becomes the kubelet. Args are what comes after Inside: the node's folder, the name of the
-// kubelet's cgroup or nothing, the folder of the runtime's logs or nothing, the binary and its
-// arguments. It returns only if it fails, and does not start the binary while a mount can be
-// written that is not the kubelet's own.
+// RunInside is the work of a program called with [Inside] as its first argument: it makes its mount
+// namespace read-only for everything of the machine, and becomes the kubelet. Args are the
+// arguments after Inside: the node's folder, the name of the kubelet's cgroup or nothing, the
+// folder of the runtime's logs or nothing, the binary and its arguments. It returns only on a
+// failure, and does not start the binary while a foreign mount is writable.
 func RunInside(args []string) error {
 	if len(args) < 4 {
 		return errors.New("standalone: the folder of the node, its cgroup, the runtime's logs or the kubelet's binary is missing")
@@ -88,8 +87,8 @@ func pretend(f folders, name string, want int) error {
 }
 
 // seal makes every mount of the namespace read-only but those folders, and puts an empty folder of
-// the namespace's own over each of those that a kubelet writes to unasked. It returns the mount
-// points that can be written.
+// the namespace's own over each folder to which a kubelet writes unasked. It returns the writable
+// mount points.
 func seal(writable []string) (own []string, err error) {
 	for _, dir := range writable {
 		if dir, err = filepath.EvalSymlinks(dir); err != nil { // mountinfo has no symbolic links
@@ -124,10 +123,9 @@ func seal(writable []string) (own []string, err error) {
 // hugePages is where a kubelet sees which sizes of huge pages the machine has.
 const hugePages = "/sys/kernel/mm/hugepages"
 
-// hideHugePages has the machine seem to have no huge pages where no cgroup can limit them. A
-// kubelet asks for a limit of zero for each size, and CRI-O, which goes by /proc/cgroups, then
-// tries to set it in a hierarchy that is not mounted, and makes no container. Containerd leaves the
-// limit out.
+// hideHugePages hides the machine's huge pages where no cgroup can limit them. A kubelet requests a
+// limit of zero for each size, and CRI-O, which goes by /proc/cgroups, then tries to set it in an
+// unmounted hierarchy, and makes no container. Containerd leaves the limit out.
 func hideHugePages(cgroups, hugePages string) error {
 	limited, err := limitsHugePages(cgroups)
 	if err != nil || limited {
@@ -139,7 +137,7 @@ func hideHugePages(cgroups, hugePages string) error {
 	return nil
 }
 
-// limitsHugePages says that the machine's cgroups have a controller for huge pages.
+// limitsHugePages reports whether the machine's cgroups have a controller for huge pages.
 func limitsHugePages(cgroups string) (bool, error) {
 	if _, err := os.Stat(filepath.Join(cgroups, "hugetlb")); !errors.Is(err, os.ErrNotExist) {
 		return err == nil, err
@@ -151,7 +149,7 @@ func limitsHugePages(cgroups string) (bool, error) {
 	return slices.Contains(strings.Fields(string(controllers)), "hugetlb"), err
 }
 
-// leaks returns an error that names the mounts of this namespace that can be written beside those.
+// leaks returns an error with the other writable mounts of this namespace.
 func leaks(own []string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -168,8 +166,7 @@ func leaks(own []string) error {
 	return nil
 }
 
-// writableMounts returns the mount points in a mountinfo file (proc_pid_mountinfo(5)) that are not
-// mounted read-only.
+// writableMounts returns the writable mount points in a mountinfo file (proc_pid_mountinfo(5)).
 func writableMounts(mountinfo string) (points []string, err error) {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	for line := range strings.Lines(mountinfo) {

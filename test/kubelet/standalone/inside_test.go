@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// vandal does to the machine what a kubelet does that takes its working directory for a log folder,
-// and worse. It says of each act whether it succeeded.
+// vandal does the harm of a kubelet that takes its working directory for a log folder, and worse.
+// It reports for each act whether it succeeded.
 const vandal = `
 act() { name=$1; shift; if "$@" 2>/dev/null; then echo "$name: done"; else echo "$name: refused"; fi; }
 echo "in $(pwd)"
@@ -44,8 +44,8 @@ act "write to its temporary folder" touch "$TMPDIR/x"
 act "remove all of its working directory" sh -c 'rm *'
 `
 
-// TestNothingOfTheMachineCanBeWritten runs a vandal where a kubelet would run. It needs root or, as
-// most machines allow it, a user namespace.
+// TestNothingOfTheMachineCanBeWritten runs a vandal in the kubelet's place. It needs root or, as
+// most machines allow, a user namespace.
 func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 	beside, caller := canary(t), canary(t)
 	t.Chdir(caller)
@@ -100,7 +100,7 @@ func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 	}
 }
 
-// canary returns a folder with a file in it that must survive.
+// canary returns a folder with a file that must survive.
 func canary(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -33,13 +33,13 @@ const Inside = "run-kubelet-inside"
 type Kubelet struct {
 	*Process
 	node *Node
-	// url is that of the read-only server, secure that of the one with the debugging handlers, which
-	// takes anybody.
+	// url is the read-only server's, secure the URL of the server with the debugging handlers, which
+	// accepts anybody.
 	url, secure string
 	log         string
 }
 
-// Start starts a kubelet of that binary and waits until it is healthy.
+// Start starts a kubelet of the binary and waits until healthy.
 func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) (*Kubelet, error) {
 	config, port, readOnly, err := n.configure(gates)
 	if err != nil {
@@ -68,8 +68,8 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 	return k, nil
 }
 
-// sealed returns a command that runs a binary where only the node's own folders can be written.
-// Self is a program that calls [RunInside].
+// sealed returns a command that runs a binary with only the node's own folders writable. Self is a
+// program that calls [RunInside].
 func (n *Node) sealed(self, binary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self, append([]string{Inside, n.cfg.Dir, n.cfg.CgroupRoot, n.cfg.RuntimeLogs, binary}, args...)...)
 	cmd.Dir = n.cwd()
@@ -94,7 +94,7 @@ func (k *Kubelet) awaitHealthy(ctx context.Context) error {
 	return errDeadline
 }
 
-// CPUSeconds is what the kubelet has used so far.
+// CPUSeconds is the kubelet's CPU time so far.
 func (k *Kubelet) CPUSeconds() (float64, error) {
 	p, err := procfs.NewProc(k.cmd.Process.Pid)
 	if err != nil {
@@ -114,7 +114,7 @@ func (k *Kubelet) RSS() (int64, error) {
 	return int64(status.VmRSS), err
 }
 
-// Pods returns the static pods with the status that the kubelet reports.
+// Pods returns the static pods with the kubelet's reported status.
 func (k *Kubelet) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	body, err := k.get(ctx, "/pods")
 	if err != nil {
@@ -127,7 +127,7 @@ func (k *Kubelet) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// Metrics returns the kubelet's metrics by the name and labels that they have in the text format.
+// Metrics returns the kubelet's metrics by their names and labels in the text format.
 func (k *Kubelet) Metrics(ctx context.Context) (map[string]float64, error) {
 	body, err := k.get(ctx, "/metrics")
 	if err != nil {
@@ -140,7 +140,7 @@ func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
 	return k.fetch(ctx, k.url+path)
 }
 
-// client makes a connection for each request, so that no idle one counts among the kubelet's
+// client makes a connection for each request, so that no idle connection counts among the kubelet's
 // goroutines. The kubelet signs its own certificate, on loopback.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 

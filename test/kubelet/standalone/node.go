@@ -16,27 +16,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is what a node is made from.
+// Config is the configuration of a node.
 type Config struct {
-	// Dir is an empty folder with a short name, because sockets are made in it.
+	// Dir is an empty folder with a short name, for sockets.
 	Dir string
 	// RuntimeEndpoint is the unix socket of the runtime.
 	RuntimeEndpoint string
-	// CgroupRoot is the name of a cgroup that is there in all hierarchies ([MakeCgroup] makes it):
-	// the kubelet makes one for each pod under it. Empty: the kubelet makes none.
+	// CgroupRoot is the name of a cgroup in all hierarchies ([MakeCgroup] makes it): the kubelet
+	// makes a cgroup for each pod below. Empty: none.
 	CgroupRoot string
-	// RuntimeLogs is where the runtime keeps the logs of containers that are made without a log
-	// path: a kubelet removes a container only if it can remove its log. Empty: the runtime keeps
-	// none.
+	// RuntimeLogs is the runtime's folder for logs of containers without a log path: a kubelet
+	// removes a container only with its log. Empty: none.
 	RuntimeLogs string
-	// Kubeconfig is how to reach an API server, which the kubelet registers with. Empty: the kubelet
-	// stands alone, with static pods only.
+	// Kubeconfig is the access to an API server, with which the kubelet registers. Empty: the
+	// kubelet stands alone, with static pods only.
 	Kubeconfig string
 	// MaxPods bounds the pods of the node. Default 250.
 	MaxPods int
-	// LogInterval is how often the kubelet looks whether logs must be rotated. Default an hour,
-	// which keeps it from asking a runtime that writes none for them again and again: see
-	// [Node.WriteLogs].
+	// LogInterval is how often the kubelet checks logs for rotation. Default an hour, which keeps it
+	// from asking a runtime without logs again and again: see [Node.WriteLogs].
 	LogInterval time.Duration
 }
 
@@ -50,7 +48,7 @@ type Node struct {
 	folders
 }
 
-// folders are the folders of a node, by what they are for.
+// folders are the folders of a node, by purpose.
 type folders struct{ dir string }
 
 func (f folders) manifests() string { return filepath.Join(f.dir, "static") }
@@ -62,7 +60,7 @@ func (f folders) cwd() string       { return filepath.Join(f.dir, "cwd") }
 func (f folders) scratch() string   { return filepath.Join(f.dir, "kubelet-tmp") }
 func (f folders) plugins() string   { return filepath.Join(f.dir, "plugins") }
 
-// writable returns those that the kubelet may write to.
+// writable returns the kubelet's writable folders.
 func (f folders) writable() []string {
 	return []string{f.root(), f.logs(), f.certs(), f.cwd(), f.scratch(), f.plugins()}
 }
@@ -90,13 +88,13 @@ func (n *Node) WorkingDirectory() string { return n.cwd() }
 // PodsSocket is where the kubelet serves its pods API.
 func (n *Node) PodsSocket() string { return filepath.Join(n.root(), "pods-api", "pods-api.sock") }
 
-// Put makes a static pod, or replaces the one of that name.
+// Put makes a static pod, or replaces the pod of the same name.
 func (n *Node) Put(pod *corev1.Pod) error {
 	data, err := yaml.Marshal(pod)
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(n.tmp(), pod.Name) // so that the kubelet never sees half a manifest
+	tmp := filepath.Join(n.tmp(), pod.Name) // so the kubelet never sees half a manifest
 	if err := os.WriteFile(tmp, data, 0o644); err != nil {
 		return err
 	}
@@ -108,8 +106,8 @@ func (n *Node) Remove(name string) error {
 	return os.Remove(filepath.Join(n.manifests(), name+".yaml"))
 }
 
-// WriteLogs makes an empty log for each container that the kubelet has made a folder for, as a
-// runtime would, and returns how many there are.
+// WriteLogs makes an empty log for each container with a folder made by the kubelet, like a
+// runtime, and returns their number.
 func (n *Node) WriteLogs() (int, error) {
 	folders, err := filepath.Glob(filepath.Join(n.logs(), "*", "*"))
 	for _, folder := range folders {
@@ -138,8 +136,8 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
 		"serializeImagePulls": false, "featureGates": gates,
 		"containerLogMonitorInterval": n.cfg.LogInterval.String(),
-		// A static pod that is taken away and put back under its UID counts as a crash; the wait
-		// after that says nothing of a PLEG.
+		// A static pod removed and put back under its UID counts as a crash; the wait after the crash
+		// has nothing to do with a PLEG.
 		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
 		"evictionHard":     map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
 	}
@@ -154,8 +152,8 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 	return file, ports[0], ports[1], os.WriteFile(file, data, 0o644)
 }
 
-// FreePorts finds ports that nobody listens on. Another process may take one before the kubelet
-// does; then the kubelet's log says so.
+// FreePorts finds unused ports. Another process may take a port before the kubelet does; then the
+// kubelet's log shows the conflict.
 func FreePorts(count int) ([]int, error) {
 	var ports []int
 	var held []net.Listener
@@ -175,7 +173,7 @@ func FreePorts(count int) ([]int, error) {
 	return ports, nil
 }
 
-// tail returns the last lines of the kubelet's log that tell of errors.
+// tail returns the last errors in the kubelet's log.
 func tail(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // Process is a child that dies with this process, in a process group of its own.
 type Process struct {
 	cmd  *exec.Cmd
-	done chan error // capacity 1: how it has ended
+	done chan error // capacity 1: its end
 }
 
-// Spawn starts a command whose output goes to the end of a log.
+// Spawn starts a command with its output at the end of a log.
 func Spawn(cmd *exec.Cmd, log string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -35,7 +35,7 @@ func Spawn(cmd *exec.Cmd, log string) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan error, 1)}
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that forked ends
+		runtime.LockOSThread() // the kernel sends Pdeathsig at the end of the forking thread
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -46,14 +46,14 @@ func Spawn(cmd *exec.Cmd, log string) (*Process, error) {
 	return p, <-started
 }
 
-// Kill kills the process, as a crash would, and waits until it is gone.
+// Kill kills the process, like a crash, and waits for its end.
 func (p *Process) Kill() error {
 	err := p.cmd.Process.Kill()
 	p.done <- <-p.done
 	return err
 }
 
-// Stop ends the process in order. One that has not ended within the grace is killed.
+// Stop ends the process in order, and kills it after the grace.
 func (p *Process) Stop(grace time.Duration) error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

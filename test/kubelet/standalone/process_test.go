@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestProcess: a process ends in order or by force, in either case once, and its output is in the
-// log.
+// TestProcess checks that a process ends in order or by force, in either case once, and its output
+// is in the log.
 func TestProcess(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	const stubborn = `trap '' TERM; echo ready; while :; do sleep 0.01; done`

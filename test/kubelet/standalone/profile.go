@@ -15,7 +15,7 @@ import (
 
 // Origin says where a goroutine comes from.
 type Origin struct {
-	// Begins is the function that it began in, Creator the one that started it.
+	// Begins is its first function, Creator the function that started it.
 	Begins, Creator string
 }
 
@@ -28,9 +28,8 @@ func (k *Kubelet) Goroutines(ctx context.Context) (map[Origin]int, error) {
 	return origins(string(body))
 }
 
-// origins reads stacks in the form in which Go prints them: one after the other with an empty line
-// between, the function that the goroutine began in last, and below that who created it.
-// WaitGroup.Go is none that anything begins in.
+// origins reads stacks in Go's printed form: separated by empty lines, the goroutine's first
+// function last, and below its creator. WaitGroup.Go counts as neither.
 func origins(stacks string) (map[Origin]int, error) {
 	counts := make(map[Origin]int)
 	for stack := range strings.SplitSeq(strings.TrimSpace(stacks), "\n\n") {
@@ -54,7 +53,7 @@ func origins(stacks string) (map[Origin]int, error) {
 	return counts, nil
 }
 
-// CPUProfile returns where the kubelet's CPU goes during that time, as pprof reads it.
+// CPUProfile returns the kubelet's CPU profile during the time, in pprof's form.
 func (k *Kubelet) CPUProfile(ctx context.Context, d time.Duration) ([]byte, error) {
 	url := k.secure + "/debug/pprof/profile?seconds=" + strconv.Itoa(int(d.Seconds()))
 	return k.fetchWithin(ctx, url, d+30*time.Second)

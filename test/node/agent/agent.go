@@ -7,7 +7,7 @@
 //
 // # Model
 //
-// The agent is a process that a test kills, stops and restarts. [Main] is the process, [Client] the
+// The agent is a process for tests to kill, stop and restart. [Main] is the process, [Client] the
 // test's end of its standard input and output, which carry net/rpc.
 //
 // The agent checks itself. An observer sees every status before the cache stores it and every event
@@ -54,7 +54,7 @@ type Config struct {
 	Endpoint string
 	// Truth is the CRI socket that pod workers compare with. Empty: no workers.
 	Truth string
-	// Namespace bounds the cache's view to pods of one namespace. Empty: all.
+	// Namespace bounds the cache's view to pods of a namespace. Empty: all.
 	Namespace string
 	// Generic leaves the event stream out: polling, for comparison.
 	Generic bool
@@ -108,7 +108,7 @@ func Main(args []string) int {
 	return 0
 }
 
-// An Agent is one node agent.
+// An Agent is a node agent.
 type Agent struct {
 	config    Config
 	client    *cri.Client
@@ -122,7 +122,7 @@ type Agent struct {
 	consumer  chan struct{} // capacity 1: held by the consumer for each event, and by a test to stop it
 }
 
-// New wires an agent. It starts nothing.
+// New wires an agent, and starts nothing.
 func New(c Config) (*Agent, error) {
 	if c.Endpoint == "" {
 		return nil, errors.New("agent: --endpoint is empty: name the runtime's CRI socket, unix:///path")
@@ -173,7 +173,7 @@ func (a *Agent) close() error {
 	return err
 }
 
-// Run works until ctx or the calls on conn end, and returns when all that it started has ended.
+// Run works until ctx or the calls on conn end, and returns when everything it started has ended.
 func (a *Agent) Run(ctx context.Context, conn io.ReadWriteCloser) error {
 	defer a.close()
 	server := rpc.NewServer()

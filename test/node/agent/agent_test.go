@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 const patience = 30 * time.Second
 
-// start runs a fake runtime and an agent on it, and returns a client of each.
+// start runs a fake runtime with an agent, and returns a client of each.
 func start(t *testing.T, change func(*Config)) (*crikit.Client, *Client) {
 	t.Helper()
 	kit := crikit.OnFake(t, "containerd-2", 1)

@@ -25,8 +25,8 @@ type Event struct {
 	Type                 pleg.EventType
 	Stamp                time.Time // the runtime's created_at
 	Seen                 time.Time // when the generator learned of the change
-	At                   time.Time // when the consumer read it, by the machine's clock
-	FinishedAt           time.Time // the container's, as the cache had it at that moment
+	At                   time.Time // the consumer's time of reading, by the machine's clock
+	FinishedAt           time.Time // the container's, in the cache at the moment
 }
 
 // Stats is the agent's own state.
@@ -53,7 +53,7 @@ type Newer struct {
 	Err string
 }
 
-// service is the calls of a test. Each method is a net/rpc method that [Client] calls by its name.
+// service is the calls of a test. Each method is a net/rpc method called by name from [Client].
 type service struct {
 	a   *Agent
 	ctx context.Context
@@ -141,8 +141,8 @@ func (s *service) Metrics(_ bool, text *[]byte) error {
 	return nil
 }
 
-// show leaves out what crikit's Truth does: times, addresses, and the result of what has not
-// exited.
+// show leaves out the same as crikit's Truth: times, addresses, and the result of containers still
+// running.
 func show(uid cache.UID, status *cri.PodStatus) bench.Pod {
 	pod := worker.Show(uid, status, nil)
 	pod.IPs = nil
@@ -162,7 +162,7 @@ type Client struct{ rpc *rpc.Client }
 // NewClient calls the agent at the other end of the connection.
 func NewClient(conn io.ReadWriteCloser) *Client { return &Client{rpc.NewClient(conn)} }
 
-// Close ends the connection, and with it the agent.
+// Close ends the connection, and so the agent.
 func (c *Client) Close() error { return c.rpc.Close() }
 
 func call[A any](ctx context.Context, c *Client, method string, argument any) (answer A, err error) {
@@ -213,7 +213,7 @@ func (c *Client) Metrics(ctx context.Context) (map[string]float64, error) {
 	return bench.Scrape(text), err
 }
 
-// StepClock sets the agent's wall clock to the real one plus the step.
+// StepClock sets the agent's wall clock to the real clock plus the step.
 func (c *Client) StepClock(ctx context.Context, step time.Duration) error {
 	_, err := call[bool](ctx, c, "StepClock", step)
 	return err

@@ -19,8 +19,8 @@ const maxViolations = 200
 // An observer checks every status and event for violations. mu guards all its fields.
 type observer struct {
 	mu         sync.Mutex
-	phases     map[string]pleg.Phase // the latest phase that was stored, or Removed once told
-	told       map[string]pleg.Phase // the latest phase that an event told
+	phases     map[string]pleg.Phase // the latest stored phase, or Removed once delivered
+	told       map[string]pleg.Phase // the latest delivered phase
 	events     []Event
 	violations []string
 	count      int
@@ -43,8 +43,7 @@ func (o *observer) violateLocked(format string, args ...any) {
 	}
 }
 
-// storing is called with each status before it is stored. Invariant 1: a phase
-// never goes back.
+// storing is called with each status before its storage. Invariant 1: a phase never goes back.
 func (o *observer) storing(next *cri.PodStatus) {
 	if next == nil {
 		o.violate("a nil status was about to be stored")
@@ -68,8 +67,8 @@ var rankOf = map[pleg.EventType]pleg.Phase{
 	pleg.ContainerRemoved: pleg.PhaseRemoved,
 }
 
-// delivered is called with each event read from Watch and what the cache held at
-// that moment. Each event at most once and forward; the cache shows it first.
+// delivered is called with each event read from Watch and the cache's content at the moment. Each
+// event at most once and forward; the cache shows the change first.
 func (o *observer) delivered(e pleg.Event, status *cri.PodStatus) {
 	now := time.Now()
 	if status == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestObserverSeesViolations: an observer that cannot find fault would make every
-// scenario pass.
+// TestObserverSeesViolations checks the observer itself: a blind observer would pass every
+// scenario.
 func TestObserverSeesViolations(t *testing.T) {
 	event := func(kind pleg.EventType) pleg.Event { return pleg.Event{Pod: "u", ID: "c", Type: kind} }
 	empty := cri.EmptyStatus("u")

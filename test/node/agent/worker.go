@@ -19,16 +19,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// newerTimeout bounds one GetNewerThan, so that a worker outlives a runtime that
-// is away.
+// newerTimeout bounds a GetNewerThan, so that a worker outlives an absent runtime.
 const newerTimeout = 2 * time.Minute
 
-// truthTimeout bounds one question to the runtime itself.
+// truthTimeout bounds a question to the runtime itself.
 const truthTimeout = 10 * time.Second
 
-// workers are the simulated pod workers, one for each pod that had an event. As
-// the kubelet's do, each waits for a status newer than the end of its last sync.
-// mu guards the fields below it.
+// workers are the simulated pod workers, a worker for each pod with an event. Like the kubelet's,
+// each waits for a status newer than the end of its last sync. mu guards the fields below.
 type workers struct {
 	agent *Agent
 	all   sync.WaitGroup
@@ -83,8 +81,8 @@ func (w *workers) work(ctx context.Context, uid cache.UID, kicks <-chan struct{}
 	}
 }
 
-// sync asks the runtime, asks the cache for something newer, asks the runtime
-// again, and compares. It reports whether the pod is gone.
+// sync asks the runtime, asks the cache for something newer, asks the runtime again, and compares.
+// It reports whether the pod is gone.
 func (w *workers) sync(ctx context.Context, uid cache.UID) (gone bool) {
 	before, errBefore := w.truth(ctx, uid)
 	asked := time.Now()
@@ -116,9 +114,8 @@ func (w *workers) sync(ctx context.Context, uid cache.UID) (gone bool) {
 	return len(after) == 0 && len(phasesOf(status)) == 0
 }
 
-// compare holds the answer against the runtime's word. What the runtime showed
-// before the question is the least that an answer may show; what it still shows
-// afterwards cannot be missing.
+// compare compares the answer with the runtime's lists. The runtime's state before the question is
+// the least answer; the state still there afterwards cannot be missing.
 func (w *workers) compare(uid cache.UID, status *cri.PodStatus, before, after map[string]pleg.Phase) {
 	got := phasesOf(status)
 	for id, least := range before {

@@ -1,18 +1,16 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package components builds the programs that the node e2e tests run: a real
-// container runtime and runc from the module registry, and this repository's own
-// workload.
+// Package components builds the programs of the node e2e tests: a real container runtime and runc
+// from the module registry, and this repository's own workload.
 //
 // # Model
 //
-// The foreign programs are built in the folders of their own modules, as the registry serves them:
+// The foreign programs are built in the folders of their own modules, as served by the registry:
 // nothing of them enters the go.mod of this repository. Each runtime has a folder under
-// build/node/runtimes, beside a stamp that names what it was built from; another version or another
-// Go release builds it anew. Our own programs are built on every call, which the Go build cache
-// makes cheap. What no registry of modules has, CRI-O's conmon, comes from the distribution's
-// packages.
+// build/node/runtimes, beside a stamp with its sources; another version or another Go release
+// builds it anew. Our own programs are built on every call, cheaply thanks to the Go build cache.
+// CRI-O's conmon, in no registry of modules, comes from the distribution's packages.
 //
 // # Concurrency
 //
@@ -20,8 +18,8 @@
 //
 // # Errors
 //
-// An error names the program, the command and the last lines it printed, and
-// says what is missing where that is known (a C compiler, a reachable registry).
+// An error names the program, the command and its last lines, and the missing requirement where
+// known (a C compiler, a reachable registry).
 package components
 
 import (
@@ -84,9 +82,9 @@ func (s Set) foreign() []string {
 
 // Options select the programs to build.
 type Options struct {
-	// Root is the repository's root directory, as FindRoot returns it.
+	// Root is the repository's root directory, from FindRoot.
 	Root string
-	// Runtime is the name of a runtime to build, as runtimes.ByName takes it, with runc. Empty: none.
+	// Runtime is the name of a runtime to build, for runtimes.ByName, with runc. Empty: none.
 	Runtime string
 	// Own: build the workload.
 	Own bool
@@ -94,8 +92,8 @@ type Options struct {
 	Log io.Writer
 }
 
-// Build returns the programs, and builds those that are not there yet. A cold
-// build of the runtime takes minutes of CPU and runs niced.
+// Build returns the programs, and builds missing programs. A cold build of the runtime takes
+// minutes of CPU and runs niced.
 func Build(ctx context.Context, o Options) (Set, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -151,8 +149,8 @@ func buildError(ctx context.Context, cmd *exec.Cmd, out []byte, err error, hint 
 	return errors.New(text)
 }
 
-// niced runs a program at a lower priority where nice is installed, so that a
-// cold build does not starve the machine.
+// niced runs a program at a lower priority if nice is installed, so that a cold build does not
+// starve the machine.
 func niced(ctx context.Context, name string, args ...string) *exec.Cmd {
 	if nice, err := exec.LookPath("nice"); err == nil {
 		return exec.CommandContext(ctx, nice, append([]string{"-n", "5", name}, args...)...)

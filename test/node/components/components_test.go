@@ -39,7 +39,7 @@ func TestOnce(t *testing.T) {
 	tests := []struct {
 		name  string
 		stamp any
-		leave string // a program that is missing
+		leave string // a missing program
 		built bool
 	}{
 		{name: "all there", stamp: want},
@@ -75,7 +75,7 @@ func TestOnce(t *testing.T) {
 			if !tt.built {
 				return
 			}
-			// A build that failed leaves no stamp; one that succeeds leaves one, and is the last.
+			// A failed build leaves no stamp; a successful build leaves a stamp, and is the last.
 			if current(path, want, nil) {
 				t.Error("the stamp of a build that failed says that it is done")
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// Tags of the builds: what would need a C library that no pod of ours uses.
+// Tags of the builds, against C libraries that no pod of ours uses.
 const (
 	containerdTags = "no_btrfs,no_devmapper"
 	crioTags       = "containers_image_ostree_stub,containers_image_openpgp,exclude_graphdriver_btrfs"
@@ -33,7 +33,7 @@ type stamp struct {
 	Module, Version, Go, Platform string
 }
 
-// buildRuntime builds runc and the runtime, each unless it is there.
+// buildRuntime builds runc and the runtime, if missing.
 func (s Set) buildRuntime(ctx context.Context, log io.Writer) error {
 	version, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
 	if err != nil {
@@ -95,8 +95,8 @@ func (s Set) buildCRIO(ctx context.Context, log io.Writer) error {
 }
 
 // goBuild builds commands of a module into a directory, and returns the folder of the module's
-// source. It builds in that folder: `go install` of a version refuses a module whose go.mod has
-// exclude or replace lines, and one of which the registry does not serve the list of versions.
+// source. It builds in this folder: `go install` of a version refuses a module with exclude or
+// replace lines, and a module without a served list of versions.
 func goBuild(ctx context.Context, dir, cgo, tags, module, version string, packages ...string) (source string, err error) {
 	env := append(os.Environ(), "CGO_ENABLED="+cgo, "GOWORK=off", "GO111MODULE=on")
 	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
@@ -179,8 +179,7 @@ func Conmon() (string, error) {
 	return path, nil
 }
 
-// needConmon installs conmon where it is missing, this process is root's, and the distribution is
-// one of Debian's kin.
+// needConmon installs a missing conmon, as root on Debian's kin.
 func needConmon(ctx context.Context, log io.Writer) error {
 	_, missing := Conmon()
 	apt, err := exec.LookPath("apt-get")

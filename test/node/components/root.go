@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// FindRoot returns the root of this repository: the nearest directory at or
-// above dir whose go.mod names this module. Nested modules are passed over.
+// FindRoot returns the root of this repository: the nearest directory at or above dir with a go.mod
+// of this module. Nested modules are skipped.
 func FindRoot(dir string) (string, error) {
 	start, err := filepath.Abs(dir)
 	if err != nil {
@@ -28,7 +28,7 @@ func FindRoot(dir string) (string, error) {
 	}
 }
 
-// moduleOf returns the module path that a go.mod declares, or "".
+// moduleOf returns the module path in a go.mod, or "".
 func moduleOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

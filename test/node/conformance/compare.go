@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Compare returns the fake's transcript with every known difference from the real runtime of that
-// name replaced by what the real one does, and the differences of the table that it has found: what
-// then still differs is unknown.
+// Compare returns the fake's transcript with every known difference from the named real runtime
+// replaced by the real form, and the found differences of the table: any remaining difference is
+// unknown.
 func Compare(runtime string, fake Transcript) (mended Transcript, found []Difference) {
 	for _, s := range fake {
 		s.Lines = slices.Clone(s.Lines)
@@ -40,7 +40,7 @@ func Compare(runtime string, fake Transcript) (mended Transcript, found []Differ
 	return mended, found
 }
 
-// appendTo mends the lines that end otherwise. It reports whether there are any.
+// appendTo mends the lines with another end. It reports whether there are any.
 func (d Difference) appendTo(lines []string) (any bool) {
 	begin, _ := strings.CutSuffix(d.Fake, "…")
 	for i, line := range lines {
@@ -51,7 +51,7 @@ func (d Difference) appendTo(lines []string) (any bool) {
 	return any
 }
 
-// in finds where the difference is in the fake's lines, and how many of them it is; -1: nowhere.
+// in returns the place of the difference in the fake's lines, and its length; -1: nowhere.
 func (d Difference) in(lines []string) (at, count int) {
 	if d.Fake == "" {
 		return slices.Index(lines, d.Before), 0

@@ -1,24 +1,24 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance holds the fake runtime against the real ones: one script of CRI calls, and
-// what a runtime answers and tells meanwhile, as text.
+// Package conformance compares the fake runtime with the real runtimes: by a script of CRI calls,
+// and the runtime's answers and events as text.
 //
 // # Model
 //
 // [Record] runs the script on any CRI runtime and returns a [Transcript]: for each step the outcome
-// of every call, every event with the phases in its payload, in the order in which they came, and
-// what the lists and statuses show afterwards. IDs, times and messages are left out: what is left
-// is what a client can depend on, and is the same each time.
+// of every call, every event with the phases in its payload, in the order of arrival, and the lists
+// and statuses afterwards. IDs, times and messages are left out: the rest is reliable for clients,
+// and the same each time.
 //
-// The transcripts of the real runtimes are in testdata, one for each that package runtimes knows. A
-// scenario of the node e2e tests records them anew on the real ones and fails if one has changed. A
-// test of this package runs the script on the fake runtime with the profile that stands for each,
-// and fails if the fake differs in anything that [Differences] does not name.
+// The transcripts of the real runtimes are in testdata, a file for each runtime of package
+// runtimes. A scenario of the node e2e tests records them anew on the real runtimes and fails after
+// a change. A test of this package runs the script on the fake runtime with each profile, and fails
+// on any difference outside [Differences].
 //
 // # Concurrency
 //
-// Record drives one runtime from one goroutine, and reads its stream on another.
+// Record drives a runtime from a goroutine, and reads its stream on another.
 package conformance
 
 import (
@@ -36,16 +36,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// A Step is one thing that the script did.
+// A Step is an action of the script.
 type Step struct {
 	Name  string
 	Lines []string
 }
 
-// A Transcript is what a runtime did at each step.
+// A Transcript is a runtime's behaviour at each step.
 type Transcript []Step
 
-// String is the transcript as text, as testdata has it.
+// String is the transcript as text, as in testdata.
 func (t Transcript) String() string {
 	var out strings.Builder
 	for _, s := range t {
@@ -57,7 +57,7 @@ func (t Transcript) String() string {
 	return out.String()
 }
 
-// Parse reads what String wrote.
+// Parse reads the form of String.
 func Parse(text string) (Transcript, error) {
 	var t Transcript
 	for line := range strings.Lines(text) {
@@ -82,10 +82,9 @@ type Options struct {
 	Quiet time.Duration
 	// NewestFirst: see runtimes.Traits. Otherwise the containers of a payload are told by name.
 	NewestFirst bool
-	// RemovalRaces: see runtimes.Traits. What such a payload shows of the container that is removed
-	// is left out.
+	// RemovalRaces: see runtimes.Traits. Such a payload's removed container is left out.
 	RemovalRaces bool
-	// LateStops: see runtimes.Traits. Elsewhere a STOPPED is not told by how late it is.
+	// LateStops: see runtimes.Traits. Elsewhere the lateness of a STOPPED is left out.
 	LateStops bool
 }
 
@@ -94,24 +93,24 @@ func OptionsFor(t runtimes.Traits, quiet time.Duration) Options {
 	return Options{Quiet: quiet, NewestFirst: t.NewestFirst, RemovalRaces: t.RemovalRaces, LateStops: t.LateStops}
 }
 
-// limit ends a script that hangs.
+// limit ends a hung script.
 const limit = 3 * time.Minute
 
-// A recording is Record at work. One goroutine owns it.
+// A recording is Record at work. A single goroutine owns it.
 type recording struct {
 	*crikit.Client
 	ctx  context.Context
 	o    Options
 	raw  *crikit.Recorder
-	seen int // events that earlier steps have told
-	// removes is the name of a container that the step removes while it runs.
+	seen int // events of earlier steps
+	// removes is the name of a container removed while running.
 	removes string
 	names   map[string]string // by ID
 	steps   Transcript
 }
 
-// Record runs the script. It leaves nothing on the runtime, whatever happened, unless the runtime
-// does not let go of it.
+// Record runs the script. It leaves nothing on the runtime in any case, unless the runtime does not
+// let go.
 func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, error) {
 	r := &recording{Client: client, ctx: ctx, o: o, raw: &crikit.Recorder{}, names: map[string]string{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the script did not end within %v", limit))
@@ -166,7 +165,7 @@ func (r *recording) called(what string, err error) {
 	r.line("%s: %v", what, code(err))
 }
 
-// code is the code of an error, however it is wrapped.
+// code is the code of an error, however wrapped.
 func code(err error) codes.Code {
 	for _, ok := status.FromError(err); err != nil && !ok; _, ok = status.FromError(err) {
 		unwrapped, can := err.(interface{ Unwrap() error })
@@ -178,8 +177,8 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// name gives an ID a name, unless it has one: then it tells that the runtime has answered with
-// something that exists.
+// name gives an ID a name, unless already named: then the runtime has answered with an existing
+// item.
 func (r *recording) name(id, name string) {
 	switch old, known := r.names[id]; {
 	case id == "":
@@ -197,7 +196,7 @@ func (r *recording) nameOf(id string) string {
 	return "stranger"
 }
 
-// lag is from when on an event counts as one that comes after its container's end, and not with it.
+// lag is the delay from which an event counts as later than its container's end.
 const lag = 5 * time.Millisecond
 
 // tellEvents tells the events since the step before. Where the order of several containers is the
@@ -256,7 +255,7 @@ func (r *recording) payload(e crikit.Event) string {
 	return strings.Join(words, " ")
 }
 
-// tellLists tells what the lists show, by name.
+// tellLists writes the lists' content, by name.
 func (r *recording) tellLists() error {
 	selector := map[string]string{crikit.LabelPodNamespace: r.Namespace}
 	sandboxes, err := r.ListPodSandbox(r.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}})

@@ -20,9 +20,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// TestFakeIsWhatItStandsFor: the script, run on the fake with a profile, gives the transcript of
-// the real runtime for which that profile stands, but for the differences of the table; and each of
-// those is still there.
+// TestFakeIsWhatItStandsFor runs the script on the fake with each profile: the transcript must
+// equal the real runtime's but for the differences of the table, all of which must still exist.
 func TestFakeIsWhatItStandsFor(t *testing.T) {
 	var mu sync.Mutex // guards found
 	found := make([]bool, len(Differences))

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// A Difference is one in which the fake runtime is not what it stands for, and why that is left so.
+// A Difference is a difference of the fake from its real runtime, with the reason for leaving it.
 type Difference struct {
-	// Runtimes are those whose transcripts have it. None: all.
+	// Runtimes are those with the difference. None: all.
 	Runtimes []string
 	Step     string
-	// Real and Fake are the lines of the two. Empty: that one has no such line. A Fake that ends in
-	// … is all lines in a row that begin so. A line that only the real one has stands before
-	// Before.
+	// Real and Fake are the lines of the two. Empty: no such line. A Fake with a final … is all
+	// consecutive lines with this beginning. A line of the real runtime alone stands before Before.
 	Real, Fake, Before string
-	// Append: the real one has the fake's lines that begin as Fake does before its …, with this at
-	// their end, but for those in Except.
+	// Append: the real runtime has the fake's lines with the beginning of Fake before its …, with
+	// this at their end, except those in Except.
 	Append string
 	Except []string
 	Why    string
 }
 
-// Lines of the step "create in it", and why containerd's profiles have those of the newest version.
+// Lines of the step "create in it", and the reason why containerd's profiles follow the newest
+// version.
 const (
 	notLate    = "lists: ends=EXITED gentle=EXITED new=EXITED pod-1=READY pod=NOTREADY runs=EXITED"
 	late       = "lists: ends=EXITED gentle=EXITED late=CREATED new=EXITED pod-1=READY pod=NOTREADY runs=EXITED"
@@ -43,7 +43,7 @@ var (
 	only20   = []string{"containerd-2.0"}
 )
 
-// Differences are all that are known. The test fails for one that is not there any more.
+// Differences are all known differences. The test fails for a vanished difference.
 var Differences = slices.Concat(metricsOf22(), []Difference{
 	{Runtimes: before24, Step: "statuses", Real: "streaming list: Unimplemented", Fake: "streaming list: OK", Why: isNewest},
 	{
@@ -70,8 +70,7 @@ var Differences = slices.Concat(metricsOf22(), []Difference{
 })
 
 // metricsOf22 are the differences of containerd 2.2's metrics. It describes two labels of every
-// metric and sends four, so that those after the second stand under the key of another, or under
-// none.
+// metric and sends four, so those after the second stand under another key, or under none.
 func metricsOf22() []Difference {
 	const (
 		why     = "containerd 2.2 gives its metrics more labels than it describes, so that nobody can tell which is which; the profile is that of 2.4"

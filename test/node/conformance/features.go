@@ -14,8 +14,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// abilities tells what Status says that the runtime and its handlers can do. The conditions are
-// left out: they tell of the machine's network.
+// abilities writes the features in Status of the runtime and its handlers, without the conditions,
+// which depend on the machine's network.
 func (r *recording) abilities() {
 	answer, err := r.Status(r.ctx, &runtimeapi.StatusRequest{})
 	r.called("status", err)
@@ -28,8 +28,8 @@ func (r *recording) abilities() {
 		f.GetSupplementalGroupsPolicy(), f.GetUserNamespacesHostNetwork(), f.GetMountOptions())
 }
 
-// users tells as whom a container would run, by what it asks for. Neither the image nor its
-// containers have a file of users.
+// users writes the user of a container, by its request. Neither the image nor its containers have a
+// file of users.
 func (r *recording) users(pod *crikit.Pod) {
 	id := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
 	groups := []int64{4000, 3000, 2000, 4000}
@@ -65,7 +65,7 @@ func (r *recording) users(pod *crikit.Pod) {
 	}
 }
 
-// absentImage asks for a container of an image that was never pulled.
+// absentImage requests a container of an image without a pull.
 func (r *recording) absentImage(pod *crikit.Pod) {
 	const name = "example.local/never-pulled:1"
 	answer, err := r.Images().ImageStatus(r.ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
@@ -74,14 +74,14 @@ func (r *recording) absentImage(pod *crikit.Pod) {
 	r.create(pod, crikit.Spec{Name: "without-image", Image: name, Args: []string{"sleep", "1h"}})
 }
 
-// byDevice are the metrics of which there is one for each disk that the container happened to read.
+// byDevice are the metrics with a value for each disk read by the container.
 var byDevice = []string{
 	"container_blkio_device_usage_total", "container_fs_reads_bytes_total", "container_fs_reads_total",
 	"container_fs_writes_bytes_total", "container_fs_writes_total",
 }
 
-// metrics tells which metrics there are, and which of them the pod and its containers have, with
-// which labels. The values are left out, and what depends on the machine's disks.
+// metrics writes the metrics there are, and those of the pod and its containers, with their labels,
+// without values and without values of the machine's disks.
 func (r *recording) metrics(pod *crikit.Pod) {
 	described, err := r.ListMetricDescriptors(r.ctx, &runtimeapi.ListMetricDescriptorsRequest{})
 	r.called("descriptors", err)
@@ -109,7 +109,7 @@ func (r *recording) metrics(pod *crikit.Pod) {
 	}
 }
 
-// A metricRow is a metric as a transcript has it.
+// A metricRow is a metric in a transcript.
 type metricRow struct {
 	name   string
 	labels []string
@@ -136,7 +136,7 @@ func (r *recording) metricRows(metrics []*runtimeapi.Metric, keys map[string][]s
 	return rows
 }
 
-// nameless replaces what is another one on each runtime.
+// nameless replaces the parts that vary between runtimes.
 func (r *recording) nameless(value string) string {
 	value = strings.ReplaceAll(value, r.Namespace, "NAMESPACE")
 	value = strings.ReplaceAll(value, r.Options.Image, "IMAGE")
@@ -146,7 +146,7 @@ func (r *recording) nameless(value string) string {
 	return value
 }
 
-// tellMetrics tells metrics sorted, and the labels that all of them have once.
+// tellMetrics writes metrics sorted, and their common labels once.
 func (r *recording) tellMetrics(whose string, rows []metricRow) {
 	if len(rows) == 0 {
 		r.line("%s: none", whose)

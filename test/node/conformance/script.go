@@ -15,27 +15,26 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// missing is an ID that no runtime has.
+// missing is an ID unknown to every runtime.
 var missing = strings.Repeat("0", 64)
 
 // A step of the script.
 type step struct {
 	name string
-	// anyOrder: it ends several containers at once, in an order that is the runtime's mood.
+	// anyOrder: the step ends several containers at once, in the runtime's random order.
 	anyOrder bool
-	// removes is the name of a container that it removes while that runs.
+	// removes is the name of a container removed while running.
 	removes string
 	run     func(*recording)
 }
 
-// objects are what the script works with; a step makes what later ones use.
+// objects are the script's objects; steps make them for later steps.
 type objects struct {
 	pod, again, other, running *crikit.Pod
 	runs                       string
 }
 
-// script is every change that a pod and a container can make by a call, and every call that should
-// be refused.
+// script is every change of a pod and a container by a call, and every call to be refused.
 func script() []step {
 	o := &objects{}
 	return []step{
@@ -134,11 +133,11 @@ func (r *recording) create(pod *crikit.Pod, spec crikit.Spec) string {
 	return id
 }
 
-// young is how long a container's program may take to be able to hear a signal, which nothing
-// outside it shows. Before, SIGTERM ends it with code 2.
+// young is how long a container's program may take until it hears signals, invisibly from outside.
+// Before, SIGTERM ends the program with code 2.
 const young = 400 * time.Millisecond
 
-// runs creates and starts a container whose program hears signals.
+// runs creates and starts a container with a program that hears signals.
 func (r *recording) runs(pod *crikit.Pod, name string, args ...string) string {
 	id := r.starts(pod, name, args...)
 	select {
@@ -155,7 +154,7 @@ func (r *recording) starts(pod *crikit.Pod, name string, args ...string) string 
 	return id
 }
 
-// ends runs a container that lives for long enough that its start is told before its end.
+// ends runs a container that outlives the event of its start.
 func (r *recording) ends(pod *crikit.Pod, name string, code int32) {
 	id := r.starts(pod, name, "sleep", "300ms", fmt.Sprint(code))
 	status, err := r.WaitState(r.ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
@@ -165,7 +164,7 @@ func (r *recording) ends(pod *crikit.Pod, name string, code int32) {
 	}
 }
 
-// told tells what the status says of a container's end.
+// told writes the status of a container's end.
 func (r *recording) told(name, id string) {
 	answer, err := r.ContainerStatus(r.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
@@ -176,7 +175,7 @@ func (r *recording) told(name, id string) {
 	r.line("%s: %s, exit code %d %s", name, strings.TrimPrefix(s.State.String(), "CONTAINER_"), s.ExitCode, s.Reason)
 }
 
-// statuses tells what a sandbox's and a container's status hold besides their phases, and which
+// statuses writes the content of a sandbox's and a container's status besides their phases, and the
 // lists there are.
 func (r *recording) statuses(pod *crikit.Pod) {
 	answer, err := r.PodSandboxStatus(r.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod.SandboxID})
@@ -211,7 +210,7 @@ func (r *recording) statuses(pod *crikit.Pod) {
 	r.called("streaming list", err)
 }
 
-// refusals asks for what cannot be done.
+// refusals makes impossible requests.
 func (r *recording) refusals(o *objects) {
 	exited := r.starts(o.pod, "exited", "sleep", "100ms")
 	if _, err := r.WaitState(r.ctx, exited, runtimeapi.ContainerState_CONTAINER_EXITED); err != nil {
@@ -243,7 +242,7 @@ func (r *recording) refusals(o *objects) {
 	r.called("remove what has exited", r.Remove(r.ctx, exited))
 }
 
-// resources changes one resource after another: what a request leaves out stays.
+// resources changes the resources in turn: omitted fields stay.
 func (r *recording) resources(id string) {
 	for _, change := range []*runtimeapi.LinuxContainerResources{{MemoryLimitInBytes: 100 << 20}, {CpuShares: 512}} {
 		_, err := r.UpdateContainerResources(r.ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: change})

@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crikit drives a CRI runtime from a test: pods and containers made
-// with one call each, the runtime's whole state as one value, and a recorder of
-// its raw event stream.
+// Package crikit drives a CRI runtime from a test: pods and containers made by single calls, the
+// runtime's whole state as a value, and a recorder of its raw event stream.
 //
 // # Model
 //
-// A Client stands for the other side of a node agent: whoever creates, starts,
-// stops and removes. It shares no code with the PLEG's own client, so that one
-// cannot hide a bug of the other. Everything it makes carries a namespace that
-// is unique to the run, and RemoveAll takes away exactly that.
+// A Client stands for the other side of a node agent, which creates, starts, stops and removes. It
+// shares no code with the PLEG's own client, so that neither can hide a bug of the other.
+// Everything made by a Client carries a namespace unique to the run, and RemoveAll removes exactly
+// those items.
 //
 // # Concurrency
 //
@@ -33,8 +32,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// MaxMessage is the receive limit of the client, in bytes: what the kubelet
-// uses. With the grpc default of 4 MiB a list of some 3000 containers fails.
+// MaxMessage is the receive limit of the client, in bytes: the kubelet's limit. With grpc's default
+// of 4 MiB a list of some 3000 containers fails.
 const MaxMessage = 16 << 20
 
 // Labels of a kubelet's pods and containers.
@@ -91,11 +90,11 @@ func (c *Client) Images() runtimeapi.ImageServiceClient {
 	return runtimeapi.NewImageServiceClient(c.conn)
 }
 
-// Close ends the connection and every call on it.
+// Close ends the connection with every call.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// WaitReady waits until the runtime answers a list. A containerd that has just
-// started answers Unavailable for a moment.
+// WaitReady waits until the runtime answers a list. A containerd just started answers Unavailable
+// for a moment.
 func (c *Client) WaitReady(ctx context.Context) error {
 	for {
 		_, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})

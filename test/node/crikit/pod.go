@@ -17,8 +17,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A Pod is one sandbox of a pod. A pod that is made anew under its old UID has
-// another sandbox, and so another Pod with a higher Attempt.
+// A Pod is a sandbox of a pod. A pod made anew under its old UID has another sandbox, and so
+// another Pod with a higher Attempt.
 type Pod struct {
 	UID, Name string
 	Attempt   uint32
@@ -45,9 +45,8 @@ func (c *Client) RunPod(ctx context.Context, uid, name string, attempt uint32) (
 	return &Pod{UID: uid, Name: name, Attempt: attempt, SandboxID: answer.PodSandboxId, config: config}, nil
 }
 
-// namespaces returns the host's network, since a test machine has no CNI, and a
-// PID namespace for each container, since in the pod's own one killing the
-// pause process kills them all.
+// namespaces returns the host's network, since a test machine has no CNI, and a PID namespace for
+// each container, since in the pod's own killing the pause process kills them all.
 func namespaces() *runtimeapi.NamespaceOption {
 	return &runtimeapi.NamespaceOption{
 		Network: runtimeapi.NamespaceMode_NODE,
@@ -68,8 +67,7 @@ type Spec struct {
 	Args []string
 	// Memory limits the container, in bytes. 0: no limit.
 	Memory int64
-	// Command replaces the image's entrypoint; a path that does not exist makes
-	// StartContainer fail.
+	// Command replaces the image's entrypoint; a missing path makes StartContainer fail.
 	Command string
 	// Image is the container's image. Empty: the client's image.
 	Image string

@@ -27,8 +27,8 @@ type Recorder struct {
 	err    error
 }
 
-// Run reads the stream until it ends or ctx does, and returns why. It always
-// reads: a subscriber that does not would stop the runtime.
+// Run reads the stream until its end or ctx's, and returns the reason. It always reads: an idle
+// subscriber would stop the runtime.
 func (r *Recorder) Run(ctx context.Context, c *Client) error {
 	stream, err := c.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	for err == nil {
@@ -43,7 +43,7 @@ func (r *Recorder) Run(ctx context.Context, c *Client) error {
 	return err
 }
 
-// Tap adds one event as it is on the wire, for who reads the stream elsewhere.
+// Tap adds an event from the wire, for readers of the stream elsewhere.
 func (r *Recorder) Tap(message []byte) error {
 	var event runtimeapi.ContainerEventResponse
 	if err := proto.Unmarshal(message, &event); err != nil {
@@ -66,13 +66,13 @@ func (r *Recorder) Events() []Event {
 	return slices.Clone(r.events)
 }
 
-// A Regression is an event whose payload tells an earlier phase of a container
-// than an event before it did.
+// A Regression is an event with a payload that shows an earlier phase of a container than an event
+// before.
 type Regression struct {
 	Index      int // of the event
 	Container  string
 	Was, Is    string
-	NewerStamp bool // created_at is later than the earlier event's: comparing stamps would take it
+	NewerStamp bool // created_at is later than the earlier event's: a comparison of stamps would accept it
 }
 
 // Regressions finds the stale payloads in a recorded stream. Where the stream

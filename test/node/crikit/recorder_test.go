@@ -21,7 +21,7 @@ const (
 	unknown = runtimeapi.ContainerState_CONTAINER_UNKNOWN
 )
 
-// event makes a STOPPED event of container x that tells the states of a, b, ….
+// event makes a STOPPED event of container x with the states of a, b, ….
 func event(stamp int64, states ...runtimeapi.ContainerState) Event {
 	message := &runtimeapi.ContainerEventResponse{
 		ContainerId: "x", CreatedAt: stamp, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,

@@ -14,11 +14,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// Truth reads the runtime's state of the client's namespace: what a cache
-// should hold once things are quiet, without the times and addresses that two
-// correct observers may tell differently. Of containers that have not exited it
-// asks no more than the lists. Pods that come or go while it reads may be told
-// in part.
+// Truth reads the runtime's state of the client's namespace: the expected content of a quiet cache,
+// without the times and addresses on which two correct observers may differ. It reads containers
+// that have not exited from the lists alone. Pods that come or go during the read may be
+// incomplete.
 func (c *Client) Truth(ctx context.Context) ([]bench.Pod, error) {
 	selector := map[string]string{LabelPodNamespace: c.Namespace}
 	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{

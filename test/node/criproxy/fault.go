@@ -38,15 +38,15 @@ type Fault struct {
 	Do Action
 }
 
-// An Action is one of Delay, Drop, Duplicate, Reorder, Truncate, Stall, Fail and Cut.
+// An Action is Delay, Drop, Duplicate, Reorder, Truncate, Stall, Fail or Cut.
 type Action any
 
 type (
 	// Delay holds each message for For, and for a random time up to Jitter more.
 	// Without Jitter the order is kept.
 	Delay struct{ For, Jitter time.Duration }
-	// Drop swallows the message. A call that would then end well without any reply,
-	// as a unary call would, hangs until its deadline instead.
+	// Drop swallows the message. A call that would then end well without any reply, as a unary call
+	// would, hangs until its deadline instead.
 	Drop struct{}
 	// Duplicate sends Copies more of the message, right behind it.
 	Duplicate struct{ Copies int }
@@ -56,20 +56,19 @@ type (
 		Window int
 		Within time.Duration
 	}
-	// Truncate drops the last byte of the message. The frame around it stays whole,
-	// so that the decoding fails.
+	// Truncate drops the last byte of the message. The frame stays whole, so the decoding fails.
 	Truncate struct{}
-	// Stall keeps the message, and with it everything behind it on the same stream,
-	// until the fault is removed. The runtime goes on undisturbed.
+	// Stall keeps the message, and everything behind it on the same stream, until the fault is
+	// removed. The runtime goes on undisturbed.
 	Stall struct{}
-	// Fail ends the call with the status. OnCall the runtime never hears of it;
-	// OnReply the runtime has done what was asked.
+	// Fail ends the call with the status. OnCall the runtime never hears of it; OnReply the runtime
+	// has done its work.
 	Fail struct {
 		Code    codes.Code
 		Message string
 	}
-	// Cut closes the client's connection, and so every call on it. With MidMessage
-	// half of the reply is written first.
+	// Cut closes the client's connection, and so every call on it. With MidMessage half of the reply
+	// is written first.
 	Cut struct{ MidMessage bool }
 )
 
@@ -77,9 +76,9 @@ type (
 type Injected struct {
 	fault Fault
 	proxy *Proxy
-	gone  chan struct{} // closed by Remove: what a Stall holds is let go
+	gone  chan struct{} // closed by Remove: releases messages held by a Stall
 
-	mu            sync.Mutex // owns what follows
+	mu            sync.Mutex // owns the fields below
 	matches, hits int
 }
 

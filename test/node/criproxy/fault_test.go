@@ -84,7 +84,7 @@ func TestStall(t *testing.T) {
 	r := newRig(t)
 	stall := r.inject(t, Fault{Method: "GetContainerEvents", Skip: 2, Times: 1, Do: Stall{}})
 	stream := r.subscribe(t)
-	const many = 5000 // far above what grpc buffers
+	const many = 5000 // far above grpc's buffers
 	sent := make(chan struct{})
 	go func() { defer close(sent); r.emit(t, ids(many)...) }()
 	if diff := cmp.Diff(ids(2), stream.read(t, 2)); diff != "" {
@@ -151,8 +151,8 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestUnaryHangs: a call whose answer is dropped, stalled or frozen lasts until
-// its deadline; one that is stalled goes on when the fault is removed.
+// TestUnaryHangs checks that a call with a dropped, stalled or frozen answer lasts until its
+// deadline, and that a stalled call goes on after the fault.
 func TestUnaryHangs(t *testing.T) {
 	r := newRig(t)
 	request := &runtimeapi.ListContainersRequest{}

@@ -1,24 +1,23 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package criproxy stands between a CRI client and a CRI runtime and does to
-// their calls what networks, hung processes and bugs do.
+// Package criproxy stands between a CRI client and a CRI runtime and disturbs their calls like
+// networks, hung processes and bugs.
 //
 // # Model
 //
-// The proxy listens on one unix socket and forwards every call of every method
-// to another, message by message, without decoding any. A Fault picks calls or
-// replies, by method, place, bytes and count, and does one thing to them. Faults
-// come and go while calls run; several act in the order of Inject. Freeze stops
-// the bytes of all connections without closing any, as a hung peer does.
+// The proxy listens on a unix socket and forwards every call of every method to another, message by
+// message, without decoding any. A Fault picks calls or replies, by method, place, bytes and count,
+// and applies a single action. Faults come and go while calls run; several act in the order of
+// Inject. Freeze stops the bytes of all connections without closing any, like a hung peer.
 //
-// Without a fault the proxy is transparent but for one thing: grpc buffers on both
-// sides of it, so the runtime feels a client that does not read some 64 KiB later.
+// Without a fault the proxy is transparent with an exception: grpc buffers on both sides, so the
+// runtime notices an idle client some 64 KiB later.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use. Run owns the server; it returns once
-// every call has ended and nothing it started runs.
+// All methods are safe for concurrent use. Run owns the server; it returns after every call has
+// ended and nothing started runs.
 //
 // # Errors
 //
@@ -47,11 +46,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxMessage is the receive limit of both sides, in bytes: above what any
-// runtime sends, so that limits are the client's own.
+// maxMessage is the receive limit of both sides, in bytes: above any runtime's messages, so that
+// limits are the client's own.
 const maxMessage = 256 << 20
 
-// reconnectAtOnce keeps the proxy's own backoff from hiding a runtime that is back.
+// reconnectAtOnce keeps the proxy's own backoff from hiding a returned runtime.
 var reconnectAtOnce = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond},
 	MinConnectTimeout: time.Second,
@@ -70,12 +69,12 @@ type Proxy struct {
 	config Config
 	ready  chan struct{} // closed once the socket is bound
 	server *grpc.Server
-	work   sync.WaitGroup // what serves and forwards
+	work   sync.WaitGroup // serves and forwards
 
 	frozen sync.Mutex   // held from Freeze to Thaw
 	gate   sync.RWMutex // held for writing while frozen; passed by every read and write
 
-	mu       sync.Mutex // owns what follows
+	mu       sync.Mutex // owns the fields below
 	target   *grpc.ClientConn
 	listener net.Listener // nil: down
 	conns    map[*conn]bool
@@ -168,7 +167,7 @@ func (p *Proxy) Freeze() {
 	p.gate.Lock()
 }
 
-// Thaw ends Freeze, if there was one.
+// Thaw ends a Freeze, if any.
 func (p *Proxy) Thaw() {
 	if p.frozen.TryLock() {
 		p.frozen.Unlock()
@@ -204,7 +203,7 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	}
 	ctx, cancel := context.WithCancel(down.Context())
 	defer cancel()
-	from, _ := peer.FromContext(ctx) // a server sets it
+	from, _ := peer.FromContext(ctx) // set by a server
 	c := &call{proxy: p, method: path.Base(method), conn: from.Addr.(*conn), ctx: ctx}
 	p.mu.Lock()
 	p.calls[c.method]++

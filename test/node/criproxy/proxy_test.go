@@ -28,13 +28,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait; no test asserts a duration.
 const patience = 30 * time.Second
 
-// A stub is a runtime whose events the test writes. It takes the content type that CRI-O takes, and
-// no other.
+// A stub is a runtime with events written by the test. It accepts only CRI-O's content type.
 type stub struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	events chan *runtimeapi.ContainerEventResponse // closed: the stream ends
-	sent   chan struct{}                           // one for each event written to the stream
-	ended  chan struct{}                           // one for each stream that has ended
+	sent   chan struct{}                           // a value for each event written to the stream
+	ended  chan struct{}                           // a value for each ended stream
 	asked  chan *runtimeapi.ListContainersRequest
 }
 
@@ -73,7 +72,7 @@ func (s *stub) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.Se
 	}
 }
 
-// A rig is a stub, a proxy in front of it and a client.
+// A rig is a stub with a proxy in front and a client.
 type rig struct {
 	*stub
 	proxy  *Proxy

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Bounds of a queue. With no fault in the way it is short, so that the runtime
-// feels a client that does not read. What faults hold comes on top.
+// Bounds of a queue. Without a fault in the way it is short, so that the runtime notices an idle
+// client. Messages held by faults come on top.
 const (
 	maxReady = 2
 	maxHeld  = 1 << 16
@@ -22,24 +22,24 @@ const (
 type item struct {
 	data []byte
 	due  time.Time       // not before
-	gate <-chan struct{} // not before it is closed; nil: no gate
+	gate <-chan struct{} // not before its close; nil: no gate
 	cut  *conn           // cut in the middle of this reply; nil: no cut
-	seq  int             // order among those that are due at the same time
+	seq  int             // order among equal due times
 }
 
 // A queue is the replies of a call, ordered by due and seq.
 type queue struct {
-	mu      sync.Mutex // owns what follows
+	mu      sync.Mutex // owns the fields below
 	items   []item
-	lastDue time.Time // of the last item that keeps the order
+	lastDue time.Time // of the last ordered item
 	seq     int
-	window  struct { // of a Reorder: the number and the due time of the items it collects
+	window  struct { // of a Reorder: the number and the due time of its collected items
 		size int
 		due  time.Time
 	}
 	ended      bool
 	err        error // of the end
-	lost, sent bool  // a reply was dropped; one was sent
+	lost, sent bool  // a reply was dropped; a reply was sent
 
 	change chan struct{} // closed and replaced at every change
 }
@@ -68,7 +68,7 @@ func (q *queue) put(i item, reorder Reorder, ordered bool) {
 			}
 			q.window.size++
 			i.due = q.window.due
-			i.seq -= q.window.size << 17 // before the one put before it
+			i.seq -= q.window.size << 17 // before its predecessor
 			if q.window.size == reorder.Window {
 				for k := range q.items {
 					if q.items[k].due.Equal(q.window.due) {

@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// A frame is one message as its bytes. The proxy never decodes it: whatever a
-// client and a runtime agree on passes, methods and fields of the future too.
+// A frame is the bytes of a message. The proxy never decodes it: any agreement of a client and a
+// runtime passes, future methods and fields too.
 type frame struct{ data []byte }
 
-// rawCodec hands messages through as frames. It has no name, since the name goes
-// on the wire, and CRI-O closes the connection of a client that writes one.
+// rawCodec hands messages through as frames. It has no name, since the name goes on the wire, and
+// CRI-O closes connections with a name.
 type rawCodec struct{}
 
 // Name implements encoding.CodecV2.
@@ -31,8 +31,8 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(f.data)}, nil
 }
 
-// Unmarshal implements encoding.CodecV2. It copies, because data is freed when
-// it returns and a fault may keep the message.
+// Unmarshal implements encoding.CodecV2. It copies, because data is freed on return and a fault may
+// keep the message.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	f, ok := v.(*frame)
 	if !ok {
@@ -56,15 +56,15 @@ func (l *listener) Accept() (net.Conn, error) {
 	c := &conn{Conn: raw, proxy: l.proxy}
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
-	if l.proxy.listener == nil { // it went down meanwhile
+	if l.proxy.listener == nil { // went down meanwhile
 		raw.Close()
 	}
 	l.proxy.conns[c] = true
 	return c, nil
 }
 
-// A conn is a client's connection that can be cut and frozen. It is its own remote address, by
-// which a call finds it.
+// A conn is a client's connection with cuts and freezes. It is its own remote address, by which a
+// call finds it.
 type conn struct {
 	net.Conn
 	proxy *Proxy
@@ -93,8 +93,7 @@ func (c *conn) waitThaw() {
 	defer c.proxy.gate.RUnlock()
 }
 
-// Read implements net.Conn. What was read when the freeze began is delivered
-// after the thaw.
+// Read implements net.Conn. Bytes read at the begin of a freeze are delivered after the thaw.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.waitThaw()

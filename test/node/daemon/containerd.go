@@ -39,8 +39,7 @@ func (f containerd) load(ctx context.Context, c Config) error {
 	return Import(ctx, c.Components, "unix://"+filepath.Join(c.Base, f.socket()), f.archive(c))
 }
 
-// Import loads an image archive into the CRI's namespace of a containerd that is there, whoever
-// started it.
+// Import loads an image archive into the CRI's namespace of a running containerd, of any origin.
 func Import(ctx context.Context, set components.Set, endpoint, archive string) error {
 	args := []string{
 		"-a", strings.TrimPrefix(endpoint, "unix://"), "--connect-timeout", "2s", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs",
@@ -82,12 +81,12 @@ func (v version) before(major, minor int) bool {
 	return v.major < major || v.major == major && v.minor < minor
 }
 
-// configTemplate keeps all of containerd's state, sockets and mounts under one
-// directory, so that two runtimes on one machine do not know of each other.
+// configTemplate keeps all of containerd's state, sockets and mounts under a directory, so that two
+// runtimes on a machine are independent.
 //
-// restrict_oom_score_adj: without it a sandbox fails where CAP_SYS_RESOURCE is
-// missing. socket_dir: before 2.3, where it does not exist, shim sockets lie in a
-// system directory, each removed with its shim.
+// restrict_oom_score_adj: without it a sandbox fails where CAP_SYS_RESOURCE is missing. socket_dir:
+// before 2.3, without this field, shim sockets lie in a system directory, each removed with its
+// shim.
 var configTemplate = template.Must(template.New("config.toml").Parse(`version = 3
 root = '{{.Base}}/root'
 state = '{{.Base}}/state'

@@ -1,21 +1,20 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package daemon runs a private container runtime under one directory.
+// Package daemon runs a private container runtime under a single directory.
 //
 // # Model
 //
-// A Daemon is a containerd or a CRI-O that may be started, stopped, killed and
-// started again; its root, state, sockets and shims stay under Config.Base, and
-// pods outlive it as they do on a node. It is ready when the workload image is
-// loaded (first start) and a list is answered (every start). What one runtime
-// needs otherwise than another is its family. Tearing down for good is package
-// sweep's work, by directory and cgroup.
+// A Daemon is a containerd or a CRI-O that may be started, stopped, killed and started again; its
+// root, state, sockets and shims stay under Config.Base, and pods outlive it as on a node. It is
+// ready when the workload image is loaded (first start) and a list is answered (every start). A
+// family holds a runtime's particulars. Package sweep tears a Daemon down for good, by directory
+// and cgroup.
 //
 // # Concurrency
 //
-// One goroutine drives a Daemon: Start and Stop must not overlap. Alive, PID
-// and Endpoint may be called from anywhere.
+// A single goroutine drives a Daemon: Start and Stop must not overlap. Alive, PID and Endpoint may
+// be called from anywhere.
 //
 // # Errors
 //
@@ -40,8 +39,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-// maxBase bounds the length of the directory's path, in bytes: a shim's socket
-// adds 67 to it, and the kernel takes no socket path above 107.
+// maxBase bounds the length of the directory's path, in bytes: a shim's socket adds 67, and the
+// kernel takes no socket path above 107.
 const maxBase = 40
 
 // Config says where a Daemon lives.
@@ -52,7 +51,7 @@ type Config struct {
 	Components components.Set
 	// Image is the name under which the workload is loaded as an image.
 	Image string
-	// Owner is the run that the runtime belongs to: it and its shims start in the owner's cgroup. Its
+	// Owner is the run of the runtime: the runtime and its shims start in the owner's cgroup. Its
 	// zero value: none.
 	Owner sweep.Target
 }
@@ -67,8 +66,8 @@ type family interface {
 	pack(Config) error
 	// socket is the name of the CRI socket below Config.Base.
 	socket() string
-	// logs is the directory below Config.Base in which it keeps the logs of containers that are made
-	// without a log path, empty if it keeps none.
+	// logs is the directory below Config.Base for logs of containers without a log path, empty if
+	// there is none.
 	logs() string
 	// command starts the runtime.
 	command(Config) *exec.Cmd
@@ -129,8 +128,8 @@ func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
 // LogPath is where the runtime's log goes, over all its starts.
 func (d *Daemon) LogPath() string { return filepath.Join(d.config.Base, "runtime.log") }
 
-// Logs is where the runtime keeps the logs of containers that are made without a log path, empty if
-// it keeps none. A kubelet removes such a container's log.
+// Logs is the runtime's directory for logs of containers without a log path, empty if there is
+// none. A kubelet removes such a container's log.
 func (d *Daemon) Logs() string {
 	if d.family.logs() == "" {
 		return ""
@@ -140,7 +139,7 @@ func (d *Daemon) Logs() string {
 
 func (d *Daemon) socket() string { return filepath.Join(d.config.Base, d.family.socket()) }
 
-// PID is the daemon's process ID, or 0 while it is down.
+// PID is the daemon's process ID, or 0 while down.
 func (d *Daemon) PID() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,7 +175,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return nil
 }
 
-// Spawn starts the runtime without waiting for it.
+// Spawn starts the runtime without waiting.
 func (d *Daemon) Spawn() error { return d.spawn() }
 
 func (d *Daemon) spawn() error {
@@ -236,8 +235,8 @@ func (d *Daemon) ready(ctx context.Context) error {
 	return client.WaitReady(ctx)
 }
 
-// Stop sends the signal and waits until the process is gone. Containers and
-// shims live on. After ctx it is killed.
+// Stop sends the signal and waits until the process is gone. Containers and shims live on. The end
+// of ctx kills the process.
 func (d *Daemon) Stop(ctx context.Context, signal syscall.Signal) error {
 	d.mu.Lock()
 	process, ended, alive := d.process, d.ended, d.aliveLocked()
@@ -266,7 +265,7 @@ func (d *Daemon) logTail(n int) string {
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	lines = lines[max(0, len(lines)-n):]
 	for i, line := range lines {
-		lines[i] = line[:min(len(line), longLine)] // CRI-O logs its configuration in one line
+		lines[i] = line[:min(len(line), longLine)] // CRI-O logs its configuration in a single line
 	}
 	return strings.Join(lines, "\n")
 }

@@ -118,8 +118,8 @@ func TestNewRefusesALongOrRelativeDirectory(t *testing.T) {
 	}
 }
 
-// TestConfigStaysUnderBase: every path in the configuration of every runtime is the daemon's own or
-// a program's, and nothing is left unset.
+// TestConfigStaysUnderBase checks that every path in the configuration of every runtime is the
+// daemon's own or a program's, and nothing is left unset.
 func TestConfigStaysUnderBase(t *testing.T) {
 	for _, runtime := range runtimes.All() {
 		t.Run(runtime.Name, func(t *testing.T) {

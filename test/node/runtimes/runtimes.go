@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtimes is what the node e2e tests know of each container runtime they run on: where it
-// comes from, and what it does otherwise than others.
+// Package runtimes describes the container runtimes of the node e2e tests: their sources, and their
+// differences.
 //
 // # Model
 //
 // A [Runtime] is plain data. Package components builds it, package daemon starts it, and package
-// suite asks [Traits] where a scenario depends on the runtime: no scenario asks for a name. What a
-// trait says was observed on that version; the scenario that reads it fails where it is untrue.
+// suite asks [Traits] where a scenario depends on the runtime: no scenario asks for a name. Traits
+// were observed on the named version; the scenario that reads a trait fails where it is untrue.
 //
 // # Concurrency
 //
@@ -37,8 +37,8 @@ type Runtime struct {
 	Family Family
 	// Module and Version are where the module registry has its source.
 	Module, Version string
-	// Built is the name of the runtime whose programs this one shares, where only the configuration
-	// differs. Empty: its own.
+	// Built is the name of the runtime with the same programs and another configuration. Empty: its
+	// own.
 	Built string
 	// Profile is the matching profile of the fake runtime.
 	Profile string
@@ -50,46 +50,45 @@ type Runtime struct {
 type Traits struct {
 	// Events: the runtime has an event stream, and the stream is on.
 	Events bool
-	// SandboxEvents is the number of events of a sandbox that is run, stopped and removed, each by its
-	// call.
+	// SandboxEvents is the number of events of a sandbox run, stopped and removed, each by its call.
 	SandboxEvents int
 	// SharedStream: each event goes to a single subscriber.
 	SharedStream bool
 	// StalledSubscriber is the effect of an idle subscriber on others.
 	StalledSubscriber Stall
-	// CreateFails: a command that does not exist fails in CreateContainer, which leaves nothing;
-	// otherwise in StartContainer, which leaves an exited container, and tells no event of that.
+	// CreateFails: a missing command fails in CreateContainer, which leaves nothing; otherwise in
+	// StartContainer, which leaves an exited container, without an event.
 	CreateFails bool
 	// StreamingLists: StreamContainers and StreamPodSandboxes are implemented.
 	StreamingLists bool
-	// Keeper is a word in the command line of the process that keeps a sandbox or a container, beside
-	// the ID.
+	// Keeper is a word in the command line of the process that keeps a sandbox or a container,
+	// beside the ID.
 	Keeper string
-	// KeeperTells: a sandbox has a keeper, and when that is killed the runtime notices, and the sandbox
-	// and its container end. Otherwise each container has one, and when that is killed the runtime goes
-	// on to show the container as it was.
+	// KeeperTells: a sandbox has a keeper, and at its death the runtime ends the sandbox and its
+	// container. Otherwise each container has a keeper, and after its death the runtime still shows
+	// the old state.
 	KeeperTells bool
-	// NewestFirst: the payload of an event has the pod's containers in this order. Otherwise they are
-	// in no order.
+	// NewestFirst: the payload of an event has the pod's containers in this order. Otherwise they
+	// are in no order.
 	NewestFirst bool
-	// RemovalRaces: when a container that runs is removed, its STOPPED may be read beside the removal,
-	// so that the payload lacks the container.
+	// RemovalRaces: at the removal of a running container its STOPPED may be read beside the
+	// removal, so the payload lacks the container.
 	RemovalRaces bool
 	// LateStops: STOPPED comes ten milliseconds and more after its container's finished_at, always.
 	LateStops bool
-	// StopNowCodes are the exit codes of a container that takes SIGTERM and ends with 143 then, when it
-	// is stopped with no time to do so; 2 is that of a program in Go that does not listen yet.
+	// StopNowCodes are the exit codes of a container that takes SIGTERM and ends with 143 then, when
+	// stopped without a timeout; 2 is the code of a Go program before it listens.
 	StopNowCodes []int32
-	// SandboxProcess: a pod whose containers have PID namespaces of their own has a process of its own.
+	// SandboxProcess: a pod has a process although its containers have their own PID namespaces.
 	SandboxProcess bool
-	// SandboxStatsKill: ListPodSandboxStats can end the runtime while pods come and go (CRI-O 1.36.3: a
-	// nil pointer in statsserver.updateSandbox). Nobody here asks for these then.
+	// SandboxStatsKill: ListPodSandboxStats can end the runtime while pods come and go (CRI-O
+	// 1.36.3: a nil pointer in statsserver.updateSandbox). The tests leave the call out then.
 	SandboxStatsKill bool
-	// ForgetsExits: a container that ends while the runtime starts may be shown as running until it is
-	// stopped (CRI-O 1.36.3 looks how its containers are before it begins to watch for their ends).
+	// ForgetsExits: a container that ends while the runtime starts may be shown as running until
+	// stopped (CRI-O 1.36.3 reads its containers' states before watching for their ends).
 	ForgetsExits bool
-	// PrivilegedTakesAll: a privileged container gets every capability that the kernel knows, and
-	// cannot be made where the runtime itself lacks one. Otherwise it gets those that the runtime has.
+	// PrivilegedTakesAll: a privileged container gets every capability known to the kernel, and
+	// cannot be made where the runtime itself lacks any. Otherwise it gets the runtime's.
 	PrivilegedTakesAll bool
 	// StatusHasContainers: PodSandboxStatus brings the statuses of the containers along.
 	StatusHasContainers bool
@@ -100,11 +99,11 @@ type Stall string
 
 // The kinds of stall.
 const (
-	// Blocks: creating and removing hang until it reads, or goes.
+	// Blocks: creating and removing hang until the subscriber reads, or goes.
 	Blocks Stall = "blocks"
-	// Starves: other subscribers are told nothing until it reads, or goes. Calls go on.
+	// Starves: other subscribers get nothing until the subscriber reads, or goes. Calls go on.
 	Starves Stall = "starves"
-	// Drops: what does not fit into the runtime's queue is told to nobody. Calls go on.
+	// Drops: events beyond the runtime's queue are lost. Calls go on.
 	Drops Stall = "drops"
 )
 
@@ -130,8 +129,8 @@ var crio = Traits{
 	NewestFirst: true, StopNowCodes: []int32{143, 137, 2}, SandboxStatsKill: true, ForgetsExits: true, PrivilegedTakesAll: true, StatusHasContainers: true,
 }
 
-// all is in the order in which they are shown; the first is the default. The versions are the
-// newest of their minor that the module registry serves.
+// all is in the order of display; the first is the default. The versions are the newest of their
+// minor in the module registry.
 var all = []Runtime{
 	{
 		Name: "containerd-2.4", Family: Containerd, Module: containerd2Module, Version: "v2.4.2", Profile: "containerd-2",
@@ -155,7 +154,7 @@ var all = []Runtime{
 // Default is the default runtime.
 func Default() Runtime { return all[0] }
 
-// All returns every runtime, the default one first. The caller owns the slice.
+// All returns every runtime, the default first. The caller owns the slice.
 func All() []Runtime { return append([]Runtime(nil), all...) }
 
 // Names returns the names of [All], in their order.
@@ -167,8 +166,8 @@ func Names() []string {
 	return names
 }
 
-// ByName returns the runtime of that name. "containerd" is the default one. An unknown name is an
-// error that lists the known ones.
+// ByName returns the named runtime. "containerd" is the default. An unknown name is an error with
+// the known names.
 func ByName(name string) (Runtime, error) {
 	if name == string(Containerd) {
 		return Default(), nil
@@ -181,9 +180,8 @@ func ByName(name string) (Runtime, error) {
 	return Runtime{}, fmt.Errorf("unknown runtime %q: use one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Of returns the runtime that is nearest to one that names itself so in its answer to Version, by
-// family and minor version: the traits of a runtime that somebody else has started. One of an
-// unknown family is taken for the default.
+// Of returns the runtime nearest to an answer of Version, by family and minor version: the traits
+// of a runtime started by somebody else. An unknown family counts as the default.
 func Of(runtimeName, version string) Runtime {
 	minor := minorOf(version)
 	nearest, found := Default(), false

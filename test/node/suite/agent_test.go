@@ -32,9 +32,9 @@ type Agent struct {
 	ended   chan struct{}
 }
 
-// NewAgent starts an agent behind the proxy, with pod workers that compare with
-// the runtime itself. Flags come on top and win. It is stopped with the scenario,
-// and its violations fail it then.
+// NewAgent starts an agent behind the proxy, with pod workers that compare with the runtime itself.
+// Flags come on top and win. The agent stops with the scenario, and its violations then fail the
+// scenario.
 func (n *Node) NewAgent(flags ...string) *Agent {
 	t := n.t
 	n.agents++
@@ -90,8 +90,7 @@ func (a *Agent) alive() bool {
 	}
 }
 
-// finish asks for violations and ends the agent. One that was killed has none to
-// tell.
+// finish asks for violations and ends the agent. A killed agent has none to report.
 func (a *Agent) finish() {
 	if !a.alive() {
 		return
@@ -179,12 +178,10 @@ func (n *Node) open() pleg.StreamState {
 	return pleg.StreamConnected
 }
 
-// WaitConnected waits until the agent hears the runtime's stream, or has found that the runtime has
-// none.
+// WaitConnected waits until the agent hears the runtime's stream, or has found none.
 func (a *Agent) WaitConnected() time.Duration { return a.WaitState(a.n.open()) }
 
-// Converge waits until the agent's cache equals the runtime, and returns how
-// long that took.
+// Converge waits until the agent's cache equals the runtime, and returns the duration.
 func (a *Agent) Converge() time.Duration {
 	took := a.n.t.Eventually(settle, a.name+"'s cache equals the runtime", func() error {
 		truth, err := a.n.Truth(a.n.t.ctx)

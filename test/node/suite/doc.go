@@ -6,15 +6,15 @@
 // # Model
 //
 // TestNode runs every [Scenario] on every runtime of -runtime, as subtests runtime/scenario. A
-// scenario starts a Node (a private runtime, a proxy, a client that plays the other side), starts
-// agents on it, disturbs them, and compares the agent's cache with the runtime's own lists. Figures
-// are measured, never asserted tightly: bounds are there so that a hang ends.
+// scenario starts a Node (a private runtime, a proxy, a client for the other side), starts agents,
+// disturbs them, and compares the agent's cache with the runtime's own lists. Figures are measured,
+// never asserted tightly: bounds only end hangs.
 //
 // The test binary is three processes: the supervisor, which sweeps whatever is left (package
 // sweep), the suite as its child, and the agents.
 //
 // # Concurrency
 //
-// The scenarios of a runtime run one after another, each on its test's goroutine; as many runtimes
-// as -test.parallel at a time.
+// The scenarios of a runtime run in turn, each on its test's goroutine; as many runtimes as
+// -test.parallel at a time.
 package suite

@@ -18,10 +18,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// A load makes pods, runs containers in them to their end and removes all of it,
-// over and over, and takes no error of the runtime to heart: it goes on when the
-// runtime is back. Pause stops it between two pods' lives, so that runtime and
-// cache can be compared.
+// A load makes pods, runs containers in them to their end and removes all of it, over and over, and
+// survives all errors of the runtime: it goes on when the runtime is back. Pause stops the load
+// between two pods' lives, so that runtime and cache can be compared.
 type load struct {
 	n      *Node
 	cancel context.CancelFunc
@@ -32,8 +31,8 @@ type load struct {
 	errors atomic.Int64
 }
 
-// StartLoad starts workers that go on until Stop or the scenario's end. Each pod
-// gets the given number of containers, which exit after up to life.
+// StartLoad starts workers that go on until Stop or the scenario's end. Each pod gets the given
+// number of containers, which exit after up to life.
 func (n *Node) StartLoad(workers, containers int, life time.Duration) *load {
 	ctx, cancel := context.WithCancel(n.t.ctx)
 	l := &load{n: n, cancel: cancel}
@@ -48,8 +47,8 @@ func (n *Node) StartLoad(workers, containers int, life time.Duration) *load {
 	return l
 }
 
-// Stop ends the load once the calls under way have ended; pods may be left. To
-// give a call up would leave the runtime at work on it.
+// Stop ends the load after the calls under way; pods may be left. An abandoned call would leave the
+// runtime at work.
 func (l *load) Stop() {
 	l.cancel()
 	l.all.Wait()
@@ -62,11 +61,11 @@ func (l *load) Paused(f func()) {
 	f()
 }
 
-// life is one pod's. What fails is tried again until it is done or ctx ends.
+// life is a pod's life. Failures are tried again until done or ctx ends.
 func (l *load) life(ctx context.Context, name string, containers int, life time.Duration) {
 	var pod *crikit.Pod
 	l.try(ctx, func(ctx context.Context, attempt int) (err error) {
-		// A try that failed may have left its name taken.
+		// A failed try may have left its name taken.
 		pod, err = l.n.RunPod(ctx, l.n.UID(name), name, uint32(attempt))
 		return err
 	})
@@ -102,7 +101,7 @@ func (l *load) life(ctx context.Context, name string, containers int, life time.
 	})
 }
 
-// try calls f until it succeeds or ctx ends. A pause waits for the call only.
+// try calls f until success or the end of ctx. A pause waits for the call only.
 func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int) error) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		l.pause.RLock()
@@ -121,9 +120,8 @@ func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int)
 	}
 }
 
-// Burst runs the containers of each pod to their end, all pods at once, each
-// pod's containers by the given number of makers at once. It returns the IDs by
-// pod.
+// Burst runs the containers of each pod to their end, all pods at once, each pod's containers by
+// the given number of makers at once. It returns the IDs by pod.
 func (n *Node) Burst(pods []*crikit.Pod, containers, makers int, prefix string, args ...string) map[string][]string {
 	var mu sync.Mutex // owns made
 	made := map[string][]string{}

@@ -31,10 +31,9 @@ func ms(d time.Duration) string {
 	return fmt.Sprintf("%.*f", max(0, 2-len(fmt.Sprint(int(ms)))+1), ms)
 }
 
-// latencies records figures of the events: from the runtime's stamp to Watch, and
-// of that the generator's share, from its learning of the change; from a
-// container's end to Watch, and of that the runtime's share, until it stamps the
-// event.
+// latencies records figures of the events: from the runtime's stamp to Watch, with the generator's
+// share from learning of the change; from a container's end to Watch, with the runtime's share
+// until its stamp.
 func (t *T) latencies(events []agent.Event) {
 	var stamped, own, finished, runtime []time.Duration
 	for _, e := range events {
@@ -90,10 +89,9 @@ const (
 	metricMissed  = "kube_pod_missed_events"
 )
 
-// noneMissed fails the scenario if the agent counts events as missed that the
-// runtime sent. An event that comes later than the agent's grace of 2 s is
-// rightly counted, so on a machine so slow that events took a second there is a
-// figure instead.
+// noneMissed fails the scenario if the agent counts sent events as missed. An event later than the
+// agent's grace of 2 s is rightly counted, so a machine with events of a second gets a figure
+// instead.
 func (t *T) noneMissed(a *Agent, missed int, during string) {
 	if missed == 0 {
 		return

@@ -42,8 +42,8 @@ type Node struct {
 // startLimit bounds starts and stops of the runtime and the agent.
 const startLimit = 2 * time.Minute
 
-// NewNode starts a runtime, or uses the one that is there, and a proxy before
-// it. Everything goes away with the scenario.
+// NewNode starts a runtime, or uses the runtime in place, with a proxy in front. Everything goes
+// away with the scenario.
 func (t *T) NewNode() *Node {
 	n := &Node{t: t, target: sweep.Target{Dir: t.Dir}, Traits: t.env.kind.Traits}
 	if run.Cgroup != "" {
@@ -95,8 +95,7 @@ func (n *Node) startProxy(target string) {
 	n.Proxy = proxy
 }
 
-// removePods takes away the scenario's pods, and starts the runtime for that if
-// the scenario has left it down.
+// removePods removes the scenario's pods, and first starts a runtime left down.
 func (n *Node) removePods() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
 	defer cancel()
@@ -155,7 +154,7 @@ func (n *Node) Pod(name string) *crikit.Pod {
 	return pod
 }
 
-// UID is the UID of the pod of that name: unique to the run on a shared runtime.
+// UID is the UID of the named pod: unique to the run on a shared runtime.
 func (n *Node) UID(name string) string { return n.Namespace + "-" + name }
 
 // Container creates and starts a container.
@@ -181,9 +180,9 @@ func (n *Node) MustTruth() []bench.Pod {
 	return truth
 }
 
-// Record records the runtime's stream until the scenario ends: with a subscription of its own, or,
-// on a runtime that gives each event to one subscriber only, by looking at what passes through the
-// proxy to the one agent that the scenario then may have.
+// Record records the runtime's stream until the scenario ends: with a separate subscription, or, on
+// a runtime with a single subscriber for each event, by observing the proxy's traffic to the
+// scenario's only agent.
 func (n *Node) Record() *crikit.Recorder {
 	recorder := &crikit.Recorder{}
 	n.t.Cleanup(func() {

@@ -18,10 +18,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// observe runs no agent: it records how soon the runtime sends its events, what it
-// says of an OOM kill and what after a restart, so that a figure that surprises in
-// another scenario can be told from the runtime's own doing. The log has every
-// event. What each call and each change brings is 17-conformance's to tell.
+// observe runs no agent: it records the delay of the runtime's events, and its reports of an OOM
+// kill and after a restart, to tell the runtime's share in surprising figures of other scenarios.
+// The log has every event; 17-conformance has each call and each change.
 func observe(t *T) {
 	n := t.NewNode()
 	raw := n.Record()
@@ -74,8 +73,8 @@ func observe(t *T) {
 	}
 }
 
-// observeRestart records what a runtime tells after it was down: of what ended
-// meanwhile, and of what still runs.
+// observeRestart records a runtime's reports after an outage: of containers ended meanwhile, and of
+// those still running.
 func (n *Node) observeRestart() {
 	t := n.t
 	pod := n.Pod("restart")

@@ -16,8 +16,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// lifecycle takes pods through every change that a container can make, and holds
-// the events and the cache against each.
+// lifecycle takes pods through every change of a container, and compares the events and the cache
+// with each.
 func lifecycle(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent()
@@ -41,7 +41,7 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 	pod := n.Pod(name)
 	a.WaitEvent(pleg.ContainerStarted, pod.SandboxID)
 
-	// expect waits for the end of a container and checks what the cache says.
+	// expect waits for the end of a container and checks the cache.
 	expect := func(id string, codes ...int32) {
 		status := n.Exited(id)
 		code := status.ExitCode
@@ -68,7 +68,7 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 	t.Check(err)
 	expect(oom, 137)
 
-	// A restart is a new container of the same name beside the old one.
+	// A restart is a new container of the same name beside the old container.
 	again, err := n.CreateAndStart(t.ctx, pod, crikit.Spec{Name: "three", Attempt: 1, Args: []string{"sleep", "1h"}})
 	t.Check(err)
 	a.WaitEvent(pleg.ContainerStarted, again)

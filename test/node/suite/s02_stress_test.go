@@ -14,8 +14,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// stress creates containers at the full speed of the machine, in one pod and in
-// many, lets them run to completion and removes them.
+// stress creates containers at the full speed of the machine, in a single pod and in many, lets
+// them run to completion and removes them.
 func stress(t *T) {
 	n := t.NewNode()
 	// Workers would compete with the runtime for the machine.
@@ -46,7 +46,7 @@ func stress(t *T) {
 	empty := a.Converge()
 
 	sandboxes := len(many) + 1
-	// CREATED, STARTED, STOPPED, DELETED of each container, and what the runtime tells of a sandbox.
+	// CREATED, STARTED, STOPPED, DELETED of each container, and the runtime's events of a sandbox.
 	want := 0
 	if n.Traits.Events {
 		want = 4*len(ids) + n.Traits.SandboxEvents*sandboxes

@@ -14,13 +14,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// restart stops and kills the runtime again and again under load, with a
-// container that ends while it is down. The agent must find its way back to the
-// stream each time, by its own means, and hold what the runtime holds.
+// restart stops and kills the runtime again and again under load, with a container that ends during
+// an outage. Each time the agent must find its way back to the stream, by its own means, and equal
+// the runtime.
 func restart(t *T) {
 	n := t.NewNode()
-	// A stream that has lasted 2 s counts as stable, so that each loss begins at
-	// the first step of the backoff, as losses hours apart would.
+	// A stream of 2 s counts as stable, so each loss begins at the first step of the backoff, like
+	// losses hours apart.
 	a := n.NewAgent("--stable-after", "2s")
 	a.WaitConnected()
 	l := n.StartLoad(3, 3, 600*time.Millisecond)
@@ -31,7 +31,7 @@ func restart(t *T) {
 		pod := n.Pod(fmt.Sprintf("witness%d", round))
 		lives := "300ms"
 		if !n.Traits.Events {
-			lives = "2s" // who polls each second must find it running
+			lives = "2s" // a poll each second must find it running
 		}
 		witness := n.Container(pod, "witness", "sleep", lives, "3")
 		a.WaitEvent(pleg.ContainerStarted, witness)

@@ -12,9 +12,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// stale makes the runtime send older payloads with newer stamps, and shows that
-// neither the cache nor an event goes back. The hazard is a race in the runtime:
-// rounds go on until it was seen.
+// stale makes the runtime send older payloads with newer stamps, and shows that neither the cache
+// nor an event goes back. The hazard is a race in the runtime: rounds go on until it was seen.
 func stale(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent()

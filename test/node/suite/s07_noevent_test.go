@@ -15,8 +15,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// noEvent makes changes that the runtime never tells: a container that fails to
-// start, and an exit while the runtime is down.
+// noEvent makes changes without an event: a container that fails to start, and an exit while the
+// runtime is down.
 func noEvent(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent("--relist-max", "8s", "--truth", "", "--stable-after", "2s")
@@ -59,8 +59,8 @@ func noEvent(t *T) {
 	})
 }
 
-// failedStart makes a container of which the runtime tells no end, and demands that the agent finds
-// it, and knows that it was not told.
+// failedStart makes a container without an event of its end, and demands that the agent finds the
+// end and counts it as missed.
 func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 	t := n.t
 	id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
@@ -92,8 +92,7 @@ func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 	t.Figure("failed start→Watch", "%.1fs (period %v)", took.Seconds(), before.RelistPeriod)
 }
 
-// failedCreate: where a bad command fails in CreateContainer, nothing is left of the container, so
-// there is nothing to find.
+// failedCreate: a bad command that fails in CreateContainer leaves no container to find.
 func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 	t := n.t
 	before := a.MustStats().Generator

@@ -24,8 +24,8 @@ const (
 	quiet     = 4 * time.Second
 )
 
-// churn creates and removes containers in a pod until stopped and keeps how long
-// each call took. mu guards the fields below it.
+// churn creates and removes containers in a pod until stopped and keeps the duration of each call.
+// mu guards the fields below.
 type churn struct {
 	n      *Node
 	cancel context.CancelFunc
@@ -33,7 +33,7 @@ type churn struct {
 
 	mu    sync.Mutex
 	took  []time.Duration
-	since time.Time // of the last call that ended well
+	since time.Time // of the last successful call
 	hung  int
 	errs  []string
 }
@@ -64,7 +64,7 @@ func (c *churn) once(ctx context.Context, pod *crikit.Pod, name string) {
 		return err
 	})
 	for err == nil && ctx.Err() == nil {
-		// A remove that hung is tried again, so that nothing is left.
+		// A hung remove is tried again, so that nothing is left.
 		if err := c.timed(ctx, func(ctx context.Context) error { return c.n.Remove(ctx, id) }); err == nil {
 			return
 		}
@@ -91,7 +91,7 @@ func (c *churn) timed(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// take returns and forgets what was measured.
+// take returns and forgets the measurements.
 func (c *churn) take() (took []time.Duration, hung int, errs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *churn) take() (took []time.Duration, hung int, errs []string) {
 	return took, hung, errs
 }
 
-// progressed waits until a call that began after now has ended well.
+// progressed waits until a call begun after now has succeeded.
 func (c *churn) progressed() time.Duration {
 	began := time.Now()
 	return c.n.t.Eventually(settle, "creating and removing goes on", func() error {
@@ -113,8 +113,8 @@ func (c *churn) progressed() time.Duration {
 	})
 }
 
-// stopped waits until no call has ended well for a while, or for as long as most,
-// and returns how long it was then since the last one.
+// stopped waits until no call has succeeded for a while, or for at most most, and returns the time
+// since the last success.
 func (c *churn) stopped(most time.Duration) time.Duration {
 	for began := time.Now(); ; c.n.t.Sleep(100 * time.Millisecond) {
 		c.mu.Lock()
@@ -126,10 +126,9 @@ func (c *churn) stopped(most time.Duration) time.Duration {
 	}
 }
 
-// stalled stops the agent's process, and then only its consumer, while another
-// client creates and removes containers. A stopped process stops this runtime:
-// that is measured, and that it ends with the stop. A consumer that does not
-// read must cost the runtime nothing.
+// stalled stops the agent's process, and then only its consumer, while another client creates and
+// removes containers. A stopped process stops this runtime: the test measures the stop and its end.
+// An idle consumer must cost the runtime nothing.
 func stalled(t *T) {
 	n := t.NewNode()
 	// Straight to the runtime: the proxy would take up part of the stall.
@@ -191,7 +190,7 @@ func stalled(t *T) {
 	t.Sleep(max(0, time.Duration(t.Size(30, 5))*time.Second-time.Since(stop)))
 	a.Signal(syscall.SIGCONT)
 	t.Figure("continued→runtime goes on", "%dms", c.progressed().Milliseconds())
-	t.Sleep(callLimit) // calls that hung before the end of the stop are over
+	t.Sleep(callLimit) // calls hung before the end of the stop are over
 	c.take()
 	t.Sleep(time.Duration(t.Size(10, 4)) * time.Second)
 	took, hung, errs = c.take()

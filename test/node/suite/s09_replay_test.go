@@ -14,11 +14,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// replay lets the runtime queue events while nobody listens, for pods that come
-// and go and for one that stays; the first subscriber is told all of it.
+// replay lets the runtime queue events while nobody listens, for short-lived pods and for a lasting
+// pod; the first subscriber gets all of them.
 func replay(t *T) {
 	n := t.NewNode()
-	var old []string // IDs that are gone
+	var old []string // gone IDs
 	var uids []string
 	history := time.Duration(t.Size(120, 15)) * time.Second
 	stays := n.Pod("stays")
@@ -38,7 +38,7 @@ func replay(t *T) {
 		old = append(old, pod.SandboxID)
 		t.Sleep(time.Duration(t.Size(4000, 1000)) * time.Millisecond)
 	}
-	// The container of the pod that stays was made anew: its first is gone.
+	// The container of the lasting pod was made anew: its first is gone.
 	t.Check(n.Remove(t.ctx, restarts[0]))
 	old = append(old, restarts[0])
 	runs, err := n.CreateAndStart(t.ctx, stays, crikit.Spec{Name: "c", Attempt: 1, Args: []string{"sleep", "1h"}})

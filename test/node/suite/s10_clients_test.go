@@ -18,8 +18,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/agent"
 )
 
-// clients runs two agents and a reader that asks what crictl asks, over and
-// over, at the same time.
+// clients runs two agents and a reader with crictl's questions, over and over, at the same time.
 func clients(t *T) {
 	n := t.NewNode()
 	agents := []*Agent{n.NewAgent(), n.NewAgent()}
@@ -79,15 +78,14 @@ func clients(t *T) {
 	t.Figure("GetNewerThan", "%s", spread(w.Waits))
 }
 
-// An end is what was told of an ID's end, and how long it was known before.
+// An end is the delivered end of an ID, and how long it was known before.
 type end struct {
 	told  string
 	lived time.Duration
 }
 
-// ends is every ID with what was told of its end. Started may be told by one
-// agent and not by another: one that learns of start and end at once tells the
-// end only.
+// ends is every ID with its delivered end. Started may differ between agents: an agent that learns
+// of start and end at once delivers the end only.
 func ends(events []agent.Event) map[string]end {
 	told := map[string]end{}
 	first := map[string]time.Time{}
@@ -103,8 +101,8 @@ func ends(events []agent.Event) map[string]end {
 	return told
 }
 
-// compareEnds demands that two agents told the same ends. What came and went
-// before a read could confirm it may be untold: nobody could have acted on it.
+// compareEnds demands the same ends from two agents. IDs gone before a read could confirm them may
+// be missing: nobody could have acted on them.
 func compareEnds(t *T, a, b map[string]end) (both, one int) {
 	for _, pair := range [][2]map[string]end{{a, b}, {b, a}} {
 		for id, mine := range pair[0] {
@@ -124,8 +122,7 @@ func compareEnds(t *T, a, b map[string]end) (both, one int) {
 	return both / 2, one
 }
 
-// readAll asks everything that crictl's version, info, pods, ps, inspect, stats
-// and statsp ask.
+// readAll makes every call of crictl's version, info, pods, ps, inspect, stats and statsp.
 func (n *Node) readAll(ctx context.Context) error {
 	if _, err := n.RuntimeServiceClient.Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
 		return err
@@ -138,7 +135,7 @@ func (n *Node) readAll(ctx context.Context) error {
 		return err
 	}
 	for _, s := range sandboxes.Items {
-		// What has gone meanwhile is no error.
+		// An item gone meanwhile is no error.
 		_, _ = n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.Id, Verbose: true})
 	}
 	containers, err := n.ListContainers(ctx, &runtimeapi.ListContainersRequest{})

@@ -20,8 +20,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
-// killed ends what keeps a pod, a pod's sandbox and a container, each behind the
-// runtime's back, and removes a pod while the agent is inspecting it.
+// killed ends the keepers of a pod, a sandbox and a container, each behind the runtime's back, and
+// removes a pod during its inspection.
 func killed(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent()
@@ -66,8 +66,8 @@ func (n *Node) killShim(a *Agent) {
 	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
 }
 
-// killMonitor kills a container's monitor, and then the container: the runtime learns of neither by
-// itself, and the agent shows what it shows.
+// killMonitor kills a container's monitor, and then the container: the runtime notices neither, and
+// the agent shows the runtime's state.
 func (n *Node) killMonitor(a *Agent) {
 	t := n.t
 	pod := n.Pod("monitor")
@@ -125,8 +125,7 @@ func (n *Node) killContainer(a *Agent) {
 	a.Converge()
 }
 
-// removedWhileInspected holds the agent's calls of one method while a pod that
-// it wants to know of is removed.
+// removedWhileInspected holds the agent's calls of a method while a wanted pod is removed.
 func (n *Node) removedWhileInspected(a *Agent, method string) {
 	t := n.t
 	pod := n.Pod("inspected-" + strings.ToLower(method))
@@ -136,12 +135,11 @@ func (n *Node) removedWhileInspected(a *Agent, method string) {
 	t.Check(err)
 	all := []*Agent{a}
 	if method == "PodSandboxStatus" {
-		// The agent has read the sandbox and will not again while that is ready. One
-		// that knows nothing does.
+		// The agent has read the sandbox and will not read it again while ready. A new agent does.
 		all = append(all, n.NewAgent())
 	}
-	// Changes that are told in no payload make the pod worth a read: a container
-	// that fails to start. Where such a one cannot even be created, the question below does.
+	// Changes missing in every payload cause a read of the pod: a container that fails to start.
+	// Where such a container cannot even be created, the question below does.
 	if !n.Traits.CreateFails {
 		broken, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
 		t.Check(err)
@@ -174,14 +172,14 @@ func (n *Node) removedWhileInspected(a *Agent, method string) {
 	t.Logf("%s held after %v", method, held)
 }
 
-// deletePod deletes a sandbox, again and again where a runtime whose shim was
-// killed fails at first.
+// deletePod deletes a sandbox, again and again on a runtime that fails at first after its shim's
+// death.
 func (n *Node) deletePod(sandboxID string) {
 	n.t.Eventually(settle, "the sandbox can be deleted", func() error { return n.Delete(n.t.ctx, sandboxID) })
 }
 
 // keeperOf is the PID of the process that keeps a sandbox: its shim, or the monitor of its
-// container, where the sandbox has no process.
+// container, for a sandbox without a process.
 func (n *Node) keeperOf(id string) int {
 	for _, p := range n.target.Processes() {
 		if strings.Contains(p.Command, n.Traits.Keeper) && strings.Contains(p.Command, id) {

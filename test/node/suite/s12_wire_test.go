@@ -25,8 +25,7 @@ const stream = "GetContainerEvents"
 var wireFaults = []struct {
 	name  string
 	fault criproxy.Fault
-	// lossy: the agent is not told of some changes, so it may count missed events
-	// and lose the stream.
+	// lossy: the agent loses some changes, so it may count missed events and lose the stream.
 	lossy bool
 }{
 	{name: "duplicated", fault: criproxy.Fault{Method: stream, Do: criproxy.Duplicate{Copies: 2}}},
@@ -40,11 +39,11 @@ var wireFaults = []struct {
 	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
 	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
 	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 200 * time.Millisecond, Jitter: 200 * time.Millisecond}}},
-	// A number of answers, and not one of every four: a pod of four containers, all of which have
-	// changed, is read with four of them, so that it would fail for ever, each time by another one.
+	// A number of answers, and not every fourth: a pod of four changed containers is read with four
+	// of them, and would fail for ever.
 	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Skip: 1, Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
-	// The first ones, and not every second: a new pod causes one call, and of two pods one may be gone
-	// before a poll sees it.
+	// The first answers, and not every second: a new pod causes a single call, and of two pods
+	// either may be gone before a poll.
 	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Times: 2, Do: criproxy.Truncate{}}},
 	{name: "lists cut", fault: criproxy.Fault{Method: "StreamContainers", On: criproxy.OnCall, Times: 3, Do: criproxy.Cut{}}, lossy: true},
 }
@@ -62,11 +61,11 @@ func every(n int) func([]byte) bool {
 	}
 }
 
-// wire lets the wire misbehave in each way while pods live and die, and demands
-// that the cache equals the runtime while it still does.
+// wire disturbs the wire in each way while pods live and die, and demands that the cache equals the
+// runtime during the fault.
 func wire(t *T) {
 	n := t.NewNode()
-	// The period is what a silent loss may cost.
+	// The period bounds the cost of a silent loss.
 	a := n.NewAgent("--relist-max", "5s", "--stable-after", "1s", "--reconnect-max", "4s", "--reconnect-steady", "4s")
 	a.WaitConnected()
 	for i, w := range wireFaults {
@@ -74,7 +73,7 @@ func wire(t *T) {
 			w.fault.Method = "ListContainers"
 		}
 		if w.fault.Method == stream && !n.Traits.Events {
-			continue // nothing comes that could be harmed
+			continue // nothing to harm
 		}
 		before := a.MustStats().Generator
 		injected, err := n.Proxy.Inject(w.fault)

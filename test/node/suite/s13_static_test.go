@@ -15,10 +15,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// static makes a pod's sandbox anew under the same UID, as the kubelet does with
-// static pods, at once and while the old one is still being deleted. The old
-// sandbox's DELETED must not touch the new one, and a pod worker must see the
-// new one as soon as it asks.
+// static makes a pod's sandbox anew under the same UID, like the kubelet with static pods, at once
+// and during the deletion of the old sandbox. The old sandbox's DELETED must not touch the new
+// sandbox, and a pod worker must see the new sandbox at once.
 func static(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent()
@@ -52,7 +51,7 @@ func static(t *T) {
 			t.Errorf("round %d: asked after the new sandbox was ready, the cache answers %v", round, newer.Pod)
 		}
 		if round%2 == 1 {
-			// Both are there at once; the old one is deleted beside a start.
+			// Both are there at once; the old sandbox is deleted beside a start.
 			removal.Go(func() { failed = n.Delete(t.ctx, old.SandboxID) })
 		}
 		gone, goneContainers = append(gone, old.SandboxID), append(goneContainers, runs)
@@ -89,8 +88,8 @@ func static(t *T) {
 	t.waits(a)
 }
 
-// watchCache samples the agent's cache and fails the scenario when an ID that was
-// shown comes back after it was gone. The returned function ends it.
+// watchCache samples the agent's cache and fails the scenario when a gone ID comes back. The
+// returned function ends it.
 func (n *Node) watchCache(a *Agent, uid string) func() {
 	ctx, cancel := context.WithCancel(n.t.ctx)
 	var all sync.WaitGroup

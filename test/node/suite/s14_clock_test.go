@@ -24,7 +24,7 @@ func clock(t *T) {
 	for i, step := range []time.Duration{-time.Hour, time.Hour, 0, -time.Hour, 0} {
 		t.Check(a.StepClock(t.ctx, step))
 		oneLife(t, n, a, fmt.Sprintf("step%d", i))
-		// A pod that stands still must not be frozen: a question is answered.
+		// An unchanged pod must not be frozen: a question is answered.
 		l.Paused(func() {
 			pod := n.Pod(fmt.Sprintf("still%d", i))
 			id := n.Container(pod, "c", "sleep", "1h")

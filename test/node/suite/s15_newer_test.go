@@ -13,15 +13,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
-// newerLimit is the longest that a worker may wait while the runtime answers. An
-// inspection takes milliseconds; a relist period, which is what a worker must not
-// wait for, has grown to a minute by then. The rest is for slow machines.
+// newerLimit is the longest wait of a worker while the runtime answers. An inspection takes
+// milliseconds; a relist period, for which a worker must not wait, has grown to a minute by then.
+// The rest is for slow machines.
 const newerLimit = 15 * time.Second
 
-// newer lets many pod workers ask for statuses newer than the present moment, ten
-// times as often as the kubelet's, in quiet, under load, with a wire that
-// misbehaves, and across restarts of the runtime. The workers of every other
-// scenario do the same at the kubelet's own rate.
+// newer lets many pod workers ask for statuses newer than the present moment, ten times as often as
+// the kubelet's, in quiet, under load, with a disturbed wire, and across restarts of the runtime.
+// The workers of every other scenario do the same at the kubelet's own rate.
 func newer(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent("--worker-period", "100ms", "--stable-after", "2s")

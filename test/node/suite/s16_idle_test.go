@@ -13,8 +13,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
-// idle compares what the agent and the runtime spend on a node where nothing
-// happens, with the stream and by polling.
+// idle compares the costs of the agent and the runtime on an idle node, with the stream and by
+// polling.
 func idle(t *T) {
 	n := t.NewNode()
 	var names []string
@@ -58,8 +58,8 @@ func idle(t *T) {
 			millis(agentAfter-agentBefore), millis(runtimeAfter-runtimeBefore), length)
 		a.Kill()
 	}
-	// Polling makes at least one list of sandboxes and of containers a second.
-	// The stream must save nearly all of them: this is what the project is for.
+	// Polling makes at least a list of sandboxes and of containers a second. The stream must save
+	// nearly all of them, the project's purpose.
 	if n.Traits.Events && calls["evented"]*4 > calls["generic"] {
 		t.Errorf("with the stream %d RPCs in %v, polling %d: want less than a quarter", calls["evented"], length, calls["generic"])
 	}
@@ -69,8 +69,7 @@ func idle(t *T) {
 	}
 }
 
-// cpu is what the agent and the runtime's daemon have used so far; 0 for one that
-// is not ours.
+// cpu is the CPU time of the agent and the runtime's daemon so far; 0 for a foreign daemon.
 func (n *Node) cpu(a *Agent) (ofAgent, ofRuntime time.Duration) {
 	ofAgent, err := sweep.CPUTime(a.PID())
 	n.t.Check(err)

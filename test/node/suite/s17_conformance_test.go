@@ -19,9 +19,8 @@ import (
 // envUpdate set to 1 lets the scenario write the transcript anew.
 const envUpdate = "NODE_E2E_UPDATE"
 
-// conform runs the script of package conformance and demands that the runtime does what it did when
-// its transcript was recorded: the one against which the fake runtime is held in every run of the
-// ordinary tests.
+// conform runs the script of package conformance and demands the recorded transcript of the
+// runtime, with which the ordinary tests compare the fake runtime.
 func conform(t *T) {
 	n := t.NewNode()
 	got, err := conformance.Record(t.ctx, n.Client, conformance.OptionsFor(n.Traits, 700*time.Millisecond))

@@ -11,13 +11,11 @@ import (
 	"time"
 )
 
-// envSoak is how long the soak lasts, a Go duration, where the default of some minutes is not
-// enough.
+// envSoak is the length of the soak, a Go duration, in place of the default of some minutes.
 const envSoak = "NODE_E2E_SOAK"
 
-// soak kills the runtime once a minute under load. While it is up, nothing that it tells may be
-// missed; each time it is back, the cache must come to equal it, and pod workers must never be
-// answered with anything old.
+// soak kills the runtime once a minute under load. While up, none of its events may be missed; each
+// time it is back, the cache must come to equal it, and pod workers must never get an old answer.
 func soak(t *T) {
 	length, every := time.Duration(t.Size(300, 40))*time.Second, time.Duration(t.Size(60, 15))*time.Second
 	if text := os.Getenv(envSoak); text != "" {

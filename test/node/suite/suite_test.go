@@ -114,7 +114,7 @@ var scenarios = []Scenario{
 // An env is shared by the scenarios on a runtime.
 type env struct {
 	set components.Set
-	// kind is the runtime, or the known one that is nearest to the runtime which is already there.
+	// kind is the runtime, or the nearest known runtime to the runtime in place.
 	kind runtimes.Runtime
 	// image is the reference of the workload image.
 	image string
@@ -135,7 +135,7 @@ type T struct {
 	env       *env
 	ctx       context.Context
 	figures   []string
-	converged time.Duration // the longest that a cache took to equal the runtime
+	converged time.Duration // the longest time until a cache equalled the runtime
 }
 
 func TestNode(t *testing.T) {
@@ -274,7 +274,7 @@ func (e *env) run(t *testing.T, s Scenario) {
 	if err := os.MkdirAll(st.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	soaking, _ := time.ParseDuration(os.Getenv(envSoak)) // 18-soak refuses a bad one
+	soaking, _ := time.ParseDuration(os.Getenv(envSoak)) // 18-soak refuses a bad value
 	var cancel context.CancelFunc
 	st.ctx, cancel = context.WithTimeoutCause(run.ctx, limit+2*soaking, fmt.Errorf("the scenario did not end within %v", limit+2*soaking))
 	t.Cleanup(cancel)
@@ -297,7 +297,7 @@ func (t *T) keep() {
 	t.Logf("its logs are in %s", to)
 }
 
-// Size returns the full size, or the bounded one in the short form.
+// Size returns the full size, or the bounded size in the short form.
 func (t *T) Size(full, short int) int {
 	if *bounded {
 		return short
@@ -320,8 +320,8 @@ func (t *T) Figure(name, format string, args ...any) {
 	t.Log("FIGURE", t.figures[len(t.figures)-1])
 }
 
-// Eventually polls until holds returns nil, and fails the scenario if that takes longer than
-// within. It returns how long it took.
+// Eventually polls until holds returns nil, and fails the scenario after within. It returns the
+// duration.
 func (t *T) Eventually(within time.Duration, what string, holds func() error) time.Duration {
 	t.Helper()
 	began := time.Now()

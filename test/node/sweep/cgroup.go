@@ -23,17 +23,17 @@ import (
 // DefaultCgroupFS is where the kernel's cgroup hierarchies are mounted.
 const DefaultCgroupFS = "/sys/fs/cgroup"
 
-// leaf is the cgroup of the run's own processes, below Target.Cgroup: with v2 a cgroup that has
-// others below it may hold no process itself, and the runtime makes those of the pods there.
+// leaf is the cgroup of the run's own processes, below Target.Cgroup: with v2 a cgroup with
+// children may hold no process itself, and the runtime makes the pods' cgroups there.
 const leaf = "own"
 
-// runcRoot is the folder below Target.Dir in which runc keeps its state: a folder for each
-// container, named by its ID, as it is or below one named by a namespace.
+// runcRoot is the folder below Target.Dir with runc's state: a folder for each container, named by
+// its ID, directly or below a namespace's folder.
 const runcRoot = "runc"
 
-// Enter makes a command start in the run's cgroup, and with it all that the command starts. Call it
-// once the command is complete and before it is started. The process keeps its ID: a shell moves
-// itself and becomes the command. Without a Cgroup Enter does nothing.
+// Enter makes a command and all its descendants start in the run's cgroup. Call it once the command
+// is complete and before its start. The process keeps its ID: a shell moves itself and becomes the
+// command. Without a Cgroup Enter does nothing.
 func (t Target) Enter(cmd *exec.Cmd) error {
 	if t.Cgroup == "" {
 		return nil
@@ -47,8 +47,8 @@ func (t Target) Enter(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Join puts this process into the run's cgroup, and with it all that it starts from now on. Without
-// a Cgroup Join does nothing.
+// Join puts this process and its later descendants into the run's cgroup. Without a Cgroup Join
+// does nothing.
 func (t Target) Join() error {
 	if t.Cgroup == "" {
 		return nil
@@ -63,8 +63,8 @@ func (t Target) Join() error {
 	return nil
 }
 
-// makeLeaf makes the cgroup of the run's own processes and returns the file that takes their IDs.
-// One hierarchy is enough to tell them by.
+// makeLeaf makes the cgroup of the run's own processes and returns the file for their IDs. A single
+// hierarchy suffices to identify them.
 func (t Target) makeLeaf() (procs string, err error) {
 	if err := t.validate(); err != nil {
 		return "", err
@@ -80,9 +80,8 @@ func (t Target) makeLeaf() (procs string, err error) {
 	return filepath.Join(dir, "cgroup.procs"), nil
 }
 
-// Cgroups lists the run's cgroup in every hierarchy that has it (one for each controller with v1,
-// one with v2), and those of its containers that lie elsewhere, because whoever made the pods named
-// no parent.
+// Cgroups lists the run's cgroup in every hierarchy with it (one for each controller with v1, one
+// with v2), and those of its containers elsewhere, made for pods without a parent.
 func (t Target) Cgroups() []string {
 	var found []string
 	containers := t.containers()
@@ -98,8 +97,8 @@ func (t Target) Cgroups() []string {
 	return found
 }
 
-// strayCgroups are the cgroups in a hierarchy, outside the run's own one, that are named by one of
-// its containers.
+// strayCgroups are the cgroups in a hierarchy, outside the run's own, with the name of one of its
+// containers.
 func (t Target) strayCgroups(hierarchy string, containers []string) []string {
 	if len(containers) == 0 {
 		return nil
@@ -107,7 +106,7 @@ func (t Target) strayCgroups(hierarchy string, containers []string) []string {
 	var found []string
 	_ = filepath.WalkDir(hierarchy, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
-			return nil // it went meanwhile, or is a file
+			return nil // gone meanwhile, or a file
 		}
 		if t.Cgroup != "" && path == filepath.Join(hierarchy, t.Cgroup) {
 			return filepath.SkipDir
@@ -121,8 +120,7 @@ func (t Target) strayCgroups(hierarchy string, containers []string) []string {
 	return found
 }
 
-// ownsCgroup reports whether the cgroups of a process, one for each hierarchy, say that it is the
-// run's.
+// ownsCgroup reports whether the cgroups of a process, one for each hierarchy, are the run's.
 func (t Target) ownsCgroup(cgroups []procfs.Cgroup, containers []string) bool {
 	for _, c := range cgroups {
 		if t.Cgroup != "" && strings.HasPrefix(c.Path+"/", "/"+t.Cgroup+"/") {
@@ -154,14 +152,14 @@ func (t Target) containers() []string {
 	return ids
 }
 
-// isContainerID: runtimes name containers by 64 random hexadecimal digits, so that a name that has
-// them is of no other container.
+// isContainerID: runtimes name containers by 64 random hexadecimal digits, which no other container
+// shares.
 func isContainerID(name string) bool {
 	return len(name) == 64 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
 // namesOne reports whether the name of a cgroup has one of the IDs in it: runtimes put words before
-// it ("crio-conmon-") and behind it (".scope").
+// ("crio-conmon-") and behind (".scope").
 func namesOne(name string, containers []string) bool {
 	return slices.ContainsFunc(containers, func(id string) bool { return strings.Contains(name, id) })
 }
@@ -173,8 +171,8 @@ func (t Target) cgroupFS() string {
 	return DefaultCgroupFS
 }
 
-// hierarchies returns the roots of the cgroup hierarchies under a mount
-// directory. Symbolic links (cpu → cpu,cpuacct) are one hierarchy, not two.
+// hierarchies returns the roots of the cgroup hierarchies under a mount directory. Symbolic links
+// (cpu → cpu,cpuacct) are a single hierarchy.
 func hierarchies(root string) []string {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
 		return []string{root}
@@ -219,12 +217,11 @@ func removeCgroup(top string) error {
 	return nil
 }
 
-// runtimeParents are the cgroups in which containerd and CRI-O put the pods that name no parent.
+// runtimeParents are the cgroups for pods without a parent in containerd and CRI-O.
 var runtimeParents = []string{"k8s.io", "crio"}
 
-// removeParents removes those of the cgroups around pods that are empty, if the run had a runtime.
-// The kernel refuses while another runtime's containers are in one; runc makes it anew for the next
-// one.
+// removeParents removes the empty cgroups around pods, if the run had a runtime. The kernel refuses
+// while another runtime's containers are inside; runc makes a cgroup anew when needed.
 func (t Target) removeParents() {
 	if _, err := os.Stat(filepath.Join(t.Dir, runcRoot)); err != nil {
 		return

@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// Preflight says why this machine cannot run a private container runtime, or
-// nil if nothing speaks against it: root, writable cgroups with the memory and
-// pids controllers, and overlayfs.
+// Preflight returns why this machine cannot run a private container runtime, or nil: it checks for
+// root, writable cgroups with the memory and pids controllers, and overlayfs.
 func Preflight() error {
 	return preflight(os.Geteuid(), DefaultCgroupFS, "/proc")
 }
@@ -57,8 +56,8 @@ func missingControllers(cgroupfs string, want ...string) []string {
 	return missing
 }
 
-// writable makes and removes a cgroup, since a read-only mount or a missing
-// capability shows only when one tries.
+// writable makes and removes a cgroup, since a read-only mount or a missing capability shows only
+// on trying.
 func writable(cgroupfs string) error {
 	root := cgroupfs
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {

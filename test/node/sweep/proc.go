@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// zombie is the state of a process that has ended and whose parent has not asked how.
+// zombie is the state of an ended process before its parent has waited.
 const zombie = "Z"
 
-// ancestors returns this process and those above it.
+// ancestors returns this process and its ancestors.
 func ancestors(proc procfs.FS) []int {
 	var pids []int
 	for pid := os.Getpid(); pid > 0; {
@@ -53,9 +53,8 @@ func unescape(text string) string {
 	return out.String()
 }
 
-// CPUTime returns the time that a process's threads have spent on a CPU, in
-// nanoseconds where /proc/PID/stat has hundredths of a second. Threads that have
-// ended are not in it.
+// CPUTime returns the CPU time of a process's threads, in nanoseconds where /proc/PID/stat has
+// hundredths of a second. Ended threads are not included.
 func CPUTime(pid int) (time.Duration, error) {
 	return cpuTime("/proc", pid)
 }

@@ -47,14 +47,14 @@ const (
 )
 
 func init() {
-	// The kernel sends the child its parent-death signal when the thread that
-	// forked it ends, so the fork must happen on a thread that lasts.
+	// The kernel sends the child its parent-death signal when the forking thread ends, so the fork
+	// must happen on a lasting thread.
 	runtime.LockOSThread()
 }
 
 // Main runs main in a child of this process, this program with the same arguments, and returns its
-// exit code. The parent reaps every process that is orphaned below it. When the child has ended,
-// in whatever way, the parent sweeps the target, and returns ExitFailed if anything is left.
+// exit code. The parent reaps every orphan below. After any end of the child the parent sweeps the
+// target, and returns ExitFailed if anything is left.
 //
 // needsRoot reports whether the run is on a private runtime.
 func Main(needsRoot bool, main func(Target) int) int {
@@ -64,7 +64,7 @@ func Main(needsRoot bool, main func(Target) int) int {
 			if needsRoot {
 				return cannotRun(err)
 			}
-			target.Cgroup = "" // perhaps no root: what is left are children of the supervisor
+			target.Cgroup = "" // perhaps without root: leftovers are children of the supervisor
 		}
 		return main(target)
 	}
@@ -102,8 +102,7 @@ func supervise(target Target, argv []string) int {
 	return code
 }
 
-// runChild starts the child and waits for it. Every orphan below it becomes a child of this
-// process.
+// runChild starts the child and waits. Every orphan below becomes a child of this process.
 func runChild(target Target, argv []string) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return cannotRun(fmt.Errorf("sweep: become the reaper: %w", err))
@@ -136,7 +135,7 @@ func runChild(target Target, argv []string) int {
 	}
 }
 
-// reapUntil reaps children until the one with the PID has ended, and returns its exit code.
+// reapUntil reaps children until the process with the PID has ended, and returns its exit code.
 func reapUntil(pid int) int {
 	for {
 		var status syscall.WaitStatus
@@ -195,12 +194,12 @@ func sweepWithChildren(ctx context.Context, target Target) error {
 	}
 }
 
-// A run's directory holds a lock that its supervisor keeps for as long as it lives. A directory
-// whose lock is free belongs to a supervisor that was killed with SIGKILL.
+// A run's directory holds a lock, kept by its living supervisor. A directory with a free lock
+// belongs to a supervisor killed with SIGKILL.
 const lockName = "supervisor.lock"
 
-// newBase makes a run's directory. It has the lock before it has the name of a run's: the next
-// supervisor sweeps a directory with the name and without the lock.
+// newBase makes a run's directory, locked before it is named: the next supervisor sweeps a named
+// directory without a lock.
 func newBase(parent string) (string, error) {
 	made, err := os.MkdirTemp(parent, "new-"+prefix)
 	if err != nil {

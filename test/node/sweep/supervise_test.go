@@ -21,8 +21,8 @@ const (
 	envTestScript = "NODE_E2E_TEST_SCRIPT"
 )
 
-// TestMain makes this test binary a supervisor when asked: the real one reaps
-// every child of its process, which a test's own process must not.
+// TestMain makes this test binary a supervisor on request: the real supervisor reaps every child of
+// its process, which a test's own process must not.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(envTestDir); dir != "" {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -34,12 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// orphan is a line of shell that leaves a process behind which ignores SIGTERM,
-// belongs to a session of its own and whose parent is gone.
+// orphan is a line of shell that leaves a process behind, deaf to SIGTERM, in its own session, and
+// without a parent.
 const orphan = `(trap '' TERM; setsid sh -c 'trap "" TERM; while :; do sleep 1; done' "$NODE_E2E_BASE/daemon" &) ; `
 
-// TestNothingIsLeft: whatever way the suite ends, the supervisor tells by its exit code, and what
-// the suite started is gone.
+// TestNothingIsLeft checks for any end of the suite that the supervisor's exit code is right, and
+// the suite's processes are gone.
 func TestNothingIsLeft(t *testing.T) {
 	tests := []struct {
 		name, script string
@@ -99,8 +99,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestNobodyReads: a supervisor whose output nobody reads any more, as in a
-// pipeline that was ended, cleans up all the same.
+// TestNobodyReads checks that a supervisor without a reader of its output, as in an ended pipeline,
+// cleans up all the same.
 func TestNobodyReads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -134,8 +134,8 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// named lists the processes that name the directory in their command lines: here nobody but the
-// test's own orphans does.
+// named lists the processes with the directory in their command lines: here only the test's own
+// orphans.
 func named(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -151,7 +151,7 @@ func named(t *testing.T, dir string) []string {
 	return found
 }
 
-// TestNewBaseIsClaimed: at no moment has a run's directory the name of one without being claimed.
+// TestNewBaseIsClaimed checks that a run's directory is never named without being locked.
 func TestNewBaseIsClaimed(t *testing.T) {
 	dir := t.TempDir()
 	base, err := newBase(dir)

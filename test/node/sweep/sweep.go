@@ -3,29 +3,28 @@
 
 //go:build linux
 
-// Package sweep finds and removes what a test run leaves on the machine.
+// Package sweep finds and removes a test run's leftovers on the machine.
 //
 // # Model
 //
-// A run owns one directory and one cgroup name, both unique to it, and from
-// these two everything that it started can be told: a process sits in the
-// cgroup, where [Target.Enter] and [Target.Join] put what the run starts and
-// every descendant stays, or in the cgroup of a container that runc, whose state
-// lies in the directory, knows by its ID; a mount lies under the directory; a
-// socket is a file in it. So a sweep needs no memory of what was started, works
-// after any kind of end, and can be done by another process.
+// A run owns a directory and a cgroup name, both unique, and these two identify everything it
+// started: a process sits in the cgroup, where [Target.Enter] and [Target.Join] put the run's
+// processes and every descendant stays, or in the cgroup of a container known by its ID to runc,
+// with its state in the directory; a mount lies under the directory; a socket is a file in the
+// directory. So a sweep needs no memory of the run, works after any kind of end, and can be done by
+// another process.
 //
-// A process that only names the directory, in its command line or as its working
-// directory, is somebody else's: the editor that shows the log, the client that
-// talks to the socket. Nothing outside the directory and the cgroups is touched.
+// A process that only names the directory, in its command line or as its working directory, is
+// foreign: the editor of a log, the client on the socket. Nothing outside the directory and the
+// cgroups is touched.
 //
 // # Concurrency
 //
-// A Target holds no state. Two sweeps of one target at once are harmless.
+// A Target holds no state. Two concurrent sweeps of a target are harmless.
 //
 // # Errors
 //
-// Sweep does what it can, and returns what would not go, joined.
+// Sweep returns everything that would not go, joined.
 package sweep
 
 import (
@@ -48,17 +47,17 @@ import (
 type Target struct {
 	// Dir is the run's directory, absolute and below another.
 	Dir string
-	// Cgroup is the path of the run's cgroup below the root of each hierarchy, without a slash at its
-	// ends: a name that is unique to the run, or such a name and one of a part of the run below it.
-	// Empty: none, and then only containers are told.
+	// Cgroup is the path of the run's cgroup below the root of each hierarchy, without a slash at
+	// its ends: a name unique to the run, or such a name and the name of a part of the run below.
+	// Empty: none, and then only containers are identified.
 	Cgroup string
 
 	// proc and cgroupfs stand for /proc and /sys/fs/cgroup in tests.
 	proc, cgroupfs string
 }
 
-// Left lists what is still there, one line each: processes, mounts, cgroups and
-// sockets. An empty result means that nothing outlived the run.
+// Left lists the leftovers, a line each: processes, mounts, cgroups and sockets. An empty result
+// means that nothing outlived the run.
 func (t Target) Left() []string {
 	var left []string
 	for _, p := range t.Processes() {
@@ -76,9 +75,8 @@ func (t Target) Left() []string {
 	return left
 }
 
-// Sweep kills the processes, unmounts, removes the cgroups and, last, the
-// directory. It tries until ctx ends, since a killed process lets go of its
-// mounts and cgroups only when it is reaped.
+// Sweep kills the processes, unmounts, removes the cgroups and, last, the directory. It tries until
+// ctx ends, since a killed process lets go of its mounts and cgroups only when reaped.
 func (t Target) Sweep(ctx context.Context) error {
 	return t.sweep(ctx, func() error { return os.RemoveAll(t.Dir) })
 }
@@ -164,7 +162,7 @@ type Process struct {
 	Command string // command line, words joined by spaces
 }
 
-// Processes lists the run's processes, this one and its parents left out.
+// Processes lists the run's processes, except this process and its parents.
 func (t Target) Processes() []Process {
 	proc, err := procfs.NewFS(t.procDir())
 	if err != nil {
@@ -188,9 +186,8 @@ func (t Target) Processes() []Process {
 	return found
 }
 
-// owns reports whether a process belongs to the run. One that ended while we
-// looked does not, and neither does a zombie: it holds nothing and only waits for
-// its parent.
+// owns reports whether a process belongs to the run. A process ended meanwhile does not, and
+// neither does a zombie: it holds nothing and only waits for its parent.
 func (t Target) owns(p procfs.Proc, containers []string) (command string, ok bool) {
 	if stat, err := p.Stat(); err != nil || stat.State == zombie {
 		return "", false

@@ -97,15 +97,14 @@ func TestSweepRemovesAll(t *testing.T) {
 	listener.Close()
 	t.Chdir(parent)
 
-	// The directory's own runc knows a container whose pod has no cgroup of the run's.
+	// The directory's own runc knows a container of a pod without a cgroup of the run's.
 	id := strings.Repeat("0123456789abcdef", 4)
 	mkdir(t, filepath.Join(target.Dir, "runc", id))
 	mkdir(t, filepath.Join(parent, "cg", "pids", "k8s.io", id))
 	mkdir(t, filepath.Join(parent, "cg", "memory", "crio"))
 	mkdir(t, filepath.Join(parent, "cg", "memory", "k8s.io", "of another runtime"))
 
-	// Two processes that name the directory in their command lines: one that the run has started, and a
-	// stranger who looks on.
+	// Two processes with the directory in their command lines: a process of the run, and a stranger.
 	target.proc = filepath.Join(parent, "proc")
 	child, stranger := startSleep(t, target, "1:pids:/pe2e-x/own\n"), startSleep(t, target, "1:pids:/user.slice\n")
 	if left := target.Left(); len(left) != 5 {
@@ -142,8 +141,8 @@ func TestSweepRemovesAll(t *testing.T) {
 	}
 }
 
-// startSleep starts a process that names the target's directory in its command line, shows it in
-// the target's /proc as one of that cgroup, and returns a channel that is closed when it has ended.
+// startSleep starts a process with the target's directory in its command line, shows it in the
+// target's /proc in the cgroup, and returns a channel closed at its end.
 func startSleep(t *testing.T, target Target, cgroup string) <-chan struct{} {
 	t.Helper()
 	process := exec.Command("sleep", "300")
@@ -166,8 +165,8 @@ func startSleep(t *testing.T, target Target, cgroup string) <-chan struct{} {
 	return ended
 }
 
-// TestEnterAndJoin: a command that enters the run's cgroup is in that cgroup before it runs, keeps
-// its arguments, and its process is the command's.
+// TestEnterAndJoin checks that a command that enters the run's cgroup is inside before it runs,
+// keeps its arguments, and keeps its process.
 func TestEnterAndJoin(t *testing.T) {
 	for _, files := range []string{"pids/cgroup.procs", "cgroup.controllers"} { // v1, v2
 		target := Target{Dir: "/tmp/run", Cgroup: "pe2e-x/07", cgroupfs: t.TempDir()}

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command workload is the only program in the image of the node e2e tests. It
-// serves as the pause container and as every container's process, so that the
-// image needs no base, no shell and no registry.
+// Command workload is the only program in the image of the node e2e tests. It serves as the pause
+// container and as every container's process, so the image needs no base, no shell and no registry.
 //
 //	workload pause             wait for a signal, reap what is orphaned to it
 //	workload sleep D [code]    wait D (a Go duration), exit with code, 0 by default; 143 at SIGTERM

@@ -1,23 +1,22 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the frame of the programs that are compared: each holds one PLEG, does what it
-// is told on its standard input, and answers with what that cost its own process.
+// Package agent is the frame of the compared programs: each holds a PLEG, executes requests from
+// its standard input, and answers with their cost to its own process.
 //
 // # Model
 //
-// A [Driver] is one PLEG behind the few calls that every PLEG has. [Serve] reads one [Request] a
-// line, has the driver do it, and writes one [Reply] a line. What a request costs is the difference
+// A [Driver] is a PLEG behind the few calls common to every PLEG. [Serve] reads a [Request] a line,
+// executes it by the driver, and writes a [Reply] a line. The cost of a request is the difference
 // of two readings of the process: CPU time from the kernel (user and system, every thread, garbage
 // collection included), bytes and objects allocated from the Go runtime.
 //
-// The package is a module without requirements, so that the kubelet's drivers and ours are built
-// with the dependencies of their own and share nothing but this.
+// The package is a module without requirements, so that the kubelet's drivers and ours have their
+// own dependencies and share nothing else.
 //
 // # Concurrency
 //
-// Requests are served one after the other by the goroutine that calls Serve. A driver's PLEG runs
-// beside it.
+// The goroutine that calls Serve serves requests in turn. A driver's PLEG runs beside it.
 package agent
 
 import (
@@ -34,42 +33,41 @@ import (
 	"time"
 )
 
-// Options say what PLEG a driver is to start.
+// Options select a driver's PLEG.
 type Options struct {
 	// Socket is the runtime's unix socket, a path.
 	Socket string
-	// Mode is "manual" (it lists when it is told to, and has no stream), "generic" (as it comes,
-	// without a stream), "evented" (as it comes, with a stream), "intake" (with a stream, and no
-	// listing but at the start), "told" (evented, and told of the agent's own calls), or "none" (no
-	// PLEG at all).
+	// Mode is "manual" (lists on request, no stream), "generic" (unchanged, without a stream),
+	// "evented" (unchanged, with a stream), "intake" (with a stream, and a single listing at the
+	// start), "told" (evented, with reports of the agent's own calls), or "none" (no PLEG at all).
 	Mode string
 }
 
-// Driver is one PLEG.
+// Driver is a PLEG.
 type Driver interface {
 	// Start connects and starts.
 	Start(Options) error
-	// Relist lists the whole runtime, applies it, and returns when that is done.
+	// Relist lists the whole runtime, applies the list, and returns afterwards.
 	Relist() error
 	// Ready reports whether the first list was applied and, with a stream, the stream is up.
 	Ready() bool
-	// Handled is the number of the stream's events that have been applied so far.
+	// Handled is the number of applied events of the stream so far.
 	Handled() int64
-	// Newer wants the pod's status as of a read begun after t, and returns when it is there.
+	// Newer returns after the pod's status as of a read begun after t is there.
 	Newer(uid string, t time.Time) error
-	// Drain calls told with every event of Watch. It does not return.
+	// Drain calls told with every event of Watch, and does not return.
 	Drain(told func(pod, id, kind string))
-	// Footprint returns the bytes that one more set of the statuses of all pods takes.
+	// Footprint returns the bytes of another set of the statuses of all pods.
 	Footprint() (int64, error)
 }
 
 // Request is an order to a driver.
 type Request struct {
 	// Op is "start", "relist" (N times), "mark", "await" (until N events were handled since mark),
-	// "idle" (for Millis), "newer" (N times, over UIDs, Millis apart), "watch" (returns what Watch told
-	// since the last time), "heap" (with a profile into Mode), "profile" (of CPU, into Mode until the
-	// next one), "churn" (begins N changes a second on as many pods as Pods says), "since" (what came
-	// of it since mark), "calm" (ends it, and says each time who waits still).
+	// "idle" (for Millis), "newer" (N times, over UIDs, Millis apart), "watch" (returns Watch's
+	// events since the last time), "heap" (with a profile into Mode), "profile" (of CPU, into Mode
+	// until the next), "churn" (begins N changes a second on Pods pods), "since" (its results since
+	// mark), "calm" (ends it, and returns the waiting workers).
 	Op     string   `json:"op"`
 	Socket string   `json:"socket,omitempty"`
 	Mode   string   `json:"mode,omitempty"`
@@ -94,10 +92,10 @@ type Reply struct {
 	// Latencies are those of each call, in nanoseconds.
 	Latencies []int64 `json:"latencies,omitempty"`
 	Told      []Told  `json:"told,omitempty"`
-	// Heap is the live heap in bytes, Statuses what the statuses in it take.
+	// Heap is the live heap in bytes, Statuses the share of the statuses.
 	Heap     int64 `json:"heap,omitempty"`
 	Statuses int64 `json:"statuses,omitempty"`
-	// Waiting are the pod workers that still waited in the end.
+	// Waiting are the pod workers still waiting in the end.
 	Waiting int `json:"waiting,omitempty"`
 }
 
@@ -291,8 +289,7 @@ func wait(what string, done func() bool) error {
 	return nil
 }
 
-// live returns the bytes of the live heap. What pools keep outlives one collection, so there are
-// several.
+// live returns the bytes of the live heap. Pools outlive a collection, so there are several.
 func live() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -302,7 +299,7 @@ func live() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Growth returns the bytes by which f makes the live heap grow. What f returns is kept until it was
+// Growth returns the bytes by which f makes the live heap grow. The result of f is kept until
 // measured.
 func Growth(f func() (any, error)) (int64, error) {
 	before := live()

@@ -11,29 +11,27 @@ import (
 	"time"
 )
 
-// Churner is a driver whose agent makes, stops and removes pods itself, as a kubelet does. All
-// methods are called from many goroutines.
+// Churner is a driver with an agent that makes, stops and removes pods itself, as a kubelet does.
+// All methods are called from many goroutines.
 type Churner interface {
-	// Make makes a pod of that UID and name with one container, which runs and ends by itself when its
-	// life is over.
+	// Make makes a pod of the UID and name with a container, which runs and ends by itself at the
+	// end of its life.
 	Make(uid, name string, life time.Duration) (Pod, error)
-	// Stop stops the pod, whose container has ended.
+	// Stop stops the pod after its container's end.
 	Stop(Pod) error
 	// Remove removes the container, and then the pod.
 	Remove(Pod) error
-	// Synced is told when a pod worker has done something: that is when a kubelet asks its PLEG to look
-	// at the pod.
+	// Synced is called after a pod worker's action: then a kubelet asks its PLEG to look at the pod.
 	Synced(uid string)
-	// Await returns when the cache has a status of the pod that is newer than t, however little that
-	// says.
+	// Await returns when the cache has a status of the pod newer than t.
 	Await(uid string, t time.Time) error
 }
 
 // Pod is a created pod.
 type Pod struct{ UID, Sandbox, Container string }
 
-// Annotations returns those of a pod, and of its container but for how long that lives, so long
-// that the items of lists are as those of other rows: 1.1 and 1.45 KB.
+// Annotations returns the annotations of a pod, and of its container without its lifetime, long
+// enough for the list items of other rows: 1.1 and 1.45 KB.
 func Annotations() (pod, container map[string]string) {
 	return map[string]string{
 			"kubernetes.io/config.seen": "2026-11-21T05:00:00.000000000Z", "kubernetes.io/config.source": "api",
@@ -51,39 +49,38 @@ const (
 	portsBytes   = 600
 )
 
-// ChangesOfALife is how many changes of state a pod goes through: ready, created, running, exited,
-// not ready, removed, removed. All but the exit are made by a call of the agent's.
+// ChangesOfALife is the number of a pod's state changes: ready, created, running, exited, not
+// ready, removed, removed. All but the exit are made by a call of the agent's.
 const ChangesOfALife = 7
 
-// When what happens, as parts of the time from one pod of a place to the next.
+// The times of a life, as parts of the time between two pods of a place.
 const (
 	exits   = 0.5
 	stops   = 0.65
 	removes = 0.8
 )
 
-// headroom is what making one of the first pods may take.
+// headroom is the longest time for making one of the first pods.
 const headroom = 2 * time.Millisecond
 
-// churn is a node on which pods live, die and are replaced: so many places, each of which always
-// has its next pod at its time, whether or not the PLEG has told of the last one. A worker for each
-// pod waits as a kubelet's does.
+// churn is a node with pods that live, die and are replaced: a number of places, each with its next
+// pod at its time, whether or not the PLEG has reported the last pod. A worker for each pod waits
+// as a kubelet's does.
 type churn struct {
 	driver Churner
-	every  time.Duration // from one pod of a place to the next
+	every  time.Duration // between two pods of a place
 	stop   chan struct{}
 	close  func() // stop, once
 	places sync.WaitGroup
 
-	mu        sync.Mutex // owns what follows
+	mu        sync.Mutex // owns the fields below
 	workers   map[string]chan struct{}
 	latencies []int64
 	waiting   int // for a newer status, now
 	err       error
 }
 
-// newChurn makes a pod in each place and returns when all are there. Rate is of changes in a
-// second.
+// newChurn makes a pod in each place and returns when all are there. Rate is in changes a second.
 func newChurn(d Churner, places, rate int) (*churn, error) {
 	c := &churn{
 		driver: d, every: time.Duration(places) * ChangesOfALife * time.Second / time.Duration(rate),
@@ -171,8 +168,8 @@ func (c *churn) end(p Pod) error {
 	return nil
 }
 
-// work is a pod worker: each time that something is told of its pod, it wants a status newer than
-// the end of its last sync.
+// work is a pod worker: after each event of its pod, it wants a status newer than the end of its
+// last sync.
 func (c *churn) work(uid string, wake <-chan struct{}, synced time.Time) {
 	for range wake {
 		begin := time.Now()
@@ -214,8 +211,8 @@ func (c *churn) waits() (latencies []int64) {
 	return latencies
 }
 
-// calm ends the load, and returns how many workers wait still, whom nobody wakes: nothing ends a
-// kubelet's wait.
+// calm ends the load, and returns the number of workers still waiting, whom nobody wakes: nothing
+// ends a kubelet's wait.
 func (c *churn) calm() (waiting int, err error) {
 	c.close()
 	c.places.Wait()

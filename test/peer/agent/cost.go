@@ -14,15 +14,15 @@ type Cost struct {
 	Wall time.Duration `json:"wall"`
 	// CPU is user and system time of all threads.
 	CPU time.Duration `json:"cpu"`
-	// Bytes and Objects are what was allocated, freed since or not.
+	// Bytes and Objects are the allocations, freed since or not.
 	Bytes   int64 `json:"bytes"`
 	Objects int64 `json:"objects"`
-	// Wakeups are the times that a thread of the process gave up the processor of its own accord: how
-	// often something woke it.
+	// Wakeups are the times that a thread of the process gave up the processor of its own accord:
+	// how often something woke it.
 	Wakeups int64 `json:"wakeups"`
 }
 
-// reading is the meters of this process at one moment.
+// reading is the meters of this process at a moment.
 type reading struct {
 	at      time.Time
 	cpu     time.Duration
@@ -49,5 +49,5 @@ func (r reading) until(now reading) Cost {
 	}
 }
 
-// Usage returns the CPU time that this process has used.
+// Usage returns this process's CPU time.
 func Usage() time.Duration { return read().cpu }

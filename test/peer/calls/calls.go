@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package calls makes, stops and removes pods for ours in test/peer, over a connection of its own,
-// as an agent would beside its PLEG.
+// Package calls makes, stops and removes pods for ours in test/peer, over a separate connection,
+// like an agent beside its PLEG.
 package calls
 
 import (
@@ -23,12 +23,12 @@ import (
 // Calls implements half of [agent.Churner].
 type Calls struct {
 	client runtimeapi.RuntimeServiceClient
-	// Calling is told of each call, as [pleg.Generator.Calling] is. It may be replaced before the first
-	// one.
+	// Calling receives each call, like [pleg.Generator.Calling]. It may be replaced before the first
+	// call.
 	Calling func(pleg.OwnCall) (returned func(error, ...pleg.Item))
 }
 
-// New connects to the runtime on that unix socket.
+// New connects to the runtime on the unix socket.
 func New(socket string) (*Calls, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// TestItemsAreAsLongAsInOtherRows: what is compared must not be cheap because it is small.
+// TestItemsAreAsLongAsInOtherRows checks that small items do not make the comparison cheap.
 func TestItemsAreAsLongAsInOtherRows(t *testing.T) {
 	rt, err := fakeruntime.New(fakeruntime.Config{})
 	if err != nil {

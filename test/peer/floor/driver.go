@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package floor has the drivers that do less than a PLEG must: they receive the same messages, and
-// do nothing with them, or decode them with the generated decoder and throw them away. Nothing that
-// goes through grpc can cost less than the first.
+// drop them, or decode them with the generated decoder and drop them. Nothing that goes through
+// grpc can cost less than the first.
 package floor
 
 import (
@@ -31,8 +31,7 @@ type Driver struct {
 	open    atomic.Bool
 }
 
-// New returns a driver that has not started. Decode says whether it decodes, streams whether it
-// lists with the streaming calls.
+// New returns a driver before its start. Decode selects decoding, streams the streaming list calls.
 func New(decode, streams bool) *Driver { return &Driver{decode: decode, streams: streams} }
 
 // discard is a codec that looks at nothing.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ours is this project's PLEG as a driver for test/peer, wired as its users wire it:
-// package cri as source and stream, its statuses in the cache, the metrics registered.
+// Package ours is this project's PLEG as a driver for test/peer, wired like a user's: package cri
+// as source and stream, its statuses in the cache, the metrics registered.
 package ours
 
 import (
@@ -34,10 +34,10 @@ type Driver struct {
 	listed    chan struct{} // capacity 1: a list of everything was applied
 }
 
-// New returns a driver that has not started.
+// New returns a driver before its start.
 func New() *Driver { return &Driver{listed: make(chan struct{}, 1)} }
 
-// never is a relist period that no run outlasts.
+// never is a relist period longer than any run.
 const never = 24 * time.Hour
 
 // Start implements [agent.Driver].
@@ -85,7 +85,7 @@ func (d *Driver) run() {
 	go func() { _ = d.generator.Run(context.Background()) }() // ends with the process
 }
 
-// Relist implements [agent.Driver]. A manual driver's first list is the one that Run begins with.
+// Relist implements [agent.Driver]. A manual driver's first list is Run's first.
 func (d *Driver) Relist() error {
 	begin := time.Now()
 	if d.running {
@@ -176,7 +176,7 @@ func (d *Driver) Footprint() (int64, error) {
 	})
 }
 
-// watched is metrics that tell of finished lists.
+// watched is metrics that report finished lists.
 type watched struct {
 	pleg.Metrics
 	listed chan<- struct{}

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubelet-build builds kubelets from the module registry: for each release the stock one,
-// and one from the same tree with this PLEG installed. It must be run in the repository's root.
+// Command kubelet-build builds kubelets from the module registry: for each release the stock
+// kubelet, and a kubelet from the same tree with this PLEG installed. Run it in the repository's
+// root.
 //
 //	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [-with MODULE=VERSION] [RELEASE...]
 //
 // The trees stay in the output folder, as v1.36.3 and the like, with the PLEG installed. -with
-// takes a module at another version than the release names, for a release of which not all modules
-// can be had.
+// takes a module at another version than the release's, for a release with unavailable modules.
 package main
 
 import (

@@ -72,7 +72,7 @@ func measure(ctx context.Context, v scene.Variant, c scene.Course) (f *scene.Fig
 	return scene.Measure(ctx, w, c)
 }
 
-// table writes the figures as Markdown, a column a kubelet. What failed is nil, and has none.
+// table writes the figures as Markdown, a column a kubelet. Failed runs are nil, and have none.
 func table(out io.Writer, all []*scene.Figures) {
 	all = slices.DeleteFunc(slices.Clone(all), func(f *scene.Figures) bool { return f == nil })
 	if len(all) == 0 {

@@ -3,15 +3,14 @@
 
 //go:build linux
 
-// Command kubelet-e2e runs real kubelets, stock and with the evented PLEG in them, on a node of
-// static pods without an API server. It must be run as root, in the repository's root, after
-// kubelet-build.
+// Command kubelet-e2e runs real kubelets, stock and with the evented PLEG, on a node of static pods
+// without an API server. Run it as root, in the repository's root, after kubelet-build.
 //
 //	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together] [-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
 // Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and
-// evented-1.37.1, and those of 1.38.0-alpha.0 if they are named.
+// evented-1.37.1, and on request those of 1.38.0-alpha.0.
 package main
 
 import (
@@ -42,8 +41,7 @@ func main() {
 	}
 }
 
-// usageError is an error of who called the command: its exit status is 2, where that of a failure
-// is 1.
+// usageError is an error of the caller: its exit status is 2, where a failure's is 1.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -71,7 +69,7 @@ func runtimeFlag(flags *flag.FlagSet) *string {
 		strings.Join(runtimes.Names(), ", ")+"), instead of the fake one")
 }
 
-// checkRuntime says whether -runtime names one.
+// checkRuntime checks the name in -runtime.
 func checkRuntime(name string) error {
 	if name == "" {
 		return nil
@@ -82,8 +80,7 @@ func checkRuntime(name string) error {
 	return nil
 }
 
-// preview is a version that is played only if it is named: not all of its modules can be had
-// everywhere.
+// preview is a version played only on request: not all of its modules are available everywhere.
 const preview = "1.38.0-alpha.0"
 
 // variants returns those of the names, or all of the released versions.

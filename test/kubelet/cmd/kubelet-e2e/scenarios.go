@@ -79,7 +79,7 @@ func scenarios(ctx context.Context, args []string) error {
 	return errors.Join(errs...)
 }
 
-// choose returns those of the scenarios that are asked for, all if none is.
+// choose returns the requested scenarios, by default all.
 func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
 	if only == "" {
 		return list, nil
@@ -93,8 +93,8 @@ func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
 	return slices.DeleteFunc(list, func(s scene.Scenario) bool { return !slices.Contains(names, s.Name) }), nil
 }
 
-// playAll plays the scenarios, once or for that long, on a node of their own. What fails is in the
-// summary; the error is of what could not be played.
+// playAll plays the scenarios, once or for the duration, on a separate node. Failures are in the
+// summary; the error is about unplayable scenarios.
 func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long time.Duration) (sum *scene.Summary, err error) {
 	w, err := scene.NewWorld(ctx, v)
 	if err != nil {
@@ -110,7 +110,7 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 			if long > 0 && time.Now().After(end) && s.Name != scene.PodsStop {
 				continue // the time is over: the round ends with an empty node
 			}
-			// A kubelet that is to show a leak must live long: it is killed in the rounds 1, 2, 4, 8, ...
+			// A kubelet must live long to show a leak: it is killed in the rounds 1, 2, 4, 8, ...
 			if s.Name == scene.KubeletRestarted && bits.OnesCount(uint(round)) != 1 {
 				continue
 			}

@@ -4,9 +4,9 @@
 //go:build linux
 
 // Command runtime runs a private container runtime with runc and the workload image, built from the
-// module registry, until it is interrupted: a real runtime to point pleg-bench at on a machine that
-// has none. It needs what the node e2e tests need, and leaves as little behind: its processes,
-// mounts, sockets and files go when it ends.
+// module registry, until interrupted: a real runtime for pleg-bench on a machine without any. It
+// has the requirements of the node e2e tests, and leaves as little behind: its processes, mounts,
+// sockets and files go at its end.
 //
 //	runtime                the default one
 //	runtime crio           another one

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-// Command runtime runs a private container runtime; that needs Linux.
+// Command runtime runs a private container runtime, on Linux only.
 package main
 
 import (
