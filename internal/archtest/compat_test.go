@@ -29,7 +29,7 @@ var _ clientevents.AnnotatedEventRecorder = (*events.Recorder)(nil)
 var _ = func(r metrics.Registry, b *events.Broadcaster) error { return metrics.NewEvents(r, b.Metrics) }
 
 // TestStreamingListsByTheNewestCRI reads the fake's streaming lists by the CRI's own client. The
-// root module is built against a CRI without them too, and describes them itself.
+// root module is also built against a CRI without them, and describes them itself.
 func TestStreamingListsByTheNewestCRI(t *testing.T) {
 	rt, err := fakeruntime.New(fakeruntime.Config{})
 	if err != nil {

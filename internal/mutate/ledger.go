@@ -6,8 +6,8 @@ package main
 // ledgerDir holds the ledger from which a kubelet's lists are served.
 const ledgerDir = "embed/ledger/"
 
-// ledgerMutations break the rules by which lists are served from memory. The random histories of the
-// ledger's own search must catch each of them.
+// ledgerMutations break the rules for serving lists from memory. The random histories of the
+// ledger's own search must catch each.
 var ledgerMutations = []mutation{
 	{
 		"ledger: a claim of an end is believed", ledgerDir + "evidence.go",

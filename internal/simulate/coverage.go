@@ -14,28 +14,29 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// move is one of the stream machine, as Stats shows it: what happens within one instant is one move.
+// move is a move of the stream machine, by Stats: the moves within an instant count as a single
+// move.
 type move [2]pleg.StreamState
 
 func (m move) String() string { return m[0].String() + "→" + m[1].String() }
 
-// Coverage is what the histories of a search have visited. The zero value is ready.
+// Coverage is the part of the state space visited by a search. The zero value is ready.
 type Coverage struct {
 	mu        sync.Mutex
 	Histories int
 	Looks     int               // of the oracle
-	Believed  int               // times that reads were believed again after they had lied
+	Believed  int               // times that reads were believed again after lies
 	Events    int               // told by Watch
-	Virtual   time.Duration     // time that has passed
+	Virtual   time.Duration     // elapsed time
 	Pairs     map[[2]string]int // fault × profile
-	Moves     map[move]int      // of the stream machine, as Stats shows it
+	Moves     map[move]int      // of the stream machine, by Stats
 	Slowest   time.Duration     // from the last disturbance of a history to agreement
 	SlowestOf uint64            // its seed
 	Prompt    promptness        // of the claims of true changes
 	PromptOf  uint64            // the seed of the slowest
 }
 
-// fault notes that a fault has struck under a profile.
+// fault notes a fault that has struck under a profile.
 func (c *Coverage) fault(name, profile string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +46,7 @@ func (c *Coverage) fault(name, profile string) {
 	c.Pairs[[2]string{name, profile}]++
 }
 
-// harvest takes what the oracle has seen.
+// harvest takes the oracle's observations.
 func (o *oracle) harvest(c *Coverage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +54,7 @@ func (o *oracle) harvest(c *Coverage) {
 	c.Prompt, c.Believed = o.promptest, o.believed
 }
 
-// Add adds what another one has.
+// Add adds another coverage.
 func (c *Coverage) Add(seed uint64, d *Coverage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

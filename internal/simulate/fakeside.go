@@ -21,18 +21,19 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// fakeSide is the runtime's side of the second tier: the fake runtime, served over a connection in memory, and the real client.
+// fakeSide is the runtime's side of the second tier: the fake runtime, served over a connection in
+// memory, and the real client.
 type fakeSide struct {
 	w      *world
 	rt     *fakeruntime.Runtime
 	client *cri.Client
 	agent  *fakeAgent
 	cache  *cache.Cache[cri.PodStatus]
-	quiet  fakeruntime.Faults // the faults of a runtime that is well: its calls take a little time
+	quiet  fakeruntime.Faults // the faults of a healthy runtime: its calls take a little time
 	stop   context.CancelFunc
 	served sync.WaitGroup
 
-	mu    sync.Mutex // owns what follows
+	mu    sync.Mutex // owns the fields below
 	names map[string]string
 	ids   map[string]string
 	next  uint64 // change of the runtime's history not yet taken over
@@ -77,7 +78,7 @@ func newFakeSide(w *world) (side, error) {
 	return f, nil
 }
 
-// itemsOfStatus returns what a status of the real client shows.
+// itemsOfStatus returns the items in a status of the real client.
 func itemsOfStatus(s *cri.PodStatus) []pleg.Item {
 	var items []pleg.Item
 	for _, x := range s.Sandboxes() {
@@ -229,7 +230,7 @@ func (f *fakeSide) command(w *world, verb string, args []string) error {
 	return errNotHere
 }
 
-// lies are the faults that make reads say what never was.
+// lies are the faults with false reads.
 var lies = []string{"nil-fields", "unknown-enum", "duplicate-id", "orphan-container"}
 
 func (f *fakeSide) fault(w *world, args []string) error {
@@ -307,7 +308,8 @@ func (f *fakeSide) runtime(w *world, what string, args []string) error {
 	return f.process(w, what, args)
 }
 
-// takesBack notes that the runtime is about to take back what it may have told a moment ago: a read overrules that after the grace.
+// takesBack notes that the runtime is about to take back a recent event: a read overrules the claim
+// after the grace.
 func (w *world) takesBack() {
 	w.oracle.mood()
 	w.upset(time.Now().Add(w.oracle.doubtful()))

@@ -15,29 +15,30 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Violation is the first thing that went wrong in a history.
+// Violation is the first violation in a history.
 type Violation struct {
-	Kind string        // one word, see invariant.go
-	What string        // what happened
+	Kind string        // a word, see invariant.go
+	What string        // the finding
 	At   time.Duration // since the beginning
 }
 
 func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s: %s", v.At, v.Kind, v.What) }
 
-// oracle looks at one generator and its cache and compares what it sees with the truth. Its mutex owns everything; it may be held while the
-// truth's, the ledger's and the cache's are taken, never the other way round.
+// oracle looks at a generator and its cache and compares them with the truth. Its mutex owns
+// everything; the mutexes of truth, ledger and cache may be taken under it, never the other way
+// round.
 type oracle struct {
 	truth  *Truth
 	ledger *ledger
 	store  Store
 	begun  time.Time
 	limits limits
-	only   []string // kinds of violation that count; nil: all
+	only   []string // the counting kinds of violation; nil: all
 
 	lied atomic.Bool // lying, for those who hold other mutexes
 
-	// stood excuses the kinds of violation that compare instants (ofInstants): the loop has stood within
-	// a turn, and a turn has one time, which then is some nanoseconds behind the clock.
+	// stood excuses the kinds of violation that compare instants (ofInstants): the loop has stood
+	// within a turn, and a turn has a single time, then some nanoseconds behind the clock.
 	stood atomic.Bool
 
 	failMu    sync.Mutex
@@ -46,43 +47,43 @@ type oracle struct {
 
 	mu         sync.Mutex
 	system     System
-	lying      bool // reads or claims may say what never was: only convergence is checked
-	lieInForce bool // a fault that lies is in force
+	lying      bool // reads or claims may lie: only convergence is checked
+	lieInForce bool // a lying fault is in force
 	onlyLies   bool // moody for lies alone
-	believed   int  // times that lying has ended
-	everMoody  bool // moody once: what was taken back, or never was, may have been counted as missed
+	believed   int  // number of ended lies
+	everMoody  bool // moody once: phases taken back or invented may have counted as missed
 	moody      bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
 	honest     bool // every change was told in time, so none may count as missed
-	named      bool // every read says what pods and containers are called
+	named      bool // every read names pods and containers
 	pods       map[cache.UID]*seen
 	global     time.Time
-	back       int        // phases that were seen to go back
-	counted    int        // those that generators before this one have counted
-	emitted    []emission // what the cache showed as each event was emitted, until the reader gets it
-	owing      bool       // an event was owed: emissions and events no longer match one to one
+	back       int        // observed backward phases
+	counted    int        // those counted by earlier generators
+	emitted    []emission // the cache's content at each emission, until the reader gets the event
+	owing      bool       // an event was owed: emissions and events no longer match
 	events     int
 	slowest    time.Duration // from the last disturbance to agreement
-	agreed     time.Time     // the disturbance that has been followed by agreement
+	agreed     time.Time     // the disturbance followed by agreement
 	state      pleg.StreamState
 	moves      map[move]int
 	looks      int
 	promptest  promptness
 }
 
-// limits are the bounds that the oracle holds a generator to.
+// limits are the oracle's bounds for a generator.
 type limits struct {
 	base, max, grace, listTimeout, threshold time.Duration
 	wait                                     time.Duration // a waiter is served within this when all is at rest
 }
 
-// seen is what readers of the cache, and of Watch, have seen of one pod.
+// seen is the knowledge of readers of the cache, and of Watch, about a pod.
 type seen struct {
 	asOf  time.Time
 	items map[string]pleg.Phase // by the cache
 	told  map[string]pleg.Phase // by Watch
-	owe   map[string]pleg.Phase // what the cache has shown and Watch must still tell
+	owe   map[string]pleg.Phase // shown by the cache, and not yet delivered by Watch
 	mask  map[string]uint8      // events told of each ID
-	old   map[string]bool       // what the cache shows from before this generator
+	old   map[string]bool       // shown by the cache since before this generator
 }
 
 func newOracle(truth *Truth, store Store, l limits) *oracle {
@@ -96,7 +97,7 @@ func newOracle(truth *Truth, store Store, l limits) *oracle {
 // ofInstants are the kinds of violation that compare instants.
 var ofInstants = []string{"greedy", "late", "trust", "unfair"}
 
-// fail records the first violation. It may be called with any mutex held.
+// fail records the first violation. Any mutex may be held.
 func (o *oracle) fail(kind, format string, args ...any) {
 	o.failMu.Lock()
 	defer o.failMu.Unlock()
@@ -124,7 +125,7 @@ func (o *oracle) pod(uid cache.UID) *seen {
 	return s
 }
 
-// started is told of a generator that is about to run over the cache.
+// started notes a generator about to run over the cache.
 func (o *oracle) started(s System, l *ledger) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,7 +139,7 @@ func (o *oracle) started(s System, l *ledger) {
 		clear(p.mask)
 		clear(p.owe)
 		clear(p.items)
-		clear(p.old) // a new generator knows what reads show, and not what the one before was told ahead of them
+		clear(p.old) // a new generator knows the results of reads, and no claims of its predecessor
 		shown, _ := o.store.Get(uid)
 		for _, it := range shown {
 			p.items[it.ID], p.old[it.ID] = it.Phase, true
@@ -149,8 +150,8 @@ func (o *oracle) started(s System, l *ledger) {
 // taken counts the phases that a generator admits to have taken back.
 func taken(s pleg.Stats) int { return s.Overruled + s.Regressions }
 
-// look compares everything that can be seen with the truth. Resting says that the generator's loop waits for something to happen, so that
-// its statistics are up to date.
+// look compares everything visible with the truth. Resting: the generator's loop is idle, so its
+// statistics are up to date.
 func (o *oracle) look(resting bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -204,7 +205,7 @@ func (o *oracle) look(resting bool) {
 	}
 }
 
-// lookHealth checks that Health says what is, whatever Watch does.
+// lookHealth checks Health, whatever Watch does.
 func (o *oracle) lookHealth(end time.Time) {
 	err := o.system.Health()
 	if errors.Is(err, pleg.ErrNotRunning) {
@@ -218,16 +219,16 @@ func (o *oracle) lookHealth(end time.Time) {
 	}
 }
 
-// lookAt checks one pod: what the cache shows is what the runtime had at some moment since the time that the status stands for.
+// lookAt checks a pod: the cache shows the runtime's state at some moment since the status's time.
 func (o *oracle) lookAt(uid cache.UID) {
 	p := o.pod(uid)
-	at := o.store.AsOf(uid) // first: the status read after it is no older
+	at := o.store.AsOf(uid) // first: the status read afterwards is no older
 	items, err := o.store.Get(uid)
 	if errors.Is(err, errNil) {
 		o.fail("nil", "a reader of pod %s was handed nil", uid)
 		return
 	}
-	if at.Before(p.asOf) && (len(items) > 0 || err != nil) { // of a pod that is gone it may be forgotten
+	if at.Before(p.asOf) && (len(items) > 0 || err != nil) { // for a gone pod the time may be forgotten
 		o.fail("freshness", "pod %s: the time that its status stands for went back by %v", uid, p.asOf.Sub(at))
 	}
 	since := at
@@ -250,7 +251,7 @@ func (o *oracle) when(t time.Time) string {
 	return "t+" + t.Sub(o.begun).String()
 }
 
-// lookFresh checks that reads alone have made the pod fresh, and that an error comes from one.
+// lookFresh checks that only reads have made the pod fresh, and that an error comes from a read.
 func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
 	if o.ledger == nil || at.IsZero() {
 		return
@@ -269,7 +270,7 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
 	}
 }
 
-// compare checks that no phase goes back, and notes what Watch must tell of.
+// compare checks that no phase goes back, and notes the events that Watch owes.
 func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 	if p.shows(items) {
 		return // as in most looks
@@ -289,7 +290,7 @@ func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 			p.owe[it.ID] = max(p.owe[it.ID], it.Phase)
 		}
 		if known && it.Phase == pleg.PhaseUnknown && before != pleg.PhaseRemoved {
-			now[it.ID] = before // what was known of its life is
+			now[it.ID] = before // the known part of its life
 		}
 	}
 	for id, before := range p.items {
@@ -303,7 +304,7 @@ func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 	p.items = now
 }
 
-// shows says that a status shows what the one before did.
+// shows reports whether a status shows the same as the status before.
 func (p *seen) shows(items []pleg.Item) bool {
 	for _, it := range items {
 		if phase, known := p.items[it.ID]; !known || phase != it.Phase {

@@ -15,17 +15,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// toyProfile says what a toy runtime tells, after the families of real runtimes.
+// toyProfile is the behaviour of a toy runtime, after the families of real runtimes.
 type toyProfile struct {
 	name                           string
 	sandboxCreated, sandboxDeleted bool
-	silentCascade                  bool // containers that go with their sandbox are not told
+	silentCascade                  bool // containers that go with their sandbox get no event
 	payloadPod                     bool // an event shows the whole pod, not its sandbox only
-	backlog                        bool // what nobody listens to is kept for the first who comes
+	backlog                        bool // unheard events are kept for the next subscriber
 	events                         streamMode
 }
 
-// streamMode is what a runtime answers to a subscriber.
+// streamMode is a runtime's answer to a subscriber.
 type streamMode uint8
 
 const (
@@ -44,7 +44,7 @@ var toyProfiles = []toyProfile{
 	{name: "no-events", events: streamUnimplemented},
 }
 
-// toyItem is one sandbox or container of the toy.
+// toyItem is a sandbox or container of the toy.
 type toyItem struct {
 	id      string
 	pod     cache.UID
@@ -57,7 +57,7 @@ type toyItem struct {
 	blurred bool       // lists do not know its state; statuses do
 }
 
-// name is what people call a container.
+// name is the name of a container for people.
 func (x *toyItem) name() string {
 	if x.kind == pleg.Sandbox {
 		return ""
@@ -65,11 +65,12 @@ func (x *toyItem) name() string {
 	return "name of " + x.id
 }
 
-// toy is a runtime in memory: a source, a stream, and the commands that change it. Its mutex owns everything.
+// toy is a runtime in memory: a source, a stream, and the commands that change the runtime. Its
+// mutex owns everything.
 type toy struct {
 	truth *Truth
 	note  func(fault string)    // of each fault that struck
-	upset func(until time.Time) // the runtime is not at rest before that time
+	upset func(until time.Time) // the runtime is not at rest before this time
 
 	mu       sync.Mutex
 	profile  toyProfile
@@ -94,17 +95,17 @@ type toy struct {
 	cut      chan struct{}
 }
 
-// readFault is how one kind of read goes wrong.
+// readFault is a fault of a kind of read.
 type readFault struct {
 	err  error
-	slow time.Duration // before it looks
-	late time.Duration // after it has looked
+	slow time.Duration // before the look
+	late time.Duration // after the look
 	hang bool
 	free chan struct{}          // closed when a hanging read is let go
-	only map[cache.UID]struct{} // the pods whose reads it strikes; nil: all
+	only map[cache.UID]struct{} // the pods with struck reads; nil: all
 }
 
-// strikes says that the fault strikes a read of a pod, or of everything.
+// strikes reports whether the fault strikes a read of a pod, or of everything.
 func (f *readFault) strikes(uid cache.UID) bool {
 	_, ok := f.only[uid]
 	return f.only == nil || ok
@@ -158,7 +159,7 @@ func (r *toy) add(it *toyItem, phase pleg.Phase, how telling) error {
 	return nil
 }
 
-// set moves an ID to a phase: forward only, except for a sandbox that recovers.
+// set moves an ID to a phase: forward only, except for a recovering sandbox.
 func (r *toy) set(id string, phase pleg.Phase, how telling) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +180,8 @@ func (r *toy) set(id string, phase pleg.Phase, how telling) error {
 	return nil
 }
 
-// cascade moves an ID and what depends on it: a sandbox that stops ends its containers, one that goes takes them along; what runs dies before it goes.
+// cascade moves an ID and its dependents: a stopping sandbox ends its containers, a removed sandbox
+// takes them along; running containers die first.
 func (r *toy) cascade(it *toyItem, phase pleg.Phase, how telling) {
 	if it.kind == pleg.Sandbox && phase >= pleg.PhaseExited {
 		for _, c := range r.items {
@@ -204,7 +206,7 @@ func (r *toy) cascade(it *toyItem, phase pleg.Phase, how telling) {
 	r.move(it, phase, how)
 }
 
-// move changes one phase and tells of it.
+// move changes a phase and sends the event.
 func (r *toy) move(it *toyItem, phase pleg.Phase, how telling) {
 	it.prev, it.phase, it.far = it.phase, phase, max(it.far, phase)
 	now := time.Now()
@@ -213,7 +215,8 @@ func (r *toy) move(it *toyItem, phase pleg.Phase, how telling) {
 	r.tell(it, phase, how)
 }
 
-// podItems returns what the runtime has of a pod, or of one of its sandboxes. Stale shows the others of the pod as they were before.
+// podItems returns the items of a pod, or of one of its sandboxes. Stale shows the other items as
+// they were before.
 func (r *toy) podItems(pod cache.UID, sandbox, own string, stale bool) []pleg.Item {
 	var items []pleg.Item
 	for _, x := range r.items {
@@ -231,7 +234,7 @@ func (r *toy) podItems(pod cache.UID, sandbox, own string, stale bool) []pleg.It
 	return items
 }
 
-// lose makes the runtime lose track of a container: it still shows it, and no longer knows how it is.
+// lose makes the runtime lose track of a container: it is still shown, in an unknown state.
 func (r *toy) lose(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,7 +248,7 @@ func (r *toy) lose(id string) error {
 	return nil
 }
 
-// blur makes lists not know the state of a container, or know it again. Statuses do all the time.
+// blur makes lists lose or regain the state of a container, while statuses keep it.
 func (r *toy) blur(id string, yes bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +261,7 @@ func (r *toy) blur(id string, yes bool) error {
 	return nil
 }
 
-// announce tells that an ID is removed while it is still there.
+// announce sends the removal of an ID ahead of the removal.
 func (r *toy) announce(id string, how telling) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +294,7 @@ func (f *readFault) release() {
 	}
 }
 
-// live returns the IDs of a pod that match.
+// live returns the matching IDs of a pod.
 func (r *toy) live(pod cache.UID, match func(*toyItem) bool) []*toyItem {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -118,7 +118,7 @@ func (t *toySide) close() {
 //	reads list|pod|inspect fail|hang|ok, or slow D before they look, or late D after [only=p1,p2]
 //	clock D                           the wall clock steps
 //
-// How is what becomes of the event: drop late=D twice stale nil-sandbox nil-statuses oversize lag=D.
+// How is the fate of the event: drop late=D twice stale nil-sandbox nil-statuses oversize lag=D.
 func (t *toySide) command(w *world, verb string, args []string) error {
 	if len(args) == 0 {
 		return errUsage
@@ -184,7 +184,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		return r.set(id, pleg.PhaseRunning, how)
 	case "recover":
 		o.mood()
-		r.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond)) // that it was not ready may just have been told
+		r.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond)) // an event of its end may just have been sent
 		return r.set(id, pleg.PhaseRunning, how)
 	case "exit", "unready":
 		return r.set(id, pleg.PhaseExited, how)
@@ -210,7 +210,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	return errUsage
 }
 
-// remove removes an ID now, or tells so now and does it later.
+// remove removes an ID now, or announces the removal now and removes later.
 func (t *toySide) remove(w *world, id string, how telling) error {
 	if how.lag == 0 {
 		return t.toy.set(id, pleg.PhaseRemoved, how)
@@ -221,7 +221,7 @@ func (t *toySide) remove(w *world, id string, how telling) error {
 		return err
 	}
 	if how.lag > w.settings.grace-50*time.Millisecond {
-		w.oracle.mood() // a read may overrule it
+		w.oracle.mood() // a read may overrule the claim
 	}
 	w.children.Go(func() {
 		_ = sleep(w.ctx, how.lag)
@@ -230,7 +230,7 @@ func (t *toySide) remove(w *world, id string, how telling) error {
 	return nil
 }
 
-// parse takes a word that says what becomes of an event. It reports whether it is one.
+// parse takes a word about the fate of an event. It reports whether the word is known.
 func (h *telling) parse(word string) (ok bool, err error) {
 	key, value, valued := strings.Cut(word, "=")
 	switch key {
@@ -266,7 +266,7 @@ func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
 		if x.phase != pleg.PhaseUnknown {
 			return x.id
 		}
-		_ = t.toy.set(x.id, pleg.PhaseExited, telling{}) // as a kubelet ends what it cannot tell the state of
+		_ = t.toy.set(x.id, pleg.PhaseExited, telling{}) // like a kubelet with a container in an unknown state
 	}
 	ready := t.toy.live(pod, func(x *toyItem) bool { return x.kind == pleg.Sandbox && x.phase == pleg.PhaseRunning })
 	if len(ready) == 0 {
@@ -281,7 +281,7 @@ func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
 	return ""
 }
 
-// workerCall has a pod worker do something, by a call that the generator is told of if it is told of all.
+// workerCall acts for a pod worker, by a call reported to a generator that accepts reports.
 func (t *toySide) workerCall(x *toyItem, pod cache.UID, about pleg.OwnCall, phase pleg.Phase, work func() error) error {
 	c := ownCall{about: about, pod: pod, now: pleg.Item{ID: x.id, Kind: x.kind, Phase: phase, Name: x.name()}}
 	if t.w.settings.tells {

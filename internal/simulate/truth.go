@@ -12,33 +12,34 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// step is one entry of the history of one ID.
+// step is an entry of the history of an ID.
 type step struct {
 	at    time.Time
 	phase pleg.Phase
 }
 
-// life is the authoritative history of one ID.
+// life is the authoritative history of an ID.
 type life struct {
 	id    string
 	pod   cache.UID
 	kind  pleg.Kind
 	steps []step                           // in the order of time
-	ours  bool                             // a sandbox that the agent has stopped
-	told  uint8                            // bit set of the phases that a claim told
+	ours  bool                             // a sandbox stopped by the agent
+	told  uint8                            // bit set of the claimed phases
 	first [pleg.PhaseRemoved + 1]time.Time // when a claim first told each
 }
 
-// Truth is the authoritative history of a runtime: every change of every ID, and what was told of it. Safe for concurrent use.
+// Truth is the authoritative history of a runtime: every change of every ID, and its claims. Safe
+// for concurrent use.
 type Truth struct {
 	mu    sync.Mutex
 	lives map[string]*life
 	pods  map[cache.UID][]*life
-	uids  []cache.UID             // sorted; whoever adds one makes a new slice
+	uids  []cache.UID             // sorted; additions make a new slice
 	moves map[cache.UID]time.Time // the last change of each pod
 	loose map[cache.UID]bool      // pods of which a call of the agent's has failed
 	lied  map[string]bool         // IDs of which a read has lied
-	pull  func()                  // fetches changes from a runtime that keeps its own history; nil if changes are pushed
+	pull  func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
 }
 
 // NewTruth returns an empty history.
@@ -62,8 +63,8 @@ func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, p
 	l.steps = append(l.steps, step{at, phase})
 }
 
-// Stopped notes that the agent has stopped a sandbox, and has told so. A generator to which reads
-// have lied of it may not know it.
+// Stopped notes that the agent has stopped a sandbox, and has reported the call. A generator may
+// have forgotten it after a lying read.
 func (t *Truth) Stopped(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,14 +73,14 @@ func (t *Truth) Stopped(id string) {
 	}
 }
 
-// Loosen notes that a call of the agent's about a pod has failed: it may yet work.
+// Loosen notes a failed call of the agent about a pod: the call may yet work.
 func (t *Truth) Loosen(pod cache.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.loose[pod] = true
 }
 
-// Anew notes that a generator begins, which knows of no call that one before was told of.
+// Anew notes the begin of a generator, which knows of no call reported to its predecessor.
 func (t *Truth) Anew() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +104,8 @@ func (t *Truth) Mention(pod cache.UID) {
 	t.addPod(pod)
 }
 
-// Told notes that a claim showed an ID in a phase. Own says that the claim is about that ID, rather than that its payload shows it.
+// Told notes a claim of an ID in a phase. Own: the claim is about the ID itself, which otherwise
+// only appears in the payload.
 func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,8 +116,9 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	}
 }
 
-// untold counts the starts and exits of which no claim told within the grace, among those that happened while somebody listened, as of the last refresh.
-// A removal that was told before counts as having told of them, unless claims may have been discarded.
+// untold counts the starts and exits without a claim within the grace, among those while a stream
+// was open, as of the last refresh. An earlier claim of the removal counts as a claim, unless
+// claims may have been discarded.
 func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool, discards bool) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +132,8 @@ func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool, disca
 	return n
 }
 
-// toldBy says that a claim told of a phase, or a later one, by a time, and if late is set, no sooner than another.
+// toldBy reports whether a claim reached a phase, or a later phase, by a time, and if late is set,
+// no sooner than another time.
 func (l *life) toldBy(phase pleg.Phase, from, by time.Time, late bool) bool {
 	return slices.ContainsFunc(l.first[phase:], func(at time.Time) bool { return !at.IsZero() && !at.After(by) && !(late && at.Before(from)) })
 }
@@ -149,7 +153,7 @@ func (t *Truth) known() []cache.UID {
 	return t.uids
 }
 
-// mentions says that a pod is, was, or was asked for, as of the last refresh.
+// mentions reports whether a pod is, was, or was asked for, as of the last refresh.
 func (t *Truth) mentions(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,13 +168,14 @@ func (t *Truth) moved(pod cache.UID) time.Time {
 	return t.moves[pod]
 }
 
-// going says that a pod has, or was told to have, a sandbox that is not ready, as of the last refresh.
+// going reports whether a pod has a sandbox that is not ready, or a claim of such a sandbox, as of
+// the last refresh.
 func (t *Truth) going(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.pods[pod] {
 		if l.ours && !t.loose[pod] && !has(l.told, pleg.PhaseRemoved) {
-			continue // the agent takes it away, and tells that
+			continue // the agent removes it, and reports the removal
 		}
 		if now := l.now(); l.kind == pleg.Sandbox && now != pleg.PhaseRemoved && (now == pleg.PhaseExited || l.told&(1<<pleg.PhaseExited) != 0) {
 			return true
@@ -190,7 +195,7 @@ func (t *Truth) restless(pod cache.UID) bool {
 	return slices.ContainsFunc(t.pods[pod], func(l *life) bool { return l.now() == pleg.PhaseUnknown })
 }
 
-// empty says that the runtime had nothing of a pod at a time, as of the last refresh.
+// empty reports whether the runtime had nothing of a pod at a time, as of the last refresh.
 func (t *Truth) empty(pod cache.UID, at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,7 +210,7 @@ func (t *Truth) empty(pod cache.UID, at time.Time) bool {
 	})
 }
 
-// phaseOf returns whose an ID is, and its phase, as of the last refresh; Unknown if there is none.
+// phaseOf returns the pod of an ID, and its phase, as of the last refresh; Unknown without any.
 func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,8 +220,8 @@ func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
 	return "", pleg.PhaseUnknown
 }
 
-// lost says that the runtime does not know the state of an ID, or did not when it was removed, as of
-// the last refresh: from then on reads show that, or nothing.
+// lost reports whether the runtime had lost the state of an ID, as of the last refresh: from then
+// on reads show UNKNOWN, or nothing.
 func (t *Truth) lost(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -227,13 +232,13 @@ func (t *Truth) lost(id string) bool {
 	n := len(l.steps) - 1
 	if l.steps[n].phase == pleg.PhaseRemoved {
 		for n > 0 && l.steps[n].at.Equal(l.steps[len(l.steps)-1].at) {
-			n-- // it is stopped to be removed
+			n-- // stopped for its removal
 		}
 	}
 	return l.steps[n].phase == pleg.PhaseUnknown
 }
 
-// size returns the number of IDs that the runtime has of a pod, as of the last refresh.
+// size returns the number of IDs of a pod, as of the last refresh.
 func (t *Truth) size(pod cache.UID) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,7 +250,7 @@ func (t *Truth) size(pod cache.UID) (n int) {
 	return n
 }
 
-// podOf returns whose an ID is, as of the last refresh, and whether it is gone.
+// podOf returns the pod of an ID, as of the last refresh, and whether the ID is gone.
 func (t *Truth) podOf(id string) (pod cache.UID, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -262,13 +267,13 @@ func (t *Truth) refresh() {
 	}
 }
 
-// absent is the bit of "the runtime does not have it yet", beside the bits of the phases.
+// absent is the bit of "not in the runtime yet", beside the bits of the phases.
 const absent = 7
 
-// phases returns, as a set of bits, every phase that the ID had at some moment from just before since until now.
+// phases returns, as a set of bits, every phase of the ID from just before since until now.
 func (l *life) phases(since time.Time) uint8 {
 	set := uint8(1 << absent)
-	before, present := uint8(0), false // the furthest phase by then: that the runtime lost track takes nothing of it back
+	before, present := uint8(0), false // the furthest phase by then: losing track takes nothing back
 	for _, s := range l.steps {
 		if s.at.Before(since) {
 			set = 1 << s.phase
@@ -289,7 +294,7 @@ func (l *life) phases(since time.Time) uint8 {
 	return set
 }
 
-// furthest returns the furthest phase that the ID had had before a time.
+// furthest returns the furthest phase of the ID before a time.
 func (l *life) furthest(since time.Time) (most uint8) {
 	for _, s := range l.steps {
 		if s.at.Before(since) {

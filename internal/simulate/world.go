@@ -17,62 +17,62 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// History is a list of lines, each one command. Empty lines and those that begin with # are comments.
+// History is a list of lines, each a command. Empty lines and lines that begin with # are comments.
 type History []string
 
 func (h History) String() string { return strings.Join(h, "\n") + "\n" }
 
 // Options say how a history is run.
 type Options struct {
-	// Strict makes commands that make no sense errors.
+	// Strict makes senseless commands errors.
 	Strict bool
 	// Published runs the algorithm of the enhancement in place of the generator.
 	Published bool
-	// Update makes expect events and expect cache record what happened and not compare it.
+	// Update makes expect events and expect cache record instead of compare.
 	Update bool
-	// Only, if not nil, are the kinds of violation that count.
+	// Only, if not nil, are the counting kinds of violation.
 	Only []string
-	// Trace records what Watch told and what was expected.
+	// Trace records Watch's events and the expectations.
 	Trace bool
 	// Record records the outcome.
 	Record bool
 }
 
-// Result is what became of a history.
+// Result is the outcome of a history.
 type Result struct {
 	Violation *Violation
 	Err       error // of a command, in strict mode
 	Trace     []string
 	Coverage  Coverage
-	Outcome   *Outcome // if it was to be recorded
+	Outcome   *Outcome // if recorded
 }
 
-// Failed says that something is wrong.
+// Failed reports whether something is wrong.
 func (r *Result) Failed() bool { return r.Violation != nil || r.Err != nil }
 
 // side is the runtime's side of a world.
 type side interface {
-	// command runs one command of the runtime, its stream or its reads.
+	// command runs a command of the runtime, its stream or its reads.
 	command(w *world, verb string, args []string) error
 	// system makes a generator over the runtime.
 	system(w *world) (System, *ledger, error)
-	// restless says that reads go wrong at present.
+	// restless reports whether reads go wrong at present.
 	restless() bool
-	// offersEvents says that the runtime takes subscribers now.
+	// offersEvents reports whether the runtime takes subscribers now.
 	offersEvents() bool
-	// finishCalls waits for the calls of the agent's own that are under way.
+	// finishCalls waits for the agent's calls under way.
 	finishCalls()
 	// empty removes everything.
 	empty(w *world)
 	// calm ends every fault.
 	calm(w *world)
-	// name returns what scripts call the ID, and id the reverse.
+	// name returns the scripts' name of an ID, and id the reverse.
 	name(id string) string
 	id(name string) string
 	close()
 }
 
-// world is one run of one history.
+// world is a run of a history.
 type world struct {
 	opts     Options
 	settings settings
@@ -96,12 +96,12 @@ type world struct {
 	trace    []string
 	told     []string // by Watch since the last expect events
 	outcome  *Outcome
-	until    time.Time // the runtime is not at rest before that
+	until    time.Time // the runtime is not at rest before this time
 	toldMu   sync.Mutex
 	within   within
 }
 
-// Run runs a history. It must be called in a bubble, and returns when everything that it started has ended.
+// Run runs a history. Call it in a bubble; it returns when everything it started has ended.
 func Run(h History, opts Options) *Result {
 	w := &world{
 		opts: opts, settings: defaultSettings(), truth: NewTruth(), begun: time.Now(),
@@ -193,7 +193,7 @@ func (w *world) upset(until time.Time) {
 	}
 }
 
-// rest lets everything happen that happens without time passing, and looks.
+// rest lets everything happen that takes no time, and looks.
 func (w *world) rest() {
 	w.quiet()
 	if w.ledger != nil && w.side.restless() {
@@ -212,7 +212,7 @@ func (w *world) start() error {
 		return fmt.Errorf("it runs already")
 	}
 	if w.settings.tells {
-		w.side.finishCalls() // or nobody would tell of what they make
+		w.side.finishCalls() // or nobody would report their products
 	}
 	sys, l, err := w.side.system(w)
 	if err != nil {
@@ -224,7 +224,7 @@ func (w *world) start() error {
 			l.prompt.began = time.Now()
 		}
 		for _, uid := range w.truth.UIDs() {
-			l.wanted(uid, time.Now()) // the cache may have waiters, or hold what is no longer so
+			l.wanted(uid, time.Now()) // the cache may have waiters, or outdated content
 		}
 		for _, x := range w.waiters {
 			l.wanted(x.pod, x.t)
@@ -288,12 +288,12 @@ func (w *world) settle() error {
 	return nil
 }
 
-// reconnected checks that the stream is up again soon after the runtime offers it.
+// reconnected checks that the stream is up soon after the runtime offers it.
 func (w *world) reconnected() {
 	if w.settings.generic || w.opts.Published || !w.side.offersEvents() {
 		return
 	}
-	for range 210 { // three steady delays: a stream may have told something before that breaks it again
+	for range 210 { // three steady delays: a stream may have sent something before another break
 		if w.oracle.result() != nil || w.system.Stats().State == pleg.StreamConnected {
 			return
 		}
@@ -303,7 +303,8 @@ func (w *world) reconnected() {
 	w.oracle.fail("deaf", "the runtime has offered events for 210 s, and the stream is %v", w.system.Stats().State)
 }
 
-// empty removes everything from the runtime, lets all come to rest, and checks that nothing is remembered.
+// empty removes everything from the runtime, lets everything come to rest, and checks that nothing
+// is remembered.
 func (w *world) empty() error {
 	if w.system == nil {
 		return fmt.Errorf("nothing runs")

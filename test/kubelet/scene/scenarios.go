@@ -16,11 +16,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Scenario does something to a world and waits for what must come of it.
+// Scenario acts on a world and waits for the required result.
 type Scenario struct {
 	Name string
 	Play func(context.Context, *World) error
-	// Disturbs says that the runtime, the kubelet or the event stream is taken away meanwhile.
+	// Disturbs: the runtime, the kubelet or the event stream is taken away meanwhile.
 	Disturbs bool
 }
 
@@ -56,7 +56,7 @@ func Scenarios(size Size) []Scenario {
 const (
 	// KubeletRestarted is the name of the scenario after which another kubelet is there.
 	KubeletRestarted = "kubelet-restarted"
-	// PodsStop is the name of the last one, after which there are no pods.
+	// PodsStop is the name of the last scenario, after which there are no pods.
 	PodsStop = "pods-stop"
 )
 
@@ -162,7 +162,7 @@ func failedStarts(ctx context.Context, w *World) error {
 // failedStart are the reasons for which a container waits whose start has failed.
 var failedStart = map[string]bool{"CrashLoopBackOff": true, "RunContainerError": true, "CreateContainerError": true}
 
-// restartsAgree compares the restarts that the kubelet reports with the containers that ran.
+// restartsAgree compares the kubelet's reported restarts with the containers that ran.
 func (w *World) restartsAgree(ctx context.Context, all []string) error {
 	if err := w.look(ctx); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (w *World) restartsAgree(ctx context.Context, all []string) error {
 	return nil
 }
 
-// probes has pods whose probes and hooks succeed, and some whose liveness probe does not.
+// probes has pods with successful probes and hooks, and some with a failing liveness probe.
 func probes(ctx context.Context, w *World) error {
 	_, before, err := w.runtime.usage(ctx)
 	if err != nil {
@@ -216,16 +216,15 @@ func probes(ctx context.Context, w *World) error {
 	if err != nil {
 		return err
 	}
-	// Two hooks, the startup and the readiness probe in those that are well, a probe in those that
-	// are not.
+	// Two hooks, the startup and the readiness probe in healthy pods, a probe in the others.
 	if n, want := after["ExecSync"]-before["ExecSync"], uint64(4*len(fine)+len(ill)); n < want {
 		return fmt.Errorf("%d probes and hooks were run, want %d", n, want)
 	}
 	return nil
 }
 
-// sidecars has pods with init containers and restartable ones; those that end take their sidecar
-// with them, and a sidecar that ends is started again.
+// sidecars has pods with init containers and restartable ones; ending pods take their sidecar with
+// them, and an ended sidecar is started again.
 func sidecars(ctx context.Context, w *World) error {
 	run, end, ill := w.batch("side-run", 5), w.batch("side-end", 5), w.batch("side-ill", 3)
 	for _, name := range ill {
@@ -285,8 +284,8 @@ func graceful(ctx context.Context, w *World) error {
 	return w.patient(ctx)
 }
 
-// patient removes pods with a hook that takes longer than their grace period: they must be left
-// that, and then be killed.
+// patient removes pods with a hook longer than their grace period: they must get the period, and
+// then be killed.
 func (w *World) patient(ctx context.Context) error {
 	all := w.batch("one-patient", 3)
 	for _, name := range all {
@@ -307,8 +306,7 @@ func (w *World) patient(ctx context.Context) error {
 	return nil
 }
 
-// recreate removes and makes a static pod of one UID again and again, without waiting in between
-// for long.
+// recreate removes and makes a static pod with the same UID again and again, with short pauses.
 func recreate(ctx context.Context, w *World, times int) error {
 	name := w.batch("one-again", 1)[0]
 	for i := range times {

@@ -19,19 +19,18 @@ import (
 // trustedPeriod is the relist period from which on the generator is taken to trust the stream.
 const trustedPeriod = 4 * time.Second
 
-// promptly is the time beyond the relist period within which a status must show what the stream has
-// not told: a relist, reads of 20 pods and a sync of each, on a machine that does other things too.
+// promptly is the time beyond the relist period within which a status must show a change without an
+// event: a relist, reads of 20 pods and a sync of each, on a machine with other work.
 const promptly = 5 * time.Second
 
-// eventsDropped has the runtime change containers without a word, on a stream that is well
-// otherwise.
+// eventsDropped has the runtime change containers without events, on an otherwise healthy stream.
 func eventsDropped(ctx context.Context, w *World) error { return w.unheard(ctx, silent) }
 
 // streamDeaf has the stream stay open and carry nothing any more.
 func streamDeaf(ctx context.Context, w *World) error { return w.unheard(ctx, deaf) }
 
-// unheard has containers end that nothing tells of. They must be found by the next relist, counted
-// as missed, and cost the stream its trust; when it tells again, it must earn it back.
+// unheard has containers end without events. The next relist must find them, count them as missed,
+// and take the stream's trust; later events must earn it back.
 func (w *World) unheard(ctx context.Context, how disturbance) error {
 	if err := w.runtime.disturb(ctx, undisturbed); err != nil {
 		return err
@@ -51,7 +50,7 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 		return err
 	}
 	since := bench.Now()
-	var longest time.Duration // a list that comes before the first of them has ended finds nothing, and raises the period once more
+	var longest time.Duration // a list before the first end finds nothing, and raises the period once more
 	if err := eventually(ctx, patience, func() error {
 		period, err := w.relistPeriod(ctx)
 		if err != nil {
@@ -78,7 +77,7 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 	if unheard < 2 {
 		return fmt.Errorf("%d containers ended unheard, want 2 at least", unheard)
 	}
-	if w.Variant.Ours { // a stream that goes deaf does so after an event
+	if w.Variant.Ours { // a stream goes deaf after an event
 		if err := w.noticed(ctx, before, unheard-1); err != nil {
 			return err
 		}
@@ -98,8 +97,8 @@ func (w *World) unheard(ctx context.Context, how disturbance) error {
 	return w.trusted(ctx)
 }
 
-// hears has pods come and end until the generator is told of it: a deaf stream must have been given
-// up for a new one.
+// hears has pods come and end until the generator hears of them: a deaf stream must have been
+// replaced.
 func (w *World) hears(ctx context.Context) error {
 	return eventually(ctx, patience, func() error {
 		before, err := w.counters(ctx)
@@ -146,16 +145,15 @@ func (w *World) earned(ctx context.Context, want time.Duration) error {
 	})
 }
 
-// relistPeriod returns the generator's present one, zero of a stock kubelet.
+// relistPeriod returns the generator's present period, zero for a stock kubelet.
 func (w *World) relistPeriod(ctx context.Context) (time.Duration, error) {
 	m, err := w.Kubelet.Metrics(ctx)
 	return time.Duration(m["evented_pleg_relist_period_seconds"] * float64(time.Second)), err
 }
 
-// noticed waits until that many changes of which the stream has not told are counted, and told on
-// the node if there is an API server. The first two are missed events for certain: with the second,
-// a stream that tells of nothing else is given up, and what changes until the next one is there,
-// nobody listens to.
+// noticed waits until the number of unannounced changes is counted, and reported on the node with
+// an API server. The first two are missed events for certain: at the second, an otherwise silent
+// stream is replaced, and later changes until the next stream are unheard.
 func (w *World) noticed(ctx context.Context, before counters, changes int) error {
 	if err := eventually(ctx, patience, func() error {
 		c, err := w.counters(ctx)
