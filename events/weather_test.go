@@ -331,8 +331,11 @@ func TestThroughputAfterARestart(t *testing.T) {
 		server := eventstest.NewServer()
 		r := newRig(t, server, continuing)
 		const n = 4000
+		name := func(i int) string { // as the pods of a Deployment have, with a random part
+			return fmt.Sprintf("some-deployment-%08x-%05x", uint32(i/10)*2654435761, uint32(i)*2246822519>>12)
+		}
 		for i := range n {
-			r.pod(fmt.Sprintf("some-deployment-5d8f7c9b4d-%05d", i), 2)
+			r.pod(name(i), 2)
 		}
 		pass(time.Minute)
 		if err := r.shutdown(10 * time.Minute); err != nil {
@@ -343,7 +346,7 @@ func TestThroughputAfterARestart(t *testing.T) {
 		begin := time.Now()
 		next.pod("new", 1)
 		for i := range n {
-			next.pod(fmt.Sprintf("some-deployment-5d8f7c9b4d-%05d", i), 1)
+			next.pod(name(i), 1)
 		}
 		pass(100 * time.Millisecond)
 		next.wantAbout("new", "single")
