@@ -5,6 +5,8 @@ package apiserver
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -132,4 +134,33 @@ func reasonsOf(listing string, column int) (out []string) {
 		out = append(out, fields[column])
 	}
 	return out
+}
+
+// TestKubectlShowsUsBesideOthers: kubectl describe sorts by lastTimestamp alone, so that what client-go's older recorder
+// writes (an attach-detach controller, say) and what this one writes come as they happened.
+func TestKubectlShowsUsBesideOthers(t *testing.T) {
+	c := newCluster(t)
+	admin, node := c.client(adminToken), c.nodeClient()
+	makeNamespace(t, admin, "beside")
+	pod := makePod(t, admin, "beside", "web")
+	ours, other := startRecorder(t, oursRecord, node, nodeName), startRecorder(t, clientRecord, admin, "controller")
+	reasons := []string{"Scheduled", "Attached", "Pulled", "Scaled", "Started"}
+	for i, reason := range reasons {
+		r := ours
+		if i%2 == 1 {
+			r = other
+		}
+		r.emit(pod, nil, corev1.EventTypeNormal, reason, "Act", "%s", reason)
+		time.Sleep(1100 * time.Millisecond) // lastTimestamp has seconds
+	}
+	eventually(t, "all should be there", func(ctx context.Context) (bool, string) {
+		l, err := admin.CoreV1().Events("beside").List(ctx, metav1.ListOptions{})
+		return err == nil && len(l.Items) == len(reasons), fmt.Sprint(err)
+	})
+	desc := describePod(t, admin, "beside", "web")
+	if got := reasonsOf(desc, 1); !slices.Equal(got, reasons) {
+		t.Errorf("kubectl describe shows %v\nwant %v\n%s", got, reasons, desc)
+	}
+	ours.stop()
+	other.stop()
 }
