@@ -18,7 +18,7 @@ type word struct{ n int }
 
 var errRead = errors.New("the read failed")
 
-// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins
+// started is a time with a monotonic reading, long past also by the clock of a bubble, which begins
 // in the year 2000.
 var started = time.Now().Add(-50 * 365 * 24 * time.Hour)
 

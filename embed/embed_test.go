@@ -41,8 +41,8 @@ func TestGuideShowsThePatch(t *testing.T) {
 	}
 }
 
-// client is a CRI client that sends some events and then ends, or waits for its context if it has
-// nothing to end with.
+// client is a CRI client that sends some events and then ends, or waits for its context without an
+// end.
 type client struct {
 	send []*runtimeapi.ContainerEventResponse
 	end  func() error
@@ -97,8 +97,8 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// A client that is stuck in its send when the consumer stops, or when the context ends, must not
-// stay behind: goleak looks.
+// A client stuck in its send when the consumer stops, or when the context ends, must not stay
+// behind: goleak looks.
 func TestStreamLeavesNothingBehind(t *testing.T) {
 	for range Stream[struct{}](client{send: events(500)}).Events(t.Context()) {
 		break

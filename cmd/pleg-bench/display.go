@@ -14,8 +14,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
-// display shows where a run is, in a few lines that are written over and over. Where standard error
-// is no terminal it shows nothing.
+// display shows the progress of a run in a few lines, written over and over. It shows nothing if
+// standard error is no terminal.
 type display struct {
 	w     io.Writer
 	width int
@@ -26,7 +26,7 @@ type display struct {
 
 func newDisplay(s streams) *display { return &display{w: s.err, width: s.terminal()} }
 
-// show writes the status over the one before.
+// show writes the status over the status before.
 func (d *display) show(s run.Status) {
 	if d.width == 0 {
 		return
@@ -48,7 +48,7 @@ func (d *display) show(s run.Status) {
 	d.draw(lines)
 }
 
-// line writes one line over what is shown.
+// line writes a line over the display.
 func (d *display) line(line string) {
 	if d.width > 0 {
 		d.draw([]string{line})

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newDocs is the command that packagers and `make docs` use.
+// newDocs is the command for packagers and `make docs`.
 func newDocs() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -35,7 +35,7 @@ Markdown to DIR/markdown. SOURCE_DATE_EPOCH sets the date of the man pages.`,
 	return cmd
 }
 
-// writeDocs documents a command and those below it.
+// writeDocs documents a command and its subcommands.
 func writeDocs(root *cobra.Command, dir string) error {
 	root.DisableAutoGenTag = true
 	forDocs(root)
@@ -55,8 +55,8 @@ func writeDocs(root *cobra.Command, dir string) error {
 	return nil
 }
 
-// forDocs marks as code what stands indented in a description: Markdown, of which man pages are
-// made too, would run it together.
+// forDocs marks indented lines of a description as code: Markdown, also the source of man pages,
+// would run them together.
 func forDocs(cmd *cobra.Command) {
 	lines := strings.Split(cmd.Long, "\n")
 	for i, line := range lines {

@@ -138,7 +138,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestRealEndpoint runs against a fake that is not its child, as it would against a real runtime.
+// TestRealEndpoint runs against a fake in another process, in place of a real runtime.
 func TestRealEndpoint(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t, "--pods", "3")
@@ -156,7 +156,7 @@ func TestRealEndpoint(t *testing.T) {
 	}
 }
 
-// TestUsedRuntime asks for a load on a runtime that holds somebody else's pods.
+// TestUsedRuntime wants a load refused on a runtime with foreign pods.
 func TestUsedRuntime(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t, "--pods", "5")
@@ -179,15 +179,15 @@ func TestUsedRuntime(t *testing.T) {
 // endsWithin is how long a command may take to end once its end was asked for.
 const endsWithin = 90 * time.Second
 
-// startUntil starts a command and returns it as soon as a line of its standard error contains the
-// text, with what reads the rest. The rest must come to an end within endsWithin.
+// startUntil starts a command and returns the command at the first line of its standard error with
+// the text, and a reader of the rest, which must end within endsWithin.
 func startUntil(t *testing.T, text string, args ...string) (cmd *exec.Cmd, rest func() string) {
 	t.Helper()
 	cmd = command(t, args...)
 	return cmd, follow(t, cmd, text)
 }
 
-// follow is startUntil for a command that is there already.
+// follow is startUntil for an existing command.
 func follow(t *testing.T, cmd *exec.Cmd, text string) (rest func() string) {
 	t.Helper()
 	var stdout bytes.Buffer
@@ -222,8 +222,8 @@ func follow(t *testing.T, cmd *exec.Cmd, text string) (rest func() string) {
 	return nil
 }
 
-// TestKilledRun kills runs with signal 9: the next run and cleanup remove what is left, logs
-// included, and leave a run alone that still goes on.
+// TestKilledRun kills runs with signal 9: the next run and cleanup remove their leftovers, logs
+// included, and spare a living run.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t)
@@ -271,8 +271,8 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// TestNoRuntimeBehindTheSocket names a socket that somebody else serves, and a gRPC server without
-// the CRI.
+// TestNoRuntimeBehindTheSocket wants a name for a foreign server behind the socket, and for a gRPC
+// server without the CRI.
 func TestNoRuntimeBehindTheSocket(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "pn")
@@ -309,8 +309,8 @@ func TestNoRuntimeBehindTheSocket(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends runs with each signal as soon as they work: they must say what they have
-// measured, take down their children and remove what they made.
+// TestInterrupt ends working runs with each signal: they must print their measurements, take down
+// their children and remove their pods.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t)
@@ -347,8 +347,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestNohup hangs up on a run that was started with hangups ignored: the run goes on to its
-// verdict.
+// TestNohup hangs up on a run started with hangups ignored: the run goes on to its verdict.
 func TestNohup(t *testing.T) {
 	t.Parallel()
 	nohup, err := exec.LookPath("nohup")
@@ -366,7 +365,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// TestUnwritableFolder loses what was to be kept only.
+// TestUnwritableFolder loses only the stored result.
 func TestUnwritableFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gone")

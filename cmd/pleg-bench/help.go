@@ -19,14 +19,14 @@ import (
 // helpWidth is how wide help texts are, whatever the terminal.
 const helpWidth = 80
 
-// narrow has a command and those below it wrap what they say of their flags.
+// narrow wraps the flags' help of a command and its subcommands.
 func narrow(root *cobra.Command) {
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
 }
 
-// suggest returns ": did you mean …?" with the names that a wrong one is near to, or nothing. What
-// is near is cobra's to say.
+// suggest returns ": did you mean …?" with names near the wrong name, by cobra's measure, or
+// nothing.
 func suggest(wrong string, names []string) string {
 	judge := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
@@ -39,7 +39,7 @@ func suggest(wrong string, names []string) string {
 	return ": did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// flagError is a usage error that suggests a flag in place of one that is not known.
+// flagError is a usage error that suggests a known flag.
 func flagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
@@ -62,7 +62,7 @@ func faultNames() (names []string) {
 	return names
 }
 
-// nearFault suggests a name for the first fault that has none.
+// nearFault suggests a name for the first unknown fault.
 func nearFault(faults []string) string {
 	known := faultNames()
 	for _, fault := range faults {
@@ -73,7 +73,7 @@ func nearFault(faults []string) string {
 	return ""
 }
 
-// completeFlags lets shells complete the values of flags that take one of a few.
+// completeFlags lets shells complete the values of flags with few values.
 func completeFlags(cmd *cobra.Command) {
 	values := map[string][]string{
 		"output": {"text", "json"}, "mode": {worker.Evented, worker.Generic}, "profile": fakeruntime.ProfileNames(),
@@ -85,7 +85,7 @@ func completeFlags(cmd *cobra.Command) {
 	}
 	for name, list := range values {
 		if cmd.Flags().Lookup(name) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)) // fails for what was registered
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)) // fails for registered flags
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// quiet are streams that nobody reads.
+// quiet are streams without a reader.
 func quiet() streams { return streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)} }
 
 // ours returns the command line's commands, those of the library and hidden ones left out.
@@ -39,7 +39,7 @@ func ours(t *testing.T) []*cobra.Command {
 	return list
 }
 
-// TestHelpFitsTheTerminal: what a command says of itself is complete and fits 80 columns.
+// TestHelpFitsTheTerminal checks that help is complete and fits 80 columns.
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, c := range ours(t) {
 		var out bytes.Buffer
@@ -86,7 +86,7 @@ func TestExamplesAreUnderstood(t *testing.T) {
 	}
 }
 
-// TestDidYouMean: what is nearly right is suggested, and nothing where nothing is near.
+// TestDidYouMean checks the suggestions for near names, and for far names none.
 func TestDidYouMean(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -134,8 +134,8 @@ func TestAnEndpointThatIsNone(t *testing.T) {
 	}
 }
 
-// TestImagesOfTheFake: those that a fake runtime has are told by its help, and by who lacks
-// --image.
+// TestImagesOfTheFake checks that help, and the error without --image, name the fake runtime's
+// images.
 func TestImagesOfTheFake(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t)
@@ -163,8 +163,8 @@ func TestImagesOfTheFake(t *testing.T) {
 	}
 }
 
-// TestDocs writes the man pages and looks at each: by man where there is one, which has to find
-// nothing wrong with them, and else for the sections that it must have.
+// TestDocs writes the man pages and checks each: by man if installed, which must find nothing
+// wrong, else by the sections.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

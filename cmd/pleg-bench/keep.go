@@ -15,7 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 )
 
-// keepFlags are those that keep what a command found, and judge it.
+// keepFlags are the flags for storing and judging a result.
 type keepFlags struct {
 	out    string
 	expect []string
@@ -26,8 +26,8 @@ func (k *keepFlags) add(flags *pflag.FlagSet, example string) {
 	flags.StringArrayVar(&k.expect, "expect", nil, "exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
 }
 
-// parse reads the bounds on results like blank, and finds out before the work that the folder
-// cannot be written after it.
+// parse reads the bounds on results like blank, and checks before the work that the folder is
+// writable.
 func (k *keepFlags) parse(blank any) ([]report.Expectation, error) {
 	bounds, err := report.ParseExpectations(k.expect, blank)
 	if err != nil {
@@ -36,7 +36,7 @@ func (k *keepFlags) parse(blank any) ([]report.Expectation, error) {
 	return bounds, checkFolder(k.out)
 }
 
-// checkFolder makes the folder, if one is named, and tries to write to it.
+// checkFolder makes the folder, if named, and tries to write there.
 func checkFolder(dir string) error {
 	if dir == "" {
 		return nil
@@ -54,7 +54,7 @@ func checkFolder(dir string) error {
 	return nil
 }
 
-// tellKept says where the page is, on a terminal only: what is scripted has asked for the folder.
+// tellKept prints the page's path, on a terminal only: scripts know the folder.
 func tellKept(s streams, dir string) {
 	if dir != "" && s.terminal() > 0 {
 		fmt.Fprintf(s.err, "kept in %s\n", filepath.Join(dir, "report.html"))
@@ -81,7 +81,7 @@ func setup(cmd *cobra.Command) map[string]string {
 	return options
 }
 
-// commandLine is what the user typed.
+// commandLine is the user's command line.
 func commandLine(cmd *cobra.Command) []string {
 	return append([]string{cmd.Root().Name()}, os.Args[1:]...)
 }

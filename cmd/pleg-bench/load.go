@@ -17,8 +17,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
-// loadCommand is what the commands that make a load, run and stress, have in common: flags, and
-// what comes before the load and after it.
+// loadCommand is the common part of the commands with a load, run and stress: flags, and the steps
+// before and after the load.
 type loadCommand struct {
 	fake         fakeFlags
 	keep         keepFlags
@@ -29,8 +29,8 @@ type loadCommand struct {
 	began        time.Time
 }
 
-// begin completes the options with the flags and has them validated. Blank is a result for the
-// names that expectations may use.
+// begin completes the options with the flags and validates them. Blank is a result for the names in
+// expectations.
 func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, validate func() error, blank any) (err error) {
 	if err := checkOutput(l.output); err != nil {
 		return err

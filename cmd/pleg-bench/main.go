@@ -5,7 +5,7 @@
 // runtime.
 //
 // Without arguments it is `pleg-bench run`: it starts the fake runtime as a child process, makes
-// pods live and die, and prints what an evented and a polling PLEG made of it. See `pleg-bench
+// pods live and die, and prints the results of an evented and a polling PLEG. See `pleg-bench
 // --help` and docs/pleg-bench.md.
 //
 // It exits with 0 if all is well, 1 if a run failed or found something wrong, 2 if it was called
@@ -39,7 +39,7 @@ func main() {
 // errInterrupted is why the context ends at a Ctrl-C, SIGTERM or hangup.
 var errInterrupted = errors.New("interrupted")
 
-// errBad is returned by a command that has told already what is wrong.
+// errBad is returned by a command that has printed its finding.
 var errBad = errors.New("the verdict is bad")
 
 // errUnmet is returned by a command that has told already which bounds of --expect were not kept.
@@ -83,8 +83,8 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitFailure
 }
 
-// hint says what is behind a socket that is not a container runtime's. It goes by the text, because
-// errors of the PLEG's process come as such.
+// hint names the server behind a socket that is not a container runtime's. It goes by the text,
+// because errors of the PLEG's process are texts.
 func hint(err error) string {
 	text := err.Error()
 	switch {
@@ -104,9 +104,8 @@ func containsAny(text string, parts ...string) bool {
 }
 
 // endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM
-// kills. A second hangup does not, because shells repeat the terminal's; nor does output that
-// nobody reads any more. What is on a real runtime has to be removed first. The function returned
-// ends this.
+// kills. A second hangup does not, because shells repeat the terminal's; nor does output without a
+// reader. Pods on a real runtime have to be removed first. The returned function ends the handling.
 func endAtSignals(cancel context.CancelCauseFunc) (stop func()) {
 	asked := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup

@@ -311,7 +311,8 @@ func TestNothingChecked(t *testing.T) {
 			t.Errorf("%s: status %d, want %d and %q:\n%s%s", test.args, o.status, test.status, test.says, o.stdout, o.stderr)
 		}
 	}
-	// Everything fails after the runtime was killed: the load fills the runtime again before the verdict.
+	// Everything fails after the runtime was killed: the load fills the runtime again before the
+	// verdict.
 	r, o := runJSON(t, "--kill-runtime-at", "700ms", "--outage", "250ms")
 	if o.status != exitOK || r.Consistency.CheckedPods != 10 {
 		t.Errorf("status %d, %d pods checked, failures %q", o.status, r.Consistency.CheckedPods, r.Failures)

@@ -36,7 +36,7 @@ func (s streams) terminal() int {
 	return width
 }
 
-// newRoot returns the command line. Without a command it is run.
+// newRoot returns the command line. The default command is run.
 func newRoot(s streams) *cobra.Command {
 	run := newRun(s)
 	root := &cobra.Command{
@@ -129,8 +129,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// setLogger sends logs of every kind to standard error, in one form: warnings only, or more with
-// -v.
+// setLogger sends all logs to standard error, in a common form: warnings only, or more with -v.
 func setLogger(cmd *cobra.Command, s streams, verbose int) {
 	level := slog.LevelWarn
 	switch {
@@ -145,7 +144,7 @@ func setLogger(cmd *cobra.Command, s streams, verbose int) {
 	cmd.SetContext(klog.NewContext(cmd.Context(), logger))
 }
 
-// verboseArgs are the arguments that make a child as verbose as this command.
+// verboseArgs are the arguments for a child as verbose as this command.
 func verboseArgs(cmd *cobra.Command) []string {
 	n, err := cmd.Flags().GetCount("verbose")
 	if err != nil {

@@ -82,7 +82,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	}
 }
 
-// TestJSONHasWhatWasPromised holds the fields that scripts may rely on since the first version.
+// TestJSONHasWhatWasPromised checks the fields that scripts may use since the first version.
 func TestJSONHasWhatWasPromised(t *testing.T) {
 	t.Parallel()
 	have := make(map[string]bool)

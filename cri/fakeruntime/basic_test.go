@@ -11,8 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A pod lives and dies by the direct methods; the client sees every step as a containerd 2 would
-// tell it.
+// A pod lives and dies by the direct methods; the client sees every step as from a containerd 2.
 func TestLifeOfAPod(t *testing.T) {
 	inBubble(t, Config{Seed: 1}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)

@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// BenchmarkListPage is what a list costs the server, without the transport.
+// BenchmarkListPage measures a list's cost to the server, without the transport.
 func BenchmarkListPage(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -31,7 +31,7 @@ func BenchmarkListPage(b *testing.B) {
 	}
 }
 
-// BenchmarkListOfOnePod is the list that a waiter causes, among 100,000 containers.
+// BenchmarkListOfOnePod measures the list for a waiter, among 100,000 containers.
 func BenchmarkListOfOnePod(b *testing.B) {
 	rt := must(New(Config{}))(b)
 	must(rt.Populate(Population{Pods: 50_000, Containers: 2}))(b)
@@ -80,7 +80,7 @@ func BenchmarkListCall(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish is one change of a container with its event, with one subscriber that reads it
+// BenchmarkPublish measures a change of a container with its event, with a subscriber that reads
 // undecoded.
 func BenchmarkPublish(b *testing.B) {
 	w := newWorld(b, Config{HistoryLimit: 1000})
@@ -107,7 +107,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportMetric(float64(b.N)*2/b.Elapsed().Seconds(), "events/s")
 }
 
-// BenchmarkEmit is one event without any transport.
+// BenchmarkEmit measures an event without any transport.
 func BenchmarkEmit(b *testing.B) {
 	rt := must(New(Config{HistoryLimit: 1000, Profile: profiles[2]}))(b)
 	sb := must(rt.AddPod(PodSpec{}))(b)
@@ -120,7 +120,7 @@ func BenchmarkEmit(b *testing.B) {
 	}
 }
 
-// BenchmarkPopulate is the making of 100,000 containers, and what they weigh.
+// BenchmarkPopulate measures the making and the memory of 100,000 containers.
 func BenchmarkPopulate(b *testing.B) {
 	var before, after runtime.MemStats
 	for b.Loop() {

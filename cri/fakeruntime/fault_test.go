@@ -19,8 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// oneLife is a pod whose only container lives for a moment, between two waits that let everything
-// held come out.
+// oneLife is a pod with a short-lived container, between two waits that release everything held.
 func oneLife(t *testing.T, w *world, lived time.Duration) (sb, c string) {
 	t.Helper()
 	sb = must(w.rt.AddPod(PodSpec{}))(t)
@@ -147,7 +146,7 @@ func TestEventFaults(t *testing.T) {
 	}
 }
 
-// A payload that cannot be read whole is no event at all in CRI-O.
+// In CRI-O an event with an unreadable payload is not sent.
 func TestCrioPayloadIsAllOrNothing(t *testing.T) {
 	for name, f := range map[string]Faults{"nil-sandbox": {NilSandbox: 1}, "nil-statuses": {NilStatuses: 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +162,7 @@ func TestCrioPayloadIsAllOrNothing(t *testing.T) {
 }
 
 // A stale payload has the newest stamp, the truth about its own container, and the past of all
-// others: also of those that are gone.
+// others, gone ones included.
 func TestStalePayload(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
@@ -241,8 +240,7 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
-// What a stalled stream would have carried is lost to it, and nobody is blocked; a new stream
-// works.
+// Events of a stalled stream are lost to the stream, and nobody is blocked; a new stream works.
 func TestStalledStreamBlocksNobody(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
@@ -431,7 +429,7 @@ func TestCallFaults(t *testing.T) {
 	}
 }
 
-// A streaming list that breaks half way: what was sent is right, and it is not all.
+// A streaming list that breaks half way: the sent part is right, and incomplete.
 func TestCutList(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{CutList: 1}}, func(t *testing.T, w *world) {
 		must(w.rt.Populate(Population{Pods: 4, Containers: 2}))(t)

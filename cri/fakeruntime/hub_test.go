@@ -274,7 +274,9 @@ func TestCrioSlowClientHoldsUpTheOthers(t *testing.T) {
 			t.Errorf("the reader has %d events while the other does not read", n)
 		}
 		cancel()
-		if n := len(l.stop()); n != 751 { // the pod, and three for each of 250 containers: one that was never started is stopped before it is removed
+		// the pod, and three for each of 250 containers: one that was never started is stopped before
+		// it is removed
+		if n := len(l.stop()); n != 751 {
 			t.Errorf("the reader has %d events in the end", n)
 		}
 	})

@@ -18,8 +18,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What is written by hand is what the generated decoder reads: every field of every message, from
-// one pod made through the CRI.
+// The generated decoder reads every hand-written field of every message, for a pod made through the
+// CRI.
 func TestWireFormat(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
@@ -74,7 +74,7 @@ func TestWireFormat(t *testing.T) {
 	})
 }
 
-// A message length of any size of its varint is put in front of what was written.
+// A message length of any varint size is put in front of the message.
 func TestEndOfMessage(t *testing.T) {
 	for _, n := range []int{0, 1, 127, 128, 16383, 16384, 1 << 21} {
 		b, start := begin([]byte("head"), 5)
@@ -95,7 +95,7 @@ func TestEndOfMessage(t *testing.T) {
 	}
 }
 
-// Items made by the direct methods have the size that was asked for.
+// Items made by the direct methods have the requested size.
 func TestPayloadSizes(t *testing.T) {
 	for _, tt := range []struct{ container, sandbox int }{{0, 0}, {1500, 1200}, {4000, 3000}} {
 		inBubble(t, Config{ContainerBytes: tt.container, SandboxBytes: tt.sandbox}, func(t *testing.T, w *world) {
@@ -215,7 +215,7 @@ func TestLongList(t *testing.T) {
 	})
 }
 
-// A runtime that is limited as real ones are cannot send it.
+// A runtime with a real runtime's limit cannot send it.
 func TestMaxSendBytes(t *testing.T) {
 	inBubble(t, Config{MaxSendBytes: 1 << 20}, func(t *testing.T, w *world) {
 		must(w.rt.Populate(Population{Pods: 1000, Containers: 3}))(t)

@@ -18,7 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// world is a runtime served over bufconn, with one client. Everything ends with the test.
+// world is a runtime served over bufconn, with a client. Everything ends with the test.
 type world struct {
 	t    *testing.T
 	rt   *Runtime
@@ -29,8 +29,8 @@ type world struct {
 	end  func()
 }
 
-// streamList calls a streaming list as the CRI's own client does from v0.36 on. Its batches have
-// the wire format of the plain list's answer.
+// streamList calls a streaming list like the CRI's own client from v0.36 on. Its batches have the
+// wire format of the plain list's answer.
 func streamList[Batch any](
 	ctx context.Context, conn *grpc.ClientConn, method string, options ...grpc.CallOption,
 ) (grpc.ServerStreamingClient[Batch], error) {
@@ -111,7 +111,7 @@ type listening struct {
 	wg     sync.WaitGroup
 }
 
-// listen subscribes on the connection and waits until the runtime knows of it.
+// listen subscribes on the connection and waits until the runtime has the subscriber.
 func (w *world) listen(conn *grpc.ClientConn) *listening {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,7 +137,7 @@ func (w *world) listen(conn *grpc.ClientConn) *listening {
 	return l
 }
 
-// stop ends the stream and returns all that came.
+// stop ends the stream and returns all received events.
 func (l *listening) stop() []*runtimeapi.ContainerEventResponse {
 	synctest.Wait()
 	l.cancel()
@@ -146,7 +146,7 @@ func (l *listening) stop() []*runtimeapi.ContainerEventResponse {
 	return l.events
 }
 
-// so far is a copy of what came, once everything is quiet.
+// so far is a copy of the received events, once everything is quiet.
 func (l *listening) soFar() []*runtimeapi.ContainerEventResponse {
 	synctest.Wait()
 	l.mu.Lock()
@@ -154,7 +154,7 @@ func (l *listening) soFar() []*runtimeapi.ContainerEventResponse {
 	return slices.Clone(l.events)
 }
 
-// error is how the stream ended, nil while it has not.
+// error is the end of the stream, nil while open.
 func (l *listening) error() error {
 	synctest.Wait()
 	l.mu.Lock()

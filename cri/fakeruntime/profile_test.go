@@ -36,7 +36,9 @@ func TestProfileEvents(t *testing.T) {
 		{"containerd-2", containerd},
 		{"containerd-2.0", containerd},
 		{"containerd-1.7", containerd1},
-		{"crio", crio}, // no CREATED and DELETED of sandboxes, and RemovePodSandbox is silent but for what it ends
+		// no CREATED and DELETED of sandboxes, and RemovePodSandbox is silent but for the containers
+		// it ends
+		{"crio", crio},
 		{"crio-disabled", []string{}},
 		{"no-events", []string{}},
 	} {
@@ -89,7 +91,7 @@ func TestProfileWithoutEvents(t *testing.T) {
 	}
 }
 
-// No header is sent before the first event: a client cannot see that it is subscribed.
+// No header is sent before the first event: a client cannot see its subscription.
 func TestNoHeaderBeforeTheFirstEvent(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +108,7 @@ func TestNoHeaderBeforeTheFirstEvent(t *testing.T) {
 	})
 }
 
-// What PodSandboxStatus says of the containers, and of its own time.
+// PodSandboxStatus's containers, and its own time.
 func TestProfilePodSandboxStatus(t *testing.T) {
 	old := profileNamed(t, "crio")
 	old.StatusStamp = StampSeconds
@@ -140,7 +142,7 @@ func TestProfilePodSandboxStatus(t *testing.T) {
 	}
 }
 
-// Lists as streams: how many messages 7001 containers are, or that there is no such call.
+// Lists as streams: the number of messages for 7001 containers, or the missing call.
 func TestProfileStreamingLists(t *testing.T) {
 	for _, tt := range []struct {
 		profile string
@@ -185,7 +187,7 @@ func TestProfileStreamingLists(t *testing.T) {
 	}
 }
 
-// What a payload covers: the sandbox of the event, or all sandboxes of the pod.
+// The scope of a payload: the sandbox of the event, or all sandboxes of the pod.
 func TestProfilePayloadScope(t *testing.T) {
 	for profile, want := range map[string]int{"containerd-2": 1, "containerd-1.7": 1, "crio": 2} {
 		t.Run(profile, func(t *testing.T) {
@@ -209,7 +211,7 @@ func TestProfilePayloadScope(t *testing.T) {
 	}
 }
 
-// Containers that lack the pod's labels are in no payload of CRI-O.
+// Containers without the pod's labels are in no payload of CRI-O.
 func TestCrioPayloadNeedsLabels(t *testing.T) {
 	inBubble(t, Config{Profile: profileNamed(t, "crio")}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
@@ -317,8 +319,8 @@ func TestProfileByName(t *testing.T) {
 	}
 }
 
-// The server takes the content types that the real ones take: CRI-O's ends the connection of a
-// client that names its codec.
+// The server takes the content types of the real server: CRI-O's ends the connection of a client
+// that names its codec.
 func TestContentType(t *testing.T) {
 	for _, tt := range []struct {
 		profile, subtype string
@@ -343,7 +345,7 @@ func TestContentType(t *testing.T) {
 				if got := status.Code(err); err != io.EOF && got != tt.want {
 					t.Errorf("StreamContainers: %v, want %v", err, tt.want)
 				}
-				// A client that says hello as it should is served again.
+				// A client with a proper first call is served again.
 				if _, err := w.cri.Version(t.Context(), &runtimeapi.VersionRequest{}, grpc.WaitForReady(true)); err != nil {
 					t.Errorf("Version afterwards: %v", err)
 				}
@@ -352,7 +354,7 @@ func TestContentType(t *testing.T) {
 	}
 }
 
-// Resources are changed one by one, of a container in any state.
+// Resources are changed singly, of a container in any state.
 func TestUpdateContainerResources(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
@@ -376,8 +378,7 @@ func TestUpdateContainerResources(t *testing.T) {
 	})
 }
 
-// A name in use is an error, or the answer, by profile; names of containers that are answered with
-// are those of the pod.
+// A name in use is an error, or the answer, by profile; containers in the answer share the pod.
 func TestNamesInUse(t *testing.T) {
 	for profile, code := range map[string]codes.Code{"containerd-2": codes.FailedPrecondition, "containerd-1.7": codes.Unknown, "crio": codes.OK} {
 		t.Run(profile, func(t *testing.T) {
@@ -410,7 +411,7 @@ func TestNamesInUse(t *testing.T) {
 	}
 }
 
-// A command that does not exist fails where it does in the real one, and tells nothing.
+// A missing command fails at the same call as in the real runtime, without an event.
 func TestMissingCommand(t *testing.T) {
 	for profile, createFails := range map[string]bool{"containerd-2": false, "crio": true} {
 		t.Run(profile, func(t *testing.T) {
@@ -480,7 +481,7 @@ func TestImageNames(t *testing.T) {
 	})
 }
 
-// A pod uses at least what its containers use.
+// A pod uses at least as much as its containers.
 func TestPodMemory(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // A restart breaks the streams, forgets the backlog, answers "not initialized" for a while, and
-// shows what died meanwhile as 255 Unknown.
+// shows unseen ends as 255 Unknown.
 func TestRestart(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{RestartExit: 0.5}, Seed: 3}, func(t *testing.T, w *world) {
 		ids := must(w.rt.Populate(Population{Pods: 20, Containers: 1}))(t)
@@ -78,7 +78,7 @@ func TestRestart(t *testing.T) {
 // begin2000 is when every bubble begins.
 func begin2000() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// What ends while the runtime is down, by itself or by the driver's hand, is seen by nobody.
+// Nobody sees an end while the runtime is down, natural or by the driver's hand.
 func TestExitWhileDown(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{UID: "u"}))(t)
@@ -103,7 +103,7 @@ func TestExitWhileDown(t *testing.T) {
 	})
 }
 
-// Events that were held or delayed when the runtime died are lost with it.
+// Events held or delayed at the runtime's death are lost with it.
 func TestRestartLosesWhatIsHeld(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{Delay: 1, DelayBy: time.Second}}, func(t *testing.T, w *world) {
 		must(w.rt.AddPod(PodSpec{}))(t)
@@ -119,8 +119,7 @@ func TestRestartLosesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// A caller that is blocked by a subscriber is set free by a restart, and so is one whose call
-// hangs.
+// A restart releases a caller blocked by a subscriber, and a caller of a hung call.
 func TestRestartFreesCallers(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{HangStatus: 1}}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -137,8 +136,8 @@ func TestRestartFreesCallers(t *testing.T) {
 	})
 }
 
-// The shim is killed: the sandbox's STOPPED comes with its container still running, whose own comes
-// 1.4 s later, code 255.
+// The shim is killed: the sandbox's STOPPED comes with its container still running, and the
+// container's own comes 1.4 s later, code 255.
 func TestKillShim(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -160,7 +159,7 @@ func TestKillShim(t *testing.T) {
 	})
 }
 
-// Changes that no runtime tells of.
+// Changes never reported by runtimes.
 func TestChangesWithoutEvents(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{UID: "u"}))(t)
@@ -194,8 +193,8 @@ func TestChangesWithoutEvents(t *testing.T) {
 	})
 }
 
-// TestUnseenExitEndsAtTheRestart: what ended while the runtime was down is said to have ended when
-// it came back, as seen with containerd 2.4.2.
+// TestUnseenExitEndsAtTheRestart dates unseen ends at the runtime's return, as seen with containerd
+// 2.4.2.
 func TestUnseenExitEndsAtTheRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, err := New(Config{})

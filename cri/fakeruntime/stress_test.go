@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// allFaults are all examples together; those that only tune others keep their defaults.
+// allFaults are all examples together; tuning faults keep their defaults.
 func allFaults(t testing.TB) Faults {
 	var specs []string
 	for _, d := range FaultList() {

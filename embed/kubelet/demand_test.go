@@ -20,8 +20,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// connected returns a node whose generator has earned full trust, so that it relists as rarely as
-// it can.
+// connected returns a node with a fully trusted stream, so that its generator relists as rarely as
+// possible.
 func connected(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t, newFakeEvents())
@@ -29,7 +29,7 @@ func connected(t *testing.T) *node {
 	n.started().expect("p c Started")
 	time.Sleep(10 * time.Minute)
 	for n.pleg.core.Stats().LastRelist.Before(time.Now().Add(-time.Second)) {
-		time.Sleep(time.Second) // so that none comes between
+		time.Sleep(time.Second) // so none comes between
 		synctest.Wait()
 	}
 	if s := n.pleg.core.Stats(); s.RelistPeriod != 45*time.Second {
@@ -90,8 +90,8 @@ func TestFailedStartIsNoMissedEvent(t *testing.T) {
 	}
 }
 
-// The periodic sync of a pod that has not changed waits for nothing: a relist has come since the
-// sync before, however rare they are.
+// The periodic sync of an unchanged pod waits for nothing: a relist has come since the sync before,
+// however rare they are.
 func TestPeriodicSyncsAreServedByRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := connected(t)
@@ -99,7 +99,7 @@ func TestPeriodicSyncsAreServedByRelists(t *testing.T) {
 		last := time.Now()
 		for range 20 {
 			time.Sleep(time.Minute)
-			if at := n.cache.statuses.AsOf("p"); !at.After(last) { // not GetNewerThan: times in a bubble lack the monotonic reading that it wants
+			if at := n.cache.statuses.AsOf("p"); !at.After(last) { // not GetNewerThan: times in a bubble lack the required monotonic reading
 				t.Errorf("a sync a minute after the last one has to wait: the pod is as of %v before that", last.Sub(at))
 			}
 			last = time.Now()
@@ -110,8 +110,8 @@ func TestPeriodicSyncsAreServedByRelists(t *testing.T) {
 	})
 }
 
-// A pod worker's wait is served by one read of its pod, not by the next relist, and with no request
-// from anybody.
+// A pod worker's wait is served by a read of its pod, not by the next relist, and without a
+// request.
 func TestWaiterIsServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := connected(t)
@@ -154,8 +154,7 @@ func TestRequestReinspectEndsInAnEvent(t *testing.T) {
 	})
 }
 
-// A resize that fails asks for a reinspection at each of its tries: that must not become a hot
-// loop.
+// A failing resize asks for a reinspection at each try, which must not become a hot loop.
 func TestReinspectionsOfOnePodArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := connected(t)

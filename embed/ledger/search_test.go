@@ -13,8 +13,7 @@ import (
 
 var seeds = flag.Int("seeds", 3000, "random histories to search")
 
-// TestSearch looks for a random history in which a list that was served is wrong. The oracle, at
-// each list:
+// TestSearch looks for a random history with a wrong served list. The oracle, at each list:
 //
 //   - too little: what the runtime has is shown, if an own call or an event that has come told of
 //     it, or a full list began after it came, or a call made it that had just been given up; and
@@ -48,8 +47,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// situations are those in which lists must be served, again and again: the oracle sees nothing of a
-// list that is refused, and a ledger that refuses without need would pass.
+// situations are those in which lists must be served, again and again: the oracle is blind to a
+// refused list, and a ledger with needless refusals would pass.
 var situations = []struct {
 	name string
 	in   func(*world, filter) bool
@@ -66,7 +65,7 @@ var situations = []struct {
 	{"a state is asked for", func(_ *world, f filter) bool { return f.hasState }},
 }
 
-// turn makes one move.
+// turn makes a move.
 func (w *world) turn(lists bool) {
 	w.step++
 	w.deliver()
@@ -94,7 +93,7 @@ func (w *world) turn(lists bool) {
 	}
 }
 
-// someFilter returns a filter as the CRI has it, for either kind.
+// someFilter returns a filter of the CRI, for either kind.
 func (w *world) someFilter() filter {
 	f := filter{}
 	if t := w.pick(w.oneIn(2)); t != nil {
@@ -124,7 +123,7 @@ func (w *world) begin(sandboxes bool, f filter) *toyRead {
 	return r
 }
 
-// look looks at some of the things: a list is no picture of one moment.
+// look looks at some of the things: a list does not show a single moment.
 func (w *world) look(r *toyRead) {
 	for _, t := range w.things {
 		if w.oneIn(3) {
@@ -150,7 +149,7 @@ func (r *toyRead) lookAt(t *thing) {
 	}
 }
 
-// seen is the phase in which a list shows it.
+// seen is the thing's phase in a list.
 func (t *thing) seen() Phase {
 	switch {
 	case t.murky && !t.sandboxed:
@@ -188,7 +187,7 @@ func (t *thing) asContainer(p Phase) *runtimeapi.Container {
 // finish ends a list.
 func (w *world) finish(r *toyRead) {
 	for _, t := range w.things {
-		if t.at[t.first()] <= r.began || w.oneIn(2) { // what comes while a list is made may be in it
+		if t.at[t.first()] <= r.began || w.oneIn(2) { // additions during a list may be in it
 			r.lookAt(t)
 		}
 	}
@@ -228,7 +227,7 @@ func (f filter) forContainers() *runtimeapi.ContainerFilter {
 	return c
 }
 
-// list asks for a list as the service does, and compares it with the runtime.
+// list asks for a list like the service, and compares it with the runtime.
 func (w *world) list(sandboxes bool, f filter) bool {
 	if sandboxes {
 		f.sandbox = ""
@@ -267,7 +266,7 @@ func (w *world) list(sandboxes bool, f filter) bool {
 		if len(v.Resolve) == 0 {
 			break
 		}
-		for _, id := range slices.Sorted(slices.Values(v.Resolve)) { // so that a seed is one history
+		for _, id := range slices.Sorted(slices.Values(v.Resolve)) { // so a seed is a single history
 			w.ids++
 			r := w.begin(sandboxes, filter{id: id})
 			for range w.rng.IntN(3) {
@@ -316,7 +315,7 @@ func (w *world) compare(sandboxes bool, f filter, shown map[string]Phase) {
 	}
 }
 
-// first is the phase in which it came.
+// first is the phase of its arrival.
 func (t *thing) first() Phase {
 	if t.sandboxed {
 		return Running
@@ -324,9 +323,8 @@ func (t *thing) first() Phase {
 	return Created
 }
 
-// knowable says that the ledger must know of it: an own call or an event told, or a full list began
-// after it. What a read, or a call, that was under way then made of it later, only the next list
-// undoes.
+// knowable reports whether the ledger must know it: by an own call, an event, or a full list begun
+// after it. Later results of a read, or a call, under way then are undone by the next list only.
 func (w *world) knowable(t *thing, p Phase) bool {
 	if t.due[p] {
 		return true
@@ -336,7 +334,7 @@ func (w *world) knowable(t *thing, p Phase) bool {
 		i = 0
 	}
 	switch p {
-	case Exited: // what a list shows as ended that began before that answer may not have been ready yet
+	case Exited: // shown as ended by a list begun before the answer, it may not have been ready yet
 		return w.full[i] > max(t.at[p], t.made)
 	case Created, Running:
 		return w.full[i] > t.at[p]
@@ -360,7 +358,7 @@ func (w *world) knowable(t *thing, p Phase) bool {
 	return w.full[i] > quiet
 }
 
-// ending says that an own call that ends it is under way.
+// ending reports whether an own call that ends it is under way.
 func (w *world) ending(t *thing) bool {
 	for _, c := range w.calls {
 		if c.op != RunPodSandbox && c.op != CreateContainer && c.op != StartContainer && (c.target == t || c.target.id == t.sandbox) {
@@ -370,7 +368,7 @@ func (w *world) ending(t *thing) bool {
 	return false
 }
 
-// rest ends all that is under way, lists everything, and wants to be served the truth.
+// rest ends everything under way, lists everything, and wants to be served the truth.
 func (w *world) rest() {
 	for len(w.calls) > 0 {
 		w.proceed(0)
@@ -399,7 +397,7 @@ func (w *world) rest() {
 	}
 }
 
-// truth compares what is served at rest with what there is, item by item.
+// truth compares the lists served at rest with the things, item by item.
 func (w *world) truth(sandboxes bool) {
 	shown := make(map[string]Phase)
 	if sandboxes {

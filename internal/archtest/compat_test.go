@@ -22,7 +22,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/metrics"
 )
 
-// Package events compiles against client-go v0.36 too, which does not have this interface: hence here.
+// Package events compiles against client-go v0.36 too, which does not have this interface: hence
+// here.
 var _ clientevents.AnnotatedEventRecorder = (*events.Recorder)(nil)
 
 // The modules of both know nothing of each other.

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// decisionNumber matches a reference to a decision by number: "ADR 7", "ADR [0007](…)", "docs/adr/0007".
+// decisionNumber matches a reference to a decision by number: "ADR 7", "ADR [0007](…)",
+// "docs/adr/0007".
 var decisionNumber = regexp.MustCompile(`(?:ADRs? +\[?|docs/adr/)([0-9]+)`)
 
 // decisions returns the path of each decision record by its number.
@@ -39,7 +40,8 @@ func decisions(t *testing.T) map[int]string {
 	return byNumber
 }
 
-// TestReferencesToDecisionsResolve checks every reference by number, in code, scripts and documents.
+// TestReferencesToDecisionsResolve checks every reference by number, in code, scripts and
+// documents.
 func TestReferencesToDecisionsResolve(t *testing.T) {
 	byNumber := decisions(t)
 	references := 0
@@ -66,8 +68,8 @@ func TestReferencesToDecisionsResolve(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreNumberedAndIndexed checks that numbers have no gap, that titles carry their number,
-// and that the index lists the records in their order.
+// TestDecisionsAreNumberedAndIndexed checks that numbers have no gap, that titles carry their
+// number, and that the index lists the records in their order.
 func TestDecisionsAreNumberedAndIndexed(t *testing.T) {
 	byNumber := decisions(t)
 	index, err := os.ReadFile(root + "/docs/adr/README.md")

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// libraries are the folders that embedders read.
+// libraries are the folders read by embedders.
 var libraries = []string{"pleg", "cache", "cri", "cri/fakeruntime", "metrics", "events", "embed", "embed/install", "embed/kubelet", "embed/ledger"}
 
 const (

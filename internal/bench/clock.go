@@ -11,16 +11,15 @@ import (
 // origin ties the monotonic clock of this process to the wall clock once.
 var origin = time.Now()
 
-// Stamp turns a time of this process into nanoseconds that can be compared with those of the other
-// processes of a run: they follow the monotonic clock, so that steps of the wall clock during the
-// run do not show. A time without a monotonic reading is taken by the wall clock.
+// Stamp turns a time of this process into nanoseconds on the monotonic clock, comparable with those
+// of the other processes of a run, so steps of the wall clock do not show. A time without a
+// monotonic reading is taken by the wall clock.
 func Stamp(t time.Time) int64 { return origin.UnixNano() + int64(t.Sub(origin)) }
 
 // Now is Stamp(time.Now()).
 func Now() int64 { return Stamp(time.Now()) }
 
-// Sleep waits, or returns the cause for which ctx ended. It waits for nothing if d is not more than
-// 0.
+// Sleep waits, or returns the cause of ctx's end. A duration of 0 or less does not wait.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -14,31 +14,30 @@ type Change struct {
 	ID      string `json:"id"`
 	Sandbox bool   `json:"sandbox,omitempty"`
 	State   State  `json:"state"`
-	// At is a Stamp of when it happened.
+	// At is a Stamp of the change.
 	At int64 `json:"at"`
-	// Inexact says that it happened at that time or somewhat before, so that nothing can be timed by
-	// it.
+	// Inexact: the change happened at the time or somewhat before, and cannot be timed.
 	Inexact bool `json:"inexact,omitempty"`
-	// Told says that the runtime sent an event for it.
+	// Told: the runtime sent an event for the change.
 	Told bool `json:"told,omitempty"`
 }
 
-// Delivery is an event that Watch delivered.
+// Delivery is an event delivered by Watch.
 type Delivery struct {
 	Pod, ID string
 	Sandbox bool
-	// State is what the event means for the ID; Unknown for a PodSync, which has no ID.
+	// State is the meaning of the event for the ID; Unknown for a PodSync, which has no ID.
 	State State
-	// Claim says that the runtime's stream told of it first; a read did otherwise.
+	// Claim: the runtime's stream reported the change first; otherwise a read did.
 	Claim bool
-	// At is a Stamp of when the consumer received it, Stamp the runtime's own of the event that told of
-	// it, 0 if a read did.
+	// At is a Stamp of the receipt by the consumer, Stamp the runtime's stamp of the reporting
+	// event, 0 after a read.
 	At, Stamp int64
 }
 
-// Ledger matches what happened in the runtime with what Watch delivered, and checks what Watch
-// promises of each container: that its events are a subsequence of Started, Died, Removed, each at
-// most once. It takes about 200 bytes for each change until it is dropped.
+// Ledger matches the history of the runtime with the events of Watch, and checks Watch's promise
+// for each container: its events are a subsequence of Started, Died, Removed, each at most once.
+// Each change takes about 200 bytes until dropped.
 type Ledger struct {
 	ids map[string]*account
 	// syncs are the times of the PodSyncs of each pod.
@@ -56,7 +55,7 @@ type passage struct {
 	took time.Duration
 }
 
-// account is what is known of one ID. Arrays are indexed by State.Rank.
+// account is the knowledge of an ID. Arrays are indexed by State.Rank.
 type account struct {
 	pod      string
 	sandbox  bool
@@ -94,7 +93,7 @@ func (l *Ledger) Happened(c Change) {
 	}
 }
 
-// Lost enters that the runtime has forgotten everything: all that it had was removed.
+// Lost enters that the runtime has forgotten everything: every ID was removed.
 func (l *Ledger) Lost(at int64) {
 	for _, a := range l.ids {
 		if rank := Removed.Rank(); a.happened[rank] == 0 {
@@ -137,23 +136,23 @@ func (l *Ledger) complain(format string, args ...any) {
 	}
 }
 
-// Verdict is what a ledger makes of its entries.
+// Verdict is the evaluation of a ledger.
 type Verdict struct {
-	// Deliveries counts the events of Watch, Syncs the PodSyncs among them, Claims those that the
-	// stream told of first.
+	// Deliveries counts the events of Watch, Syncs the PodSyncs among them, Claims those reported
+	// first by the stream.
 	Deliveries, Syncs, Claims int
 	Duplicates, OutOfOrder    int
-	// Changes counts the changes to Running, Exited and Removed that were asked for.
+	// Changes counts the requested changes to Running, Exited and Removed.
 	Changes int
-	// Unseen counts those that nothing told of: no event of the ID at that state or later, no PodSync
-	// of its pod afterwards. Such an ID came and went between two reads. Undelivered counts those among
-	// them whose ID was told of before: Watch owes them.
+	// Unseen counts changes without a report: no event of the ID at this state or later, no PodSync
+	// of its pod afterwards. Such an ID came and went between two reads. Undelivered counts those
+	// with an earlier event of the ID: Watch owes them.
 	Unseen, Undelivered int
-	// Latency is the time from each change to the first event that tells of it or of a later state of
-	// the same ID, or to a PodSync of its pod.
+	// Latency is the time from each change to the first event of this or a later state of the same
+	// ID, or to a PodSync of its pod.
 	Latency []time.Duration
-	// Path is the time from the runtime's stamp of an event to the delivery of what it told first, for
-	// the deliveries whose stamps are wanted.
+	// Path is the time from the runtime's stamp of an event to the delivery of its first report, for
+	// deliveries with wanted stamps.
 	Path []time.Duration
 	// By holds the same by the kind of change, such as sandbox_removed.
 	By map[string][]time.Duration
@@ -161,7 +160,7 @@ type Verdict struct {
 	Begins []int64
 }
 
-// Judge sums up the changes whose stamps are wanted.
+// Judge sums up the changes with wanted stamps.
 func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
 	v := Verdict{Deliveries: l.deliveries, Claims: l.claims, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder}
 	for _, p := range l.path {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Scrape reads metrics in Prometheus' text format: each by the name and the labels that it has in
-// the text. Lines that are no metric, such as comments, are passed over.
+// Scrape reads metrics in Prometheus' text format, each by its name and labels. Other lines, such
+// as comments, are skipped.
 func Scrape(text []byte) map[string]float64 {
 	values := make(map[string]float64)
 	for line := range strings.Lines(string(text)) {

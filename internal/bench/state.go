@@ -13,7 +13,7 @@ import (
 // State is how far a container or a sandbox has come.
 type State string
 
-// States. A ready sandbox is Running, one that is not is Exited.
+// States. A ready sandbox is Running, an unready sandbox Exited.
 const (
 	Created State = "Created"
 	Running State = "Running"
@@ -27,7 +27,7 @@ var ranks = map[State]int{Created: 1, Running: 2, Exited: 3, Removed: 4}
 // Rank orders the states of a life; Unknown is 0.
 func (s State) Rank() int { return ranks[s] }
 
-// Item is a container or sandbox as a cache or a runtime shows it.
+// Item is a container or sandbox in a cache or a runtime.
 type Item struct {
 	ID      string
 	Sandbox bool
@@ -35,13 +35,13 @@ type Item struct {
 	// The rest is set for containers only, and only by deep reads.
 	Name     string
 	ExitCode int32
-	// Reason is the runtime's, for instance Completed or OOMKilled. Compare leaves it out: runtimes may
-	// change it after the exit without an event.
+	// Reason is the runtime's, for instance Completed or OOMKilled. Compare leaves it out: runtimes
+	// may change the reason after the exit without an event.
 	Reason                string
 	StartedAt, FinishedAt int64
 }
 
-// Pod is a pod as a cache or a runtime shows it. Items are in no order.
+// Pod is a pod in a cache or a runtime. Items are in no order.
 type Pod struct {
 	UID   string
 	Items []Item
@@ -51,9 +51,9 @@ type Pod struct {
 	Err string
 }
 
-// Compare returns what differs between the cache's pods and the runtime's, one line a difference,
-// sorted, at most limit lines, and the number of pods that differ. A pod without items is as good
-// as none.
+// Compare returns the differences between the cache's pods and the runtime's, a line for each
+// difference, sorted, at most limit lines, and the number of pods that differ. A pod without items
+// equals no pod.
 func Compare(cache, runtime []Pod, limit int) (pods int, lines []string) {
 	index := func(list []Pod) map[string]Pod {
 		m := make(map[string]Pod, len(list))
@@ -119,13 +119,13 @@ func comparePod(have, want Pod) []string {
 	return diffs
 }
 
-// key is the part of an item that is compared.
+// key is the compared part of an item.
 func key(i Item) Item {
 	i.Reason = ""
 	return i
 }
 
-// ItemsOf returns the items of a pod, none if it is not there.
+// ItemsOf returns the items of a pod, none for an absent pod.
 func ItemsOf(pods []Pod, uid string) []Item {
 	for _, p := range pods {
 		if p.UID == uid {
@@ -135,7 +135,7 @@ func ItemsOf(pods []Pod, uid string) []Item {
 	return nil
 }
 
-// Find returns an item of a pod, or the zero Item if it is not there.
+// Find returns an item of a pod, or the zero Item.
 func Find(pods []Pod, uid, id string) Item {
 	for _, i := range ItemsOf(pods, uid) {
 		if i.ID == id {

@@ -17,7 +17,7 @@ const (
 	EndKnee = "knee"
 	// EndMaxRate: the largest rate was reached.
 	EndMaxRate = "max-rate"
-	// EndRuntime: the runtime did not make containers as fast as was asked of it.
+	// EndRuntime: the runtime did not make containers as fast as requested.
 	EndRuntime = "runtime-limit"
 	// EndInterrupted: the user ended the test.
 	EndInterrupted = "interrupted"
@@ -34,11 +34,11 @@ type StressResult struct {
 	Runtime RuntimeResult `json:"runtime"`
 	// End is why the rate was raised no further.
 	End string `json:"end"`
-	// Events is the number of container events in all (evented_pleg_connection_latency_seconds_count),
-	// Late of those that took a second or more.
+	// Events is the number of container events in all
+	// (evented_pleg_connection_latency_seconds_count), Late the number of those of a second or more.
 	Events uint64 `json:"events"`
 	Late   uint64 `json:"late"`
-	// KneeRate is the most that a step achieved, in containers a second, KneeP99Seconds the latency
+	// KneeRate is the largest achieved rate, in containers a second, KneeP99Seconds the latency
 	// there.
 	KneeRate       float64 `json:"knee_rate"`
 	KneeP99Seconds float64 `json:"knee_p99_seconds"`
@@ -51,8 +51,7 @@ type StressResult struct {
 	Missed          int   `json:"missed"`
 	Owed            int   `json:"owed"`
 	PLEGMaxRSSBytes int64 `json:"pleg_max_rss_bytes"`
-	// GivenUp is the number of containers that the runtime did not finish within 20 s after the last
-	// step.
+	// GivenUp is the number of containers not finished within 20 s of the last step.
 	GivenUp int `json:"given_up"`
 	// FirstErrors has the first error of each CRI method that failed.
 	FirstErrors map[string]string `json:"first_errors"`
@@ -72,8 +71,8 @@ type StressStep struct {
 	Achieved float64 `json:"achieved"`
 	// UnderWay is the number of containers that were begun and not finished at the step's end.
 	UnderWay int `json:"under_way"`
-	// Events is the number of container events received during the step, Late of those that took a
-	// second or more.
+	// Events is the number of container events during the step, Late the number of those of a second
+	// or more.
 	Events uint64 `json:"events"`
 	Late   uint64 `json:"late"`
 	// Latency is from the runtime's stamp of an event to the delivery on Watch of what the event told

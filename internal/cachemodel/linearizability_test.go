@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// call is what a caller asks of the cache, answer what it gets.
+// call is a caller's question to the cache, answer its outcome.
 type call struct {
 	kind string
 	pod  int
@@ -30,8 +30,7 @@ type answer struct {
 	n                  int
 }
 
-// linear is the model that callers may believe in: every call happens at one moment between its
-// beginning and its end.
+// linear is the callers' model: every call happens at a moment between its beginning and its end.
 var linear = porcupine.Model{
 	Init: func() any { return model{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -62,8 +61,8 @@ var linear = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// TestLinearizable lets four callers loose on a cache at the same time, some of which wait in
-// GetNewerThan, and checks that what they saw can be put into one order that the model agrees with.
+// TestLinearizable runs four callers on a cache at the same time, some of them waiting in
+// GetNewerThan, and checks that the model accepts some order of their observations.
 func TestLinearizable(t *testing.T) {
 	const histories, callers, calls = 400, 4, 8
 	for seed := range uint64(histories) {
@@ -111,7 +110,7 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// perform makes one call.
+// perform makes a call.
 func perform(ctx context.Context, c *cache.Cache[word], in call) answer {
 	uid, at := podName(in.pod), moment(in.at)
 	switch in.kind {

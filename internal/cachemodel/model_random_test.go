@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAgainstModel does long random sequences of operations, whose times mostly grow, to the cache
-// and to the model.
+// TestAgainstModel applies long random sequences of operations, with mostly growing times, to the
+// cache and to the model.
 func TestAgainstModel(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))

@@ -17,8 +17,8 @@ type word struct{ n int }
 
 var errRead = errors.New("the read failed")
 
-// model is the cache as one would write it first: everything in the open, times as numbers. It is a
-// value, so that a checker can keep many.
+// model is the naive cache: everything in the open, times as numbers. A value, so that a checker
+// can keep many.
 type model struct {
 	pods   [2]modelPod
 	global int
@@ -90,7 +90,7 @@ func (m *model) prune(at int) {
 	}
 }
 
-// forget drops the tombstones that the global time or the floor has made useless.
+// forget drops the tombstones made useless by the global time or the floor.
 func (m *model) forget() {
 	for p := range m.pods {
 		if e := &m.pods[p]; e.gone <= m.global || e.gone < m.floor {
@@ -99,7 +99,7 @@ func (m *model) forget() {
 	}
 }
 
-// started is a time with a monotonic reading, long past by the clock of a bubble too, which begins
+// started is a time with a monotonic reading, long past also by the clock of a bubble, which begins
 // in the year 2000.
 var started = time.Now().Add(-50 * 365 * 24 * time.Hour)
 
@@ -116,7 +116,7 @@ type pair struct {
 
 func newPair() *pair { return &pair{cache: cache.New(func(cache.UID) *word { return &word{} })} }
 
-// apply does one thing to both and says how they differ, empty if they do not.
+// apply applies an operation to both and returns their difference, empty if equal.
 func (x *pair) apply(op, p, n, at int) string {
 	var got, want bool
 	switch op {
@@ -172,8 +172,8 @@ func (x *pair) differs() string {
 	return ""
 }
 
-// FuzzCacheAgainstModel does what the bytes say to the cache and to the model: three bytes an
-// operation.
+// FuzzCacheAgainstModel applies the fuzzed operations, three bytes each, to the cache and to the
+// model.
 func FuzzCacheAgainstModel(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 2, 1, 3, 0, 1, 2})
 	f.Add([]byte{0, 1, 9, 1, 0, 12, 4, 0, 15, 2, 1, 14, 5, 0, 20, 0, 1, 18})

@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// TestEveryMutationApplies: a change of the code that a mutation names must change the mutation
-// too, and not wait for somebody to run them all.
+// TestEveryMutationApplies fails when a change of the code has left a mutation behind.
 func TestEveryMutationApplies(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
@@ -37,8 +36,8 @@ func TestEveryMutationApplies(t *testing.T) {
 	}
 }
 
-// TestSwitched: each function runs as it is, and as each of its mutations has it, by the number
-// that is chosen.
+// TestSwitched runs each function unchanged, and in the form of each of its mutations, by the
+// chosen number.
 func TestSwitched(t *testing.T) {
 	const src = `package main
 
@@ -95,7 +94,7 @@ func main() {
 	}
 }
 
-// TestWorkshop: all mutations change the body of one function.
+// TestWorkshop checks that all mutations change the body of a single function.
 func TestWorkshop(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
@@ -116,8 +115,7 @@ func TestWorkshop(t *testing.T) {
 	}
 }
 
-// TestScriptsNameMutations: a mutation that is renamed or deleted must not leave scripts behind
-// that are thought to convict it.
+// TestScriptsNameMutations fails when a script names a renamed or deleted mutation.
 func TestScriptsNameMutations(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {

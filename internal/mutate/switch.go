@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// chosenBy is the environment variable that says which mutation a test binary with all of them is
-// to have: its number, or nothing.
+// chosenBy is the environment variable that chooses the mutation of a test binary with all of them:
+// its number, or nothing.
 const chosenBy = "EVENTED_PLEG_MUTATION"
 
-// chooser is the file that a package gets beside its own.
+// chooser is the file added to a package.
 const chooser = `package %s
 
 import (
@@ -29,14 +29,14 @@ import (
 var mutation__, _ = strconv.Atoi(os.Getenv("` + chosenBy + `"))
 `
 
-// edit is the part of a file that a mutation changes, without what it only repeats to be found.
+// edit is the part of a file changed by a mutation, without the text repeated only to be found.
 type edit struct {
 	number     int
 	start, end int // offsets in the file
 	text       string
 }
 
-// edit returns what the mutation changes in the text of its file.
+// edit returns the mutation's change in the text of its file.
 func (m mutation) edit(number int, src string) edit {
 	e := edit{number: number, start: strings.Index(src, m.old), text: m.new}
 	e.end = e.start + len(m.old)
@@ -49,9 +49,9 @@ func (m mutation) edit(number int, src string) edit {
 	return e
 }
 
-// switched returns a file with mutations built in: each function that one of them changes is there
-// as it is, and once for each, and what was called by its name calls the one that is chosen. It is
-// an error if one changes something else than the body of one function.
+// switched returns a file with mutations built in: each mutated function is there unchanged, and
+// once for each mutation, and the function of its name calls the chosen variant. A mutation outside
+// of a function's body is an error.
 func switched(file, src string, muts map[int]mutation) (text, pkg string, err error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
@@ -81,7 +81,7 @@ func switched(file, src string, muts map[int]mutation) (text, pkg string, err er
 	return out.String(), f.Name.Name, nil
 }
 
-// goFile is the text of a file, and where its syntax is in it.
+// goFile is the text of a file, and the positions of its syntax.
 type goFile struct {
 	src    string
 	offset func(token.Pos) int
@@ -89,7 +89,7 @@ type goFile struct {
 
 func (g *goFile) text(n ast.Node) string { return g.src[g.offset(n.Pos()):g.offset(n.End())] }
 
-// changedBy returns the function in whose body all of an edit is, nil if there is none.
+// changedBy returns the function with all of an edit in its body, nil without any.
 func (g *goFile) changedBy(f *ast.File, e edit) *ast.FuncDecl {
 	for _, decl := range f.Decls {
 		d, ok := decl.(*ast.FuncDecl)
@@ -100,7 +100,7 @@ func (g *goFile) changedBy(f *ast.File, e edit) *ast.FuncDecl {
 	return nil
 }
 
-// choice writes a function that calls one of its variants, and these.
+// choice writes the variants of a function, and a function that calls the chosen variant.
 func (g *goFile) choice(out *strings.Builder, d *ast.FuncDecl, edits []edit) {
 	name := d.Name.Name
 	receiver, on := "", ""

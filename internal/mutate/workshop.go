@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// workshop is where tests are built, with all mutations, and run. It belongs to one goroutine.
+// workshop builds tests with all mutations, and runs them. It belongs to a single goroutine.
 type workshop struct {
 	root, dir string            // the module, and a directory that is removed afterwards
-	overlay   map[string]string // what takes the place of which file
+	overlay   map[string]string // the replaced files
 	numbers   map[string]int    // by which mutations are chosen, by name, from 1
 	built     map[string]bool   // binaries
 	sound     map[string]bool   // stages that pass without any mutation
@@ -61,15 +61,15 @@ func newWorkshop(root, dir string) (*workshop, error) {
 	return w, nil
 }
 
-// replace has a text take the place of a file of the module, or be one that there is not.
+// replace gives a file of the module, existing or not, another text.
 func (w *workshop) replace(file, text string) error {
 	path := filepath.Join(w.dir, strings.ReplaceAll(file, "/", "-"))
 	w.overlay[filepath.Join(w.root, file)] = path
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// notices says whether the tests of a stage fail with a mutation, and what they print. It is an
-// error if they fail without any.
+// notices reports whether the tests of a stage fail with a mutation, and returns their output. It
+// is an error if they fail without any.
 func (w *workshop) notices(ctx context.Context, m mutation, s stage) (out string, noticed bool, err error) {
 	if key := fmt.Sprint(s); !w.sound[key] {
 		out, failed, err := w.run(ctx, nil, s)
@@ -84,7 +84,7 @@ func (w *workshop) notices(ctx context.Context, m mutation, s stage) (out string
 	return w.run(ctx, &m, s)
 }
 
-// run runs a stage with a mutation in place, or without any if that is nil.
+// run runs a stage with a mutation in place, or without any if nil.
 func (w *workshop) run(ctx context.Context, m *mutation, s stage) (out string, failed bool, err error) {
 	binary, err := w.tests(ctx, s.pkg)
 	if err != nil {

@@ -44,7 +44,8 @@ var agentPhases = map[string]pleg.Phase{
 //	agent start c1, stop c1, stop s1, remove c1, remove s1   likewise
 //
 // which is a call of the agent's own that does at the runtime what it says works=D after it began,
-// and returns takes=D after it began, and returns the names in it. How is what becomes of its event.
+// and returns takes=D after it began, and returns the names in it. How is what becomes of its
+// event.
 func parseCall(what string, args []string) (c ownCall, names []string, err error) {
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")

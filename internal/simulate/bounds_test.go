@@ -115,8 +115,8 @@ func TestLyingStreamsKeepNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestOwnCallsAreBounded has the agent tell of calls about IDs that nobody knows, beside a waiter for
-// no pod, and of calls whose end it never tells.
+// TestOwnCallsAreBounded has the agent tell of calls about IDs that nobody knows, beside a waiter
+// for no pod, and of calls whose end it never tells.
 func TestOwnCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTwin(t, newToy(NewTruth(), 1), defaultSettings())

@@ -9,14 +9,13 @@ import (
 	"sync"
 )
 
-// callLine has the agent's calls about one ID wait for each other, as an agent's do. Safe for
-// concurrent use.
+// callLine serialises the agent's calls about an ID. Safe for concurrent use.
 type callLine struct {
 	mu    sync.Mutex
 	calls map[string]chan struct{} // closed when the last call about an ID is over
 }
 
-// queue has a call wait for the one about the same ID before it, if that is not over.
+// queue makes a call wait for the earlier call about the same ID.
 func (l *callLine) queue(id string) (before <-chan struct{}, done chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +34,7 @@ func (l *callLine) queue(id string) (before <-chan struct{}, done chan struct{})
 	return before, done
 }
 
-// finish waits for the calls that are under way.
+// finish waits for the calls under way.
 func (l *callLine) finish() {
 	l.mu.Lock()
 	calls := slices.Collect(maps.Values(l.calls))

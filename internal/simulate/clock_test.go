@@ -15,14 +15,13 @@ import (
 
 var clockFlag = flag.Int("clock-seeds", 300, "number of histories that are run with and without their steps of the wall clock")
 
-// TestClockStepsChangeNothing runs histories with and without the steps of the wall clock in them
+// TestClockStepsChangeNothing runs histories with and without their steps of the wall clock
 // (invariant 10): every event, every read and its time, the cache and the statistics must be the
-// same, the latency metric and the count of replayed claims aside, which are made of wall clocks.
+// same, except the latency metric and the count of replayed claims, which follow wall clocks.
 //
-// Which of two goroutines runs first within one instant is not fixed, and a few histories end in
-// more than one way for that, most of them under the race detector, which shuffles them. So a part
-// of the outcome that differs is only a fault if in several more runs of both it is always the same
-// with the steps, and always the same without them.
+// The order of two goroutines within an instant is not fixed, and a few histories have several
+// outcomes, most of them under the race detector. So a differing part of the outcome is only a
+// fault if several more runs of both agree among themselves.
 func TestClockStepsChangeNothing(t *testing.T) {
 	const again = 8
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -59,7 +58,7 @@ func TestClockStepsChangeNothing(t *testing.T) {
 	t.Logf("%d histories with %d steps of the clock, %d of them with more than one outcome", runs, stepped, loose)
 }
 
-// unsteady puts steps of the wall clock into a history that has none.
+// unsteady puts steps of the wall clock into a history without any.
 func unsteady(h History) History {
 	var out History
 	begun := false
@@ -72,8 +71,8 @@ func unsteady(h History) History {
 	return out
 }
 
-// differing returns the parts of which all outcomes of one kind are equal, and all of the other,
-// and not the same.
+// differing returns the parts with equal outcomes of either kind, and different outcomes between
+// the kinds.
 func differing(as, bs []*Outcome) []string {
 	names := slices.Concat(as[0].Parts(), bs[0].Parts())
 	slices.Sort(names)

@@ -19,7 +19,7 @@ var (
 	errStopped = errors.New("nothing runs: start it first")
 )
 
-// do runs one command. These are all of them; those of the runtime, its stream and its reads are in
+// do runs a command. These are all commands but those of the runtime, its stream and its reads, in
 // toyside.go and fakeside.go.
 //
 //	start, stop                          a generator over the cache
@@ -76,7 +76,7 @@ func (w *world) do(verb string, args []string) error {
 	return nil
 }
 
-// act runs a command that takes no time, and does not wait for what comes of it.
+// act runs a command that takes no time, without waiting for its effects.
 func (w *world) act(verb string, args []string) error {
 	switch verb {
 	case "wait":

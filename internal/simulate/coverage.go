@@ -85,7 +85,8 @@ func (c *Coverage) Add(seed uint64, d *Coverage) {
 	}
 }
 
-// Report writes the coverage as text: the table of faults × profiles, the moves of the stream machine, and the slowest agreement.
+// Report writes the coverage as text: the table of faults × profiles, the moves of the stream
+// machine, and the slowest agreement.
 func (c *Coverage) Report(profiles []string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,14 +5,14 @@
 //
 // # Model
 //
-// A history is a list of lines, each one command (see command.go): what the runtime does, what its
-// stream makes of it, how reads go wrong, who waits, and how time passes. [Generate] makes one from
-// a seed; a file under testdata is one written by hand. Both run the same way ([Run]), in a
-// testing/synctest bubble, so that hours pass in milliseconds.
+// A history is a list of lines, each a command (see command.go): changes of the runtime, the fate
+// of their events, faults of reads, waiters, and the passage of time. [Generate] makes a history
+// from a seed; files under testdata are written by hand. Both run the same way ([Run]), in a
+// testing/synctest bubble, so hours pass in milliseconds.
 //
 // There are two tiers. In the first the generator reads a toy runtime through its own [pleg.Source]
 // and [pleg.Stream]: thousands of histories a second, torn reads, any order of delivery. In the
-// second it reads the fake runtime over gRPC through the real client.
+// second the generator reads the fake runtime over gRPC through the real client.
 //
 // The oracle knows the runtime's authoritative history, what crossed the boundary between generator
 // and runtime, and the public interface of generator and cache, and nothing else. From these it
@@ -21,15 +21,15 @@
 // happens, also from within the generator's loop through the Metrics that it is given, and checks
 // the eleven invariants of the design: see invariant.go for the list and where each is checked.
 //
-// A failure is reduced by [Shrink] to a short script that can be kept under testdata.
+// [Shrink] reduces a failure to a short script, which can be stored under testdata.
 //
 // # Concurrency
 //
-// Everything of one run lives in one bubble. A history fixes every delay and every fault; which of
-// two goroutines runs first within one instant of virtual time is not fixed.
+// Everything of a run lives in a bubble. A history fixes every delay and every fault; the order of
+// two goroutines within an instant of virtual time is not fixed.
 //
 // # Errors
 //
-// A [Violation] says which invariant broke, when, and how. Commands that make no sense are errors
-// in strict mode and ignored otherwise, so that a shortened history still runs.
+// A [Violation] names the broken invariant, the time, and the finding. Senseless commands are
+// errors in strict mode and ignored otherwise, so that a shortened history still runs.
 package simulate

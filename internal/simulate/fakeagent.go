@@ -15,14 +15,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// agentImage is the image of the containers that the agent makes.
+// agentImage is the image of the agent's containers.
 const agentImage = "example.com/agent:1"
 
 // agentPatience is how long the agent waits for an answer of the runtime's.
 const agentPatience = 2 * time.Second
 
-// fakeAgent makes the agent's own calls of the second tier, as CRI calls over a connection of its
-// own.
+// fakeAgent makes the agent's own calls of the second tier, as CRI calls over a separate
+// connection.
 type fakeAgent struct {
 	line callLine
 	conn *grpc.ClientConn
@@ -34,9 +34,8 @@ func newFakeAgent(conn *grpc.ClientConn) *fakeAgent {
 	return &fakeAgent{conn: conn, cri: runtimeapi.NewRuntimeServiceClient(conn), img: runtimeapi.NewImageServiceClient(conn)}
 }
 
-// call makes a call of the agent's own, written as in the first tier, to the runtime. One that
-// fails is not made, one that times out is made, and its answer is lost; takes=D is how much later
-// than the runtime's answer the agent has it.
+// call makes a call of the agent, written as in the first tier, to the runtime. A failing call is
+// not made; a timed-out call is made, and its answer is lost; takes=D delays the runtime's answer.
 func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) error {
 	c, names, err := parseCall(what, args)
 	if err != nil {
@@ -48,7 +47,7 @@ func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) erro
 	name := names[len(names)-1]
 	before, done := a.line.queue(name)
 	var parent <-chan struct{}
-	if what == "container" { // an agent has its sandbox before it makes a container in it
+	if what == "container" { // an agent has its sandbox before making a container in it
 		var over chan struct{}
 		parent, over = a.line.queue(names[0])
 		close(over)
@@ -63,7 +62,7 @@ func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) erro
 		if a.plan(w, f, &c, what, names) {
 			c.begin(w)
 			err := c.do()
-			w.upset(time.Now()) // the runtime has done it, though the agent will not know for as long as the call takes
+			w.upset(time.Now()) // done by the runtime, though unknown to the agent for as long as the call takes
 			_ = sleep(w.ctx, c.takes)
 			c.end(w, err)
 			w.upset(time.Now())
@@ -72,7 +71,7 @@ func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) erro
 	return nil
 }
 
-// plan fills in what a call does. It reports false if what the call names was never made.
+// plan fills in the effect of a call. It returns false if the subject was never made.
 func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names []string) bool {
 	name := names[len(names)-1]
 	id := f.id(name)
@@ -107,7 +106,7 @@ func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names [
 	return true
 }
 
-// send makes the call to the runtime, and returns the ID of what it has made.
+// send makes the call to the runtime, and returns the ID of its product.
 func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name string) (made string, err error) {
 	id, isSandbox := c.now.ID, c.now.Kind == pleg.Sandbox
 	labels := map[string]string{
@@ -143,8 +142,8 @@ func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name st
 	return "", err
 }
 
-// attempt is a number for a sandbox's name, because runtimes want each sandbox of a pod to have one
-// of its own.
+// attempt is a number for a sandbox's name, because runtimes want a unique name for each sandbox of
+// a pod.
 func attempt(name string) (n uint32) {
 	for _, r := range strings.TrimPrefix(name, "s") {
 		if r >= '0' && r <= '9' {

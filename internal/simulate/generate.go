@@ -317,11 +317,11 @@ func (g *generator) tryChange() bool {
 	return true
 }
 
-// lose has the runtime not know the state of a container: in lists and statuses, in lists only, or no
-// longer in lists. One container is never both: a hole in the search, with its reason. A list that
-// does not know a state confirms a status that does not know it either (ADR 11), so that it is not
-// noticed when the statuses alone come to know the state, before an event or another change has the
-// pod read. Real runtimes make lists and statuses from one record.
+// lose has the runtime not know the state of a container: in lists and statuses, in lists only, or
+// no longer in lists. One container is never both: a hole in the search, with its reason. A list
+// that does not know a state confirms a status that does not know it either (ADR 11), so that it is
+// not noticed when the statuses alone come to know the state, before an event or another change has
+// the pod read. Real runtimes make lists and statuses from one record.
 func (g *generator) lose(c, how string) {
 	if was := g.unknown[c]; how != "clear" && was != "" && was != how {
 		how = "clear"

@@ -11,7 +11,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// mainFaults returns the faults that are something by themselves; the others tune one of these.
+// mainFaults returns the independent faults; the others tune them.
 func mainFaults() []fakeruntime.Fault {
 	return slices.DeleteFunc(fakeruntime.FaultList(), func(f fakeruntime.Fault) bool { return f.Example == "" })
 }
@@ -41,7 +41,7 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 		g.pods = append(g.pods, "p"+string(rune('1'+i)))
 	}
 	g.lies = g.chance(0.1)
-	if r := rand.New(rand.NewPCG(seed, 94)); r.Float64() < 0.4 { // all else stays as it is without one
+	if r := rand.New(rand.NewPCG(seed, 94)); r.Float64() < 0.4 { // without an agent everything else stays the same
 		g.agent = r
 		if g.tells = r.Float64() < 0.5; g.tells {
 			g.add("config tells-calls true")
@@ -63,7 +63,7 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault) History {
 	return slices.DeleteFunc(g.lines, func(line string) bool { return strings.HasPrefix(line, "worker") })
 }
 
-// secondAct lets all come to rest and goes on without any fault: what the faults were must not
+// secondAct lets everything come to rest and goes on without any fault: earlier faults must not
 // matter any more.
 func (g *generator) secondAct() {
 	g.start()

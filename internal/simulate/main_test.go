@@ -31,14 +31,14 @@ var (
 // inBubble runs a history in a bubble of its own.
 func inBubble(t *testing.T, h History, opts Options) (r *Result) {
 	t.Helper()
-	// A goroutine that spins stops virtual time; only a clock outside of the bubble can tell.
+	// A goroutine that spins stops virtual time; only a clock outside of the bubble notices.
 	watchdog := time.AfterFunc(*hungFlag, func() { panic(fmt.Sprintf("time stands still in this history:\n%s", h)) })
 	defer watchdog.Stop()
 	synctest.Test(t, func(*testing.T) { r = Run(h, opts) })
 	return r
 }
 
-// reduce shrinks a failing history and saves it where it can be replayed from.
+// reduce shrinks a failing history and saves the result for a replay.
 func reduce(t *testing.T, seed uint64, h History, opts Options, v *Violation) (History, string) {
 	t.Helper()
 	small := Shrink(h, func(h History) bool {
@@ -53,11 +53,11 @@ func reduce(t *testing.T, seed uint64, h History, opts Options, v *Violation) (H
 	return small, name
 }
 
-// search runs the histories of many seeds and reports the first that fails, reduced.
+// search runs the histories of many seeds and reports the first failure, reduced.
 func search(t *testing.T, from uint64, n int, generate func(uint64) History, cover *Coverage) {
 	t.Helper()
-	// Nearly all of the heap is what the last histories have left: collecting it less often saves a
-	// sixth of the time, and takes some tens of megabytes. The limit is for a generator that leaks.
+	// Nearly all of the heap is left by the last histories: collecting less often saves a sixth of
+	// the time, and takes some tens of megabytes. The limit is for a leaking generator.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	began := time.Now()
@@ -109,8 +109,7 @@ func TestSimulateFake(t *testing.T) {
 	t.Logf("\n%s", cover.Report(fakeruntime.ProfileNames()))
 }
 
-// firstFaults returns the faults with which histories of the second tier begin: those of -faults,
-// or all.
+// firstFaults returns the first faults of histories of the second tier: those of -faults, or all.
 func firstFaults(t *testing.T) []fakeruntime.Fault {
 	t.Helper()
 	all := mainFaults()
@@ -134,7 +133,7 @@ func checkPairs(t *testing.T, cover *Coverage) {
 	for _, f := range fakeruntime.FaultList() {
 		for _, p := range fakeruntime.ProfileNames() {
 			if f.Example == "" {
-				continue // it tunes another
+				continue // tunes another fault
 			}
 			pairs++
 			if cover.Pairs[[2]string{f.Name, p}] == 0 {

@@ -10,22 +10,21 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// doubt is told of a fault. Harmless says that it hides no change from the stream.
+// doubt notes a fault. Harmless: the fault hides no change from the stream.
 func (o *oracle) doubt(harmless bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.honest = o.honest && harmless
 }
 
-// mood is told that phases may go back from now on.
+// mood allows phases to go back from now on.
 func (o *oracle) mood() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.moody, o.everMoody, o.onlyLies = true, true, false
 }
 
-// doubtful returns how long a claim may be at odds with reads: not at all, if phases only move
-// forward.
+// doubtful returns how long a claim may contradict reads: not at all, if phases only move forward.
 func (o *oracle) doubtful() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,10 +34,10 @@ func (o *oracle) doubtful() time.Duration {
 	return 0
 }
 
-// liars says that reads or claims may say what never was.
+// liars reports whether reads or claims may lie.
 func (o *oracle) liars() bool { return o.lied.Load() }
 
-// lie is told that reads may say what never was, from now on.
+// lie allows reads to lie from now on.
 func (o *oracle) lie() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,16 +48,16 @@ func (o *oracle) lie() {
 	o.lied.Store(true)
 }
 
-// lieEnds is told that reads say nothing any more that never was.
+// lieEnds ends the lies of reads.
 func (o *oracle) lieEnds() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lieInForce = false
 }
 
-// believe ends the allowances that were made for lies, if none is in force and nothing is left of
-// them: the cache agrees with the runtime, and a reader of Watch knows of everything. What readers
-// have seen until then counts for nothing.
+// believe ends the allowances for lies, if none is in force and none has left a trace: the cache
+// agrees with the runtime, and a reader of Watch knows everything. Earlier observations of readers
+// count for nothing.
 func (o *oracle) believe(uids []cache.UID) {
 	if !o.lying || o.lieInForce {
 		return
@@ -72,7 +71,7 @@ func (o *oracle) believe(uids []cache.UID) {
 	for _, begun := range o.ledger.begun {
 		if !begun.After(o.ledger.disturbed) {
 			o.ledger.mu.Unlock()
-			return // it may have been told a lie
+			return // a lie may have been delivered
 		}
 	}
 	o.ledger.mu.Unlock()

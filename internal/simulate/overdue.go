@@ -12,9 +12,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// lastHeard is what the last reply of the runtime about a pod has told: it says how long the pod may be left alone, as podPace says how soon it may be read
-// again. A generator that knows that the cache does not show what the last reply did looks again within the time for which it has known that, because
-// its delays double; one whose read of the pod has failed, within the delay of failures.
+// lastHeard is what the last reply of the runtime about a pod has told: it says how long the pod
+// may be left alone, as podPace says how soon it may be read again. A generator that knows that the
+// cache does not show what the last reply did looks again within the time for which it has known
+// that, because its delays double; one whose read of the pod has failed, within the delay of
+// failures.
 type lastHeard struct {
 	open    bool        // the cache has not been seen to show what the last reply did, without an error
 	sure    time.Time   // when the cache last was seen to do so while no claim was in doubt, nor a state
@@ -34,8 +36,8 @@ type lastHeard struct {
 	crossed  time.Time            // when a read ended that such a list contradicts; zero if none, or if a read has begun since
 }
 
-// listEnded notes the end of a list, which may be while the pod is being read, or after a read of it that began and ended while the list was on.
-// Cached is what the cache shows of it.
+// listEnded notes the end of a list, which may be while the pod is being read, or after a read of
+// it that began and ended while the list was on. Cached is what the cache shows of it.
 func (b *ledger) listEnded(x *podPace, reading bool, cached []pleg.Item, begun, now time.Time) {
 	o := &x.last
 	defer o.showed(o.listed, now)
@@ -50,15 +52,16 @@ func (b *ledger) listEnded(x *podPace, reading bool, cached []pleg.Item, begun, 
 	}
 }
 
-// lacks says that the last list does not show an ID that the cache shows and that was first shown after that list had begun.
+// lacks says that the last list does not show an ID that the cache shows and that was first shown
+// after that list had begun.
 func (o *lastHeard) lacks(cached []pleg.Item, begun time.Time) bool {
 	return slices.ContainsFunc(cached, func(it pleg.Item) bool {
 		return o.first[it.ID].After(begun) && phaseIn(o.listed, it.ID) == pleg.PhaseRemoved
 	})
 }
 
-// puzzled says that of the last reply and the last list one knows the state of an ID and the other does not: the pod is read again, with growing delay, until
-// they agree.
+// puzzled says that of the last reply and the last list one knows the state of an ID and the other
+// does not: the pod is read again, with growing delay, until they agree.
 func (o *lastHeard) puzzled() bool {
 	return slices.ContainsFunc(o.listed, func(l pleg.Item) bool {
 		now := phaseIn(o.reply, l.ID)
@@ -78,7 +81,8 @@ func (o *lastHeard) showed(items []pleg.Item, now time.Time) {
 	}
 }
 
-// crosses notes the end of a read of the pod: if a list has ended meanwhile that shows it otherwise, nobody can tell which of the two looked last.
+// crosses notes the end of a read of the pod: if a list has ended meanwhile that shows it
+// otherwise, nobody can tell which of the two looked last.
 func (b *ledger) crosses(x *podPace, items []pleg.Item, now time.Time, err error) {
 	o := &x.last
 	if err == nil {
@@ -94,7 +98,8 @@ func (b *ledger) crosses(x *podPace, items []pleg.Item, now time.Time, err error
 // begins notes that a read of the pod, or a list, has begun, which will tell.
 func (o *lastHeard) begins() { o.crossing, o.lapped, o.crossed = nil, false, time.Time{} }
 
-// answered notes a reply, or that a read has failed. What came up since the read began, or another one that began later, makes it worthless.
+// answered notes a reply, or that a read has failed. What came up since the read began, or another
+// one that began later, makes it worthless.
 func (x *podPace) answered(items []pleg.Item, begun, now time.Time, err error) {
 	o := &x.last
 	if err != nil {
@@ -114,7 +119,8 @@ func (x *podPace) answered(items []pleg.Item, begun, now time.Time, err error) {
 	o.open, o.reply, o.begun, o.replied = true, items, begun, now
 }
 
-// lookOverdue checks that no pod has been left alone for too long. It is called when the generator's loop waits for something to happen.
+// lookOverdue checks that no pod has been left alone for too long. It is called when the
+// generator's loop waits for something to happen.
 func (b *ledger) lookOverdue(now time.Time) {
 	if b.lied() {
 		return
@@ -175,7 +181,8 @@ func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	}
 }
 
-// showsSame says that a status shows what a reply did: a state that the runtime does not know is shown like any other.
+// showsSame says that a status shows what a reply did: a state that the runtime does not know is
+// shown like any other.
 func showsSame(shown, reply []pleg.Item) bool {
 	if len(shown) != len(reply) {
 		return false

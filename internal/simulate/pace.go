@@ -38,7 +38,9 @@ type pace struct {
 	opened    time.Time            // of the stream under way; zero if none
 	connected time.Time            // zero while it is not
 
-	overruled time.Time // when a claim was last overruled, after which the period must be the base; zero if a list has begun since
+	// when a claim was last overruled, after which the period must be the base; zero if a list has
+	// begun since
+	overruled time.Time
 
 	period  time.Duration // as Stats showed it last
 	raised  time.Time     // since when, at the latest
@@ -48,7 +50,8 @@ type pace struct {
 	pods map[cache.UID]*podPace
 }
 
-// unclear is a list that has begun without any other reason than its period, which Stats shows once time has passed.
+// unclear is a list that has begun without any other reason than its period, which Stats shows once
+// time has passed.
 type unclear struct {
 	at     time.Time
 	gap    time.Duration // since the end of the last one
@@ -84,7 +87,8 @@ func (b *ledger) relist() {
 	b.pace.now, b.pace.must = time.Now(), time.Now()
 }
 
-// opening and ending follow the stream, which is connected when it has told something or lasted for a while.
+// opening and ending follow the stream, which is connected when it has told something or lasted for
+// a while.
 func (p *pace) opening(now time.Time) { p.opened, p.connected = now, time.Time{} }
 
 func (p *pace) ending(now time.Time) {
@@ -186,7 +190,8 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	}
 }
 
-// sample compares what Stats shows with what it must. It is called when the generator's loop waits for something to happen.
+// sample compares what Stats shows with what it must. It is called when the generator's loop waits
+// for something to happen.
 func (b *ledger) sample(s pleg.Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +207,8 @@ func (b *ledger) sample(s pleg.Stats) {
 	}
 }
 
-// lookDistrust checks that an overruled claim takes the period back to the base: a list begins a base period after the last one at the latest.
+// lookDistrust checks that an overruled claim takes the period back to the base: a list begins a
+// base period after the last one at the latest.
 func (b *ledger) lookDistrust(now time.Time) {
 	p := &b.pace
 	if p.overruled.IsZero() || b.listing > 0 {

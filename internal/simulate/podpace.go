@@ -12,10 +12,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// podPace bounds the rate of the reads of one pod. After each thing that is new of the pod (a change,
-// a claim, a call, a waiter, a request, a contradiction of two reads) the generator may read it a few
-// times, then with delays that double from rereadBase, and once for each list. A pod at rest is not
-// read at all.
+// podPace bounds the rate of the reads of one pod. After each thing that is new of the pod (a
+// change, a claim, a call, a waiter, a request, a contradiction of two reads) the generator may
+// read it a few times, then with delays that double from rereadBase, and once for each list. A pod
+// at rest is not read at all.
 type podPace struct {
 	caused  time.Time   // by the last thing new
 	moved   time.Time   // the runtime's last change that was taken into account
@@ -102,8 +102,8 @@ func (x *podPace) allowed(elapsed time.Duration, lists int, s *settings) int {
 	return 8 + 2*steps + int(2*elapsed/min(s.max, retryMax)) + 2*lists
 }
 
-// readBegins checks that a read of a pod has a reason. The statuses that follow a list of the pod are
-// part of its read.
+// readBegins checks that a read of a pod has a reason. The statuses that follow a list of the pod
+// are part of its read.
 func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, now time.Time) {
 	if !b.pace.on {
 		return
@@ -160,8 +160,9 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	}
 }
 
-// overtaken records that a read is worth nothing because a list or a claim has come later. That gives
-// it one more, and no new beginning: reads that take longer than lists would be made without end.
+// overtaken records that a read is worth nothing because a list or a claim has come later. That
+// gives it one more, and no new beginning: reads that take longer than lists would be made without
+// end.
 func (b *ledger) overtaken(x *podPace, now time.Time) {
 	x.caused = latest(x.caused, now)
 	b.pace.news = now
@@ -183,8 +184,8 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 	}
 }
 
-// blurs reports whether a list does not know a state that a status does, or of an ID that the status
-// does not show.
+// blurs reports whether a list does not know a state that a status does, or of an ID that the
+// status does not show.
 func blurs(listed, shown []pleg.Item) bool {
 	return slices.ContainsFunc(listed, func(it pleg.Item) bool {
 		return it.Phase == pleg.PhaseUnknown && !slices.ContainsFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID && s.Phase == it.Phase })
@@ -201,7 +202,8 @@ func (b *ledger) blurred() bool {
 	return false
 }
 
-// podsListed records the end of a list: it gives another try to what has failed, and may have looked before a change.
+// podsListed records the end of a list: it gives another try to what has failed, and may have
+// looked before a change.
 func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 	if err != nil {
 		return

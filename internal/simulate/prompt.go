@@ -12,7 +12,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// promise is what a generator owes for a claim that is true: that the cache shows the phase and Watch tells it.
+// promise is what a generator owes for a claim that is true: that the cache shows the phase and
+// Watch tells it.
 type promise struct {
 	pod   cache.UID
 	phase pleg.Phase
@@ -39,7 +40,8 @@ type promptness struct {
 	instants int           // payloads that had to be believed in the same instant
 }
 
-// dominant is the payload of the only claim of a pod in one instant, which shows a pod that was at rest as it is.
+// dominant is the payload of the only claim of a pod in one instant, which shows a pod that was at
+// rest as it is.
 type dominant struct {
 	at    time.Time
 	id    string
@@ -47,14 +49,16 @@ type dominant struct {
 	items []pleg.Item // nil if there was another claim in that instant
 }
 
-// soon is how long after a claim a pod of n IDs must be shown: a read that was under way, the read that the claim causes, and that read again if a list has
-// overtaken it; up to two lists that take the place of reads, or go ahead of them after a change of the stream; and one step of rereading. It
-// holds while no read fails or is slow, a worker is free, and nothing else of the pod changes.
+// soon is how long after a claim a pod of n IDs must be shown: a read that was under way, the read
+// that the claim causes, and that read again if a list has overtaken it; up to two lists that take
+// the place of reads, or go ahead of them after a change of the stream; and one step of rereading.
+// It holds while no read fails or is slow, a worker is free, and nothing else of the pod changes.
 func (s *settings) soon(n int) time.Duration {
 	return rereadBase + 3*s.quick(n) + 2*s.quick(0)
 }
 
-// quick is how long a read of n IDs takes at the most, and a list of everything: two lists, and a look at every ID, and what lies between.
+// quick is how long a read of n IDs takes at the most, and a list of everything: two lists, and a
+// look at every ID, and what lies between.
 func (s *settings) quick(n int) time.Duration {
 	return time.Duration(6+n) * (s.latency + 2*time.Microsecond)
 }
@@ -116,8 +120,10 @@ func (p *prompt) make() {
 	}
 }
 
-// promise notes what is owed for a claim, or for a call of the agent's own, that is true. A phase earlier than one that was told before the reads that do not
-// know the state is old news: those reads stand until one knows more, as when a call that made a container returns after the container was started, and lost.
+// promise notes what is owed for a claim, or for a call of the agent's own, that is true. A phase
+// earlier than one that was told before the reads that do not know the state is old news: those
+// reads stand until one knows more, as when a call that made a container returns after the
+// container was started, and lost.
 func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	if b.lied() {
 		return
@@ -133,7 +139,8 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	}
 }
 
-// atEase says that nothing is open about a pod: a read that began after all that is new has ended well, and claims that reads do not bear out are forgotten.
+// atEase says that nothing is open about a pod: a read that began after all that is new has ended
+// well, and claims that reads do not bear out are forgotten.
 func (b *ledger) atEase(pod cache.UID, shown []pleg.Item) bool {
 	x, grace := b.podPace(pod), b.pace.settings.grace
 	for id, at := range b.prompt.strangers[pod] {
@@ -147,7 +154,8 @@ func (b *ledger) atEase(pod cache.UID, shown []pleg.Item) bool {
 	return known && b.inflight[pod] == 0 && !x.open && x.begun.After(latest(b.prompt.ahead[pod], b.prompt.began).Add(grace))
 }
 
-// lookPrompt checks what was promised. It is called when the generator's loop waits for something to happen.
+// lookPrompt checks what was promised. It is called when the generator's loop waits for something
+// to happen.
 func (o *oracle) lookPrompt(reading bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -249,7 +257,8 @@ func (o *oracle) lookInstant(uid cache.UID, d *dominant, reading bool) {
 	}
 }
 
-// dominates reports whether a claim's payload shows each ID of a status and no other, none in an earlier phase.
+// dominates reports whether a claim's payload shows each ID of a status and no other, none in an
+// earlier phase.
 func dominates(payload, shown []pleg.Item, it pleg.Item) bool {
 	n := 0
 	for _, old := range shown {
@@ -261,7 +270,8 @@ func dominates(payload, shown []pleg.Item, it pleg.Item) bool {
 	return n > 0 && n == len(payload) && it.Phase != pleg.PhaseUnknown && it.Phase != pleg.PhaseRemoved
 }
 
-// untold says that Watch still has to tell a phase: of an ID that has gone it need not, if it never told of it.
+// untold says that Watch still has to tell a phase: of an ID that has gone it need not, if it never
+// told of it.
 func untold(told, phase, shown pleg.Phase) bool {
 	return phase >= pleg.PhaseRunning && told < phase && (told != 0 || shown != pleg.PhaseRemoved)
 }

@@ -9,20 +9,21 @@ import (
 	"testing"
 )
 
-// TestPublishedAlgorithmIsConvicted checks the checker: of the algorithm that the enhancement
-// published, the search finds every known fault within so many seeds.
+// TestPublishedAlgorithmIsConvicted checks the checker: the search finds every known fault of the
+// published algorithm within so many seeds.
 func TestPublishedAlgorithmIsConvicted(t *testing.T) {
 	const seeds = 1500
 	crimes := []struct {
 		name  string
 		kinds []string
-		guilt func(h History, v *Violation) bool // nil: the kind says it
+		guilt func(h History, v *Violation) bool // nil: the kind is enough
 	}{
 		{"double start", []string{"double-start"}, nil},
 		{"stale read", []string{"stale-read", "stale"}, nil},
 		{"resurrected pod", []string{"resurrected", "resurrected-read"}, nil},
 		{"lost event", []string{"lost-event"}, nil},
-		// A clock that steps back freezes an entry: the same history without the steps is another one.
+		// A backward clock step freezes an entry: the same history without the steps is another
+		// history.
 		{"frozen clock", []string{"diverged", "stuck-waiter", "slow-waiter"}, func(h History, v *Violation) bool {
 			if !slices.ContainsFunc(h, func(line string) bool { return strings.HasPrefix(line, "clock -") }) {
 				return false

@@ -70,7 +70,7 @@ func runScript(t *testing.T, name string) {
 	}
 }
 
-// update writes what was told and what the cache showed into the script.
+// update writes the events and the cache into the script.
 func update(t *testing.T, name string, a *txtar.Archive, history History) {
 	r := inBubble(t, history, Options{Strict: true, Trace: true, Update: true})
 	if r.Failed() {

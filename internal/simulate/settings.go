@@ -35,7 +35,7 @@ func defaultSettings() settings {
 var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, relist-base, relist-max, grace, call-settle, list-timeout, " +
 	"inspect-timeout, workers, sweep-at, capacity, mailbox or unconfirmed")
 
-// set takes one config line: a name and a value.
+// set takes a config line: a name and a value.
 func (s *settings) set(name, value string) error {
 	var err error
 	switch name {
@@ -71,7 +71,7 @@ func (s *settings) set(name, value string) error {
 	return nil
 }
 
-// limits returns what the oracle may expect under these settings.
+// limits returns the oracle's bounds under these settings.
 func (s *settings) limits() limits {
 	return limits{
 		base: s.base, max: s.max, grace: s.grace, listTimeout: s.listTimeout, threshold: 3 * time.Minute,
@@ -95,8 +95,7 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 	return cfg
 }
 
-// hook lets the oracle look from within the generator's loop, through the Metrics that the
-// generator is given.
+// hook lets the oracle look from within the generator's loop, through the generator's Metrics.
 type hook struct {
 	o *oracle
 	w *within
@@ -118,8 +117,8 @@ func (h hook) Add(name string, _ int) {
 
 func (h hook) Observe(string, time.Duration) {}
 
-// BetweenSteps lets the commands that are due within a turn run.
+// BetweenSteps runs the commands due within a turn.
 func (h hook) BetweenSteps() { h.w.step() }
 
-// InvariantBroken is told what does not hold within the generator's core.
+// InvariantBroken records a broken invariant of the generator's core.
 func (h hook) InvariantBroken(err error) { h.o.fail("invariant", "within the core: %v", err) }

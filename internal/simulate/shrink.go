@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Shrink reduces a history that fails to a short one that still does: it leaves out lines, first
-// many at once and then one at a time, until no line can be spared, and then simplifies what is
-// left. Fails runs a history and reports whether it fails in the same way.
+// Shrink reduces a failing history to a short history with the same failure: it leaves out lines,
+// first many at once and then single lines, until every line is needed, and then simplifies the
+// rest. Fails runs a history and reports whether it fails in the same way.
 func Shrink(h History, fails func(History) bool) History {
 	h = slices.Clone(h)
 	for n := len(h) / 2; n >= 1; {

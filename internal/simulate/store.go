@@ -12,16 +12,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// errNil is what a reader gets in place of the nil status that it was handed.
+// errNil stands for a nil status handed to a reader.
 var errNil = errors.New("nil status")
 
-// Store is a cache as its readers see it.
+// Store is a cache seen by its readers.
 type Store interface {
-	// Get returns what the pod's status shows.
+	// Get returns the content of the pod's status.
 	Get(uid cache.UID) ([]pleg.Item, error)
 	// GetNewerThan waits for a status newer than t.
 	GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) ([]pleg.Item, error)
-	// AsOf returns the time that the pod's status stands for.
+	// AsOf returns the time of the pod's status.
 	AsOf(uid cache.UID) time.Time
 	// Global returns the global time.
 	Global() time.Time
@@ -31,7 +31,7 @@ type Store interface {
 	Waiting() int
 }
 
-// System is one run of a generator.
+// System is a run of a generator.
 type System interface {
 	Run(ctx context.Context) error
 	Watch() <-chan pleg.Event
@@ -66,17 +66,16 @@ func (v view[S]) shown(s *S, err error) ([]pleg.Item, error) {
 	return v.items(s), err
 }
 
-// Status is the pod status of the first tier: the items as they were read. It is not changed once
-// it is made.
+// Status is the pod status of the first tier: the items as read. It is immutable.
 type Status struct {
 	UID   cache.UID
 	Items []pleg.Item
 }
 
-// itemsOf returns what a Status shows.
+// itemsOf returns the items of a Status.
 func itemsOf(s *Status) []pleg.Item { return s.Items }
 
-// NewStore returns a cache and the view of it.
+// NewStore returns a cache and its view.
 func NewStore() (*cache.Cache[Status], Store) {
 	c := cache.New(func(uid cache.UID) *Status { return &Status{UID: uid} })
 	return c, view[Status]{c, itemsOf}

@@ -42,7 +42,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// dally is what a read goes through after it has looked.
+// dally delays or fails a read after its look.
 func (r *toy) dally(ctx context.Context, f *readFault, name string, uid cache.UID) error {
 	r.mu.Lock()
 	late := f.late
@@ -59,7 +59,7 @@ func (r *toy) dally(ctx context.Context, f *readFault, name string, uid cache.UI
 	return r.pause(ctx)
 }
 
-// suffer is what a read goes through before it looks.
+// suffer delays or fails a read before its look.
 func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache.UID) error {
 	r.mu.Lock()
 	f := all
@@ -106,8 +106,7 @@ func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache
 	return nil
 }
 
-// List implements [pleg.Source]. Containers and sandboxes are looked at one after the other if the
-// toy is torn.
+// List implements [pleg.Source]. A torn toy looks at containers and sandboxes at different moments.
 func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
 	if err := r.suffer(ctx, &r.list, "list", ""); err != nil {
 		return pleg.Listing{}, err
@@ -152,7 +151,7 @@ func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, erro
 	return l, nil
 }
 
-// look adds what there is of every pod, or of one.
+// look adds the content of every pod, or of a single pod.
 func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pleg.Item) error {
 	for i, kind := range []pleg.Kind{pleg.Sandbox, pleg.Container} {
 		if i > 0 && r.torn {

@@ -14,16 +14,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// telling is what becomes of the event of a change.
+// telling is the fate of a change's event.
 type telling struct {
-	no       bool          // it is never sent
-	late     time.Duration // it is sent that much later, as it was
+	no       bool          // never sent
+	late     time.Duration // sent later by this time, unchanged
 	twice    bool
 	stale    bool          // its payload shows the others as they were before, under the newest stamp
-	noPod    bool          // it has no sandbox status
-	noLoad   bool          // it has no payload
-	oversize bool          // it breaks the stream
-	lag      time.Duration // a removal is told that much before it is done
+	noPod    bool          // without a sandbox status
+	noLoad   bool          // without a payload
+	oversize bool          // breaks the stream
+	lag      time.Duration // a removal announced ahead by this time
 	gone     bool          // the payload does not show the ID
 }
 
@@ -34,7 +34,7 @@ type delivery struct {
 	bad   bool
 }
 
-// subscriber is one stream. The toy's mutex owns it; wake has capacity 1.
+// subscriber is a stream. The toy's mutex owns it; wake has capacity 1.
 type subscriber struct {
 	wake  chan struct{}
 	queue []delivery
@@ -59,7 +59,7 @@ func (r *toy) tells(it *toyItem, phase pleg.Phase) bool {
 	return true
 }
 
-// tell sends the event of a change, or what the fault makes of it. The caller holds the mutex.
+// tell sends the event of a change, or its faulty form. The caller holds the mutex.
 func (r *toy) tell(it *toyItem, phase pleg.Phase, how telling) {
 	if r.down || r.mode != streamOn || !r.tells(it, phase) {
 		return
@@ -156,8 +156,7 @@ func (r *toy) replay(n int) {
 	}
 }
 
-// lend returns a copy of the claim whose memory is worth nothing any more once it is released, or
-// released twice.
+// lend returns a copy of the claim with memory that becomes worthless on release.
 func (r *toy) lend(c pleg.Claim[Status]) pleg.Claim[Status] {
 	items := slices.Clone(c.Payload)
 	released := false
@@ -182,7 +181,7 @@ func (r *toy) lend(c pleg.Claim[Status]) pleg.Claim[Status] {
 	return c
 }
 
-// say sends a claim that a script made up.
+// say sends a claim invented by a script.
 func (r *toy) say(c pleg.Claim[Status]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +274,7 @@ func (r *toy) leave(s *subscriber) {
 	}
 }
 
-// next returns the claim that is due, or how long to wait for one.
+// next returns the due claim, or the waiting time for the next claim.
 func (r *toy) next(s *subscriber) (d delivery, ok bool, wait time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -184,8 +184,9 @@ func (t *Truth) going(pod cache.UID) bool {
 	return false
 }
 
-// restless says that a pod may have to be looked at again and again: it is going, or the runtime does not know the state of one of its containers. That excuse
-// stays, because a status that does not know what the last list knew is read again, with growing delay, until a list agrees with it.
+// restless says that a pod may have to be looked at again and again: it is going, or the runtime
+// does not know the state of one of its containers. That excuse stays, because a status that does
+// not know what the last list knew is read again, with growing delay, until a list agrees with it.
 func (t *Truth) restless(pod cache.UID) bool {
 	if t.going(pod) {
 		return true

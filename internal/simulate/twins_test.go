@@ -19,7 +19,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// twin is one of several generators in a process, each with its cache, over one runtime.
+// twin is one of several generators in a process, each with its cache, over a single runtime.
 type twin struct {
 	gen   *pleg.Generator[Status]
 	cache *cache.Cache[Status]
@@ -46,9 +46,9 @@ func newTwin(t *testing.T, r *toy, s settings) *twin {
 	}}
 }
 
-// TestDefect17InstancesDoNotKnowOfEachOther runs two generators in one process, one that listens
-// and one that polls: both end in the cache that the runtime's state asks for, and the end of one
-// changes nothing for the other (invariants 7 and 8).
+// TestDefect17InstancesDoNotKnowOfEachOther runs two generators in a process, an evented and a
+// generic generator: both end in the cache of the runtime's state, and the end of either changes
+// nothing for the other (invariants 7 and 8).
 func TestDefect17InstancesDoNotKnowOfEachOther(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

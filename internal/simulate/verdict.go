@@ -11,8 +11,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Check compares what a status shows with what the runtime had at some moment from just before
-// since until now, and returns what is wrong.
+// Check compares a status with the runtime's state at some moment from just before since until now,
+// and returns the differences.
 func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, what string) {
 	t.refresh()
 	t.mu.Lock()
@@ -53,10 +53,9 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 	return "", ""
 }
 
-// Compare notes of which IDs a read has lied: those that it shows as they were at no moment since
-// it began, or of another pod, and those that it does not show although they were there all the
-// time. Asked is what it was asked for; nil means everything of the pod. Check then says nothing of
-// them.
+// Compare notes the IDs about which a read has lied: those shown as they were at no moment since
+// its begin, or in another pod, and those missing although present all the time. Asked is the scope
+// of the read; nil means everything of the pod. Check then skips them.
 func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +75,8 @@ func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time
 	}
 }
 
-// lie notes that a read has lied of an ID, which may have been taken back, for gone, or for another
-// pod's: what the agent has told of it is forgotten then.
+// lie notes a lie of a read about an ID, which may have gone back, for gone, or to another pod: the
+// agent's reports about it are forgotten.
 func (t *Truth) lie(id string) {
 	t.lied[id] = true
 	if l := t.lives[id]; l != nil {
@@ -92,14 +91,14 @@ func (t *Truth) Trust() {
 	clear(t.lied)
 }
 
-// LiedOf says that a read has lied of an ID.
+// LiedOf reports whether a read has lied about an ID.
 func (t *Truth) LiedOf(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lied[id]
 }
 
-// Live returns what the runtime has of a pod now.
+// Live returns the present items of a pod.
 func (t *Truth) Live(pod cache.UID) []pleg.Item {
 	t.refresh()
 	t.mu.Lock()
@@ -113,8 +112,8 @@ func (t *Truth) Live(pod cache.UID) []pleg.Item {
 	return items
 }
 
-// Differs says how a status differs from what the runtime has of a pod now, empty if it does not. A
-// phase that the runtime does not know is like any other.
+// Differs returns the difference of a status from the pod's present state, empty without any. A
+// phase unknown to the runtime is a phase like any other.
 func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
 	live := t.Live(pod)
 	for _, it := range live {

@@ -10,8 +10,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// emitting is told, from within the generator's loop, of an event that is about to be handed to
-// Watch: it keeps what the cache shows now.
+// emitting is called in the generator's loop before an event goes to Watch: it keeps the cache's
+// present content.
 func (o *oracle) emitting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -25,18 +25,18 @@ func (o *oracle) emitting() {
 	o.emitted = append(o.emitted, emission{shown, time.Now()})
 }
 
-// emission is what the cache showed as an event was handed to Watch.
+// emission is the cache's content when an event was handed to Watch.
 type emission struct {
 	shown map[cache.UID][]pleg.Item
 	at    time.Time
 }
 
-// oweing is told of an event that found Watch full.
+// oweing notes an event that found Watch full.
 func (o *oracle) oweing() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.owing && len(o.emitted) > 0 {
-		o.emitted = o.emitted[:len(o.emitted)-1] // those before it are still on their way
+		o.emitted = o.emitted[:len(o.emitted)-1] // earlier events are still on their way
 	}
 	o.owing = true
 }
@@ -47,14 +47,14 @@ const (
 	toldRemoved
 )
 
-// event is told of an event that the reader of Watch has got.
+// event notes an event received by the reader of Watch.
 func (o *oracle) event(e pleg.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events++
 	p := o.pod(e.Pod)
 	shown, _ := o.store.Get(e.Pod)
-	late := o.owing // what the cache showed when it was emitted is not known
+	late := o.owing // the cache's content at the emission is unknown
 	at := time.Time{}
 	if len(o.emitted) > 0 {
 		shown, late, at = o.emitted[0].shown[e.Pod], false, o.emitted[0].at
@@ -93,8 +93,8 @@ func (o *oracle) event(e pleg.Event) {
 	default:
 		o.fail("event", "pod %s: unknown type %q", e.Pod, e.Type)
 	}
-	// A state that the runtime does not know is no excuse for what is shown, but Watch may tell what a
-	// claim has told of a container of which reads show that.
+	// An unknown state excuses no shown status, but Watch may deliver a claim of a container in an
+	// unknown state.
 	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) && !(late && o.moody) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
 	}
@@ -107,7 +107,9 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	p.mask[e.ID] |= bit
 	p.told[e.ID] = atLeast
-	for _, it := range shown { // whoever hears of a pod looks at it: a state that was unknown may be known now, or the reverse
+	// a reader that hears of a pod looks at the pod: a state that was unknown may be known now, or
+	// the reverse
+	for _, it := range shown {
 		if told, ok := p.told[it.ID]; ok && (told == pleg.PhaseUnknown || it.Phase == pleg.PhaseUnknown) {
 			if p.told[it.ID] = it.Phase; it.Phase == pleg.PhaseUnknown {
 				delete(p.owe, it.ID)
@@ -119,9 +121,8 @@ func (o *oracle) event(e pleg.Event) {
 	}
 }
 
-// settled checks what must be so one base period after a list that began when all was at rest: the
-// cache equals the runtime, and a consumer that went by Watch alone knows all of it. It returns
-// false while that time has not come.
+// settled checks the state one base period after a list begun at rest: the cache equals the
+// runtime, and a consumer of Watch alone knows everything. It returns false before this time.
 func (o *oracle) settled(reading bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,7 +153,7 @@ func (o *oracle) settled(reading bool) bool {
 	return true
 }
 
-// differs says how the cache differs from the runtime, empty if it does not.
+// differs returns the difference of the cache from the runtime, empty without any.
 func (o *oracle) differs(uids []cache.UID) string {
 	for _, uid := range uids {
 		items, err := o.store.Get(uid)
@@ -182,7 +183,7 @@ func (o *oracle) lookAgreed() {
 	}
 }
 
-// consumer checks that Watch has told of everything there is to know of a pod.
+// consumer checks that Watch has delivered everything about a pod.
 func (o *oracle) consumer(uid cache.UID) {
 	p := o.pod(uid)
 	live := o.truth.Live(uid)
@@ -201,7 +202,7 @@ func (o *oracle) consumer(uid cache.UID) {
 		}
 	}
 	if o.moody {
-		return // what was taken back before it could be told need not be told
+		return // changes taken back before their delivery need no delivery
 	}
 	for id, phase := range p.owe {
 		if told := p.told[id]; told < phase && (told != 0 || phase != pleg.PhaseRemoved) {

@@ -14,13 +14,13 @@ import (
 // The zero value is ready.
 type within struct {
 	mu    sync.Mutex
-	wait  []inTurn      // commands whose step has not come
+	wait  []inTurn      // commands before their step
 	due   []inTurn      // commands of the step at which the loop stands
-	stood chan struct{} // signals that the loop stands; capacity 1
-	gate  chan struct{} // closed when the loop may go on; nil unless it stands
+	stood chan struct{} // signals a standing loop; capacity 1
+	gate  chan struct{} // closed when the loop may go on; nil unless the loop stands
 }
 
-// inTurn is one such command: it runs after so many steps.
+// inTurn is such a command, run after so many steps.
 type inTurn struct {
 	steps int
 	words []string
@@ -83,7 +83,7 @@ func (h *within) drop() {
 }
 
 // quiet waits until nothing more happens without time passing. While the loop stands within a turn,
-// it runs the commands that are due there.
+// quiet runs the commands due there.
 func (w *world) quiet() {
 	synctest.Wait()
 	for {

@@ -24,7 +24,7 @@ var widths = []int{375, 1400}
 // themes are light and dark, as Chromium numbers them.
 var themes = map[string]int{"light": 1, "dark": 0}
 
-// viewBound is how long one look may take.
+// viewBound is how long a look may take.
 const viewBound = time.Minute
 
 // leastInk is how many pixels of a chart must have a color: a short line has so many.
@@ -51,7 +51,7 @@ func (b browser) run(ctx context.Context, theme string, args ...string) (out, lo
 	return stdout.Bytes(), stderr.Bytes(), nil
 }
 
-// seen is what the page tells of itself; see look.js.
+// seen is the page's own report; see look.js.
 type seen struct {
 	Width, Wanted int
 	Wide          []string

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rawcri is a CRI server for tests that sends what no decent server would: any bytes, any
-// error, late, in any number, or never.
+// Package rawcri is a CRI server for tests that sends indecent answers: any bytes, any error, late,
+// in any number, or never.
 //
-// A [Server] answers each call with the [Answer] that was set for its method, else by a typed
-// server of the CRI's if there is one, else with Unimplemented. It takes the content type that
-// CRI-O takes, and no other.
+// A [Server] answers each call with the [Answer] set for its method, else by a typed server of the
+// CRI's if there is one, else with Unimplemented. It accepts only CRI-O's content type.
 //
 // A Server may be used by any number of goroutines at once.
 package rawcri
@@ -28,20 +27,21 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/strictmux"
 )
 
-// Call is one call that a client made. It belongs to the answer that it was given to.
+// Call is a call of a client. It belongs to its answer.
 type Call struct {
 	// Context ends when the client gives up or the server stops.
 	Context context.Context
 	// Request is the request's bytes.
 	Request []byte
-	// Send sends one message. A unary call wants exactly one.
+	// Send sends a message. A unary call wants exactly a single message.
 	Send func(message []byte) error
 }
 
-// Answer answers one call. What it returns is the call's status.
+// Answer answers a call. Its result is the call's status.
 type Answer func(c *Call) error
 
-// Bytes answers with messages as they are: one for a unary call, any number for a stream.
+// Bytes answers with the messages unchanged: a single message for a unary call, any number for a
+// stream.
 func Bytes(messages ...[]byte) Answer {
 	return func(c *Call) error {
 		for _, m := range messages {
@@ -83,10 +83,10 @@ func Encode(m proto.Message) []byte {
 	return raw
 }
 
-// Server is a CRI server. Make one with [Start].
+// Server is a CRI server, made by [Start].
 type Server struct {
 	listener net.Listener
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	answers  map[string]Answer
 	calls    map[string]int
 }
@@ -115,7 +115,7 @@ func Start(t testing.TB, l net.Listener, register func(*grpc.Server), options ..
 	return s
 }
 
-// Dial connects to a server that listens in memory.
+// Dial connects to a server in memory.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	return s.listener.(*bufconn.Listener).DialContext(ctx)
 }
@@ -139,7 +139,7 @@ func (s *Server) Calls(method string) int {
 	return s.calls[method]
 }
 
-// answer counts a call and returns its answer, nil if the typed server is to give it.
+// answer counts a call and returns its answer, nil to leave it to the typed server.
 func (s *Server) answer(path string) Answer {
 	const service = "/runtime.v1.RuntimeService/"
 	method := path[min(len(path), len(service)):]

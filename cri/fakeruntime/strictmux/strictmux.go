@@ -3,9 +3,9 @@
 
 // Package strictmux makes a gRPC server in a test as choosy as CRI-O's about its clients.
 //
-// CRI-O serves gRPC and HTTP/1 on one socket and tells the two apart by the header content-type of
-// a connection's first call: "application/grpc", exactly. A client that writes
-// "application/grpc+proto", which gRPC allows, finds its connection closed: every call ends with
+// CRI-O serves gRPC and HTTP/1 on a single socket and tells the two apart by the header
+// content-type of a connection's first call: "application/grpc", exactly. A client that writes
+// "application/grpc+proto", as gRPC allows, finds its connection closed: every call ends with
 // Unavailable, "error reading from server: EOF". A server of grpc-go alone takes both and so hides
 // such a client.
 package strictmux
@@ -20,12 +20,11 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// ContentType is what a connection's first call must carry.
+// ContentType is the required content type of a connection's first call.
 const ContentType = "application/grpc"
 
-// Listener returns a listener whose connections come from l and end, with io.EOF to whoever reads
-// them, unless their first call carries [ContentType]. It starts nothing: a connection is examined
-// by the first Read.
+// Listener returns a listener with connections from l, which end with io.EOF for readers unless
+// their first call carries [ContentType]. It starts nothing: the first Read examines a connection.
 func Listener(l net.Listener) net.Listener { return listener{l} }
 
 type listener struct{ net.Listener }
@@ -39,11 +38,11 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// conn is a connection that is examined before the server behind it gets to see it.
+// conn is a connection examined before the server behind it sees it.
 type conn struct {
 	net.Conn
 	once sync.Once
-	// seen holds what was read to examine the connection, for the server to read again. It belongs to
+	// seen holds the examined bytes of the connection, for the server to read again. It belongs to
 	// the reader.
 	seen    bytes.Buffer
 	refused bool
@@ -65,8 +64,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// admits reads an HTTP/2 connection up to the headers of its first call and reports whether they
-// are what CRI-O wants.
+// admits reads an HTTP/2 connection up to the headers of its first call and reports whether CRI-O
+// would accept them.
 func admits(r io.Reader) bool {
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(r, preface); err != nil || string(preface) != http2.ClientPreface {

@@ -21,8 +21,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/strictmux"
 )
 
-// TestContentTypes: a client that calls its codec by a name is refused as CRI-O refuses it, one
-// that does not is served.
+// TestContentTypes checks that a client with a named codec is refused as by CRI-O, and another
+// served.
 func TestContentTypes(t *testing.T) {
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
@@ -37,7 +37,7 @@ func TestContentTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for range 3 { // what follows the first call passes as it is
+		for range 3 { // later calls pass unchanged
 			_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}, options...)
 		}
 		return err

@@ -5,10 +5,9 @@
 //
 // # Model
 //
-// A child is this program again with other arguments, or another program that was made to be one.
-// It ends by itself when its standard input does, so that it outlives its parent by no more than a
-// moment, whatever ended that. It is in a process group of its own: a Ctrl-C reaches the parent
-// alone, which then ends its children in order.
+// A child is this program with other arguments, or another program made for the purpose. A child
+// ends when its standard input ends, and so outlives its parent by a moment at most. Each child has
+// its own process group: Ctrl-C reaches the parent alone, which ends its children in order.
 //
 // # Concurrency
 //
@@ -48,7 +47,8 @@ func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 	return Program(name, self, args, stderr)
 }
 
-// Program starts another program in place of this one. It must end when its standard input does.
+// Program starts another program in place of this program, which must end when its standard input
+// does.
 func Program(name, path string, args []string, stderr io.Writer) (*Child, error) {
 	c := &Child{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	c.cmd.Stderr = stderr
@@ -78,14 +78,14 @@ func Program(name, path string, args []string, stderr io.Writer) (*Child, error)
 // Stdin returns the pipe to the child's standard input.
 func (c *Child) Stdin() io.Writer { return c.stdin }
 
-// Stdout returns the pipe from the child's standard output. It ends when the child does.
+// Stdout returns the pipe from the child's standard output, which ends with the child.
 func (c *Child) Stdout() io.Reader { return c.stdout }
 
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Err returns how the child ended: nil if it exited with 0 or was killed on purpose. It must be
-// called after Done is closed.
+// Err returns how the child ended: nil for exit status 0 or a kill on purpose. Call Err after Done
+// is closed.
 func (c *Child) Err() error {
 	if c.err == nil || c.killed.Load() {
 		return nil
@@ -93,7 +93,7 @@ func (c *Child) Err() error {
 	return fmt.Errorf("%s: %w", c.name, c.err)
 }
 
-// Kill kills the child as kill -9 does, and waits until it is gone.
+// Kill kills the child like kill -9, and waits for its end.
 func (c *Child) Kill() {
 	c.killed.Store(true)
 	_ = c.cmd.Process.Kill()
@@ -101,7 +101,7 @@ func (c *Child) Kill() {
 	_ = c.stdout.Close()
 }
 
-// Stop asks the child to end, kills it if it has not within the grace, and returns how it ended.
+// Stop asks the child to end, kills the child after the grace, and returns how the child ended.
 func (c *Child) Stop(grace time.Duration) error {
 	_ = c.stdin.Close()
 	timer := time.NewTimer(grace)

@@ -19,17 +19,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Report is what the control server tells.
+// Report is the control server's answer.
 type Report struct {
-	// Changes are those of the history from the number that was asked for, and Next the number of the
-	// next one.
+	// Changes are those of the history from the requested number on; Next is the number of the next
+	// change.
 	Changes []bench.Change `json:"changes"`
 	Next    uint64         `json:"next"`
-	// Dropped is the number of changes that were asked for and that the history no longer has.
+	// Dropped is the number of requested changes that the history no longer has.
 	Dropped uint64 `json:"dropped"`
 	// Stats are the runtime's counters.
 	Stats fakeruntime.Stats `json:"stats"`
-	// CPUSeconds is what the process has used, Now a bench.Stamp of the report.
+	// CPUSeconds is the process's CPU time, Now a bench.Stamp of the report.
 	CPUSeconds float64 `json:"cpuSeconds"`
 	Now        int64   `json:"now"`
 }
@@ -44,7 +44,7 @@ func (c control) handler() http.Handler {
 	return mux
 }
 
-// states maps the runtime's states to those of a run. A state that is not in it tells nothing.
+// states maps the runtime's states to those of a run. Other states mean nothing.
 var states = map[fakeruntime.State]bench.State{
 	fakeruntime.StateCreated:  bench.Created,
 	fakeruntime.StateRunning:  bench.Running,
@@ -103,7 +103,7 @@ func (c control) faults(w http.ResponseWriter, r *http.Request) {
 // Control is the client of a fake runtime's control server.
 type Control struct{ client http.Client }
 
-// NewControl returns a client of the control server on that socket. It makes no call.
+// NewControl returns a client of the control server on the socket, without making a call.
 func NewControl(path string) *Control {
 	return &Control{client: http.Client{
 		Timeout: 30 * time.Second,
@@ -129,7 +129,7 @@ func (c *Control) Report(ctx context.Context, since uint64) (Report, error) {
 	return r, nil
 }
 
-// Restart restarts the runtime in place: it is down, and then initializing, for that long.
+// Restart restarts the runtime in place: down, then initializing, for the given times.
 func (c *Control) Restart(ctx context.Context, down, initializing time.Duration) error {
 	q := url.Values{"down": {down.String()}, "initializing": {initializing.String()}}
 	_, err := c.do(ctx, http.MethodPost, "/restart?"+q.Encode(), nil)

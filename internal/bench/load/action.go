@@ -13,18 +13,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// action is one thing that a load does with a pod.
+// action is a step of a load with a pod.
 type action uint8
 
 const (
 	// replaceContainer stops, removes, creates and starts the container of a slot: 4 changes.
 	replaceContainer action = iota
-	// runJob creates and starts a short container, waits until it has ended by itself, and removes it:
-	// 4 changes.
+	// runJob creates and starts a short container, waits for its natural end, and removes the
+	// container: 4 changes.
 	runJob
-	// replacePod stops and removes a pod and makes another one in its place.
+	// replacePod stops and removes a pod and makes another pod in its place.
 	replacePod
-	// repair does the same with a pod that broke, and is not part of the rate.
+	// repair replaces a broken pod, and does not count towards the rate.
 	repair
 )
 
@@ -53,7 +53,7 @@ func (d *Driver) draw() action {
 	return replacePod
 }
 
-// do performs an action on a pod that was claimed for it.
+// do performs an action on a pod claimed for the action.
 func (d *Driver) do(ctx context.Context, a action, p *pod, slot int, life time.Duration) error {
 	switch a {
 	case replaceContainer:

@@ -15,27 +15,27 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// retryUnavailable is the pause between tries of a call to a runtime that is not ready.
+// retryUnavailable is the pause between tries of a call to an unready runtime.
 const retryUnavailable = 50 * time.Millisecond
 
-// Call is one finished call of the load.
+// Call is a finished call of the load.
 type Call struct {
-	// At is a bench.Stamp of when it began.
+	// At is a bench.Stamp of the begin.
 	At   int64
 	Took time.Duration
 }
 
-// Stats is what a load has done so far.
+// Stats is the progress of a load.
 type Stats struct {
-	// Changes counts the state changes made on purpose, Actions the actions that were completed, Broken
-	// those that were given up.
+	// Changes counts the intended state changes, Actions the completed actions, Broken the abandoned
+	// actions.
 	Changes, Actions, Broken int
-	// UnderWay is the number of actions that are begun and not finished.
+	// UnderWay is the number of unfinished actions.
 	UnderWay int
 	// Errors counts failed calls by method, FirstErrors has the first error of each.
 	Errors      map[string]int
 	FirstErrors map[string]string
-	// Calls are the successful calls that changed something, in the order of their ends.
+	// Calls are the successful changing calls, in the order of their ends.
 	Calls []Call
 	// Behind is how late the load is against its rate.
 	Behind time.Duration
@@ -43,7 +43,7 @@ type Stats struct {
 
 // counters are shared by the load's goroutines.
 type counters struct {
-	mu    sync.Mutex // owns all that follows
+	mu    sync.Mutex // owns the fields below
 	stats Stats
 }
 
@@ -62,7 +62,7 @@ func (c *counters) add(f func(*Stats)) {
 	f(&c.stats)
 }
 
-// call makes one call that changes something, and makes it again while the runtime is not ready.
+// call makes a changing call, and repeats the call while the runtime is not ready.
 func (d *Driver) call(ctx context.Context, method string, f func(context.Context) error) error {
 	select {
 	case d.slots <- struct{}{}:
@@ -101,7 +101,7 @@ func (d *Driver) call(ctx context.Context, method string, f func(context.Context
 // gone reports whether a call failed because its object is not there any more.
 func gone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// ask makes one call that changes nothing.
+// ask makes a call without effect on the runtime.
 func (d *Driver) ask(ctx context.Context, f func(context.Context) error) error {
 	select {
 	case d.slots <- struct{}{}:

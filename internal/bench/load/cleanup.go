@@ -16,17 +16,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// removeTimeout bounds the removal of one pod. A runtime that was just put under stress takes its
-// time to kill hundreds of containers.
+// removeTimeout bounds the removal of a pod. A runtime under stress takes its time to kill hundreds
+// of containers.
 const removeTimeout = 90 * time.Second
 
-// settleFor is how long a call that its caller broke off may still make something.
+// settleFor is how long an abandoned call may still take effect.
 const settleFor = 500 * time.Millisecond
 
-// RemoveRun stops and removes every pod that carries the label of the run, and touches nothing
-// else. It goes on until the runtime shows none, and none a moment later either, because a call
-// that was broken off may be carried out all the same. After some failures it returns why the last
-// pods could not be removed.
+// RemoveRun stops and removes every pod with the run's label, and nothing else. It goes on until
+// the runtime shows none, also a moment later, because an abandoned call may still take effect.
+// After some failures it returns why the last pods could not be removed.
 func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	const tries = 5
@@ -53,7 +52,7 @@ func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string)
 	}
 }
 
-// removeOnce removes what the runtime shows now, and returns how many pods it showed.
+// removeOnce removes the pods shown by the runtime now, and returns their number.
 func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) (int, error) {
 	list, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{RunLabel: runID}},
@@ -70,7 +69,7 @@ func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, run
 	found := 0
 	for _, s := range list.GetItems() {
 		if s.GetLabels()[RunLabel] != runID {
-			continue // a runtime that ignores filters must not cost others their pods
+			continue // a runtime may ignore filters, and must not cost others their pods
 		}
 		found++
 		limit <- struct{}{}

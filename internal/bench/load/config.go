@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// RunLabel marks every sandbox and container that a load made; its value names the run.
+	// RunLabel marks every sandbox and container of a load; its value names the run.
 	RunLabel = "evented-pleg.io/bench-run"
-	// ownerAnnotation names the process that made a sandbox, as [processName] writes processes.
+	// ownerAnnotation names the process that made a sandbox, in the form of [processName].
 	ownerAnnotation = "evented-pleg.io/bench-process"
-	// logsAnnotation is the LogDirectory of the load that made a sandbox.
+	// logsAnnotation is the LogDirectory of the load of a sandbox.
 	logsAnnotation = "evented-pleg.io/bench-logs"
 
 	labelPodUID        = "io.kubernetes.pod.uid"
@@ -32,12 +32,12 @@ const (
 
 	defaultParallel    = 16
 	defaultCallTimeout = 30 * time.Second
-	// defaultUnderWay keeps a runtime that hangs from collecting goroutines.
+	// defaultUnderWay keeps a hanging runtime from collecting goroutines.
 	defaultUnderWay = 4096
 )
 
-// Fact is what a call has made of a container or sandbox. Every read that begins after At must show
-// the state, or a later one.
+// Fact is the effect of a call on a container or sandbox. Every read begun after At must show the
+// state, or a later state.
 type Fact struct {
 	Pod     string
 	ID      string
@@ -55,38 +55,37 @@ type Config struct {
 	RunID string
 	// Pods and Containers are the number of pods and of long-lived containers in each.
 	Pods, Containers int
-	// Rate is the number of state changes a second that Run aims at. 0: Run changes nothing.
+	// Rate is the intended number of state changes a second. 0: Run changes nothing.
 	Rate float64
 	// JobsOnly makes Run only run short jobs, as KEP-3386's stress test does.
 	JobsOnly bool
-	// JobLife is about how long a job runs; each takes half to one and a half of it. Default 200 ms.
+	// JobLife is the approximate life of a job; each takes half to one and a half of JobLife.
+	// Default 200 ms.
 	JobLife time.Duration
-	// Seed decides what happens to which pod.
+	// Seed determines the actions and their pods.
 	Seed uint64
-	// Image is what containers run, and Args what they are given: "{life}" in them becomes how long
-	// they run, such as 0.2s.
+	// Image is the containers' image, and Args their arguments: "{life}" becomes their duration,
+	// such as 0.2s.
 	Image string
 	Args  []string
-	// LogDirectory is an absolute path of a folder that the runtime can write to and that nobody else
-	// uses. Every sandbox and container names a path in the folder for its log, because a kubelet
-	// that removes a container without a log path removes the files of its own working directory.
+	// LogDirectory is an absolute path of a folder writable by the runtime and used by nobody else.
+	// Every sandbox and container names a log path in the folder, because a kubelet that removes a
+	// container without a log path removes the files of its own working directory.
 	LogDirectory string
 	// HostNetwork puts pods into the network of the node, for runtimes without CNI.
 	HostNetwork bool
 	// Parallel bounds the calls in flight. Default 16.
 	Parallel int
-	// UnderWay bounds the actions that are begun and not finished: a runtime that does not keep up with
-	// the rate is asked for no more. Default 4096.
+	// UnderWay bounds the unfinished actions: a runtime behind the rate gets no more. Default 4096.
 	UnderWay int
 	// CallTimeout bounds each call. Default 30 s.
 	CallTimeout time.Duration
 	// OnFact takes every fact, from several goroutines. Nil discards them.
 	OnFact func(Fact)
-	// OnChange takes every change with the time at which the runtime says that it happened, from
-	// several goroutines. It costs a ContainerStatus for each start and exit. Nil: nobody wants to
-	// know.
+	// OnChange takes every change with the runtime's time of the change, from several goroutines. It
+	// costs a ContainerStatus for each start and exit. Nil disables it.
 	OnChange func(bench.Change)
-	// Logger takes what went wrong with single calls.
+	// Logger takes the failures of single calls.
 	Logger logr.Logger
 }
 

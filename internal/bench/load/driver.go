@@ -18,15 +18,15 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Driver drives a load. Make it with [New].
+// Driver drives a load, see [New].
 type Driver struct {
 	config   Config
 	client   runtimeapi.RuntimeServiceClient
 	images   runtimeapi.ImageServiceClient
-	slots    chan struct{} // one value for each call in flight
+	slots    chan struct{} // a value for each call in flight
 	counters counters
 
-	mu   sync.Mutex // owns rand, rate and what pod says
+	mu   sync.Mutex // owns rand, rate, and the fields named at pod
 	rand *rand.Rand
 	rate float64
 	pods []*pod
@@ -35,7 +35,7 @@ type Driver struct {
 	finishOnce sync.Once
 }
 
-// New returns a driver. It makes no call.
+// New returns a driver without making a call.
 func New(config Config) (*Driver, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -56,7 +56,7 @@ func New(config Config) (*Driver, error) {
 	return d, nil
 }
 
-// Stats returns what was done so far.
+// Stats returns the progress so far.
 func (d *Driver) Stats() Stats { return d.counters.snapshot() }
 
 // SetRate changes the rate from now on.
@@ -118,8 +118,7 @@ func (d *Driver) Refill(ctx context.Context) error {
 	return nil
 }
 
-// Images says in brackets which images the runtime has, the first few, or nothing if it does not
-// say.
+// Images returns the first few images of the runtime in brackets, or nothing without an answer.
 func Images(ctx context.Context, conn grpc.ClientConnInterface) string {
 	const most = 5
 	answer, err := runtimeapi.NewImageServiceClient(conn).ListImages(ctx, &runtimeapi.ListImagesRequest{})
@@ -139,7 +138,7 @@ func Images(ctx context.Context, conn grpc.ClientConnInterface) string {
 	return " (it has " + strings.Join(names, ", ") + ")"
 }
 
-// Lost tells the driver that the runtime has forgotten everything. Pods are made anew.
+// Lost reports to the driver that the runtime has forgotten everything. Pods are made anew.
 func (d *Driver) Lost() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,8 +159,8 @@ func (d *Driver) finished() bool {
 	}
 }
 
-// Run changes pods at the rate for that long or until [Driver.Finish], finishes the actions that
-// were begun, and returns. When ctx ends it breaks them off.
+// Run changes pods at the rate for the duration or until [Driver.Finish], finishes the begun
+// actions, and returns. When ctx ends it abandons them.
 func (d *Driver) Run(ctx context.Context, long time.Duration) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -217,8 +216,8 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 	}
 }
 
-// claim draws an action and takes a pod for it; nil when none can be had. An action that needs a
-// whole pod and finds none becomes a job.
+// claim draws an action and takes a pod for the action; nil if no pod is available. An action for a
+// whole pod becomes a job if no whole pod is free.
 func (d *Driver) claim() (a action, p *pod, slot int, life time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,7 +246,7 @@ func (d *Driver) claim() (a action, p *pod, slot int, life time.Duration) {
 	return 0, nil, 0, 0
 }
 
-// claimBroken takes every broken pod that nobody works on.
+// claimBroken takes every idle broken pod.
 func (d *Driver) claimBroken() []*pod {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -285,7 +284,7 @@ func (d *Driver) release(p *pod, a action, err error) {
 	})
 }
 
-// putBack gives back a pod for an action that was not begun.
+// putBack returns the pod of an action that was not begun.
 func (d *Driver) putBack(p *pod, a action) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -296,8 +295,7 @@ func (d *Driver) putBack(p *pod, a action) {
 	}
 }
 
-// Cleanup removes every pod that carries the run's label. It goes on after errors and returns them
-// joined.
+// Cleanup removes every pod with the run's label. It goes on after errors and returns them joined.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	return RemoveRun(ctx, d.config.Conn, d.config.RunID)
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const image = fakeruntime.WorkloadImage
 
-// serve serves a fake runtime and returns it with a connection to it.
+// serve serves a fake runtime and returns the runtime with a connection.
 func serve(t *testing.T, config fakeruntime.Config) (*fakeruntime.Runtime, *grpc.ClientConn) {
 	t.Helper()
 	rt, err := fakeruntime.New(config)
@@ -83,7 +83,7 @@ func newDriver(t *testing.T, conn *grpc.ClientConn, change func(*load.Config)) (
 	return d, book
 }
 
-// states is the last state of each ID in the runtime's truth; IDs that are not there are gone.
+// states is the last state of each ID in the runtime's truth; absent IDs are gone.
 func states(pods []bench.Pod) map[string]bench.State {
 	m := make(map[string]bench.State)
 	for _, p := range pods {
@@ -129,7 +129,7 @@ func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 	}
 }
 
-// TestEveryProfile: what a driver asks is what every runtime takes.
+// TestEveryProfile checks that every runtime accepts the driver's calls.
 func TestEveryProfile(t *testing.T) {
 	for _, profile := range fakeruntime.Profiles() {
 		t.Run(profile.Name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestCleanupRemovesItsOwnOnly(t *testing.T) {
 	}
 }
 
-// TestSurvivesFaults drives a runtime whose calls fail, and expects a whole load in the end.
+// TestSurvivesFaults drives a runtime with failing calls, and expects a whole load in the end.
 func TestSurvivesFaults(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{Seed: 3, Faults: fakeruntime.Faults{FailWrite: 0.1, StartError: 0.1, SandboxError: 0.1}})
 	d, _ := newDriver(t, conn, nil)
@@ -322,8 +322,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestUnderWayIsBounded asks a runtime that hangs for no more than was allowed, and Finish ends the
-// wait.
+// TestUnderWayIsBounded checks that a hanging runtime gets no more actions than allowed, and that
+// Finish ends the wait.
 func TestUnderWayIsBounded(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{})
 	d, _ := newDriver(t, conn, func(c *load.Config) { c.UnderWay, c.JobsOnly, c.CallTimeout, c.Rate = 3, true, 2*time.Second, 1000 })

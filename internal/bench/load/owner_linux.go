@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processName names this process for all processes of the machine: the machine's boot, the
-// namespace in which the process ID counts, the ID, and when the process began, because IDs are
-// used again. It is empty where /proc does not tell.
+// processName names this process among all processes of the machine: by the machine's boot, the
+// namespace of the process ID, the ID, and the start of the process, because IDs are reused. It is
+// empty without /proc.
 var processName = sync.OnceValue(func() string {
 	place, err := processPlace()
 	_, begin, beginErr := processBegin(os.Getpid())
@@ -37,14 +37,14 @@ func processPlace() (string, error) {
 	return strings.TrimSpace(string(boot)) + " " + namespace, err
 }
 
-// processBegin returns the state of a process, such as S or Z, and when it began, in ticks since
-// the boot.
+// processBegin returns the state of a process, such as S or Z, and its start, in ticks since the
+// boot.
 func processBegin(pid int) (state, begin string, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", "", err
 	}
-	const beginAt = 19 // of the fields that follow the name, which may hold spaces and brackets
+	const beginAt = 19 // of the fields after the name, which may hold spaces and brackets
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) <= beginAt {
 		return "", "", errors.New("/proc tells nothing of the process")
@@ -52,7 +52,7 @@ func processBegin(pid int) (state, begin string, err error) {
 	return fields[0], fields[beginAt], nil
 }
 
-// ownerOf tells whether a process of that name lives.
+// ownerOf reports whether the named process lives.
 func ownerOf(name string) Owner {
 	fields := strings.Fields(name)
 	place, err := processPlace()
@@ -72,7 +72,7 @@ func ownerOf(name string) Owner {
 	}
 	state, begin, err := processBegin(pid)
 	if err == nil && (begin != fields[3] || state == "Z" || state == "X") {
-		return OwnerEnded // another process has the ID now, or nobody has asked how this one ended
+		return OwnerEnded // another process has the ID now, or this process is a zombie
 	}
 	return OwnerLives
 }

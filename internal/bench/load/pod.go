@@ -18,16 +18,16 @@ import (
 // logSuffix ends the name of every container's log file.
 const logSuffix = ".log"
 
-// longLife is how long a container lives that is meant to stay until it is stopped.
+// longLife is the life of a container meant to stay until stopped.
 const longLife = 24 * time.Hour
 
-// pod is a place that always holds one pod, replaced now and then. The driver's mutex owns busy,
-// broken and jobs; the rest belongs to the goroutine that has set busy.
+// pod is a place for a pod, replaced now and then. The driver's mutex owns busy, broken and jobs;
+// the rest belongs to the goroutine that has set busy.
 type pod struct {
 	index int
 	// busy: an action that needs the pod for itself is under way.
 	busy bool
-	// broken: a call failed, so that the pod must be replaced. Also true before there is one.
+	// broken: a call failed, so the pod must be replaced. Also true before the first pod.
 	broken bool
 	// jobs are the short jobs under way in the pod.
 	jobs int
@@ -40,8 +40,7 @@ type pod struct {
 	attempts   int
 }
 
-// uidOf makes the UID of a generation of a place: the same for the same run and seed, never used
-// twice.
+// uidOf makes the UID of a generation of a place: the same for the same run and seed, never reused.
 func (d *Driver) uidOf(p *pod) string {
 	return fmt.Sprintf("%s-%04d-%06d", d.config.RunID, p.index, p.generation)
 }
@@ -62,8 +61,7 @@ func (d *Driver) namespaces() *runtimeapi.NamespaceOption {
 	return o
 }
 
-// fact reports that a call has made something true, and with OnChange when the runtime says that it
-// happened.
+// fact reports the effect of a call, with OnChange at the runtime's time of the change.
 func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, state bench.State) {
 	now := bench.Now()
 	d.config.OnFact(Fact{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: now})
@@ -121,7 +119,7 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 	return nil
 }
 
-// removePod stops and removes the pod of a place, if it has one.
+// removePod stops and removes the pod of a place, if any.
 func (d *Driver) removePod(ctx context.Context, p *pod) error {
 	if p.sandbox == "" {
 		return nil
@@ -166,8 +164,8 @@ func (d *Driver) fillSlot(ctx context.Context, p *pod, slot int) error {
 	return nil
 }
 
-// nextAttempt numbers the containers of a pod, so that no name is used twice, not even after a call
-// whose outcome is unknown.
+// nextAttempt numbers the containers of a pod, so that no name is reused, not even after a call
+// with an unknown outcome.
 func (d *Driver) nextAttempt(p *pod) uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -213,7 +211,7 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 	return id, nil
 }
 
-// removeContainer removes a container that has ended.
+// removeContainer removes an ended container.
 func (d *Driver) removeContainer(ctx context.Context, p *pod, id string) error {
 	err := d.call(ctx, "RemoveContainer", func(ctx context.Context) error {
 		_, err := d.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})

@@ -15,12 +15,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// maxMessage lets a runtime without streaming lists tell of 100,000 containers in one message.
+// maxMessage lets a runtime without streaming lists send 100,000 containers in a message.
 const maxMessage = 1 << 30
 
-// Read reads every pod of the runtime whose sandboxes and containers carry the label with that
-// value, all of them for an empty label, with the statuses of the containers. What goes away
-// between two calls is left out.
+// Read reads every pod with a label of this value, all pods for an empty label, with the statuses
+// of the containers. Items that go away between two calls are left out.
 func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value string) ([]bench.Pod, error) {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	var selector map[string]string
@@ -76,7 +75,7 @@ type reader struct {
 	pods map[string]*bench.Pod
 }
 
-// add adds what was read of a pod. Ips are nil unless they were asked for.
+// add adds the result for a pod. Ips are nil unless requested.
 func (r *reader) add(uid string, ips []string, items ...bench.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +110,7 @@ func (r *reader) readIPs(ctx context.Context, uid, id string) error {
 	return nil
 }
 
-// StateOf says how far a container has come that a runtime shows so.
+// StateOf returns the state of a container by the runtime's state.
 func StateOf(s runtimeapi.ContainerState) bench.State {
 	switch s {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:

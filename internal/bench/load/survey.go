@@ -17,20 +17,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Survey is what a runtime holds, seen from a load that is about to begin.
+// Survey is the content of a runtime, for a load about to begin.
 type Survey struct {
-	// Strangers are the names (namespace/pod) of sandboxes that carry a Kubernetes pod's UID and that
-	// no load made, in order. An agent such as a kubelet manages them.
+	// Strangers are the sorted names (namespace/pod) of sandboxes with a Kubernetes pod's UID that
+	// no load made. An agent such as a kubelet manages them.
 	Strangers []string
-	// Runs are the loads whose sandboxes are there, in the order of their IDs.
+	// Runs are the loads with sandboxes, in the order of their IDs.
 	Runs []Remains
 }
 
-// Remains is what one load has on a runtime.
+// Remains are the leftovers of a load on a runtime.
 type Remains struct {
 	RunID     string
 	Sandboxes int
-	// Owner is what is known of the process that made the sandboxes.
+	// Owner is the state of the process that made the sandboxes.
 	Owner Owner
 	// logs is the load's LogDirectory, empty if the sandboxes do not say.
 	logs string
@@ -39,9 +39,9 @@ type Remains struct {
 // Owner says whether the process behind a load lives.
 type Owner uint8
 
-// What is known of an Owner.
+// States of an Owner.
 const (
-	// OwnerUnknown: the process cannot be seen from here, as when it runs in another container.
+	// OwnerUnknown: the process is invisible from here, as in another container.
 	OwnerUnknown Owner = iota
 	OwnerLives
 	OwnerEnded
@@ -95,16 +95,16 @@ func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
 	return s, nil
 }
 
-// Remove removes what the load has left: its sandboxes with their containers, and its logs.
+// Remove removes the leftovers of the load: its sandboxes with their containers, and its logs.
 func (r Remains) Remove(ctx context.Context, conn grpc.ClientConnInterface) error {
 	return errors.Join(RemoveRun(ctx, conn, r.RunID), RemoveLogs(r.logs))
 }
 
-// logsPrefix begins the name of every load's LogDirectory that [MakeLogs] has made.
+// logsPrefix begins the name of every LogDirectory made by [MakeLogs].
 const logsPrefix = "pleg-bench-logs-"
 
-// MakeLogs makes a folder for the logs of a load in the folder parent, or in the one for temporary
-// files if parent is empty. The runtime must see the folder under the same path.
+// MakeLogs makes a folder for the logs of a load in the folder parent, or in the folder for
+// temporary files if parent is empty. The runtime must see the folder under the same path.
 func MakeLogs(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, logsPrefix)
 	if err != nil {
@@ -138,8 +138,8 @@ func MakeScratch() (string, error) {
 	return dir, nil
 }
 
-// RemoveLogs removes a folder that MakeLogs made, with the logs in it. The folder's path may come
-// from a runtime, so other folders are left alone, and so is every file that is no log.
+// RemoveLogs removes a folder made by MakeLogs, with its logs. The folder's path may come from a
+// runtime, so other folders and files that are no logs are left alone.
 func RemoveLogs(dir string) error {
 	if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), logsPrefix) {
 		return nil

@@ -20,8 +20,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// TestLook finds out who made what: somebody else, this process, one that has ended, one that
-// cannot be seen.
+// TestLook finds the makers: a stranger, this process, an ended process, an invisible process.
 func TestLook(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{})
 	if _, err := rt.Populate(fakeruntime.Population{Pods: 2, Containers: 1}); err != nil {
@@ -36,7 +35,7 @@ func TestLook(t *testing.T) {
 	if err != nil || len(list.GetItems()) != 5 {
 		t.Fatalf("%d sandboxes, %v; want 5", len(list.GetItems()), err)
 	}
-	// A process that has ended: this one's name with the ID of one that was waited for.
+	// An ended process: this process's name with the ID of a reaped process.
 	const owner = "evented-pleg.io/bench-process"
 	mine := strings.Fields(list.GetItems()[0].GetAnnotations()[owner])
 	ended := exec.Command("true")
@@ -88,8 +87,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// zombie names a process that was killed and that nobody has waited for, as happens where the first
-// process of a container waits for nobody.
+// zombie names a killed process without a waiting parent, as happens where the first process of a
+// container waits for nobody.
 func zombie(t *testing.T, like []string) string {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")

@@ -12,7 +12,7 @@
 //
 // # Concurrency
 //
-// Values here have no lock: one goroutine owns each.
+// Values here have no lock: a goroutine owns each.
 //
 // # Errors
 //

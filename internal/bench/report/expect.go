@@ -166,8 +166,8 @@ func (e *Expectation) noNumber() error {
 	return fmt.Errorf("--expect %q: %s is no number of the result (docs/pleg-bench.md lists them)", e.text, e.path)
 }
 
-// Check returns why a finding does not keep the bound, nil if it does. A bound on what was not measured
-// is not kept.
+// Check returns why a finding does not keep the bound, nil if it does. A bound on what was not
+// measured is not kept.
 func (e Expectation) Check(result bench.Finding) error {
 	found, err := e.value(result)
 	if err != nil {

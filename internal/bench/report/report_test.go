@@ -179,8 +179,8 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// TestNoChartStandsAlone: of charts of which two stand side by side, the last one is wide if it has no
-// neighbour.
+// TestNoChartStandsAlone: of charts of which two stand side by side, the last one is wide if it has
+// no neighbour.
 func TestNoChartStandsAlone(t *testing.T) {
 	all := timeline()[0].Samples
 	for n := 1; n <= 4; n++ {

@@ -19,7 +19,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
 )
 
-// ReadyLine is what a fake runtime prints on its standard output once it can be connected to.
+// ReadyLine is printed by a fake runtime on its standard output when ready for connections.
 const ReadyLine = "ready"
 
 // startTimeout is how long a child may take to begin.
@@ -32,20 +32,21 @@ type fake struct {
 	client               *fakeproc.Control
 	failed               func(error) // called when a child ends unasked
 
-	// collecting is held while history is collected, so that no change is entered twice. It owns since.
+	// collecting is held while history is collected, so that no change is entered twice. It owns
+	// since.
 	collecting sync.Mutex
 	since      uint64
 
-	// starts counts the children; one goroutine starts them.
+	// starts counts the children; a single goroutine starts them.
 	starts int
 
-	mu    sync.Mutex // owns all that follows
+	mu    sync.Mutex // owns the fields below
 	child *child.Child
-	// emitted and cpu are of the incarnations before, lastEmitted and lastCPU of the present one as
-	// last heard.
+	// emitted and cpu are of the incarnations before, lastEmitted and lastCPU of the present
+	// incarnation as last reported.
 	emitted, lastEmitted uint64
 	cpu, lastCPU         float64
-	lost                 uint64 // changes that the history had dropped before they were collected
+	lost                 uint64 // changes dropped by the history before they were collected
 }
 
 func newFake(dir string, o Options, failed func(error)) *fake {
@@ -54,7 +55,7 @@ func newFake(dir string, o Options, failed func(error)) *fake {
 	return f
 }
 
-// start starts a child and waits until it can be connected to.
+// start starts a child and waits until the child accepts connections.
 func (f *fake) start(ctx context.Context) error {
 	c, err := child.Start("the fake runtime", f.options.FakeArgs(f.socket, f.control, f.starts), f.options.Stderr)
 	if err != nil {
@@ -97,7 +98,7 @@ func (f *fake) watch(c *child.Child) {
 	}
 }
 
-// take takes the child out, so that its end is no surprise.
+// take takes the child out, so that its end is expected.
 func (f *fake) take() *child.Child {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +115,7 @@ func (f *fake) stop() error {
 	return nil
 }
 
-// kill kills the present child; the next one starts with nothing.
+// kill kills the present child; the next child starts with nothing.
 func (f *fake) kill() {
 	c := f.take()
 	if c == nil {
@@ -148,7 +149,7 @@ func (f *fake) collect(ctx context.Context, enter func([]bench.Change)) error {
 	return nil
 }
 
-// totals returns what all incarnations have emitted and used.
+// totals returns the emitted events and the CPU time of all incarnations.
 func (f *fake) totals() (emitted uint64, cpu float64, lost uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

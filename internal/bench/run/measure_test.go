@@ -5,8 +5,8 @@ package run
 
 import "testing"
 
-// TestProcessCPU: what a runtime used while it was restarted cannot be known, and is never less
-// than nothing.
+// TestProcessCPU checks that the CPU time of a restarted runtime is unknown, and never less than
+// nothing.
 func TestProcessCPU(t *testing.T) {
 	before := &processCPU{process: "7 since 100", seconds: 3}
 	for name, tt := range map[string]struct {

@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockTick is the unit of times in /proc (USER_HZ), which is 100 on every platform that Go has.
+// clockTick is the unit of times in /proc (USER_HZ), 100 on every platform of Go.
 const clockTick = 100
 
-// peerCPU returns what the process has used that listens on the socket, nil if that cannot be
-// known.
+// peerCPU returns the CPU time of the process that listens on the socket, nil if unknown.
 func peerCPU(socket string) *processCPU {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -34,7 +33,7 @@ func peerCPU(socket string) *processCPU {
 		return nil
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cred.Pid))
-	if err != nil || cred.Pid == 1 { // with socket activation it is systemd that listens
+	if err != nil || cred.Pid == 1 { // with socket activation the listener is systemd
 		return nil
 	}
 	_, rest, ok := strings.Cut(string(stat), ") ")

@@ -16,26 +16,25 @@ import (
 )
 
 const (
-	// stressParallel bounds the calls in flight of a stress test of the fake runtime; on a real one the
-	// load's own bound holds.
+	// stressParallel bounds the calls in flight of a stress test of the fake runtime; on a real
+	// runtime the load's own bound holds.
 	stressParallel = 64
-	// jobChanges is the number of state changes of one short container.
+	// jobChanges is the number of state changes of a short container.
 	jobChanges = 4
-	// keepsUp is the share of the asked rate that a runtime must achieve to count as keeping up, and
-	// patience the number of steps in a row that it may fail to.
+	// keepsUp is the share of the requested rate that a runtime must achieve to keep up, and
+	// patience the number of consecutive steps in which the runtime may fail to.
 	keepsUp  = 0.7
 	patience = 2
 	// hopeless is the share below which there is no second step: the runtime is overwhelmed.
 	hopeless = 0.35
-	// realUnderWay bounds what a real runtime is asked for before it has finished what it was asked
-	// for: one that is flooded takes minutes to come back, and calls that time out leave containers
-	// UNKNOWN.
+	// realUnderWay bounds the unfinished requests to a real runtime: a flooded runtime takes minutes
+	// to recover, and calls that time out leave containers UNKNOWN.
 	realUnderWay = 48
-	// drainFor is how long containers that were begun may take to end after the last step.
+	// drainFor is how long begun containers may take to end after the last step.
 	drainFor = 20 * time.Second
 	// unsupported is the state of a stream that the runtime does not offer.
 	unsupported = "Unsupported"
-	// The rates of a test whose user names none.
+	// The default rates of a test.
 	fakeStartRate, fakeMaxRate = 50, 5000
 	realStartRate, realMaxRate = 5, 200
 )
@@ -44,15 +43,15 @@ const (
 // and the interludes do not apply.
 type StressOptions struct {
 	Options
-	// StartRate, MaxRate and Factor are the first rate, the largest, and what each step multiplies it
-	// by, in containers a second. Zero rates mean 50 and 5000 on the fake runtime, 5 and 200 on a real
-	// one.
+	// StartRate, MaxRate and Factor are the first rate, the largest, and the factor of each step, in
+	// containers a second. Zero rates mean 50 and 5000 on the fake runtime, 5 and 200 on a real
+	// runtime.
 	StartRate, MaxRate, Factor float64
 	// StepFor is how long a step lasts.
 	StepFor time.Duration
 }
 
-// Validate reports every option that makes no sense, by the name of its flag.
+// Validate reports every senseless option by the name of its flag.
 func (o StressOptions) Validate() error {
 	var errs []error
 	o = o.filled()
@@ -68,7 +67,7 @@ func (o StressOptions) Validate() error {
 	return errors.Join(append(errs, o.Options.Validate())...)
 }
 
-// filled sets what a stress test does not ask its user.
+// filled sets the options fixed in a stress test.
 func (o StressOptions) filled() StressOptions {
 	start, most := float64(fakeStartRate), float64(fakeMaxRate)
 	if o.Endpoint != "" {
@@ -85,10 +84,10 @@ func (o StressOptions) filled() StressOptions {
 }
 
 // Stress performs KEP-3386's stress test: it makes containers that run to completion at a rising
-// rate, in pods that stay, until the generator's histogram evented_pleg_connection_latency_seconds
+// rate, in lasting pods, until the generator's histogram evented_pleg_connection_latency_seconds
 // shows events above its 1-second bucket, or the runtime cannot make them faster, or the largest
-// rate is reached. When ctx ends in the middle, it returns the steps until then and the cause; when
-// a finished test cannot remove what it made, it returns the result and an error.
+// rate is reached. When ctx ends in the middle, Stress returns the steps until then and the cause;
+// when a finished test cannot remove its pods, the result and an error.
 func Stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		}
 		rate = min(rate*o.Factor, o.MaxRate)
 	}
-	// No more containers; those that were made run to completion.
+	// No more containers; the existing ones run to completion.
 	r.driver.SetRate(0)
 	r.driver.Finish()
 	r.enter("waiting for containers that are under way")

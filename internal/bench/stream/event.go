@@ -26,8 +26,7 @@ func (p phase) String() string {
 	return [...]string{"UNKNOWN", "CREATED", "RUNNING", "EXITED", "REMOVED"}[p]
 }
 
-// phaseOf is the phase that an event of a type announces, unknown for a type that the CRI does not
-// have.
+// phaseOf is the phase announced by an event of a type, unknown for a type outside the CRI.
 func phaseOf(t runtimeapi.ContainerEventType) phase {
 	switch t {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
@@ -47,7 +46,7 @@ func typeName(t runtimeapi.ContainerEventType) string {
 	return strings.TrimSuffix(strings.TrimPrefix(t.String(), "CONTAINER_"), "_EVENT")
 }
 
-// Item is one container or sandbox that an event's payload shows.
+// Item is a container or sandbox in an event's payload.
 type Item struct {
 	ID      string `json:"id"`
 	Name    string `json:"name,omitempty"`
@@ -55,11 +54,11 @@ type Item struct {
 	Phase   string `json:"phase"`
 
 	phase phase
-	// stamps are those of a container's status, by the phase that began then; 0 for none.
+	// stamps are those of a container's status, by the phase begun then; 0 for none.
 	stamps [exited + 1]int64
 }
 
-// Event is one message of the stream, taken apart, with what the judge finds wrong.
+// Event is a message of the stream, parsed, with the judge's findings.
 type Event struct {
 	// Received is the time of receipt.
 	Received time.Time `json:"received"`
@@ -78,13 +77,13 @@ type Event struct {
 	AgeSeconds *float64 `json:"age_seconds"`
 	// Bytes is the size of the message.
 	Bytes int `json:"bytes"`
-	// Payload is what the event shows besides itself, the sandbox first.
+	// Payload is the rest of the event's content, the sandbox first.
 	Payload []Item `json:"payload"`
-	// Flaws are what is wrong with the event, in words.
+	// Flaws are the flaws of the event, in words.
 	Flaws []string `json:"flaws,omitempty"`
 }
 
-// read takes a message apart. It reports false if the message is no event.
+// read parses a message. It returns false if the message is no event.
 func read(raw []byte, at time.Time) (e Event, of phase, ok bool) {
 	e = Event{Received: at, Bytes: len(raw)}
 	var m runtimeapi.ContainerEventResponse

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Flaw is one way in which an event can be wrong.
+// Flaw is a way in which an event can be wrong.
 type Flaw string
 
 // Flaws.
@@ -17,21 +17,21 @@ const (
 	Duplicate Flaw = "duplicate"
 	// Reordered: an event of a later phase of the same ID came before.
 	Reordered Flaw = "reordered"
-	// StalePayload: the payload shows another container or the sandbox in a phase before one that was
+	// StalePayload: the payload shows another container or the sandbox in a phase before a phase
 	// shown earlier.
 	StalePayload Flaw = "stale-payload"
-	// Contradicting: the payload shows the event's own container in a phase before the one that the
-	// event announces.
+	// Contradicting: the payload shows the event's own container in a phase before the announced
+	// phase.
 	Contradicting Flaw = "contradicting"
-	// NoSandbox: the event does not say whose it is, and is not the removal of a known sandbox.
+	// NoSandbox: the event names no pod, and is not the removal of a known sandbox.
 	NoSandbox Flaw = "without-sandbox"
-	// NoStatuses: an event of a container that was not removed shows no container.
+	// NoStatuses: an event of a present container shows no container.
 	NoStatuses Flaw = "without-statuses"
 	// UnknownType: the type is none of the CRI's.
 	UnknownType Flaw = "unknown-type"
 	// Malformed: the message is no event, or names no container.
 	Malformed Flaw = "malformed"
-	// StampBack: the stamp is older than that of an event before.
+	// StampBack: the stamp is older than an earlier event's.
 	StampBack Flaw = "stamp-back"
 	// FromFuture: the stamp is later than the receipt.
 	FromFuture Flaw = "from-the-future"
@@ -39,36 +39,36 @@ const (
 	NoStamp Flaw = "without-stamp"
 )
 
-// DefaultMemory is how many containers and sandboxes a judge remembers by default, at about 200
-// bytes.
+// DefaultMemory is the default number of remembered containers and sandboxes, at about 200 bytes
+// each.
 const DefaultMemory = 100_000
 
-// life is what is known of one ID.
+// life is the knowledge of an ID.
 type life struct {
 	phase   phase
 	sandbox bool
-	// seen has a bit for each phase that an event has announced, latest is the furthest of them.
+	// seen has a bit for each announced phase; latest is the furthest phase.
 	seen   uint8
 	latest phase
-	// skipped has a bit for each phase whose event ought to have come, noticed last at skippedAt, and
-	// opened is the number of the connection in which the latest event came.
+	// skipped has a bit for each phase with an overdue event, noticed last at skippedAt, and opened
+	// is the number of the latest event's connection.
 	skipped   uint8
 	skippedAt time.Time
 	opened    int
 }
 
-// Judge judges one runtime's stream, through all its connections.
+// Judge judges a runtime's stream, through all its connections.
 type Judge struct {
 	memory int
 	lives  map[string]*life
 	order  []string // IDs of lives, oldest first
 	opened time.Time
-	stamp  time.Time // the latest stamp that was not replayed
+	stamp  time.Time // the latest stamp of an event outside replays
 	r      Report
 }
 
-// New returns a judge that remembers that many containers and sandboxes, the latest, or
-// DefaultMemory for 0. An event of one that was forgotten is taken for the first of its container.
+// New returns a judge that remembers the latest containers and sandboxes up to a number, or
+// DefaultMemory for 0. After forgetting, an event counts as the first of its container.
 func New(memory int) *Judge {
 	if memory <= 0 {
 		memory = DefaultMemory
@@ -76,13 +76,13 @@ func New(memory int) *Judge {
 	return &Judge{memory: memory, lives: make(map[string]*life), r: newReport()}
 }
 
-// Opened enters that the stream was opened. Events stamped before it are replays.
+// Opened enters the opening of the stream. Events stamped before are replays.
 func (j *Judge) Opened(at time.Time) {
 	j.opened, j.stamp = at, time.Time{}
 	j.r.Opened++
 }
 
-// Ended enters that the stream has ended, and why.
+// Ended enters the end of the stream, and the reason.
 func (j *Judge) Ended(reason string) {
 	const most = 20 // reasons may name addresses and times
 	if _, ok := j.r.Endings[reason]; !ok && len(j.r.Endings) >= most {
@@ -91,7 +91,7 @@ func (j *Judge) Ended(reason string) {
 	j.r.Endings[reason]++
 }
 
-// Event enters a message of the stream, and returns what it is and what is wrong with it.
+// Event enters a message of the stream, and returns the event with its flaws.
 func (j *Judge) Event(at time.Time, raw []byte) Event {
 	e, announces, ok := read(raw, at)
 	j.r.Received++
@@ -155,8 +155,8 @@ func (j *Judge) time(e *Event) (replayed bool) {
 	return false
 }
 
-// sequence judges the event against the events before of the same ID. A replay is expected to
-// repeat and to come late.
+// sequence judges the event against earlier events of the same ID. A replay is expected to repeat
+// and to come late.
 func (j *Judge) sequence(e *Event, l *life, announces phase, replayed bool) {
 	bit := uint8(1) << announces
 	switch {
@@ -172,9 +172,8 @@ func (j *Judge) sequence(e *Event, l *life, announces phase, replayed bool) {
 	l.latest = max(l.latest, announces)
 }
 
-// skips finds the events that should have come before this one: those of what the stamps in its
-// statuses say happened while the stream was open. An event that is only on its way puts that
-// right.
+// skips finds the events due before this event: by the stamps in its statuses of changes while the
+// stream was open. An event still on its way corrects the finding.
 func (j *Judge) skips(e *Event, l *life, announces phase) {
 	l.skipped &^= 1 << announces
 	skip := func(l *life, p phase) {
@@ -197,17 +196,17 @@ func (j *Judge) skips(e *Event, l *life, announces phase) {
 			}
 		}
 	}
-	// A payload does not show what was removed. What ran, and was told of on this connection, has
-	// ended.
+	// A payload shows no removed containers. A container that ran, by an event on this connection,
+	// has ended.
 	if announces == removed && l.latest == removed && l.opened == j.r.Opened && l.seen&(1<<running) != 0 {
 		skip(l, exited)
 	}
 }
 
-// onItsWay is how long an event may take for which another one has made us wait.
+// onItsWay is how long an awaited event may take.
 const onItsWay = time.Second
 
-// lacking adds the events to a count that are lacking at a time.
+// lacking adds the events lacking at a time to a count.
 func (l *life) lacking(now time.Time, count map[string]int) {
 	for p := created; p <= exited; p++ {
 		if l.skipped&(1<<p) != 0 && now.Sub(l.skippedAt) >= onItsWay {
@@ -221,7 +220,7 @@ func eventName(p phase) string {
 	return [...]string{"?", "CREATED", "STARTED", "STOPPED", "DELETED"}[p]
 }
 
-// payload judges what the event shows, and says whether anything in it is news.
+// payload judges the event's content, and reports whether anything in it is news.
 func (j *Judge) payload(e *Event, own *life, announces phase, replayed bool) (news bool) {
 	sandbox, containers := false, 0
 	stale := ""
@@ -258,7 +257,7 @@ func (j *Judge) payload(e *Event, own *life, announces phase, replayed bool) (ne
 	if stale != "" {
 		j.flaw(e, StalePayload, "%s", stale)
 	}
-	if !sandbox && (e.Kind != "sandbox" || announces != removed) { // of a removed one there is none (containerd 1.7)
+	if !sandbox && (e.Kind != "sandbox" || announces != removed) { // a removed container has none (containerd 1.7)
 		j.flaw(e, NoSandbox, "no pod_sandbox_status")
 	}
 	if containers == 0 && e.Kind == "container" && own.phase != removed {
@@ -278,7 +277,7 @@ func (j *Judge) flaw(e *Event, f Flaw, format string, args ...any) {
 	}
 }
 
-// lifeOf returns what is known of an ID; the oldest of too many is forgotten.
+// lifeOf returns the knowledge of an ID; the oldest of too many is forgotten.
 func (j *Judge) lifeOf(id string) *life {
 	if l, ok := j.lives[id]; ok {
 		return l

@@ -13,75 +13,74 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Facts are what reads of the runtime found, by the generator that listened to the same stream.
+// Facts are the findings of reads of the runtime, by the generator on the same stream.
 type Facts struct {
-	// Watched is how long the runtime was watched, Connected for how much of it the stream was
-	// connected.
+	// Watched is the duration of the watch, Connected the part with a connected stream.
 	Watched   time.Duration
 	Connected time.Duration
-	// Lists and ListErrors count lists of the whole runtime, Reads and ReadErrors reads of one pod.
+	// Lists and ListErrors count lists of the whole runtime, Reads and ReadErrors reads of a pod.
 	Lists, ListErrors, Reads, ReadErrors int
-	// ListsHung and ReadsHung count those that were not answered for seconds.
+	// ListsHung and ReadsHung count those without an answer for seconds.
 	ListsHung, ReadsHung int
-	// Missed counts starts and exits that a read found and no event told of, MissedCreations and
+	// Missed counts starts and exits found by a read without an event, MissedCreations and
 	// MissedRemovals likewise: not every runtime sends events for these.
 	Missed, MissedCreations, MissedRemovals int
-	// Unheard counts starts and exits that a read found and no event told of while the stream was down.
+	// Unheard counts starts and exits found by a read while the stream was down.
 	Unheard int
-	// Contested reports whether the runtime gives each event to one client only, so that another client
-	// may have received what is missing here.
+	// Contested reports whether the runtime gives each event to a single client, so another client
+	// may have received the missing events.
 	Contested bool
-	// Overruled counts what events told and reads did not confirm.
+	// Overruled counts events refuted by reads.
 	Overruled int
-	// Unusable counts items of answers and events that the client had to leave out, ListedTwice those
-	// that one list showed twice, Unknown those shown in the state UNKNOWN or in none that the CRI has.
+	// Unusable counts items of answers and events left out by the client, ListedTwice those listed
+	// twice in a list, Unknown those in the state UNKNOWN or in a state outside the CRI.
 	Unusable, ListedTwice, Unknown int
-	// Unattributed is the number of containers of the last list that belong to no pod.
+	// Unattributed is the number of containers of the last list without a pod.
 	Unattributed int
-	// Unsupported says that the runtime offers no events.
+	// Unsupported: the runtime offers no events.
 	Unsupported bool
-	// Longest is the longest relist period that the generator allows.
+	// Longest is the longest relist period allowed by the generator.
 	Longest time.Duration
 }
 
-// Worth is what a stream is good for.
+// Worth is the worth of a stream.
 type Worth string
 
 // Worths.
 const (
-	// WorthUnknown: the runtime could not be read, so that nothing can be said.
+	// WorthUnknown: the runtime could not be read, so nothing is known.
 	WorthUnknown Worth = "unknown"
-	// WorthNone: there is no stream, or the stream told nothing of what happened.
+	// WorthNone: no stream, or a stream without any change.
 	WorthNone Worth = "none"
 	// WorthUntested: too little happened.
 	WorthUntested Worth = "untested"
 	// WorthPartial: the stream loses events.
 	WorthPartial Worth = "partial"
-	// WorthFull: the stream told of everything that reads found.
+	// WorthFull: the stream reported every change found by reads.
 	WorthFull Worth = "full"
 )
 
-// enough is how many events must have come for a stream without a gap to count as tested: fewer
-// leave room for a loss of more than a tenth (rule of three).
+// enough is the number of events for a stream without a gap to count as tested: fewer leave room
+// for a loss of more than a tenth (rule of three).
 const enough = 30
 
-// kubeletMessage is the largest message that a kubelet's client of the CRI takes, in bytes.
+// kubeletMessage is the largest message accepted by a kubelet's client of the CRI, in bytes.
 const kubeletMessage = 16 << 20
 
 // Verdict is a conclusion in words.
 type Verdict struct {
 	Worth Worth `json:"worth"`
-	// Summary is what the stream is worth.
+	// Summary is the worth of a stream in words.
 	Summary string `json:"summary"`
-	// PeriodSeconds is the relist period that the stream would earn, 0 if that cannot be said.
+	// PeriodSeconds is the relist period earned by the stream, 0 if unknown.
 	PeriodSeconds float64 `json:"relist_period_seconds"`
 	// Period says why.
 	Period string `json:"relist_period"`
-	// Maintainers is what to tell those who maintain the runtime, empty if there is nothing.
+	// Maintainers is the advice to the runtime's maintainers, empty for none.
 	Maintainers []string `json:"for_maintainers"`
 }
 
-// Conclude says in words what a stream is worth.
+// Conclude puts a stream's worth in words.
 func (r Report) Conclude(f Facts) Verdict {
 	v := r.worth(f)
 	v.Maintainers = r.complaints(f)
@@ -167,7 +166,7 @@ func (f Facts) also() string {
 	return fmt.Sprintf(", and was away for %d more", f.Unheard)
 }
 
-// advice says for each flaw what it means and what a runtime ought to do.
+// advice explains each flaw and its remedy in a runtime.
 var advice = []struct {
 	flaw Flaw
 	says string
@@ -185,7 +184,7 @@ var advice = []struct {
 	{NoStamp, "have no created_at"},
 }
 
-// complaints is what to tell the runtime's maintainers.
+// complaints is the advice to the runtime's maintainers.
 func (r Report) complaints(f Facts) []string {
 	list := []string{}
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }

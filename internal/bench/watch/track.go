@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// maxPoints and maxSamples bound what is kept of a long watch: of more, every second one is
-	// dropped, and so of those to come.
+	// maxPoints and maxSamples bound the stored part of a long watch: beyond them every second entry
+	// is dropped, also of later entries.
 	maxPoints, maxSamples = 100_000, 4_000
 	// sampleEvery is how often a short watch samples.
 	sampleEvery = 500 * time.Millisecond
 )
 
-// thinned is a list that keeps every nth of what is added, so that it never has more than most.
+// thinned is a list that keeps every nth added value, so that it never exceeds most.
 type thinned[T any] struct {
 	list        []T
 	most, every int
 	n           int
 }
 
-// add keeps a value, unless it is one of those to be left out.
+// add keeps a value, unless its turn is to be left out.
 func (t *thinned[T]) add(v T) {
 	t.every = max(t.every, 1)
 	t.n++
@@ -72,7 +72,7 @@ func (t *track) event(e stream.Event) {
 	points.add(bench.Point{e.Received.Sub(t.begun).Seconds(), *e.AgeSeconds})
 }
 
-// sample enters what is known now, if it is time or the stream's state has changed.
+// sample enters the present knowledge, when due or after a change of the stream's state.
 func (t *track) sample(now time.Time, st pleg.Stats, readErrors int) {
 	if !t.sampled.IsZero() && st.State == t.state && now.Sub(t.sampled) < sampleEvery {
 		return

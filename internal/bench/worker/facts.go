@@ -12,19 +12,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// maxGone is how many pods are remembered after they were removed, so that pod workers ask for
-// these too.
+// maxGone is the number of remembered removed pods, so that pod workers ask for these too.
 const maxGone = 32
 
-// facts is what the load has made true, and what pod workers have found against it.
+// facts is the effects of the load, and the pod workers' findings against them.
 type facts struct {
-	mu   sync.Mutex // owns all that follows
+	mu   sync.Mutex // owns the fields below
 	rand *rand.Rand
 	pods map[string]map[string]load.Fact // by pod and ID
 	live []string                        // pods with a sandbox
-	gone []string                        // the last pods that lost theirs, oldest first
-	// absent are IDs that a status lacked although nothing had removed them: right only if a removal
-	// was under way, which its fact tells later.
+	gone []string                        // the last pods without facts, oldest first
+	// absent are IDs missing from a status without a known removal: right only if a removal was
+	// under way, shown later by its fact.
 	absent map[string]string // ID → pod
 
 	stale      int
@@ -62,8 +61,8 @@ func (f *facts) learn(list []load.Fact) {
 	}
 }
 
-// retire moves a pod from the live to the gone. Each pod of the load has one sandbox, and what is
-// in it goes with it.
+// retire moves a pod from the live to the gone. Each pod of the load has a single sandbox, which
+// takes its content with it.
 func (f *facts) retire(pod string) {
 	for id, fact := range f.pods[pod] {
 		fact.State = bench.Removed
@@ -96,8 +95,8 @@ func (f *facts) forget() {
 	f.live, f.gone = nil, nil
 }
 
-// pick chooses a pod, one in ten times a removed one, and returns the facts of it. It returns no
-// pod if none is known.
+// pick chooses a pod, one in ten times a removed pod, and returns its facts. It returns no pod if
+// none is known.
 func (f *facts) pick() (pod string, known []load.Fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +114,7 @@ func (f *facts) pick() (pod string, known []load.Fact) {
 	return pod, known
 }
 
-// check holds what a status shows against the facts that were known before it was asked for.
+// check compares a status with the facts known before the question.
 func (f *facts) check(known []load.Fact, got bench.Pod) {
 	shown := make(map[string]bench.State, len(got.Items))
 	for _, i := range got.Items {
@@ -145,8 +144,8 @@ func (f *facts) complain(format string, args ...any) {
 	}
 }
 
-// verdict returns the number of stale reads and the first few. It must be asked for when no removal
-// is under way.
+// verdict returns the number of stale reads and the first few. Call it when no removal is under
+// way.
 func (f *facts) verdict() (stale int, complaints []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// readTimeout bounds one wait of a pod worker.
+	// readTimeout bounds a wait of a pod worker.
 	readTimeout = time.Minute
-	// maxWaiting bounds the pod workers that wait at once.
+	// maxWaiting bounds the waiting pod workers.
 	maxWaiting = 1000
 )
 
-// prober stands for pod workers: at a rate, it asks the cache for a status of some pod that is
-// newer than now.
+// prober stands for pod workers: at a rate, it asks the cache for a status of some pod newer than
+// now.
 type prober struct {
 	cache *cache.Cache[cri.PodStatus]
 	facts *facts
 	wake  chan struct{} // capacity 1: the rate was changed
 
-	mu     sync.Mutex // owns all that follows
+	mu     sync.Mutex // owns the fields below
 	rate   float64
 	waits  []time.Duration
 	errors int
@@ -47,7 +47,7 @@ func (p *prober) setRate(rate float64) {
 	}
 }
 
-// results returns the waits so far, and the number of reads that returned an error.
+// results returns the waits so far, and the number of failed reads.
 func (p *prober) results() (waits []time.Duration, errors int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,12 +77,12 @@ func (p *prober) run(ctx context.Context) {
 				defer func() { <-waiting }()
 				p.read(ctx)
 			})
-		default: // all wait: the ones that do are measured
+		default: // all wait: the existing ones are measured
 		}
 	}
 }
 
-// read is one call of one pod worker.
+// read is a call of a pod worker.
 func (p *prober) read(ctx context.Context) {
 	pod, known := p.facts.pick()
 	if pod == "" {
@@ -99,7 +99,7 @@ func (p *prober) read(ctx context.Context) {
 	if err == nil {
 		p.facts.check(known, Show(cache.UID(pod), status, nil))
 	}
-	p.mu.Lock() // last: a call that a report counts has been checked
+	p.mu.Lock() // last: a counted call has been checked
 	defer p.mu.Unlock()
 	p.waits = append(p.waits, took)
 	if err != nil {

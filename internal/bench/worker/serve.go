@@ -78,7 +78,9 @@ func (s *server) serve(ctx context.Context, in *gob.Decoder) error {
 	group.Go(func() { s.consume(subject.generator.Watch()) })
 	group.Go(func() { s.prober.run(ctx) })
 	group.Go(func() { s.flushLoop(ctx) })
-	go func() { // ends with the orders, which end with the parent; not waited for, because nothing else ends a read of them
+	// ends with the orders, which end with the parent; not waited for, because nothing else ends a
+	// read of them
+	go func() {
 		defer cancel(nil)
 		if err := s.answer(answer{Hello: &subject.hello}); err != nil {
 			return

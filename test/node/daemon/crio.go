@@ -18,8 +18,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 )
 
-// crio is CRI-O. The image is an OCI layout in the directory that the name of the image names,
-// which CRI-O's own PullImage finds from its working directory: no registry, no other tool.
+// crio is CRI-O. The image is an OCI layout in the directory of the image's name, found by CRI-O's
+// own PullImage from its working directory: no registry, no other tool.
 type crio struct{}
 
 func (crio) dirs() []string {
@@ -80,11 +80,11 @@ func (crio) files(c Config) (map[string]string, error) {
 	return files, err
 }
 
-// crioTemplate keeps all of CRI-O's state, sockets and mounts under one directory.
+// crioTemplate keeps all of CRI-O's state, sockets and mounts under a directory.
 //
-// drop_infra_ctr stays at its default: a pod gets a process of its own only where its PID namespace
-// is shared. conmon_cgroup "pod": cgroupfs takes nothing else. disable_hostport_mapping: the
-// mapping needs iptables or nftables, and pods of ours have the host's network.
+// drop_infra_ctr stays at its default: a pod gets a process of its own only with a shared PID
+// namespace. conmon_cgroup "pod": cgroupfs accepts nothing else. disable_hostport_mapping: the
+// mapping needs iptables or nftables, and our pods have the host's network.
 var crioTemplate = template.Must(template.New("crio.conf").Parse(`[crio]
 root = "{{.Base}}/root"
 runroot = "{{.Base}}/runroot"

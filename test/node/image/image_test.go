@@ -74,8 +74,7 @@ func untar(t *testing.T, data []byte) map[string][]byte {
 	}
 }
 
-// TestPackLayout: every digest that the layout names is that of a blob which is there, down to the
-// program.
+// TestPackLayout checks that every digest in the layout has its blob, down to the program.
 func TestPackLayout(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "tool")
 	if err := os.WriteFile(program, []byte("a program"), 0o755); err != nil {

@@ -63,7 +63,7 @@ type Change struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"` // what Watch calls it
 	At   int64  `json:"at"`   // Unix nanoseconds
-	// Number counts all changes from the one that was asked for on.
+	// Number counts all changes from the requested number on.
 	Number uint64 `json:"number"`
 }
 
@@ -113,7 +113,7 @@ func start(c Config) (*runtime, error) {
 }
 
 // Serve serves until its input ends. The first line of the input is the Config; the first reply
-// says that it is being served.
+// confirms the service.
 func Serve() error {
 	requests, replies := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
 	var config Config
@@ -157,7 +157,7 @@ func next(r *bufio.Reader, into any) error {
 	return json.Unmarshal(line, into)
 }
 
-// told is what Watch calls a change to that state. It has no name for a container that was created.
+// told is Watch's name of a change to the state, none for a created container.
 var told = map[fakeruntime.State]string{
 	fakeruntime.StateReady: "ContainerStarted", fakeruntime.StateRunning: "ContainerStarted",
 	fakeruntime.StateNotReady: "ContainerDied", fakeruntime.StateExited: "ContainerDied", fakeruntime.StateRemoved: "ContainerRemoved",
