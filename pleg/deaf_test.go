@@ -146,13 +146,3 @@ func (n *notes) count(reason Reason) (found int) {
 	}
 	return found
 }
-
-// last returns the last report of a reason.
-func (n *notes) last(reason Reason) (last Report) {
-	for _, r := range n.reports {
-		if r.Reason == reason {
-			last = r
-		}
-	}
-	return last
-}

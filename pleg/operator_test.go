@@ -17,29 +17,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// tally is the sum of what a generator counted, by name.
-type tally struct {
-	mu sync.Mutex // owns n
-	n  map[string]int
-}
-
-func (a *tally) Add(name string, n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.n == nil {
-		a.n = make(map[string]int)
-	}
-	a.n[name] += n
-}
-
-func (a *tally) Observe(string, time.Duration) {}
-
-func (a *tally) of(name string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.n[name]
-}
-
 // sticky is a toy whose reads of pods named stuck… do not end before their context does.
 type sticky struct{ *toyRuntime }
 

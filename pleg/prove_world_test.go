@@ -58,9 +58,8 @@ var proveLetters = []struct {
 	{"G", "a list replaces the read of even one pod", func(o *proveOptions) *bool { return &o.sweepsSoon }},
 }
 
-// proveShapes are the letters for the IDs of a scope.
-const proveShapes = "2 two containers, 3 two pods with one container each, S a container beside a sandbox that recovers, " +
-	"s no created phase, t nor an exited one"
+// Besides: 2 two containers, 3 two pods with one container each, S a container beside a sandbox
+// that recovers, s no created phase, t nor an exited one.
 
 // proveLife is the life of one ID: its stages, and what a read shows in each; phaseNone is nothing.
 // In the last but one the removal has been decided, and may be announced, though reads show the ID.

@@ -23,9 +23,6 @@ type Item struct {
 	Name string
 }
 
-// same says that both items have the same ID and phase.
-func (a Item) same(b Item) bool { return a.ID == b.ID && a.Phase == b.Phase }
-
 // Pod is one pod in a report: every sandbox and container of the pod in the runtime, in any order.
 type Pod struct {
 	UID       cache.UID

@@ -196,21 +196,6 @@ func (t *Truth) restless(pod cache.UID) bool {
 	return slices.ContainsFunc(t.pods[pod], func(l *life) bool { return l.now() == pleg.PhaseUnknown })
 }
 
-// empty reports whether the runtime had nothing of a pod at a time, as of the last refresh.
-func (t *Truth) empty(pod cache.UID, at time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !slices.ContainsFunc(t.pods[pod], func(l *life) bool {
-		phase := pleg.PhaseRemoved
-		for _, s := range l.steps {
-			if !s.at.After(at) {
-				phase = s.phase
-			}
-		}
-		return phase != pleg.PhaseRemoved
-	})
-}
-
 // phaseOf returns the pod of an ID, and its phase, as of the last refresh; Unknown without any.
 func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
 	t.mu.Lock()
