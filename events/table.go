@@ -5,7 +5,6 @@ package events
 
 import (
 	"container/list"
-	"hash/maphash"
 	"maps"
 	"math"
 	"time"
@@ -265,7 +264,6 @@ type limiter struct {
 	burst  int // < 0: no limit
 	refill time.Duration
 	size   int
-	seed   maphash.Seed
 	full   map[uint64]time.Time
 }
 

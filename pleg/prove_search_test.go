@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,22 +156,23 @@ func (b *proveSearch) String() string {
 // String shows a state.
 func (v *prover) String() string {
 	c := *v.core
-	s := fmt.Sprintf("%+v\n%+v %+v", v.w, c.conn, c.lists)
+	var s strings.Builder
+	s.WriteString(fmt.Sprintf("%+v\n%+v %+v", v.w, c.conn, c.lists))
 	for _, p := range inOrder(keysOf(c.pods)) {
-		s += fmt.Sprintf("\n%+v", *p)
+		s.WriteString(fmt.Sprintf("\n%+v", *p))
 		for _, x := range p.items {
-			s += fmt.Sprintf("\n\t%+v", *x)
+			s.WriteString(fmt.Sprintf("\n\t%+v", *x))
 		}
 		if f, ok := c.inflight[p]; ok {
-			s += fmt.Sprintf("\n\t%+v", f)
+			s.WriteString(fmt.Sprintf("\n\t%+v", f))
 		}
 	}
 	for _, r := range append(v.w.reads, v.w.list) {
 		if r != nil {
-			s += fmt.Sprintf("\n%+v", *r)
+			s.WriteString(fmt.Sprintf("\n%+v", *r))
 		}
 	}
-	return s + fmt.Sprintf("\nrounds %v early %v gone %v candidates %+v uncertain %d floor %d sched %+v mute %+v",
+	return s.String() + fmt.Sprintf("\nrounds %v early %v gone %v candidates %+v uncertain %d floor %d sched %+v mute %+v",
 		c.rounds, c.early, c.gone, c.candidates, c.uncertain, c.floor, c.sched, c.mute)
 }
 

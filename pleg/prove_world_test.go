@@ -82,13 +82,14 @@ var (
 
 func parseProveScope(name string) (*proveScope, error) {
 	sc := &proveScope{name: name}
-	known := "23Sst"
+	var known strings.Builder
+	known.WriteString("23Sst")
 	for _, l := range proveLetters {
-		known += l.letter
+		known.WriteString(l.letter)
 		*l.option(&sc.proveOptions) = strings.Contains(name, l.letter)
 	}
-	if i := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune(known, r) }); i >= 0 {
-		return nil, fmt.Errorf("scope %q: unknown letter %q: letters are %q", name, name[i], known)
+	if i := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune(known.String(), r) }); i >= 0 {
+		return nil, fmt.Errorf("scope %q: unknown letter %q: letters are %q", name, name[i], known.String())
 	}
 	sc.lists, sc.claims = sc.lists || sc.deltas, sc.claims || sc.payloads || sc.nameless || sc.lies
 	life := proveContainer

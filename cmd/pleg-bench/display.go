@@ -48,13 +48,6 @@ func (d *display) show(s run.Status) {
 	d.draw(lines)
 }
 
-// line writes a line over the display.
-func (d *display) line(line string) {
-	if d.width > 0 {
-		d.draw([]string{line})
-	}
-}
-
 // progressLine is the phase, and a bar while the load runs.
 func progressLine(s run.Status, width int) string {
 	if s.Total == 0 {

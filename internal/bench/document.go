@@ -141,14 +141,15 @@ func (t Table) writeText(b *strings.Builder) {
 		}
 	}
 	row := func(r Row) {
-		line := fmt.Sprintf("  %-*s", first, r.Name)
+		var line strings.Builder
+		line.WriteString(fmt.Sprintf("  %-*s", first, r.Name))
 		for i, c := range r.Cells {
-			line += fmt.Sprintf("  %*s", widths[i], c)
+			line.WriteString(fmt.Sprintf("  %*s", widths[i], c))
 		}
 		if r.Note != "" {
-			line += "  " + r.Note
+			line.WriteString("  " + r.Note)
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	row(Row{Name: t.Title, Cells: t.Columns})
 	for _, r := range t.Rows {

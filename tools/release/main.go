@@ -175,7 +175,7 @@ func (r release) make(ctx context.Context, root string, targets []string) error 
 	}
 	for _, b := range linux {
 		if err := r.debian(b, man); err != nil {
-			return fmt.Errorf("Debian package for %s: %w", b.arch, err)
+			return fmt.Errorf("package of Debian for %s: %w", b.arch, err)
 		}
 	}
 	if err := r.image(linux, work); err != nil {
