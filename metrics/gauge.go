@@ -4,13 +4,11 @@
 package metrics
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 )
 
@@ -127,8 +125,9 @@ func (g *gaugeSource) SetGauges(sources ...func(yield func(name string, v float6
 	g.sources.Store(&sources)
 }
 
-// errNoGauges fails the scrapes of a set that a generator uses and nobody has given sources.
-var errNoGauges = errors.New("metrics: SetGauges was never called: without the gauges, alerts are blind")
+// noGauges is the label of the series that fail the scrapes of a set without sources in use by a
+// generator.
+const noGauges = "SetGauges was never called: without the gauges, alerts are blind"
 
 // collector serves gauges. A registry may call collector at a scrape from any goroutine.
 type collector struct {
@@ -159,7 +158,11 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	sources := c.from.sources.Load()
 	if sources == nil {
 		if c.used.Load() {
-			ch <- prometheus.NewInvalidMetric(prometheus.NewDesc(c.gauges[0].name, c.gauges[0].help, nil, nil), errNoGauges)
+			// Two equal series fail a scrape. Prometheus' own metric for errors would be an import
+			// forbidden in the tree of Kubernetes.
+			forgotten := metrics.NewLazyConstMetric(c.descs[0], metrics.GaugeValue, 0, noGauges)
+			ch <- forgotten
+			ch <- forgotten
 		}
 		return
 	}

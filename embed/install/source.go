@@ -142,8 +142,10 @@ func rewrite(text []byte, tag string, header []byte) ([]byte, error) {
 	for _, p := range packages[1:] {
 		text = bytes.ReplaceAll(text, []byte(`"`+module+"/"+p.from+`"`), []byte(`"`+path.Join("k8s.io/kubernetes", into, p.to)+`"`))
 	}
-	if i := bytes.Index(text, []byte(`"`+module)); i >= 0 {
-		return nil, fmt.Errorf("imports %.80q, which is not installed", text[i:])
+	for _, absent := range []string{module, "github.com/prometheus/"} {
+		if i := bytes.Index(text, []byte(`"`+absent)); i >= 0 {
+			return nil, fmt.Errorf("imports %.80q, which the tree does not have or allow", text[i:])
+		}
 	}
 	return format.Source(slices.Concat(header, []byte("\n"), text))
 }
