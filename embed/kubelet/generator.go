@@ -138,7 +138,7 @@ func (g *Generator) start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	g.cancel = cancel
 	g.done.Go(func() { _ = g.core.Run(ctx) }) // nil, for the first run
-	feed := &pump{g: g, log: klog.FromContext(ctx).WithName("pleg"), reportedEnds: make(map[types.UID]map[string]struct{})}
+	feed := &pump{g: g, log: klog.FromContext(ctx).WithName("pleg"), reportedEnds: make(map[types.UID]map[string]int)}
 	g.done.Go(func() { feed.run(ctx) })
 	g.done.Go(func() { g.showGauges(ctx) })
 }

@@ -26,34 +26,40 @@ import (
 // the pump adds the ends in the pod's status that were not reported.
 //
 // A kubelet removes all containers of a deleted pod when ContainerDied comes after the pod's worker
-// has left SyncTerminatingPod. The worker leaves it some milliseconds after its StopPodSandbox, so
-// the event of the sandbox's end comes too early, and no other follows. So the pump repeats that
-// event while the pod has ended containers. The goroutine in run owns the pump.
+// has left SyncTerminatingPod. The worker's StopPodSandbox causes the last event, and the worker
+// leaves later: some milliseconds on a quiet node, seconds on a busy one. Its next step is a wait
+// for a newer status. So the pump repeats the event of the sandbox's end when such a wait has been
+// answered, and once more later, while the pod has ended containers. The goroutine in run owns the
+// pump.
 type pump struct {
 	g            *Generator
 	log          klog.Logger
-	reportedEnds map[types.UID]map[string]struct{} // ended IDs, reported to the kubelet, until removed
-	repeats      []repeat                          // in the order of their times
+	reportedEnds map[types.UID]map[string]int // ended IDs, reported to the kubelet, until removed: repeats left
+	again        []again                      // in the order of their times
 }
 
-// repeat is a sandbox's end to be reported again.
-type repeat struct {
-	at   time.Time
-	uid  types.UID
-	id   string
-	next int // index of the delay after this
+// again is a sandbox's end to be reported once more.
+type again struct {
+	at  time.Time
+	uid types.UID
+	id  string
 }
 
-// repeatAfter are the delays between the reports of a sandbox's end. The first is half a relist
-// period of the stock PLEG, the second is for a slow worker.
-var repeatAfter = [...]time.Duration{500 * time.Millisecond, 4 * time.Second}
+const (
+	// sandboxRepeats is how many answered waits repeat a sandbox's end: that after StopPodSandbox, and
+	// one for a failed SyncTerminatingPod. The bound keeps a pod without a ready sandbox, whose worker
+	// waits at each event, from a loop.
+	sandboxRepeats = 2
+	// againAfter is the delay of the last repeat. The kubelet drops removals when 50 are queued.
+	againAfter = 4 * time.Second
+)
 
 // run hands events over until ctx ends.
 func (p *pump) run(ctx context.Context) {
 	for {
 		var due <-chan time.Time
-		if len(p.repeats) > 0 {
-			due = time.After(time.Until(p.repeats[0].at))
+		if len(p.again) > 0 {
+			due = time.After(time.Until(p.again[0].at))
 		}
 		var events []*kubepleg.PodLifecycleEvent
 		select {
@@ -62,8 +68,16 @@ func (p *pump) run(ctx context.Context) {
 				return
 			}
 			events = p.events(e)
+		case <-p.g.cache.answered:
+			for _, uid := range p.g.cache.takeEnded() {
+				events = append(events, p.repeat(uid)...)
+			}
 		case <-due:
-			events = p.repeated()
+			r := p.again[0]
+			p.again = slices.Delete(p.again, 0, 1)
+			if status, err := p.g.cache.Get(r.uid); err == nil && removable(status) {
+				events = died(r.uid, r.id)
+			}
 		}
 		for _, event := range events {
 			select {
@@ -75,29 +89,26 @@ func (p *pump) run(ctx context.Context) {
 	}
 }
 
-// schedule has a sandbox's end reported again, if there is another delay.
-func (p *pump) schedule(r repeat) {
-	if r.next == len(repeatAfter) {
-		return
-	}
-	r.at = time.Now().Add(repeatAfter[r.next])
-	r.next++
-	i, _ := slices.BinarySearchFunc(p.repeats, r, func(a, b repeat) int { return a.at.Compare(b.at) })
-	p.repeats = slices.Insert(p.repeats, i, r)
+// removable reports whether a pod has ended containers and no sandbox that is ready.
+func removable(status *kubecontainer.PodStatus) bool {
+	ended := func(c *kubecontainer.Status) bool { return c.State == kubecontainer.ContainerStateExited }
+	return !slices.ContainsFunc(status.SandboxStatuses, ready) && slices.ContainsFunc(status.ContainerStatuses, ended)
 }
 
-// repeated returns the event of the next repeat, or nothing if the pod has no ended containers any
-// more, or runs again.
-func (p *pump) repeated() []*kubepleg.PodLifecycleEvent {
-	r := p.repeats[0]
-	p.repeats = slices.Delete(p.repeats, 0, 1)
-	status, _ := p.g.cache.statuses.Get(cache.UID(r.uid))
-	ended := func(c *kubecontainer.Status) bool { return c.State == kubecontainer.ContainerStateExited }
-	if slices.ContainsFunc(status.SandboxStatuses, ready) || !slices.ContainsFunc(status.ContainerStatuses, ended) {
-		return nil
+// repeat returns the event of a sandbox's end of the pod, if it may be repeated.
+func (p *pump) repeat(uid types.UID) []*kubepleg.PodLifecycleEvent {
+	for id, left := range p.reportedEnds[uid] {
+		if left > 0 {
+			p.reportedEnds[uid][id] = left - 1
+			p.again = append(p.again, again{time.Now().Add(againAfter), uid, id})
+			return died(uid, id)
+		}
 	}
-	p.schedule(r)
-	return []*kubepleg.PodLifecycleEvent{{ID: r.uid, Type: kubepleg.ContainerDied, Data: r.id}}
+	return nil
+}
+
+func died(uid types.UID, id string) []*kubepleg.PodLifecycleEvent {
+	return []*kubepleg.PodLifecycleEvent{{ID: uid, Type: kubepleg.ContainerDied, Data: id}}
 }
 
 // events returns the kubelet's events for an event of the core.
@@ -110,30 +121,35 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 	}
 	switch e.Type {
 	case pleg.ContainerDied:
-		p.note(uid, e.ID)
+		p.note(uid, e.ID, repeats(e.Kind))
 		p.logFinished(e)
-		if e.Kind == pleg.Sandbox {
-			p.schedule(repeat{uid: uid, id: e.ID})
-		}
 	case pleg.ContainerRemoved:
 		p.forget(uid, e.ID)
 	case pleg.PodSync:
 		for _, id := range p.unreportedEnds(e.Pod) {
-			all = append(all, &kubepleg.PodLifecycleEvent{ID: uid, Type: kubepleg.ContainerDied, Data: id})
+			all = append(all, died(uid, id)...)
 		}
 		p.prune()
 	}
 	return all
 }
 
+// repeats returns how often the end of an ID may be repeated.
+func repeats(kind pleg.Kind) int {
+	if kind == pleg.Sandbox {
+		return sandboxRepeats
+	}
+	return 0
+}
+
 // note notes that the end of an ID was reported to the kubelet.
-func (p *pump) note(uid types.UID, id string) {
+func (p *pump) note(uid types.UID, id string, repeats int) {
 	ids := p.reportedEnds[uid]
 	if ids == nil {
-		ids = make(map[string]struct{})
+		ids = make(map[string]int)
 		p.reportedEnds[uid] = ids
 	}
-	ids[id] = struct{}{}
+	ids[id] = repeats
 }
 
 // forget forgets a removed ID.
@@ -153,20 +169,21 @@ func (p *pump) unreportedEnds(pod cache.UID) []string {
 	before := p.reportedEnds[uid]
 	delete(p.reportedEnds, uid)
 	var unreported []string
-	ended := func(id string) {
-		if _, ok := before[id]; !ok {
-			unreported = append(unreported, id)
+	ended := func(id string, kind pleg.Kind) {
+		left, ok := before[id]
+		if !ok {
+			unreported, left = append(unreported, id), repeats(kind)
 		}
-		p.note(uid, id)
+		p.note(uid, id, left)
 	}
 	for _, c := range status.ContainerStatuses {
 		if c.State == kubecontainer.ContainerStateExited {
-			ended(c.ID.ID)
+			ended(c.ID.ID, pleg.Container)
 		}
 	}
 	for _, s := range status.SandboxStatuses {
 		if !ready(s) {
-			ended(s.GetId())
+			ended(s.GetId(), pleg.Sandbox)
 		}
 	}
 	return unreported

@@ -74,7 +74,8 @@ func TestOverflowSwallowsNoEnd(t *testing.T) {
 }
 
 // TestSandboxEndIsRepeated covers the removal of a deleted pod's containers: a kubelet that hears
-// of the sandbox's end too early hears of it again, while there are ended containers to remove.
+// of the sandbox's end too early hears of it again, as soon as its worker has left
+// SyncTerminatingPod, while there are ended containers to remove.
 func TestSandboxEndIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())
@@ -83,17 +84,32 @@ func TestSandboxEndIsRepeated(t *testing.T) {
 			p.Sandboxes = []*kubecontainer.Container{sandbox}
 			return p
 		}
+		// The wait of the worker as it leaves a step. The status is new enough: a bubble's times have no
+		// monotonic reading.
+		worker := func() {
+			if _, err := n.cache.GetNewerThan("p", time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		n.runtime.show(with(container("s", running), container("c", running)))
 		n.started().expect("p c Started", "p s Started")
+		worker() // into SyncTerminatingPod
+		n.expect()
 		n.runtime.show(with(container("s", exited), container("c", exited)))
 		n.afterRelist()
 		n.expect("p c Died", "p s Died")
-		time.Sleep(repeatAfter[0])
+		time.Sleep(3 * time.Second) // its slow StopPodSandbox
+		n.expect()
+		worker()
 		n.expect("p s Died")
-		time.Sleep(repeatAfter[1])
+		time.Sleep(againAfter)
+		n.expect("p s Died")
+		for range 5 { // a pod that cannot start, whose worker is woken by each event
+			worker()
+		}
 		n.expect("p s Died")
 		time.Sleep(time.Minute)
-		n.expect()
+		n.expect("p s Died")
 
 		n.runtime.show(with(container("s2", running), container("c2", running)))
 		n.afterRelist()
@@ -101,9 +117,12 @@ func TestSandboxEndIsRepeated(t *testing.T) {
 		n.runtime.show(with(container("s2", exited), container("c2", exited)))
 		n.afterRelist()
 		n.take()
+		worker()
+		n.expect("p s2 Died")
 		n.runtime.show(with(container("s2", exited))) // all removed in time
 		n.afterRelist()
 		n.expect("p c2 Removed")
+		worker()
 		time.Sleep(time.Minute)
 		n.expect()
 	})
@@ -116,7 +135,7 @@ func TestFinishedContainersAreLogged(t *testing.T) {
 		n.started()
 		var log bytes.Buffer
 		p := &pump{
-			g: n.pleg, reportedEnds: make(map[types.UID]map[string]struct{}),
+			g: n.pleg, reportedEnds: make(map[types.UID]map[string]int),
 			log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(2))),
 		}
 		p.events(pleg.Event{Pod: "p", Namespace: "ns", PodName: "web", ContainerName: "app", Type: pleg.ContainerDied, ID: "c", Kind: pleg.Container})
