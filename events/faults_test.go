@@ -132,8 +132,9 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		r := newRig(t, server, nil)
 		begin := time.Now()
 		r.pod("a", 1)
+		pass(time.Second) // another writer must not send b's while a's is under way
 		r.pod("b", 1)
-		pass(76 * time.Second)
+		pass(75 * time.Second)
 		r.wantVerbs("create!")
 		pass(2 * time.Second)
 		r.wantVerbs("create! create create")
