@@ -28,8 +28,8 @@ docs: ## man pages and Markdown of every command of pleg-bench into build/docs (
 	$(GO) run ./cmd/pleg-bench docs --out $(BUILD)/docs
 
 .PHONY: release
-release: ## a release of the last commit in build/release, and tags of every module: VERSION=v0.1.0 (.ci/release tries it in a clone)
-	$(GO) run ./tools/release -version "$(VERSION)" -out $(BUILD)/release -tag $(if $(TARGETS),-targets $(TARGETS))
+release: ## a release of the last commit in build/release, and tags of every module: VERSION=v0.1.0 TARGETS="linux/amd64 …" (.ci/release tries it in a clone)
+	tools/release "$(VERSION)" $(BUILD)/release $(TARGETS)
 
 #: tests
 .PHONY: test
@@ -50,11 +50,11 @@ oldest: ## test the libraries at the oldest versions of what they need
 
 .PHONY: consumers
 consumers: ## add our modules to pristine programs, which must keep every version that they have
-	$(GO) run ./test/consumers
+	.ci/consumers
 
 .PHONY: patches
 patches: ## apply the adapters' patches to the releases of Kubernetes that they are for, and to others
-	$(GO) run ./test/patches
+	.ci/patches
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module

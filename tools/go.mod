@@ -11,12 +11,7 @@ tool (
 	honnef.co/go/tools/cmd/staticcheck
 )
 
-require (
-	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/evented-pleg/evented-pleg/internal v0.1.0
-	github.com/google/go-containerregistry v0.22.1
-	golang.org/x/mod v0.42.0
-)
+require github.com/google/go-containerregistry v0.22.1
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
@@ -25,7 +20,6 @@ require (
 	github.com/dnephin/pflag v1.0.7 // indirect
 	github.com/fatih/color v1.18.0 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/mattn/go-colorable v0.1.13 // indirect
@@ -34,6 +28,7 @@ require (
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	golang.org/x/exp v0.0.0-20261014143641-f0251eb4aa3e // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
+	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

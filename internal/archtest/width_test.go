@@ -40,15 +40,15 @@ var (
 		"events", "events/eventstest", "internal/archtest", "internal/bench",
 		"internal/bench/fakeproc", "internal/bench/load", "internal/bench/report",
 		"internal/bench/run", "internal/bench/stream", "internal/bench/watch", "internal/bench/worker",
-		"internal/cachemodel", "internal/faults", "internal/modproxy", "internal/mutate",
+		"internal/cachemodel", "internal/faults", "internal/mutate",
 		"internal/published", "internal/simulate", "metrics", "pleg", "test/apiserver",
-		"test/consumers", "test/controllerruntime", "test/critest", "test/kubelet/cmd/kubelet-build",
+		"test/controllerruntime", "test/critest", "test/kubelet/cmd/kubelet-build",
 		"test/kubelet/cmd/kubelet-e2e", "test/kubelet/podsapi", "test/kubelet/scene",
 		"test/kubelet/standalone", "test/node/agent", "test/node/cmd/runtime", "test/node/components",
 		"test/node/conformance", "test/node/crikit", "test/node/criproxy", "test/node/daemon",
 		"test/node/image", "test/node/runtimes", "test/node/suite", "test/node/sweep", "test/pages",
-		"test/patches", "test/peer", "test/peer/agent", "test/peer/calls", "test/peer/floor",
-		"test/peer/kubelet", "test/peer/ours", "test/peer/server", "test/pristine", "tools/release",
+		"test/peer", "test/peer/agent", "test/peer/calls", "test/peer/floor",
+		"test/peer/kubelet", "test/peer/ours", "test/peer/server", "test/pristine",
 	}
 )
 

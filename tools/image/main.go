@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command image packs static binaries, named NAME-VERSION-linux-ARCHITECTURE, into a container
+// image: an OCI archive for all architectures, and a docker archive for each. The archives depend
+// on the arguments alone. The script release calls it.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+const (
+	program    = "pleg-bench"
+	repository = "ghcr.io/evented-pleg/" + program
+)
+
+// release is what the images of a release share.
+type release struct {
+	version, commit, out string
+	time                 time.Time
+}
+
+func main() {
+	var r release
+	flag.StringVar(&r.version, "version", "", "version of the release")
+	flag.StringVar(&r.commit, "commit", "", "commit of the release")
+	flag.StringVar(&r.out, "out", ".", "folder for the archives")
+	seconds := flag.Int64("time", 0, "Unix time of every file")
+	flag.Parse()
+	r.time = time.Unix(*seconds, 0).UTC()
+	if err := r.write(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+func (r release) write(binaries []string) error {
+	tag, err := name.NewTag(repository + ":" + r.version)
+	if err != nil {
+		return err
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, file := range binaries {
+		platform := &v1.Platform{OS: "linux", Architecture: file[strings.LastIndexByte(file, '-')+1:]}
+		img, err := r.image(file, platform)
+		if err != nil {
+			return err
+		}
+		descriptor := v1.Descriptor{Platform: platform}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: descriptor})
+		if err := tarball.WriteToFile(file+".docker.tar", tag, img); err != nil {
+			return err
+		}
+	}
+	return r.archive(index)
+}
+
+// image returns an image of the program alone, which runs as nobody and may write to /tmp.
+func (r release) image(file string, platform *v1.Platform) (v1.Image, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var content bytes.Buffer
+	out := tar.NewWriter(&content)
+	if err := r.add(out, program, 0o755, data); err != nil {
+		return nil, err
+	}
+	if err := r.add(out, "tmp/", 0o1777, nil); err != nil {
+		return nil, err
+	}
+	if err := out.Close(); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	created := v1.Time{Time: r.time}
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img, err = mutate.Append(mutate.ConfigMediaType(img, types.OCIConfigJSON), mutate.Addendum{
+		Layer: layer, History: v1.History{Created: created, CreatedBy: "release"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, created
+	config.Config = v1.Config{
+		User: "65532:65532", Entrypoint: []string{"/" + program},
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    program,
+			"org.opencontainers.image.version":  r.version,
+			"org.opencontainers.image.revision": r.commit,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.source":   "https://github.com/evented-pleg/evented-pleg",
+		},
+	}
+	return mutate.ConfigFile(img, config)
+}
+
+// archive writes an OCI layout as a file, for skopeo's oci-archive: and podman load.
+func (r release) archive(index v1.ImageIndex) error {
+	dir, err := os.MkdirTemp("", "image")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	ref := map[string]string{"org.opencontainers.image.ref.name": r.version}
+	if err := path.AppendIndex(index, layout.WithAnnotations(ref)); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(r.out, program+"-"+r.version+".oci.tar"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	out := tar.NewWriter(file)
+	for _, pattern := range []string{"oci-layout", "index.json", "blobs/*/*"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern)) // sorted
+		if err != nil {
+			return err
+		}
+		for _, at := range found {
+			data, err := os.ReadFile(at)
+			if err != nil {
+				return err
+			}
+			if err := r.add(out, at[len(dir)+1:], 0o644, data); err != nil {
+				return err
+			}
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// add adds a file. A name with a slash at its end is a folder.
+func (r release) add(out *tar.Writer, name string, mode int64, data []byte) error {
+	err := out.WriteHeader(&tar.Header{
+		Name: name, Mode: mode, Size: int64(len(data)), ModTime: r.time, Format: tar.FormatUSTAR,
+	})
+	if err == nil {
+		_, err = out.Write(data)
+	}
+	return err
+}
