@@ -81,7 +81,7 @@ func TestSumKnowsUnchangedLists(t *testing.T) {
 			list := func(sandboxes, containers bool) {
 				t.Helper()
 				l := w.encode(t, r)
-				listing, ok := x.list(l[0], l[1], 777, x.revision, byID)
+				listing, ok := x.list(cut(l[0], 777), cut(l[1], 777), x.revision, byID)
 				if !ok {
 					t.Fatal("the list was refused")
 				}
@@ -112,7 +112,7 @@ func TestSumKnowsUnchangedLists(t *testing.T) {
 			list(c.sandboxes, c.containers)
 			for range 3 { // item by item, until nothing has changed in a whole list
 				l := w.encode(t, r)
-				if listing, ok := x.list(l[0], l[1], 777, x.revision, byID); !ok || len(listing.Pods)+len(listing.Gone) > 0 {
+				if listing, ok := x.list(cut(l[0], 777), cut(l[1], 777), x.revision, byID); !ok || len(listing.Pods)+len(listing.Gone) > 0 {
 					t.Errorf("an unchanged list shows changes, or is refused (%v): %+v", ok, listing)
 				}
 				x.check(t)

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -130,14 +131,13 @@ func (v view) without(strays []string) view {
 }
 
 // list feeds a listing to an index.
-func (x *index) list(sandboxes, containers []byte, size int, since pleg.Revision, byID *unlabelled) (pleg.Listing, bool) {
+func (x *index) list(sandboxes, containers mem.BufferSlice, since pleg.Revision, byID *unlabelled) (pleg.Listing, bool) {
 	x.begin()
 	var walker segments
-	one, two := cut(sandboxes, size), cut(containers, size)
-	if !x.unchangedSandboxes(&walker, one) && !walker.walk(one, itemsField, x.sandbox) {
+	if !x.unchangedSandboxes(&walker, sandboxes) && !walker.walk(sandboxes, itemsField, x.sandbox) {
 		return pleg.Listing{}, false
 	}
-	if !x.unchangedContainers(&walker, two) && !walker.walk(two, itemsField, x.container) {
+	if !x.unchangedContainers(&walker, containers) && !walker.walk(containers, itemsField, x.container) {
 		return pleg.Listing{}, false
 	}
 	return x.commit(since, byID), true
@@ -150,7 +150,7 @@ func checkLists(t *testing.T, size int, lists ...[2][]byte) {
 	var revision pleg.Revision
 	for i, l := range lists {
 		want, strays, valid := decodeList(l[0], l[1])
-		listing, ok := x.list(l[0], l[1], size, revision, byID)
+		listing, ok := x.list(cut(l[0], size), cut(l[1], size), revision, byID)
 		if !ok {
 			if valid {
 				t.Fatalf("listing %d is valid and was refused", i)

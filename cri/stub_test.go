@@ -5,7 +5,6 @@ package cri
 
 import (
 	"context"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -19,13 +18,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 )
 
-func TestMain(m *testing.M) {
-	if socket := os.Getenv(benchSocket); socket != "" {
-		benchServe(socket)
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stub is a CRI server with answers in its fields. Calls without a field set are unimplemented.
 type stub struct {

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
+)
+
+// nodePod returns a sandbox and its containers with about as many labels, annotations and mounts as
+// the kubelet sets.
+func nodePod(pod, containers int, state runtimeapi.ContainerState) (*runtimeapi.PodSandbox, []*runtimeapi.Container) {
+	uid := fmt.Sprintf("%08x-1c2d-4e5f-8a9b-%012x", pod, pod)
+	name := fmt.Sprintf("workload-%d-7d9f8b6c5-%05x", pod%97, pod)
+	namespace := fmt.Sprintf("team-%d", pod%17)
+	sandboxID := fmt.Sprintf("%064x", uint64(pod)*2654435761+1)
+	labels := map[string]string{
+		labelPodUID: uid, labelPodName: name, labelPodNamespace: namespace,
+		"app.kubernetes.io/name": "workload", "app.kubernetes.io/part-of": "platform", "pod-template-hash": "7d9f8b6c5",
+	}
+	sandbox := &runtimeapi.PodSandbox{
+		Id: sandboxID, CreatedAt: 1700000000e9, Labels: labels, RuntimeHandler: "runc",
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: uid, Namespace: namespace},
+		Annotations: map[string]string{
+			"kubernetes.io/config.seen": "2026-11-20T02:49:42.123456789Z", "kubernetes.io/config.source": "api",
+			"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "checksum/config": strings.Repeat("0123456789abcdef", 4),
+		},
+	}
+	var list []*runtimeapi.Container
+	for i := range containers {
+		list = append(list, &runtimeapi.Container{
+			Id: fmt.Sprintf("%064x", uint64(pod*64+i)*11400714819323198485+7), PodSandboxId: sandboxID, State: state, CreatedAt: 1700000001e9,
+			Metadata: &runtimeapi.ContainerMetadata{Name: fmt.Sprintf("container-%d", i)},
+			Image:    &runtimeapi.ImageSpec{Image: "sha256:" + strings.Repeat("ab", 32), UserSpecifiedImage: "registry.example.com/team/workload:v1.2.3"},
+			ImageRef: "registry.example.com/team/workload@sha256:" + strings.Repeat("cd", 32), ImageId: "sha256:" + strings.Repeat("ab", 32),
+			Labels: map[string]string{
+				labelPodUID: uid, labelPodName: name, labelPodNamespace: namespace, "io.kubernetes.container.name": fmt.Sprintf("container-%d", i),
+			},
+			Annotations: map[string]string{
+				annotationHash: "8f3c1d2e", annotationRestartCount: "0",
+				"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+				"io.kubernetes.container.terminationMessagePolicy": "File",
+				"io.kubernetes.pod.terminationGracePeriod":         "30",
+				"io.kubernetes.container.ports":                    `[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"metrics","containerPort":9090,"protocol":"TCP"}]`,
+				"io.kubernetes.container.preStopHandler":           `{"exec":{"command":["/bin/sh","-c","sleep 5 && kill -TERM 1 && while kill -0 1; do sleep 1; done"]}}`,
+			},
+		})
+	}
+	return sandbox, list
+}
+
+// encodeNode encodes the lists of a node of pods × 2 containers in random order, with map entries in
+// random order, as containerd does.
+func encodeNode(pods int) (list [2][]byte) {
+	var sandboxes runtimeapi.ListPodSandboxResponse
+	var containers runtimeapi.ListContainersResponse
+	for i := range pods {
+		s, cs := nodePod(i, 2, running)
+		sandboxes.Items, containers.Containers = append(sandboxes.Items, s), append(containers.Containers, cs...)
+	}
+	shuffle(sandboxes.Items)
+	shuffle(containers.Containers)
+	return [2][]byte{rawcri.Encode(&sandboxes), rawcri.Encode(&containers)}
+}
+
+func shuffle[T any](s []T) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }
+
+// nodeEvent returns an event of a container's life in a pod of two containers.
+func nodeEvent(pod int, kind runtimeapi.ContainerEventType) *runtimeapi.ContainerEventResponse {
+	s, cs := nodePod(pod, 2, running)
+	e := &runtimeapi.ContainerEventResponse{
+		ContainerId: cs[0].Id, ContainerEventType: kind, CreatedAt: 1700000002e9,
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
+			Id: s.Id, Metadata: s.Metadata, CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations, RuntimeHandler: "runc",
+			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1", AdditionalIps: []*runtimeapi.PodIP{{Ip: "fd00::1"}}},
+		},
+	}
+	for _, c := range cs {
+		e.ContainersStatuses = append(e.ContainersStatuses, statusOf(c))
+	}
+	return e
+}
+
+// statusOf returns the status of a listed container.
+func statusOf(c *runtimeapi.Container) *runtimeapi.ContainerStatus {
+	return &runtimeapi.ContainerStatus{
+		Id: c.Id, Metadata: c.Metadata, State: c.State, CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt + 1, Image: c.Image, ImageRef: c.ImageRef,
+		ImageId: c.ImageId, Labels: c.Labels, Annotations: c.Annotations, LogPath: "/var/log/pods/x/y/0.log",
+		Mounts: []*runtimeapi.Mount{
+			{ContainerPath: "/etc/hosts", HostPath: "/var/lib/kubelet/pods/" + c.Labels[labelPodUID] + "/etc-hosts"},
+			{ContainerPath: "/dev/termination-log", HostPath: "/var/lib/kubelet/pods/" + c.Labels[labelPodUID] + "/containers/x/0"},
+			{ContainerPath: "/var/run/secrets/kubernetes.io/serviceaccount", HostPath: "/var/lib/kubelet/pods/" + c.Labels[labelPodUID] + "/volumes/t", Readonly: true},
+		},
+		Resources: &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuShares: 102, MemoryLimitInBytes: 1 << 28, OomScoreAdj: 999}},
+	}
+}
