@@ -134,10 +134,7 @@ func (v view) without(strays []string) view {
 func (x *index) list(sandboxes, containers mem.BufferSlice, since pleg.Revision, byID *unlabelled) (pleg.Listing, bool) {
 	x.begin()
 	var walker segments
-	if !x.unchangedSandboxes(&walker, sandboxes) && !walker.walk(sandboxes, itemsField, x.sandbox) {
-		return pleg.Listing{}, false
-	}
-	if !x.unchangedContainers(&walker, containers) && !walker.walk(containers, itemsField, x.container) {
+	if !walker.walk(sandboxes, itemsField, x.sandbox) || !walker.walk(containers, itemsField, x.container) {
 		return pleg.Listing{}, false
 	}
 	return x.commit(since, byID), true
@@ -194,52 +191,17 @@ func (x *index) check(t *testing.T) {
 			t.Errorf("pod %q is kept as %q with %d and %d items, dirty %v", p.uid, uid, len(p.sandboxes), len(p.containers), p.dirty)
 		}
 	}
-	checkFingerprints(t, &x.sandboxTable, len(x.sandboxes)-x.unlisted)
-	checkFingerprints(t, &x.containerTable, len(x.containers))
+	for id, c := range x.containers {
+		if id != c.id || c.removed {
+			t.Errorf("container %q is kept as %q, removed %v", c.id, id, c.removed)
+		}
+	}
 	for c := range x.unattributed {
 		if c.pod != nil || x.containers[c.id] != c {
 			t.Errorf("container %q is a stray and is not", c.id)
 		}
 	}
 }
-
-// checkFingerprints verifies that every entry is found by its fingerprint and by its record, and
-// that no entry is left over.
-func checkFingerprints[R interface {
-	comparable
-	setPlace(int)
-	at() int32
-}](t *testing.T, p *fingerprintTable[R], want int) {
-	live, slots := 0, 0
-	var sum fingerprint
-	for place, e := range p.entries {
-		if !e.live {
-			continue
-		}
-		live++
-		sum = sum.plus(e.fingerprint)
-		if int(e.record.at()) != place {
-			t.Errorf("the record of the entry at %d is at %d", place, e.record.at())
-		}
-		if p.slotOf(e.fingerprint, place) < 0 {
-			t.Errorf("the entry at %d is not found", place)
-		}
-	}
-	for _, s := range p.slots {
-		if s != 0 {
-			slots++
-		}
-	}
-	if sum != p.sum || live != p.live() {
-		t.Errorf("the prints of %d entries have the sum %x, counted as %d with %x", live, sum, p.live(), p.sum)
-	}
-	if live != want || slots != want || live+p.dead != len(p.entries) {
-		t.Errorf("%d live entries and %d slots for %d records; %d dead of %d entries", live, slots, want, p.dead, len(p.entries))
-	}
-}
-
-func (s *sandboxRecord) at() int32   { return s.place }
-func (c *containerRecord) at() int32 { return c.place }
 
 // randomNode returns listings with every possible flaw.
 func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.ListContainersResponse) {

@@ -3,21 +3,16 @@
 
 package cri
 
-// One listing from its first item to its last: each item is recognised as unchanged by its
-// fingerprint, or read and attributed to its pod.
+// One listing from its first item to its last: each item is recognised as unchanged, or read and
+// attributed to its pod.
 
 import (
-	"google.golang.org/grpc/mem"
-
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// index keeps the last listing, so that the next costs little where nothing changed: an unchanged
-// item is found by the fingerprint of its few relevant fields (see fingerprintTable), which are
-// read in a single pass (see fastItem). Only an item without a known fingerprint is parsed fully,
-// and looked up by its ID. (A hash over the whole item would not do: runtimes send the entries of a
-// label map in random order.)
+// index keeps the last listing, so that the next costs little where nothing changed: the few fields
+// that matter are read in a single pass (see fastItem), and compared with those of the record.
 //
 // The holder of Client.listing owns the index. A listing that fails halfway leaves the index partly
 // new, which is harmless: every changed pod stays dirty until a listing returns the pod.
@@ -28,16 +23,12 @@ type index struct {
 	// dirty holds the pods that may differ from the listing of that revision.
 	dirty    []*podRecord
 	revision pleg.Revision
-	// round counts listings begun, failed ones included. The present listing has not shown a record
-	// whose entry does not carry round, unless all were shown (fingerprintTable.allShownBy).
+	// round counts listings begun, failed ones included. The present listing has shown the records that
+	// carry round.
 	round uint32
 	// shownSandboxes and shownContainers count the records shown by the present listing, unlisted the
 	// sandbox records absent from the last.
 	shownSandboxes, shownContainers, unlisted int
-	// hasher makes the fingerprints; the tables hold an entry for each record of the last listing.
-	hasher         hasher
-	sandboxTable   fingerprintTable[*sandboxRecord]
-	containerTable fingerprintTable[*containerRecord]
 	// names interns container names.
 	names interner
 	// unattributed are the containers without a known pod.
@@ -48,15 +39,15 @@ type index struct {
 
 // sandboxRecord is a sandbox of the last listing, or a sandbox named only by unlabelled containers.
 type sandboxRecord struct {
-	// id and uid, the pod's, lie side by side in memory, as they are compared.
-	id, uid string
-	pod     *podRecord // nil until a listing shows the sandbox, then kept for as long as the record
-	phase   pleg.Phase
+	id       string
+	metadata string     // encoded
+	label    string     // the pod UID label, or empty
+	pod      *podRecord // nil until a listing shows the sandbox, then kept for as long as the record
+	phase    pleg.Phase
 	// listed: the last listing showed the sandbox; labelled: a list filtered by the pod UID label
 	// shows it.
 	listed, labelled bool
-	// place of the record's entry in index.sandboxTable; only a listed record has an entry.
-	place int32
+	round            uint32 // the last listing with the sandbox
 	// dependents are the containers attributed by this sandbox, for lack of a pod UID label. Former
 	// dependents may remain.
 	dependents []*containerRecord
@@ -64,20 +55,16 @@ type sandboxRecord struct {
 
 // containerRecord is a container of the last listing.
 type containerRecord struct {
-	// id and label, the pod UID label or empty, lie side by side in memory, as they are compared.
-	id, label string
-	pod       *podRecord // nil if unattributed
+	id    string
+	label string     // the pod UID label, or empty
+	pod   *podRecord // nil if unattributed
 	// sandbox is set if the container has no pod UID label but a sandbox ID.
 	sandbox *sandboxRecord
 	name    string // interned
 	phase   pleg.Phase
 	removed bool
-	// place of the record's entry in index.containerTable.
-	place int32
+	round   uint32 // the last listing with the container
 }
-
-func (s *sandboxRecord) setPlace(place int)   { s.place = int32(place) }
-func (c *containerRecord) setPlace(place int) { c.place = int32(place) }
 
 // podRecord is a pod of the last listing.
 type podRecord struct {
@@ -98,7 +85,6 @@ func newIndex() *index {
 		containers:   make(map[string]*containerRecord),
 		pods:         make(map[cache.UID]*podRecord),
 		unattributed: make(map[*containerRecord]struct{}),
-		hasher:       newHasher(),
 	}
 }
 
@@ -107,8 +93,6 @@ func (x *index) begin() {
 	x.round++
 	x.shownSandboxes, x.shownContainers = 0, 0
 	x.malformed, x.duplicates, x.unknownStates = 0, 0, 0
-	x.sandboxTable.begin()
-	x.containerTable.begin()
 }
 
 func (x *index) markDirty(p *podRecord) {
@@ -120,8 +104,8 @@ func (x *index) markDirty(p *podRecord) {
 
 // ensurePod returns the record of a pod, made if need be. A sandbox's metadata names the pod; the
 // labels of a container do so only for a pod without any other name.
-func (x *index) ensurePod(uid string, name, namespace []byte, of pleg.Kind) *podRecord {
-	p := x.pods[cache.UID(uid)]
+func (x *index) ensurePod(uid, name, namespace []byte, of pleg.Kind) *podRecord {
+	p := x.pods[cache.UID(uid)] // does not allocate
 	if p == nil {
 		p = &podRecord{uid: cache.UID(uid)}
 		x.pods[p.uid] = p
@@ -147,35 +131,34 @@ func (x *index) currentPod(p *podRecord) *podRecord {
 	return p
 }
 
-// unchangedSandboxes reports whether a whole list of sandboxes equals the list before, and if so,
-// marks the sandboxes shown. Otherwise the list must be taken item by item.
-func (x *index) unchangedSandboxes(w *segments, list mem.BufferSlice) bool {
-	n, same := x.sandboxTable.markAllShown(w, list, x.hasher.fastSandbox, x.round)
-	if same {
-		x.shownSandboxes = n
-	}
-	return same
-}
-
 // sandbox takes an item of a sandbox list, and reports false if the item is not a protobuf message.
 func (x *index) sandbox(raw []byte) bool {
-	if p, ok := x.hasher.fastSandbox(raw); ok && x.sandboxTable.markShown(p, x.round) {
-		x.shownSandboxes++
+	var q fastItem
+	if q.read(raw, fastSandboxTags) && x.unchangedSandbox(q.id, q.field2, q.uid, sandboxPhase(int32(q.state))) {
 		return true
 	}
 	var item sandboxItem
 	if !item.readListed(raw) {
 		return false
 	}
-	if !item.usable() {
+	switch {
+	case !item.usable():
 		x.malformed++
-		return true
+	case !x.unchangedSandbox(item.id, item.metaRaw, item.labels.uid, item.phase()):
+		x.changedSandbox(&item)
 	}
-	if x.sandboxTable.markShown(x.hasher.sandbox(item.id, item.metaRaw, item.labels.uid, item.state), x.round) {
-		x.shownSandboxes++
-		return true
+	return true
+}
+
+// unchangedSandbox reports whether a sandbox equals the one in the listing before and is new to the
+// present listing, and if so, marks it shown.
+func (x *index) unchangedSandbox(id, metadata, label []byte, phase pleg.Phase) bool {
+	s := x.sandboxes[string(id)] // does not allocate
+	if s == nil || !s.listed || s.round == x.round || s.phase != phase || s.metadata != string(metadata) || s.label != string(label) {
+		return false
 	}
-	x.changedSandbox(&item)
+	s.round = x.round
+	x.shownSandboxes++
 	return true
 }
 
@@ -185,45 +168,36 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	if !knownSandboxState(item.state) {
 		x.unknownStates++
 	}
-	uid, labelled, state := item.uid(), item.labelled(), item.state
+	uid, labelled, phase := item.uid(), item.labelled(), item.phase()
 	s := x.sandboxes[string(item.id)]
 	if s == nil {
-		s = &sandboxRecord{place: -1}
-		s.id, s.uid = joined(item.id, uid)
+		s = &sandboxRecord{id: string(item.id)}
 		x.sandboxes[s.id] = s
 		x.unlisted++
 	}
-	duplicate := s.listed && x.sandboxTable.shown(int(s.place), x.round)
-	if duplicate {
+	if s.listed && s.round == x.round {
 		x.duplicates++
-		if s.phase > item.phase() {
-			state = stateOfSandbox(s.phase)
-		}
-		if s.phase >= item.phase() && s.labelled == labelled && s.uid == string(uid) {
+		if s.phase >= phase && s.labelled == labelled && string(s.pod.uid) == string(uid) {
 			return
 		}
+		phase = max(phase, s.phase)
+	} else {
+		x.shownSandboxes++
 	}
-	p := x.hasher.sandbox(item.id, item.metaRaw, item.labels.uid, state)
+	replace(&s.metadata, item.metaRaw)
+	replace(&s.label, item.labels.uid)
 	if !s.listed {
 		s.listed = true
 		x.unlisted--
 		if s.pod != nil {
 			s.pod.sandboxes = append(s.pod.sandboxes, s)
 		}
-		x.sandboxTable.add(p, s, x.round)
-		x.displaceContainer(s)
-	} else {
-		x.sandboxTable.change(int(s.place), p)
-		x.sandboxTable.entries[s.place].round = x.round
+		if c := x.containers[s.id]; c != nil {
+			x.drop(c) // an ID is a sandbox's or a container's: the sandbox stands
+		}
 	}
-	if !duplicate {
-		x.shownSandboxes++
-	}
-	s.phase, s.labelled = sandboxPhase(state), labelled
-	if s.uid != string(uid) {
-		s.uid = string(uid)
-	}
-	pod := x.ensurePod(s.uid, item.meta.name, item.meta.namespace, pleg.Sandbox)
+	s.phase, s.labelled, s.round = phase, labelled, x.round
+	pod := x.ensurePod(uid, item.meta.name, item.meta.namespace, pleg.Sandbox)
 	x.markDirty(pod)
 	if s.pod != pod {
 		x.markDirty(s.pod)
@@ -237,79 +211,68 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	}
 }
 
-// unchangedContainers is unchangedSandboxes for a list of containers.
-func (x *index) unchangedContainers(w *segments, list mem.BufferSlice) bool {
-	n, same := x.containerTable.markAllShown(w, list, x.hasher.fastContainer, x.round)
-	if same {
-		x.shownContainers = n
-	}
-	return same
-}
-
 // container takes an item of a container list, and reports false if the item is not a protobuf
 // message.
 func (x *index) container(raw []byte) bool {
-	if p, ok := x.hasher.fastContainer(raw); ok && x.containerTable.markShown(p, x.round) {
-		x.shownContainers++
+	var q fastItem
+	if q.read(raw, fastContainerTags) && x.unchangedContainer(q.id, q.field2, q.uid, containerPhase(int32(q.state))) {
 		return true
 	}
 	var item containerItem
 	if !item.readListed(raw) {
 		return false
 	}
-	if !item.usable() {
+	switch {
+	case !item.usable():
 		x.malformed++
-		return true
+	case !x.unchangedContainer(item.id, item.sandbox, item.labels.uid, item.phase()):
+		x.changedContainer(&item)
 	}
-	if x.containerTable.markShown(x.hasher.container(item.id, item.sandbox, item.labels.uid, item.state), x.round) {
-		x.shownContainers++
-		return true
+	return true
+}
+
+// unchangedContainer is unchangedSandbox for a container.
+func (x *index) unchangedContainer(id, sandbox, label []byte, phase pleg.Phase) bool {
+	c := x.containers[string(id)] // does not allocate
+	if c == nil || c.round == x.round || c.phase != phase || !c.attributedAs(sandbox, label) {
+		return false
 	}
-	x.changedContainer(&item)
+	c.round = x.round
+	x.shownContainers++
 	return true
 }
 
 // changedContainer takes a container that differs from the listing before, or was already shown by
 // the present listing.
 func (x *index) changedContainer(item *containerItem) {
-	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && x.sandboxTable.shown(int(s.place), x.round) {
+	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && s.round == x.round {
 		x.duplicates++ // an ID is a sandbox's or a container's: the sandbox stands
 		return
 	}
 	if !knownContainerState(item.state) {
 		x.unknownStates++
 	}
-	phase, state := item.phase(), item.state
+	phase := item.phase()
 	c := x.containers[string(item.id)]
-	if c != nil && x.containerTable.shown(int(c.place), x.round) {
+	if c == nil {
+		c = &containerRecord{id: string(item.id)}
+		x.containers[c.id] = c
+	}
+	if c.round == x.round {
 		x.duplicates++
-		if c.phase > phase {
-			phase, state = c.phase, stateOfContainer(c.phase)
-		}
-		if c.phase == phase && c.attributedAs(item) {
+		if c.phase >= phase && c.attributedAs(item.sandbox, item.labels.uid) {
 			return
 		}
+		phase = max(phase, c.phase)
 	} else {
 		x.shownContainers++
 	}
-	p := x.hasher.container(item.id, item.sandbox, item.labels.uid, state)
-	if c == nil {
-		c = &containerRecord{}
-		c.id, c.label = joined(item.id, item.labels.uid)
-		x.containers[c.id] = c
-		x.containerTable.add(p, c, x.round)
-	} else {
-		x.containerTable.change(int(c.place), p)
-		x.containerTable.entries[c.place].round = x.round
-	}
-	c.phase, c.name = phase, x.names.internName(item.name)
-	if c.label != string(item.labels.uid) {
-		c.label = string(item.labels.uid)
-	}
+	replace(&c.label, item.labels.uid)
+	c.phase, c.name, c.round = phase, x.names.internName(item.name), x.round
 	x.markDirty(c.pod)
 	if len(item.labels.uid) > 0 {
 		c.sandbox = nil
-		x.attribute(c, x.ensurePod(c.label, item.labels.name, item.labels.namespace, pleg.Container))
+		x.attribute(c, x.ensurePod(item.labels.uid, item.labels.name, item.labels.namespace, pleg.Container))
 		return
 	}
 	x.attribute(c, x.podBySandbox(c, item.sandbox))
@@ -324,7 +287,7 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	}
 	s := x.sandboxes[string(sandbox)]
 	if s == nil {
-		s = &sandboxRecord{id: string(sandbox), place: -1}
+		s = &sandboxRecord{id: string(sandbox)}
 		x.sandboxes[s.id] = s
 		x.unlisted++
 	}
@@ -339,31 +302,33 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	return s.pod
 }
 
-// displaceContainer gives the ID of a container to a newly listed sandbox with the same ID: the
-// next listing of containers parses the container fully.
-func (x *index) displaceContainer(s *sandboxRecord) {
-	if c := x.containers[s.id]; c != nil {
-		x.containerTable.change(int(c.place), fingerprint{})
-	}
-}
-
-// attributedAs reports whether the item is attributed as the record is.
-func (c *containerRecord) attributedAs(item *containerItem) bool {
+// attributedAs reports whether a container with this sandbox and this pod UID label is attributed as
+// the record is.
+func (c *containerRecord) attributedAs(sandbox, label []byte) bool {
 	switch {
-	case c.label != string(item.labels.uid):
+	case c.label != string(label):
 		return false
 	case c.label != "":
 		return true
 	case c.sandbox == nil:
-		return !validID(item.sandbox)
+		return !validID(sandbox)
 	}
-	return c.sandbox.id == string(item.sandbox)
+	return c.sandbox.id == string(sandbox)
 }
 
-// joined returns two strings that share an allocation.
-func joined(a, b []byte) (string, string) {
-	both := string(a) + string(b)
-	return both[:len(a)], both[len(a):]
+// replace sets s to b, and allocates only for a difference.
+func replace(s *string, b []byte) {
+	if *s != string(b) {
+		*s = string(b)
+	}
+}
+
+// drop removes a container.
+func (x *index) drop(c *containerRecord) {
+	c.removed = true
+	delete(x.containers, c.id)
+	delete(x.unattributed, c)
+	x.markDirty(c.pod)
 }
 
 // attribute makes a container p's, or unattributed if p is nil.

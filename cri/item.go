@@ -238,26 +238,3 @@ func containerPhase(state int32) pleg.Phase {
 // knownSandboxState and hasContainerState report whether the CRI has such a state.
 func knownSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
 func knownContainerState(state int32) bool { return state >= 0 && state <= 3 }
-
-// stateOfSandbox and stateOfContainer are the inverses of sandboxPhase and containerPhase.
-func stateOfSandbox(phase pleg.Phase) int32 {
-	switch phase {
-	case pleg.PhaseRunning:
-		return 0
-	case pleg.PhaseExited:
-		return 1
-	}
-	return -1
-}
-
-func stateOfContainer(phase pleg.Phase) int32 {
-	switch phase {
-	case pleg.PhaseCreated:
-		return 0
-	case pleg.PhaseRunning:
-		return 1
-	case pleg.PhaseExited:
-		return 2
-	}
-	return 3
-}

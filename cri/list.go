@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -50,14 +49,14 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	x.begin()
 	c.unlabelled.begin()
 	var walker segments
-	err := c.listAll(ctx, &walker, x.sandbox, x.unchangedSandboxes, streamPodSandboxes, listPodSandbox)
+	err := c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
 	known := len(x.unattributed)
 	if err == nil {
-		err = c.listAll(ctx, &walker, x.container, x.unchangedContainers, streamContainers, listContainers)
+		err = c.listAll(ctx, &walker, x.container, streamContainers, listContainers)
 	}
 	if err == nil && len(x.unattributed) > known {
 		before := x.duplicates
-		err = c.listAll(ctx, &walker, x.sandbox, x.unchangedSandboxes, streamPodSandboxes, listPodSandbox)
+		err = c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
 		x.duplicates = before // being listed twice is our doing
 	}
 	c.counter.malformed.Add(x.malformed)
@@ -77,15 +76,13 @@ type lister struct {
 	client *Client
 	walker *segments
 	visit  func(item []byte) bool
-	// unchanged, if set, may take a whole list at once, and reports whether the list was taken.
-	unchanged func(*segments, mem.BufferSlice) bool
-	items     int
+	items  int
 }
 
 // listAll lists everything, by the streaming call unless the runtime is known to lack it, and
-// visits every item of the answer, except of a one-piece answer taken by unchanged.
-func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, unchanged func(*segments, mem.BufferSlice) bool, streaming, plain method) error {
-	l := lister{client: c, walker: walker, visit: visit, unchanged: unchanged}
+// visits every item of the answer.
+func (c *Client) listAll(ctx context.Context, walker *segments, visit func([]byte) bool, streaming, plain method) error {
+	l := lister{client: c, walker: walker, visit: visit}
 	return l.withFallback(ctx, nil, streaming, plain)
 }
 
@@ -119,10 +116,6 @@ func (l *lister) call(ctx context.Context, req request, m method) error {
 	var reply borrowed
 	if err := l.client.call(ctx, m, req, &reply); err != nil {
 		return err
-	}
-	if l.unchanged != nil && l.unchanged(l.walker, reply.data) {
-		reply.free()
-		return nil
 	}
 	return l.take(&reply, m)
 }

@@ -66,32 +66,21 @@ func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing
 // sweep removes the records not shown by the present listing.
 func (x *index) sweep() {
 	if x.shownContainers < len(x.containers) {
-		for place, e := range x.containerTable.entries {
-			if !e.live || x.containerTable.shown(place, x.round) {
-				continue
+		for _, c := range x.containers {
+			if c.round != x.round {
+				x.drop(c)
 			}
-			c := e.record
-			x.containerTable.remove(place)
-			c.removed = true
-			delete(x.containers, c.id)
-			delete(x.unattributed, c)
-			x.markDirty(c.pod)
 		}
-		x.containerTable.compact()
 		x.dropUnreferenced()
 	}
 	if x.shownSandboxes < len(x.sandboxes)-x.unlisted {
-		for place, e := range x.sandboxTable.entries {
-			if !e.live || x.sandboxTable.shown(place, x.round) {
-				continue
+		for _, s := range x.sandboxes {
+			if s.listed && s.round != x.round {
+				s.listed = false
+				x.unlisted++
+				x.markDirty(s.pod)
 			}
-			s := e.record
-			x.sandboxTable.remove(place)
-			s.listed = false
-			x.unlisted++
-			x.markDirty(s.pod)
 		}
-		x.sandboxTable.compact()
 		x.dropUnreferenced()
 	}
 }
