@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -19,26 +17,15 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// cpu returns the CPU time used by this process.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// measure runs f and reports the CPU time of this process for each run beside the wall time.
+// measure runs f again and again, with pools and tables filled.
 func measure(b *testing.B, f func()) {
 	b.ReportAllocs()
-	f() // fill pools and tables
+	f()
 	f()
 	runtime.GC()
-	start := cpu()
-	n := 0
 	for b.Loop() {
 		f()
-		n++
 	}
-	b.ReportMetric(float64(cpu()-start)/float64(n), "cpu-ns/op")
 }
 
 // BenchmarkClaim parses a captured event of a pod with two containers, without the transport: by
