@@ -143,6 +143,14 @@ test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, cras
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
 	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded -only pods-start,complete,crash-loop,probes-and-hooks,pods-stop stock-1.37.1
 
+UPSTREAM ?= stock-1.36.3 evented-1.36.3
+
+.PHONY: test-upstream
+test-upstream: ## upstream's own node e2e tests on both kubelets, on containerd, spec by spec (UPSTREAM_BOUNDED=1: the short form; UPSTREAM=...: other columns, such as gate-1.36.3)
+	$(GO) run ./test/kubelet/cmd/kubelet-build -suite -out $(BUILD)/kubelet $(lastword $(subst -, ,$(firstword $(UPSTREAM))))
+	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
+	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_BOUNDED),-bounded) $(UPSTREAM)
+
 #: performance
 .PHONY: bench
 bench: ## package benchmarks, and ours beside the floor: lines for benchstat

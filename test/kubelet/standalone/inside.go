@@ -41,21 +41,15 @@ func RunInside(args []string) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("standalone: make the mounts private: %w", err)
 	}
-	for name, want := range settings {
-		if err := pretend(f, name, want); err != nil {
-			return fmt.Errorf("standalone: %s: %w", name, err)
-		}
+	if err := Pretend(f.tmp()); err != nil {
+		return err
 	}
 	writable := append(f.writable(), cgroupDirs(cgroup)...)
 	if logs != "" {
 		writable = append(writable, logs)
 	}
-	own, err := seal(writable)
-	if err != nil {
-		return fmt.Errorf("standalone: %w", err)
-	}
-	if err := leaks(own); err != nil {
-		return fmt.Errorf("standalone: %s is not started: %w", argv[0], err)
+	if err := Seal(writable); err != nil {
+		return fmt.Errorf("%s is not started: %w", argv[0], err)
 	}
 	if err := hideHugePages(cgroups, hugePages); err != nil {
 		return fmt.Errorf("standalone: %w", err)
@@ -69,8 +63,18 @@ func RunInside(args []string) error {
 	return fmt.Errorf("standalone: exec %s: %w", argv[0], syscall.Exec(argv[0], argv, os.Environ()))
 }
 
-// pretend has a kernel setting read as wanted, in this mount namespace.
-func pretend(f folders, name string, want int) error {
+// Pretend has the kernel's settings read as a kubelet wants them, in this mount namespace, by files
+// in a folder.
+func Pretend(dir string) error {
+	for name, want := range settings {
+		if err := pretend(dir, name, want); err != nil {
+			return fmt.Errorf("standalone: %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func pretend(dir, name string, want int) error {
 	path := filepath.Join("/proc/sys", name)
 	have, err := os.ReadFile(path)
 	if err != nil {
@@ -79,11 +83,24 @@ func pretend(f folders, name string, want int) error {
 	if strings.TrimSpace(string(have)) == strconv.Itoa(want) {
 		return nil
 	}
-	file := filepath.Join(f.tmp(), "sysctl-"+strings.ReplaceAll(name, "/", "-"))
+	file := filepath.Join(dir, "sysctl-"+strings.ReplaceAll(name, "/", "-"))
 	if err := os.WriteFile(file, []byte(strconv.Itoa(want)+"\n"), 0o444); err != nil {
 		return err
 	}
 	return syscall.Mount(file, path, "", syscall.MS_BIND, "")
+}
+
+// Seal makes every mount of the namespace read-only but those folders and empty ones of its own,
+// and fails if any other can be written.
+func Seal(writable []string) error {
+	own, err := seal(writable)
+	if err == nil {
+		err = leaks(own)
+	}
+	if err != nil {
+		return fmt.Errorf("standalone: %w", err)
+	}
+	return nil
 }
 
 // seal makes every mount of the namespace read-only but those folders, and puts an empty folder of

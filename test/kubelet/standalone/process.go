@@ -6,6 +6,8 @@
 package standalone
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,6 +53,17 @@ func (p *Process) Kill() error {
 	err := p.cmd.Process.Kill()
 	p.done <- <-p.done
 	return err
+}
+
+// Wait waits for the end of the process. At the end of ctx it kills the process.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case err := <-p.done:
+		p.done <- err
+		return err
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), p.Kill())
+	}
 }
 
 // Stop ends the process in order, and kills it after the grace.

@@ -8,12 +8,16 @@
 //	workload sleep D [code]    wait D (a Go duration), exit with code, 0 by default; 143 at SIGTERM
 //	workload exit N            exit with N at once
 //	workload eat N             touch N MiB of memory, then wait: with a lower limit, the kernel kills it
+//
+// Under the name nmeter it prints the time of day in ms, as busybox's nmeter -d0 %3t, which Debian's
+// busybox lacks.
 package main
 
 import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -27,6 +31,10 @@ func main() {
 }
 
 func run(args []string) error {
+	if filepath.Base(os.Args[0]) == "nmeter" {
+		fmt.Println(time.Now().UTC().Format("15:04:05.000"))
+		return nil
+	}
 	if len(args) == 0 {
 		args = []string{"pause"}
 	}

@@ -7,6 +7,7 @@
 // without an API server. Run it as root, in the repository's root, after kubelet-build.
 //
 //	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together] [-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP] [-out DIR] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
 // Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and
@@ -26,10 +27,18 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/upstream"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
 func main() {
+	if err, ok := upstream.Unit(filepath.Base(os.Args[0]), os.Args[1:], os.Stdout); ok {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -48,7 +57,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return usagef("say what to do: scenarios or compare")
+		return usagef("say what to do: scenarios, compare or upstream")
 	}
 	switch args[0] {
 	case standalone.Inside:
@@ -59,8 +68,14 @@ func run(ctx context.Context, args []string) error {
 		return scenarios(ctx, args[1:])
 	case "compare":
 		return compare(ctx, args[1:])
+	case upstream.Namespaces:
+		return upstream.RunNode(args[1])
+	case upstream.Suite:
+		return upstream.RunSuite(ctx)
+	case "upstream":
+		return runUpstream(ctx, args[1:])
 	}
-	return usagef("%q is neither scenarios nor compare", args[0])
+	return usagef("%q is none of scenarios, compare and upstream", args[0])
 }
 
 // runtimeFlag is -runtime of both commands: empty for the fake runtime.

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/upstream"
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+)
+
+// Specs that need what a node of this harness lacks, or are known to flake upstream. Debian's
+// busybox has no UDP in its nc.
+const (
+	notHere   = `\[Flaky\]|\[Alpha\]|AppArmor|Image|with expected image|communication: udp`
+	notShort  = notHere + `|\[Serial\]|\[Slow\]|\[Feature:`
+	lifecycle = `Containers Lifecycle|InitContainer|Pod Extended|Deleted pods|MirrorPod|Container Lifecycle Hook|Lifecycle [Ss]leep|Probing|PreStop|Static Pod|` +
+		`Container Runtime|Pod conditions|Pod Status|Ephemeral|Kubelet |Pods |Restartable|Pods Lifecycle|ContainerStopSignals|Pod InPlace Resize Container`
+	garbage  = `\] GarbageCollect \[Serial\]`
+	restarts = `Restart \[Serial\].*Kubelet should|RestartAllContainersWithKubeletRestarts|StaticPod \[Serial\]|Unknown Pods|MirrorPod \[Serial\]|` +
+		`Containers Lifecycle when The kubelet restarts|Containers Lifecycle when A node|OOMKiller \[LinuxOnly\]|Kubelet Pods API|Not Change Container Status`
+)
+
+// selections are the parts of a run: the bounded one, and that before a release.
+var selections = map[bool][]upstream.Part{
+	true: {
+		{Name: "short", Focus: `Deleted pods|InitContainer|Container Lifecycle Hook|PreStop|Ephemeral|Container Runtime|Kubelet when|Pods should|Static Pod|Pods Extended`,
+			Skip: notShort + "|Probing", Procs: 4, Within: 8 * time.Minute},
+		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: 8 * time.Minute},
+	},
+	false: {
+		{Name: "lifecycle", Focus: lifecycle, Skip: notShort, Procs: 6, Within: time.Hour},
+		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: time.Hour},
+		{Name: "restarts", Focus: restarts, Skip: notHere + "|StandaloneMode|MirrorPod when recreating", Procs: 1, Within: time.Hour},
+	},
+}
+
+// reruns is how often a spec that differs is run again, alone.
+const reruns = 4
+
+func runUpstream(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("upstream", flag.ExitOnError)
+	dir := flags.String("kubelets", "build/kubelet", "where the kubelets, their trees and suites are")
+	out := flags.String("out", "build/upstream", "folder for the table, specs.md, and for each node's files")
+	bounded := flags.Bool("bounded", false, "eight minutes of specs")
+	seed := flags.Int64("seed", 1, "of the order of specs")
+	focus := flags.String("focus", "", "only these specs, by a regular expression, one after the other")
+	_ = flags.Parse(args)
+	columns, err := variants(*dir, flags.Args())
+	if err != nil {
+		return err
+	}
+	for _, c := range columns {
+		if c.Version != columns[0].Version {
+			return usagef("%s and %s are kubelets of different releases: name those of one, the judge first", columns[0].Name, c.Name)
+		}
+	}
+	parts := selections[*bounded]
+	if *focus != "" {
+		parts = []upstream.Part{{Name: "focus", Focus: *focus, Skip: notHere, Procs: 1, Within: time.Hour}}
+	}
+	config, err := prepare(ctx, *dir, *out, columns[0].Version)
+	if err != nil {
+		return err
+	}
+	config.Seed = *seed
+	var names []string
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	table := upstream.NewTable(names...)
+	if err := play(ctx, config, columns, parts, table); err != nil {
+		return err
+	}
+	differ := differences(table, columns)
+	for i := 0; i < reruns && len(differ) > 0; i++ {
+		for _, spec := range differ {
+			fmt.Println("again:", spec)
+			name, _, _ := strings.Cut(spec, " [sig-node, ") // labels are no part of what ginkgo matches
+			again := upstream.Part{Name: "again", Focus: regexp.QuoteMeta(name), Skip: `^$`, Procs: 1, Within: 20 * time.Minute}
+			if err := play(ctx, config, columns, []upstream.Part{again}, table); err != nil {
+				return err
+			}
+		}
+		differ = differences(table, columns)
+	}
+	var text bytes.Buffer
+	table.Write(&text)
+	if err := os.WriteFile(filepath.Join(*out, "specs.md"), text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	os.Stdout.Write(text.Bytes())
+	if len(differ) > 0 {
+		return fmt.Errorf("%d specs differ from those of %s", len(differ), names[0])
+	}
+	return nil
+}
+
+// play runs all parts on all columns at the same time.
+func play(ctx context.Context, config upstream.Config, columns []scene.Variant, parts []upstream.Part, table *upstream.Table) error {
+	errs := make([]error, len(columns)*len(parts))
+	var mu sync.Mutex // owns table
+	var nodes sync.WaitGroup
+	for i, c := range columns {
+		for j, part := range parts {
+			nodes.Go(func() {
+				node := upstream.Node{Config: config, Column: upstream.Column{Name: c.Name, Binary: c.Binary, Gates: c.Gates}, Part: part}
+				results, err := node.Run(ctx)
+				errs[i*len(parts)+j] = err
+				mu.Lock()
+				defer mu.Unlock()
+				table.Add(i, results)
+			})
+		}
+	}
+	nodes.Wait()
+	return errors.Join(errs...)
+}
+
+// differences returns the specs in which a kubelet of ours differs from the first column, and says how.
+func differences(table *upstream.Table, columns []scene.Variant) []string {
+	var specs []string
+	for i, c := range columns {
+		for _, spec := range table.Specs() {
+			if how := table.Difference(i, spec); how != "" && c.Ours {
+				fmt.Printf("%s: %s: %s\n", c.Name, spec, how)
+				specs = append(specs, spec)
+			}
+		}
+	}
+	slices.Sort(specs)
+	return slices.Compact(specs)
+}
+
+// prepare builds containerd and the stand-in for nmeter, and unpacks Debian's packages.
+func prepare(ctx context.Context, kubelets, out, version string) (c upstream.Config, err error) {
+	root, err := components.FindRoot(".")
+	if err != nil {
+		return c, err
+	}
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: "containerd", Own: true, Log: os.Stderr})
+	if err != nil {
+		return c, err
+	}
+	if kubelets, err = filepath.Abs(kubelets); err != nil {
+		return c, err
+	}
+	if out, err = filepath.Abs(out); err != nil {
+		return c, err
+	}
+	c = upstream.Config{
+		Tree: filepath.Join(kubelets, "v"+version), Suite: filepath.Join(kubelets, "suite-v"+version), Debs: filepath.Join(root, "build/debs"),
+		Containerd: set.RuntimeDir, Workload: set.Workload(), Out: out,
+	}
+	if _, err := os.Stat(filepath.Join(c.Suite, "pause")); err != nil {
+		return c, fmt.Errorf("%w (make kubelet KUBELET_BUILD=-suite builds it)", err)
+	}
+	return c, packages(ctx, c.Debs)
+}
+
+// packages unpacks runc with seccomp, a static busybox and the CNI plugins of Debian. None is installed.
+func packages(ctx context.Context, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	const script = `apt-get download runc busybox-static containernetworking-plugins && for deb in *.deb; do dpkg -x "$deb" .; done && touch done`
+	cmd := exec.CommandContext(ctx, "sh", "-c", script)
+	cmd.Dir = dir
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("packages of Debian: %w (apt-get update?)\n%s", err, text)
+	}
+	return nil
+}
