@@ -237,27 +237,18 @@ func (c *core[S]) holdFor(p *pod, now instant) instant {
 const knownIDsMax = 8
 
 // knowsAllIDs reports whether the statuses of the IDs that are known are a complete read of the
-// pod: a list has shown the pod since the stream was connected, and every ID made since was made,
-// and reported, by the agent.
+// pod: a list has shown the pod since the stream was connected, and every ID made since was reported
+// by the agent, or by an event.
 func (c *core[S]) knowsAllIDs(p *pod) bool {
 	switch {
 	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0:
 		return false
-	case p.entry != statusEntry, p.contradicted(), p.unknown():
+	case p.entry != statusEntry, p.contradicted():
 		return false
 	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard):
 		return false
 	}
-	ids := len(p.items)
-	for i := range p.expected {
-		if e := &p.expected[i]; c.find(p, 0, e.id) == nil {
-			if e.cause != CauseAck {
-				return false // made by others
-			}
-			ids++
-		}
-	}
-	return 0 < ids && ids <= knownIDsMax
+	return len(p.items)+len(p.expected) <= knownIDsMax
 }
 
 // knownItems returns the IDs of a pod: those of the status, and those that the agent has made

@@ -308,11 +308,8 @@ func newOutbox(capacity int) outbox {
 
 // put hands the event to Watch, or owes its pod a PodSync. It reports whether the event was owed.
 func (o *outbox) put(ev *Event) bool {
-	if len(o.owed) > 0 {
-		if _, ok := o.owed[ev.Pod]; ok {
-			return true
-		}
-		o.flush()
+	if _, ok := o.owed[ev.Pod]; ok {
+		return true
 	}
 	if len(o.owed) == 0 {
 		select {
@@ -326,18 +323,6 @@ func (o *outbox) put(ev *Event) bool {
 	o.owed[e.Pod] = e
 	o.fifo = append(o.fifo, e.Pod)
 	return true
-}
-
-// flush delivers PodSyncs while there is room.
-func (o *outbox) flush() {
-	for len(o.owed) > 0 {
-		select {
-		case o.ch <- o.next():
-			o.delivered()
-		default:
-			return
-		}
-	}
 }
 
 // next returns the oldest PodSync owed. There must be one.

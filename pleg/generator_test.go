@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -438,6 +440,64 @@ func TestChurnInOnePodIsForgotten(t *testing.T) {
 			b.t.Errorf("%d IDs remembered of one that lives", n)
 		}
 		b.stop = func() {}
+	})
+}
+
+// TestListEndsAsAReadBeginsAndEnds holds that a list which shows a pod otherwise than a read does is
+// followed by another read, if both end in the instant in which the read began.
+func TestListEndsAsAReadBeginsAndEnds(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		b.toy.set("p", Sandbox, "s", PhaseRunning)
+		time.Sleep(100 * time.Second)
+		gate := make(chan struct{})
+		b.toy.mu.Lock()
+		b.toy.silent, b.toy.gate = true, gate
+		b.toy.mu.Unlock()
+		b.gen.RequestRelist("")
+		time.Sleep(time.Millisecond)
+		b.gen.RequestRelist("p")
+		time.Sleep(time.Nanosecond)
+		synctest.Wait() // the read has begun and ended
+		b.toy.set("p", Sandbox, "s", PhaseExited)
+		close(gate)
+		time.Sleep(time.Millisecond)
+		b.shows("p")
+	})
+}
+
+// shortStream is a stream of one claim, which then ends in order.
+type shortStream struct{ opened int }
+
+func (s *shortStream) Events(context.Context) iter.Seq2[Claim[status], error] {
+	return func(yield func(Claim[status], error) bool) {
+		s.opened++
+		time.Sleep(10 * time.Millisecond)
+		yield(Claim[status]{Pod: "p", Item: Item{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}, nil)
+		yield(Claim[status]{}, io.EOF)
+	}
+}
+
+// slowSteps is a generator's metrics that slow its loop.
+type slowSteps struct{ invariantWatcher }
+
+func (slowSteps) BetweenSteps() { time.Sleep(time.Millisecond) }
+
+// TestLastClaimsOfAStreamComeBeforeItsEnd holds that a stream that brings a claim and ends counts as
+// connected, however busy the loop is: a runtime that ends its streams at once has no events.
+func TestLastClaimsOfAStreamComeBeforeItsEnd(t *testing.T) {
+	stream := &shortStream{}
+	inBubble(t, func(c *Config[status], r *toyRuntime) {
+		c.Stream, c.Metrics = stream, slowSteps{invariantWatcher{t: t}}
+	}, func(b *bed) {
+		b.toy.set("p", Sandbox, "s", PhaseRunning)
+		for until := time.Now().Add(10 * time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
+			if b.gen.Stats().State == StreamOpening {
+				b.gen.RequestRelist("p")
+			}
+		}
+		if s := b.gen.Stats(); s.Connects < stream.opened-1 || stream.opened < 12 {
+			b.t.Errorf("%d of %d streams counted as connected", s.Connects, stream.opened)
+		}
 	})
 }
 

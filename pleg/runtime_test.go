@@ -34,6 +34,7 @@ type toyRuntime struct {
 	silent   bool          // tell no claims
 	noLoad   bool          // claims without payload
 	delay    time.Duration // of every read
+	gate     chan struct{} // List waits for its end before it looks, unless nil
 	listErr  error
 	readErr  error // of Inspect
 	endErr   error // what the stream ends with when cut
@@ -118,6 +119,12 @@ func (r *toyRuntime) pause(ctx context.Context) error {
 func (r *toyRuntime) List(ctx context.Context, since Revision) (Listing, error) {
 	if err := r.pause(ctx); err != nil {
 		return Listing{}, err
+	}
+	r.mu.Lock()
+	gate := r.gate
+	r.mu.Unlock()
+	if gate != nil {
+		<-gate
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -226,7 +226,7 @@ func (c *core[S]) tally(x *item, by int) {
 // everything that is expected of the pod. The payload makes nothing fresh: the time of the entry
 // stays. A later read decides; see core.contradicts for a read that shows less.
 func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
-	if pc.status == nil || p.entry != statusEntry || p.force != 0 || p.contradicted() || !p.unmet() {
+	if pc.status == nil || p.entry != statusEntry || !p.unmet() {
 		return
 	}
 	c.marks++

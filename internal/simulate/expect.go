@@ -161,7 +161,7 @@ func (w *world) number(name string) (int, bool) {
 		"Connects": s.Connects, "Reconnects": s.Reconnects, "ConnectErrors": s.ConnectErrors, "DirtyPods": s.DirtyPods,
 		"Sweeps":      s.Sweeps,
 		"Inspections": s.Inspections, "InspectionErrors": s.InspectionErrors, "Discarded": s.DiscardedClaims,
-		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()),
+		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()), "GlobalAge": int(time.Since(s.GlobalTime).Seconds()),
 	}[name]
 	return n, ok
 }

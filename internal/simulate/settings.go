@@ -21,7 +21,7 @@ type settings struct {
 	latency                                                   time.Duration
 	torn, delta, generic, tells                               bool
 	base, max, grace, callSettle, listTimeout, inspectTimeout time.Duration
-	workers, sweepAt, capacity, mailbox, unconfirmed          int
+	workers, sweepAt, capacity, mailbox, unconfirmed, owedMax int
 }
 
 func defaultSettings() settings {
@@ -33,7 +33,7 @@ func defaultSettings() settings {
 }
 
 var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, relist-base, relist-max, grace, call-settle, list-timeout, " +
-	"inspect-timeout, workers, sweep-at, capacity, mailbox or unconfirmed")
+	"inspect-timeout, workers, sweep-at, capacity, mailbox, unconfirmed or owed-max")
 
 // set takes a config line: a name and a value.
 func (s *settings) set(name, value string) error {
@@ -53,8 +53,11 @@ func (s *settings) set(name, value string) error {
 		s.tells, err = strconv.ParseBool(value)
 	case "generic":
 		s.generic, err = strconv.ParseBool(value)
-	case "workers", "sweep-at", "capacity", "mailbox", "unconfirmed":
-		n := map[string]*int{"workers": &s.workers, "sweep-at": &s.sweepAt, "capacity": &s.capacity, "mailbox": &s.mailbox, "unconfirmed": &s.unconfirmed}[name]
+	case "workers", "sweep-at", "capacity", "mailbox", "unconfirmed", "owed-max":
+		n := map[string]*int{
+			"workers": &s.workers, "sweep-at": &s.sweepAt, "capacity": &s.capacity, "mailbox": &s.mailbox, "unconfirmed": &s.unconfirmed,
+			"owed-max": &s.owedMax,
+		}[name]
 		*n, err = strconv.Atoi(value)
 	case "latency", "relist-base", "relist-max", "grace", "call-settle", "list-timeout", "inspect-timeout":
 		d := map[string]*time.Duration{
@@ -85,7 +88,7 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 		Source: b, Stream: b, Cache: c, Metrics: hook, WallClock: wall,
 		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace, CallSettle: s.callSettle,
 		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
-		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, UnconfirmedMax: s.unconfirmed,
+		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, UnconfirmedMax: s.unconfirmed, OwedMax: s.owedMax,
 		RereadBase: rereadBase, RetryBase: retryBase, RetryMax: retryMax, Settle: streamSettle,
 		Jitter: -1, Seed: 1, TellsCalls: s.tells,
 	}
