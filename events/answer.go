@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -198,8 +199,21 @@ type barrier struct {
 // trouble is the record of a series' failures in a row.
 type trouble struct {
 	gate
-	blamed   int   // failures between which calls of others succeeded
-	okBefore int64 // how many calls had succeeded at the last of these
+	blamed    int    // failures between which calls of others succeeded
+	okBefore  int64  // how many calls had succeeded at the last of these
+	contested string // the version of a patch that met a 409
+}
+
+var errSteadyConflict = errors.New("409, and a read shows that nobody else has written")
+
+// steady reports whether a read after a 409 shows no other's write.
+func (t *trouble) steady(stored *eventsv1.Event) bool {
+	if t == nil || t.contested == "" || stored == nil {
+		return false
+	}
+	version := t.contested
+	t.contested = ""
+	return stored.ResourceVersion == version
 }
 
 const (

@@ -17,8 +17,9 @@
 //	first occurrence       create, without a series
 //	second                 patch: count and last time, state Ongoing
 //	10 s after the last    patch, while the object has tokens: slow loops are shown as they are
-//	other ones             no call; they are written 1, 2, 4, 8 and 16 min after the last write
-//	every 30 min ±10 %     patch: count and last time (the server keeps it for another hour)
+//	2, 4, 8, 16 min after  patch: the first occurrence that comes so long after the last write
+//	each 30 min ±10 %      patch: likewise (the server keeps it for another hour)
+//	other ones             no call
 //	6 min of silence       patch: the final count, state Finished; 6 min after the last
 //
 // A write carries the count as it is at that moment. The state is an annotation, because the v1 API

@@ -273,26 +273,23 @@ func (b *Broadcaster) current(e *emission) *series {
 
 // occurred counts one more occurrence of a series; false if it belongs to another one.
 func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
-	if s.st.phase == phaseResting && now.Before(s.st.due) {
+	before := now.Sub(s.st.last)
+	switch {
+	case s.st.phase == phaseResting && !s.st.silent(now, &b.policy):
 		b.count.drop(DropRejected, 1)
 		return true, false
-	}
-	before := now.Sub(s.st.last)
-	if s.st.phase == phaseResting || !s.st.occur(now, &b.policy) {
+	case !s.st.occur(now, &b.policy):
 		return false, false
 	}
 	b.count.Unsent++
-	if s.st.phase == phaseStored || s.age != nil {
+	if s.age != nil || s.st.phase == phaseStored {
 		b.tab.touch(s)
 	}
 	// A slow loop is shown as it is, as often as client-go's recorder would write it.
-	if before >= slowLoop && now.Before(s.st.due) && s.st.count > 1 && b.limit.has(maphash.Comparable(seed, s.key.regarding.object()), now) {
+	if before >= slowLoop && now.Before(s.st.due) && b.limit.has(maphash.Comparable(seed, s.key.regarding.object()), now) {
 		s.st.due = now
 	}
-	if s.st.owes(now) {
-		return true, b.tab.enqueue(s)
-	}
-	return true, b.tab.wake(s.st.deadline(&b.policy))
+	return true, s.st.owes(now) && b.tab.enqueue(s)
 }
 
 // open puts a new series into the table. One that was evicted goes on.

@@ -12,7 +12,7 @@ const (
 	phaseAbsent  phase = iota // there is no object: create it
 	phaseUnread               // there may be one with content that is not known: read it
 	phaseStored               // the object holds state.stored occurrences: patch it
-	phaseResting              // refused before it was ever stored: no call until state.due
+	phaseResting              // refused before it was ever stored: no call for the threshold
 	phaseDone                 // no call is left to make
 )
 
@@ -58,10 +58,11 @@ type call struct {
 }
 
 // Early writes come before the first heartbeat. Without any, kubectl shows a loop as it was at its
-// second occurrence for half an hour, as if it had stopped.
+// second occurrence for half an hour, as if it had stopped. An occurrence makes them, not a timer: a
+// loop that has stopped is written by its end.
 const (
-	earlyWrites = 5           // so many after the second occurrence, at intervals that double
-	earlyFirst  = time.Minute // the first of these
+	earlyWrites = 4               // at intervals that double
+	earlyFirst  = 2 * time.Minute // the first interval, after the second occurrence's write
 	slowLoop    = 10 * time.Second
 )
 
@@ -91,9 +92,8 @@ type state struct {
 	version string    // resourceVersion of the object, "" if unknown
 	begun   time.Time // eventTime of the object
 	last    time.Time // last occurrence
-	adopted time.Time // when an earlier process's series was taken over: silence counts from there
-	wrote   time.Time // last successful write
-	due     time.Time // the next write, if the count is above 1; phaseResting: the end of the rest
+	adopted time.Time // when an earlier process's series was taken over, or the series was refused
+	due     time.Time // an occurrence from then on is written
 }
 
 func begin(now time.Time) state { return state{count: 1, begun: now, last: now} }
@@ -101,31 +101,32 @@ func begin(now time.Time) state { return state{count: 1, begun: now, last: now} 
 // occur counts an occurrence. It returns false if the occurrence begins another series. This is the
 // one input that comes a million times a second.
 func (s *state) occur(now time.Time, p *policy) bool {
-	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silence(now) >= p.threshold {
+	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silent(now, p) {
 		return false
+	}
+	if s.adopted.After(s.last) {
+		s.due = now // the object says Unknown, or is of a process that was killed
 	}
 	s.end = going // evicted, but not flushed yet: it goes on
 	s.count++
-	if s.adopted.After(s.last) {
-		s.due = now // the object says Unknown, or is of a process that was killed
-	} else if at := s.wrote.Add(earlyFirst << s.early); s.early < earlyWrites && at.Before(s.due) {
-		s.due = at
-	}
 	s.last = now
 	return true
 }
 
-// silence returns how long the series has been silent as far as this process knows.
-func (s *state) silence(now time.Time) time.Duration {
+// quiet returns the time from which silence counts.
+func (s *state) quiet() time.Time {
 	if s.adopted.After(s.last) {
-		return now.Sub(s.adopted)
+		return s.adopted
 	}
-	return now.Sub(s.last)
+	return s.last
 }
+
+// silent reports whether the threshold has passed.
+func (s *state) silent(now time.Time, p *policy) bool { return now.Sub(s.quiet()) >= p.threshold }
 
 // tick ends a stored series that has been silent for the threshold.
 func (s *state) tick(now time.Time, p *policy) {
-	if s.phase != phaseResting && s.end == going && s.silence(now) >= p.threshold {
+	if s.end == going && s.silent(now, p) {
 		s.end = finished
 	}
 }
@@ -140,36 +141,12 @@ func (s *state) owes(now time.Time) bool {
 	case s.end != going:
 		return s.count > 1
 	}
-	return s.count > 1 && !now.Before(s.due)
+	return s.count > max(s.stored, 1) && !now.Before(s.due)
 }
 
 // over reports whether the series can be forgotten.
 func (s *state) over(now time.Time) bool {
-	switch s.phase {
-	case phaseDone:
-		return true
-	case phaseResting:
-		return s.end != going || !now.Before(s.due)
-	}
-	return s.end != going && !s.owes(now)
-}
-
-// deadline returns when owes or over may change without an input, zero for never.
-func (s *state) deadline(p *policy) time.Time {
-	switch {
-	case s.phase == phaseResting:
-		return s.due
-	case s.phase != phaseStored || s.end != going:
-		return time.Time{}
-	}
-	end := s.last.Add(p.threshold)
-	if s.adopted.After(s.last) {
-		end = s.adopted.Add(p.threshold)
-	}
-	if s.count > 1 && s.due.Before(end) {
-		return s.due
-	}
-	return end
+	return s.phase == phaseDone || s.end != going && !s.owes(now)
 }
 
 // next returns the call to make.
@@ -202,16 +179,17 @@ func (s *state) done(c call, version string, now time.Time, rand float64, p *pol
 	if acked = max(c.count-s.stored, 0); s.stored > 1 && s.early < earlyWrites {
 		s.early++
 	}
-	s.phase, s.sent, s.version, s.wrote, s.due = phaseStored, 0, version, now, now
+	s.phase, s.sent, s.version, s.due = phaseStored, 0, version, now
 	s.stored = max(c.count, s.stored)
 	switch {
 	case c.final && s.end != going && s.count == s.stored: // else it took occurrences meanwhile
 		s.phase = phaseDone
 	case s.stored > 1 && !c.final:
-		s.due = now.Add(time.Duration(float64(p.heartbeat) * (0.9 + 0.2*rand)))
-		if s.count > s.stored && s.early < earlyWrites {
-			s.due = now.Add(earlyFirst << s.early)
+		after := time.Duration(float64(p.heartbeat) * (0.9 + 0.2*rand))
+		if s.early < earlyWrites {
+			after = min(after, earlyFirst<<s.early)
 		}
+		s.due = now.Add(after)
 	}
 	return acked
 }
@@ -231,12 +209,12 @@ func (s *state) doubtful(c call) {
 func (s *state) refused(now time.Time, p *policy) (lost int64) {
 	switch {
 	case s.stored > 0 && s.end == going:
-		s.phase, s.due, s.wrote, s.early = phaseStored, now.Add(p.heartbeat), now, earlyWrites
+		s.phase, s.due, s.early = phaseStored, now.Add(p.heartbeat), earlyWrites
 		return 0
 	case s.stored > 0:
 		s.phase = phaseDone
 	default:
-		s.phase, s.due = phaseResting, now.Add(p.threshold)
+		s.phase, s.adopted = phaseResting, now
 	}
 	lost = s.count - s.stored
 	s.stored = s.count
@@ -301,5 +279,5 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 // revive continues a series that was evicted, with a new occurrence.
 func (s *state) revive(now time.Time) {
 	s.phase, s.end, s.count, s.last = phaseStored, going, s.stored+1, now
-	s.due = s.wrote.Add(earlyFirst) // the object says Unknown
+	s.due = s.due.Add(earlyFirst) // the object says Unknown
 }

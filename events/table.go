@@ -119,11 +119,9 @@ type table struct {
 	notes   map[seriesKey]int // series that differ in the note only, by seriesKey.notes
 	urgent  *list.List        // of *series: evicted ones; their final counts go first
 	queue   *list.List        // of *series: everything else that owes a call, in the order of emission
-	aged    *list.List        // of *series: those not pending, the one with the oldest last occurrence first
+	aged    *list.List        // of *series: those not pending, the one that is quiet for longest first
 	left    map[hint]*leaving // series that an earlier process left, whose content is not known
 	gone    map[hint]*leaving // series that were evicted
-	sweep   time.Time         // the next deadline may not come before; zero for none
-	swept   time.Time         // the last sweep
 }
 
 // hint is the part of a series' ID that its object's name ends in.
@@ -140,9 +138,6 @@ type leaving struct {
 	attempts int
 	retryAt  time.Time
 }
-
-// sweepEvery is the shortest time between two sweeps.
-const sweepEvery = 100 * time.Millisecond
 
 func newTable() table {
 	return table{
@@ -222,12 +217,21 @@ func (t *table) move(s *series, to *list.List, front bool) {
 	}
 }
 
-// touch makes a series the one with the latest occurrence.
+// touch puts a series into its place by age.
 func (t *table) touch(s *series) {
-	if s.age == nil {
-		s.age = t.aged.PushBack(s)
-	} else {
-		t.aged.MoveToBack(s.age)
+	at, e := s.st.quiet(), t.aged.Back()
+	for e != nil && (e == s.age || e.Value.(*series).st.quiet().After(at)) {
+		e = e.Prev()
+	}
+	switch {
+	case s.age == nil && e == nil:
+		s.age = t.aged.PushFront(s)
+	case s.age == nil:
+		s.age = t.aged.InsertAfter(s, e)
+	case e == nil:
+		t.aged.MoveToFront(s.age)
+	default:
+		t.aged.MoveAfter(s.age, e)
 	}
 }
 
@@ -236,15 +240,6 @@ func (t *table) unage(s *series) {
 		t.aged.Remove(s.age)
 		s.age = nil
 	}
-}
-
-// wake makes the next sweep come no later than at. It reports whether that is earlier than before.
-func (t *table) wake(at time.Time) bool {
-	if at.IsZero() || !t.sweep.IsZero() && !at.Before(t.sweep) {
-		return false
-	}
-	t.sweep = at
-	return true
 }
 
 // leave remembers how far an evicted series has come, while there is room.

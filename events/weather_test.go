@@ -294,6 +294,36 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
+// TestConflictsAreNoFault: 100 series that two processes end at one moment are all written soon. A 409 after which a read
+// shows another's write says nothing about the server.
+func TestConflictsAreNoFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		rigs := []*rig{newRig(t, server, continuing)}
+		told := int64(0)
+		for second := range 120 {
+			if second == 40 {
+				rigs = append(rigs, newRig(t, server, continuing))
+			}
+			for p, r := range rigs {
+				for i := range 100 {
+					r.pod(fmt.Sprint("p", i), 1)
+				}
+				r.pod(fmt.Sprint("new-", p, "-", second), 1)
+				told += 101
+			}
+			pass(time.Second)
+		}
+		pass(7 * time.Minute)
+		if count, ongoing := stored(server); count != told || ongoing > 0 {
+			t.Errorf("told %d, stored %d, %d are Ongoing", told, count, ongoing)
+		}
+		for _, r := range rigs {
+			r.wantBooks(0, 0)
+		}
+	})
+}
+
 // TestSteadyConflict: a server that never takes a patch is left alone.
 func TestSteadyConflict(t *testing.T) {
 	for _, body := range []string{"", "series"} { // of all patches, or of those that write

@@ -51,34 +51,41 @@ func weather(t *testing.T, n int, ours bool) (told, lost int64, ongoing int, cal
 	w := weathers[n]
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
+		var ends []func()
+		defer func() {
+			for _, end := range ends {
+				end()
+			}
+		}()
 		if w.name == "reads at the start hang" {
 			server.SetFault(w.fault())
 		}
-		processes := 1
-		if w.name == "two processes" {
-			processes = 2
-		}
 		var emits []func(name string)
-		for range processes {
+		start := func() {
 			if ours {
 				r := newRig(t, server, continuing)
 				emits = append(emits, func(name string) { r.pod(name, 1) })
-				continue
+				return
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			b := clientevents.NewBroadcaster(server.Sink())
 			if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { b.Shutdown(); cancel(); time.Sleep(time.Minute) }()
+			ends = append(ends, func() { b.Shutdown(); cancel(); time.Sleep(time.Minute) })
 			r := b.NewRecorder(scheme.Scheme, controller)
 			emits = append(emits, func(name string) {
 				time.Sleep(time.Microsecond) // two events of one nanosecond would have one name in client-go
 				r.Eventf(podRef(name), nil, "Warning", "BackOff", "Restarting", "back-off")
 			})
 		}
+		start()
 		for second := range 120 {
-			if second == 40 && w.name != "reads at the start hang" {
+			switch {
+			case second != 40:
+			case w.name == "two processes": // a new one, before the old one ends
+				start()
+			case w.name != "reads at the start hang":
 				server.SetFault(w.fault())
 			}
 			for p, emit := range emits {

@@ -145,31 +145,17 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	return j, 0
 }
 
-// sweep ends series that have been silent, queues heartbeats, and returns the time to the next
-// deadline.
+// sweep ends series that have been silent, and returns the time until the next one is.
 func (b *Broadcaster) sweep(now time.Time) time.Duration {
-	t := &b.tab
-	if t.sweep.IsZero() || b.draining != nil {
-		return forever
-	}
-	if d := max(t.sweep.Sub(now), t.swept.Add(sweepEvery).Sub(now)); d > 0 {
-		return d
-	}
-	t.sweep, t.swept = time.Time{}, now
-	var following *list.Element
-	for e := t.aged.Front(); e != nil; e = following {
-		following = e.Next()
+	for e := b.tab.aged.Front(); e != nil; e = b.tab.aged.Front() {
 		s := e.Value.(*series)
-		if s.waits != nil || s.inflight {
-			continue // the answer will tell
+		if d := s.st.quiet().Add(b.policy.threshold).Sub(now); d > 0 {
+			return d
 		}
 		s.st.tick(now, &b.policy)
 		b.settle(s, now)
 	}
-	if t.sweep.IsZero() {
-		return forever
-	}
-	return max(t.sweep.Sub(now), sweepEvery)
+	return forever
 }
 
 // pick takes the first series that may be sent. Where one has to wait, so does everything else
@@ -307,10 +293,11 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	b.inflight--
 	delete(b.busy, s.key.regarding.object())
 	sc := s.scope()
-	if br := b.scopes[sc]; br != nil {
-		br.busy = false
+	b.reconsider(s, c, sc, &v, err, now)
+	if c.kind == callRead && v.verdict == verdictOK && s.trouble.steady(stored) {
+		b.hasRead(s, stored, now)
+		v, err = judged{verdict: verdictHeld, reason: string(metav1.StatusReasonConflict)}, errSteadyConflict
 	}
-	v = b.reconsider(s, c, sc, v, err, now)
 	switch v.verdict {
 	case verdictOK:
 		if c.kind == callRead {
@@ -414,7 +401,10 @@ func (b *Broadcaster) acknowledge(n int64) {
 }
 
 // reconsider corrects a verdict by what is known beyond the answer. The lock is held.
-func (b *Broadcaster) reconsider(s *series, c call, sc scope, v judged, err error, now time.Time) judged {
+func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err error, now time.Time) {
+	if br := b.scopes[sc]; br != nil {
+		br.busy = false
+	}
 	if v.verdict == verdictMissing && c.kind == callCreate { // an aggregated or starting server that does not know Events
 		v.verdict = verdictRefused
 		if routeMissing(err) {
@@ -445,12 +435,13 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v judged, err erro
 		}
 		if t.blamed >= maxFaults { // the server fails at this one, again and again, while it takes others
 			v.verdict = verdictRefused
-		} else if v.verdict == verdictConflict && (t.failures > 1 || b.scopes[sc] != nil) {
+		} else if v.verdict == verdictConflict && (c.kind == callRead || b.scopes[sc] != nil) {
 			v.verdict = verdictHeld
 			s.st.phase = phaseUnread
+		} else if v.verdict == verdictConflict {
+			t.contested = c.version
 		}
 	}
-	return v
 }
 
 // failed books a call that will be made again, and holds back what may meet the same. The lock is
@@ -517,7 +508,7 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	stored := s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone
 	t.pend(s, !stored)
 	if s.st.over(now) && !s.inflight {
-		if s.st.end == finished && s.st.stored > 1 {
+		if s.st.end == finished && s.st.stored > 1 && s.st.phase != phaseResting {
 			b.count.Transitions["finished"]++
 		}
 		if s.st.end == evicted && s.st.phase != phaseResting && s.st.stored > 0 {
@@ -534,7 +525,7 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	case stored && s.age == nil:
 		t.touch(s)
 	}
-	if earlier := t.wake(s.st.deadline(&b.policy)); s.st.owes(now) && t.enqueue(s) || earlier {
+	if s.st.owes(now) && t.enqueue(s) {
 		b.signal()
 	}
 }

@@ -23,7 +23,7 @@ var eventsMetrics = pulled([]definition{
 		guidance: "0. invalid, rejected: a bug of the emitter. queue_full, rate_limited, object_cap: a storm. shutdown: the server was away."},
 	{name: "event_recorder_calls_total", kind: counter, source: "event_calls/", label: "kind",
 		help:     "Number of calls to the API server, by kind.",
-		guidance: "Three calls a series, one at each early count, and one in 30 minutes."},
+		guidance: "Three calls a series, four more in its first half hour, and one in 30 minutes."},
 	{name: "event_recorder_retries_total", kind: counter, source: "event_retries/", label: "reason",
 		help:     "Number of calls to the API server to be made again, by the reason of the failure.",
 		guidance: "Rising: the server is overloaded or away; nothing is lost yet."},
