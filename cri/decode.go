@@ -6,7 +6,6 @@ package cri
 // Decoded statuses: the sandboxes and containers of a PodStatus.
 
 import (
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -39,12 +38,6 @@ type SandboxStatus struct {
 
 // Ready reports whether the sandbox is ready.
 func (s *SandboxStatus) Ready() bool { return s.Phase == pleg.PhaseRunning }
-
-// The annotations set by the kubelet on every container.
-const (
-	annotationHash         = "io.kubernetes.container.hash"
-	annotationRestartCount = "io.kubernetes.container.restartCount"
-)
 
 // ContainerStatus is the status of a container (CRI ContainerStatus).
 type ContainerStatus struct {
@@ -96,19 +89,6 @@ type Resources struct {
 	CpusetMems  string            `json:"cpusetMems,omitempty"`
 	MemorySwap  int64             `json:"memorySwap,omitempty"` // bytes
 	Unified     map[string]string `json:"unified,omitempty"`
-}
-
-// Hash returns the kubelet's hash of the container's spec, empty if there is none.
-func (c *ContainerStatus) Hash() string { return c.Annotations[annotationHash] }
-
-// RestartCount returns the kubelet's count of restarts at the creation of the container, 0 if
-// absent.
-func (c *ContainerStatus) RestartCount() int {
-	n, err := strconv.Atoi(c.Annotations[annotationRestartCount])
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
 }
 
 // decodeSandbox decodes a CRI PodSandboxStatus. Malformed parts are left out, and reported by

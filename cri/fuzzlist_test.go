@@ -235,29 +235,6 @@ func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.L
 	return &s, &c
 }
 
-// TestListsAgainstGeneratedDecoder feeds random and mangled listings, one after the other, to the
-// index.
-func TestListsAgainstGeneratedDecoder(t *testing.T) {
-	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		var lists [][2][]byte
-		for range 1 + r.IntN(5) {
-			s, c := randomNode(r)
-			pair := [2][]byte{mangled(r, s), mangled(r, c)}
-			if cut := &pair[r.IntN(2)]; r.IntN(6) == 0 && len(*cut) > 0 { // a listing broken off halfway
-				*cut = (*cut)[:r.IntN(len(*cut))]
-			}
-			for range 1 + r.IntN(4) { // the third of a kind may be known by its sum
-				lists = append(lists, pair)
-			}
-		}
-		checkLists(t, 1+r.IntN(400), lists...)
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
-}
-
 // threeOf returns a list three times, so that its sum is known, then another list, and the first
 // again.
 func threeOf(a, b [2][]byte) [][2][]byte { return [][2][]byte{a, a, a, b, a} }

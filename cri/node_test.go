@@ -43,7 +43,7 @@ func nodePod(pod, containers int, state runtimeapi.ContainerState) (*runtimeapi.
 				labelPodUID: uid, labelPodName: name, labelPodNamespace: namespace, "io.kubernetes.container.name": fmt.Sprintf("container-%d", i),
 			},
 			Annotations: map[string]string{
-				annotationHash: "8f3c1d2e", annotationRestartCount: "0",
+				"io.kubernetes.container.hash": "8f3c1d2e", "io.kubernetes.container.restartCount": "0",
 				"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
 				"io.kubernetes.container.terminationMessagePolicy": "File",
 				"io.kubernetes.pod.terminationGracePeriod":         "30",

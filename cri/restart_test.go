@@ -5,7 +5,6 @@ package cri_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -123,97 +122,6 @@ func TestRuntimeUpgrade(t *testing.T) {
 			}
 			last = client.Stats().Connects
 			stop()
-		}
-	})
-}
-
-// TestFaultyReads checks that nonsense from a runtime yields partial knowledge, and never a wrong
-// phase for the sound part.
-func TestFaultyReads(t *testing.T) {
-	for name, faults := range map[string]fakeruntime.Faults{
-		"nil fields":       {NilFields: 0.5},
-		"unknown enum":     {UnknownEnum: 0.5},
-		"invalid UTF-8":    {InvalidUTF8: 0.5},
-		"duplicate ID":     {DuplicateID: 1},
-		"orphan container": {OrphanContainer: 1},
-		"all":              {NilFields: 0.3, UnknownEnum: 0.3, InvalidUTF8: 0.3, DuplicateID: 0.5, OrphanContainer: 0.5},
-	} {
-		for _, profile := range []string{"containerd-2", "containerd-1.7", "crio"} {
-			t.Run(name+"/"+profile, func(t *testing.T) {
-				inWorld(t, profile, faults, func(w *world) {
-					w.mixedNode()
-					ids := map[string]bool{}
-					for _, p := range w.truth() {
-						for _, item := range p.Items {
-							ids[item.ID] = true
-						}
-					}
-					var revision pleg.Revision
-					for range 20 {
-						l, err := w.client.List(w.Context(), revision)
-						if err != nil {
-							w.Fatal(err)
-						}
-						revision = l.Revision
-						for _, p := range l.Pods {
-							if _, err := w.client.ListPod(w.Context(), p.UID); err != nil {
-								w.Errorf("ListPod: %v", err)
-							}
-							if in, err := w.client.Inspect(w.Context(), p); err == nil {
-								_, _ = in.Status.String(), in.Status.Err()
-							}
-						}
-					}
-					if w.client.Stats().Calls["ContainerStatus"]+w.client.Stats().Calls["PodSandboxStatus"] == 0 {
-						w.Error("nothing was inspected")
-					}
-				})
-			})
-		}
-	}
-}
-
-// TestFaultyEvents checks that meaningless events do not end the stream.
-func TestFaultyEvents(t *testing.T) {
-	faults := fakeruntime.Faults{InvalidEvent: 0.5, NilSandbox: 0.3, NilStatuses: 0.3, Stale: 0.3, Duplicate: 0.3}
-	inWorld(t, fakeruntime.DefaultProfile, faults, func(w *world) {
-		ctx, cancel := context.WithCancel(w.Context())
-		claims := make(chan int)
-		go func() {
-			n := 0
-			for claim, err := range w.client.Events(ctx) {
-				if err != nil {
-					if !errors.Is(err, context.Canceled) {
-						w.Errorf("the stream ended with %v", err)
-					}
-					break
-				}
-				n++
-				if claim.Item.ID == "" {
-					w.Errorf("a claim about nothing: %+v", claim)
-				}
-				if claim.Status != nil {
-					if s, err := claim.Status(); err != nil {
-						w.Error(err)
-					} else {
-						_ = s.String()
-					}
-				}
-			}
-			claims <- n
-		}()
-		synctest.Wait()
-		for range 50 {
-			sandbox := w.sandbox(fakeruntime.PodSpec{})
-			c := w.container(sandbox, fakeruntime.ContainerSpec{})
-			w.check(w.rt.Start(c))
-			w.check(w.rt.RemoveSandbox(sandbox))
-			time.Sleep(time.Second)
-		}
-		synctest.Wait()
-		cancel()
-		if n := <-claims; n < 100 {
-			w.Errorf("only %d claims came through", n)
 		}
 	})
 }

@@ -68,11 +68,9 @@ func (c *Client) Stats() Stats {
 
 		IncompleteEvents: c.counter.incomplete.Load(),
 		OversizedEvents:  c.counter.oversized.Load(),
-
-		FilledStatuses: c.capabilities.Load().fillsStatuses.String(),
 	}
 	t := c.capabilities.Load()
-	s.StreamingLists = t.has[streamContainers].String()
+	s.FilledStatuses, s.StreamingLists = t.fillsStatuses.String(), t.has[streamContainers].String()
 	if t.has[streamPodSandboxes].no() {
 		s.StreamingLists = t.has[streamPodSandboxes].String()
 	}
@@ -84,37 +82,25 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// The names under which Counts yields.
-const (
-	countCalls        = "client_calls/" // before the CRI method
-	countConnects     = "client_connects"
-	countAbandoned    = "client_abandoned"
-	countUnattributed = "client_unattributed"
-	countMalformed    = "client_malformed"
-	countDuplicates   = "client_duplicates"
-	countUnknown      = "client_unknown_events"
-	countStates       = "client_unknown_states"
-	countIncomplete   = "client_incomplete_events"
-	countOversized    = "client_oversized_events"
-	countLateExits    = "client_late_exits"
-)
-
 // Counts yields the numbers of Stats by short names, in the form of a metrics source: pass Counts
 // to SetGauges of a metrics set, beside the generator's Gauges. Counts may be called at any time
 // from any goroutine, and does not block.
 func (c *Client) Counts(yield func(name string, v float64)) {
-	s := c.Stats()
+	c.Stats().counts(yield)
+}
+
+func (s Stats) counts(yield func(name string, v float64)) {
 	for method, n := range s.Calls {
-		yield(countCalls+method, float64(n))
+		yield("client_calls/"+method, float64(n))
 	}
-	yield(countConnects, float64(s.Connects))
-	yield(countAbandoned, float64(s.Abandoned))
-	yield(countUnattributed, float64(s.Unattributed))
-	yield(countMalformed, float64(s.Malformed))
-	yield(countDuplicates, float64(s.Duplicates))
-	yield(countUnknown, float64(s.UnknownEvents))
-	yield(countStates, float64(s.UnknownStates))
-	yield(countIncomplete, float64(s.IncompleteEvents))
-	yield(countOversized, float64(s.OversizedEvents))
-	yield(countLateExits, float64(s.LateExits))
+	yield("client_connects", float64(s.Connects))
+	yield("client_abandoned", float64(s.Abandoned))
+	yield("client_unattributed", float64(s.Unattributed))
+	yield("client_malformed", float64(s.Malformed))
+	yield("client_duplicates", float64(s.Duplicates))
+	yield("client_unknown_events", float64(s.UnknownEvents))
+	yield("client_unknown_states", float64(s.UnknownStates))
+	yield("client_incomplete_events", float64(s.IncompleteEvents))
+	yield("client_oversized_events", float64(s.OversizedEvents))
+	yield("client_late_exits", float64(s.LateExits))
 }
