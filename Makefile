@@ -155,10 +155,10 @@ test-upstream: ## upstream's own node e2e tests on both kubelets, on containerd,
 .PHONY: bench
 bench: ## package benchmarks, and ours beside the floor: lines for benchstat
 	$(GO) test -run '^$$' -bench . -benchtime 300ms ./pleg ./cache ./cri
-	cd test/peer && $(GO) run . -agents floor,generated,ours -rows relist,streaming,changed,intake,first,newer,latency,memory -bench -
+	test/peer/run -a floor,generated,ours
 
 .PHONY: bench-peer
 bench-peer: ## this PLEG beside the kubelet's own, both versions; builds them first (minutes)
 	mkdir -p $(BUILD)
-	cd test/peer && $(GO) run . -kubelets $(BUILD) -bench $(BUILD)/peer.bench
+	test/peer/run >$(BUILD)/peer.bench
 	$(GO) tool benchstat -row .fullname -col /agent $(BUILD)/peer.bench

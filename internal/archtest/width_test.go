@@ -47,8 +47,8 @@ var (
 		"test/kubelet/standalone", "test/node/agent", "test/node/cmd/runtime", "test/node/components",
 		"test/node/conformance", "test/node/crikit", "test/node/criproxy", "test/node/daemon",
 		"test/node/image", "test/node/runtimes", "test/node/suite", "test/node/sweep", "test/pages",
-		"test/peer", "test/peer/agent", "test/peer/calls", "test/peer/floor",
-		"test/peer/kubelet", "test/peer/ours", "test/peer/server", "test/pristine",
+		"test/peer", "test/peer/agent",
+		"test/peer/kubelet", "test/peer/server", "test/pristine",
 	}
 )
 

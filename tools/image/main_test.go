@@ -48,8 +48,9 @@ func TestImagesAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	revision := config.Config.Labels["org.opencontainers.image.revision"]
 	if config.Config.User != "65532:65532" || config.Architecture != "arm64" ||
-		!config.Created.Time.Equal(r.time) || config.Config.Labels["org.opencontainers.image.revision"] != "abc" {
+		!config.Created.Time.Equal(r.time) || revision != "abc" {
 		t.Errorf("%+v", config)
 	}
 }

@@ -6,52 +6,15 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
+	"testing"
 	"time"
 )
 
-// Churner is a driver with an agent that makes, stops and removes pods itself, as a kubelet does.
-// All methods are called from many goroutines.
-type Churner interface {
-	// Make makes a pod of the UID and name with a container, which runs and ends by itself at the
-	// end of its life.
-	Make(uid, name string, life time.Duration) (Pod, error)
-	// Stop stops the pod after its container's end.
-	Stop(Pod) error
-	// Remove removes the container, and then the pod.
-	Remove(Pod) error
-	// Synced is called after a pod worker's action: then a kubelet asks its PLEG to look at the pod.
-	Synced(uid string)
-	// Await returns when the cache has a status of the pod newer than t.
-	Await(uid string, t time.Time) error
-}
-
-// Pod is a created pod.
-type Pod struct{ UID, Sandbox, Container string }
-
-// Annotations returns the annotations of a pod, and of its container without its lifetime, long
-// enough for the list items of other rows: 1.1 and 1.45 KB.
-func Annotations() (pod, container map[string]string) {
-	return map[string]string{
-			"kubernetes.io/config.seen": "2026-11-21T05:00:00.000000000Z", "kubernetes.io/config.source": "api",
-			"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("{}", appliedBytes/2),
-		}, map[string]string{
-			"io.kubernetes.container.hash": "4f2a7c11", "io.kubernetes.container.restartCount": "0", "io.kubernetes.pod.terminationGracePeriod": "30",
-			"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
-			"io.kubernetes.container.ports": strings.Repeat("{}", portsBytes/2),
-		}
-}
-
-// How long the longest annotations are.
-const (
-	appliedBytes = 620
-	portsBytes   = 600
-)
-
-// ChangesOfALife is the number of a pod's state changes: ready, created, running, exited, not
+// changesOfALife is the number of a pod's state changes: ready, created, running, exited, not
 // ready, removed, removed. All but the exit are made by a call of the agent's.
-const ChangesOfALife = 7
+const changesOfALife = 7
 
 // The times of a life, as parts of the time between two pods of a place.
 const (
@@ -69,8 +32,7 @@ const headroom = 2 * time.Millisecond
 type churn struct {
 	driver Churner
 	every  time.Duration // between two pods of a place
-	stop   chan struct{}
-	close  func() // stop, once
+	ended  chan struct{}
 	places sync.WaitGroup
 
 	mu        sync.Mutex // owns the fields below
@@ -81,12 +43,13 @@ type churn struct {
 }
 
 // newChurn makes a pod in each place and returns when all are there. Rate is in changes a second.
-func newChurn(d Churner, places, rate int) (*churn, error) {
+// Events of Watch come to the churn from follow on.
+func newChurn(d Churner, places, rate int, follow func(*churn)) (*churn, error) {
 	c := &churn{
-		driver: d, every: time.Duration(places) * ChangesOfALife * time.Second / time.Duration(rate),
-		stop: make(chan struct{}), workers: make(map[string]chan struct{}),
+		driver: d, every: time.Duration(places) * changesOfALife * time.Second / time.Duration(rate),
+		ended: make(chan struct{}), workers: make(map[string]chan struct{}),
 	}
-	c.close = sync.OnceFunc(func() { close(c.stop) })
+	follow(c)
 	first := make([]Pod, places)
 	begin := time.Now().Add(time.Duration(places) * headroom)
 	// of its second pod
@@ -121,7 +84,7 @@ func (c *churn) place(i int, p Pod, next time.Time) {
 			}},
 		} {
 			select {
-			case <-c.stop:
+			case <-c.ended:
 				return
 			case <-time.After(time.Until(step.at)):
 			}
@@ -211,11 +174,88 @@ func (c *churn) waits() (latencies []int64) {
 	return latencies
 }
 
-// calm ends the load, and returns the number of workers still waiting, whom nobody wakes: nothing
-// ends a kubelet's wait.
-func (c *churn) calm() (waiting int, err error) {
-	c.close()
+// stop ends the load.
+func (c *churn) stop() {
+	close(c.ended)
 	c.places.Wait()
+}
+
+// blocked returns the number of workers still waiting, whom nobody wakes: nothing ends a kubelet's
+// wait.
+func (c *churn) blocked() (waiting int, err error) {
 	c.count(func() { waiting, err = c.waiting, c.err })
 	return waiting, err
+}
+
+// span is the measurements of a window of churn.
+type span struct {
+	cost
+	runtime time.Duration // its CPU time
+	changes float64
+	calls   map[string]uint64
+	// delivered and waits are the latencies of Watch and of pod workers, lost the changes without an
+	// event on Watch, waiting the workers still waiting in the end.
+	delivered, waits []int64
+	lost, waiting    int
+}
+
+// churning measures the cost of changes on a node with pods that live, die and are replaced all the
+// time, with a worker for each pod that waits for newer statuses as a kubelet's does. The cost of
+// the agent's own calls, measured before without a PLEG, is subtracted.
+func churning(pods, rate int, mode string) func(*testing.B, func() Driver) {
+	return func(b *testing.B, driver func() Driver) {
+		load := churned(b, driver(), "none", size(pods), rate)
+		s := churned(b, driver(), mode, size(pods), rate)
+		per := func(s span, d time.Duration) float64 { return float64(d) / s.changes }
+		b.ReportMetric(per(s, s.cpu)-per(load, load.cpu), "agent-cpu-ns/op")
+		b.ReportMetric(per(s, s.runtime)-per(load, load.runtime), "runtime-cpu-ns/op")
+		b.ReportMetric(s.changes/s.wall.Seconds(), "changes/s")
+		for _, name := range []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"} {
+			b.ReportMetric(float64(s.calls[name])/s.changes, name+"/op")
+		}
+		b.ReportMetric(100*float64(s.lost)/float64(max(1, s.lost+len(s.delivered))), "not-told-%")
+		b.ReportMetric(float64(s.waiting), "waiting")
+		n := &node{b: b}
+		n.quantiles("watch-", s.delivered)
+		n.quantiles("worker-", s.waits)
+	}
+}
+
+// churned measures a window of churn.
+func churned(b *testing.B, d Driver, mode string, pods, rate int) (s span) {
+	n := newNode(b, Config{Pods: 1, Containers: 1}) // a kubelet's PLEG is ready after its first pod
+	n.start(d, mode, false)
+	c, err := newChurn(d.(Churner), pods, rate, n.follow)
+	n.must(err)
+	time.Sleep(*window * 3 / 10) // two lists of a polling PLEG, and more
+	c.waits()
+	before := n.do(Request{Op: "usage"})
+	s.cost = n.measured(func() { time.Sleep(*window) })
+	s.waits = c.waits()
+	after := n.do(Request{Op: "usage"})
+	c.stop()
+	s.runtime, s.changes = after.CPU-before.CPU, float64(after.Changed-before.Changed)
+	if s.changes == 0 {
+		b.Fatalf("nothing has changed in %v", *window)
+	}
+	s.calls = make(map[string]uint64)
+	for name, calls := range after.Calls {
+		s.calls[name] = calls - before.Calls[name]
+	}
+	changes := n.do(Request{Op: "history", From: before.Changed}).History
+	changes = slices.DeleteFunc(changes, func(c Change) bool { return c.Number >= after.Changed-before.Changed })
+	if mode == "none" {
+		return s
+	}
+	// changes not delivered by now have as long to come
+	var events []told
+	for deadline := time.Now().Add(*window * 3 / 10); ; time.Sleep(50 * time.Millisecond) {
+		events = append(events, n.watched()...)
+		s.waiting, err = c.blocked()
+		n.must(err)
+		s.delivered, s.lost = match(changes, events)
+		if s.lost == 0 && s.waiting == 0 || time.Now().After(deadline) {
+			return s
+		}
+	}
 }

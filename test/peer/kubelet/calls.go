@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package kubelet
 
 import (
 	"errors"

@@ -3,12 +3,13 @@
 
 //go:build !v137
 
-package main
+package kubelet
 
 import (
 	"context"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 	"github.com/go-logr/logr"
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	noop "go.opentelemetry.io/otel/trace/noop"
@@ -26,6 +27,7 @@ import (
 )
 
 const (
+	name                = agent.Kubelet136
 	eventedRelistPeriod = 300 * time.Second
 	eventedThreshold    = 10 * time.Minute
 )

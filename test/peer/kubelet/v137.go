@@ -3,12 +3,13 @@
 
 //go:build v137
 
-package main
+package kubelet
 
 import (
 	"context"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 	"github.com/go-logr/logr"
 	cadvisorapi "github.com/google/cadvisor/lib/model"
 	noop "go.opentelemetry.io/otel/trace/noop"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 	"k8s.io/utils/clock"
 )
+
+const name = agent.Kubelet137
 
 // newManager returns the runtime manager with what listing and inspecting need; the rest of it is for running pods.
 func newManager(ctx context.Context, service internalapi.RuntimeService, root string) (kuberuntime.KubeGenericRuntime, error) {

@@ -6,7 +6,6 @@
 package server
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,51 +21,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 )
 
-// Config describes the runtime.
-type Config struct {
-	// Socket is the unix socket's path.
-	Socket string `json:"socket"`
-	// Pods and Containers, of each, run from the beginning.
-	Pods       int `json:"pods"`
-	Containers int `json:"containers"`
-	// Delay is how much longer a status call takes.
-	Delay time.Duration `json:"delay,omitempty"`
-	// Streams: the runtime has the streaming list calls.
-	Streams bool `json:"streams,omitempty"`
-}
-
-// Request is an order to the server.
-type Request struct {
-	// Op is "uids", "usage", "exit" (N containers, of a pod each as far as there are pods, Rate a
-	// second or as fast as possible), or "history" (the changes from number From on).
-	Op   string `json:"op"`
-	N    int    `json:"n,omitempty"`
-	Rate int    `json:"rate,omitempty"`
-	From uint64 `json:"from,omitempty"`
-}
-
-// Reply is the answer to it.
-type Reply struct {
-	Error string   `json:"error,omitempty"`
-	UIDs  []string `json:"uids,omitempty"`
-	// CPU is what the process has used, Calls the calls so far by method, Changed the number of
-	// changes of state.
-	CPU         time.Duration     `json:"cpu,omitempty"`
-	Calls       map[string]uint64 `json:"calls,omitempty"`
-	Changed     uint64            `json:"changed,omitempty"`
-	Subscribers int               `json:"subscribers,omitempty"`
-	History     []Change          `json:"history,omitempty"`
-}
-
-// Change is a change of state for Watch to deliver.
-type Change struct {
-	ID   string `json:"id"`
-	Kind string `json:"kind"` // what Watch calls it
-	At   int64  `json:"at"`   // Unix nanoseconds
-	// Number counts all changes from the requested number on.
-	Number uint64 `json:"number"`
-}
-
 // The sizes of the statuses, in bytes: a pod with the labels, annotations and mounts of a
 // kubelet's.
 const (
@@ -81,7 +35,7 @@ type runtime struct {
 	running []string // containers, one of every pod, then the next of every pod
 }
 
-func start(c Config) (*runtime, error) {
+func start(c agent.Config) (*runtime, error) {
 	profile, err := fakeruntime.ProfileByName(fakeruntime.DefaultProfile)
 	if err != nil {
 		return nil, err
@@ -115,9 +69,9 @@ func start(c Config) (*runtime, error) {
 // Serve serves until its input ends. The first line of the input is the Config; the first reply
 // confirms the service.
 func Serve() error {
-	requests, replies := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
-	var config Config
-	if err := next(requests, &config); err != nil {
+	requests, replies := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	var config agent.Config
+	if err := requests.Decode(&config); err != nil {
 		return err
 	}
 	l, err := net.Listen("unix", config.Socket)
@@ -131,14 +85,14 @@ func Serve() error {
 	defer r.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go func() { _ = r.Serve(ctx, l) }()
-	reply := Reply{}
+	go func() { _ = r.Serve(ctx, l) }() // ends with ctx
+	var reply agent.Reply
 	for {
 		if err := replies.Encode(reply); err != nil {
 			return err
 		}
-		var request Request
-		if err := next(requests, &request); err == io.EOF {
+		var request agent.Request
+		if err := requests.Decode(&request); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
@@ -149,21 +103,13 @@ func Serve() error {
 	}
 }
 
-func next(r *bufio.Reader, into any) error {
-	line, err := r.ReadBytes('\n')
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(line, into)
-}
-
 // told is Watch's name of a change to the state, none for a created container.
 var told = map[fakeruntime.State]string{
 	fakeruntime.StateReady: "ContainerStarted", fakeruntime.StateRunning: "ContainerStarted",
 	fakeruntime.StateNotReady: "ContainerDied", fakeruntime.StateExited: "ContainerDied", fakeruntime.StateRemoved: "ContainerRemoved",
 }
 
-func (r *runtime) do(request Request) (reply Reply, err error) {
+func (r *runtime) do(request agent.Request) (reply agent.Reply, err error) {
 	switch request.Op {
 	case "uids":
 		reply.UIDs = r.uids
@@ -177,7 +123,7 @@ func (r *runtime) do(request Request) (reply Reply, err error) {
 		changes, _ := r.History(request.From)
 		for _, c := range changes {
 			if kind, ok := told[c.New]; ok {
-				reply.History = append(reply.History, Change{
+				reply.History = append(reply.History, agent.Change{
 					ID: cmp.Or(c.ContainerID, c.SandboxID), Kind: kind, At: c.Time.UnixNano(), Number: c.Seq - request.From,
 				})
 			}

@@ -1,10 +1,7 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package floor has the drivers that do less than a PLEG must: they receive the same messages, and
-// drop them, or decode them with the generated decoder and drop them. Nothing that goes through
-// grpc can cost less than the first.
-package floor
+package peer
 
 import (
 	"context"
@@ -22,17 +19,15 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 )
 
-// Driver implements [agent.Driver] as far as there is something to do without a PLEG.
-type Driver struct {
-	decode  bool
-	streams bool
+// floor implements [agent.Driver] as far as there is something to do without a PLEG: it receives
+// the same messages and drops them.
+type floor struct {
+	decode  bool // with the generated decoder
+	streams bool // by the streaming list calls
 	conn    *grpc.ClientConn
 	events  atomic.Int64
 	open    atomic.Bool
 }
-
-// New returns a driver before its start. Decode selects decoding, streams the streaming list calls.
-func New(decode, streams bool) *Driver { return &Driver{decode: decode, streams: streams} }
 
 // discard is a codec that looks at nothing.
 type discard struct{}
@@ -47,7 +42,8 @@ func (discard) Unmarshal(mem.BufferSlice, any) error { return nil }
 func (discard) Name() string { return "" }
 
 // Start implements [agent.Driver].
-func (d *Driver) Start(o agent.Options) (err error) {
+func (d *floor) Start(o agent.Options) (err error) {
+	d.streams = o.Streams
 	options := []grpc.CallOption{grpc.MaxCallRecvMsgSize(1 << 30)}
 	if !d.decode {
 		options = append(options, grpc.ForceCodecV2(discard{}))
@@ -69,7 +65,7 @@ func (d *Driver) Start(o agent.Options) (err error) {
 	return nil
 }
 
-func (d *Driver) stream(method string, req proto.Message) (grpc.ClientStream, error) {
+func (d *floor) stream(method string, req proto.Message) (grpc.ClientStream, error) {
 	s, err := d.conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, method)
 	if err == nil {
 		err = errors.Join(s.SendMsg(req), s.CloseSend())
@@ -78,7 +74,7 @@ func (d *Driver) stream(method string, req proto.Message) (grpc.ClientStream, er
 }
 
 // Relist implements [agent.Driver].
-func (d *Driver) Relist() error {
+func (d *floor) Relist() error {
 	if d.streams {
 		return errors.Join(
 			d.drain(runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName, &runtimeapi.StreamPodSandboxesRequest{}, new(runtimeapi.StreamPodSandboxesResponse)),
@@ -90,7 +86,7 @@ func (d *Driver) Relist() error {
 		d.conn.Invoke(ctx, runtimeapi.RuntimeService_ListContainers_FullMethodName, &runtimeapi.ListContainersRequest{}, new(runtimeapi.ListContainersResponse)))
 }
 
-func (d *Driver) drain(method string, req, into proto.Message) error {
+func (d *floor) drain(method string, req, into proto.Message) error {
 	s, err := d.stream(method, req)
 	for err == nil {
 		err = s.RecvMsg(into)
@@ -102,18 +98,18 @@ func (d *Driver) drain(method string, req, into proto.Message) error {
 }
 
 // Ready implements [agent.Driver].
-func (d *Driver) Ready() bool { return d.open.Load() }
+func (d *floor) Ready() bool { return d.open.Load() }
 
 // Handled implements [agent.Driver].
-func (d *Driver) Handled() int64 { return d.events.Load() }
+func (d *floor) Handled() int64 { return d.events.Load() }
 
 var errNotPLEG = errors.New("floor: this is no PLEG")
 
 // Newer implements [agent.Driver].
-func (d *Driver) Newer(string, time.Time) error { return errNotPLEG }
+func (d *floor) Newer(string, time.Time) error { return errNotPLEG }
 
 // Drain implements [agent.Driver].
-func (d *Driver) Drain(func(pod, id, kind string)) {}
+func (d *floor) Drain(func(pod, id, kind string)) {}
 
 // Footprint implements [agent.Driver].
-func (d *Driver) Footprint() (int64, error) { return 0, errNotPLEG }
+func (d *floor) Footprint() (int64, error) { return 0, errNotPLEG }

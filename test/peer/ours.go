@@ -1,9 +1,21 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ours is this project's PLEG as a driver for test/peer, wired like a user's: package cri
-// as source and stream, its statuses in the cache, the metrics registered.
-package ours
+// Package peer compares this project's PLEG with the kubelet's own, side by side: the same rows
+// (package agent) in a test binary for each PLEG, over a unix socket to the fake runtime in a
+// process of its own (package server).
+//
+// # Model
+//
+// The contestants are ours, wired like a user's; the kubelet's at v1.36.3 and v1.37.1 (the modules
+// in the folder kubelet); "generated", which decodes the same messages with the generated decoder
+// and drops them; and "floor", which does not even decode. Nothing that goes through grpc can cost
+// less.
+//
+// The script run takes rounds. In each round every contestant has its turn, so that other work of
+// the machine falls on all of them. Its output is for benchstat, which makes the tables of
+// docs/performance.md.
+package peer
 
 import (
 	"context"
@@ -19,12 +31,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
-	"github.com/evented-pleg/evented-pleg/test/peer/calls"
 )
 
-// Driver implements [agent.Driver]. Only the goroutine that serves requests calls its methods.
-type Driver struct {
-	*calls.Calls
+// ours implements [agent.Driver]: package cri as source and stream, its statuses in the cache, the
+// metrics registered.
+type ours struct {
+	*calls
 	client    *cri.Client
 	cache     *cache.Cache[cri.PodStatus]
 	generator *pleg.Generator[cri.PodStatus]
@@ -34,14 +46,13 @@ type Driver struct {
 	listed    chan struct{} // capacity 1: a list of everything was applied
 }
 
-// New returns a driver before its start.
-func New() *Driver { return &Driver{listed: make(chan struct{}, 1)} }
+func newOurs() agent.Driver { return &ours{listed: make(chan struct{}, 1)} }
 
 // never is a relist period longer than any run.
 const never = 24 * time.Hour
 
 // Start implements [agent.Driver].
-func (d *Driver) Start(o agent.Options) (err error) {
+func (d *ours) Start(o agent.Options) (err error) {
 	if d.client, err = cri.New(cri.Config{Endpoint: o.Socket}); err != nil {
 		return err
 	}
@@ -49,7 +60,7 @@ func (d *Driver) Start(o agent.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.Calls, err = calls.New(o.Socket); err != nil {
+	if d.calls, err = newCalls(o.Socket); err != nil {
 		return err
 	}
 	d.cache = cache.New(cri.EmptyStatus)
@@ -72,7 +83,7 @@ func (d *Driver) Start(o agent.Options) (err error) {
 	set.SetGauges(d.generator.Gauges)
 	d.idle = o.Mode == "none"
 	if config.TellsCalls {
-		d.Calling = d.generator.Calling
+		d.calling = d.generator.Calling
 	}
 	if o.Mode != "manual" && !d.idle {
 		d.run()
@@ -80,13 +91,13 @@ func (d *Driver) Start(o agent.Options) (err error) {
 	return nil
 }
 
-func (d *Driver) run() {
+func (d *ours) run() {
 	d.running = true
 	go func() { _ = d.generator.Run(context.Background()) }() // ends with the process
 }
 
 // Relist implements [agent.Driver]. A manual driver's first list is Run's first.
-func (d *Driver) Relist() error {
+func (d *ours) Relist() error {
 	begin := time.Now()
 	if d.running {
 		d.generator.RequestRelist("")
@@ -109,7 +120,7 @@ func (d *Driver) Relist() error {
 }
 
 // Ready implements [agent.Driver].
-func (d *Driver) Ready() bool {
+func (d *ours) Ready() bool {
 	if d.idle {
 		return true
 	}
@@ -121,10 +132,10 @@ func (d *Driver) Ready() bool {
 }
 
 // Handled implements [agent.Driver].
-func (d *Driver) Handled() int64 { return int64(d.generator.Stats().Claims) }
+func (d *ours) Handled() int64 { return int64(d.generator.Stats().Claims) }
 
 // Newer implements [agent.Driver].
-func (d *Driver) Newer(uid string, t time.Time) error {
+func (d *ours) Newer(uid string, t time.Time) error {
 	status, err := d.cache.GetNewerThan(context.Background(), cache.UID(uid), t)
 	if err == nil && len(status.Containers()) == 0 {
 		return fmt.Errorf("pod %s has no containers", uid)
@@ -133,14 +144,14 @@ func (d *Driver) Newer(uid string, t time.Time) error {
 }
 
 // Synced implements [agent.Churner].
-func (d *Driver) Synced(uid string) {
+func (d *ours) Synced(uid string) {
 	if !d.idle {
 		d.generator.RequestRelist(cache.UID(uid))
 	}
 }
 
 // Await implements [agent.Churner].
-func (d *Driver) Await(uid string, t time.Time) error {
+func (d *ours) Await(uid string, t time.Time) error {
 	if d.idle {
 		return nil
 	}
@@ -149,14 +160,14 @@ func (d *Driver) Await(uid string, t time.Time) error {
 }
 
 // Drain implements [agent.Driver].
-func (d *Driver) Drain(told func(pod, id, kind string)) {
+func (d *ours) Drain(told func(pod, id, kind string)) {
 	for e := range d.generator.Watch() {
 		told(string(e.Pod), e.ID, string(e.Type))
 	}
 }
 
 // Footprint implements [agent.Driver].
-func (d *Driver) Footprint() (int64, error) {
+func (d *ours) Footprint() (int64, error) {
 	ctx := context.Background()
 	listing, err := d.client.List(ctx, 0)
 	if err != nil {

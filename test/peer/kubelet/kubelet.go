@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package kubelet
 
 import (
 	"context"
@@ -24,15 +24,8 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
-	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 )
-
-func main() {
-	klog.SetLogger(logr.Discard())
-	metrics.Register()
-	agent.Serve(new(kubelet))
-}
 
 // kubelet implements [agent.Driver] as kubelet.go of k8s.io/kubernetes puts these parts together.
 type kubelet struct {

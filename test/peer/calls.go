@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package calls makes, stops and removes pods for ours in test/peer, over a separate connection,
-// like an agent beside its PLEG.
-package calls
+package peer
 
 import (
 	"context"
@@ -20,28 +18,29 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/peer/agent"
 )
 
-// Calls implements half of [agent.Churner].
-type Calls struct {
+// calls implements half of [agent.Churner]: pods are made, stopped and removed over a connection of
+// their own, like by an agent beside its PLEG.
+type calls struct {
 	client runtimeapi.RuntimeServiceClient
-	// Calling receives each call, like [pleg.Generator.Calling]. It may be replaced before the first
+	// calling receives each call, like [pleg.Generator.Calling]. It may be replaced before the first
 	// call.
-	Calling func(pleg.OwnCall) (returned func(error, ...pleg.Item))
+	calling func(pleg.OwnCall) (returned func(error, ...pleg.Item))
 }
 
-// New connects to the runtime on the unix socket.
-func New(socket string) (*Calls, error) {
+// newCalls connects to the runtime on the unix socket.
+func newCalls(socket string) (*calls, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
-	return &Calls{
+	return &calls{
 		client:  runtimeapi.NewRuntimeServiceClient(conn),
-		Calling: func(pleg.OwnCall) func(error, ...pleg.Item) { return func(error, ...pleg.Item) {} },
+		calling: func(pleg.OwnCall) func(error, ...pleg.Item) { return func(error, ...pleg.Item) {} },
 	}, nil
 }
 
-// Sandbox returns the configuration of a pod, labelled as a kubelet does.
-func Sandbox(uid, name string) *runtimeapi.PodSandboxConfig {
+// sandboxOf returns the configuration of a pod, labelled as a kubelet does.
+func sandboxOf(uid, name string) *runtimeapi.PodSandboxConfig {
 	annotations, _ := agent.Annotations()
 	return &runtimeapi.PodSandboxConfig{
 		Annotations: annotations,
@@ -51,8 +50,8 @@ func Sandbox(uid, name string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// Container returns the configuration of a pod's container.
-func Container(uid, name string, life time.Duration) *runtimeapi.ContainerConfig {
+// containerOf returns the configuration of a pod's container.
+func containerOf(uid, name string, life time.Duration) *runtimeapi.ContainerConfig {
 	_, annotations := agent.Annotations()
 	annotations[fakeruntime.AnnotationLifetime] = life.String()
 	return &runtimeapi.ContainerConfig{
@@ -66,8 +65,8 @@ func Container(uid, name string, life time.Duration) *runtimeapi.ContainerConfig
 }
 
 // Make implements [agent.Churner].
-func (c *Calls) Make(uid, name string, life time.Duration) (agent.Pod, error) {
-	p, sandbox := agent.Pod{UID: uid}, Sandbox(uid, name)
+func (c *calls) Make(uid, name string, life time.Duration) (agent.Pod, error) {
+	p, sandbox := agent.Pod{UID: uid}, sandboxOf(uid, name)
 	ref := pleg.PodRef{UID: cache.UID(uid), Name: name, Namespace: "churn"}
 	ctx := context.Background()
 	err := c.tell(pleg.OwnCall{Pod: ref}, func() (pleg.Item, error) {
@@ -79,7 +78,7 @@ func (c *Calls) Make(uid, name string, life time.Duration) (agent.Pod, error) {
 		return p, err
 	}
 	err = c.tell(pleg.OwnCall{Pod: ref}, func() (pleg.Item, error) {
-		r, err := c.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.Sandbox, Config: Container(uid, name, life), SandboxConfig: sandbox})
+		r, err := c.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.Sandbox, Config: containerOf(uid, name, life), SandboxConfig: sandbox})
 		p.Container = r.GetContainerId()
 		return pleg.Item{ID: p.Container, Kind: pleg.Container, Phase: pleg.PhaseCreated, Name: "main"}, err
 	})
@@ -93,7 +92,7 @@ func (c *Calls) Make(uid, name string, life time.Duration) (agent.Pod, error) {
 }
 
 // Stop implements [agent.Churner].
-func (c *Calls) Stop(p agent.Pod) error {
+func (c *calls) Stop(p agent.Pod) error {
 	return c.tell(pleg.OwnCall{ID: p.Sandbox}, func() (pleg.Item, error) {
 		_, err := c.client.StopPodSandbox(context.Background(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.Sandbox})
 		return pleg.Item{ID: p.Sandbox, Kind: pleg.Sandbox, Phase: pleg.PhaseExited}, err
@@ -101,7 +100,7 @@ func (c *Calls) Stop(p agent.Pod) error {
 }
 
 // Remove implements [agent.Churner].
-func (c *Calls) Remove(p agent.Pod) error {
+func (c *calls) Remove(p agent.Pod) error {
 	ctx := context.Background()
 	return errors.Join(
 		c.tell(pleg.OwnCall{ID: p.Container}, func() (pleg.Item, error) {
@@ -114,9 +113,9 @@ func (c *Calls) Remove(p agent.Pod) error {
 		}))
 }
 
-// tell makes a call and reports the call to Calling.
-func (c *Calls) tell(own pleg.OwnCall, call func() (pleg.Item, error)) error {
-	returned := c.Calling(own)
+// tell makes a call and reports the call to calling.
+func (c *calls) tell(own pleg.OwnCall, call func() (pleg.Item, error)) error {
+	returned := c.calling(own)
 	now, err := call()
 	if err != nil {
 		returned(err)
