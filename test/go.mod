@@ -73,9 +73,15 @@ require (
 	github.com/evented-pleg/evented-pleg/test/peer/agent v0.1.0
 )
 
-require github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/opencontainers/go-digest v1.0.0 // indirect
+	github.com/opencontainers/image-spec v1.1.1 // indirect
+)
 
 require (
+	github.com/google/go-containerregistry v0.22.1
 	golang.org/x/mod v0.42.0
 	golang.org/x/sync v0.24.0
 )

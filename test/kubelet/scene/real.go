@@ -49,7 +49,7 @@ type real struct {
 // startReal starts the named runtime (see package runtimes) in the folder. It takes over the named
 // cgroup, and removes it in the end with everything inside.
 func startReal(ctx context.Context, name, dir, cgroup string) (*real, error) {
-	root, err := components.FindRoot(".")
+	root, err := components.FindRoot()
 	if err != nil {
 		return nil, err
 	}

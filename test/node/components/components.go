@@ -72,14 +72,6 @@ func (s Set) Runc() string { return filepath.Join(s.RuncDir, "runc") }
 // Workload is the path of the static program in every container.
 func (s Set) Workload() string { return filepath.Join(s.Dir, "workload") }
 
-// foreign are the runtime's programs.
-func (s Set) foreign() []string {
-	if s.Runtime.Family == runtimes.CRIO {
-		return []string{s.CRIO(), s.Pinns()}
-	}
-	return []string{s.Containerd(), s.Shim(), s.Ctr()}
-}
-
 // Options select the programs to build.
 type Options struct {
 	// Root is the repository's root directory, from FindRoot.
@@ -161,6 +153,15 @@ func niced(ctx context.Context, name string, args ...string) *exec.Cmd {
 func tail(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// FindRoot returns the root of this repository, for a working directory inside.
+func FindRoot() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", Module).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("components: run inside a checkout of %s: %w: %s", Module, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // lock takes an exclusive lock on a file until the returned function is called.

@@ -4,6 +4,7 @@
 package components
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,7 +43,7 @@ func (s Set) buildRuntime(ctx context.Context, log io.Writer) error {
 	on := stamp{Go: strings.TrimSpace(string(version)), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 
 	on.Module, on.Version = "github.com/opencontainers/runc", RuncVersion
-	err = once(s.RuncDir, on, []string{s.Runc()}, func() error {
+	err = once(s.RuncDir, on, func() error {
 		if err := needCompiler("runc"); err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func (s Set) buildRuntime(ctx context.Context, log io.Writer) error {
 		}
 		build = s.buildCRIO
 	}
-	return once(s.RuntimeDir, on, s.foreign(), func() error { return build(ctx, log) })
+	return once(s.RuntimeDir, on, func() error { return build(ctx, log) })
 }
 
 func (s Set) buildContainerd(ctx context.Context, log io.Writer) error {
@@ -115,44 +116,23 @@ func goBuild(ctx context.Context, dir, cgo, tags, module, version string, packag
 	return got.Dir, nil
 }
 
-// once builds programs into a directory unless they are there and were built from the same.
-func once(dir string, want stamp, programs []string, build func() error) error {
+// once builds programs into a directory unless they were built there from the same source.
+func once(dir string, want stamp, build func() error) error {
 	path := filepath.Join(dir, "stamp.json")
-	if current(path, want, programs) {
+	text, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	if built, err := os.ReadFile(path); err == nil && bytes.Equal(built, text) {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("components: %w", err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return fmt.Errorf("components: %w", err)
 	}
 	if err := build(); err != nil {
 		return err
 	}
-	data, err := json.Marshal(want)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o644)
-}
-
-// current reports whether every program exists and was built from the wanted source.
-func current(path string, want stamp, programs []string) bool {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return false
-	}
-	var got stamp
-	if json.Unmarshal(data, &got) != nil || got != want {
-		return false
-	}
-	for _, program := range programs {
-		if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
-			return false
-		}
-	}
-	return true
+	return os.WriteFile(path, text, 0o644)
 }
 
 // compiler is the C compiler's command and its flags.

@@ -28,8 +28,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -162,19 +160,7 @@ func (r *recording) line(format string, args ...any) {
 
 // called tells the outcome of a call.
 func (r *recording) called(what string, err error) {
-	r.line("%s: %v", what, code(err))
-}
-
-// code is the code of an error, however wrapped.
-func code(err error) codes.Code {
-	for _, ok := status.FromError(err); err != nil && !ok; _, ok = status.FromError(err) {
-		unwrapped, can := err.(interface{ Unwrap() error })
-		if !can {
-			break
-		}
-		err = unwrapped.Unwrap()
-	}
-	return status.Code(err)
+	r.line("%s: %v", what, crikit.Code(err))
 }
 
 // name gives an ID a name, unless already named: then the runtime has answered with an existing

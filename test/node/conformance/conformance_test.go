@@ -72,20 +72,6 @@ func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
 	return got
 }
 
-func TestParse(t *testing.T) {
-	want := Transcript{{Name: "one", Lines: []string{"a: OK", "lists: "}}, {Name: "two"}}
-	got, err := Parse(want.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("read again (-want +got):\n%s", diff)
-	}
-	if _, err := Parse("a: OK\n"); err == nil {
-		t.Error("a line before the first step was not refused")
-	}
-}
-
 func TestCompare(t *testing.T) {
 	defer func(before []Difference) { Differences = before }(Differences)
 	Differences = []Difference{

@@ -184,11 +184,10 @@ func (c *Client) RemoveAll(ctx context.Context) error {
 }
 
 // Gone reports whether a call failed because its object is not there any more.
-func Gone(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if status.Code(err) == codes.NotFound {
-			return true
-		}
-	}
-	return false
+func Gone(err error) bool { return Code(err) == codes.NotFound }
+
+// Code returns the grpc code of an error, however wrapped.
+func Code(err error) codes.Code {
+	s, _ := status.FromError(err)
+	return s.Code()
 }

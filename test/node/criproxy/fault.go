@@ -50,8 +50,8 @@ type (
 	Drop struct{}
 	// Duplicate sends Copies more of the message, right behind it.
 	Duplicate struct{ Copies int }
-	// Reorder collects Window messages, or as many as come within Within of the
-	// first, and sends them last first.
+	// Reorder collects Window messages, or as many as come within Within of the first, and sends
+	// them last first at the end of Within.
 	Reorder struct {
 		Window int
 		Within time.Duration

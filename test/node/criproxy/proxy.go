@@ -69,17 +69,15 @@ type Proxy struct {
 	config Config
 	ready  chan struct{} // closed once the socket is bound
 	server *grpc.Server
-	work   sync.WaitGroup // serves and forwards
+	target *grpc.ClientConn // set by Run before the first call
+	work   sync.WaitGroup   // serves and forwards
 
-	frozen sync.Mutex   // held from Freeze to Thaw
-	gate   sync.RWMutex // held for writing while frozen; passed by every read and write
-
-	mu       sync.Mutex // owns the fields below
-	target   *grpc.ClientConn
+	mu       sync.Mutex   // owns the fields below
 	listener net.Listener // nil: down
 	conns    map[*conn]bool
 	faults   []*Injected
 	calls    map[string]int
+	frozen   chan struct{} // closed by Thaw; nil: not frozen
 }
 
 // New returns a proxy and starts nothing.
@@ -87,7 +85,9 @@ func New(c Config) (*Proxy, error) {
 	if c.Listen == "" || c.Target == "" || c.Listen == c.Target {
 		return nil, fmt.Errorf("criproxy: Listen %q and Target %q must be two different socket paths", c.Listen, c.Target)
 	}
-	p := &Proxy{config: c, ready: make(chan struct{}), conns: map[*conn]bool{}, calls: map[string]int{}}
+	p := &Proxy{
+		config: c, ready: make(chan struct{}), conns: map[*conn]bool{}, calls: map[string]int{},
+	}
 	p.server = grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(p.handle),
@@ -113,9 +113,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return fmt.Errorf("criproxy: dial %s: %w", p.config.Target, err)
 	}
 	defer target.Close()
-	p.mu.Lock()
 	p.target = target
-	p.mu.Unlock()
 	if err := p.Up(); err != nil {
 		return err
 	}
@@ -146,8 +144,7 @@ func (p *Proxy) Up() error {
 	return nil
 }
 
-// Down closes the socket and every connection: to the client the runtime is
-// away until Up.
+// Down closes the socket and every connection: to the client the runtime is away until Up.
 func (p *Proxy) Down() {
 	p.mu.Lock()
 	if p.listener != nil {
@@ -163,18 +160,21 @@ func (p *Proxy) Down() {
 
 // Freeze stops the bytes of every connection, without closing any, until Thaw.
 func (p *Proxy) Freeze() {
-	p.frozen.Lock()
-	p.gate.Lock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen == nil {
+		p.frozen = make(chan struct{})
+	}
 }
 
 // Thaw ends a Freeze, if any.
 func (p *Proxy) Thaw() {
-	if p.frozen.TryLock() {
-		p.frozen.Unlock()
-		return
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen != nil {
+		close(p.frozen)
 	}
-	p.gate.Unlock()
-	p.frozen.Unlock()
+	p.frozen = nil
 }
 
 // Calls is how many calls of each method have begun, by bare name.
@@ -189,10 +189,11 @@ var errCut = status.Error(codes.Unavailable, "criproxy: cut")
 
 // A call is a forwarded call.
 type call struct {
-	proxy  *Proxy
-	method string // its bare name
-	conn   *conn
-	ctx    context.Context
+	proxy    *Proxy
+	method   string // its bare name
+	conn     *conn
+	ctx      context.Context
+	schedule schedule
 }
 
 // handle forwards a call, which ends with the last reply.
@@ -207,7 +208,6 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	c := &call{proxy: p, method: path.Base(method), conn: from.Addr.(*conn), ctx: ctx}
 	p.mu.Lock()
 	p.calls[c.method]++
-	target := p.target
 	p.mu.Unlock()
 	if err := c.before(); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 		ctx = metadata.NewOutgoingContext(ctx, headers)
 	}
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	up, err := target.NewStream(ctx, desc, method, grpc.ForceCodecV2(rawCodec{}))
+	up, err := p.target.NewStream(ctx, desc, method, grpc.ForceCodecV2(rawCodec{}))
 	if err != nil {
 		return err
 	}
@@ -233,13 +233,21 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 			}
 		}
 	})
-	replies := newQueue()
-	p.work.Go(func() { replies.end(c.pump(up, down, replies)) })
-	if err := replies.drain(ctx, func(data []byte) error { return down.SendMsg(&frame{data}) }); err != nil {
+	replies, ended := make(chan reply), make(chan error, 1)
+	p.work.Go(func() {
+		ended <- c.pump(up, down, replies)
+		close(replies)
+	})
+	if err := deliver(ctx, replies, func(r reply) error {
+		if r.cut != nil {
+			r.cut.half.Store(true)
+		}
+		return down.SendMsg(&frame{r.data})
+	}); err != nil {
 		return err
 	}
 	down.SetTrailer(up.Trailer())
-	return nil
+	return <-ended
 }
 
 // before applies the faults on the call itself.
@@ -265,14 +273,14 @@ func (c *call) before() error {
 	return nil
 }
 
-// pump puts the runtime's replies through the faults into the queue, until they end.
-func (c *call) pump(up grpc.ClientStream, down grpc.ServerStream, out *queue) error {
-	for {
-		if err := out.waitRoom(c.ctx); err != nil {
-			return err
-		}
-		var reply frame
-		if err := up.RecvMsg(&reply); errors.Is(err, io.EOF) {
+// pump puts the runtime's replies through the faults, until they end.
+func (c *call) pump(up grpc.ClientStream, down grpc.ServerStream, out chan<- reply) error {
+	for dropped, passed := 0, 0; ; {
+		var got frame
+		if err := up.RecvMsg(&got); errors.Is(err, io.EOF) {
+			if dropped > 0 && passed == 0 {
+				<-c.ctx.Done() // without its only reply, a call hangs
+			}
 			return nil
 		} else if err != nil {
 			return err
@@ -281,46 +289,58 @@ func (c *call) pump(up grpc.ClientStream, down grpc.ServerStream, out *queue) er
 		if headers, err := up.Header(); err == nil && len(headers) > 0 {
 			_ = down.SetHeader(headers)
 		}
-		if err := c.put(reply.data, out); err != nil {
+		r, copies, err := c.disturbed(got.data)
+		if err != nil {
 			return err
+		}
+		if copies == 0 {
+			dropped++
+		}
+		for range copies {
+			passed++
+			select {
+			case out <- r:
+			case <-c.ctx.Done():
+				return c.ctx.Err()
+			}
 		}
 	}
 }
 
-// put sends a reply through the faults into the queue.
-func (c *call) put(data []byte, out *queue) error {
-	i := item{data: data}
-	copies, ordered := 1, true
-	var window Reorder
+// disturbed puts a reply through the faults, and returns how often to send it.
+func (c *call) disturbed(data []byte) (r reply, copies int, err error) {
+	r, copies = reply{data: data}, 1
+	var hold time.Duration
 	for _, injected := range c.proxy.matching(c.method, OnReply, data) {
 		switch do := injected.fault.Do.(type) {
 		case Drop:
-			out.dropped()
-			return nil
+			return r, 0, nil
 		case Duplicate:
 			copies += do.Copies
 		case Delay:
-			i.due, ordered = time.Now().Add(do.time()), do.Jitter == 0
+			if hold = do.time(); do.Jitter > 0 {
+				r.due = time.Now().Add(hold)
+			}
 		case Reorder:
-			window = do
+			r.due = c.schedule.reversed(do)
 		case Truncate:
-			i.data = i.data[:max(0, len(i.data)-1)]
+			r.data = data[:max(0, len(data)-1)]
 		case Stall:
-			i.gate = injected.gone
+			r.gate = injected.gone
 		case Fail:
-			return status.Error(do.Code, do.Message)
+			return r, 0, status.Error(do.Code, do.Message)
 		case Cut:
 			if !do.MidMessage {
 				c.conn.Close()
-				return errCut
+				return r, 0, errCut
 			}
-			i.cut = c.conn
+			r.cut = c.conn
 		}
 	}
-	for range copies {
-		out.put(i, window, ordered)
+	if r.due.IsZero() {
+		r.due = c.schedule.ordered(hold)
 	}
-	return nil
+	return r, copies, nil
 }
 
 // time returns how long to hold a message.

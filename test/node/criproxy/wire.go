@@ -89,8 +89,12 @@ func (c *conn) String() string { return "client" }
 func (c *conn) RemoteAddr() net.Addr { return c }
 
 func (c *conn) waitThaw() {
-	c.proxy.gate.RLock()
-	defer c.proxy.gate.RUnlock()
+	c.proxy.mu.Lock()
+	frozen := c.proxy.frozen
+	c.proxy.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
 }
 
 // Read implements net.Conn. Bytes read at the begin of a freeze are delivered after the thaw.

@@ -175,9 +175,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return nil
 }
 
-// Spawn starts the runtime without waiting.
-func (d *Daemon) Spawn() error { return d.spawn() }
-
+// spawn starts the runtime without waiting.
 func (d *Daemon) spawn() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

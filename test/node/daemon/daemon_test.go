@@ -74,10 +74,10 @@ func TestStartTellsWhyContainerdEnded(t *testing.T) {
 func TestStopAndStartAgain(t *testing.T) {
 	d := stand(t, `exec sleep 300`)
 	for round := range 3 {
-		if err := d.Spawn(); err != nil {
+		if err := d.spawn(); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		if err := d.Spawn(); err == nil {
+		if err := d.spawn(); err == nil {
 			t.Fatal("a second start of a running daemon was not refused")
 		}
 		if err := d.Stop(t.Context(), syscall.SIGTERM); err != nil {
@@ -94,7 +94,7 @@ func TestStopAndStartAgain(t *testing.T) {
 
 func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 	d := stand(t, `trap '' TERM; echo trapped; while :; do sleep 0.05; done`)
-	if err := d.Spawn(); err != nil {
+	if err := d.spawn(); err != nil {
 		t.Fatal(err)
 	}
 	for !strings.Contains(d.logTail(1), "trapped") {

@@ -1,14 +1,13 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image packs one static program into an OCI image layout without a registry: an archive
-// for the import by a runtime's own tools, or a directory, from which CRI-O pulls.
+// Package image packs a static program into an OCI image without a registry: an archive for the
+// import by a runtime's own tools, or a directory, from which CRI-O pulls.
 //
 // # Model
 //
-// One layer with one file, /tool, and a configuration that runs `/tool pause`. The same program
-// gives the same bytes: times, owners and order are fixed, so the image's ID identifies the
-// program.
+// The image has a single layer with a single file, /tool, and runs `/tool pause`. The same program
+// gives the same image: times and owners are fixed.
 //
 // # Concurrency
 //
@@ -18,17 +17,19 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // DefaultRef is the name under which the image is imported.
@@ -37,128 +38,76 @@ const DefaultRef = "example.local/tool:1"
 // Entrypoint is the path of the program inside the image.
 const Entrypoint = "/tool"
 
-// configOf is the image's configuration.
-func configOf(diffID string) ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH,
-		"os":           "linux",
-		"created":      epoch.Format(time.RFC3339),
-		"config": map[string]any{
-			"Entrypoint": []string{Entrypoint},
-			"Cmd":        []string{"pause"},
-			"Env":        []string{"PATH=/"},
-		},
-		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + diffID}},
-		"history": []map[string]string{{"created": epoch.Format(time.RFC3339), "created_by": "node-e2e"}},
-	})
-}
-
-// layoutOf returns the files of a layout with the program at path.
-func layoutOf(path, ref string) ([]file, error) {
-	program, err := os.ReadFile(path)
+// PackLayout packs the program at path into a layout in the directory dir, which it makes.
+func PackLayout(dir, path, ref string) error {
+	img, err := imageOf(path)
 	if err != nil {
-		return nil, fmt.Errorf("image: read the program: %w", err)
+		return fmt.Errorf("image: %w", err)
 	}
-	layer, err := layerOf(program)
+	to, err := layout.Write(dir, empty.Index)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("image: %w", err)
 	}
-	config, err := configOf(digest(layer))
-	if err != nil {
-		return nil, err
-	}
-	const oci = "application/vnd.oci.image."
-	blob := func(kind string, data []byte) map[string]any {
-		return map[string]any{"mediaType": oci + kind, "digest": "sha256:" + digest(data), "size": len(data)}
-	}
-	manifest, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": oci + "manifest.v1+json",
-		"config": blob("config.v1+json", config), "layers": []any{blob("layer.v1.tar", layer)},
-	})
-	if err != nil {
-		return nil, err
-	}
-	tagged := blob("manifest.v1+json", manifest)
-	tagged["annotations"] = map[string]string{ // CRI-O reads the first, containerd the second
-		"org.opencontainers.image.ref.name": ref[strings.LastIndexByte(ref, ':')+1:], "io.containerd.image.name": ref,
-	}
-	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{tagged}})
-	if err != nil {
-		return nil, err
-	}
-	files := []file{{"oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", 0o644, index}}
-	for _, data := range [][]byte{layer, config, manifest} {
-		files = append(files, file{"blobs/sha256/" + digest(data), 0o644, data})
-	}
-	return files, nil
+	return to.AppendImage(img, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": ref[strings.LastIndexByte(ref, ':')+1:], // for CRI-O
+		"io.containerd.image.name":          ref,
+	}))
 }
 
 // PackFile packs the program at path into an archive at out.
-func PackFile(out, path, ref string) error {
-	files, err := layoutOf(path, ref)
+func PackFile(out, path, ref string) (err error) {
+	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return err
 	}
-	var archive bytes.Buffer
-	if err := writeTar(&archive, files); err != nil {
+	defer os.RemoveAll(dir)
+	if err := PackLayout(dir, path, ref); err != nil {
 		return err
 	}
-	if err := os.WriteFile(out, archive.Bytes(), 0o644); err != nil {
+	file, err := os.Create(out)
+	if err != nil {
 		return fmt.Errorf("image: write the archive: %w", err)
 	}
-	return nil
+	defer func() { err = errors.Join(err, file.Close()) }()
+	archive := tar.NewWriter(file)
+	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close())
 }
 
-// PackLayout packs the program at path into a layout in the directory dir, which it makes.
-func PackLayout(dir, path, ref string) error {
-	files, err := layoutOf(path, ref)
+// imageOf returns the image of the program at path.
+func imageOf(path string) (v1.Image, error) {
+	program, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read the program: %w", err)
 	}
-	for _, f := range files {
-		name := filepath.Join(dir, f.name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, f.data, 0o644)); err != nil {
-			return fmt.Errorf("image: %w", err)
-		}
+	var content bytes.Buffer
+	files := tar.NewWriter(&content)
+	header := &tar.Header{Name: Entrypoint[1:], Mode: 0o755, Size: int64(len(program))}
+	if err := files.WriteHeader(header); err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-var epoch = time.Unix(0, 0).UTC()
-
-type file struct {
-	name string
-	mode int64
-	data []byte
-}
-
-func layerOf(program []byte) ([]byte, error) {
-	var layer bytes.Buffer
-	err := writeTar(&layer, []file{{Entrypoint[1:], 0o755, program}})
-	return layer.Bytes(), err
-}
-
-func writeTar(w io.Writer, files []file) error {
-	out := tar.NewWriter(w)
-	for _, f := range files {
-		header := &tar.Header{
-			Name: f.name, Mode: f.mode, Size: int64(len(f.data)),
-			ModTime: epoch, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR,
-		}
-		if err := out.WriteHeader(header); err != nil {
-			return fmt.Errorf("image: %s: %w", f.name, err)
-		}
-		if _, err := out.Write(f.data); err != nil {
-			return fmt.Errorf("image: %s: %w", f.name, err)
-		}
+	_, err = files.Write(program)
+	if err := errors.Join(err, files.Close()); err != nil {
+		return nil, err
 	}
-	if err := out.Close(); err != nil {
-		return fmt.Errorf("image: %w", err)
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	base := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img, err := mutate.AppendLayers(mutate.ConfigMediaType(base, types.OCIConfigJSON), layer)
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config = v1.Config{
+		Entrypoint: []string{Entrypoint}, Cmd: []string{"pause"}, Env: []string{"PATH=/"},
+	}
+	return mutate.ConfigFile(img, config)
 }

@@ -84,7 +84,6 @@ const restarts = "it restarts the runtime, and this runtime is not ours to resta
 
 // scenarios are all of them, in the order in which they run.
 var scenarios = []Scenario{
-	{"00-runtime", "KEP-3386, Design Details: what the runtime sends, and how soon", "", observe},
 	{"01-lifecycle", "KEP-3386, Test Plan: the PodLifecycleEvent is generated and the status updated when CRI events come", "", lifecycle},
 	{"02-stress", "KEP-3386, Test Plan: stress test", "", stress},
 	{"03-recovery", "KEP-3386, Test Plan: recovery test", "", recovery},
@@ -139,11 +138,8 @@ type T struct {
 }
 
 func TestNode(t *testing.T) {
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if run.root, err = components.FindRoot(here); err != nil {
+	var err error
+	if run.root, err = components.FindRoot(); err != nil {
 		t.Fatal(err)
 	}
 	run.results = cmp.Or(*results, filepath.Join(run.root, "build", "node", "results"))

@@ -62,11 +62,7 @@ func main() {
 func run(name string, command []string, target sweep.Target) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	here, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	root, err := components.FindRoot(here)
+	root, err := components.FindRoot()
 	if err != nil {
 		return err
 	}
