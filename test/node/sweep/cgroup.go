@@ -16,8 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/prometheus/procfs"
 )
 
 // DefaultCgroupFS is where the kernel's cgroup hierarchies are mounted.
@@ -69,11 +67,7 @@ func (t Target) makeLeaf() (procs string, err error) {
 	if err := t.validate(); err != nil {
 		return "", err
 	}
-	root := t.cgroupFS()
-	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
-		root = filepath.Join(root, "pids")
-	}
-	dir := filepath.Join(root, t.Cgroup, leaf)
+	dir := filepath.Join(pidsOf(t.cgroupFS()), t.Cgroup, leaf)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("sweep: make the run's cgroup: %w", err)
 	}
@@ -120,21 +114,6 @@ func (t Target) strayCgroups(hierarchy string, containers []string) []string {
 	return found
 }
 
-// ownsCgroup reports whether the cgroups of a process, one for each hierarchy, are the run's.
-func (t Target) ownsCgroup(cgroups []procfs.Cgroup, containers []string) bool {
-	for _, c := range cgroups {
-		if t.Cgroup != "" && strings.HasPrefix(c.Path+"/", "/"+t.Cgroup+"/") {
-			return true
-		}
-		for name := range strings.SplitSeq(c.Path, "/") {
-			if namesOne(name, containers) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // containers are the IDs of the run's containers, sandboxes among them, as runc's state tells them.
 func (t Target) containers() []string {
 	var ids []string
@@ -171,17 +150,31 @@ func (t Target) cgroupFS() string {
 	return DefaultCgroupFS
 }
 
+// unified reports whether a mount directory has the one hierarchy of v2.
+func unified(root string) bool {
+	_, err := os.Stat(filepath.Join(root, "cgroup.controllers"))
+	return err == nil
+}
+
+// pidsOf returns the root of the hierarchy with the pids controller.
+func pidsOf(root string) string {
+	if unified(root) {
+		return root
+	}
+	return filepath.Join(root, "pids")
+}
+
 // hierarchies returns the roots of the cgroup hierarchies under a mount directory. Symbolic links
 // (cpu → cpu,cpuacct) are a single hierarchy.
 func hierarchies(root string) []string {
-	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+	if unified(root) {
 		return []string{root}
 	}
-	var roots []string
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		return nil
 	}
+	var roots []string
 	for _, entry := range entries {
 		if entry.IsDir() {
 			roots = append(roots, filepath.Join(root, entry.Name()))
@@ -190,26 +183,22 @@ func hierarchies(root string) []string {
 	return roots
 }
 
-// removeCgroup removes a cgroup and its descendants, children first. A cgroup
-// whose last process has just been killed is busy for a moment.
-func removeCgroup(top string) error {
+// folders returns a cgroup and its descendants, parents first. A cgroup may go meanwhile.
+func folders(top string) []string {
 	var dirs []string
-	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
+	_ = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
 			dirs = append(dirs, path)
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("read the cgroup %s: %w", top, err)
-	}
-	for _, dir := range slices.Backward(dirs) {
+	return dirs
+}
+
+// removeCgroup removes a cgroup and its descendants. A cgroup whose last process has just been
+// killed is busy for a moment.
+func removeCgroup(top string) error {
+	for _, dir := range slices.Backward(folders(top)) {
 		if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("remove the cgroup %s: %w", dir, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -40,32 +41,23 @@ func preflight(euid int, cgroupfs, proc string) error {
 }
 
 func missingControllers(cgroupfs string, want ...string) []string {
-	unified, err := os.ReadFile(filepath.Join(cgroupfs, "cgroup.controllers"))
-	var missing []string
-	for _, controller := range want {
+	text, err := os.ReadFile(filepath.Join(cgroupfs, "cgroup.controllers"))
+	has := strings.Fields(string(text))
+	return slices.DeleteFunc(want, func(controller string) bool {
 		if err == nil {
-			if !strings.Contains(" "+strings.TrimSpace(string(unified))+" ", " "+controller+" ") {
-				missing = append(missing, controller)
-			}
-			continue
+			return slices.Contains(has, controller)
 		}
-		if _, err := os.Stat(filepath.Join(cgroupfs, controller, "cgroup.procs")); err != nil {
-			missing = append(missing, controller)
-		}
-	}
-	return missing
+		_, err := os.Stat(filepath.Join(cgroupfs, controller, "cgroup.procs"))
+		return err == nil
+	})
 }
 
 // writable makes and removes a cgroup, since a read-only mount or a missing capability shows only
 // on trying.
 func writable(cgroupfs string) error {
-	root := cgroupfs
-	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
-		root = filepath.Join(root, "pids")
-	}
-	probe, err := os.MkdirTemp(root, "pe2e-probe-")
+	probe, err := os.MkdirTemp(pidsOf(cgroupfs), "pe2e-probe-")
 	if err != nil {
-		return fmt.Errorf("no cgroup can be made under %s: %w", root, err)
+		return fmt.Errorf("no cgroup can be made under %s: %w", cgroupfs, err)
 	}
 	return os.Remove(probe)
 }

@@ -9,58 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
 )
 
-// zombie is the state of an ended process before its parent has waited.
-const zombie = "Z"
-
-// ancestors returns this process and its ancestors.
-func ancestors(proc procfs.FS) []int {
-	var pids []int
-	for pid := os.Getpid(); pid > 0; {
-		pids = append(pids, pid)
-		p, err := proc.Proc(pid)
-		if err != nil {
-			break
-		}
-		stat, err := p.Stat()
-		if err != nil {
-			break
-		}
-		pid = stat.PPID
-	}
-	return pids
-}
-
-// unescape undoes the octal escapes of /proc/self/mountinfo.
-func unescape(text string) string {
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) {
-			if value, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
-				out.WriteByte(byte(value))
-				i += 3
-				continue
-			}
-		}
-		out.WriteByte(text[i])
-	}
-	return out.String()
-}
-
 // CPUTime returns the CPU time of a process's threads, in nanoseconds where /proc/PID/stat has
 // hundredths of a second. Ended threads are not included.
 func CPUTime(pid int) (time.Duration, error) {
-	return cpuTime("/proc", pid)
-}
-
-func cpuTime(proc string, pid int) (time.Duration, error) {
-	fs, err := procfs.NewFS(proc)
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, fmt.Errorf("sweep: %w", err)
 	}
@@ -90,7 +47,7 @@ func children(pid int) []int {
 	}
 	var children []int
 	for _, p := range all {
-		if stat, err := p.Stat(); err == nil && stat.PPID == pid && stat.State != zombie {
+		if stat, err := p.Stat(); err == nil && stat.PPID == pid && stat.State != "Z" {
 			children = append(children, p.PID)
 		}
 	}

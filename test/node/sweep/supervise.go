@@ -157,41 +157,21 @@ func reapUntil(pid int) int {
 func cleanUp(target Target) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
 	defer cancel()
-	swept := make(chan error, 1)
-	go func() { swept <- sweepWithChildren(ctx, target) }()
-	for {
-		select {
-		case err := <-swept:
-			if left := target.Left(); err == nil && len(left) > 0 {
-				return fmt.Errorf("%q", left)
-			}
-			return err
-		case <-time.After(10 * time.Millisecond):
-			// Not blocking: a child may live on until the sweep kills it.
-			for {
-				if got, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); got <= 0 || err != nil {
-					break
-				}
-			}
-		}
-	}
-}
-
-func sweepWithChildren(ctx context.Context, target Target) error {
-	for {
-		pids := children(os.Getpid())
-		if len(pids) == 0 {
-			return target.Sweep(ctx)
+	for pids := children(os.Getpid()); len(pids) > 0; pids = children(os.Getpid()) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("processes %v would not end", pids)
 		}
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // its orphans become our children
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("processes %v would not end", pids)
-		case <-time.After(20 * time.Millisecond):
-		}
+		time.Sleep(10 * time.Millisecond)
 	}
+	err := target.Sweep(ctx)
+	if left := target.Left(); err == nil && len(left) > 0 {
+		err = fmt.Errorf("%q", left)
+	}
+	return err
 }
 
 // A run's directory holds a lock, kept by its living supervisor. A directory with a free lock

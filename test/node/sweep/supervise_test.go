@@ -38,12 +38,16 @@ func TestMain(m *testing.M) {
 // without a parent.
 const orphan = `(trap '' TERM; setsid sh -c 'trap "" TERM; while :; do sleep 1; done' "$NODE_E2E_BASE/daemon" &) ; `
 
+// waits is a line of shell that ends in order at SIGTERM.
+const waits = `trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`
+
 // TestNothingIsLeft checks for any end of the suite that the supervisor's exit code is right, and
 // the suite's processes are gone.
 func TestNothingIsLeft(t *testing.T) {
 	tests := []struct {
 		name, script string
 		signal       syscall.Signal // sent to the supervisor once the script says "ready"
+		deaf         bool           // nobody reads its output then, as in an ended pipeline
 		want         int
 	}{
 		{name: "an orderly end", script: orphan + `exit 0`, want: 0},
@@ -51,12 +55,11 @@ func TestNothingIsLeft(t *testing.T) {
 		{name: "a crash", script: orphan + `kill -SEGV $$`, want: ExitFailed},
 		{name: "kill -9 of the suite", script: orphan + `kill -9 $$`, want: ExitFailed},
 		{
-			name: "an interrupt", signal: syscall.SIGINT, want: ExitInterrupted,
-			script: orphan + `trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`,
+			name: "an interrupt", signal: syscall.SIGINT, want: ExitInterrupted, script: orphan + waits,
 		},
 		{
-			name: "SIGTERM", signal: syscall.SIGTERM, want: ExitInterrupted,
-			script: orphan + `trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`,
+			name: "SIGTERM, and nobody reads", signal: syscall.SIGTERM, deaf: true,
+			want: ExitInterrupted, script: orphan + waits,
 		},
 	}
 	for _, tt := range tests {
@@ -68,16 +71,21 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			supervisor := exec.Command(os.Args[0])
 			supervisor.Env = append(os.Environ(), envTestDir+"="+dir, envTestScript+"="+tt.script)
-			stdout, err := supervisor.StdoutPipe()
+			out, in, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
 			}
+			supervisor.Stdout, supervisor.Stderr = in, in
 			if err := supervisor.Start(); err != nil {
 				t.Fatal(err)
 			}
-			lines := bufio.NewScanner(stdout)
+			in.Close()
+			lines := bufio.NewScanner(out)
 			if tt.signal != 0 {
 				for lines.Scan() && lines.Text() != "ready" {
+				}
+				if tt.deaf {
+					out.Close()
 				}
 				if err := supervisor.Process.Signal(tt.signal); err != nil {
 					t.Fatal(err)
@@ -96,41 +104,6 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Errorf("the run's directory is still there: %v", err)
 			}
 		})
-	}
-}
-
-// TestNobodyReads checks that a supervisor without a reader of its output, as in an ended pipeline,
-// cleans up all the same.
-func TestNobodyReads(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	supervisor := exec.Command(os.Args[0])
-	supervisor.Env = append(os.Environ(), envTestDir+"="+dir,
-		envTestScript+"="+orphan+`trap 'exit 130' TERM; echo ready; while :; do sleep 0.05; done`)
-	supervisor.Stdout, supervisor.Stderr = in, in
-	if err := supervisor.Start(); err != nil {
-		t.Fatal(err)
-	}
-	in.Close()
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	out.Close()
-	if err := supervisor.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = supervisor.Wait()
-	if got := supervisor.ProcessState.ExitCode(); got != ExitInterrupted {
-		t.Errorf("%v, want exit code %d", supervisor.ProcessState, ExitInterrupted)
-	}
-	if left := append((Target{Dir: dir}).Left(), named(t, dir)...); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
 	}
 }
 

@@ -31,10 +31,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -52,8 +53,7 @@ type Target struct {
 	// Empty: none, and then only containers are identified.
 	Cgroup string
 
-	// proc and cgroupfs stand for /proc and /sys/fs/cgroup in tests.
-	proc, cgroupfs string
+	cgroupfs string // stands for /sys/fs/cgroup in tests
 }
 
 // Left lists the leftovers, a line each: processes, mounts, cgroups and sockets. An empty result
@@ -162,62 +162,44 @@ type Process struct {
 	Command string // command line, words joined by spaces
 }
 
-// Processes lists the run's processes, except this process and its parents.
+// Processes lists the processes in the run's cgroups, except this process and its parent.
 func (t Target) Processes() []Process {
-	proc, err := procfs.NewFS(t.procDir())
-	if err != nil {
-		return nil
-	}
-	all, err := proc.AllProcs()
-	if err != nil {
-		return nil
-	}
-	sort.Sort(all) // by ID
-	own, containers := ancestors(proc), t.containers()
-	var found []Process
-	for _, p := range all {
-		if slices.Contains(own, p.PID) {
-			continue
+	found := map[int]Process{}
+	for _, cgroup := range t.Cgroups() {
+		for _, dir := range folders(cgroup) {
+			text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			if err != nil {
+				continue // gone meanwhile
+			}
+			for word := range strings.FieldsSeq(string(text)) {
+				pid, err := strconv.Atoi(word)
+				if err != nil || pid == os.Getpid() || pid == os.Getppid() {
+					continue
+				}
+				words, err := os.ReadFile(filepath.Join("/proc", word, "cmdline"))
+				if err == nil && len(words) > 0 { // not ended meanwhile
+					command := strings.ReplaceAll(strings.Trim(string(words), "\x00"), "\x00", " ")
+					found[pid] = Process{PID: pid, Command: command}
+				}
+			}
 		}
-		if command, ok := t.owns(p, containers); ok {
-			found = append(found, Process{PID: p.PID, Command: command})
-		}
 	}
-	return found
+	return slices.SortedFunc(maps.Values(found), func(a, b Process) int { return a.PID - b.PID })
 }
 
-// owns reports whether a process belongs to the run. A process ended meanwhile does not, and
-// neither does a zombie: it holds nothing and only waits for its parent.
-func (t Target) owns(p procfs.Proc, containers []string) (command string, ok bool) {
-	if stat, err := p.Stat(); err != nil || stat.State == zombie {
-		return "", false
-	}
-	cgroups, err := p.Cgroups()
-	if err != nil || !t.ownsCgroup(cgroups, containers) {
-		return "", false
-	}
-	words, err := p.CmdLine()
-	return strings.Join(words, " "), err == nil
-}
-
-// Mounts lists the mount points under the directory, deepest and latest first:
-// the order in which they can be unmounted.
+// Mounts lists the mount points under the directory, deepest and latest first: the order in which
+// they can be unmounted.
 func (t Target) Mounts() []string {
-	data, err := os.ReadFile(filepath.Join(t.procDir(), "self", "mountinfo"))
+	all, err := procfs.GetMounts()
 	if err != nil {
 		return nil
 	}
 	var mounts []string
-	for line := range strings.Lines(string(data)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if point := unescape(fields[4]); strings.HasPrefix(point, t.Dir+"/") {
-			mounts = append(mounts, point)
+	for _, mount := range slices.Backward(all) {
+		if strings.HasPrefix(mount.MountPoint, t.Dir+"/") {
+			mounts = append(mounts, mount.MountPoint)
 		}
 	}
-	slices.Reverse(mounts)
 	return mounts
 }
 
@@ -230,11 +212,4 @@ func (t Target) sockets() []string {
 		return nil
 	})
 	return sockets
-}
-
-func (t Target) procDir() string {
-	if t.proc != "" {
-		return t.proc
-	}
-	return "/proc"
 }
