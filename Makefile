@@ -78,7 +78,7 @@ mutate-scripts: ## play each script against the deliberate faults that it names;
 
 .PHONY: pages
 pages: ## look at the pages of run, stress, watch and compare in a real browser, on a phone and a desk; pictures in build/pages
-	$(GO) run ./test/pages -out $(BUILD)/pages
+	.ci/pages $(BUILD)/pages
 
 #: real components, as root on Linux; built once from the module registry into build/
 RUN ?= $(NODE_E2E_RUN)

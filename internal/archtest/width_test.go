@@ -46,7 +46,7 @@ var (
 		"test/kubelet/cmd/kubelet-e2e", "test/kubelet/podsapi", "test/kubelet/scene",
 		"test/kubelet/standalone", "test/node/agent", "test/node/cmd/runtime", "test/node/components",
 		"test/node/conformance", "test/node/crikit", "test/node/criproxy", "test/node/daemon",
-		"test/node/image", "test/node/runtimes", "test/node/suite", "test/node/sweep", "test/pages",
+		"test/node/image", "test/node/runtimes", "test/node/suite", "test/node/sweep",
 		"test/peer", "test/peer/agent",
 		"test/peer/kubelet", "test/peer/server", "test/pristine",
 	}

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a page looks like, for look.go.
-(async () => {
+// Looks at a page of pleg-bench, and returns what is wrong with it. The script pages evaluates it in a
+// frame of the wanted width; want has the charts and the bands (the states of a stream) to be drawn,
+// and the theme.
+(async (want) => {
   await new Promise(done => setTimeout(done, 500));
   const parse = color => (color.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
   const luminance = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
@@ -24,7 +26,8 @@
     }
     return n;
   };
-  const width = innerWidth, wide = [];
+  const wrong = [], width = innerWidth, wide = [];
+  const fail = (bad, what) => { if (bad) wrong.push(`${width} px: ${what}`); };
   for (const e of document.querySelectorAll("body *")) {
     const box = e.getBoundingClientRect();
     if (box.right > width + 1 && !e.closest(".scroll")) wide.push(e.tagName + "." + e.className);
@@ -35,11 +38,19 @@
     const c = contrast(parse(getComputedStyle(e).color), ground(e));
     if (c < 4) faint.push(`${e.tagName} "${e.textContent.trim().slice(0, 30)}" has a contrast of ${c.toFixed(1)}`);
   }
-  return {
-    Width: width, Wanted: document.documentElement.scrollWidth, Wide: wide.slice(0, 5),
-    Charts: [...document.querySelectorAll(".chart")].map(c => ({ ID: c.id, Inked: inked(c), Text: c.textContent.trim() })),
-    Bands: document.querySelectorAll(".band span").length, Faint: [...new Set(faint)].slice(0, 5),
-    Dark: luminance(ground(document.body)) < 0.2,
-    Requested: performance.getEntriesByType("resource").map(r => r.name),
-  };
-})()
+  const wanted = document.documentElement.scrollWidth;
+  fail(width !== want.width || wanted > width, `the page is ${wanted} pixels wide in a window of ${want.width}; too wide: ${wide.slice(0, 5)}`);
+  fail((luminance(ground(document.body)) < 0.2) !== want.dark, `the ground of the ${want.dark ? "dark" : "light"} theme`);
+  let drawn = 0;
+  for (const chart of document.querySelectorAll(".chart")) {
+    const colored = inked(chart);
+    if (colored >= 50) drawn++; // a short line has so many
+    else fail(chart.textContent.trim() !== "nothing was measured", `the chart ${chart.id} is not drawn: ${colored} of its pixels have a color`);
+  }
+  fail(drawn < want.charts, `${drawn} charts are drawn, want ${want.charts}`);
+  const bands = document.querySelectorAll(".band span").length;
+  fail(want.bands !== bands > 0, `${bands} spans of states are shown`);
+  for (const text of new Set(faint)) fail(true, `hard to read: ${text}`);
+  for (const r of performance.getEntriesByType("resource")) fail(true, `asks for ${r.name}`);
+  return wrong;
+})
