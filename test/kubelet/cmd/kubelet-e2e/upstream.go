@@ -150,7 +150,7 @@ func differences(table *upstream.Table, columns []scene.Variant) []string {
 
 // prepare builds containerd and the stand-in for nmeter, and unpacks Debian's packages.
 func prepare(ctx context.Context, kubelets, out, version string) (c upstream.Config, err error) {
-	root, err := components.FindRoot(".")
+	root, err := components.FindRoot()
 	if err != nil {
 		return c, err
 	}
