@@ -105,7 +105,7 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("deletion: %w", err)
 	}
-	if err := f.removals(ctx, w, gone); err != nil {
+	if f.Removal, err = removals(ctx, w, gone); err != nil {
 		return nil, fmt.Errorf("removal: %w", err)
 	}
 	m, err := w.Kubelet.Metrics(ctx)
@@ -116,14 +116,14 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	return f, w.Check(ctx)
 }
 
-// removals times how long the ended containers of removed pods stay in the runtime. The collector
-// of dead containers comes once a minute.
-func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
-	return eventually(ctx, 2*patience, func() error {
+// removals waits until the runtime has removed the ended containers of removed pods, and times how
+// long they stayed. The collector of dead containers comes once a minute.
+func removals(ctx context.Context, w *World, pods []string) (stayed []time.Duration, err error) {
+	err = eventually(ctx, 2*patience, func() error {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		f.Removal = f.Removal[:0]
+		stayed = stayed[:0]
 		for id, c := range w.book.exits {
 			if !slices.Contains(pods, c.Pod) {
 				continue
@@ -132,10 +132,11 @@ func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
 			if !ok {
 				return fmt.Errorf("a container of %s is not removed", c.Pod)
 			}
-			f.Removal = append(f.Removal, time.Duration(at-c.At))
+			stayed = append(stayed, time.Duration(at-c.At))
 		}
 		return nil
 	})
+	return stayed, err
 }
 
 // start starts a node of the number of pods, times it, and writes a log for each container unless
@@ -289,7 +290,11 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	if len(f.Exit) != n {
 		return fmt.Errorf("%d exits timed, want %d", len(f.Exit), n)
 	}
-	return w.remove(ctx, all...)
+	if err := w.remove(ctx, all...); err != nil {
+		return err
+	}
+	_, err = removals(ctx, w, all) // a kubelet removes one container at a time: the next pods would wait
+	return err
 }
 
 // rates returns the growth of counters, divided by a number.
