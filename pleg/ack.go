@@ -205,7 +205,7 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	for _, it := range a.items {
 		if it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved {
 			e := expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}
-			c.expect(p, e, now)
+			c.expect(p, c.find(p, 0, e.id), e, now)
 		}
 	}
 	p.due = max(p.due, a.at)
@@ -219,7 +219,7 @@ func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
 	case x != nil && x.kind == Sandbox:
 		x.cause = CauseRead // see pod.teardown
 	case x != nil || e != nil && e.kind == Container:
-		c.expect(p, expectation{id: id, phase: PhaseExited, at: at, cause: CauseAck}, now)
+		c.expect(p, x, expectation{id: id, phase: PhaseExited, at: at, cause: CauseAck}, now)
 	}
 }
 

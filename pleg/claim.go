@@ -190,17 +190,20 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 		c.discard(b.dropped, now)
 	}
 	for _, pc := range b.pods {
+		var p *pod
+		if pc.pod != "" {
+			p = c.ensure(pc.pod)
+		}
 		fresh := 0
 		for _, claim := range pc.latest {
-			if c.onClaim(pc.pod, claim, now) {
+			if c.onClaim(p, claim, now) {
 				fresh++
 			}
 		}
-		if pc.pod != "" {
-			p := c.ensure(pc.pod)
+		if p != nil {
 			for i, it := range pc.payload {
 				if x := c.find(p, i, it.ID); it.Phase != PhaseUnknown && it.Phase < PhaseRemoved && (x == nil || x.phase < it.Phase) {
-					c.onClaim(p.uid, latestClaim{item: it}, now)
+					c.onClaim(p, latestClaim{item: it}, now)
 				}
 			}
 			c.offer(p, pc, now)
@@ -210,15 +213,24 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	}
 }
 
-// onClaim applies the claim of one ID, and reports whether the claim is news.
-func (c *core[S]) onClaim(uid cache.UID, claim latestClaim, now instant) (fresh bool) {
+// onClaim applies the claim of one ID, and reports whether the claim is news. P is the pod that the
+// claim names, nil if none. The items of that pod are looked at first: a look-up in the index was a
+// fifth of an exit.
+func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	e := expectation{id: claim.item.ID, kind: claim.item.Kind, phase: claim.item.Phase, at: now, stamp: claim.stamp, cause: CauseClaim}
 	if e.id == "" || e.phase > PhaseRemoved {
 		return false
 	}
-	if x := c.index[e.id]; x != nil { // reads know the pod
-		fresh = c.expect(x.pod, e, now)
-		if x.pod.uid != uid {
+	var x *item
+	if p != nil {
+		x = c.find(p, 0, e.id)
+	}
+	if x == nil {
+		x = c.index[e.id]
+	}
+	if x != nil { // reads know the pod
+		fresh = c.expect(x.pod, x, e, now)
+		if x.pod != p {
 			c.review(x.pod, now)
 		}
 		return fresh
@@ -227,8 +239,8 @@ func (c *core[S]) onClaim(uid cache.UID, claim latestClaim, now instant) (fresh 
 		x.claimed = max(x.claimed, e.phase)
 		return false
 	}
-	if p := c.pods[uid]; uid != "" && (e.phase < PhaseRemoved || p != nil && p.entry == foreignEntry) {
-		return c.expect(c.ensure(uid), e, now)
+	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
+		return c.expect(p, nil, e, now)
 	}
 	// A list will name the pod. The removal of an ID that no read has shown needs no read, but a read
 	// under way, or one that begins within the grace, may still show the ID.
@@ -247,9 +259,9 @@ func (c *core[S]) onClaim(uid cache.UID, claim latestClaim, now instant) (fresh 
 }
 
 // expect adds what an event or an own call has reported to the expectations of a pod, and reports
-// whether the report is news.
-func (c *core[S]) expect(p *pod, e expectation, now instant) bool {
-	if x := c.find(p, 0, e.id); x != nil {
+// whether the report is news. X is the ID's item in the pod, nil if there is none.
+func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) bool {
+	if x != nil {
 		if e.phase > x.claimed || e.phase == x.claimed && e.cause == CauseAck {
 			x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp
 		}

@@ -131,7 +131,12 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	case inputEnded:
 		c.stepStream(in.in, in.ended, now)
 	case inputDemand:
-		for _, uid := range slices.Sorted(maps.Keys(in.demand)) {
+		uids := make([]cache.UID, 0, len(in.demand)) // an iterator would cost a waiter four allocations
+		for uid := range in.demand {
+			uids = append(uids, uid)
+		}
+		slices.Sort(uids)
+		for _, uid := range uids {
 			c.wantRead(uid, c.clock.instant(in.demand[uid]), now)
 		}
 	case inputRequest:

@@ -162,7 +162,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	for i := 0; i < len(items) && len(c.early) > 0; i++ {
 		if e, ok := c.early[items[i].ID]; ok { // the list names the pod of a claim
 			delete(c.early, e.id)
-			c.expect(p, e, now)
+			c.expect(p, c.find(p, 0, e.id), e, now)
 		}
 	}
 	same := c.compare(p, items, began)

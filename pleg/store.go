@@ -102,7 +102,7 @@ func (c *core[S]) create(p *pod, it Item, now instant) *item {
 	x := &item{id: it.ID, pod: p, kind: it.Kind, phase: phaseNone}
 	if e, ok := c.early[it.ID]; ok {
 		delete(c.early, it.ID)
-		c.expect(p, e, now)
+		c.expect(p, nil, e, now)
 	}
 	if e := p.expectation(it.ID); e != nil {
 		x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp
@@ -129,13 +129,12 @@ func (c *core[S]) find(p *pod, hint int, id string) *item {
 	if hint < len(p.items) && p.items[hint].id == id {
 		return p.items[hint]
 	}
-	if x := c.index[id]; x != nil && x.pod == p {
-		return x
-	}
-	if c.items() > len(c.index) { // reads show some ID in two pods
+	if len(p.items) <= manyIDs || c.items() > len(c.index) { // few, or reads show some ID in two pods
 		if i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id }); i >= 0 {
 			return p.items[i]
 		}
+	} else if x := c.index[id]; x != nil && x.pod == p {
+		return x
 	}
 	return nil
 }
@@ -230,23 +229,22 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 		return
 	}
 	c.marks++
+	met := 0
 	for i, it := range pc.payload {
 		x := c.find(p, i, it.ID)
 		if x == nil || x.mark == c.marks || x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited {
 			return
 		}
-		if e := p.expectation(it.ID); e != nil && e.phase > it.Phase {
-			return
+		if e := p.expectation(it.ID); e != nil {
+			if e.phase > it.Phase {
+				return
+			}
+			met++
 		}
 		x.mark = c.marks
 	}
-	if len(pc.payload) != len(p.items) {
+	if len(pc.payload) != len(p.items) || met < len(p.expected) {
 		return
-	}
-	for i := range p.expected {
-		if c.find(p, 0, p.expected[i].id) == nil {
-			return
-		}
 	}
 	status, err := pc.status()
 	if err != nil || status == nil {
