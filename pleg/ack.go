@@ -237,8 +237,8 @@ func (c *core[S]) holdFor(p *pod, now instant) instant {
 const knownIDsMax = 8
 
 // knowsAllIDs reports whether the statuses of the IDs that are known are a complete read of the
-// pod: a list has shown the pod since the stream was connected, and every ID made since was reported
-// by the agent, or by an event.
+// pod: a list has shown the pod since the stream was connected, and every ID made since was made,
+// and reported, by the agent.
 func (c *core[S]) knowsAllIDs(p *pod) bool {
 	switch {
 	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0:
@@ -247,6 +247,11 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 		return false
 	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard):
 		return false
+	}
+	for i := range p.expected {
+		if e := &p.expected[i]; e.cause != CauseAck && c.find(p, 0, e.id) == nil {
+			return false // made by others, or of another pod
+		}
 	}
 	return len(p.items)+len(p.expected) <= knownIDsMax
 }

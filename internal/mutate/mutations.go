@@ -103,6 +103,7 @@ var mutations = []mutation{
 	{"ack: what was made before the stream was up is not listed", ackFile, "max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard)", "max(c.uncertain, p.unlisted, c.lastDiscard)"},
 	{"ack: what is of no known pod is not listed", ackFile, "max(c.conn.connected, c.uncertain, p.unlisted,", "max(c.conn.connected, p.unlisted,"},
 	{"ack: what a list shows of others is not listed", ackFile, "case p.entry != statusEntry, p.contradicted():", "case p.entry != statusEntry:"},
+	{"ack: what an event says of a pod is read by its ID", ackFile, "e.cause != CauseAck && c.find(p, 0, e.id) == nil {", "false && c.find(p, 0, e.id) == nil {"},
 	{"ack: what a discarded event told is not listed", ackFile, "max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard)", "max(c.conn.connected, c.uncertain, p.unlisted)"},
 	{"ack: what was just made is not read", ackFile, "c.find(p, 0, e.id) == nil && e.phase < PhaseRemoved {", "c.find(p, 0, e.id) == nil && e.phase < PhaseCreated {"},
 	{"ack: who was forgotten need not be listed", readFile, "c.uncertain, c.floor = max(c.uncertain, p.unlisted), max(c.floor, p.asOf)", "c.floor = max(c.floor, p.asOf)"},
