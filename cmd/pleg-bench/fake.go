@@ -17,13 +17,12 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
-	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
 func newFake(s streams) *cobra.Command {
 	var (
 		fake             fakeFlags
-		socket, control  string
+		socket           string
 		images           string
 		pods, containers int
 		life             time.Duration
@@ -98,14 +97,12 @@ names a content.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
 			defer cancel()
 			churned := make(chan error, 1)
 			churned <- nil
-			config := fakeproc.Config{Socket: socket, Control: control, Runtime: rt}
+			config := fakeproc.Config{Socket: socket, Runtime: rt}
+			if isChild {
+				config.In, config.Out = s.in, s.out
+			}
 			config.Ready = func() {
 				if isChild {
-					fmt.Fprintln(s.out, run.ReadyLine)
-					go func() { // ends with the parent
-						_, _ = io.Copy(io.Discard, s.in)
-						cancel()
-					}()
 					return
 				}
 				fmt.Fprintf(s.err, "%s %s as %s, with %d pods, on unix://%s. Ctrl-C ends it.\n",
@@ -130,11 +127,8 @@ names a content.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
 	flags.Float64Var(&rate, "rate", 0, "make as many pods more and change them, this many state changes a second")
 	flags.StringVar(&images, "images", "", "JSON file of images: names, users and commands (docs/fake-runtime.md)")
 	flags.BoolVar(&listFaults, "list-faults", false, "explain all faults and exit")
-	flags.StringVar(&control, "control", "", "path of a second socket that tells the history, for other commands")
-	flags.BoolVar(&isChild, "child", false, "end when standard input does")
-	for _, hidden := range []string{"control", "child"} {
-		flags.Lookup(hidden).Hidden = true
-	}
+	flags.BoolVar(&isChild, "child", false, "answer calls of another command on standard input and output")
+	flags.Lookup("child").Hidden = true
 	return cmd
 }
 

@@ -34,10 +34,10 @@ func (f *fakeFlags) add(flags *pflag.FlagSet) {
 
 // childArgs returns the arguments that make this program such a runtime, as a child of another
 // command. Each incarnation has its own seed, because no runtime reuses an ID.
-func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket, control string, incarnation int) []string {
-	return func(socket, control string, incarnation int) []string {
+func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket string, incarnation int) []string {
+	return func(socket string, incarnation int) []string {
 		seed := f.seed + uint64(incarnation)*0x9e3779b97f4a7c15
-		args := []string{"fake", "--child", "--socket", socket, "--control", control, "--profile", f.profile, "--seed", fmt.Sprint(seed)}
+		args := []string{"fake", "--child", "--socket", socket, "--profile", f.profile, "--seed", fmt.Sprint(seed)}
 		for _, fault := range f.faults {
 			args = append(args, "--fault", fault)
 		}

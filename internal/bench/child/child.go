@@ -7,7 +7,8 @@
 //
 // A child is this program with other arguments, or another program made for the purpose. A child
 // ends when its standard input ends, and so outlives its parent by a moment at most. Each child has
-// its own process group: Ctrl-C reaches the parent alone, which ends its children in order.
+// its own process group: Ctrl-C reaches the parent alone, which ends its children in order. A child
+// may answer calls on its standard input and output: see [Serve] and [Ask].
 //
 // # Concurrency
 //
@@ -80,6 +81,9 @@ func (c *Child) Stdin() io.Writer { return c.stdin }
 
 // Stdout returns the pipe from the child's standard output, which ends with the child.
 func (c *Child) Stdout() io.Reader { return c.stdout }
+
+// Calls returns the calls that the child answers on its standard input and output.
+func (c *Child) Calls() Calls { return NewCalls(c.stdout, c.stdin) }
 
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }

@@ -1,18 +1,19 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeproc is the fake runtime as a process: a CRI server on a unix socket, and a control
-// server on a second socket with the authoritative history, by which a run is judged.
+// Package fakeproc is the fake runtime as a process: a CRI server on a unix socket, and calls on its
+// standard input and output for the authoritative history, by which a run is judged.
 //
 // # Model
 //
-// [Serve] runs both servers until its context ends. [Control] is the client of the control server:
+// [Serve] runs until its context ends, or its input if it has one. [Control] is the parent's side:
 // Control collects the history piece by piece, changes faults, and restarts the runtime in place
 // (its containers survive, as a real runtime's do).
 //
 // # Concurrency
 //
-// Serve returns after everything it started has ended. A Control is safe for concurrent use.
+// Serve returns after everything it started has ended, but for a read of its input. A Control is
+// safe for concurrent use.
 //
 // # Errors
 //

@@ -5,6 +5,7 @@ package fakeproc_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
 )
 
@@ -41,30 +43,28 @@ func newRuntime(t *testing.T) *fakeruntime.Runtime {
 	return rt
 }
 
-// serve serves a runtime until the test ends, and returns the sockets.
-func serve(t *testing.T, rt *fakeruntime.Runtime) (socket, control string) {
+// serve serves a runtime until the test ends, and returns the socket and the calls.
+func serve(t *testing.T, rt *fakeruntime.Runtime) (socket string, control fakeproc.Control) {
 	t.Helper()
-	dir := socketDir(t)
-	socket, control = filepath.Join(dir, "cri"), filepath.Join(dir, "control")
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, served := make(chan struct{}), make(chan error, 1)
+	socket = filepath.Join(socketDir(t), "cri")
+	in, calls := io.Pipe()
+	answers, out := io.Pipe()
+	served := make(chan error, 1)
 	go func() {
-		served <- fakeproc.Serve(ctx, fakeproc.Config{Socket: socket, Control: control, Runtime: rt, Ready: func() { close(ready) }})
+		served <- fakeproc.Serve(context.Background(), fakeproc.Config{Socket: socket, Runtime: rt, In: in, Out: out})
+		out.Close()
 	}()
-	select {
-	case <-ready:
-	case err := <-served:
-		t.Fatal(err)
+	control.Calls = child.NewCalls(answers, calls)
+	if _, err := control.Report(t.Context(), 0); err != nil {
+		t.Fatal(err, <-served)
 	}
 	t.Cleanup(func() {
-		cancel()
+		_ = control.Calls.Close() // ends Serve
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		for _, path := range []string{socket, control} {
-			if _, err := os.Lstat(path); !os.IsNotExist(err) {
-				t.Errorf("%s was left behind", path)
-			}
+		if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+			t.Errorf("%s was left behind", socket)
 		}
 	})
 	return socket, control
@@ -72,9 +72,7 @@ func serve(t *testing.T, rt *fakeruntime.Runtime) (socket, control string) {
 
 func TestControlTellsTheHistory(t *testing.T) {
 	rt := newRuntime(t)
-	_, path := serve(t, rt)
-	control := fakeproc.NewControl(path)
-	defer control.Close()
+	_, control := serve(t, rt)
 
 	before := bench.Now()
 	sandbox, err := rt.AddPod(fakeruntime.PodSpec{UID: "u"})
@@ -117,9 +115,7 @@ func TestControlTellsTheHistory(t *testing.T) {
 
 func TestControlChangesFaultsAndRestarts(t *testing.T) {
 	rt := newRuntime(t)
-	socket, path := serve(t, rt)
-	control := fakeproc.NewControl(path)
-	defer control.Close()
+	socket, control := serve(t, rt)
 	want := fakeruntime.Faults{Drop: 0.25, DelayBy: time.Second}
 	if err := control.SetFaults(t.Context(), want); err != nil {
 		t.Fatal(err)
@@ -139,7 +135,7 @@ func TestControlChangesFaultsAndRestarts(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err != nil { // the server's settings: the connection is up
 		t.Fatal(err)
 	}
-	if err := control.Restart(t.Context(), time.Hour, 0); err != nil {
+	if err := control.Restart(t.Context(), fakeproc.Outage{Down: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	for buffer := make([]byte, 1<<10); ; { // ends when the restart breaks the connection

@@ -5,72 +5,49 @@ package fakeproc
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 )
 
 // Config is the configuration of [Serve].
 type Config struct {
 	// Socket is the path of the CRI socket.
 	Socket string
-	// Control is the path of the control socket; empty for none.
-	Control string
 	// Runtime is the runtime to serve. Serve closes it.
 	Runtime *fakeruntime.Runtime
-	// Ready, when set, is called once both sockets accept.
+	// In and Out, when set, carry the calls of [Control]. Serve ends with In.
+	In  io.Reader
+	Out io.Writer
+	// Ready, when set, is called once the socket accepts.
 	Ready func()
 }
 
-// Serve serves the runtime until ctx ends, and removes its sockets.
+// Serve serves the runtime until ctx ends, and removes its socket.
 func Serve(ctx context.Context, config Config) error {
 	defer config.Runtime.Close()
 	lis, err := listen(config.Socket)
 	if err != nil {
 		return err
 	}
-	outer := ctx
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	group.Go(func() {
-		err := config.Runtime.Serve(ctx, lis)
-		cancel(err)
-	})
-	if config.Control != "" {
-		controlLis, err := listen(config.Control)
-		if err != nil {
-			cancel(nil)
-			group.Wait()
-			return err
-		}
-		server := &http.Server{Handler: control{config.Runtime}.handler(), ReadHeaderTimeout: 5 * time.Second}
-		group.Go(func() {
-			if err := server.Serve(controlLis); !errors.Is(err, http.ErrServerClosed) {
-				cancel(err)
-			}
-		})
-		group.Go(func() {
-			<-ctx.Done()
-			_ = server.Close()
-		})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if config.In != nil {
+		go func() { // ends with the parent
+			defer cancel()
+			_ = child.Serve(config.In, config.Out, receiver{config.Runtime}) // the methods are right
+		}()
 	}
 	if config.Ready != nil {
 		config.Ready()
 	}
-	<-ctx.Done()
-	group.Wait()
-	if err := context.Cause(ctx); outer.Err() == nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return config.Runtime.Serve(ctx, lis)
 }
 
 // listen listens on a unix socket, after removing a socket without a listener.

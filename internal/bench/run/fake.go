@@ -4,11 +4,9 @@
 package run
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"sync"
 	"time"
@@ -19,18 +17,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
 )
 
-// ReadyLine is printed by a fake runtime on its standard output when ready for connections.
-const ReadyLine = "ready"
-
 // startTimeout is how long a child may take to begin.
 const startTimeout = 20 * time.Second
 
 // fake is the fake runtime of a run, through all its incarnations.
 type fake struct {
-	options              Options
-	dir, socket, control string
-	client               *fakeproc.Control
-	failed               func(error) // called when a child ends unasked
+	options     Options
+	dir, socket string
+	failed      func(error) // called when a child ends unasked
 
 	// collecting is held while history is collected, so that no change is entered twice. It owns
 	// since.
@@ -40,8 +34,9 @@ type fake struct {
 	// starts counts the children; a single goroutine starts them.
 	starts int
 
-	mu    sync.Mutex // owns the fields below
-	child *child.Child
+	mu      sync.Mutex // owns the fields below
+	child   *child.Child
+	control fakeproc.Control // of the last child
 	// emitted and cpu are of the incarnations before, lastEmitted and lastCPU of the present
 	// incarnation as last reported.
 	emitted, lastEmitted uint64
@@ -50,37 +45,27 @@ type fake struct {
 }
 
 func newFake(dir string, o Options, failed func(error)) *fake {
-	f := &fake{options: o, failed: failed, dir: dir, socket: filepath.Join(dir, "cri.sock"), control: filepath.Join(dir, "control.sock")}
-	f.client = fakeproc.NewControl(f.control)
-	return f
+	return &fake{options: o, failed: failed, dir: dir, socket: filepath.Join(dir, "cri.sock")}
 }
 
 // start starts a child and waits until the child accepts connections.
 func (f *fake) start(ctx context.Context) error {
-	c, err := child.Start("the fake runtime", f.options.FakeArgs(f.socket, f.control, f.starts), f.options.Stderr)
+	c, err := child.Start("the fake runtime", f.options.FakeArgs(f.socket, f.starts), f.options.Stderr)
 	if err != nil {
 		return err
 	}
-	ready := make(chan bool, 1)
-	go func() { // ends with the child's output
-		lines := bufio.NewScanner(c.Stdout())
-		ready <- lines.Scan() && lines.Text() == ReadyLine
-		_, _ = io.Copy(io.Discard, c.Stdout())
-	}()
-	select {
-	case ok := <-ready:
-		if !ok {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the fake runtime was not ready after %v", startTimeout))
+	defer cancel()
+	control := fakeproc.Control{Calls: c.Calls()}
+	if _, err := control.Report(ctx, 0); err != nil {
+		if errors.Is(err, child.ErrEnded) {
 			return errors.Join(errors.New("the fake runtime did not start"), c.Stop(time.Second))
 		}
-	case <-time.After(startTimeout):
 		c.Kill()
-		return fmt.Errorf("the fake runtime was not ready after %v", startTimeout)
-	case <-ctx.Done():
-		c.Kill()
-		return context.Cause(ctx)
+		return err
 	}
 	f.mu.Lock()
-	f.child = c
+	f.child, f.control = c, control
 	f.mu.Unlock()
 	f.starts++
 	go f.watch(c) // ends with the child
@@ -107,8 +92,14 @@ func (f *fake) take() *child.Child {
 	return c
 }
 
+// calls returns the calls of the last child.
+func (f *fake) calls() fakeproc.Control {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.control
+}
+
 func (f *fake) stop() error {
-	f.client.Close()
 	if c := f.take(); c != nil {
 		return c.Stop(5 * time.Second)
 	}
@@ -122,7 +113,6 @@ func (f *fake) kill() {
 		return
 	}
 	c.Kill()
-	f.client.Close()
 	f.collecting.Lock()
 	f.since = 0
 	f.collecting.Unlock()
@@ -136,7 +126,7 @@ func (f *fake) kill() {
 func (f *fake) collect(ctx context.Context, enter func([]bench.Change)) error {
 	f.collecting.Lock()
 	defer f.collecting.Unlock()
-	r, err := f.client.Report(ctx, f.since)
+	r, err := f.calls().Report(ctx, f.since)
 	if err != nil {
 		return err
 	}
@@ -158,5 +148,5 @@ func (f *fake) totals() (emitted uint64, cpu float64, lost uint64) {
 
 // liftFaults ends all misbehaviour.
 func (f *fake) liftFaults(ctx context.Context) error {
-	return f.client.SetFaults(ctx, fakeruntime.Faults{})
+	return f.calls().SetFaults(ctx, fakeruntime.Faults{})
 }

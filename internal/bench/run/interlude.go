@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
@@ -45,7 +46,7 @@ func (r *runner) runOutage(ctx context.Context) {
 	r.outage = o
 	r.mu.Unlock()
 	if o.kind == "restart" {
-		if err := r.fake.client.Restart(ctx, r.options.OutageFor, initializing); err != nil {
+		if err := r.fake.calls().Restart(ctx, fakeproc.Outage{Down: r.options.OutageFor, Initializing: initializing}); err != nil {
 			r.breakUnlessAsked(err)
 			return
 		}

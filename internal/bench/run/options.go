@@ -59,7 +59,7 @@ type Options struct {
 
 	// FakeArgs and WorkerArgs are the arguments that make this program a fake runtime and a worker.
 	// Incarnation counts the runtimes of a run, from 0.
-	FakeArgs   func(socket, control string, incarnation int) []string
+	FakeArgs   func(socket string, incarnation int) []string
 	WorkerArgs []string
 	// Stderr takes the children's output, OnStatus the progress of the run, several times a second.
 	// Nil discards.

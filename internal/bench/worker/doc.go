@@ -6,8 +6,8 @@
 // # Model
 //
 // The worker holds the parts of a node agent: a client of the runtime, the cache, the generator, a
-// consumer of Watch, and pod workers that wait in the cache. [Serve] takes orders from a stream and
-// answers on another; [Process] is the parent's handle.
+// consumer of Watch, and pod workers that wait in the cache. [Serve] answers the parent's calls;
+// [Process] makes them.
 //
 // The parent sends the worker the effects of its load (facts). A pod worker picks a pod, takes the
 // facts known by then, asks the cache for a status newer than now, and checks the answer against
@@ -15,10 +15,10 @@
 //
 // # Concurrency
 //
-// Serve returns when the order stream ends and everything it started has ended. A Process is safe
-// for concurrent use; its callbacks come from a single goroutine.
+// Serve returns when its input ends and everything it started has ended. A Process is safe for
+// concurrent use; one callback runs at a time.
 //
 // # Errors
 //
-// Failures of the worker are sent to the parent, which returns them from [Process.Wait].
+// A failure of the generator ends the news. [Process.Stop] returns the reason.
 package worker

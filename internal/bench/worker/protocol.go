@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
 // Modes of a generator.
@@ -18,7 +17,7 @@ const (
 	Generic = "generic"
 )
 
-// Config is the first order of a worker.
+// Config is the argument of a worker's first call.
 type Config struct {
 	// Endpoint is the runtime's socket.
 	Endpoint string
@@ -37,31 +36,14 @@ type Config struct {
 	Tail bool
 }
 
-// order is a message of the parent. Exactly a single field is set.
-type order struct {
-	Config *Config
-	Facts  []load.Fact
-	// Forget voids all facts: the runtime has lost everything.
-	Forget bool
-	// Probe sets the rate of the pod workers' reads.
-	Probe *float64
-	// Relist asks the generator to list everything now.
-	Relist bool
-	// Report and Snapshot request an answer.
-	Report, Snapshot bool
-}
-
-// answer is a message of the worker. Exactly a single field is set.
-type answer struct {
-	Hello      *Hello
-	Progress   *Progress
+// News is what a worker has to say since the last News.
+type News struct {
 	Deliveries []bench.Delivery
-	Report     *Report
-	Snapshot   *Snapshot
-	Failed     string
+	// Progress is nil unless asked for.
+	Progress *Progress
 }
 
-// Hello is the first answer: the generator runs.
+// Hello is the answer of the first call: the generator runs.
 type Hello struct {
 	RuntimeName, RuntimeVersion string
 	// MetricsAddr is where metrics are served.
@@ -115,9 +97,10 @@ type Report struct {
 	Complaints []string
 }
 
-// Snapshot is the cache's content.
+// Snapshot is the cache's content, and what Watch delivered before and no News has told.
 type Snapshot struct {
 	// At is a bench.Stamp.
-	At   int64
-	Pods []bench.Pod
+	At         int64
+	Pods       []bench.Pod
+	Deliveries []bench.Delivery
 }

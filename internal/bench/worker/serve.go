@@ -5,126 +5,112 @@ package worker
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
+// Watch must be silent for quiet before a Snapshot is taken, which comes drain after the request at
+// the latest.
 const (
-	// flushEvery is the period of sending deliveries, and progressEvery the period of Progress.
-	flushEvery    = 100 * time.Millisecond
-	progressEvery = 300 * time.Millisecond
-	// quiet is how long Watch must be silent before a Snapshot is taken, at most drain after the
-	// request.
 	quiet = 20 * time.Millisecond
 	drain = time.Second
 )
 
-// Serve takes orders from in and answers on out until in ends. Failures of the work go to the
-// parent; only failures to send are returned.
+// Serve answers the parent's calls on in and out until in ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	s := &server{out: gob.NewEncoder(out)}
-	if err := s.serve(ctx, gob.NewDecoder(in)); err != nil {
-		return s.answer(answer{Failed: err.Error()})
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &server{ctx: ctx, cancel: cancel}
+	err := child.Serve(in, out, s)
+	cancel(nil)
+	s.group.Wait()
+	if s.subject != nil {
+		s.subject.close()
 	}
-	return nil
+	return err
 }
 
-// server is a worker.
+// server is a worker. Its exported methods are the parent's calls, the first of them Start.
 type server struct {
+	ctx     context.Context
+	cancel  context.CancelCauseFunc // with the generator's error
+	group   sync.WaitGroup
 	subject *subject
 	prober  *prober
-
-	outMu sync.Mutex // owns out
-	out   *gob.Encoder
 
 	mu     sync.Mutex // owns the fields below
 	buffer []bench.Delivery
 	last   time.Time // of the last delivery
 }
 
-func (s *server) answer(a answer) error {
-	s.outMu.Lock()
-	defer s.outMu.Unlock()
-	if err := s.out.Encode(a); err != nil {
-		return fmt.Errorf("worker: answer: %w", err)
+// Start starts the generator and its users.
+func (s *server) Start(c Config, hello *Hello) (err error) {
+	if s.subject, err = newSubject(s.ctx, c); err != nil {
+		return err
 	}
+	s.prober = newProber(s.subject.cache, c.Seed)
+	s.group.Go(func() { s.cancel(s.subject.run(s.ctx)) })
+	s.group.Go(func() { s.consume(s.subject.generator.Watch()) })
+	s.group.Go(func() { s.prober.run(s.ctx) })
+	*hello = s.subject.hello
 	return nil
 }
 
-func (s *server) serve(ctx context.Context, in *gob.Decoder) error {
-	var first order
-	if err := in.Decode(&first); err != nil || first.Config == nil {
-		return fmt.Errorf("worker: the first order must be a configuration: %w", err)
-	}
-	subject, err := newSubject(ctx, *first.Config)
-	if err != nil {
-		return err
-	}
-	defer subject.close()
-	s.subject = subject
-	s.prober = newProber(subject.cache, first.Config.Seed)
-
-	outer := ctx
-	ctx, cancel := context.WithCancelCause(ctx)
-	var group sync.WaitGroup
-	group.Go(func() { cancel(subject.run(ctx)) })
-	group.Go(func() { s.consume(subject.generator.Watch()) })
-	group.Go(func() { s.prober.run(ctx) })
-	group.Go(func() { s.flushLoop(ctx) })
-	// ends with the orders, which end with the parent; not waited for, because nothing else ends a
-	// read of them
-	go func() {
-		defer cancel(nil)
-		if err := s.answer(answer{Hello: &subject.hello}); err != nil {
-			return
-		}
-		for {
-			var o order
-			if err := in.Decode(&o); err != nil {
-				return
-			}
-			if err := s.obey(ctx, o); err != nil {
-				cancel(err)
-				return
-			}
-		}
-	}()
-	group.Wait()
-	if err := context.Cause(ctx); outer.Err() == nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
+// Facts enters effects of the load.
+func (s *server) Facts(facts []load.Fact, _ *bool) error {
+	s.prober.facts.learn(facts)
 	return nil
 }
 
-func (s *server) obey(ctx context.Context, o order) error {
-	switch {
-	case o.Facts != nil:
-		s.prober.facts.learn(o.Facts)
-	case o.Forget:
-		s.prober.facts.forget()
-	case o.Probe != nil:
-		s.prober.setRate(*o.Probe)
-	case o.Relist:
-		s.subject.generator.RequestRelist("")
-	case o.Report:
-		r := s.subject.report()
-		r.Waits, r.ReadErrors = s.prober.results()
-		r.StaleReads, r.Complaints = s.prober.facts.verdict()
-		return s.answer(answer{Report: &r})
-	case o.Snapshot:
-		s.settle(ctx)
-		snapshot := s.subject.snapshot()
-		if err := s.flush(); err != nil {
-			return err
-		}
-		return s.answer(answer{Snapshot: &snapshot})
+// Forget voids all facts: the runtime has lost everything.
+func (s *server) Forget(bool, *bool) error {
+	s.prober.facts.forget()
+	return nil
+}
+
+// Probe sets the rate of the pod workers' reads.
+func (s *server) Probe(rate float64, _ *bool) error {
+	s.prober.setRate(rate)
+	return nil
+}
+
+// Relist asks the generator to list everything now.
+func (s *server) Relist(bool, *bool) error {
+	s.subject.generator.RequestRelist("")
+	return nil
+}
+
+// Report returns usage and counts.
+func (s *server) Report(_ bool, r *Report) error {
+	*r = s.subject.report()
+	r.Waits, r.ReadErrors = s.prober.results()
+	r.StaleReads, r.Complaints = s.prober.facts.verdict()
+	return nil
+}
+
+// Snapshot returns the cache's content once Watch is quiet.
+func (s *server) Snapshot(_ bool, snapshot *Snapshot) error {
+	s.settle(s.ctx)
+	*snapshot = s.subject.snapshot()
+	snapshot.Deliveries = s.take()
+	return nil
+}
+
+// News returns the deliveries since the last News and, if wanted, the progress. It fails if the
+// generator has failed.
+func (s *server) News(progress bool, news *News) error {
+	if err := context.Cause(s.ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	news.Deliveries = s.take()
+	if progress {
+		news.Progress = new(s.subject.progress())
 	}
 	return nil
 }
@@ -157,30 +143,11 @@ func (s *server) consume(watch <-chan pleg.Event) {
 	}
 }
 
-// flush sends the deliveries since the last flush.
-func (s *server) flush() error {
+// take returns the deliveries since the last time.
+func (s *server) take() []bench.Delivery {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	buffer := s.buffer
 	s.buffer = nil
-	s.mu.Unlock()
-	if len(buffer) == 0 {
-		return nil
-	}
-	return s.answer(answer{Deliveries: buffer})
-}
-
-func (s *server) flushLoop(ctx context.Context) {
-	var told time.Time
-	for ctx.Err() == nil {
-		_ = bench.Sleep(ctx, flushEvery)
-		err := s.flush()
-		if err == nil && time.Since(told) >= progressEvery {
-			told = time.Now()
-			p := s.subject.progress()
-			err = s.answer(answer{Progress: &p})
-		}
-		if err != nil {
-			return // the parent has gone: the orders end too
-		}
-	}
+	return buffer
 }

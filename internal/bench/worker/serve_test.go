@@ -5,17 +5,19 @@ package worker
 
 import (
 	"context"
-	"encoding/gob"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
@@ -49,65 +51,42 @@ func serveRuntime(t *testing.T) (*fakeruntime.Runtime, string) {
 	return rt, path
 }
 
-// dialogue is a worker in this process and its answers so far.
-type dialogue struct {
-	t          *testing.T
-	orders     *gob.Encoder
-	answers    *gob.Decoder
-	deliveries []bench.Delivery
-}
-
-func converse(t *testing.T) *dialogue {
+// converse returns the calls of a worker in this process.
+func converse(t *testing.T) child.Calls {
 	t.Helper()
-	orderR, orderW := io.Pipe()
-	answerR, answerW := io.Pipe()
+	in, calls := io.Pipe()
+	answers, out := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(context.Background(), orderR, answerW)
-		answerW.Close()
+		served <- Serve(context.Background(), in, out)
+		out.Close()
 	}()
+	c := child.NewCalls(answers, calls)
 	t.Cleanup(func() {
-		orderW.Close()
-		_, _ = io.Copy(io.Discard, answerR)
+		_ = c.Close() // ends Serve
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	})
-	return &dialogue{t: t, orders: gob.NewEncoder(orderW), answers: gob.NewDecoder(answerR)}
+	return c
 }
 
-func (d *dialogue) order(o order) {
-	d.t.Helper()
-	if err := d.orders.Encode(o); err != nil {
-		d.t.Fatal(err)
+// ask makes a call that must succeed.
+func ask[A any](t *testing.T, c child.Calls, method string, argument any) A {
+	t.Helper()
+	answer, err := child.Ask[A](t.Context(), c, method, argument)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// await reads answers until a wanted answer.
-func (d *dialogue) await(wanted func(answer) bool) answer {
-	d.t.Helper()
-	for {
-		var a answer
-		if err := d.answers.Decode(&a); err != nil {
-			d.t.Fatalf("the worker ended: %v", err)
-		}
-		d.deliveries = append(d.deliveries, a.Deliveries...)
-		if wanted(a) {
-			return a
-		}
-		if a.Failed != "" {
-			d.t.Fatal(a.Failed)
-		}
-	}
+	return answer
 }
 
 func TestServe(t *testing.T) {
 	for _, mode := range []string{Evented, Generic} {
 		t.Run(mode, func(t *testing.T) {
 			rt, path := serveRuntime(t)
-			d := converse(t)
-			d.order(order{Config: &Config{Endpoint: path, Mode: mode, Seed: 1, Tail: true, MetricsAddr: "127.0.0.1:0"}})
-			hello := d.await(func(a answer) bool { return a.Hello != nil }).Hello
+			c := converse(t)
+			hello := ask[Hello](t, c, "Start", Config{Endpoint: path, Mode: mode, Seed: 1, Tail: true, MetricsAddr: "127.0.0.1:0"})
 			if hello.RuntimeName != "containerd" {
 				t.Errorf("hello from %q", hello.RuntimeName)
 			}
@@ -123,25 +102,21 @@ func TestServe(t *testing.T) {
 			if err := rt.Start(id); err != nil {
 				t.Fatal(err)
 			}
-			d.await(func(answer) bool {
-				for _, e := range d.deliveries {
-					if e.ID == id && e.State == bench.Running && e.Pod == "p" && e.At > 0 {
-						return true
-					}
-				}
-				return false
-			})
+			runs := func(e bench.Delivery) bool {
+				return e.ID == id && e.State == bench.Running && e.Pod == "p" && e.At > 0
+			}
+			for !slices.ContainsFunc(ask[News](t, c, "News", true).Deliveries, runs) {
+				time.Sleep(time.Millisecond)
+			}
 
 			// A pod worker knows of a container unknown to the runtime: its read must count as stale.
-			d.order(order{Facts: []load.Fact{{Pod: "p", ID: id, State: bench.Running}, {Pod: "p", ID: "nobody", State: bench.Running}}})
-			rate := 200.0
-			d.order(order{Probe: &rate})
-			report := d.await(func(a answer) bool {
-				if a.Progress != nil {
-					d.order(order{Report: true})
-				}
-				return a.Report != nil && len(a.Report.Waits) > 0
-			}).Report
+			ask[bool](t, c, "Facts", []load.Fact{{Pod: "p", ID: id, State: bench.Running}, {Pod: "p", ID: "nobody", State: bench.Running}})
+			ask[bool](t, c, "Probe", 200.0)
+			var report Report
+			for len(report.Waits) == 0 {
+				time.Sleep(time.Millisecond)
+				report = ask[Report](t, c, "Report", true)
+			}
 			if report.StaleReads != 1 || len(report.Complaints) != 1 || !strings.Contains(report.Complaints[0], "nobody") {
 				t.Errorf("%d stale reads %q, want the one of a container that is not there", report.StaleReads, report.Complaints)
 			}
@@ -149,8 +124,7 @@ func TestServe(t *testing.T) {
 				t.Errorf("calls %v, usage %+v", report.Calls, report.Usage)
 			}
 
-			d.order(order{Snapshot: true})
-			snapshot := d.await(func(a answer) bool { return a.Snapshot != nil }).Snapshot
+			snapshot := ask[Snapshot](t, c, "Snapshot", true)
 			if len(snapshot.Pods) != 1 || len(snapshot.Pods[0].Items) != 2 {
 				t.Errorf("snapshot %+v, want one pod with a sandbox and a container", snapshot.Pods)
 			}
@@ -177,11 +151,8 @@ func TestServeFails(t *testing.T) {
 		"cannot serve":       {Endpoint: path, Mode: Generic, MetricsAddr: "not an address"},
 		"RelistBase":         {Endpoint: path, Mode: Generic, RelistBase: -1},
 	} {
-		d := converse(t)
-		d.order(order{Config: &config})
-		var a answer
-		if err := d.answers.Decode(&a); err != nil || !strings.Contains(a.Failed, want) {
-			t.Errorf("answer %+v (%v), want a failure that says %q", a, err, want)
+		if _, err := child.Ask[Hello](t.Context(), converse(t), "Start", config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a failure that says %q", err, want)
 		}
 	}
 }

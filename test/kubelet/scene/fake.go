@@ -6,11 +6,9 @@
 package scene
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,7 +25,7 @@ const FakeRuntime = "fake-runtime"
 // fake is the fake runtime in a process of its own.
 type fake struct {
 	path    string
-	control *fakeproc.Control
+	control fakeproc.Control
 	child   *child.Child
 	next    uint64 // change to ask for
 }
@@ -35,14 +33,13 @@ type fake struct {
 // startFake serves the fake runtime in the folder.
 func startFake(dir string) (*fake, error) {
 	f := &fake{path: filepath.Join(dir, "cri")}
-	control := filepath.Join(dir, "control")
 	var err error
-	if f.child, err = child.Start("the fake runtime", []string{FakeRuntime, f.path, control}, os.Stderr); err != nil {
+	if f.child, err = child.Start("the fake runtime", []string{FakeRuntime, f.path}, os.Stderr); err != nil {
 		return nil, err
 	}
-	f.control = fakeproc.NewControl(control)
-	if line, err := bufio.NewReader(f.child.Stdout()).ReadString('\n'); err != nil {
-		return nil, errors.Join(fmt.Errorf("the fake runtime did not start: %q, %w", line, err), f.close())
+	f.control = fakeproc.Control{Calls: f.child.Calls()}
+	if _, err := f.control.Report(context.Background(), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("the fake runtime did not start: %w", err), f.close())
 	}
 	return f, nil
 }
@@ -50,22 +47,14 @@ func startFake(dir string) (*fake, error) {
 // ServeFake is the work of a program called with [FakeRuntime] as its first argument. Args are the
 // arguments after it.
 func ServeFake(ctx context.Context, args []string) error {
-	if len(args) != 2 {
-		return errors.New("scene: two sockets are wanted")
+	if len(args) != 1 {
+		return errors.New("scene: a socket is wanted")
 	}
 	rt, err := fakeruntime.New(fakeruntime.Config{HistoryLimit: 1_000_000})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	return fakeproc.Serve(ctx, fakeproc.Config{Socket: args[0], Control: args[1], Runtime: rt, Ready: func() {
-		fmt.Println("ready")
-		go func() { // ends with the parent
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			cancel()
-		}()
-	}})
+	return fakeproc.Serve(ctx, fakeproc.Config{Socket: args[0], Runtime: rt, In: os.Stdin, Out: os.Stdout})
 }
 
 func (f *fake) socket() string { return f.path }
@@ -85,7 +74,7 @@ func (f *fake) news(ctx context.Context) ([]bench.Change, error) {
 }
 
 func (f *fake) restart(ctx context.Context) error {
-	return f.control.Restart(ctx, time.Second, 500*time.Millisecond)
+	return f.control.Restart(ctx, fakeproc.Outage{Down: time.Second, Initializing: 500 * time.Millisecond})
 }
 
 func (f *fake) disturb(ctx context.Context, how disturbance) error {
@@ -100,6 +89,5 @@ func (f *fake) usage(ctx context.Context) (float64, map[string]uint64, error) {
 }
 
 func (f *fake) close() error {
-	f.control.Close()
 	return f.child.Stop(5 * time.Second)
 }
