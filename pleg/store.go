@@ -165,7 +165,9 @@ func (c *core[S]) move(x *item, phase Phase, last, now instant) (sync bool) {
 		} // else the read overrules a payload: core.resolve counts
 		return true
 	}
-	c.addCandidate(x, phase, last, now)
+	if before != PhaseUnknown { // else nobody knows when the ID came so far
+		c.addCandidate(x, phase, last, now)
+	}
 	switch phase {
 	case PhaseRunning:
 		return !c.emitOnce(x, ContainerStarted, sentStarted|sentDied|sentRemoved, sentStarted, now)
