@@ -17,6 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
 // An Event is a lifecycle event from Watch.
@@ -141,18 +142,10 @@ func (s *service) Metrics(_ bool, text *[]byte) error {
 	return nil
 }
 
-// show leaves out the same as crikit's Truth: times, addresses, and the result of containers still
-// running.
+// show is bare like crikit's Truth.
 func show(uid cache.UID, status *cri.PodStatus) bench.Pod {
 	pod := worker.Show(uid, status, nil)
-	pod.IPs = nil
-	for i, item := range pod.Items {
-		item.StartedAt, item.FinishedAt = 0, 0
-		if item.State != bench.Exited {
-			item.ExitCode, item.Reason = 0, ""
-		}
-		pod.Items[i] = item
-	}
+	crikit.Bare(&pod)
 	return pod
 }
 

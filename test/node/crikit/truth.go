@@ -15,48 +15,26 @@ import (
 )
 
 // Truth reads the runtime's state of the client's namespace: the expected content of a quiet cache,
-// without the times and addresses on which two correct observers may differ. It reads containers
-// that have not exited from the lists alone. Pods that come or go during the read may be
-// incomplete.
+// bare.
 func (c *Client) Truth(ctx context.Context) ([]bench.Pod, error) {
-	selector := map[string]string{LabelPodNamespace: c.Namespace}
-	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
-		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("crikit: list sandboxes: %w", err)
+	pods, err := load.Read(ctx, c.conn, LabelPodNamespace, c.Namespace)
+	for i := range pods {
+		Bare(&pods[i])
 	}
-	containers, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{
-		Filter: &runtimeapi.ContainerFilter{LabelSelector: selector},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("crikit: list containers: %w", err)
-	}
-	pods := map[string][]bench.Item{}
-	for _, s := range sandboxes.Items {
-		uid := s.GetMetadata().GetUid()
-		pods[uid] = append(pods[uid], bench.Item{ID: s.Id, Sandbox: true, State: load.StateOfSandbox(s.State)})
-	}
-	for _, item := range containers.Containers {
-		entry := bench.Item{ID: item.Id, Name: item.GetMetadata().GetName(), State: load.StateOf(item.State)}
-		if item.State == runtimeapi.ContainerState_CONTAINER_EXITED {
-			answer, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: item.Id})
-			if Gone(err) {
-				continue
-			}
-			if err != nil {
-				return nil, fmt.Errorf("crikit: status of container %s: %w", item.Id, err)
-			}
-			entry.ExitCode, entry.Reason = answer.Status.ExitCode, answer.Status.Reason
+	return pods, err
+}
+
+// Bare removes the times, the addresses and the results of running containers, in which two correct
+// observers may differ.
+func Bare(pod *bench.Pod) {
+	pod.IPs = nil
+	for i, item := range pod.Items {
+		item.StartedAt, item.FinishedAt = 0, 0
+		if item.State != bench.Exited {
+			item.ExitCode, item.Reason = 0, ""
 		}
-		uid := item.Labels[LabelPodUID]
-		pods[uid] = append(pods[uid], entry)
+		pod.Items[i] = item
 	}
-	var truth []bench.Pod
-	for uid, items := range pods {
-		truth = append(truth, bench.Pod{UID: uid, Items: items})
-	}
-	return truth, nil
 }
 
 // WaitState polls until the container is in the state, and returns its status.
