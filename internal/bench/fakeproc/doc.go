@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeproc is the fake runtime as a process: a CRI server on a unix socket, and calls on its
-// standard input and output for the authoritative history, by which a run is judged.
+// Package fakeproc is the fake runtime as a process: a CRI server on a unix socket, and calls on
+// its standard input and output for the authoritative history, by which a run is judged.
 //
 // # Model
 //
