@@ -253,7 +253,7 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 			return false // made by others, or of another pod
 		}
 	}
-	return len(p.items)+len(p.expected) <= knownIDsMax
+	return len(p.items) > 0 && len(p.items)+len(p.expected) <= knownIDsMax
 }
 
 // knownItems returns the IDs of a pod: those of the status, and those that the agent has made
