@@ -213,9 +213,8 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	}
 }
 
-// onClaim applies the claim of one ID, and reports whether the claim is news. P is the pod that the
-// claim names, nil if none. The items of that pod are looked at first: a look-up in the index was a
-// fifth of an exit.
+// onClaim applies the claim of one ID, naming pod p or none, and reports whether the claim is news.
+// The pod's items are looked at before the index, a look-up in which was a fifth of an exit.
 func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	e := expectation{id: claim.item.ID, kind: claim.item.Kind, phase: claim.item.Phase, at: now, stamp: claim.stamp, cause: CauseClaim}
 	if e.id == "" || e.phase > PhaseRemoved {

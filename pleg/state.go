@@ -95,12 +95,7 @@ func (p *pod) contradicted() bool { return p.listedAt > max(p.asOf, p.agreed) }
 
 // unmet reports whether an expectation calls for a read.
 func (p *pod) unmet() bool {
-	for i := range p.expected {
-		if !p.expected[i].stored {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.expected, func(e expectation) bool { return !e.stored })
 }
 
 // expectation returns the expectation of an ID, or nil.
@@ -115,23 +110,15 @@ func (p *pod) expectation(id string) *expectation {
 
 // unknown reports whether the status shows an ID in PhaseUnknown.
 func (p *pod) unknown() bool {
-	for _, x := range p.items {
-		if x.shown == PhaseUnknown {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.items, func(x *item) bool { return x.shown == PhaseUnknown })
 }
 
 // teardown reports whether the pod has a sandbox that is not ready and whose removal may never be
 // announced. An agent that has stopped the sandbox itself removes the sandbox by a call, too.
 func (p *pod) teardown() bool {
-	for _, x := range p.items {
-		if x.kind == Sandbox && x.phase == PhaseExited && x.cause != CauseAck {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.items, func(x *item) bool {
+		return x.kind == Sandbox && x.phase == PhaseExited && x.cause != CauseAck
+	})
 }
 
 // shownItems returns the items of the status in the cache.

@@ -107,7 +107,7 @@ var mutations = []mutation{
 	{"ack: what a discarded event told is not listed", ackFile, "max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard)", "max(c.conn.connected, c.uncertain, p.unlisted)"},
 	{"ack: what was just made is not read", ackFile, "c.find(p, 0, e.id) == nil && e.phase < PhaseRemoved {", "c.find(p, 0, e.id) == nil && e.phase < PhaseCreated {"},
 	{"ack: who was forgotten need not be listed", readFile, "c.uncertain, c.floor = max(c.uncertain, p.unlisted), max(c.floor, p.asOf)", "c.floor = max(c.floor, p.asOf)"},
-	{"ack: what the agent has stopped is looked after", stateFile, "x.phase == PhaseExited && x.cause != CauseAck {", "x.phase == PhaseExited {"},
+	{"ack: what the agent has stopped is looked after", stateFile, "x.phase == PhaseExited && x.cause != CauseAck\n", "x.phase == PhaseExited\n"},
 
 	// Lists.
 	{"list: it confirms no pod", readFile, "c.todo.observe(p.uid, began)\n\t\t\tp.asOf = began\n\t\t\tc.resolve(p, began)\n", "c.resolve(p, began)\n"},
@@ -137,7 +137,7 @@ var mutations = []mutation{
 	{"read: an old failure is told", readFile, "if r.began < c.asOf(p) {\n\t\treturn\n\t}", ""},
 	{"read: a claim in doubt is read without delay", readFile, "case p.unmet():\n\t\tp.notBefore = p.retry.climb(began, now, c.cfg.RereadBase, c.cfg.RelistMax)", "case p.unmet():\n\t\tp.notBefore = now"},
 	{"read: a claim in doubt is read once", readFile, "case p.unmet():\n\t\tp.notBefore = p.retry.climb(began, now, c.cfg.RereadBase, c.cfg.RelistMax)", "case p.unmet():\n\t\tp.notBefore = never"},
-	{"read: nobody looks after a pod that is going", stateFile, "if x.kind == Sandbox && x.phase == PhaseExited", "if false && x.phase == PhaseExited"},
+	{"read: nobody looks after a pod that is going", stateFile, "return x.kind == Sandbox && x.phase == PhaseExited", "return false && x.phase == PhaseExited"},
 	{"read: a want is met by any read", readFile, "if p.want != 0 && at > p.want {", "if p.want != 0 {"},
 	{"read: a waiter waits for the delay", readFile, "at = min(at, p.want.next())", "at = min(at, max(p.notBefore, p.want.next()))"},
 	{"read: a due read is forgotten", readFile, "at = min(at, max(p.hold, p.due.next()))", "_ = p.hold"},
