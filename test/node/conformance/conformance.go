@@ -14,7 +14,7 @@
 // The transcripts of the real runtimes are in testdata, a file for each runtime of package
 // runtimes. A scenario of the node e2e tests records them anew on the real runtimes and fails after
 // a change. A test of this package runs the script on the fake runtime with each profile, and fails
-// on any difference outside [Differences].
+// on any difference outside the table testdata/differences.txt.
 //
 // # Concurrency
 //
