@@ -154,45 +154,6 @@ func TestAgentFollowsTheRuntime(t *testing.T) {
 	}
 }
 
-// TestKnobs: the consumer can be stopped, and the clock stepped.
-func TestKnobs(t *testing.T) {
-	kit, client := start(t, func(c *Config) { c.Truth, c.Capacity = "", 1 })
-	ctx := t.Context()
-	if err := client.StepClock(ctx, -time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Consume(ctx, false); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 20 {
-		if _, err := kit.RunPod(ctx, fmt.Sprintf("uid%d", i), fmt.Sprintf("pod%d", i), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	converge(t, kit, client)
-	eventually(t, func() error {
-		stats, err := client.Stats(ctx)
-		if err == nil && stats.Generator.OwedPods == 0 {
-			err = fmt.Errorf("nothing is owed by a Watch of size 1 that is not read, %d events read", stats.Events)
-		}
-		return err
-	})
-	if err := client.Consume(ctx, true); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
-		events, err := client.Events(ctx)
-		pods := map[string]bool{}
-		for _, e := range events {
-			pods[e.Pod] = true
-		}
-		if err == nil && len(pods) != 20 {
-			err = fmt.Errorf("%d pods were told of, want 20", len(pods))
-		}
-		return err
-	})
-}
-
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []Config{{}, {Endpoint: "unix:///x", Truth: "unix:///x"}, {Endpoint: "unix:///x", Config: pleg.Config[cri.PodStatus]{RelistBase: -1}}, {Endpoint: "tcp://x"}} {
 		if _, err := New(c); err == nil {

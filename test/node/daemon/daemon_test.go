@@ -157,18 +157,6 @@ func TestConfigStaysUnderBase(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
-	for text, want := range map[string]version{"v1.7.35": {1, 7}, "v2.4.2": {2, 4}, "": {1 << 20, 0}, "v2": {1 << 20, 0}} {
-		if got := versionOf(runtimes.Runtime{Version: text}); got != want {
-			t.Errorf("version of %q = %v, want %v", text, got, want)
-		}
-	}
-	v := version{2, 1}
-	if v.before(2, 1) || !v.before(2, 2) || v.before(1, 9) || !v.before(3, 0) {
-		t.Error("2.1 lies between 2.0 and 2.2")
-	}
-}
-
 func TestCRIORefusesAnImageWithoutATag(t *testing.T) {
 	c := Config{Base: shortDir(t), Components: programs(t), Image: "example.local/tool"}
 	if err := (crio{}).pack(c); err == nil || !strings.Contains(err.Error(), c.Image) {

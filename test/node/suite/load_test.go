@@ -27,15 +27,24 @@ type load struct {
 	all    sync.WaitGroup
 	pause  sync.RWMutex // held for reading while a call is made
 	made   atomic.Int64 // containers started
-	pods   atomic.Int64
-	errors atomic.Int64
+
+	mu    sync.Mutex // guards the fields below
+	calls calls
+	since time.Time // of the last call that succeeded
+}
+
+// calls are the outcomes of a load's calls.
+type calls struct {
+	took   []time.Duration // of those that succeeded
+	hung   int
+	failed []string // the first errors
 }
 
 // StartLoad starts workers that go on until Stop or the scenario's end. Each pod gets the given
 // number of containers, which exit after up to life.
 func (n *Node) StartLoad(workers, containers int, life time.Duration) *load {
 	ctx, cancel := context.WithCancel(n.t.ctx)
-	l := &load{n: n, cancel: cancel}
+	l := &load{n: n, cancel: cancel, since: time.Now()}
 	for w := range workers {
 		l.all.Go(func() {
 			for round := 0; ctx.Err() == nil; round++ {
@@ -72,7 +81,6 @@ func (l *load) life(ctx context.Context, name string, containers int, life time.
 	if pod == nil {
 		return
 	}
-	l.pods.Add(1)
 	for c := range containers {
 		l.try(ctx, func(ctx context.Context, attempt int) error {
 			if attempt > 20 {
@@ -101,23 +109,69 @@ func (l *load) life(ctx context.Context, name string, containers int, life time.
 	})
 }
 
+// callLimit is when a call of a load counts as hung.
+const callLimit = 20 * time.Second
+
 // try calls f until success or the end of ctx. A pause waits for the call only.
 func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int) error) {
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		l.pause.RLock()
-		limited, cancel := context.WithTimeout(l.n.t.ctx, 20*time.Second)
+		limited, cancel := context.WithTimeout(l.n.t.ctx, callLimit)
+		began := time.Now()
 		err := f(limited, attempt)
+		l.note(time.Since(began), err, limited.Err() != nil)
 		cancel()
 		l.pause.RUnlock()
 		if err == nil {
 			return
 		}
-		l.errors.Add(1)
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// note records the outcome of a call.
+func (l *load) note(took time.Duration, err error, hung bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.calls.took = append(l.calls.took, took)
+		l.since = time.Now()
+	case hung:
+		l.calls.hung++
+	case len(l.calls.failed) < 10:
+		l.calls.failed = append(l.calls.failed, err.Error())
+	}
+}
+
+// take returns and forgets the outcomes.
+func (l *load) take() calls {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.calls
+	l.calls = calls{}
+	return c
+}
+
+// idle returns the time since a call has succeeded.
+func (l *load) idle() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.since)
+}
+
+// progressed waits until a call has succeeded from now on.
+func (l *load) progressed() time.Duration {
+	began := time.Now()
+	return l.n.t.Eventually(settle, "the load goes on", func() error {
+		if idle := l.idle(); idle > time.Since(began) {
+			return fmt.Errorf("no call has succeeded for %v", idle)
+		}
+		return nil
+	})
 }
 
 // Burst runs the containers of each pod to their end, all pods at once, each pod's containers by

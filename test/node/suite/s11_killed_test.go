@@ -194,20 +194,20 @@ func (n *Node) keeperOf(id string) int {
 func (n *Node) pidOf(id string) int {
 	answer, err := n.ContainerStatus(n.t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	n.t.Check(err)
-	var info struct{ Pid int }
-	if err := json.Unmarshal([]byte(answer.Info["info"]), &info); err != nil || info.Pid <= 1 {
-		n.t.Fatalf("the runtime does not tell the PID of container %s: %v", id, err)
-	}
-	return info.Pid
+	return n.pidIn(answer.Info)
 }
 
 // pauseOf returns the PID of a sandbox's own process.
-func (n *Node) pauseOf(sandboxID string) int {
-	answer, err := n.PodSandboxStatus(n.t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandboxID, Verbose: true})
+func (n *Node) pauseOf(id string) int {
+	answer, err := n.PodSandboxStatus(n.t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	n.t.Check(err)
+	return n.pidIn(answer.Info)
+}
+
+func (n *Node) pidIn(verbose map[string]string) int {
 	var info struct{ Pid int }
-	if err := json.Unmarshal([]byte(answer.Info["info"]), &info); err != nil || info.Pid <= 1 {
-		n.t.Fatalf("the runtime does not tell the PID of sandbox %s: %v", sandboxID, err)
+	if err := json.Unmarshal([]byte(verbose["info"]), &info); err != nil || info.Pid <= 1 {
+		n.t.Fatalf("the runtime does not tell the PID: %v: %v", verbose, err)
 	}
 	return info.Pid
 }
