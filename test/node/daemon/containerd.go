@@ -53,13 +53,14 @@ func Import(ctx context.Context, set components.Set, endpoint, archive string) e
 
 func (containerd) files(c Config) (map[string]string, error) {
 	v := versionOf(c.Components.Runtime)
-	template := configTemplate
+	cri := "io.containerd.cri.v1.runtime"
 	if v.before(2, 0) {
-		template = configTemplate1
+		cri = "io.containerd.grpc.v1.cri"
 	}
 	var out strings.Builder
-	err := template.Execute(&out, map[string]any{
+	err := configTemplate.Execute(&out, map[string]any{
 		"Base": c.Base, "Image": c.Image, "Shim": c.Components.Shim(), "Runc": c.Components.Runc(),
+		"One": v.before(2, 0), "CRI": cri,
 		"BinDirs": !v.before(2, 1), "SocketDir": !v.before(2, 3),
 	})
 	return map[string]string{"config.toml": out.String()}, err
@@ -82,12 +83,12 @@ func (v version) before(major, minor int) bool {
 }
 
 // configTemplate keeps all of containerd's state, sockets and mounts under a directory, so that two
-// runtimes on a machine are independent.
+// runtimes on a machine are independent. In containerd 1.7 one plugin holds what three hold since.
 //
 // restrict_oom_score_adj: without it a sandbox fails where CAP_SYS_RESOURCE is missing. socket_dir:
 // before 2.3, without this field, shim sockets lie in a system directory, each removed with its
 // shim.
-var configTemplate = template.Must(template.New("config.toml").Parse(`version = 3
+var configTemplate = template.Must(template.New("config.toml").Parse(`version = {{if .One}}2{{else}}3{{end}}
 root = '{{.Base}}/root'
 state = '{{.Base}}/state'
 imports = []
@@ -98,74 +99,47 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
 
 [ttrpc]
   address = '{{.Base}}/c.sock.ttrpc'
+
+{{- if not .One}}
 
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'overlayfs'
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
     sandbox = '{{.Image}}'
-
-[plugins.'io.containerd.cri.v1.runtime']
-  disable_apparmor = true
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-  enable_unprivileged_ports = false
-  enable_unprivileged_icmp = false
-  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
-    runtime_type = 'io.containerd.runc.v2'
-    runtime_path = '{{.Shim}}'
-    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-      BinaryName = '{{.Runc}}'
-      Root = '{{.Base}}/runc'
-  [plugins.'io.containerd.cri.v1.runtime'.cni]
-    {{if .BinDirs}}bin_dirs = ['{{.Base}}/cni/bin']{{else}}bin_dir = '{{.Base}}/cni/bin'{{end}}
-    conf_dir = '{{.Base}}/cni/conf'
-
-[plugins.'io.containerd.grpc.v1.cri']
-  stream_server_address = '127.0.0.1'
-  stream_server_port = '0'
-
-[plugins.'io.containerd.internal.v1.opt']
-  path = '{{.Base}}/opt'
-
 {{- if .SocketDir}}
 
 [plugins.'io.containerd.shim.v1.manager']
   socket_dir = '{{.Base}}/s'
 {{- end}}
-`))
-
-// configTemplate1 is the same for containerd 1.7.
-var configTemplate1 = template.Must(template.New("config.toml").Parse(`version = 2
-root = '{{.Base}}/root'
-state = '{{.Base}}/state'
-imports = []
-disabled_plugins = ['io.containerd.nri.v1.nri']
-
-[grpc]
-  address = '{{.Base}}/c.sock'
-
-[ttrpc]
-  address = '{{.Base}}/c.sock.ttrpc'
 
 [plugins.'io.containerd.grpc.v1.cri']
+  stream_server_address = '127.0.0.1'
+  stream_server_port = '0'
+{{- end}}
+
+[plugins.'{{.CRI}}']
+{{- if .One}}
   sandbox_image = '{{.Image}}'
+  stream_server_address = '127.0.0.1'
+  stream_server_port = '0'
+{{- end}}
   disable_apparmor = true
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
   enable_unprivileged_ports = false
   enable_unprivileged_icmp = false
-  stream_server_address = '127.0.0.1'
-  stream_server_port = '0'
-  [plugins.'io.containerd.grpc.v1.cri'.containerd]
+{{- if .One}}
+  [plugins.'{{.CRI}}'.containerd]
     snapshotter = 'overlayfs'
-  [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
+{{- end}}
+  [plugins.'{{.CRI}}'.containerd.runtimes.runc]
     runtime_type = 'io.containerd.runc.v2'
     runtime_path = '{{.Shim}}'
-    [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
+    [plugins.'{{.CRI}}'.containerd.runtimes.runc.options]
       BinaryName = '{{.Runc}}'
       Root = '{{.Base}}/runc'
-  [plugins.'io.containerd.grpc.v1.cri'.cni]
-    bin_dir = '{{.Base}}/cni/bin'
+  [plugins.'{{.CRI}}'.cni]
+    {{if .BinDirs}}bin_dirs = ['{{.Base}}/cni/bin']{{else}}bin_dir = '{{.Base}}/cni/bin'{{end}}
     conf_dir = '{{.Base}}/cni/conf'
 
 [plugins.'io.containerd.internal.v1.opt']
