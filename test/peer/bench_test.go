@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -87,26 +85,21 @@ func TestItemsAreAsLongAsOnRealNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.End()
+		c, err := newCalls(r.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.client.Close()
 		if pods == 0 {
-			c, err := newCalls(r.Socket)
-			if err != nil {
-				t.Fatal(err)
-			}
 			if _, err := c.Make("churn-0001-0", "0001-0", time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
-		conn, err := grpc.NewClient("unix://"+r.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		sandboxes, err := c.client.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
-		client := runtimeapi.NewRuntimeServiceClient(conn)
-		sandboxes, err := client.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		containers, err := client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+		containers, err := c.client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

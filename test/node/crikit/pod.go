@@ -31,8 +31,7 @@ type Pod struct {
 func (c *Client) RunPod(ctx context.Context, uid, name string, attempt uint32) (*Pod, error) {
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: c.Namespace, Uid: uid, Attempt: attempt},
-		Hostname: "",
-		Labels:   c.podLabels(uid, name),
+		Labels:   c.podLabels(uid, name), Annotations: c.Annotations,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    c.CgroupParent,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
@@ -71,6 +70,8 @@ type Spec struct {
 	Command string
 	// Image is the container's image. Empty: the client's image.
 	Image string
+	// Annotations are the container's.
+	Annotations map[string]string
 	// Security is the security context; Create adds the namespaces. Nil: the image's default.
 	Security *runtimeapi.LinuxContainerSecurityContext
 }
@@ -90,7 +91,7 @@ func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error
 		// CRI-O checks signatures by the name that the user gave
 		Image:  &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image},
 		Args:   spec.Args,
-		Labels: labels,
+		Labels: labels, Annotations: spec.Annotations,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.Memory},
 			SecurityContext: security,
