@@ -5,7 +5,6 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
@@ -115,5 +114,3 @@ func (c *cluster) nodeClient() kubernetes.Interface {
 	})
 	return node
 }
-
-func decodeTable(raw []byte, table *metav1.Table) error { return json.Unmarshal(raw, table) }

@@ -6,6 +6,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func getEvents(t *testing.T, c kubernetes.Interface, namespace string) string {
 		t.Fatal(err)
 	}
 	table := &metav1.Table{}
-	if err := decodeTable(raw, table); err != nil {
+	if err := json.Unmarshal(raw, table); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

@@ -161,12 +161,7 @@ func bindNode(t *testing.T, admin kubernetes.Interface) {
 
 func TestRecorder(t *testing.T) {
 	c := newCluster(t)
-	admin, node := c.client(adminToken), c.client(nodeToken)
-	bindNode(t, admin)
-	eventually(t, "the binding should be in force", func(ctx context.Context) (bool, string) {
-		_, err := node.CoreV1().Services("").List(ctx, metav1.ListOptions{Limit: 1})
-		return err == nil, fmt.Sprint(err)
-	})
+	admin, node := c.client(adminToken), c.nodeClient()
 
 	t.Run("a node may not list events", func(t *testing.T) {
 		_, err := node.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})

@@ -7,6 +7,7 @@ package suite
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -14,10 +15,34 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
+// envSoak is the length of the soak, a Go duration, in place of the default of some minutes.
+const envSoak = "NODE_E2E_SOAK"
+
 // restart stops and kills the runtime again and again under load, with a container that ends during
 // an outage. Each time the agent must find its way back to the stream, by its own means, and equal
 // the runtime.
 func restart(t *T) {
+	rounds := t.Size(20, 4)
+	outages(t, func(round int) bool { return round < rounds }, 0, syscall.SIGTERM, syscall.SIGKILL)
+}
+
+// soak kills the runtime once a minute under load. While up, none of its events may be missed.
+func soak(t *T) {
+	length, up := time.Duration(t.Size(300, 40))*time.Second, time.Duration(t.Size(60, 15))*time.Second
+	if text := os.Getenv(envSoak); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		t.Check(err)
+		up = time.Minute
+	}
+	t.Figure("length", "%v", length)
+	end := time.Now().Add(length)
+	outages(t, func(int) bool { return time.Now().Before(end) }, up, syscall.SIGKILL)
+}
+
+// outages stops the runtime with the signals by turns, while goOn says so, each time after an up
+// time.
+func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...syscall.Signal) {
 	n := t.NewNode()
 	// A stream of 2 s counts as stable, so each loss begins at the first step of the backoff, like
 	// losses hours apart.
@@ -25,9 +50,15 @@ func restart(t *T) {
 	a.WaitConnected()
 	l := n.StartLoad(3, 3, 600*time.Millisecond)
 	var down, connected, converged []time.Duration
-	rounds := t.Size(20, 4)
-	for round := range rounds {
-		signal := []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[round%2]
+	round, missedUp := 0, 0
+	for ; goOn(round); round++ {
+		began := a.MustStats().Generator
+		t.Sleep(up)
+		before := a.MustStats().Generator
+		if missed := before.Missed - began.Missed; up > 0 && n.Traits.Events {
+			missedUp += missed
+			t.noneMissed(a, missed, ", while the runtime was up")
+		}
 		pod := n.Pod(fmt.Sprintf("witness%d", round))
 		lives := "300ms"
 		if !n.Traits.Events {
@@ -35,16 +66,15 @@ func restart(t *T) {
 		}
 		witness := n.Container(pod, "witness", "sleep", lives, "3")
 		a.WaitEvent(pleg.ContainerStarted, witness)
-		before := a.MustStats().Generator
-		began := time.Now()
-		n.StopRuntime(signal)
+		stopped := time.Now()
+		n.StopRuntime(signals[round%len(signals)])
 		if n.Traits.Events {
 			a.WaitState(pleg.StreamBackoff)
 		}
 		t.Sleep(time.Second) // the witness ends meanwhile
 		n.StartRuntime()
 		ready := time.Now()
-		down = append(down, ready.Sub(began))
+		down = append(down, ready.Sub(stopped))
 
 		a.WaitEvent(pleg.ContainerDied, witness)
 		a.WaitConnected()
@@ -52,26 +82,30 @@ func restart(t *T) {
 		l.Paused(func() {
 			a.Converge()
 			converged = append(converged, time.Since(ready))
-			held := bench.Find(a.MustCache(), pod.UID, witness)
-			t.Logf("round %d, %v: witness %v; connected after %v, converged after %v", round, signal, held,
-				connected[round].Round(time.Millisecond), converged[round].Round(time.Millisecond))
 		})
 		after := a.MustStats().Generator
-		if n.Traits.Events && (after.Connects != before.Connects+1 || after.ConnectErrors <= before.ConnectErrors) {
-			t.Errorf("round %d: connects %d→%d, connect errors %d→%d, want one more connection after at least one error",
-				round, before.Connects, after.Connects, before.ConnectErrors, after.ConnectErrors)
+		t.Logf("round %d: witness %v; connected after %v, converged after %v; missed %d→%d", round,
+			bench.Find(a.MustCache(), pod.UID, witness), connected[round], converged[round], before.Missed, after.Missed)
+		errors := after.ConnectErrors - before.ConnectErrors
+		if n.Traits.Events && (after.Connects != before.Connects+1 || errors == 0) {
+			t.Errorf("round %d: connects %d→%d, %d errors, want one more connection after at least one error",
+				round, before.Connects, after.Connects, errors)
 		}
 		t.Check(n.Delete(t.ctx, pod.SandboxID))
-		t.Sleep(2 * time.Second)
+		// more than the grace after which a change that no event told counts as missed
+		t.Sleep(3 * time.Second)
 	}
 	l.Stop()
 	a.Converge()
-	t.Figure("restarts", "%d", rounds)
+	stats := a.MustStats()
+	t.Figure("restarts", "%d", round)
 	t.Figure("containers", "%d", l.made.Load())
 	t.Figure("down", "%s", quantiles(down))
 	t.Figure("ready→connected", "%s", quantiles(connected))
 	t.Figure("ready→converged", "%s", quantiles(converged))
-	t.Figure("missed", "%d", a.MustStats().Generator.Missed)
+	t.Figure("missed while up", "%d", missedUp)
+	t.Figure("missed", "%d", stats.Generator.Missed)
+	t.Figure("violations", "%d", stats.Violations)
 	t.latencies(a.MustEvents())
 	t.waits(a)
 }
