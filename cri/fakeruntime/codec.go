@@ -8,22 +8,13 @@ import (
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours falls back to
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 )
 
 // reply is a message in wire format. Only the codec of [Runtime.Serve] can send it.
 type reply struct{ wire mem.BufferSlice }
 
-// reply returns a message in wire format for gRPC. For a server with another codec the bytes travel
-// as the unknown fields of an empty message of the right type, which every codec copies unchanged.
-func (s *service) reply(empty proto.Message, wire mem.BufferSlice) any {
-	if s.raw {
-		return &reply{wire}
-	}
-	empty.ProtoReflect().SetUnknown(wire.Materialize())
-	wire.Free()
-	return empty
-}
+// encoded is the reply of one piece.
+func encoded(message []byte) *reply { return &reply{mem.BufferSlice{mem.SliceBuffer(message)}} }
 
 // codec is the protobuf codec, plus reply.
 type codec struct{ encoding.CodecV2 }

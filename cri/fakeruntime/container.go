@@ -6,6 +6,8 @@ package fakeruntime
 import (
 	"maps"
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // A ContainerSpec describes a container for [Runtime.AddContainer]. Every field can be left zero.
@@ -137,14 +139,14 @@ func (c *container) encode() {
 func (c *container) appendItem(b []byte, state State) []byte {
 	b = append(b, c.blob...)
 	b = append(b, c.tail.item()...)
-	return appendInt(b, 6, containerEnum(state))
+	return appendInt(b, 6, state.enum())
 }
 
 // appendStatus writes the fields of a runtime.v1.ContainerStatus.
 func (c *container) appendStatus(b []byte, v view) []byte {
 	b = appendRenumbered(b, c.blob, &containerToStatus)
 	b = append(b, c.tail.status()...)
-	b = appendInt(b, 3, containerEnum(v.state))
+	b = appendInt(b, 3, v.state.enum())
 	b = appendInt(b, 5, v.startedAt)
 	b = appendInt(b, 6, v.finishedAt)
 	b = appendInt(b, 7, int64(v.exitCode))
@@ -198,15 +200,11 @@ func (c *container) appendKubeletExtra(b []byte) []byte {
 	return end(b, start)
 }
 
-// containerEnum is the runtime.v1.ContainerState.
-func containerEnum(s State) int64 {
-	switch s {
-	case StateCreated:
-		return 0
-	case StateRunning:
-		return 1
-	case StateExited:
-		return 2
-	}
-	return 3
+// The methods of listed.
+func (c *container) current() State                          { return c.state }
+func (c *container) encoded() (blob, tail []byte)            { return c.blob, c.tail.item() }
+func (c *container) fields() (s, labels, t protowire.Number) { return 6, 8, 5 }
+func (c *container) podLabel() string                        { return c.labelUID }
+func (c *container) appendIDs(b []byte) []byte {
+	return appendString(appendString(b, 1, c.id), 2, c.sb.id)
 }

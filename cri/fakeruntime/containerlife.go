@@ -63,10 +63,10 @@ func (rt *Runtime) placeContainer(c *container) {
 // admit reports why a container cannot be created in its sandbox.
 func (rt *Runtime) admit(c *container) error {
 	if c.sb.state != StateReady || c.sb.removing {
-		return fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", errState, c.sb.id)
+		return fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", ErrState, c.sb.id)
 	}
 	if i := slices.IndexFunc(c.sb.containers, c.sameName); i >= 0 {
-		return fmt.Errorf("%w: container %s_%s_%d is reserved for %q", errExists, c.name, c.sb.id, c.attempt, c.sb.containers[i].id)
+		return fmt.Errorf("%w: container %s_%s_%d is reserved for %q", ErrExists, c.name, c.sb.id, c.attempt, c.sb.containers[i].id)
 	}
 	return nil
 }
@@ -100,10 +100,10 @@ func (rt *Runtime) Start(containerID string) error {
 
 func (rt *Runtime) startContainer(c *container) (*event, error) {
 	if c.state != StateCreated {
-		return nil, fmt.Errorf("%w: container %q is %v: only a created container can be started", errState, c.id, c.state)
+		return nil, fmt.Errorf("%w: container %q is %v: only a created container can be started", ErrState, c.id, c.state)
 	}
 	if c.sb.state != StateReady || c.sb.removing {
-		return nil, fmt.Errorf("%w: sandbox %q is not ready: container %q cannot be started", errState, c.sb.id, c.id)
+		return nil, fmt.Errorf("%w: sandbox %q is not ready: container %q cannot be started", ErrState, c.sb.id, c.id)
 	}
 	now := rt.stamp()
 	if err := rt.failure(c); err != nil {
@@ -131,7 +131,7 @@ func (rt *Runtime) failure(c *container) error {
 		}
 		reason = err.Error()
 	}
-	return fmt.Errorf("%w: container %q: failed to create containerd task: %s", errStart, c.id, reason)
+	return fmt.Errorf("%w: container %q: failed to create containerd task: %s", ErrStart, c.id, reason)
 }
 
 // limitLife arranges the end of a container just started.
@@ -151,10 +151,10 @@ func (rt *Runtime) Exit(containerID string, code int32) error {
 	defer rt.mu.Unlock()
 	c := rt.store.containers[containerID]
 	if c == nil {
-		return fmt.Errorf("fakeruntime: Exit: %w: container %q", errNotFound, containerID)
+		return fmt.Errorf("fakeruntime: Exit: %w: container %q", ErrNotFound, containerID)
 	}
 	if c.state != StateRunning {
-		return fmt.Errorf("fakeruntime: Exit: %w: container %q is %v", errState, containerID, c.state)
+		return fmt.Errorf("fakeruntime: Exit: %w: container %q is %v", ErrState, containerID, c.state)
 	}
 	rt.exit(c, code, "", "")
 	return nil
@@ -233,19 +233,6 @@ func (rt *Runtime) removeContainer(c *container, silent bool) *event {
 	return ev
 }
 
-// SetReason changes the reason and message of an ended container, without an event, like a runtime
-// that learns late of an OOM kill.
-func (rt *Runtime) SetReason(containerID, reason, message string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	c, err := rt.usableContainer("SetReason", containerID)
-	if err != nil {
-		return err
-	}
-	c.reason, c.message = reason, message
-	return nil
-}
-
 // LoseTrack makes a running container UNKNOWN, without an event.
 func (rt *Runtime) LoseTrack(containerID string) error {
 	rt.lock()
@@ -255,7 +242,7 @@ func (rt *Runtime) LoseTrack(containerID string) error {
 		return err
 	}
 	if c.state != StateRunning {
-		return fmt.Errorf("fakeruntime: LoseTrack: %w: container %q is %v", errState, containerID, c.state)
+		return fmt.Errorf("fakeruntime: LoseTrack: %w: container %q is %v", ErrState, containerID, c.state)
 	}
 	v := c.view
 	v.state = StateUnknown

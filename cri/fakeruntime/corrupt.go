@@ -5,8 +5,6 @@ package fakeruntime
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-func fieldNumber(n int) protowire.Number { return protowire.Number(n) }
-
 // calls is how many calls of the method came so far.
 func (rt *Runtime) calls(method string) uint64 {
 	rt.lock()

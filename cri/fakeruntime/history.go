@@ -33,6 +33,19 @@ func (s State) String() string {
 	return "invalid"
 }
 
+// enum is the runtime.v1.ContainerState, or for a sandbox the runtime.v1.PodSandboxState.
+func (s State) enum() int64 {
+	switch s {
+	case StateCreated, StateReady:
+		return 0
+	case StateRunning, StateNotReady:
+		return 1
+	case StateExited:
+		return 2
+	}
+	return 3
+}
+
 // MarshalText writes the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 

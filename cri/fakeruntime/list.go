@@ -9,24 +9,32 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerRow and sandboxRow are a list's needs of an item, copied under the lock: the rest never
-// changes.
-type containerRow struct {
-	c     *container
-	state State
+// listed is a sandbox or a container, as its list shows it.
+type listed interface {
+	*sandbox | *container
+	current() State
+	// encoded returns the two parts of the item that never change, which lack the state.
+	encoded() (blob, tail []byte)
+	// fields are the numbers of the state, of the labels and of a text without meaning.
+	fields() (state, labels, text protowire.Number)
+	podLabel() string
+	appendIDs(b []byte) []byte
+	appendItem(b []byte, state State) []byte
 }
 
-type sandboxRow struct {
-	sb    *sandbox
+// row is a list's needs of an item, copied under the lock: the rest never changes.
+type row[T listed] struct {
+	item  T
 	state State
 }
 
 // findContainers selects by ID, sandbox, or pod UID through an index, and tests only the result
 // against the rest of the filter.
-func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []containerRow {
+func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*container] {
 	rt.lock()
 	defer rt.mu.Unlock()
 	short := rt.cfg.Profile.ShortIDs
@@ -54,21 +62,11 @@ func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []containerRow 
 		}
 		candidates = []*container{c}
 	}
-	rows := make([]containerRow, 0, len(candidates))
-	for _, c := range candidates {
-		if f.GetState() != nil && containerEnum(c.state) != int64(f.GetState().GetState()) {
-			continue
-		}
-		if len(selector) > 0 && !matches(selector, c.labelUID, c.blob, 8) {
-			continue
-		}
-		rows = append(rows, containerRow{c, c.state})
-	}
-	return rows
+	return rowsOf(candidates, f.GetState() != nil, int64(f.GetState().GetState()), selector)
 }
 
 // findSandboxes is findContainers for sandboxes.
-func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []sandboxRow {
+func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []row[*sandbox] {
 	rt.lock()
 	defer rt.mu.Unlock()
 	candidates := rt.store.sandboxList
@@ -87,31 +85,34 @@ func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []sandboxRow {
 		}
 		candidates = []*sandbox{sb}
 	}
-	rows := make([]sandboxRow, 0, len(candidates))
-	for _, sb := range candidates {
-		if f.GetState() != nil && sandboxEnum(sb.state) != int64(f.GetState().GetState()) {
-			continue
+	return rowsOf(candidates, f.GetState() != nil, int64(f.GetState().GetState()), selector)
+}
+
+// rowsOf returns the candidates with the labels, and with the state if there is one to ask for.
+func rowsOf[T listed](candidates []T, byState bool, state int64, selector map[string]string) []row[T] {
+	rows := make([]row[T], 0, len(candidates))
+	for _, item := range candidates {
+		if s := item.current(); (!byState || s.enum() == state) && (len(selector) == 0 || matches(selector, item)) {
+			rows = append(rows, row[T]{item, s})
 		}
-		if len(selector) > 0 && !matches(selector, sb.labelUID, sb.blob, 5) {
-			continue
-		}
-		rows = append(rows, sandboxRow{sb, sb.state})
 	}
 	return rows
 }
 
 // matches tests a label selector; labels are decoded from the blob only for selectors of more than
 // the pod.
-func matches(selector map[string]string, uid string, blob []byte, field int) bool {
+func matches[T listed](selector map[string]string, item T) bool {
 	if want, ok := selector[labelPodUID]; ok && want != "" {
-		if want != uid {
+		if want != item.podLabel() {
 			return false
 		}
 		if len(selector) == 1 {
 			return true
 		}
 	}
-	labels := mapIn(blob, fieldNumber(field))
+	blob, _ := item.encoded()
+	_, field, _ := item.fields()
+	labels := mapIn(blob, field)
 	for k, want := range selector {
 		if have, ok := labels[k]; !ok || have != want {
 			return false
@@ -125,71 +126,47 @@ const rowMargin = 96
 
 // containerPage writes a message with the containers in field 1. Faults are applied once a call, to
 // its first page.
-func (rt *Runtime) containerPage(rows []containerRow, first bool, method string, call uint64) mem.BufferSlice {
+func (rt *Runtime) containerPage(rows []row[*container], first bool, method string, call uint64) mem.BufferSlice {
 	bad := rt.corruption(first, method, call)
-	total := 0
-	for _, r := range rows {
-		total += len(r.c.blob) + len(r.c.tail.item()) + rowMargin
-	}
 	victim := bad.victim(len(rows))
-	p := newPages(total)
-	for i, r := range rows {
-		if i != victim {
-			p.addRow(r.c.blob, r.c.tail.item(), 6, containerEnum(r.state))
-			continue
-		}
-		size := len(r.c.blob) + len(r.c.tail.item()) + rowMargin
-		state, twice := r.state, 1
-		if bad.duplicate {
-			twice = 2
-		}
-		for ; twice > 0; twice-- {
-			p.add(1, size, func(b []byte) []byte {
-				if bad.nilFields {
-					b = appendString(b, 1, r.c.id)
-					b = appendString(b, 2, r.c.sb.id)
-					return appendInt(b, 6, containerEnum(state))
-				}
-				return bad.spoil(r.c.appendItem(b, state), 6, 5)
-			})
-			state = otherState(state)
-		}
-	}
 	if bad.orphan {
-		c := rt.orphan(call)
-		p.add(1, len(c.blob)+rowMargin, func(b []byte) []byte { return c.appendItem(b, StateRunning) })
+		rows = append(slices.Clip(rows), row[*container]{rt.orphan(call), StateRunning})
 	}
-	return p.done()
+	return page(rows, bad, victim)
 }
 
 // sandboxPage writes a message with the sandboxes in field 1.
-func (rt *Runtime) sandboxPage(rows []sandboxRow, first bool, method string, call uint64) mem.BufferSlice {
+func (rt *Runtime) sandboxPage(rows []row[*sandbox], first bool, method string, call uint64) mem.BufferSlice {
 	bad := rt.corruption(first, method, call)
+	return page(rows, bad, bad.victim(len(rows)))
+}
+
+// page writes a message with the items in field 1; the fault strikes the victim.
+func page[T listed](rows []row[T], bad corruption, victim int) mem.BufferSlice {
 	total := 0
 	for _, r := range rows {
-		total += len(r.sb.blob) + len(r.sb.tail.item()) + rowMargin
+		blob, tail := r.item.encoded()
+		total += len(blob) + len(tail) + rowMargin
 	}
-	victim := bad.victim(len(rows))
 	p := newPages(total)
 	for i, r := range rows {
+		blob, tail := r.item.encoded()
+		stateField, _, textField := r.item.fields()
 		if i != victim {
-			p.addRow(r.sb.blob, r.sb.tail.item(), 3, sandboxEnum(r.state))
+			p.addRow(blob, tail, stateField, r.state.enum())
 			continue
 		}
-		size := len(r.sb.blob) + len(r.sb.tail.item()) + rowMargin
-		state, twice := r.state, 1
+		states := []State{r.state}
 		if bad.duplicate {
-			twice = 2
+			states = append(states, otherState(r.state))
 		}
-		for ; twice > 0; twice-- {
-			p.add(1, size, func(b []byte) []byte {
+		for _, state := range states {
+			p.add(1, len(blob)+len(tail)+rowMargin, func(b []byte) []byte {
 				if bad.nilFields {
-					b = appendString(b, 1, r.sb.id)
-					return appendInt(b, 3, sandboxEnum(state))
+					return appendInt(r.item.appendIDs(b), stateField, state.enum())
 				}
-				return bad.spoil(r.sb.appendItem(b, state), 3, 7)
+				return bad.spoil(r.item.appendItem(b, state), stateField, textField)
 			})
-			state = otherState(state)
 		}
 	}
 	return p.done()

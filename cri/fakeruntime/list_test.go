@@ -10,8 +10,6 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -211,16 +209,6 @@ func TestLongList(t *testing.T) {
 		}
 		if n := len(must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items); n != 1000 {
 			t.Errorf("%d sandboxes", n)
-		}
-	})
-}
-
-// A runtime with a real runtime's limit cannot send it.
-func TestMaxSendBytes(t *testing.T) {
-	inBubble(t, Config{MaxSendBytes: 1 << 20}, func(t *testing.T, w *world) {
-		must(w.rt.Populate(Population{Pods: 1000, Containers: 3}))(t)
-		if _, err := w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}); status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("ListContainers: %v", err)
 		}
 	})
 }

@@ -206,7 +206,7 @@ func (s *service) listMetrics() []*runtimeapi.PodSandboxMetrics {
 	out := make([]*runtimeapi.PodSandboxMetrics, 0, len(rows))
 	now := rt.stamp()
 	for _, r := range rows {
-		sb := r.sb
+		sb := r.item
 		if set == MetricsContainerd && sb.state != StateReady {
 			continue
 		}

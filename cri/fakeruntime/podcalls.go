@@ -66,11 +66,11 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 func (s *service) refusal(err error) error {
 	p, code := &s.rt.cfg.Profile, codes.OK
 	switch {
-	case errors.Is(err, errExists):
+	case errors.Is(err, ErrExists):
 		code = p.NameInUse
-	case errors.Is(err, errNotFound):
+	case errors.Is(err, ErrNotFound):
 		code = p.NoSandbox
-	case errors.Is(err, errState):
+	case errors.Is(err, ErrState):
 		code = p.StoppedSandbox
 	case errors.Is(err, errNoImage):
 		code = cmp.Or(p.NoImage, codes.NotFound)

@@ -43,18 +43,6 @@ const (
 	DeliverCompete
 )
 
-// StatusStamp is the form of PodSandboxStatusResponse.timestamp.
-type StatusStamp uint8
-
-const (
-	// StampNone leaves the timestamp 0.
-	StampNone StatusStamp = iota
-	// StampNanoseconds is the wall clock before the statuses are read.
-	StampNanoseconds
-	// StampSeconds is the same in seconds (CRI-O before 1.32).
-	StampSeconds
-)
-
 // UserStyle is the form of ContainerStatus.user.
 type UserStyle uint8
 
@@ -114,10 +102,10 @@ type Profile struct {
 	// lists still show it.
 	DeleteLag time.Duration
 
-	// StatusContainers: PodSandboxStatus fills containers_statuses. StatusStamp is its timestamp's
-	// form.
+	// StatusContainers: PodSandboxStatus fills containers_statuses. StatusStamp: its timestamp is the
+	// wall clock before the statuses are read; otherwise 0.
 	StatusContainers bool
-	StatusStamp      StatusStamp
+	StatusStamp      bool
 	// StreamBatch is the number of items in a message of the streaming lists; 0 makes them
 	// Unimplemented.
 	StreamBatch int
@@ -184,7 +172,7 @@ var profiles = []Profile{
 		Name: "containerd-2.0", RuntimeName: "containerd", RuntimeVersion: "v2.0.2",
 		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
 		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond, ExitLag: containerdExitLag,
-		StatusStamp: StampNanoseconds, ShortIDs: true, User: UserSortedGroups, Features: featuresOf2025,
+		StatusStamp: true, ShortIDs: true, User: UserSortedGroups, Features: featuresOf2025,
 	},
 	{
 		Name: "containerd-1.7", RuntimeName: "containerd", RuntimeVersion: "v1.7.35",
@@ -196,7 +184,7 @@ var profiles = []Profile{
 		Name: "crio", RuntimeName: "cri-o", RuntimeVersion: "1.36.3",
 		Delivery: DeliverSequential, Queue: 1000,
 		SilentCascade: true, PayloadByUID: true, NewestFirst: true, PayloadAllOrNothing: true, ExitLag: crioExitLag,
-		StatusContainers: true, StatusStamp: StampNanoseconds,
+		StatusContainers: true, StatusStamp: true,
 		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
 		WantsUserImage: true, ContentType: "application/grpc",
 		NoImage: codes.Unknown, User: UserGroupFirst, Metrics: MetricsCRIO, Features: featuresOf2025,
@@ -247,8 +235,6 @@ func (p Profile) validate() error {
 		return fmt.Errorf("fakeruntime: profile %q: unknown Events %d", p.Name, p.Events)
 	case p.Delivery > DeliverCompete:
 		return fmt.Errorf("fakeruntime: profile %q: unknown Delivery %d", p.Name, p.Delivery)
-	case p.StatusStamp > StampSeconds:
-		return fmt.Errorf("fakeruntime: profile %q: unknown StatusStamp %d", p.Name, p.StatusStamp)
 	case p.User > UserGroupFirst:
 		return fmt.Errorf("fakeruntime: profile %q: unknown User %d", p.Name, p.User)
 	case p.Metrics > MetricsCRIO:

@@ -6,7 +6,6 @@ package fakeruntime
 import (
 	"context"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,80 +14,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func profileNamed(t testing.TB, name string) Profile {
 	t.Helper()
 	return must(ProfileByName(name))(t)
-}
-
-// Which events a pod's life gives, in which order.
-func TestProfileEvents(t *testing.T) {
-	containerd := []string{"pod created", "pod started", "created", "started", "stopped", "created", "started", "stopped", "pod stopped", "deleted", "deleted", "pod deleted"}
-	containerd1 := append(slices.Clone(containerd[:11]), "deleted") // a sandbox's DELETED carries no sandbox
-	crio := []string{"pod started", "created", "started", "stopped", "created", "started", "stopped"}
-	for _, tt := range []struct {
-		profile string
-		want    []string
-	}{
-		{"containerd-2", containerd},
-		{"containerd-2.0", containerd},
-		{"containerd-1.7", containerd1},
-		// no CREATED and DELETED of sandboxes, and RemovePodSandbox is silent but for the containers
-		// it ends
-		{"crio", crio},
-		{"crio-disabled", []string{}},
-		{"no-events", []string{}},
-	} {
-		t.Run(tt.profile, func(t *testing.T) {
-			inBubble(t, Config{Profile: profileNamed(t, tt.profile)}, func(t *testing.T, w *world) {
-				l := w.listen(w.conn)
-				sb := must(w.rt.AddPod(PodSpec{}))(t)
-				for range 2 {
-					c := must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
-					check(t, w.rt.Start(c))
-					check(t, w.rt.Exit(c, 0))
-				}
-				check(t, w.rt.RemoveSandbox(sb))
-				time.Sleep(time.Second)
-				if diff := cmp.Diff(tt.want, kinds(l.stop())); diff != "" {
-					t.Errorf("events (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-// A runtime without events opens the stream like any other: only the first Recv tells.
-func TestProfileWithoutEvents(t *testing.T) {
-	for _, tt := range []struct {
-		profile string
-		code    codes.Code
-		eof     bool
-	}{
-		{profile: "crio-disabled", eof: true},
-		{profile: "no-events", code: codes.Unimplemented},
-	} {
-		t.Run(tt.profile, func(t *testing.T) {
-			inBubble(t, Config{Profile: profileNamed(t, tt.profile)}, func(t *testing.T, w *world) {
-				stream, err := w.cri.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
-				if err != nil {
-					t.Fatalf("opening: %v", err)
-				}
-				_, err = stream.Recv()
-				if tt.eof != (err == io.EOF) || !tt.eof && status.Code(err) != tt.code {
-					t.Errorf("Recv: %v", err)
-				}
-				sb := must(w.rt.AddPod(PodSpec{}))(t)
-				changes, _ := w.rt.History(0)
-				if len(changes) != 1 || changes[0].Event != NoEvent || changes[0].SandboxID != sb {
-					t.Errorf("history: %+v", changes)
-				}
-			})
-		})
-	}
 }
 
 // No header is sent before the first event: a client cannot see its subscription.
@@ -106,40 +37,6 @@ func TestNoHeaderBeforeTheFirstEvent(t *testing.T) {
 			t.Errorf("header after %v", d)
 		}
 	})
-}
-
-// PodSandboxStatus's containers, and its own time.
-func TestProfilePodSandboxStatus(t *testing.T) {
-	old := profileNamed(t, "crio")
-	old.StatusStamp = StampSeconds
-	for _, tt := range []struct {
-		name       string
-		profile    Profile
-		containers int
-		stamp      time.Duration // unit of the timestamp; 0: none
-	}{
-		{"containerd-2", profileNamed(t, "containerd-2"), 0, 0},
-		{"containerd-2.0", profileNamed(t, "containerd-2.0"), 0, time.Nanosecond},
-		{"containerd-1.7", profileNamed(t, "containerd-1.7"), 0, 0},
-		{"crio", profileNamed(t, "crio"), 2, time.Nanosecond},
-		{"crio before 1.32", old, 2, time.Second},
-		{"crio-disabled", profileNamed(t, "crio-disabled"), 0, 0},
-		{"no-events", profileNamed(t, "no-events"), 0, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, Config{Profile: tt.profile}, func(t *testing.T, w *world) {
-				ids := must(w.rt.Populate(Population{Pods: 1, Containers: 2}))(t)
-				res := must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]}))(t)
-				want := int64(0)
-				if tt.stamp != 0 {
-					want = time.Now().UnixNano() / int64(tt.stamp)
-				}
-				if len(res.ContainersStatuses) != tt.containers || res.Timestamp != want {
-					t.Errorf("%d statuses, timestamp %d; want %d and %d", len(res.ContainersStatuses), res.Timestamp, tt.containers, want)
-				}
-			})
-		})
-	}
 }
 
 // Lists as streams: the number of messages for 7001 containers, or the missing call.
@@ -181,30 +78,6 @@ func TestProfileStreamingLists(t *testing.T) {
 				got, err = read()
 				if diff := cmp.Diff(tt.want, got); diff != "" || err != io.EOF {
 					t.Errorf("batches (-want +got):\n%s\nthen %v", diff, err)
-				}
-			})
-		})
-	}
-}
-
-// The scope of a payload: the sandbox of the event, or all sandboxes of the pod.
-func TestProfilePayloadScope(t *testing.T) {
-	for profile, want := range map[string]int{"containerd-2": 1, "containerd-1.7": 1, "crio": 2} {
-		t.Run(profile, func(t *testing.T) {
-			inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
-				l := w.listen(w.conn)
-				var last string
-				for range 2 {
-					sb := must(w.rt.AddPod(PodSpec{UID: "u1"}))(t)
-					last = must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
-					if pod, _ := w.rt.PodTruth("u1"); len(pod.Sandboxes) == 1 {
-						check(t, w.rt.StopSandbox(sb))
-					}
-				}
-				events := l.stop()
-				ev := events[len(events)-1]
-				if ev.ContainerId != last || len(ev.ContainersStatuses) != want {
-					t.Errorf("last event tells of %d containers, want %d", len(ev.ContainersStatuses), want)
 				}
 			})
 		})
@@ -266,42 +139,6 @@ func TestStoppedSandboxKeepsItsIPInTheEvent(t *testing.T) {
 	})
 }
 
-func TestShortIDs(t *testing.T) {
-	for profile, short := range map[string]bool{"containerd-2": true, "crio": true, "no-events": false} {
-		t.Run(profile, func(t *testing.T) {
-			inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
-				ids := must(w.rt.Populate(Population{Pods: 40, Containers: 1}))(t)
-				id := ids[7]
-				res, err := w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id[:13]})
-				list := must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: id[:13]}}))(t)
-				if short {
-					if err != nil || res.Status.Id != id || len(list.Items) != 1 {
-						t.Errorf("by a short ID: %v, %v, %d listed", res, err, len(list.Items))
-					}
-					// 40 IDs share 16 first digits.
-					_, err = w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sharedDigit(ids)})
-					if status.Code(err) != codes.Unknown {
-						t.Errorf("by an ambiguous ID: %v", err)
-					}
-				} else if status.Code(err) != codes.NotFound || len(list.Items) != 0 {
-					t.Errorf("by a short ID: %v, %v, %d listed", res, err, len(list.Items))
-				}
-			})
-		})
-	}
-}
-
-func sharedDigit(ids []string) string {
-	seen := map[string]bool{}
-	for _, id := range ids {
-		if seen[id[:1]] {
-			return id[:1]
-		}
-		seen[id[:1]] = true
-	}
-	return ""
-}
-
 func TestProfileByName(t *testing.T) {
 	for _, p := range Profiles() {
 		if err := p.validate(); err != nil {
@@ -352,99 +189,6 @@ func TestContentType(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Resources are changed singly, of a container in any state.
-func TestUpdateContainerResources(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
-		cfg := containerConfig("c", "exit", "0")
-		cfg.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 2, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 1}}}
-		id := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
-		must(w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
-		time.Sleep(time.Second)
-		for _, change := range []*runtimeapi.LinuxContainerResources{
-			{MemoryLimitInBytes: 100 << 20}, {CpuShares: 512}, {HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "1GB", Limit: 2}}}, nil,
-		} {
-			must(w.cri.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: change}))(t)
-		}
-		got := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
-		want := &runtimeapi.LinuxContainerResources{
-			MemoryLimitInBytes: 100 << 20, MemorySwapLimitInBytes: 100 << 20, CpuShares: 512, HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "1GB", Limit: 2}},
-		}
-		if got.State != runtimeapi.ContainerState_CONTAINER_EXITED || !proto.Equal(want, got.Resources.Linux) {
-			t.Errorf("%v: resources %v, want %v", got.State, got.Resources.Linux, want)
-		}
-	})
-}
-
-// A name in use is an error, or the answer, by profile; containers in the answer share the pod.
-func TestNamesInUse(t *testing.T) {
-	for profile, code := range map[string]codes.Code{"containerd-2": codes.FailedPrecondition, "containerd-1.7": codes.Unknown, "crio": codes.OK} {
-		t.Run(profile, func(t *testing.T) {
-			inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
-				ctx := t.Context()
-				run := func(attempt uint32) (string, error) {
-					r, err := w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", attempt)})
-					return r.GetPodSandboxId(), err
-				}
-				create := func(sb string) (string, error) {
-					r, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c", "sleep", "1h")})
-					return r.GetContainerId(), err
-				}
-				sb := must(run(0))(t)
-				id := must(create(sb))(t)
-				sameSb, err := run(0)
-				if status.Code(err) != code || err == nil && sameSb != sb {
-					t.Errorf("a sandbox's name in use: %s, %v, want %s or %v", sameSb, err, sb, code)
-				}
-				same, err := create(sb)
-				if status.Code(err) != code || err == nil && same != id {
-					t.Errorf("a container's name in use: %s, %v, want %s or %v", same, err, id, code)
-				}
-				other, err := create(must(run(1))(t))
-				if err != nil || (other == id) != (code == codes.OK) {
-					t.Errorf("the same name in another sandbox of the pod: %s, %v, and the first is %s", other, err, id)
-				}
-			})
-		})
-	}
-}
-
-// A missing command fails at the same call as in the real runtime, without an event.
-func TestMissingCommand(t *testing.T) {
-	for profile, createFails := range map[string]bool{"containerd-2": false, "crio": true} {
-		t.Run(profile, func(t *testing.T) {
-			inBubble(t, Config{Profile: profileNamed(t, profile)}, func(t *testing.T, w *world) {
-				sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
-				r, err := w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c", missingCommand)})
-				if (err != nil) != createFails {
-					t.Fatalf("CreateContainer: %v", err)
-				}
-				if createFails {
-					return
-				}
-				if _, err := w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: r.ContainerId}); status.Code(err) != codes.Unknown {
-					t.Errorf("StartContainer: %v, want Unknown", err)
-				}
-				st := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: r.ContainerId}))(t).Status
-				if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 {
-					t.Errorf("afterwards: %v", st)
-				}
-			})
-		})
-	}
-}
-
-func TestUnknownHandler(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		for handler, want := range map[string]codes.Code{"": codes.OK, "runc": codes.OK, "nonsense": codes.Unknown} {
-			_, err := w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("h"+handler, 0), RuntimeHandler: handler})
-			if status.Code(err) != want {
-				t.Errorf("handler %q: %v, want %v", handler, err, want)
-			}
-		}
-	})
 }
 
 func TestImageNames(t *testing.T) {

@@ -6,7 +6,6 @@ package fakeruntime
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 )
@@ -35,10 +34,6 @@ type Config struct {
 	HistoryLimit int
 	// Images are what registries have under some names; see [Image].
 	Images []Image
-	// MaxSendBytes is the largest message sent by [Runtime.Serve]; a larger message fails with
-	// ResourceExhausted. Real runtimes have 16 MiB (containerd) or 80 MiB (CRI-O). Default: no
-	// limit.
-	MaxSendBytes int
 }
 
 const (
@@ -70,9 +65,6 @@ func (c Config) withDefaults() Config {
 	if c.HistoryLimit == 0 {
 		c.HistoryLimit = defaultHistoryLimit
 	}
-	if c.MaxSendBytes == 0 {
-		c.MaxSendBytes = math.MaxInt32
-	}
 	return c
 }
 
@@ -88,9 +80,6 @@ func (c Config) validate() error {
 		if err := img.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("fakeruntime: Config.Images: %w", err))
 		}
-	}
-	if c.MaxSendBytes < 0 {
-		errs = append(errs, fmt.Errorf("fakeruntime: Config.MaxSendBytes is %d: it cannot be negative", c.MaxSendBytes))
 	}
 	return errors.Join(errs...)
 }

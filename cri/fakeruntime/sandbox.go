@@ -3,7 +3,11 @@
 
 package fakeruntime
 
-import "maps"
+import (
+	"maps"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // A PodSpec describes a pod for [Runtime.AddPod]. Every field can be left zero.
 type PodSpec struct {
@@ -85,14 +89,14 @@ func (sb *sandbox) encode() {
 func (sb *sandbox) appendItem(b []byte, state State) []byte {
 	b = append(b, sb.blob...)
 	b = append(b, sb.tail.item()...)
-	return appendInt(b, 3, sandboxEnum(state))
+	return appendInt(b, 3, state.enum())
 }
 
 // appendStatus writes the fields of a runtime.v1.PodSandboxStatus.
 func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64, withIP bool) []byte {
 	b = appendRenumbered(b, sb.blob, &sandboxToStatus)
 	b = append(b, sb.tail.status()...)
-	b = appendInt(b, 3, sandboxEnum(state))
+	b = appendInt(b, 3, state.enum())
 	if createdAt != sb.createdAt {
 		b = appendInt(b, 4, createdAt) // the last of a repeated field counts
 	}
@@ -112,10 +116,9 @@ func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64, withIP b
 	return end(end(end(b, options), namespaces), linux)
 }
 
-// sandboxEnum is the runtime.v1.PodSandboxState.
-func sandboxEnum(s State) int64 {
-	if s == StateReady {
-		return 0
-	}
-	return 1
-}
+// The methods of listed.
+func (sb *sandbox) current() State                          { return sb.state }
+func (sb *sandbox) encoded() (blob, tail []byte)            { return sb.blob, sb.tail.item() }
+func (sb *sandbox) fields() (s, labels, t protowire.Number) { return 3, 5, 7 }
+func (sb *sandbox) podLabel() string                        { return sb.labelUID }
+func (sb *sandbox) appendIDs(b []byte) []byte               { return appendString(b, 1, sb.id) }

@@ -75,7 +75,7 @@ func (rt *Runtime) sandboxNamed(sb *sandbox) *sandbox {
 // waiting callers.
 func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 	if old := rt.sandboxNamed(sb); old != nil {
-		return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", errExists, sb.name, sb.namespace, sb.uid, sb.attempt, old.id)
+		return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", ErrExists, sb.name, sb.namespace, sb.uid, sb.attempt, old.id)
 	}
 	rt.placeSandbox(sb)
 	var first *event

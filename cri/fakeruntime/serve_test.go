@@ -144,60 +144,6 @@ func TestServeErrors(t *testing.T) {
 	})
 }
 
-// On somebody else's gRPC server, with its codec and its interceptors, everything reads the same.
-func TestRegisterOnAnotherServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := must(New(Config{}))(t)
-		seen := map[string]int{}
-		var mu sync.Mutex
-		srv := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			mu.Lock()
-			seen[info.FullMethod]++
-			mu.Unlock()
-			return next(ctx, req)
-		}))
-		rt.Register(srv)
-		w := &world{t: t, rt: rt, lis: bufconn.Listen(1 << 20)}
-		var wg sync.WaitGroup
-		wg.Go(func() { srv.Serve(w.lis) })
-		w.conn = w.dial(t)
-		cri := runtimeapi.NewRuntimeServiceClient(w.conn)
-		l := w.listen(w.conn)
-		sb, c := oneLife(t, w, 0)
-		if l := must(cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers; len(l) != 1 || l[0].Id != c {
-			t.Errorf("containers: %v", l)
-		}
-		if st := must(cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c}))(t).Status; st.ExitCode != 3 {
-			t.Errorf("status: %v", st)
-		}
-		if st := must(cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status; st.Id != sb {
-			t.Errorf("status: %v", st)
-		}
-		stream := must(streamList[runtimeapi.ListPodSandboxResponse](t.Context(), w.conn, "StreamPodSandboxes"))(t)
-		if res := must(stream.Recv())(t); len(res.Items) != 1 {
-			t.Errorf("stream: %v", res)
-		}
-		if events := l.soFar(); len(events) != 5 {
-			t.Errorf("events: %v", kinds(events))
-		}
-		if n := seen["/runtime.v1.RuntimeService/ListContainers"]; n != 1 {
-			t.Errorf("the interceptor saw %d calls", n)
-		}
-		rt.Restart(time.Second, 0)
-		if err := l.error(); status.Code(err) != codes.Unavailable {
-			t.Errorf("the stream ended with %v", err)
-		}
-		l.stop()
-		if _, err := cri.Version(t.Context(), &runtimeapi.VersionRequest{}); status.Code(err) != codes.Unavailable {
-			t.Errorf("while down: %v", err)
-		}
-		rt.Close()
-		w.conn.Close()
-		srv.Stop()
-		wg.Wait()
-	})
-}
-
 func TestConfigErrors(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"Name":           {Profile: Profile{Slots: 3}},
@@ -206,12 +152,10 @@ func TestConfigErrors(t *testing.T) {
 		"Queue":          {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Delivery: DeliverCompete}},
 		"Delivery":       {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Delivery: 9}},
 		"Events":         {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Events: 9}},
-		"StatusStamp":    {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Slots: 1, StatusStamp: 9}},
 		"negative":       {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Slots: 1, StreamBatch: -1}},
 		"drop":           {Faults: Faults{Drop: 2}},
 		"ContainerBytes": {ContainerBytes: -1},
 		"SandboxBytes":   {SandboxBytes: 1 << 30},
-		"MaxSendBytes":   {MaxSendBytes: -1},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -242,7 +186,6 @@ func TestDirectMethodErrors(t *testing.T) {
 		"RemoveSandbox":           {ErrNotFound, rt.RemoveSandbox("none")},
 		"KillShim":                {ErrNotFound, rt.KillShim("none")},
 		"RecoverSandbox":          {ErrNotFound, rt.RecoverSandbox("none")},
-		"SetReason":               {ErrNotFound, rt.SetReason("none", "", "")},
 		"LoseTrack before it ran": {ErrState, rt.LoseTrack(c)},
 	} {
 		if !errors.Is(pair[1], pair[0]) {

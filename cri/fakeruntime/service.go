@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -29,10 +30,12 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	srv := grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WaitForHandlers(true),
-		grpc.MaxSendMsgSize(rt.cfg.MaxSendBytes),
+		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxRecvMsgSize(16<<20),
 	)
-	(&service{rt: rt, raw: true, stop: stop}).register(srv)
+	s := &service{rt: rt, stop: stop}
+	srv.RegisterService(s.wrap(&runtimeapi.RuntimeService_ServiceDesc, runtimeLists), s)
+	srv.RegisterService(s.wrap(&runtimeapi.ImageService_ServiceDesc, imageLists), s)
 
 	tracked := &listener{Listener: lis, rt: rt, conns: map[*conn]struct{}{}}
 	rt.lock()
@@ -72,45 +75,27 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	return nil
 }
 
-// Register puts the runtime's services on a gRPC server of the caller. Prefer [Runtime.Serve]: only
-// Serve can break connections at a restart, and its lists cost less. The caller must Close the
-// runtime before waiting for the server's handlers.
-func (rt *Runtime) Register(sr grpc.ServiceRegistrar) {
-	(&service{rt: rt}).register(sr)
-}
-
 // service is the CRI on a server.
 type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
 	rt   *Runtime
-	raw  bool            // the server has our codec
-	stop <-chan struct{} // the server is being stopped; nil: never
+	stop <-chan struct{} // the server is being stopped
 }
 
-func (s *service) register(sr grpc.ServiceRegistrar) {
-	sr.RegisterService(s.wrap(&runtimeapi.RuntimeService_ServiceDesc, runtimeLists), s)
-	sr.RegisterService(s.wrap(&runtimeapi.ImageService_ServiceDesc, imageLists), s)
-}
-
-// wrap adds the streaming lists to a service and puts the runtime's gate before every method,
-// whatever interceptors the server has.
+// wrap adds the streaming lists to a service and puts the runtime's gate before every method.
 func (s *service) wrap(desc *grpc.ServiceDesc, lists []grpc.StreamDesc) *grpc.ServiceDesc {
 	d := *desc
 	d.Methods = slices.Clone(d.Methods)
 	for i := range d.Methods {
 		m := &d.Methods[i]
 		name, generated := m.MethodName, m.Handler
-		m.Handler = func(srv any, ctx context.Context, dec func(any) error, outer grpc.UnaryServerInterceptor) (any, error) {
+		m.Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			if err := s.hello(ctx); err != nil {
 				return nil, err
 			}
-			return generated(srv, ctx, dec, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-				call := func(ctx context.Context, req any) (any, error) { return s.unary(ctx, name, req, next) }
-				if outer != nil {
-					return outer(ctx, req, info, call)
-				}
-				return call(ctx, req)
+			return generated(srv, ctx, dec, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+				return s.unary(ctx, name, req, next)
 			})
 		}
 	}
@@ -154,10 +139,10 @@ func (s *service) unary(ctx context.Context, method string, req any, next grpc.U
 	switch req := req.(type) {
 	case *runtimeapi.ListContainersRequest:
 		items := s.rt.findContainers(req.GetFilter())
-		return s.reply(&runtimeapi.ListContainersResponse{}, s.rt.containerPage(items, true, method, n)), nil
+		return &reply{s.rt.containerPage(items, true, method, n)}, nil
 	case *runtimeapi.ListPodSandboxRequest:
 		items := s.rt.findSandboxes(req.GetFilter())
-		return s.reply(&runtimeapi.ListPodSandboxResponse{}, s.rt.sandboxPage(items, true, method, n)), nil
+		return &reply{s.rt.sandboxPage(items, true, method, n)}, nil
 	case *runtimeapi.ContainerStatusRequest:
 		return s.containerStatus(req, method, n)
 	case *runtimeapi.PodSandboxStatusRequest:

@@ -120,7 +120,7 @@ func (s *service) listContainerStats(f *runtimeapi.ContainerStatsFilter) []*runt
 	defer s.rt.mu.Unlock()
 	out := make([]*runtimeapi.ContainerStats, len(rows))
 	for i, r := range rows {
-		out[i] = s.rt.containerStats(r.c)
+		out[i] = s.rt.containerStats(r.item)
 	}
 	return out
 }
@@ -149,7 +149,7 @@ func (s *service) listSandboxStats(f *runtimeapi.PodSandboxStatsFilter) []*runti
 	defer s.rt.mu.Unlock()
 	out := make([]*runtimeapi.PodSandboxStats, len(rows))
 	for i, r := range rows {
-		out[i] = s.rt.sandboxStats(r.sb)
+		out[i] = s.rt.sandboxStats(r.item)
 	}
 	return out
 }

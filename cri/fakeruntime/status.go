@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -22,7 +21,7 @@ func (rt *Runtime) containerByID(id string) (*container, error) {
 	case ambiguous:
 		return nil, status.Errorf(codes.Unknown, "container ID %q is the beginning of more than one ID", id)
 	}
-	return nil, fmt.Errorf("%w: container %q", errNotFound, id)
+	return nil, fmt.Errorf("%w: container %q", ErrNotFound, id)
 }
 
 // sandboxByID resolves an ID as the profile does.
@@ -34,7 +33,7 @@ func (rt *Runtime) sandboxByID(id string) (*sandbox, error) {
 	case ambiguous:
 		return nil, status.Errorf(codes.Unknown, "sandbox ID %q is the beginning of more than one ID", id)
 	}
-	return nil, fmt.Errorf("%w: sandbox %q", errNotFound, id)
+	return nil, fmt.Errorf("%w: sandbox %q", ErrNotFound, id)
 }
 
 func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method string, call uint64) (any, error) {
@@ -50,7 +49,7 @@ func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method
 	b, start := begin(b, 1)
 	if bad.nilFields {
 		b = appendString(b, 1, c.id)
-		b = appendInt(b, 3, containerEnum(c.state))
+		b = appendInt(b, 3, c.state.enum())
 	} else {
 		b = c.appendStatus(b, c.view)
 		b = bad.spoil(b, 3, 11)
@@ -59,7 +58,7 @@ func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method
 	if req.GetVerbose() {
 		b = appendEntry(b, 2, "info", infoJSON(map[string]any{"sandboxID": c.sb.id, "pid": pidOf(c.id, c.state == StateRunning)}))
 	}
-	return s.reply(&runtimeapi.ContainerStatusResponse{}, mem.BufferSlice{mem.SliceBuffer(b)}), nil
+	return encoded(b), nil
 }
 
 func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, method string, call uint64) (any, error) {
@@ -73,11 +72,8 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 	}
 	p := &rt.cfg.Profile
 	var stamp int64
-	switch p.StatusStamp {
-	case StampNanoseconds:
+	if p.StatusStamp {
 		stamp = rt.stamp()
-	case StampSeconds:
-		stamp = rt.stamp() / 1e9
 	}
 	b := make([]byte, 0, 4096)
 	b, start := begin(b, 1)
@@ -99,7 +95,7 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 		}
 	}
 	b = appendInt(b, 4, stamp)
-	return s.reply(&runtimeapi.PodSandboxStatusResponse{}, mem.BufferSlice{mem.SliceBuffer(b)}), nil
+	return encoded(b), nil
 }
 
 // infoJSON is the verbose part of a status.

@@ -49,13 +49,13 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 		switch {
 		case ended:
 			if ev != nil {
-				rt.finishSend(sub, ev, errDown)
+				rt.finishSend(sub, ev, ErrDown)
 			}
 			return end
 		case stalled:
 			return s.hangOpen(stream, sub, life)
 		case ev != nil:
-			err := stream.SendMsg(s.reply(&runtimeapi.ContainerEventResponse{}, padded(ev)))
+			err := stream.SendMsg(&reply{padded(ev)})
 			if over, res := rt.finishSend(sub, ev, err); over {
 				return res
 			}

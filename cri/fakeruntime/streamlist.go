@@ -48,10 +48,10 @@ func (s *service) streamContainers(req *runtimeapi.ListContainersRequest, stream
 	const method = "StreamContainers"
 	n := s.rt.calls(method)
 	first := true
-	return sendBatches(s, method, s.rt.findContainers(req.GetFilter()), func(batch []containerRow) error {
+	return sendBatches(s, method, s.rt.findContainers(req.GetFilter()), func(batch []row[*container]) error {
 		page := s.rt.containerPage(batch, first, method, n)
 		first = false
-		return stream.SendMsg(s.reply(&runtimeapi.ListContainersResponse{}, page))
+		return stream.SendMsg(&reply{page})
 	})
 }
 
@@ -60,10 +60,10 @@ func (s *service) streamPodSandboxes(req *runtimeapi.ListPodSandboxRequest, stre
 	const method = "StreamPodSandboxes"
 	n := s.rt.calls(method)
 	first := true
-	return sendBatches(s, method, s.rt.findSandboxes(req.GetFilter()), func(batch []sandboxRow) error {
+	return sendBatches(s, method, s.rt.findSandboxes(req.GetFilter()), func(batch []row[*sandbox]) error {
 		page := s.rt.sandboxPage(batch, first, method, n)
 		first = false
-		return stream.SendMsg(s.reply(&runtimeapi.ListPodSandboxResponse{}, page))
+		return stream.SendMsg(&reply{page})
 	})
 }
 

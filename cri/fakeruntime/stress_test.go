@@ -61,7 +61,7 @@ func TestEverythingAtOnce(t *testing.T) {
 					for _, pod := range w.rt.Truth().Pods {
 						for _, sb := range pod.Sandboxes {
 							for _, c := range sb.Containers {
-								want[c.ID] = runtimeapi.ContainerState(containerEnum(c.State))
+								want[c.ID] = runtimeapi.ContainerState(c.State.enum())
 							}
 						}
 					}
