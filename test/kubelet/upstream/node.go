@@ -65,10 +65,10 @@ const (
 )
 
 // Within its namespaces a node's folder is here, so that names of sockets are short.
-const (
-	at       = "/mnt"
-	unitsDir = at + "/units"
-)
+const at = "/mnt"
+
+// unitsDir is the folder of the units; tests have another.
+var unitsDir = at + "/units"
 
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS |
 	unix.CLONE_NEWIPC
