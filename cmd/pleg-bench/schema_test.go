@@ -81,29 +81,3 @@ func TestJSONIsDocumented(t *testing.T) {
 		t.Errorf("docs/pleg-bench.md differs from the JSON (-JSON +docs):\n%s", diff)
 	}
 }
-
-// TestJSONHasWhatWasPromised checks the fields that scripts may use since the first version.
-func TestJSONHasWhatWasPromised(t *testing.T) {
-	t.Parallel()
-	have := make(map[string]bool)
-	fields(reflect.TypeFor[bench.Result](), "", func(path, typ string) {
-		have[path] = true
-		if typ == "quantiles" {
-			for _, q := range []string{"p50", "p90", "p99", "max"} {
-				have[path+"."+q] = true
-			}
-		}
-	})
-	for object, names := range map[string]string{
-		"runtime": "name,version,endpoint,profile", "load": "pods,containers,rate,duration_seconds,seed",
-		"pleg":   "mode,state,relists,inspections,reconnects,relist_period_seconds",
-		"events": "runtime_emitted,received,lifecycle,missed,owed,duplicates,out_of_order", "latency_seconds": "p50,p90,p99,max",
-		"freshness_seconds": "p50,p99,max", "consistency": "checked_pods,mismatches", "cost": "pleg_cpu_seconds,runtime_cpu_seconds,pleg_max_rss_bytes,rpcs",
-	} {
-		for name := range strings.SplitSeq(names, ",") {
-			if !have[object+"."+name] {
-				t.Errorf("the JSON has no field %s.%s", object, name)
-			}
-		}
-	}
-}

@@ -5,10 +5,10 @@
 //
 // # Model
 //
-// A child is this program with other arguments, or another program made for the purpose. A child
-// ends when its standard input ends, and so outlives its parent by a moment at most. Each child has
-// its own process group: Ctrl-C reaches the parent alone, which ends its children in order. A child
-// may answer calls on its standard input and output: see [Serve] and [Ask].
+// A child is this program with other arguments. It answers calls on its standard input and output
+// (see [Serve] and [Ask]), and ends when its input ends, so that it outlives its parent by a moment
+// at most. Each child has its own process group: Ctrl-C reaches the parent alone, which ends its
+// children in order.
 //
 // # Concurrency
 //
@@ -28,12 +28,12 @@ import (
 	"time"
 )
 
-// Child is a running process.
+// Child is a running process. Its calls are answered on its standard input and output.
 type Child struct {
+	Calls
 	name   string
 	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout io.ReadCloser
+	stdout io.Closer
 	killed atomic.Bool
 	done   chan struct{} // closed once the process has ended and err is set
 	err    error
@@ -45,17 +45,11 @@ func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find this program to start it as %s: %w", name, err)
 	}
-	return Program(name, self, args, stderr)
-}
-
-// Program starts another program in place of this program, which must end when its standard input
-// does.
-func Program(name, path string, args []string, stderr io.Writer) (*Child, error) {
-	c := &Child{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
+	c := &Child{name: name, cmd: exec.Command(self, args...), done: make(chan struct{})}
 	c.cmd.Stderr = stderr
 	c.cmd.SysProcAttr = ownGroup()
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+	stdin, err := c.cmd.StdinPipe()
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	// Not StdoutPipe: Wait would close it under the feet of its reader.
@@ -69,21 +63,13 @@ func Program(name, path string, args []string, stderr io.Writer) (*Child, error)
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	_ = w.Close()
+	c.Calls = NewCalls(r, stdin)
 	go func() { // ends with the process
 		c.err = c.cmd.Wait()
 		close(c.done)
 	}()
 	return c, nil
 }
-
-// Stdin returns the pipe to the child's standard input.
-func (c *Child) Stdin() io.Writer { return c.stdin }
-
-// Stdout returns the pipe from the child's standard output, which ends with the child.
-func (c *Child) Stdout() io.Reader { return c.stdout }
-
-// Calls returns the calls that the child answers on its standard input and output.
-func (c *Child) Calls() Calls { return NewCalls(c.stdout, c.stdin) }
 
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
@@ -107,7 +93,7 @@ func (c *Child) Kill() {
 
 // Stop asks the child to end, kills the child after the grace, and returns how the child ended.
 func (c *Child) Stop(grace time.Duration) error {
-	_ = c.stdin.Close()
+	_ = c.Close()
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {

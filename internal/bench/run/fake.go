@@ -56,7 +56,7 @@ func (f *fake) start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the fake runtime was not ready after %v", startTimeout))
 	defer cancel()
-	control := fakeproc.Control{Calls: c.Calls()}
+	control := fakeproc.Control{Calls: c.Calls}
 	if _, err := control.Report(ctx, 0); err != nil {
 		if errors.Is(err, child.ErrEnded) {
 			return errors.Join(errors.New("the fake runtime did not start"), c.Stop(time.Second))

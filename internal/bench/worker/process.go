@@ -30,7 +30,6 @@ type Callbacks struct {
 // Process is a worker in a child process.
 type Process struct {
 	child     *child.Child
-	calls     child.Calls
 	callbacks Callbacks
 	ended     chan struct{} // closed when no more news comes and failed is set
 	failed    error
@@ -44,8 +43,8 @@ func Start(ctx context.Context, args []string, config Config, callbacks Callback
 	if err != nil {
 		return nil, Hello{}, err
 	}
-	p := &Process{child: c, calls: c.Calls(), callbacks: callbacks, ended: make(chan struct{})}
-	hello, err := child.Ask[Hello](ctx, p.calls, "Start", config)
+	p := &Process{child: c, callbacks: callbacks, ended: make(chan struct{})}
+	hello, err := child.Ask[Hello](ctx, p.child.Calls, "Start", config)
 	if err != nil {
 		c.Kill()
 		return nil, Hello{}, err
@@ -61,7 +60,7 @@ func (p *Process) listen() {
 	for {
 		wanted := time.Since(progress) >= progressEvery
 		p.telling.Lock()
-		news, err := child.Ask[News](context.Background(), p.calls, "News", wanted)
+		news, err := child.Ask[News](context.Background(), p.child.Calls, "News", wanted)
 		if err != nil {
 			p.failed = err
 			p.telling.Unlock()
@@ -93,23 +92,27 @@ func (p *Process) Facts(facts []load.Fact) error {
 	if len(facts) == 0 {
 		return nil
 	}
-	return child.Tell(context.Background(), p.calls, "Facts", facts)
+	return child.Tell(context.Background(), p.child.Calls, "Facts", facts)
 }
 
 // Forget voids all facts.
-func (p *Process) Forget() error { return child.Tell(context.Background(), p.calls, "Forget", true) }
+func (p *Process) Forget() error {
+	return child.Tell(context.Background(), p.child.Calls, "Forget", true)
+}
 
 // Probe sets how many reads a second the pod workers make.
 func (p *Process) Probe(rate float64) error {
-	return child.Tell(context.Background(), p.calls, "Probe", rate)
+	return child.Tell(context.Background(), p.child.Calls, "Probe", rate)
 }
 
 // Relist asks the generator to list everything now.
-func (p *Process) Relist() error { return child.Tell(context.Background(), p.calls, "Relist", true) }
+func (p *Process) Relist() error {
+	return child.Tell(context.Background(), p.child.Calls, "Relist", true)
+}
 
 // Report requests usage and counts.
 func (p *Process) Report(ctx context.Context) (Report, error) {
-	return child.Ask[Report](ctx, p.calls, "Report", true)
+	return child.Ask[Report](ctx, p.child.Calls, "Report", true)
 }
 
 // Snapshot requests the cache's content. Every event delivered by Watch before was handed to the
@@ -117,7 +120,7 @@ func (p *Process) Report(ctx context.Context) (Report, error) {
 func (p *Process) Snapshot(ctx context.Context) (Snapshot, error) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
-	s, err := child.Ask[Snapshot](ctx, p.calls, "Snapshot", true)
+	s, err := child.Ask[Snapshot](ctx, p.child.Calls, "Snapshot", true)
 	p.told(s.Deliveries)
 	return s, err
 }

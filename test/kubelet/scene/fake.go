@@ -37,7 +37,7 @@ func startFake(dir string) (*fake, error) {
 	if f.child, err = child.Start("the fake runtime", []string{FakeRuntime, f.path}, os.Stderr); err != nil {
 		return nil, err
 	}
-	f.control = fakeproc.Control{Calls: f.child.Calls()}
+	f.control = fakeproc.Control{Calls: f.child.Calls}
 	if _, err := f.control.Report(context.Background(), 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("the fake runtime did not start: %w", err), f.close())
 	}
