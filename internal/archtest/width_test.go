@@ -26,11 +26,8 @@ const (
 // Folders still to be straightened: wideComments have comments over 100 columns, wideCode code.
 var (
 	wideComments = []string{
-		"cmd/pleg-bench", "cri", "embed", "embed/install", "embed/kubelet", "events",
-		"events/eventstest", "internal/archtest", "internal/bench", "internal/bench/report",
-		"internal/bench/run", "internal/bench/stream", "internal/bench/watch", "internal/bench/worker",
-		"internal/faults", "internal/mutate", "internal/simulate", "metrics", "pleg", "test/apiserver",
-		"test/apiserver/components", "test/controllerruntime", "test/critest",
+		"cri", "events", "events/eventstest", "internal/faults", "internal/simulate", "metrics", "pleg",
+		"test/apiserver", "test/apiserver/components", "test/controllerruntime", "test/critest",
 		"test/kubelet/cmd/kubelet-build", "test/kubelet/cmd/kubelet-e2e", "test/node/workload",
 		"test/peer/kubelet",
 	}
