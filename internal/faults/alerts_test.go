@@ -62,7 +62,7 @@ func addAlerts(t *testing.T, rows []*row, old string) {
 		if err != nil || i >= len(rows) {
 			t.Fatalf("promtool speaks of a row %s", m[2])
 		}
-		rows[i].alerts = append(rows[i].alerts, m[1])
+		rows[i].alerts = append(rows[i].alerts, rows[i].set.steady([]string{m[1]})...)
 		slices.Sort(rows[i].alerts)
 	}
 }

@@ -94,8 +94,8 @@ func (l *liar) handle(_ any, stream grpc.ServerStream) error {
 		case err != nil:
 			return err
 		}
-		if l.set.wrongCodes && strings.HasSuffix(method, "/ContainerStatus") && l.lies() {
-			raw = l.wrongCode(raw)
+		if l.set.wrongCodes && l.lies() {
+			raw = l.wrongCode(method, raw)
 		}
 		if err := send(raw); err != nil {
 			return err
@@ -150,15 +150,29 @@ func (l *liar) falseEnd(ctx context.Context, i int) []byte {
 	})
 }
 
-// wrongCode gives a container another exit code.
-func (l *liar) wrongCode(raw []byte) []byte {
-	var answer runtimeapi.ContainerStatusResponse
-	if err := proto.Unmarshal(raw, &answer); err != nil {
-		l.t.Error(err)
-		return raw
+// wrongCode gives the containers of a status or an event another exit code.
+func (l *liar) wrongCode(method string, raw []byte) []byte {
+	var status runtimeapi.ContainerStatusResponse
+	var event runtimeapi.ContainerEventResponse
+	switch {
+	case strings.HasSuffix(method, "/ContainerStatus"):
+		l.decode(raw, &status)
+		status.Status.ExitCode += 100
+		return encode(l.t, &status)
+	case strings.HasSuffix(method, "/GetContainerEvents"):
+		l.decode(raw, &event)
+		for _, c := range event.GetContainersStatuses() {
+			c.ExitCode += 100
+		}
+		return encode(l.t, &event)
 	}
-	answer.Status.ExitCode += 100
-	return encode(l.t, &answer)
+	return raw
+}
+
+func (l *liar) decode(raw []byte, m proto.Message) {
+	if err := proto.Unmarshal(raw, m); err != nil {
+		l.t.Error(err)
+	}
 }
 
 func encode(t *testing.T, m proto.Message) []byte {
@@ -173,9 +187,9 @@ func encode(t *testing.T, m proto.Message) []byte {
 type dialer = func(context.Context) (net.Conn, error)
 
 // connect returns a connection of its own, which ends with the test.
-func connect(t *testing.T, dial dialer) *grpc.ClientConn {
-	conn, err := grpc.NewClient("passthrough:fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
+func connect(t *testing.T, dial dialer, opts ...grpc.DialOption) *grpc.ClientConn {
+	conn, err := grpc.NewClient("passthrough:fake", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))...)
 	if err != nil {
 		t.Fatal(err)
 	}
