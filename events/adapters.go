@@ -6,7 +6,6 @@ package events
 import (
 	"context"
 	"errors"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -52,25 +51,14 @@ type recordFace struct{ b *Broadcaster }
 // given alone: series need events.k8s.io/v1. Watchers get core/v1 Events.
 func (b *Broadcaster) Record() record.EventBroadcaster { return recordFace{b} }
 
-// stopper is a watch.Interface that is there to be stopped: nothing comes out of it.
-type stopper struct {
-	out  chan watch.Event
-	once sync.Once
-	end  func()
-}
-
-func newStopper(end func()) *stopper { return &stopper{out: make(chan watch.Event), end: end} }
+// stopper is a watch.Interface for its Stop only: nothing comes out of it.
+type stopper func()
 
 // Stop ends what was started.
-func (s *stopper) Stop() {
-	s.once.Do(func() {
-		s.end()
-		close(s.out)
-	})
-}
+func (s stopper) Stop() { s() }
 
-// ResultChan is closed by Stop.
-func (s *stopper) ResultChan() <-chan watch.Event { return s.out }
+// ResultChan returns a channel that is closed.
+func (s stopper) ResultChan() <-chan watch.Event { return watch.NewEmptyWatch().ResultChan() }
 
 // StartRecordingToSink starts the recording to the broadcaster's own sink; its Stop does nothing,
 // because others may record by the same broadcaster: Shutdown ends the recording.
@@ -78,7 +66,7 @@ func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 	if err := f.b.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
 		klog.Background().Error(err, "Events are not recorded")
 	}
-	return newStopper(func() {})
+	return stopper(func() {})
 }
 
 // StartEventWatcher calls the handler with every event that is emitted; see
@@ -93,7 +81,7 @@ func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interfa
 		klog.Background().Error(err, "Events are not watched")
 		stop = func() {}
 	}
-	return newStopper(stop)
+	return stopper(stop)
 }
 
 // StartLogging logs every event by a function like log.Printf.
@@ -105,7 +93,7 @@ func (f recordFace) StartLogging(logf func(format string, args ...any)) watch.In
 
 // StartStructuredLogging logs every event by the global logger.
 func (f recordFace) StartStructuredLogging(verbosity klog.Level) watch.Interface {
-	return newStopper(f.b.StartStructuredLogging(verbosity))
+	return stopper(f.b.StartStructuredLogging(verbosity))
 }
 
 // NewRecorder returns a recorder of the older interface.

@@ -82,7 +82,7 @@ func New(opts Options) (*Broadcaster, error) {
 		gate:     newGate(&opts),
 		scopes:   map[scope]*barrier{},
 		granted:  map[scope]bool{},
-		limit:    limiter{burst: opts.Burst, refill: opts.Refill, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
+		limit:    limiter{burst: opts.Burst, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
 		count:    newCounters(),
 		watchers: map[*watcher]struct{}{},
 		busy:     map[objectKey]struct{}{},

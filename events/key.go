@@ -38,14 +38,13 @@ type seriesKey struct {
 // notes is what a series is counted under, of those that differ in the note only: each note has a
 // series of its own, or stands with others in a combined one. A restart may find the combined ones
 // first, which must not take the place of the others.
-func (k *seriesKey) notes() seriesKey {
+func (k *seriesKey) notes() uint64 {
 	c := *k
+	c.note = ""
 	if strings.HasPrefix(k.note, combinedMark) {
 		c.note = combinedMark
-	} else {
-		c.note = ""
 	}
-	return c
+	return maphash.Comparable(seed, c)
 }
 
 // objectKey is the object that an event is about, without the part of it: for order.
@@ -82,33 +81,9 @@ func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 		Namespace:       cut(r.namespace, maxRefField),
 		Name:            cut(r.name, maxRefField),
 		UID:             types.UID(cut(r.uid, maxRefField)),
-		ResourceVersion: strings.Clone(cut(resourceVersion, maxRefField)),
+		ResourceVersion: cut(resourceVersion, maxRefField),
 		FieldPath:       cut(r.fieldPath, maxRefField),
 	}
-}
-
-// clone detaches the strings from whatever larger memory they are part of.
-func (k *seriesKey) clone() seriesKey {
-	c := *k
-	fields := [...]*string{
-		&c.eventType, &c.reason, &c.action, &c.note,
-		&c.regarding.kind, &c.regarding.group, &c.regarding.version, &c.regarding.namespace, &c.regarding.name, &c.regarding.uid, &c.regarding.fieldPath,
-		&c.related.kind, &c.related.group, &c.related.version, &c.related.namespace, &c.related.name, &c.related.uid, &c.related.fieldPath,
-	}
-	size := 0
-	for _, f := range fields {
-		size += len(*f)
-	}
-	var all strings.Builder
-	all.Grow(size)
-	for _, f := range fields {
-		all.WriteString(*f)
-	}
-	rest := all.String()
-	for _, f := range fields {
-		*f, rest = rest[:len(*f)], rest[len(*f):]
-	}
-	return c
 }
 
 // source is who reports, and whether by the older interface, for which notes count.

@@ -84,7 +84,7 @@ func TestNotesAreBounded(t *testing.T) {
 				count[kind]++
 			}
 		}
-		if len(all) > 2*DefaultMaxNotes+1 || len(all) < DefaultMaxNotes {
+		if len(all) > 2*defaultMaxNotes+1 || len(all) < defaultMaxNotes {
 			t.Errorf("%d series: %s", len(all), brief(all))
 		}
 		if count["Readiness"] != each || count["Liveness"] != each {

@@ -14,21 +14,14 @@ import (
 	clientevents "k8s.io/client-go/tools/events"
 )
 
-// Defaults of [Options]. The times are those of the Events redesign proposal.
+// The times are those of the Events redesign proposal, and of client-go's recorders.
 const (
-	DefaultMaxSeries       = 4096
-	DefaultMaxQueue        = 16384
-	DefaultMaxPerObject    = 100
-	DefaultMaxNotes        = 10
-	DefaultBurst           = 25
-	DefaultRefill          = 5 * time.Minute
-	DefaultWriters         = 4
-	DefaultFinishAfter     = 6 * time.Minute
-	DefaultHeartbeat       = 30 * time.Minute
-	DefaultBackoffBase     = time.Second
-	DefaultBackoffMax      = 30 * time.Second
-	DefaultWriteTimeout    = 30 * time.Second
-	DefaultShutdownTimeout = 5 * time.Second
+	defaultMaxSeries    = 4096
+	defaultMaxPerObject = 100
+	defaultMaxNotes     = 10
+	refill              = 5 * time.Minute  // of a token
+	writeTimeout        = 30 * time.Second // of one call
+	shutdownTimeout     = 5 * time.Second  // of Shutdown
 )
 
 // Options configure a [Broadcaster]. The zero value of every field is usable and means the default.
@@ -66,12 +59,11 @@ type Options struct {
 	// reason about one object are told apart at a time. Default 10; twice as many series at most,
 	// see [LegacyRecorder].
 	MaxNotes int
-	// Burst and Refill are a token bucket per regarding object, related object and reason; each new
-	// series takes a token. Another one per regarding object paces the writes of loops with ten
-	// seconds or more between two occurrences; without a token such a loop is written by time.
-	// Default 25, and one per five minutes. A negative Burst turns both off.
-	Burst  int
-	Refill time.Duration
+	// Burst is the size of a token bucket per regarding object, related object and reason, which
+	// gets a token every five minutes; each new series takes one. Another bucket per regarding
+	// object paces the writes of loops with ten seconds or more between two occurrences; without a
+	// token such a loop is written by time. Default 25. Negative: no bound.
+	Burst int
 	// Writers is how many calls may be in flight. Default 4: events about one object reach the
 	// server in the order of emission; with 1 all do.
 	Writers int
@@ -87,10 +79,6 @@ type Options struct {
 	// all events together: one call then finds out whether it has recovered. Default 1 s and 30 s.
 	// A Retry-After is honoured up to 5 min.
 	BackoffBase, BackoffMax time.Duration
-	// WriteTimeout bounds one call. Default 30 s.
-	WriteTimeout time.Duration
-	// ShutdownTimeout bounds [Broadcaster.Shutdown]. Default 5 s.
-	ShutdownTimeout time.Duration
 }
 
 func defaultTo[T comparable](v *T, d T) {
@@ -104,19 +92,16 @@ func defaultTo[T comparable](v *T, d T) {
 func (o *Options) complete() error {
 	defaultTo(&o.ClusterNamespace, metav1.NamespaceSystem)
 	defaultTo(&o.RosterNamespace, o.ClusterNamespace)
-	defaultTo(&o.MaxSeries, DefaultMaxSeries)
-	defaultTo(&o.MaxQueue, DefaultMaxQueue)
-	defaultTo(&o.MaxPerObject, DefaultMaxPerObject)
-	defaultTo(&o.MaxNotes, DefaultMaxNotes)
-	defaultTo(&o.Burst, DefaultBurst)
-	defaultTo(&o.Refill, DefaultRefill)
-	defaultTo(&o.Writers, DefaultWriters)
-	defaultTo(&o.FinishAfter, DefaultFinishAfter)
-	defaultTo(&o.Heartbeat, DefaultHeartbeat)
-	defaultTo(&o.BackoffBase, DefaultBackoffBase)
-	defaultTo(&o.BackoffMax, DefaultBackoffMax)
-	defaultTo(&o.WriteTimeout, DefaultWriteTimeout)
-	defaultTo(&o.ShutdownTimeout, DefaultShutdownTimeout)
+	defaultTo(&o.MaxSeries, defaultMaxSeries)
+	defaultTo(&o.MaxQueue, 16384)
+	defaultTo(&o.MaxPerObject, defaultMaxPerObject)
+	defaultTo(&o.MaxNotes, defaultMaxNotes)
+	defaultTo(&o.Burst, 25)
+	defaultTo(&o.Writers, 4)
+	defaultTo(&o.FinishAfter, 6*time.Minute)
+	defaultTo(&o.Heartbeat, 30*time.Minute)
+	defaultTo(&o.BackoffBase, time.Second)
+	defaultTo(&o.BackoffMax, 30*time.Second)
 	var errs []error
 	bad := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -128,19 +113,16 @@ func (o *Options) complete() error {
 	bad(len(validation.IsDNS1123Label(o.RosterNamespace)) == 0, "RosterNamespace %q is no name of a namespace", o.RosterNamespace)
 	bad(len(o.Instance) <= maxWord && utf8.ValidString(o.Instance), "Instance %.200q: the API server takes at most %d bytes of UTF-8", o.Instance, maxWord)
 	for _, f := range []struct {
-		name string
-		n    int
-	}{{"MaxSeries", o.MaxSeries}, {"MaxQueue", o.MaxQueue}, {"MaxNotes", o.MaxNotes}, {"Writers", o.Writers}} {
-		bad(f.n > 0, "%s is %d: it must be positive, or zero for the default", f.name, f.n)
-	}
-	for _, f := range []struct {
-		name string
-		d    time.Duration
+		name     string
+		positive bool
+		value    any
 	}{
-		{"Refill", o.Refill}, {"FinishAfter", o.FinishAfter}, {"Heartbeat", o.Heartbeat}, {"BackoffBase", o.BackoffBase}, {"BackoffMax", o.BackoffMax},
-		{"WriteTimeout", o.WriteTimeout}, {"ShutdownTimeout", o.ShutdownTimeout},
+		{"MaxSeries", o.MaxSeries > 0, o.MaxSeries}, {"MaxQueue", o.MaxQueue > 0, o.MaxQueue},
+		{"MaxNotes", o.MaxNotes > 0, o.MaxNotes}, {"Writers", o.Writers > 0, o.Writers},
+		{"FinishAfter", o.FinishAfter > 0, o.FinishAfter}, {"Heartbeat", o.Heartbeat > 0, o.Heartbeat},
+		{"BackoffBase", o.BackoffBase > 0, o.BackoffBase}, {"BackoffMax", o.BackoffMax > 0, o.BackoffMax},
 	} {
-		bad(f.d > 0, "%s is %v: it must be positive, or zero for the default", f.name, f.d)
+		bad(f.positive, "%s is %v: it must be positive, or zero for the default", f.name, f.value)
 	}
 	bad(o.BackoffBase <= o.BackoffMax, "BackoffBase %v exceeds BackoffMax %v", o.BackoffBase, o.BackoffMax)
 	return errors.Join(errs...)

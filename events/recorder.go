@@ -38,7 +38,7 @@ type core struct {
 }
 
 // Recorder emits events.k8s.io/v1 Events. Its methods never block, start no goroutine, and keep
-// nothing of what they are given. They are safe for concurrent use.
+// strings of their arguments only. They are safe for concurrent use.
 type Recorder struct {
 	*core
 	logger klog.Logger
@@ -182,22 +182,17 @@ func (c *core) build(e *emission) *series {
 	if !e.literal {
 		note = fmt.Sprintf(note, e.args...)
 	}
-	e.key = e.key.clone()
 	annotations, left := cleanAnnotations(e.annotations)
 	if left > 0 {
 		c.b.mu.Lock()
 		c.b.count.AnnotationsDropped += int64(left)
 		c.b.mu.Unlock()
 	}
-	s := &series{key: e.key, id: e.key.id(c.from), content: content{
+	s := &series{content: content{
 		namespace: cmp.Or(cut(e.key.regarding.namespace, maxRefField), c.b.opts.ClusterNamespace), annotations: annotations,
-		regardingVersion: strings.Clone(e.regardingVersion), relatedVersion: strings.Clone(e.relatedVersion),
+		note: cut(note, maxNote), regardingVersion: e.regardingVersion, relatedVersion: e.relatedVersion,
 	}}
-	if s.content.note = cut(note, maxNote); s.content.note == e.key.note {
-		s.content.note = e.key.note // which is a clone
-	} else {
-		s.content.note = strings.Clone(s.content.note)
-	}
+	s.identify(e.key, c.from)
 	return s
 }
 
@@ -218,17 +213,16 @@ func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, mor
 			return wake, false
 		}
 	}
-	pair := e.key.pair()
 	switch {
 	case b.tab.pending >= b.opts.MaxQueue:
 		b.count.drop(DropQueueFull, 1)
 	case b.tab.all-b.tab.pending >= 2*b.opts.MaxSeries: // as many are on their way out
 		b.count.drop(DropTableFull, 1)
-	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.pairs[pair] >= b.opts.MaxPerObject:
-		b.count.drop(DropObjectCap, 1)
 	case built == nil:
 		return false, true
-	case b.tab.left[built.id.hint()] == nil && b.tab.gone[built.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{pair, e.key.reason}), now):
+	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.pairs[built.pair] >= b.opts.MaxPerObject:
+		b.count.drop(DropObjectCap, 1)
+	case b.tab.left[built.id.hint()] == nil && b.tab.gone[built.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{built.pair, e.key.reason}), now):
 		b.count.drop(DropRateLimited, 1)
 	default:
 		b.count.Unsent++
@@ -238,7 +232,7 @@ func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, mor
 		if strings.HasPrefix(e.key.note, combinedMark) {
 			s := *built
 			built = &s
-			built.key, built.id = e.key, e.key.id(b.rosters[e.key.source].src)
+			built.identify(e.key, b.rosters[e.key.source].src)
 			built.content.note = cut(combinedNote+e.note, maxNote)
 		}
 		b.open(built, now)

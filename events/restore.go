@@ -365,10 +365,10 @@ func (b *Broadcaster) doubted(v *judged, now time.Time) {
 func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	f := look(e)
 	goOn, _ := b.policy.continues(f, now)
-	s := &series{key: keyOf(e, r), name: e.Name, content: content{
+	s := &series{name: e.Name, content: content{
 		namespace: e.Namespace, note: e.Note, annotations: ownAnnotations(e), regardingVersion: e.Regarding.ResourceVersion,
 	}}
-	s.id = s.key.id(r.src)
+	s.identify(keyOf(e, r), r.src)
 	if e.Related != nil {
 		s.content.relatedVersion = e.Related.ResourceVersion
 	}

@@ -33,7 +33,7 @@ func cut(s string, limit int) string {
 		for end > 0 && end > limit-utf8.UTFMax && !utf8.RuneStart(s[end]) {
 			end--
 		}
-		s = s[:end]
+		s = strings.Clone(s[:end]) // a small part does not hold the memory of the whole
 	}
 	if utf8.ValidString(s) {
 		return s
@@ -72,7 +72,7 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
 			out = make(map[string]string, len(in))
 		}
 		size += len(k) + len(v)
-		out[strings.Clone(k)] = strings.Clone(strings.ToValidUTF8(v, string(utf8.RuneError)))
+		out[k] = strings.ToValidUTF8(v, string(utf8.RuneError))
 	}
 	return out, left
 }

@@ -31,9 +31,9 @@ func (b *Broadcaster) StartRecordingToSink(stopCh <-chan struct{}) {
 	}
 }
 
-// Shutdown is ShutdownWithContext with Options.ShutdownTimeout; what was left is logged.
+// Shutdown is ShutdownWithContext with five seconds; what was left is logged.
 func (b *Broadcaster) Shutdown() {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), b.opts.ShutdownTimeout, errShutdownTimeout)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), shutdownTimeout, errShutdownTimeout)
 	defer cancel()
 	if err := b.ShutdownWithContext(ctx); err != nil {
 		klog.Background().Error(err, "Events were lost")
@@ -99,9 +99,9 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
-		return b.opts.WriteTimeout
+		return writeTimeout
 	}
-	return min(time.Until(end)/3, b.opts.WriteTimeout)
+	return min(time.Until(end)/3, writeTimeout)
 }
 
 // suspend closes all series for the writers to send what they owe, and notes which of them a

@@ -31,6 +31,8 @@ const (
 // the broadcaster's lock, but for the content, which does not change.
 type series struct {
 	key     seriesKey
+	pair    uint64 // hashes of the key: pair and, where notes count, notes
+	notes   uint64
 	id      seriesID
 	name    string // of the object
 	content content
@@ -43,6 +45,14 @@ type series struct {
 	waits *list.Element // place among the calls owed, nil for none
 	in    *list.List    // the list of that place
 	age   *list.Element // place in table.aged
+}
+
+// identify sets the key and what follows from it.
+func (s *series) identify(key seriesKey, src source) {
+	s.key, s.id, s.pair = key, key.id(src), key.pair()
+	if key.note != "" {
+		s.notes = key.notes()
+	}
 }
 
 // content is what is stored of a series besides its key, as of its first occurrence.
@@ -116,7 +126,7 @@ type table struct {
 	all     int               // series in memory
 	pending int               // of these, never stored
 	pairs   map[uint64]int    // series of each pair of objects, by hash
-	notes   map[seriesKey]int // series that differ in the note only, by seriesKey.notes
+	notes   map[uint64]int    // series that differ in the note only, by hash
 	urgent  *list.List        // of *series: evicted ones; their final counts go first
 	queue   *list.List        // of *series: everything else that owes a call, in the order of emission
 	aged    *list.List        // of *series: those not pending, the one that is quiet for longest first
@@ -141,7 +151,7 @@ type leaving struct {
 
 func newTable() table {
 	return table{
-		byKey: map[seriesKey]*series{}, pairs: map[uint64]int{}, notes: map[seriesKey]int{}, left: map[hint]*leaving{}, gone: map[hint]*leaving{},
+		byKey: map[seriesKey]*series{}, pairs: map[uint64]int{}, notes: map[uint64]int{}, left: map[hint]*leaving{}, gone: map[hint]*leaving{},
 		urgent: list.New(), queue: list.New(), aged: list.New(),
 	}
 }
@@ -149,9 +159,9 @@ func newTable() table {
 // count books that a series came into memory (+1) or left it (-1).
 func (t *table) count(s *series, n int) {
 	t.all += n
-	bump(t.pairs, s.key.pair(), n)
+	bump(t.pairs, s.pair, n)
 	if s.key.note != "" {
-		bump(t.notes, s.key.notes(), n)
+		bump(t.notes, s.notes, n)
 	}
 }
 
@@ -256,43 +266,31 @@ func (t *table) leave(s *series, room int) {
 // limiter is a token bucket for each of many keys: burst tokens, and one more every refill. A
 // bucket is the time at which it will be full again. Guarded by the broadcaster's lock.
 type limiter struct {
-	burst  int // < 0: no limit
-	refill time.Duration
-	size   int
-	full   map[uint64]time.Time
+	burst int // < 0: no limit
+	size  int
+	full  map[uint64]time.Time
 }
 
 // has reports whether there is a token.
 func (l *limiter) has(key uint64, now time.Time) bool {
-	return l.burst < 0 || l.full[key].Sub(now)+l.refill <= time.Duration(l.burst)*l.refill
+	return l.burst < 0 || l.full[key].Sub(now)+refill <= time.Duration(l.burst)*refill
 }
 
 // allow takes a token, if there is one.
 func (l *limiter) allow(key uint64, now time.Time) bool {
-	if l.burst < 0 || !l.has(key, now) {
+	at := l.full[key]
+	if l.burst < 0 || at.Sub(now)+refill > time.Duration(l.burst)*refill {
 		return l.burst < 0
 	}
-	at := l.full[key]
 	if at.Before(now) {
 		at = now
 	}
-	at = at.Add(l.refill)
-	if len(l.full) >= l.size {
-		l.prune(now)
-	}
-	l.full[key] = at
-	return true
-}
-
-// prune makes room: full buckets go, and half of the others if that is not enough.
-func (l *limiter) prune(now time.Time) {
-	maps.DeleteFunc(l.full, func(_ uint64, at time.Time) bool { return !at.After(now) })
-	if len(l.full) < l.size/2 {
-		return
-	}
-	for k := range l.full {
-		if delete(l.full, k); len(l.full) < l.size/2 {
-			break
+	if len(l.full) >= l.size { // full buckets go, and all if that is not enough
+		maps.DeleteFunc(l.full, func(_ uint64, at time.Time) bool { return !at.After(now) })
+		if len(l.full) >= l.size/2 {
+			clear(l.full)
 		}
 	}
+	l.full[key] = at.Add(refill)
+	return true
 }

@@ -228,7 +228,7 @@ func (b *Broadcaster) owed() int {
 
 // perform makes one call, without the lock, and books the answer.
 func (b *Broadcaster) perform(ctx context.Context, j job) {
-	limit := b.opts.WriteTimeout
+	limit := writeTimeout
 	b.mu.Lock()
 	if b.draining != nil {
 		limit = b.share(b.draining)
@@ -361,10 +361,13 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 	}
 	before := s.st.stored
 	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.policy))
+	if s.st.stored > 1 { // what slow loops may take
+		b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now)
+	}
 	if before <= 1 && s.st.stored > 1 {
 		b.rosters[s.key.source].changed(now)
+		b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now) // and the create
 	}
-	b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now) // what slow loops may take
 	s.trouble = nil
 	b.okCalls++
 }
