@@ -110,6 +110,20 @@ func TestPayloadSizes(t *testing.T) {
 	}
 }
 
+// sameIDs wants these items in any order.
+func sameIDs[T interface{ GetId() string }](t *testing.T, name string, want []string, items []T) {
+	t.Helper()
+	var got []string
+	for _, item := range items {
+		got = append(got, item.GetId())
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
 func TestContainerFilters(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		a := must(w.rt.AddPod(PodSpec{UID: "a", Labels: map[string]string{"app": "x"}}))(t)
@@ -145,15 +159,8 @@ func TestContainerFilters(t *testing.T) {
 			{"container name", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelContainerName: "a1"}}, []string{a1}},
 			{"absent label", &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"tier": ""}}, nil},
 		} {
-			var got []string
-			for _, c := range must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: tt.filter}))(t).Containers {
-				got = append(got, c.Id)
-			}
-			slices.Sort(got)
-			slices.Sort(tt.want)
-			if diff := gocmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-			}
+			list := must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: tt.filter}))(t)
+			sameIDs(t, tt.name, tt.want, list.Containers)
 		}
 	})
 }
@@ -180,15 +187,8 @@ func TestSandboxFilters(t *testing.T) {
 			{"label", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "x"}}, []string{a, b}},
 			{"ID of another pod", &runtimeapi.PodSandboxFilter{Id: b, LabelSelector: map[string]string{labelPodUID: "a"}}, nil},
 		} {
-			var got []string
-			for _, s := range must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: tt.filter}))(t).Items {
-				got = append(got, s.Id)
-			}
-			slices.Sort(got)
-			slices.Sort(tt.want)
-			if diff := gocmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-			}
+			list := must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: tt.filter}))(t)
+			sameIDs(t, tt.name, tt.want, list.Items)
 		}
 	})
 }

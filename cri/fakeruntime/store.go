@@ -76,11 +76,9 @@ func (s *store) addSandbox(sb *sandbox) {
 
 func (s *store) removeSandbox(sb *sandbox) {
 	delete(s.sandboxes, sb.id)
-	last := len(s.sandboxList) - 1
-	s.sandboxList[sb.place] = s.sandboxList[last]
-	s.sandboxList[sb.place].place = sb.place
-	s.sandboxList[last] = nil
-	s.sandboxList = s.sandboxList[:last]
+	last := s.sandboxList[len(s.sandboxList)-1]
+	last.place = sb.place
+	s.sandboxList = replaceByLast(s.sandboxList, sb.place)
 	p := s.pod(sb.uid)
 	p.sandboxes = without(p.sandboxes, sb)
 	if sb.labelUID != "" {
@@ -104,17 +102,21 @@ func (s *store) addContainer(c *container) {
 
 func (s *store) removeContainer(c *container) {
 	delete(s.containers, c.id)
-	last := len(s.containerList) - 1
-	s.containerList[c.place] = s.containerList[last]
-	s.containerList[c.place].place = c.place
-	s.containerList[last] = nil
-	s.containerList = s.containerList[:last]
+	last := s.containerList[len(s.containerList)-1]
+	last.place = c.place
+	s.containerList = replaceByLast(s.containerList, c.place)
 	c.sb.containers = without(c.sb.containers, c)
 	if c.labelUID != "" {
 		p := s.pod(c.labelUID)
 		p.labelledC = without(p.labelledC, c)
 		s.forget(c.labelUID)
 	}
+}
+
+// replaceByLast removes an element of a long list; the last one takes its place.
+func replaceByLast[T any](list []T, place int) []T {
+	list[place] = list[len(list)-1]
+	return slices.Delete(list, len(list)-1, len(list))
 }
 
 // without removes x from a short list and keeps the order.
