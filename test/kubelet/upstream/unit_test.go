@@ -45,8 +45,8 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	must("systemd 252", "systemd-run", "--version")
-	must("", "systemd-run", "-p", "Delegate=true", "-p", "StandardError=append:"+log, "--unit=k.service",
-		"--remain-after-exit", "sh", "-c", "echo up >&2; exec sleep 60")
+	must("", "systemd-run", "-p", "Delegate=true", "-p", "StandardError=append:"+log,
+		"--unit=k.service", "--remain-after-exit", "sh", "-c", "echo up >&2; exec sleep 60")
 	u := unit(filepath.Join(unitsDir, "k.service"))
 	t.Cleanup(u.stop)
 	first := u.pid()
