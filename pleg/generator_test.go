@@ -133,6 +133,11 @@ func TestLifecycleByClaims(t *testing.T) {
 		if n := b.cache.Len(); n != 0 {
 			b.t.Errorf("%d pods left in the cache", n)
 		}
+		for _, e := range b.got {
+			if e.Cause == CauseClaim && !e.Stamp.Equal(e.Seen) {
+				b.t.Errorf("%s of %s is stamped %v, want %v", e.Type, e.ID, e.Stamp, e.Seen)
+			}
+		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		s := b.gen.Stats()
