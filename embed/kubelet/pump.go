@@ -29,37 +29,40 @@ import (
 // has left SyncTerminatingPod. The worker's StopPodSandbox causes the last event, and the worker
 // leaves later: some milliseconds on a quiet node, seconds on a busy one. Its next step is a wait
 // for a newer status. So the pump repeats the event of the sandbox's end when such a wait has been
-// answered, and once more later, while the pod has ended containers. The goroutine in run owns the
-// pump.
+// answered. The worker of a pod that the kubelet does not know, after a restart, waits for nothing.
+// So the pump also repeats it after some time. Both only while the pod has ended containers. The
+// goroutine in run owns the pump.
 type pump struct {
 	g            *Generator
 	log          klog.Logger
 	reportedEnds map[types.UID]map[string]int // ended IDs, reported to the kubelet, until removed: repeats left
-	again        []again                      // in the order of their times
+	later        []later                      // in the order of their times
 }
 
-// again is a sandbox's end to be reported once more.
-type again struct {
-	at  time.Time
-	uid types.UID
-	id  string
+// later is a sandbox's end to be reported again at a time.
+type later struct {
+	at   time.Time
+	uid  types.UID
+	id   string
+	next int // index of the delay after this
 }
 
-const (
-	// sandboxRepeats is how many answered waits repeat a sandbox's end: that after StopPodSandbox, and
-	// one for a failed SyncTerminatingPod. The bound keeps a pod without a ready sandbox, whose worker
-	// waits at each event, from a loop.
-	sandboxRepeats = 2
-	// againAfter is the delay of the last repeat. The kubelet drops removals when 50 are queued.
-	againAfter = 4 * time.Second
-)
+// sandboxRepeats is how many answered waits repeat a sandbox's end: that after StopPodSandbox, and
+// one for a failed SyncTerminatingPod. The bound keeps a pod without a ready sandbox, whose worker
+// waits at each event, from a loop.
+const sandboxRepeats = 2
+
+// repeatAfter are the delays between the reports of a sandbox's end. The first is half a relist
+// period of the stock PLEG, the second for a slow worker, and for a removal that the kubelet has
+// dropped because 50 were queued.
+var repeatAfter = [...]time.Duration{500 * time.Millisecond, 4 * time.Second}
 
 // run hands events over until ctx ends.
 func (p *pump) run(ctx context.Context) {
 	for {
 		var due <-chan time.Time
-		if len(p.again) > 0 {
-			due = time.After(time.Until(p.again[0].at))
+		if len(p.later) > 0 {
+			due = time.After(time.Until(p.later[0].at))
 		}
 		var events []*kubepleg.PodLifecycleEvent
 		select {
@@ -73,11 +76,7 @@ func (p *pump) run(ctx context.Context) {
 				events = append(events, p.repeat(uid)...)
 			}
 		case <-due:
-			r := p.again[0]
-			p.again = slices.Delete(p.again, 0, 1)
-			if status, err := p.g.cache.Get(r.uid); err == nil && removable(status) {
-				events = died(r.uid, r.id)
-			}
+			events = p.repeatLater()
 		}
 		for _, event := range events {
 			select {
@@ -87,6 +86,28 @@ func (p *pump) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// schedule has a sandbox's end reported again, if there is another delay.
+func (p *pump) schedule(l later) {
+	if l.next == len(repeatAfter) {
+		return
+	}
+	l.at = time.Now().Add(repeatAfter[l.next])
+	l.next++
+	i, _ := slices.BinarySearchFunc(p.later, l, func(a, b later) int { return a.at.Compare(b.at) })
+	p.later = slices.Insert(p.later, i, l)
+}
+
+// repeatLater returns the event that is due, if the pod still has what to remove.
+func (p *pump) repeatLater() []*kubepleg.PodLifecycleEvent {
+	l := p.later[0]
+	p.later = slices.Delete(p.later, 0, 1)
+	if status, _ := p.g.cache.statuses.Get(cache.UID(l.uid)); !removable(status) {
+		return nil
+	}
+	p.schedule(l)
+	return died(l.uid, l.id)
 }
 
 // removable reports whether a pod has ended containers and no sandbox that is ready.
@@ -100,7 +121,6 @@ func (p *pump) repeat(uid types.UID) []*kubepleg.PodLifecycleEvent {
 	for id, left := range p.reportedEnds[uid] {
 		if left > 0 {
 			p.reportedEnds[uid][id] = left - 1
-			p.again = append(p.again, again{time.Now().Add(againAfter), uid, id})
 			return died(uid, id)
 		}
 	}
@@ -123,6 +143,9 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 	case pleg.ContainerDied:
 		p.note(uid, e.ID, repeats(e.Kind))
 		p.logFinished(e)
+		if e.Kind == pleg.Sandbox {
+			p.schedule(later{uid: uid, id: e.ID})
+		}
 	case pleg.ContainerRemoved:
 		p.forget(uid, e.ID)
 	case pleg.PodSync:

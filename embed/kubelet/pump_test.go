@@ -98,18 +98,20 @@ func TestSandboxEndIsRepeated(t *testing.T) {
 		n.runtime.show(with(container("s", exited), container("c", exited)))
 		n.afterRelist()
 		n.expect("p c Died", "p s Died")
-		time.Sleep(3 * time.Second) // its slow StopPodSandbox
+		time.Sleep(repeatAfter[0])
+		n.expect("p s Died")           // for a pod that the kubelet does not know
+		time.Sleep(repeatAfter[1] / 2) // a slow StopPodSandbox
 		n.expect()
 		worker()
-		n.expect("p s Died")
-		time.Sleep(againAfter)
 		n.expect("p s Died")
 		for range 5 { // a pod that cannot start, whose worker is woken by each event
 			worker()
 		}
 		n.expect("p s Died")
-		time.Sleep(time.Minute)
+		time.Sleep(repeatAfter[1] / 2)
 		n.expect("p s Died")
+		time.Sleep(time.Minute)
+		n.expect()
 
 		n.runtime.show(with(container("s2", running), container("c2", running)))
 		n.afterRelist()
