@@ -78,7 +78,7 @@ var mutations = []mutation{
 	{"claim: one without a pod wants no list", claimFile, "\t\tc.uncertain = now\n\t\tc.sched.ask(now, false)\n", ""},
 	{"claim: an early removal is dropped", claimFile, "\tc.early[e.id] = e\n", "\tif e.phase < PhaseRemoved {\n\t\tc.early[e.id] = e\n\t}\n"},
 	{"claim: a removal has its pod read", claimFile, "e.phase < PhaseRemoved || p.entry == foreignEntry) {", "true) {"},
-	{"claim: a removal told before the first read is not read", claimFile, "(e.phase < PhaseRemoved || p != nil && p.entry == foreignEntry) {", "(e.phase < PhaseRemoved || p != nil && false) {"},
+	{"claim: a removal told before the first read is not read", claimFile, "(e.phase < PhaseRemoved || p.entry == foreignEntry) {", "(e.phase < PhaseRemoved || false) {"},
 	{"claim: the other IDs of a payload are no claims", claimFile, "it.Phase != PhaseUnknown && it.Phase < PhaseRemoved && (x == nil || x.phase < it.Phase)", "false && (x == nil || x.phase < it.Phase)"},
 	{"claim: a read within the grace refutes it", claimFile, "case began <= e.at.add(c.cfg.Grace):\n", "case began <= e.at:\n"},
 	{"claim: no read refutes it", claimFile, "case began <= e.at.add(c.cfg.Grace):\n", "case true:\n"},
