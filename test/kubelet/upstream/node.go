@@ -137,8 +137,11 @@ func (n *Node) Run(ctx context.Context) (results map[string]Result, err error) {
 	return readResults(filepath.Join(dir, "report", "junit.xml"))
 }
 
-// copyProgram copies this program to where a node sees it, whatever its own folder.
+// copyProgram copies this program to where a node sees it, whatever its own folder. No process may
+// be forked meanwhile: it would hold the copy open for writing, and such a file cannot be run.
 func copyProgram(to string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return err
