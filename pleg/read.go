@@ -311,10 +311,11 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.inspectFailed(p, r, now)
 	case r.began < c.asOf(p) || r.began <= last || r.status == nil && len(shows) > 0 && !c.matches(p, shows):
 		// A list, or a payload, has overtaken the read.
-		if !c.matches(p, shows) {
+		if c.matches(p, shows) {
+			c.delay(p, r.began, now)
+		} else {
 			p.due = max(p.due, now-1)
 		}
-		c.delay(p, r.began, now)
 	case first != 0 && r.began <= first.add(c.cfg.Grace): // a claim is believed for a grace
 		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
 		p.due = max(p.due, p.notBefore-1)

@@ -131,7 +131,7 @@ var mutations = []mutation{
 	{"read: one builds on a list while claims tell of more", readFile, "len(p.listed) > 0 && len(p.expected) == 0:", "len(p.listed) > 0:"},
 	{"read: one that builds on a list is as of now", readFile, "r.listed, r.ref.Items, r.builds, began = true, p.listed, builds, at", "r.listed, r.ref.Items, r.builds = true, p.listed, builds"},
 	{"read: an overtaken one is believed", readFile, "case r.began < c.asOf(p) || r.began <= last || r.status == nil", "case r.began < c.asOf(p) && false || r.began <= last || r.status == nil"},
-	{"read: an overtaken one is not made again", readFile, "if !c.matches(p, shows) {\n\t\t\tp.due = max(p.due, now-1)\n\t\t}", ""},
+	{"read: an overtaken one is not made again", readFile, "} else {\n\t\t\tp.due = max(p.due, now-1)\n\t\t}", "}"},
 	{"read: one that shows the same is not fresh", readFile, "c.todo.observe(p.uid, r.began)\n\t\t\tp.asOf = r.began\n\t\t}\n", "}\n"},
 	{"read: a failure is not told", readFile, "c.todo.do(action[S]{kind: actFail, uid: p.uid, at: r.began, err: r.err})\n\tp.entry, p.asOf = failedEntry, r.began", "p.entry, p.asOf = failedEntry, p.asOf"},
 	{"read: a failure is made again at once", readFile, "p.notBefore = p.retry.climb(r.began, now, c.cfg.RetryBase, c.cfg.RetryMax)", "p.notBefore = now"},
