@@ -12,7 +12,7 @@ import (
 // UID is the UID of a pod.
 type UID string
 
-// entry is the cache entry of one pod.
+// entry is the cache entry of a pod.
 type entry[S any] struct {
 	status *S    // never nil
 	err    error // of the last read, nil after success
@@ -65,8 +65,7 @@ func (c *Cache[S]) get(uid UID) (*S, error) {
 	return c.empty(uid), nil
 }
 
-// AsOf returns the start of the latest read that covered the pod, shown or not; zero without such a
-// read.
+// AsOf returns the start of the latest read of the pod, shown or not; zero without such a read.
 func (c *Cache[S]) AsOf(uid UID) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -81,12 +80,12 @@ func (c *Cache[S]) asOf(uid UID) time.Time {
 	return later(at, c.tombstones[uid])
 }
 
-// newer is the freshness predicate, the only one: a read begun after t has confirmed the entry.
+// newer is the only freshness predicate: a read begun after t has confirmed the entry.
 func (c *Cache[S]) newer(uid UID, t time.Time) bool { return c.asOf(uid).After(t) }
 
 // Set stores the result of a read of the pod, begun at the given time: a status, or an error, which
-// leaves the last status readable beside it. It reports whether the write was accepted: a write
-// older than the entry is refused, and so is a write without status and error.
+// leaves the last status readable beside the error. Set reports whether the write was accepted: a
+// write older than the entry is refused, and so is a write without status and error.
 func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
 	if status == nil && err == nil {
 		return false
@@ -121,7 +120,7 @@ func (c *Cache[S]) refuses(uid UID, at time.Time) bool {
 	return c.pods[uid] == nil && c.floor.After(at)
 }
 
-// Delete forgets a pod absent from a read begun at the given time, and leaves a tombstone. It
+// Delete forgets a pod absent from a read begun at the given time, and leaves a tombstone. Delete
 // reports whether the delete was accepted: a delete older than the entry is refused. Deleting an
 // unknown pod records its absence from a read, and wakes its waiters.
 func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
@@ -151,7 +150,7 @@ func (c *Cache[S]) Observe(uid UID, at time.Time) {
 }
 
 // Advance moves the global time: a read of everything, begun at the given time, is in the cache,
-// with every pod that it found changed. The global time never moves back.
+// with every pod found changed. The global time never moves back.
 func (c *Cache[S]) Advance(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

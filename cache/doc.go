@@ -15,7 +15,7 @@
 // One predicate decides. A status is newer than t when AsOf is after t: then [Cache.GetNewerThan]
 // returns, at once or by being woken. A write as of t is refused when AsOf is after t: the entry is
 // newer (KEP-3386, "Pod Status update in the Cache"). Deletes leave a tombstone, which refuses late
-// writes of the pod, until [Cache.Prune] says that no such write can come.
+// writes of the pod, until [Cache.Prune] rules out such writes.
 //
 // Times must come from time.Now of this process: they carry a monotonic reading, so that steps of
 // the wall clock change nothing. A time without a monotonic reading (parsed, or stripped by
@@ -25,8 +25,8 @@
 // never nil.
 //
 // A waiter is a demand: [Cache.Demand] wakes the generator, and [Cache.TakeDemand] returns the pods
-// to read, and the times after which the reads must begin, so that a waiter costs one read of one
-// pod and not a relist.
+// to read, and the times after which the reads must begin, so a waiter costs a read of its pod and
+// not a relist.
 //
 // # Concurrency
 //

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// waiter is one blocked GetNewerThan. The cache's mutex owns it until ready is closed, and its
-// caller after that.
+// waiter is a blocked GetNewerThan, owned by the cache's mutex until ready is closed, and by its
+// caller afterwards.
 type waiter[S any] struct {
 	t      time.Time
 	index  int // in the pod's list; -1 once taken out

@@ -8,29 +8,26 @@ import (
 	"sync"
 )
 
-// OwnCall is a call by which the agent itself changes the runtime: a call that makes, starts, stops
-// or removes a sandbox or a container.
+// OwnCall is a call of the agent's own to make, start, stop or remove a sandbox or a container.
 type OwnCall struct {
-	// Pod is the pod of the call, with its name if the call has it. The UID may be empty if ID is
-	// known.
+	// Pod is the pod of the call, with its name if known. The UID may be empty if ID is known.
 	Pod PodRef
-	// ID is the sandbox or container named by the call; empty if the call makes one.
+	// ID is the sandbox or container named by the call; empty for a creation.
 	ID string
 }
 
-// Calling announces a call that the agent is about to make, and returns the function that reports
-// its end, to be called once. Without an error, the items are in the given phases now; an item
-// needs its ID, Kind and Phase, and may have its Name. With an error, or without items, the call
-// may have changed something.
+// Calling announces a coming call of the agent, and returns the function to call once, at its end.
+// Without an error, the items are in the given phases now; an item needs its ID, Kind and Phase,
+// and may have its Name. With an error, or without items, the call may have changed something.
 //
 // The end of a call causes a read of the pod, a moment later (Config.CallSettle) and once for a few
-// calls. Watch and cache show what that read shows. The reported phases say where a change came
-// from (CauseAck), and that no event of the change was missed.
+// calls. Watch and cache show the result of the read. The reported phases mark a change as the
+// agent's own (CauseAck), with no event missed.
 //
 // Neither function blocks. Both are safe for concurrent use; calls about the same ID are reported
-// in the order in which they are made. They have no effect when Run is over. A generator knows of
-// the calls announced to it and of no others: an agent that makes a new generator while a call is
-// under way announces that call again to the new one, or waits for the end of the call first.
+// in the order in which they are made. They have no effect when Run is over. A generator knows only
+// the calls announced to itself: an agent with a call under way announces the call again to a new
+// generator, or makes the generator after the end of the call.
 func (g *Generator[S]) Calling(call OwnCall) (returned func(err error, now ...Item)) {
 	c := g.acks.begin(call, g.clock)
 	return func(err error, now ...Item) {
@@ -58,7 +55,7 @@ type ack struct {
 // blocks. A call without room is lost as a whole: see core.onAcks.
 type ackBox struct {
 	wake chan struct{} // capacity 1: one announcement stands for all waiting acks
-	max  int           // bound on the acks when a call begins; calls that have begun may end, too
+	max  int           // bound on the acks when a call begins; calls under way may end, too
 
 	mu     sync.Mutex // owns the fields below
 	acks   []ack
@@ -69,7 +66,7 @@ type ackBox struct {
 
 func newAckBox(max int) *ackBox { return &ackBox{wake: make(chan struct{}, 1), max: max} }
 
-// begin takes a call that is about to be made.
+// begin takes a call about to be made.
 func (b *ackBox) begin(call OwnCall, clk clock) ownCall {
 	c := ownCall{OwnCall: call}
 	b.mu.Lock()
@@ -163,7 +160,7 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 	if x := c.index[call.ID]; x != nil {
 		return x.pod
 	}
-	for p := range c.dirty { // the pod of an ID that the agent has just made
+	for p := range c.dirty { // the pod of an ID just made by the agent
 		if call.ID != "" && p.expectation(call.ID) != nil {
 			return p
 		}
@@ -171,7 +168,7 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 	return nil
 }
 
-// loseAck notes a call that the core does not follow: a list finds what the call does, and until
+// loseAck notes a call not followed by the core: a list finds the effects of the call, and until
 // then no pod is read by its known IDs.
 func (c *core[S]) loseAck(now instant) {
 	c.count.acksLost++
@@ -179,7 +176,7 @@ func (c *core[S]) loseAck(now instant) {
 	c.sched.ask(now, false)
 }
 
-// onReturned applies the end of a call: the pod is read a moment later. A call that failed may have
+// onReturned applies the end of a call: the pod is read a moment later. A failed call may have
 // taken effect, or may yet.
 func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	c.count.acks++
@@ -223,8 +220,8 @@ func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
 	}
 }
 
-// holdFor delays the read of a pod that the agent's own calls are changing: calls come in bursts,
-// and the runtime announces each. It returns the end of the delay.
+// holdFor delays the read of a pod for the agent's own calls, which come in bursts, each announced
+// by the runtime, and returns the end of the delay.
 func (c *core[S]) holdFor(p *pod, now instant) instant {
 	if p.hold <= now {
 		p.hold = now.add(c.cfg.CallSettle)
@@ -236,9 +233,9 @@ func (c *core[S]) holdFor(p *pod, now instant) instant {
 // more than a list.
 const knownIDsMax = 8
 
-// knowsAllIDs reports whether the statuses of the IDs that are known are a complete read of the
-// pod: a list has shown the pod since the stream was connected, and every ID made since was made,
-// and reported, by the agent.
+// knowsAllIDs reports whether the statuses of the known IDs are a complete read of the pod: a list
+// has shown the pod since the stream was connected, and every ID made since was made, and reported,
+// by the agent.
 func (c *core[S]) knowsAllIDs(p *pod) bool {
 	switch {
 	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0:
@@ -256,8 +253,7 @@ func (c *core[S]) knowsAllIDs(p *pod) bool {
 	return len(p.items) > 0 && len(p.items)+len(p.expected) <= knownIDsMax
 }
 
-// knownItems returns the IDs of a pod: those of the status, and those that the agent has made
-// since.
+// knownItems returns the IDs of a pod: those of the status, and those made since by the agent.
 func (c *core[S]) knownItems(p *pod) []Item {
 	items := p.shownItems()
 	for i := range p.expected {

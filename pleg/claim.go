@@ -10,14 +10,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// latestClaim is the furthest phase that the stream has reported for one ID since the loop last
-// looked.
+// latestClaim is the furthest phase reported by the stream for an ID since the loop last looked.
 type latestClaim struct {
 	item  Item
 	stamp int64 // of the claim of that phase, Unix nanoseconds; 0 if none
 }
 
-// podClaims is what the stream has reported of one pod since the loop last looked.
+// podClaims are the stream's reports of a pod since the loop last looked.
 type podClaims[S any] struct {
 	pod     cache.UID // empty when the claims named no pod
 	latest  []latestClaim
@@ -45,7 +44,7 @@ type mailbox[S any] struct {
 
 	mu       sync.Mutex // owns the fields below
 	byPod    map[cache.UID]*podClaims[S]
-	order    []*podClaims[S] // oldest first, so that a history replays the same way
+	order    []*podClaims[S] // oldest first: a history replays the same way
 	free     []*podClaims[S] // emptied, to be used again
 	ids      int
 	claims   int // received since the last take
@@ -108,7 +107,7 @@ func (m *mailbox[S]) merge(c Claim[S], replayed bool) (kept bool) {
 	return true
 }
 
-// record merges the claim's own ID into the pod's IDs. It reports whether there was room.
+// record merges the claim's own ID into the pod's IDs, and reports whether there was room.
 func (m *mailbox[S]) record(pc *podClaims[S], c Claim[S]) bool {
 	claim := latestClaim{item: c.Item}
 	if !c.CreatedAt.IsZero() {
@@ -142,7 +141,7 @@ func (m *mailbox[S]) record(pc *podClaims[S], c Claim[S]) bool {
 	return true
 }
 
-// batch is everything that the loop takes from the mailbox at once.
+// batch is everything taken from the mailbox at once.
 type batch[S any] struct {
 	pods                      []*podClaims[S]
 	claims, replayed, dropped int
@@ -213,7 +212,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	}
 }
 
-// onClaim applies the claim of one ID, naming pod p or none, and reports whether the claim is news.
+// onClaim applies the claim of an ID, naming pod p or none, and reports whether the claim is news.
 // The pod's items are looked at before the index, a look-up in which was a fifth of an exit.
 func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	e := expectation{id: claim.item.ID, kind: claim.item.Kind, phase: claim.item.Phase, at: now, stamp: claim.stamp, cause: CauseClaim}
@@ -241,8 +240,8 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
 		return c.expect(p, nil, e, now)
 	}
-	// A list will name the pod. The removal of an ID that no read has shown needs no read, but a read
-	// under way, or one that begins within the grace, may still show the ID.
+	// A list will name the pod. The removal of an ID not shown by a read needs no read, but a read
+	// under way, or begun within the grace, may still show the ID.
 	if old, ok := c.early[e.id]; ok && old.phase >= e.phase {
 		return false
 	} else if !ok && len(c.early) >= c.cfg.UnconfirmedMax {
@@ -257,7 +256,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	return true
 }
 
-// expect adds what an event or an own call has reported to the expectations of a pod, and reports
+// expect adds the report of an event or an own call to the expectations of a pod, and reports
 // whether the report is news. X is the ID's item in the pod, nil if there is none.
 func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) bool {
 	if x != nil {
@@ -270,7 +269,7 @@ func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) bool {
 	}
 	if old := p.expectation(e.id); old == nil {
 		if c.expected >= c.cfg.UnconfirmedMax && c.index[e.id] == nil && e.cause == CauseClaim {
-			c.discard(1, now) // too many IDs that no read has shown
+			c.discard(1, now) // too many IDs not shown by a read
 			return true
 		}
 		p.expected = append(p.expected, e)
@@ -300,10 +299,10 @@ func (c *core[S]) discard(n int, now instant) {
 	c.sched.ask(now, false)
 }
 
-// resolve drops the expectations that a read, begun at the given time and applied, has met or
-// overruled. A claim is overruled if the read began a grace later and shows less: runtimes announce
-// a removal before their reads show the removal. No runtime announces a creation, a start or an end
-// before its reads show the ID, so a read begun later that does not show the ID refutes the claim.
+// resolve drops the expectations met or overruled by an applied read, begun at the given time. A
+// claim is overruled if the read began a grace later and shows less: runtimes announce a removal
+// before their reads show the removal. No runtime announces a creation, a start or an end before
+// its reads show the ID, so a read begun later without the ID refutes the claim.
 func (c *core[S]) resolve(p *pod, began instant) {
 	if len(p.expected) == 0 {
 		return

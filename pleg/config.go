@@ -16,29 +16,29 @@ import (
 type Config[S any] struct {
 	// Source reads the runtime. Required.
 	Source Source[S]
-	// Stream is the runtime's event stream. Without one the generator is generic: it polls at
+	// Stream is the runtime's event stream. Without a stream the generator is generic, and polls at
 	// RelistBase for ever.
 	Stream Stream[S]
 	// Cache takes the pod statuses. Required. The generator must be its only writer while it runs.
 	Cache *cache.Cache[S]
 	// Merge, when set, may replace a new status before the write, given the status in the cache (nil if
-	// none), to keep data that the runtime forgets early (pod IPs after teardown). It is called from
-	// the loop and must not block or change prev.
+	// none), to keep data forgotten early by the runtime (pod IPs after teardown). The loop calls
+	// Merge, which must not block or change prev.
 	Merge func(prev, next *S) *S
 	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
 	Recorder Recorder
 	// Metrics takes counts and timings. Nil discards them.
 	Metrics Metrics
 	// WallClock is the clock for comparing the runtime's stamps in the latency metric; nil means
-	// time.Now. Nothing else reads it.
+	// time.Now. Nothing else reads the clock.
 	WallClock func() time.Time
 
 	// RelistBase is the time from the end of a relist to the next before trust is earned, and always
 	// without a stream. Default 1s.
 	RelistBase time.Duration
-	// RelistMax bounds the relist period that a stream can earn. Default 300s.
+	// RelistMax bounds the relist period earned by a stream. Default 300s.
 	RelistMax time.Duration
-	// RelistTimeout bounds one list of the whole runtime. Default 2m.
+	// RelistTimeout bounds a list of the whole runtime. Default 2m.
 	RelistTimeout time.Duration
 	// RelistSlow is how long a list of everything may take before it is reported as slow. Default 5s.
 	RelistSlow time.Duration
@@ -47,8 +47,8 @@ type Config[S any] struct {
 	// Grace is how long a claim and a read may contradict each other before the read is believed, and
 	// how long a change found by a read waits for its claim before it counts as missed. Default 2s.
 	Grace time.Duration
-	// TellsCalls says that the agent reports every call of its own (Generator.Calling), and that nobody
-	// else makes sandboxes or containers in its pods. A pod with all IDs known is then read by their
+	// TellsCalls means: the agent reports every call of its own (Generator.Calling), and nobody else
+	// makes sandboxes or containers in its pods. A pod with all IDs known is then read by their
 	// statuses, without a list: an ID made by somebody else all the same is found by its event, or by
 	// the next list of everything, and not by a waiter in GetNewerThan.
 	TellsCalls bool
@@ -57,33 +57,32 @@ type Config[S any] struct {
 	// Waiters in GetNewerThan do not wait for CallSettle. At most RelistBase. Default a fiftieth of
 	// RelistBase, 20ms: polling would see the change some fifty times later.
 	CallSettle time.Duration
-	// InspectWorkers bounds the per-pod reads in flight that began less than a tenth of RelistBase ago.
+	// InspectWorkers bounds the per-pod reads in flight and begun less than a tenth of RelistBase ago.
 	// Older ones hang, and hold up no other pod: up to eight times as many may begin while reads hang,
 	// and a hundred and twenty-eight times as many be in flight. Default 8.
 	InspectWorkers int
-	// InspectTimeout bounds one per-pod read. Default 30s.
+	// InspectTimeout bounds a per-pod read. Default 30s.
 	InspectTimeout time.Duration
-	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again; it doubles
-	// with each failure. Defaults 1s, 32s.
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again, doubling with
+	// each failure. Defaults 1s, 32s.
 	RetryBase time.Duration
 	RetryMax  time.Duration
 	// RereadBase is the first delay before the next read of a pod in teardown, or of a pod in
-	// disagreement with a claim; it doubles up to RelistMax. Default 1ms: about as long as containerd
+	// disagreement with a claim, doubling up to RelistMax. Default 1ms: about as long as containerd
 	// still lists a sandbox after its DELETED.
 	RereadBase time.Duration
-	// SweepAt is the number of pods wanting a read at which one list of everything is made instead: at
+	// SweepAt is the number of pods wanting a read at which a list of everything is made instead: at
 	// once if waiters want so many, else RelistBase after the last list at the earliest. Default 16.
 	SweepAt int
 	// Capacity is the size of the Watch channel. Default 1000.
 	Capacity int
-	// OwedMax bounds the pods that no longer exist and are still owed a PodSync because Watch is not
-	// read. Default 65536.
+	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read. Default 65536.
 	OwedMax int
 	// MailboxMax bounds the IDs whose claims wait for the loop; beyond the bound claims are discarded
-	// and counted, and a list of everything, RelistBase after the last one at the earliest, replaces
-	// them. Default 65536.
+	// and counted, and a list of everything, at least RelistBase after the last, replaces them. Default
+	// 65536.
 	MailboxMax int
-	// UnconfirmedMax bounds the claimed IDs that no read has shown yet, and the own calls under way;
+	// UnconfirmedMax bounds the claimed IDs not yet shown by a read, and the own calls under way;
 	// beyond the bound claims are discarded likewise, and calls are counted as DiscardedAcks. Default
 	// 4096.
 	UnconfirmedMax int
@@ -100,7 +99,7 @@ type Config[S any] struct {
 	StableAfter time.Duration
 	// Settle is how long a silent stream must last to count as connected. Default 1s.
 	Settle time.Duration
-	// Seed seeds the jitter; zero seeds it at random.
+	// Seed seeds the jitter; zero means a random seed.
 	Seed uint64
 }
 
@@ -206,8 +205,7 @@ func (c Config[S]) withDefaults() Config[S] {
 	return c
 }
 
-// validate reports every field of a configuration, defaults included, that cannot work, by name and
-// value.
+// validate reports every unworkable field of a configuration, defaults included, by name and value.
 func (c Config[S]) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pleg: Config."+format, args...)) }
@@ -265,8 +263,8 @@ type Recorder interface {
 	Record(Report)
 }
 
-// Report is news for an operator. A report is about the node unless Pod is set. Reports of one
-// reason repeat while the condition lasts, ever more rarely.
+// Report is news for an operator. A report is about the node unless Pod is set. Reports of a reason
+// repeat while the condition lasts, ever more rarely.
 type Report struct {
 	Reason  Reason
 	Action  string
@@ -275,8 +273,8 @@ type Report struct {
 	Pod     *PodRef
 	// Held is the number of occurrences, unreported, since the last report of the reason: a lasting
 	// condition of the node is reported at once, and then after 10 s, 40 s, 160 s and every ten
-	// minutes. A held report whose condition has not come up again is made when the pause is over, with
-	// its age at the end of the note.
+	// minutes. If the condition does not come up again, a held report is made when the pause is over,
+	// with its age at the end of the note.
 	Held int
 }
 

@@ -17,8 +17,8 @@ import (
 )
 
 // core is the generator without goroutines, locks, RPCs or a clock: inputs and their times in,
-// actions out. What is known of a pod is what its last stored status showed: see core.store.
-// Everything else (claims, acks, lists, waiters) is about which pods to read, and when.
+// actions out. A pod is known by its last stored status: see core.store. Everything else (claims,
+// acks, lists, waiters) is about which pods to read, and when.
 type core[S any] struct {
 	cfg    limits
 	clock  clock
@@ -26,10 +26,10 @@ type core[S any] struct {
 
 	pods      map[cache.UID]*pod
 	index     map[string]*item
-	early     map[string]expectation // claims of unknown IDs: removals, and those that name no pod
+	early     map[string]expectation // claims of unknown IDs: removals, and those without a pod
 	gone      map[string]*item       // removed IDs whose claim may still come
 	calls     map[uint64]*pod        // own calls under way
-	uncertain instant                // a call that is not followed, or a claim of no pod, may have made IDs until then
+	uncertain instant                // a call not followed, or a claim of no pod, may have made IDs until then
 	expected  int                    // expectations of all pods
 	phases    [2][PhaseRemoved]int   // items by kind and phase
 	running   int                    // pods with a ready sandbox
@@ -44,8 +44,8 @@ type core[S any] struct {
 	sched    schedule
 	lists    lists
 	rounds   []round
-	dirty    map[*pod]struct{} // pods that need a read; every other pod is as lists show it
-	differ   map[*pod]struct{} // pods that differ from the last list
+	dirty    map[*pod]struct{} // pods in need of a read; all others are as listed
+	differ   map[*pod]struct{} // pods different from the last list
 	queue    fifo[*pod]        // pods to be read now, first in, first out
 	later    laterHeap
 	inflight map[*pod]flight
@@ -55,7 +55,7 @@ type core[S any] struct {
 	floor    instant // the cache may refuse writes from before for a pod without a record
 
 	candidates fifo[candidate]
-	overruled  instant  // when a claim was last overruled: a list that began before gives no credit
+	overruled  instant  // when a claim was last overruled: a list begun before gives no credit
 	refuted    findings // the claims overruled in this turn
 	paces      []pace
 
@@ -77,12 +77,12 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 type inputKind uint8
 
 const (
-	inputStart     inputKind = iota // the beginning: the pods that the cache holds
+	inputStart     inputKind = iota // the beginning: the pods in the cache
 	inputTick                       // time has passed
 	inputClaims                     // claims from the mailbox
 	inputAcks                       // acks of the agent's own calls
 	inputListed                     // the result of a list of everything
-	inputInspected                  // the result of the read of one pod
+	inputInspected                  // the result of the read of a pod
 	inputEnded                      // the stream has ended
 	inputDemand                     // the cache's waiters
 	inputRequest                    // an embedder's request
@@ -90,14 +90,13 @@ const (
 	inputRefused                    // the cache has refused a write
 )
 
-// input is one message to the core with its data. A core depends on its inputs and their times, and
-// on nothing else.
+// input is a message to the core with its data. A core depends only on its inputs and their times.
 type input[S any] struct {
 	kind      inputKind
 	in        connInput               // inputEnded: the kind of end
 	held      []cache.UID             // inputStart
-	claims    *batch[S]               // inputClaims; the core keeps nothing of it
-	acks      []ack                   // inputAcks; the core keeps nothing of it
+	claims    *batch[S]               // inputClaims; not kept by the core
+	acks      []ack                   // inputAcks; not kept by the core
 	lost      bool                    // inputAcks: some found no room
 	listed    *listedAll              // inputListed
 	inspected *inspected[S]           // inputInspected
@@ -107,7 +106,7 @@ type input[S any] struct {
 	refused   refusal                 // inputRefused
 }
 
-// apply feeds one input to the core. Now never decreases.
+// apply feeds an input to the core. Now never decreases.
 func (c *core[S]) apply(in *input[S], now instant) {
 	switch in.kind {
 	case inputStart:
@@ -163,7 +162,7 @@ func (c *core[S]) ensure(uid cache.UID) *pod {
 	return p
 }
 
-// asOf returns what the cache's AsOf returns for the pod.
+// asOf returns the cache's AsOf for the pod.
 func (c *core[S]) asOf(p *pod) instant { return max(p.asOf, c.lists.global) }
 
 // request is an embedder's call of RequestRelist or RequestReinspect.
@@ -182,8 +181,8 @@ func (c *core[S]) onRequest(r request, now instant) {
 	c.wantRead(r.uid, now, now)
 }
 
-// wantRead demands a read of the pod that begins after t. No runtime has a pod without a UID: a
-// list of everything covers the question.
+// wantRead demands a read of the pod, begun after t. No runtime has a pod without a UID: a list of
+// everything covers the question.
 func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 	if uid == "" {
 		c.sched.ask(now, true)
@@ -197,7 +196,7 @@ func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 	c.review(p, now)
 }
 
-// tick does all that is due.
+// tick does everything due.
 func (c *core[S]) tick(now instant) {
 	c.ticked = now
 	c.step(inTick, now)
@@ -233,13 +232,13 @@ func (c *core[S]) deadline() instant {
 	return d
 }
 
-// housekeep bounds the memory of what is gone.
+// housekeep bounds the memory of gone pods and IDs.
 func (c *core[S]) housekeep(now instant) {
 	if now.sub(c.pruned) < c.cfg.Grace {
 		return
 	}
 	c.pruned = now
-	oldest := now // begin of the oldest read that has not ended
+	oldest := now // begin of the oldest read under way
 	if c.lists.inflight {
 		oldest = min(oldest, c.lists.began)
 	}
@@ -256,15 +255,15 @@ func (c *core[S]) housekeep(now instant) {
 	c.todo.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
 }
 
-// invariantObserver is an optional interface of Config.Metrics, besides [Metrics]: with it, the
-// core's invariants are checked after each turn of the loop. A check visits every record, so this
-// is for tests, such as the simulation.
+// invariantObserver is an optional interface of Config.Metrics, besides [Metrics], to check the
+// core's invariants after each turn of the loop. A check visits every record, so this is for tests,
+// such as the simulation.
 type invariantObserver interface {
-	// InvariantBroken gets the violations. It is called from the loop.
+	// InvariantBroken gets the violations, from the loop.
 	InvariantBroken(err error)
 }
 
-// checkInvariants returns an error for each invariant violated after a tick at the given time. It
+// checkInvariants returns an error for each invariant violated after a tick at the given time, and
 // changes nothing.
 func (c *core[S]) checkInvariants(now instant) error {
 	var errs []error
@@ -328,8 +327,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	return errors.Join(errs...)
 }
 
-// checkPod checks the record of one pod: that the pod is read if a read is needed, and that its
-// fields agree.
+// checkPod checks the record of a pod: the pod is read if need be, and its fields agree.
 func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instant) error {
 	_, dirty := c.dirty[p]
 	_, differs := c.differ[p]

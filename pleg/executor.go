@@ -27,7 +27,7 @@ const (
 	actAdvance                      // Advance the cache's global time
 	actPrune                        // Prune the cache's tombstones
 	actEmit                         // send Watch the next event of todo.events
-	actDropOldest                   // drop the oldest PodSyncs owed for pods that are gone, beyond n pods
+	actDropOldest                   // drop the oldest PodSyncs owed for gone pods, beyond n pods
 	actReport                       // log and record a report
 	actListLasted                   // time a list
 )
@@ -49,7 +49,7 @@ type action[S any] struct {
 	report   *Report       // actReport
 }
 
-// podRead is a read of one pod to be made. It is immutable.
+// podRead is an immutable request to read a pod.
 type podRead struct {
 	ref    Pod    // the pod to read; Items are the IDs to read if listed is set
 	listed bool   // ref.Items stands for a list of the pod, and the statuses are wanted
@@ -84,8 +84,8 @@ func (t *todo[S]) report(r Report) {
 // expect makes room to observe that many pods, since a list may find all unchanged.
 func (t *todo[S]) expect(pods int) { t.observed = slices.Grow(t.observed, pods) }
 
-// observe adds the finding of a read, begun at that time, that the pod is as in the cache.
-// Consecutive pods of one time, as in a list, are one action.
+// observe adds the finding of a read, begun at the given time: the pod is as in the cache.
+// Consecutive pods of the same time, as in a list, share an action.
 func (t *todo[S]) observe(uid cache.UID, at instant) {
 	t.observed = append(t.observed, uid)
 	if n := len(t.actions); n > 0 && t.actions[n-1].kind == actObserve && t.actions[n-1].at == at {
@@ -112,8 +112,8 @@ func emptied[T any](s []T) []T {
 	return s[:0]
 }
 
-// executor carries out the core's actions, in order: the cache shows a change before Watch hears of
-// it. It is the only writer of the cache and of Watch. The loop owns it.
+// executor carries out the core's actions, in order: the cache shows a change before Watch. The
+// loop owns the executor, the only writer of the cache and of Watch.
 type executor[S any] struct {
 	cfg    *Config[S]
 	clock  clock
@@ -126,10 +126,10 @@ type executor[S any] struct {
 	owed, discarded int      // events turned into a PodSync owed, and PodSyncs dropped, since the start
 	overflowed      bool     // Watch has begun to overflow
 	refused         []refusal
-	mistakes        int // writes refused that the cache should have accepted, since the start
+	mistakes        int // writes wrongly refused by the cache, since the start
 }
 
-// refusal is a write that the cache refused for an entry as of a later time.
+// refusal is a write refused by the cache for an entry as of a later time.
 type refusal struct {
 	uid cache.UID
 	has instant
@@ -202,7 +202,7 @@ func (e *executor[S]) store(a *action[S]) {
 	e.noteRefusal(e.cfg.Cache.Set(a.uid, status, nil, e.clock.time(a.at)), a)
 }
 
-// noteRefusal notes a write that the cache has refused.
+// noteRefusal notes a write refused by the cache.
 func (e *executor[S]) noteRefusal(ok bool, a *action[S]) {
 	if !ok {
 		e.mistakes++
@@ -231,7 +231,7 @@ func (e *executor[S]) dropOldest(limit int) {
 	e.cfg.Metrics.Add(MetricDiscardedEvents, n)
 }
 
-// owesFeedback says that the core must hear of an outcome.
+// owesFeedback reports whether the core must hear of an outcome.
 func (e *executor[S]) owesFeedback() bool { return e.overflowed || len(e.refused) > 0 }
 
 // feedback returns the next outcome for the core. There must be one.

@@ -34,8 +34,7 @@ type Generator[S any] struct {
 	snapshot snapshot
 }
 
-// New checks the configuration and returns a generator that Run starts. Errors name every field
-// that cannot work.
+// New checks the configuration and returns a generator for Run; errors name every unworkable field.
 func New[S any](cfg Config[S]) (*Generator[S], error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -59,14 +58,14 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 	return g, nil
 }
 
-// Watch returns the channel of pod lifecycle events, of size Config.Capacity. It is closed when Run
+// Watch returns the channel of pod lifecycle events, of size Config.Capacity, closed when Run
 // returns. A reader that falls behind loses detail, never news: pods whose events found the channel
 // full are owed one PodSync each, delivered as soon as there is room.
 func (g *Generator[S]) Watch() <-chan Event { return g.exec.out.ch }
 
-// HasSynced says that the cache holds the whole runtime: a list of everything has been applied, and
-// the status of every pod in it was read, or the error recorded. Once true, always true. Safe for
-// concurrent use.
+// HasSynced reports whether the cache holds the whole runtime: a list of everything has been
+// applied, and the status of each of its pods was read, or the error recorded. Once true, always
+// true. Safe for concurrent use.
 func (g *Generator[S]) HasSynced() bool { return !g.Stats().GlobalTime.IsZero() }
 
 // RequestRelist requests a read of the pod now, whatever the relist period is; an empty UID
@@ -82,7 +81,7 @@ func (g *Generator[S]) RequestReinspect(uid cache.UID) { g.request(request{uid: 
 func (g *Generator[S]) request(r request) {
 	g.mu.Lock()
 	if !g.ran || g.snapshot.running {
-		g.requests[r] = struct{}{} // requests of one pod merge: there are no more than pods requested in one turn of the loop
+		g.requests[r] = struct{}{} // requests of a pod merge: no more than pods named in a turn
 	}
 	g.mu.Unlock()
 	select {
@@ -273,7 +272,7 @@ func (l *loop[S]) claims() {
 	l.g.mail.recycle(&l.batch)
 }
 
-// drain applies an inspection, and all others that have ended since.
+// drain applies an inspection, and all others ended since.
 func (l *loop[S]) drain(r *inspected[S]) {
 	for {
 		l.apply(&input[S]{kind: inputInspected, inspected: r})
@@ -344,8 +343,7 @@ func (l *loop[S]) record(r Report) {
 	l.g.cfg.Recorder.Record(r)
 }
 
-// stream is the child that receives the runtime's events and puts them into the mailbox. It does
-// nothing else.
+// stream is the child that only puts the runtime's events into the mailbox.
 func (l *loop[S]) stream(ctx context.Context) {
 	err := error(io.EOF)
 	cfg, opened := &l.g.cfg, l.g.cfg.WallClock()
@@ -373,7 +371,7 @@ func (l *loop[S]) list(began instant, since Revision) {
 	l.listed <- &listedAll{began: began, listing: listing, err: err}
 }
 
-// inspect is a child that reads one pod: its listing unless known, and its statuses if the listing
+// inspect is a child that reads a pod: its listing unless known, and its statuses if the listing
 // differs from the cache. Prev is the status in the cache if the read may build on it, else nil.
 func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()

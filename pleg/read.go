@@ -45,8 +45,8 @@ func (c *core[S]) list(now instant) {
 	c.todo.do(action[S]{kind: actList, at: now, before: before, since: c.lists.revision})
 }
 
-// onListed applies a list of everything. A list confirms the pods that it shows as the cache does,
-// and wants a read of all others. It stores nothing but the absence of a pod.
+// onListed applies a list of everything. A list confirms the pods listed as in the cache, wants a
+// read of all others, and stores nothing but the absence of a pod.
 func (c *core[S]) onListed(r *listedAll, now instant) {
 	failed := c.lists.err != nil
 	c.lists.inflight, c.lists.err = false, r.err
@@ -90,11 +90,10 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	c.advance()
 }
 
-// visitAll applies a list to every pod that may differ from the list, and returns the pods still to
-// be read.
+// visitAll applies a list to every pod that may differ, and returns the pods still to be read.
 func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	began := r.began
-	var pending, rest map[*pod]struct{} // rest: pods that the list does not name
+	var pending, rest map[*pod]struct{} // rest: pods not named by the list
 	visit := func(p *pod, items []Item) {
 		if p.visited == began {
 			return // shown twice: the first counts
@@ -157,7 +156,7 @@ func put(set *map[*pod]struct{}, p *pod) {
 	(*set)[p] = struct{}{}
 }
 
-// visit compares a pod with a list. It reports whether nothing is left to do for the pod.
+// visit compares a pod with a list, and reports whether nothing is left to do for the pod.
 func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	for i := 0; i < len(items) && len(c.early) > 0; i++ {
 		if e, ok := c.early[items[i].ID]; ok { // the list names the pod of a claim
@@ -199,7 +198,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	return quiet
 }
 
-// compare records what a list, begun at the given time, shows of a pod, and reports whether the
+// compare records the items of a pod in a list, begun at the given time, and reports whether the
 // cache shows the same.
 func (c *core[S]) compare(p *pod, items []Item, began instant) (same bool) {
 	if c.matches(p, items) {
@@ -217,7 +216,7 @@ func (c *core[S]) compare(p *pod, items []Item, began instant) (same bool) {
 	return false
 }
 
-// matches reports whether a report shows what the cache shows.
+// matches reports whether a report and the cache show the same.
 func (c *core[S]) matches(p *pod, items []Item) bool {
 	c.marks++
 	n := 0
@@ -253,13 +252,13 @@ func (c *core[S]) advance() {
 	}
 }
 
-// flight is a read of one pod under way.
+// flight is a read of a pod under way.
 type flight struct {
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant
 }
 
-// inspected is the result of a read of one pod.
+// inspected is the result of a read of a pod.
 type inspected[S any] struct {
 	uid     cache.UID
 	began   instant
@@ -269,8 +268,8 @@ type inspected[S any] struct {
 	err     error
 }
 
-// inspect starts the read of one pod. The read takes a list that is new enough, or the IDs that the
-// agent has made, in place of a list of the pod.
+// inspect starts the read of a pod. The read takes a list that is new enough, or the IDs made by
+// the agent, in place of a list of the pod.
 func (c *core[S]) inspect(p *pod, now instant) {
 	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
 	builds := p.entry == statusEntry && p.force == 0 && !p.unknown()
@@ -292,7 +291,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: began, read: r})
 }
 
-// onInspected applies a read of one pod.
+// onInspected applies a read of a pod.
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	lapped := c.lists.finished >= c.inflight[p].started // a list has ended during the read
@@ -374,8 +373,8 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	}
 }
 
-// review follows up on any change of a pod: the pod is queued if it must be read, and forgotten if
-// nothing is left of it.
+// review follows up on any change of a pod: the pod is queued for a read if need be, and forgotten
+// if nothing is left.
 func (c *core[S]) review(p *pod, now instant) {
 	if c.pods[p.uid] != p {
 		return // forgotten
@@ -436,7 +435,7 @@ func (c *core[S]) nextRead(p *pod) instant {
 	return at
 }
 
-// dispatch starts the reads that are due. One list of everything replaces the reads of many pods.
+// dispatch starts the reads due. A list of everything replaces the reads of many pods.
 func (c *core[S]) dispatch(now instant) {
 	if c.queue.len() == 0 {
 		return
@@ -456,7 +455,7 @@ func (c *core[S]) dispatch(now instant) {
 	}
 }
 
-// sweeps reports whether one list of everything is to replace the reads of many pods: at once if
+// sweeps reports whether a list of everything is to replace the reads of many pods: at once if
 // waiters want so many, else a base period after the last list, or a flood of claims would be a
 // flood of lists.
 func (c *core[S]) sweeps(now instant) bool {
@@ -480,15 +479,15 @@ func (c *core[S]) sweeps(now instant) bool {
 	return false
 }
 
-// Reads that have lasted a tenth of the base period no longer count against the workers: by then
-// other pods have waited long enough. So any number of reads that hang delay a pod by little more
-// than a base period, and the number of workers may double with every tenth, up to these bounds.
+// Reads older than a tenth of the base period do not count against the workers: by then other pods
+// have waited long enough. So any number of hanging reads delay a pod by little more than a base
+// period, and the number of workers may double with every tenth, up to these bounds.
 const (
 	moreWorkers = 8   // times Config.InspectWorkers: the reads at once that do not hang
 	allReads    = 128 // times Config.InspectWorkers: the reads at once
 )
 
-// old returns when a read that was started at the given time no longer counts against the workers.
+// old returns when a read started at the given time no longer counts against the workers.
 func (c *core[S]) old(started instant) instant { return started.add(c.cfg.RelistBase / 10) }
 
 // mayRead reports whether one more read may start.
@@ -519,7 +518,7 @@ func (c *core[S]) nextWorker() instant {
 	return at
 }
 
-// laterEntry is a pod to review at a time. An entry that is not at pod.later is stale.
+// laterEntry is a pod to review at a time. An entry not at pod.later is stale.
 type laterEntry struct {
 	at  instant
 	pod *pod

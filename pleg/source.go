@@ -12,14 +12,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// Item is one ID of a pod, in the phase in which a report shows it.
+// Item is an ID of a pod, in its phase in a report.
 type Item struct {
 	// ID is the runtime's ID of the container or sandbox, never reused.
 	ID    string
 	Kind  Kind
 	Phase Phase
-	// Name is the container's name, for events, reports and logs; empty where no source has it. No
-	// decision depends on it: items with different names only are the same.
+	// Name is the container's name, for events, reports and logs; empty where no source has the name.
+	// No decision depends on names: items with different names only are the same.
 	Name string
 }
 
@@ -31,45 +31,43 @@ type Pod struct {
 	Items     []Item
 }
 
-// Revision names one listing of a [Source]. Zero names none.
+// Revision names a listing of a [Source]. Zero names none.
 type Revision uint64
 
-// Listing is the result of one read of the whole runtime.
+// Listing is the result of a read of the whole runtime.
 type Listing struct {
 	// Revision names this listing, for the next List. Zero: the source always lists in full.
 	Revision Revision
-	// Delta says that Pods holds only the pods that differ from the listing named by List's since, each
-	// complete, and Gone the pods that were in the earlier listing and are not in this one. Without
-	// Delta, Pods holds every pod.
+	// Delta reports whether Pods holds only the pods different from the listing named by List's since,
+	// each complete, and Gone the pods in the earlier listing and not in this listing. Without Delta,
+	// Pods holds every pod.
 	Delta bool
 	Pods  []Pod
 	Gone  []cache.UID
-	// Total is the number of pods that the runtime has, for metrics.
+	// Total is the number of pods in the runtime, for metrics.
 	Total int
 }
 
-// Inspection is the result of one read of a pod's statuses.
+// Inspection is the result of a read of a pod's statuses.
 type Inspection[S any] struct {
-	// Status is the pod's status, never nil unless the error is set. It must not change after it was
-	// returned.
+	// Status is the pod's status, immutable once returned, never nil unless the error is set.
 	Status *S
-	// Pod holds the phases in Status. An ID that was asked for, and that the runtime no longer has, is
-	// in neither.
+	// Pod holds the phases in Status. An ID asked for, but no longer in the runtime, is in neither.
 	Pod Pod
 }
 
 // Source reads the runtime. Its calls may block on RPCs, must honour ctx, and may come from several
 // goroutines at once. A read is taken to be true at some moment after the call began.
 type Source[S any] interface {
-	// List reads every pod of the runtime. Since is the revision of the last listing that the caller
-	// applied; a source that still has that listing may answer with the difference. Calls of List never
+	// List reads every pod of the runtime. Since is the revision of the last listing applied by the
+	// caller; a source that still has the listing may answer with the difference. Calls of List never
 	// overlap.
 	List(ctx context.Context, since Revision) (Listing, error)
 	// ListPod reads the phases of one pod. For a pod not in the runtime it returns a Pod without Items,
 	// and no error.
 	ListPod(ctx context.Context, uid cache.UID) (Pod, error)
-	// Inspect reads the statuses of a pod that a List or ListPod just showed. IDs gone since are left
-	// out. An error says that no status could be had: the last good status stays readable beside it.
+	// Inspect reads the statuses of a pod just shown by a List or ListPod. IDs gone since are left out.
+	// An error means no status could be had: the last good status stays readable beside the error.
 	Inspect(ctx context.Context, pod Pod) (Inspection[S], error)
 }
 
@@ -101,10 +99,10 @@ type Claim[S any] struct {
 	Status func() (*S, error)
 	// Release, when set, gives back the memory of Payload, and of Status before its call, for the next
 	// claim. It is called at most once, from any goroutine, after the last use of both, and must not
-	// block. A consumer that does not call it leaves the memory to the garbage collector.
+	// block. Without a call, the memory is left to the garbage collector.
 	Release func()
-	// CreatedAt is the runtime's wall-clock stamp (CRI created_at), zero if absent. It serves the
-	// latency metric and nothing else.
+	// CreatedAt is the runtime's wall-clock stamp (CRI created_at), zero if absent, for the latency
+	// metric and nothing else.
 	CreatedAt time.Time
 }
 
@@ -116,16 +114,16 @@ type Stream[S any] interface {
 	Events(ctx context.Context) iter.Seq2[Claim[S], error]
 }
 
-// Phase is how far a container or a sandbox has come in its life. Phases of one ID only move
+// Phase is how far a container or a sandbox has come in its life. Phases of an ID only move
 // forward, because runtimes never reuse an ID: a container is Created, Running, Exited, Removed; a
-// sandbox is Running (the CRI's READY), Exited (the CRI's NOTREADY), Removed. Two reports of one ID
+// sandbox is Running (the CRI's READY), Exited (the CRI's NOTREADY), Removed. Two reports of an ID
 // are therefore merged by taking the later phase.
 type Phase uint8
 
 const (
-	// PhaseUnknown is an ID in a state unknown to the runtime (CRI CONTAINER_UNKNOWN). It says nothing
-	// about the progress of the life: it neither confirms nor overrules another phase. But the runtime
-	// shows it, and readers of the cache get it, too.
+	// PhaseUnknown is an ID in a state unknown to the runtime (CRI CONTAINER_UNKNOWN), without evidence
+	// of the life's progress: PhaseUnknown neither confirms nor overrules another phase. But the
+	// runtime shows the state, and readers of the cache get it, too.
 	PhaseUnknown Phase = iota
 	// PhaseCreated is a container before its start (CRI CONTAINER_CREATED).
 	PhaseCreated
@@ -185,7 +183,7 @@ const (
 	// ContainerRemoved: the runtime no longer has the container or sandbox.
 	ContainerRemoved EventType = "ContainerRemoved"
 	// PodSync: a change of the pod without an event of its own: events that found the outbox full, a
-	// phase that a read took back, or a status read for RequestReinspect. The pod's status in the cache
+	// phase taken back by a read, or a status read for RequestReinspect. The pod's status in the cache
 	// has the details.
 	PodSync EventType = "PodSync"
 )

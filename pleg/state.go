@@ -13,7 +13,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// phaseNone is the phase of an ID that has not been shown.
+// phaseNone is the phase of an ID not yet shown.
 const phaseNone = Phase(0xff)
 
 // item is one sandbox or container in the status of a pod. Items change in core.store only, except
@@ -31,8 +31,8 @@ type item struct {
 	sent     uint8 // the events sent, a bit each: every event is sent once
 }
 
-// expectation is a phase of one ID that an event or an own call has reported and no read has
-// confirmed. An expectation causes reads and changes nothing else.
+// expectation is a phase of an ID, reported by an event or an own call, and confirmed by no read.
+// An expectation causes reads and changes nothing else.
 type expectation struct {
 	id     string
 	kind   Kind
@@ -43,7 +43,7 @@ type expectation struct {
 	stored bool    // a payload has been stored with this phase: no read is due
 }
 
-// pod is the record of one pod.
+// pod is the record of a pod.
 type pod struct {
 	uid             cache.UID
 	name, namespace string
@@ -77,7 +77,7 @@ type pod struct {
 	ready int // sandboxes in PhaseRunning
 }
 
-// entryState is what the cache holds of a pod.
+// entryState is the state of a pod's entry in the cache.
 type entryState uint8
 
 const (
@@ -114,7 +114,7 @@ func (p *pod) unknown() bool {
 }
 
 // teardown reports whether the pod has a sandbox that is not ready and whose removal may never be
-// announced. An agent that has stopped the sandbox itself removes the sandbox by a call, too.
+// announced. A sandbox stopped by the agent itself is removed by a call of the agent, too.
 func (p *pod) teardown() bool {
 	return slices.ContainsFunc(p.items, func(x *item) bool {
 		return x.kind == Sandbox && x.phase == PhaseExited && x.cause != CauseAck
@@ -130,7 +130,7 @@ func (p *pod) shownItems() []Item {
 	return items
 }
 
-// rename takes the pod's name from a report that has the name.
+// rename takes the pod's name from a report with the name.
 func (p *pod) rename(name, namespace string) {
 	if name != "" || namespace != "" {
 		p.name, p.namespace = name, namespace
@@ -196,15 +196,14 @@ func sameItems(a, b []Item) bool {
 	return true
 }
 
-// ladder is a delay that doubles: each step is as long as all before. The zero ladder delays
-// nothing.
+// ladder is a doubling delay: each step is as long as all before. The zero ladder delays nothing.
 type ladder struct {
 	step time.Duration // the last delay; 0 at the foot
 	end  instant       // when the delay is over
 }
 
-// climb begins a delay after a read that began at the given time, and returns the end of the delay.
-// The step doubles, within least and most, if that read had waited for the end of the last delay.
+// climb begins a delay after a read begun at the given time, and returns the end of the delay. The
+// step doubles, within least and most, if that read had waited for the end of the last delay.
 // Otherwise the step stays: reads for lists and waiters come at times of their own, and a dozen of
 // them must not put the next read off by minutes.
 func (l *ladder) climb(began, now instant, least, most time.Duration) instant {

@@ -20,7 +20,7 @@ type counters struct {
 	unheard, overruled, regressions, events int
 }
 
-// Stats is a snapshot of a generator. Counts are since it was made.
+// Stats is a snapshot of a generator. Counts are since [New].
 type Stats struct {
 	// State is the state of the event stream, Idle without one.
 	State StreamState
@@ -33,7 +33,7 @@ type Stats struct {
 	// Relists counts successful lists of everything; Sweeps counts lists, failed ones included, made
 	// because many pods wanted a read.
 	Relists, RelistErrors, Sweeps int
-	// Inspections counts reads of one pod, started, finished or failed.
+	// Inspections counts per-pod reads, started, finished or failed.
 	Inspections, InspectionErrors int
 	// Connects counts streams that connected, Reconnects all but the first of them, ConnectErrors
 	// streams that failed or ended.
@@ -58,7 +58,7 @@ type Stats struct {
 	// Events counts events handed to Watch or owed, Owed events that became a PodSync owed, Discarded
 	// PodSyncs dropped while owed.
 	Events, Owed, DiscardedEvents int
-	// Pods, Containers and Sandboxes are the numbers that the cache shows.
+	// Pods, Containers and Sandboxes are the numbers in the cache.
 	Pods, Containers, Sandboxes int
 	// RunningPods have a ready sandbox. ContainersBy is the number of containers in each phase up
 	// to Exited.
@@ -98,8 +98,7 @@ func (c *core[S]) stats() Stats {
 	return s
 }
 
-// Stats returns a snapshot of the generator. It is safe for concurrent use and never blocks on the
-// loop.
+// Stats returns a snapshot of the generator. Safe for concurrent use; never blocks on the loop.
 func (g *Generator[S]) Stats() Stats {
 	g.mu.Lock()
 	s := g.snapshot.stats
@@ -154,11 +153,11 @@ type Metrics interface {
 const (
 	// MetricRelists counts finished lists of the whole runtime, for any reason.
 	MetricRelists = "relists"
-	// MetricRelistErrors counts lists of the whole runtime that failed.
+	// MetricRelistErrors counts failed lists of the whole runtime.
 	MetricRelistErrors = "relist_errors"
 	// MetricInspections counts per-pod reads, finished or failed.
 	MetricInspections = "inspections"
-	// MetricInspectionErrors counts per-pod reads that failed.
+	// MetricInspectionErrors counts failed per-pod reads.
 	MetricInspectionErrors = "inspection_errors"
 	// MetricClaims counts claims received (KEP-3386 evented_pleg_notifications_received).
 	MetricClaims = "claims"
@@ -185,10 +184,9 @@ const (
 	// they cost no trust.
 	MetricMissedCreations = "missed_creations"
 	MetricMissedRemovals  = "missed_removals"
-	// MetricOverruledClaims counts claims that a read has refuted.
+	// MetricOverruledClaims counts claims refuted by a read.
 	MetricOverruledClaims = "overruled_claims"
-	// MetricRegressions counts phases of one read taken back by a later read, such as a sandbox that
-	// recovers.
+	// MetricRegressions counts phases of a read taken back by a later read: a sandbox may recover.
 	MetricRegressions = "regressions"
 	// MetricEvents counts lifecycle events handed to Watch.
 	MetricEvents = "events"
@@ -242,7 +240,7 @@ func (noMetrics) Observe(string, time.Duration) {}
 // ErrNotRunning is Health's error before Run and after it.
 var ErrNotRunning = errors.New("pleg: not running")
 
-// snapshot is the state that the loop publishes for other goroutines.
+// snapshot is the state published by the loop for other goroutines.
 type snapshot struct {
 	running  bool
 	stats    Stats

@@ -9,10 +9,9 @@ import (
 )
 
 // store makes a report of a pod the state of the pod: in the cache, in the record and on Watch at
-// once. Store is the only function that changes any of them. There are three callers: a read of
-// the statuses, a read that shows nothing of the pod (status is nil), and a payload that dominates.
-// At is the begin of the read on which the status rests, unless a list that began later has shown
-// the same.
+// once. No other function changes any of them. There are three callers: a read of the statuses, a
+// read showing nothing of the pod (status is nil), and a payload that dominates. At is the begin of
+// the read on which the status rests, unless a list begun later has shown the same.
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	if p.listedAt > at && sameItems(p.listed, shows) {
 		at = p.listedAt
@@ -37,10 +36,10 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	}
 }
 
-// erase stores a read that shows nothing of a pod.
+// erase stores a read showing nothing of a pod.
 func (c *core[S]) erase(p *pod, began, now instant) { c.store(p, nil, nil, began, now) }
 
-// lastRead returns the begin of the last read that agreed with the record.
+// lastRead returns the begin of the last read in agreement with the record.
 func (c *core[S]) lastRead(p *pod) instant {
 	read, listed := p.asOf, c.lists.applied
 	if p.entry == failedEntry {
@@ -52,8 +51,8 @@ func (c *core[S]) lastRead(p *pod) instant {
 	return max(read, listed)
 }
 
-// show moves the items of a pod to what a report shows, and sends the events. Last is the begin of
-// the last read that agreed with the record.
+// show moves the items of a pod to their phases in a report, and sends the events. Last is the
+// result of core.lastRead.
 func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
 	c.marks++
 	events, sync := c.count.events, false
@@ -97,7 +96,7 @@ func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
 	}
 }
 
-// create adds an ID that a report shows for the first time.
+// create adds an ID shown by a report for the first time.
 func (c *core[S]) create(p *pod, it Item, now instant) *item {
 	x := &item{id: it.ID, pod: p, kind: it.Kind, phase: phaseNone}
 	if e, ok := c.early[it.ID]; ok {
@@ -114,7 +113,7 @@ func (c *core[S]) create(p *pod, it Item, now instant) *item {
 	return x
 }
 
-// drop forgets an ID that a report no longer shows.
+// drop forgets an ID no longer shown by a report.
 func (c *core[S]) drop(x *item) {
 	if e := x.pod.expectation(x.id); e != nil {
 		e.stored = false // a read confirms
@@ -149,8 +148,8 @@ func (c *core[S]) items() (n int) {
 	return n
 }
 
-// move takes an item to the phase that a report shows, and sends the event. It reports whether
-// Watch is due a PodSync instead.
+// move takes an item to its phase in a report, and sends the event. Sync reports whether Watch is
+// due a PodSync instead.
 func (c *core[S]) move(x *item, phase Phase, last, now instant) (sync bool) {
 	before := x.phase
 	if phase == before || phase == PhaseUnknown && before != phaseNone {
@@ -189,8 +188,7 @@ const (
 	sentRemoved
 )
 
-// emitOnce sends an event unless one of the given events was sent before. It reports whether the
-// event was sent.
+// emitOnce sends an event unless any of the given was sent before, and reports whether it was sent.
 func (c *core[S]) emitOnce(x *item, t EventType, unless, sends uint8, now instant) bool {
 	if x.sent&unless != 0 {
 		return false
@@ -222,10 +220,10 @@ func (c *core[S]) tally(x *item, by int) {
 	}
 }
 
-// offer stores the payload of a claim if the payload dominates: if the cache holds a status from a
-// read, and the payload shows each ID of that status and no other, none in an earlier phase, and
-// everything that is expected of the pod. The payload makes nothing fresh: the time of the entry
-// stays. A later read decides; see core.contradicts for a read that shows less.
+// offer stores the payload of a claim if the payload dominates: the cache holds a status from a
+// read, and the payload shows exactly the IDs of the status, none in an earlier phase, and
+// everything expected of the pod. The payload makes nothing fresh: the time of the entry stays. A
+// later read decides; see core.contradicts for a read that shows less.
 func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	if pc.status == nil || p.entry != statusEntry || !p.unmet() {
 		return
@@ -259,10 +257,9 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	c.store(p, status, pc.payload, c.asOf(p), now)
 }
 
-// contradicts returns when the first and the last of the claims were made that a read with less than
-// the status contradicts; zero if the read shows no less. A payload has brought what the read does
-// not show. First leaves out what the agent's own calls account for: a read that began after the
-// call is right.
+// contradicts returns when the first and the last of the claims contradicted by a read were made;
+// zero if the read shows no less than the status. A payload has brought the difference. First
+// leaves out the effects of the agent's own calls: a read begun after the call is right.
 func (c *core[S]) contradicts(p *pod, shows []Item) (first, last instant) {
 	for i, it := range shows {
 		x := c.find(p, i, it.ID)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// StreamState is the state of the runtime's event stream as the generator sees it.
+// StreamState is the state of the runtime's event stream as seen by the generator.
 //
 //	            open                 heard, or silent for Settle
 //	Idle ----> Opening -------------------------------------> Connected
@@ -24,8 +24,8 @@ import (
 //	     retryAt | v never connected, or again and again
 //	            Unsupported
 //
-// A list that succeeds after a failed one ends either wait at once: the runtime is back, and may be
-// another one.
+// A list that succeeds after a failure ends either wait at once: the runtime is back, perhaps
+// another.
 //
 // Opening a stream proves nothing: a runtime without the call, and a runtime at its limit, answer
 // alike until the first message. A stream counts as connected once a message has come or the stream
@@ -82,10 +82,9 @@ type conn struct {
 }
 
 // maxRestartEOFs is the number of openings without success, after a connection, up to which an
-// orderly end at once is taken for a restart of the runtime. A runtime that stops ends its streams
-// in order too, but not for long. A runtime whose events were switched off does so for ever, and so
-// does a runtime that never had events and seemed connected only because its wire was frozen for
-// Settle.
+// orderly end at once is taken for a restart of the runtime. A stopping runtime ends its streams in
+// order too, but not for long. A runtime with events switched off does so for ever, and so does a
+// runtime that never had events and seemed connected only because its wire was frozen for Settle.
 const maxRestartEOFs = 4
 
 // connInput is an event of the stream machine.
@@ -100,9 +99,9 @@ const (
 	inLost
 	// inEOF: the stream ended in order.
 	inEOF
-	// inNoEvents: the runtime said that it has no events.
+	// inNoEvents: the runtime reported no support for events.
 	inNoEvents
-	// inBack: a list of everything succeeded after a failed one.
+	// inBack: a list of everything succeeded after a failure.
 	inBack
 	// inTick: time has passed.
 	inTick

@@ -65,8 +65,8 @@ func (s *schedule) trust(now instant) {
 // distrust takes the period back to the base.
 func (s *schedule) distrust(now instant) { s.period, s.raised = s.base, now }
 
-// candidate is a change that a read found and no claim has announced. Unless a claim confirms the
-// change within the grace, it was missed, or, if nobody listened all the while, unheard.
+// candidate is a change found by a read and announced by no claim. Unless a claim confirms the
+// change within the grace, the change was missed, or, if nobody listened all the while, unheard.
 type candidate struct {
 	item     *item // nil: not a change, but the credit of a list whose changes are all in front
 	phase    Phase
@@ -75,8 +75,8 @@ type candidate struct {
 	deadline instant // the grace after that
 }
 
-// addCandidate notes a change that a read found, from a runtime known to have events. Since is the
-// begin of the last read that did not show the change.
+// addCandidate notes a change found by a read, from a runtime known to have events. Since is the
+// begin of the last read without the change.
 func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
 	if c.eventsSince == 0 || since <= c.eventsSince || x.claimed >= phase {
 		return
@@ -209,10 +209,10 @@ func (c *core[S]) checkMute(found, now instant) {
 	}
 }
 
-// namedAtMost is the number of changes that a report names; the others are counted.
+// namedAtMost is the number of changes named by a report; the others are counted.
 const namedAtMost = 3
 
-// findings are changes or claims for one report.
+// findings are changes or claims for a report.
 type findings struct {
 	first []string // in words
 	n     int
@@ -247,7 +247,7 @@ const (
 	longestPause = 10 * time.Minute
 )
 
-// pace paces the reports of one reason.
+// pace paces the reports of a reason.
 type pace struct {
 	reason Reason
 	next   instant       // no report before this
@@ -257,7 +257,7 @@ type pace struct {
 	n      int           // reports held back
 }
 
-// reportPaced makes a report, or holds it back.
+// reportPaced makes a report or holds the report back.
 func (c *core[S]) reportPaced(r Report, now instant) {
 	p := c.paceOf(r.Reason)
 	if now.sub(p.seen) >= longestPause {
@@ -297,7 +297,7 @@ func (c *core[S]) reportHeld(now instant) {
 	}
 }
 
-// release makes a report that stands for the held ones as well.
+// release makes a report, which stands for the held reports as well.
 func (c *core[S]) release(p *pace, r Report, now instant) {
 	r.Held = p.n
 	p.n, p.held = 0, nil
