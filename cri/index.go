@@ -23,8 +23,8 @@ type index struct {
 	// dirty holds the pods that may differ from the listing of that revision.
 	dirty    []*podRecord
 	revision pleg.Revision
-	// round counts listings begun, failed ones included. The present listing has shown the records that
-	// carry round.
+	// round counts listings begun, failed ones included. The present listing has shown the records
+	// that carry round.
 	round uint32
 	// shownSandboxes and shownContainers count the records shown by the present listing, unlisted the
 	// sandbox records absent from the last.
@@ -302,8 +302,8 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	return s.pod
 }
 
-// attributedAs reports whether a container with this sandbox and this pod UID label is attributed as
-// the record is.
+// attributedAs reports whether a container with this sandbox and this pod UID label is attributed
+// as the record is.
 func (c *containerRecord) attributedAs(sandbox, label []byte) bool {
 	switch {
 	case c.label != string(label):

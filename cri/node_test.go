@@ -55,8 +55,8 @@ func nodePod(pod, containers int, state runtimeapi.ContainerState) (*runtimeapi.
 	return sandbox, list
 }
 
-// encodeNode encodes the lists of a node of pods × 2 containers in random order, with map entries in
-// random order, as containerd does.
+// encodeNode encodes the lists of a node of pods × 2 containers in random order, with map entries
+// in random order, as containerd does.
 func encodeNode(pods int) (list [2][]byte) {
 	var sandboxes runtimeapi.ListPodSandboxResponse
 	var containers runtimeapi.ListContainersResponse

@@ -13,7 +13,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/metrics"
 )
 
-// TestEveryMetricOfEventsIsServed yields each of the recorder's names, with a label where it has one.
+// TestEveryMetricOfEventsIsServed yields each of the recorder's names, with a label where it has
+// one.
 func TestEveryMetricOfEventsIsServed(t *testing.T) {
 	names := constants(t, "../events", "Metric")
 	maps.Copy(names, constants(t, "../events", "Gauge"))

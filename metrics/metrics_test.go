@@ -319,8 +319,8 @@ func BenchmarkAddObserve(b *testing.B) {
 	}
 }
 
-// TestForgottenGauges: a scrape of a set that a generator uses fails until the set has sources, even
-// none.
+// TestForgottenGauges: a scrape of a set that a generator uses fails until the set has sources,
+// even none.
 func TestForgottenGauges(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := metrics.New(metrics.Plain(registry), metrics.Options{})

@@ -212,7 +212,8 @@ func TestClientsAccept(t *testing.T) {
 					fs.ImageFilesystems[0].UsedBytes.GetValue() == 0 || fs.ImageFilesystems[0].Timestamp == 0 || len(fs.ContainerFilesystems) == 0 {
 					t.Errorf("%d images, file systems: %v", len(images), fs)
 				}
-				// crictl stats calls twice, a second apart: the CPU must have been used and the timestamp moved.
+				// crictl stats calls twice, a second apart: the CPU must have been used and the timestamp
+				// moved.
 				usage := func() *runtimeapi.CpuUsage {
 					stats := must(w.cri.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{}))(t).Stats
 					if len(stats) != 6 || stats[0].Attributes.GetMetadata().GetName() == "" || stats[0].Memory.GetWorkingSetBytes().GetValue() == 0 {

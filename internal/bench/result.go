@@ -55,8 +55,8 @@ type Point [2]float64
 type Sample struct {
 	At    float64 `json:"at_seconds"`
 	State string  `json:"state"`
-	// Lists, Reads, Received, Missed and Failed count since the start. Missed includes the changes that
-	// nobody could hear; Failed are lists and reads.
+	// Lists, Reads, Received, Missed and Failed count since the start. Missed includes the changes
+	// that nobody could hear; Failed are lists and reads.
 	Lists    int `json:"lists"`
 	Reads    int `json:"reads"`
 	Received int `json:"received"`

@@ -62,8 +62,8 @@ type Item struct {
 type Event struct {
 	// Received is the time of receipt.
 	Received time.Time `json:"received"`
-	// Type is the CRI's, such as STARTED; a number if the CRI has no such type; empty if the message is
-	// no event.
+	// Type is the CRI's, such as STARTED; a number if the CRI has no such type; empty if the message
+	// is no event.
 	Type string `json:"event"`
 	ID   string `json:"id"`
 	// Kind is container or sandbox.

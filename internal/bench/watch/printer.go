@@ -98,7 +98,8 @@ type line struct {
 	ID        string    `json:"id,omitempty"`
 	ExitCode  *int32    `json:"exit_code,omitempty"`
 	Source    string    `json:"source"`
-	// LatencySeconds is from the runtime's stamp of the event to now; nil when a read found the change.
+	// LatencySeconds is from the runtime's stamp of the event to now; nil when a read found the
+	// change.
 	LatencySeconds *float64 `json:"latency_seconds,omitempty"`
 	State          string   `json:"state"`
 }

@@ -9,8 +9,8 @@
 //	workload exit N            exit with N at once
 //	workload eat N             touch N MiB of memory, then wait: with a lower limit, the kernel kills it
 //
-// Under the name nmeter it prints the time of day in ms, as busybox's nmeter -d0 %3t, which Debian's
-// busybox lacks.
+// Under the name nmeter it prints the time of day in ms, as busybox's nmeter -d0 %3t, which
+// Debian's busybox lacks.
 package main
 
 import (

@@ -52,7 +52,8 @@ func (k *kubelet) Remove(p agent.Pod) error {
 	return errors.Join(k.service.RemoveContainer(k.ctx, p.Container), k.service.RemovePodSandbox(k.ctx, p.Sandbox))
 }
 
-// Synced implements [agent.Churner]. A kubelet asks for a relist of a pod in which a sync has done something.
+// Synced implements [agent.Churner]. A kubelet asks for a relist of a pod in which a sync has done
+// something.
 func (k *kubelet) Synced(uid string) {
 	if !k.idle {
 		k.requestRelist(types.UID(uid))

@@ -97,7 +97,8 @@ func (k *kubelet) Ready() bool { return k.idle || k.first.Load() }
 // Handled implements [agent.Driver].
 func (k *kubelet) Handled() int64 { return k.cache.sets.Load() }
 
-// Newer implements [agent.Driver]. The kubelet asks for a relist of a pod whose sync has ended, so that is done first.
+// Newer implements [agent.Driver]. The kubelet asks for a relist of a pod whose sync has ended, so
+// that is done first.
 func (k *kubelet) Newer(uid string, t time.Time) error {
 	k.requestRelist(types.UID(uid))
 	status, err := k.cache.GetNewerThan(types.UID(uid), t)
@@ -154,7 +155,8 @@ func (c *countingCache) Delete(id types.UID) {
 	c.Cache.Delete(id)
 }
 
-// UpdateTime implements the kubelet's Cache. The generic PLEG calls it at the end of a relist, the evented one every five seconds.
+// UpdateTime implements the kubelet's Cache. The generic PLEG calls it at the end of a relist, the
+// evented one every five seconds.
 func (c *countingCache) UpdateTime(at time.Time) {
 	c.Cache.UpdateTime(at)
 	if c.sets.Load() > 0 {

@@ -32,7 +32,8 @@ const (
 	eventedThreshold    = 10 * time.Minute
 )
 
-// newManager returns the runtime manager with what listing and inspecting need; the rest of it is for running pods.
+// newManager returns the runtime manager with what listing and inspecting need; the rest of it is
+// for running pods.
 func newManager(ctx context.Context, service internalapi.RuntimeService, root string) (kuberuntime.KubeGenericRuntime, error) {
 	m, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx, record.NewFakeRecorder(1), nil, nil, nil, root, root, &cadvisorapi.MachineInfo{}, nil, 110,
 		kubecontainer.RealOS{}, nil, nil, flowcontrol.NewBackOff(time.Second, time.Minute), true, nil, 5, 10, string(kubeletconfig.NeverVerify), nil, "", "",

@@ -28,7 +28,8 @@ import (
 
 const name = agent.Kubelet137
 
-// newManager returns the runtime manager with what listing and inspecting need; the rest of it is for running pods.
+// newManager returns the runtime manager with what listing and inspecting need; the rest of it is
+// for running pods.
 func newManager(ctx context.Context, service internalapi.RuntimeService, root string) (kuberuntime.KubeGenericRuntime, error) {
 	m, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx, record.NewFakeRecorder(1), nil, nil, nil, root, root, &cadvisorapi.MachineInfo{}, nil, 110,
 		kubecontainer.RealOS{}, nil, nil, flowcontrol.NewBackOff(time.Second, time.Minute), true, nil, 5, 10, string(kubeletconfig.NeverVerify), nil, "", "",
@@ -37,7 +38,8 @@ func newManager(ctx context.Context, service internalapi.RuntimeService, root st
 	return m, err
 }
 
-// begin starts the PLEG that the kubelet would. Since v1.37 the generic one polls whatever the stream does.
+// begin starts the PLEG that the kubelet would. Since v1.37 the generic one polls whatever the
+// stream does.
 func (k *kubelet) begin(evented bool) error {
 	period := &pleg.RelistDuration{RelistPeriod: genericRelistPeriod, RelistThreshold: genericThreshold}
 	generic := pleg.NewGenericPLEG(k.manager, k.watch, period, k.cache, clock.RealClock{})

@@ -7,8 +7,8 @@
 //
 //	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [-suite] [-with MODULE=VERSION] [RELEASE...]
 //
-// The trees stay in the output folder, as v1.36.3 and the like, with the PLEG installed. -suite also
-// builds the release's node e2e tests, in suite-v1.36.3 and the like. -with takes a module at
+// The trees stay in the output folder, as v1.36.3 and the like, with the PLEG installed. -suite
+// also builds the release's node e2e tests, in suite-v1.36.3 and the like. -with takes a module at
 // another version than the release's, for a release with unavailable modules.
 package main
 

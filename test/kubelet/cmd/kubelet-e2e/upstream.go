@@ -127,7 +127,8 @@ func play(ctx context.Context, config upstream.Config, columns []scene.Variant, 
 	return errors.Join(errs...)
 }
 
-// differences returns the specs in which a kubelet of ours differs from the first column, and says how.
+// differences returns the specs in which a kubelet of ours differs from the first column, and says
+// how.
 func differences(table *upstream.Table, columns []scene.Variant) []string {
 	var specs []string
 	for i, c := range columns {
@@ -168,7 +169,8 @@ func prepare(ctx context.Context, kubelets, out, version string) (c upstream.Con
 	return c, packages(ctx, c.Debs)
 }
 
-// packages unpacks runc with seccomp, a static busybox and the CNI plugins of Debian. None is installed.
+// packages unpacks runc with seccomp, a static busybox and the CNI plugins of Debian. None is
+// installed.
 func packages(ctx context.Context, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
 		return nil
