@@ -192,4 +192,3 @@ func check(t testing.TB, err error) {
 	}
 }
 
-const tick = time.Millisecond

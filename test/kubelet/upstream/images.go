@@ -75,7 +75,7 @@ func newRegistry(c Config) (*registry, error) {
 		"etc/passwd": {text: users}, "etc/group": {text: groups},
 		"root": {}, "tmp": {}, "uploads": {},
 	}
-	for _, applet := range strings.Fields(string(applets)) {
+	for applet := range strings.FieldsSeq(string(applets)) {
 		if _, ok := base["bin/"+applet]; !ok {
 			base["bin/"+applet] = entry{link: "/bin/busybox"}
 		}

@@ -93,7 +93,7 @@ func (n *Node) Run(ctx context.Context) (results map[string]Result, err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	for _, d := range strings.Fields(folders) {
+	for d := range strings.FieldsSeq(folders) {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, err
 		}

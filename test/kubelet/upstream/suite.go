@@ -81,9 +81,10 @@ func RunSuite(ctx context.Context) error {
 
 // configure writes the files of containerd, CNI, the kubelet and the suite.
 func (n *Node) configure(pause string) error {
-	kubelet := "#!/bin/sh\nexec " + n.Column.Binary + ` "$@"`
+	var kubelet strings.Builder
+	kubelet.WriteString("#!/bin/sh\nexec " + n.Column.Binary + ` "$@"`)
 	for gate, on := range n.Column.Gates { // in the file they would be the suite's too
-		kubelet += fmt.Sprintf(" --feature-gates=%s=%v", gate, on)
+		fmt.Fprintf(&kubelet, " --feature-gates=%s=%v", gate, on)
 	}
 	var config strings.Builder
 	err := containerdConfig.Execute(&config, map[string]any{
@@ -95,7 +96,7 @@ func (n *Node) configure(pause string) error {
 	for name, text := range map[string]string{
 		"c/config.toml": config.String(), "c/certs.d/_default/hosts.toml": hosts,
 		"cni/10-e2e.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
-		"spec.yaml": "os: Linux\nkernelSpec:\n  versions: ['.*']\n", "kubelet-bin/kubelet": kubelet + "\n",
+		"spec.yaml": "os: Linux\nkernelSpec:\n  versions: ['.*']\n", "kubelet-bin/kubelet": kubelet.String() + "\n",
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(at, name), []byte(text), 0o755))
 	}
