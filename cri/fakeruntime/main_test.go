@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -191,4 +190,3 @@ func check(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
-
