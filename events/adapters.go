@@ -45,19 +45,19 @@ func (a adapter) DeprecatedNewLegacyRecorder(name string) record.EventRecorderLo
 // recordFace is the broadcaster as client-go's record.EventBroadcaster.
 type recordFace struct{ b *Broadcaster }
 
-// Record returns the broadcaster as client-go's older record.EventBroadcaster, which
-// controller-runtime's manager takes. Its StartRecordingToSink starts the recording to the
-// broadcaster's own sink, once, however often it is called, and leaves the core/v1 sink that it is
-// given alone: series need events.k8s.io/v1. Watchers get core/v1 Events.
+// Record returns the broadcaster as client-go's older record.EventBroadcaster, for
+// controller-runtime's manager. StartRecordingToSink starts the recording to the broadcaster's own
+// sink, once, however often called, and ignores the given core/v1 sink: series need
+// events.k8s.io/v1. Watchers get core/v1 Events.
 func (b *Broadcaster) Record() record.EventBroadcaster { return recordFace{b} }
 
-// stopper is a watch.Interface for its Stop only: nothing comes out of it.
+// stopper is a watch.Interface for its Stop only, without results.
 type stopper func()
 
-// Stop ends what was started.
+// Stop calls the function.
 func (s stopper) Stop() { s() }
 
-// ResultChan returns a channel that is closed.
+// ResultChan returns a closed channel.
 func (s stopper) ResultChan() <-chan watch.Event { return watch.NewEmptyWatch().ResultChan() }
 
 // StartRecordingToSink starts the recording to the broadcaster's own sink; its Stop does nothing,
@@ -69,7 +69,7 @@ func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 	return stopper(func() {})
 }
 
-// StartEventWatcher calls the handler with every event that is emitted; see
+// StartEventWatcher calls the handler with every emitted event; see
 // [Broadcaster.StartEventWatcher].
 func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interface {
 	stop, err := f.b.StartEventWatcher(func(obj runtime.Object) {

@@ -20,7 +20,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// verdict is what an answer of the server means for the recorder.
+// verdict is the recorder's classification of a server's answer.
 type verdict uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	verdictRefused          // never going to work
 	verdictTrouble          // the server cannot be reached or is overloaded: everything waits
 	verdictFault            // the server failed at this call, perhaps at all
-	verdictHeld             // 403 where it was allowed before, or 409 again: such calls wait in this namespace
+	verdictHeld             // 403 for a call allowed before, or 409 again: the scope waits
 	verdictStopped          // the recorder was asked to stop
 )
 
@@ -43,9 +43,9 @@ type judged struct {
 	perhaps bool          // the call may have been carried out
 }
 
-// judge sorts errors by what to do; ctx is the one that stops the recorder. A call that never
-// reached the server says something about the server. Anything else that ends without a status, an
-// answer that cannot be decoded included, may be the fault of what was sent.
+// judge classifies an error by the reaction to take; ctx stops the recorder. A call without a
+// connection is the server's trouble. Every other error without a status, such as an undecodable
+// answer, may be caused by the request.
 func judge(ctx context.Context, err error) judged {
 	if err == nil {
 		return judged{}
@@ -93,15 +93,14 @@ func judge(ctx context.Context, err error) judged {
 	return j
 }
 
-// neverReached reports whether a call failed before it had a connection. A failed handshake that is
-// not recognized costs an event that waits by itself.
+// neverReached reports whether a call failed before its connection was established. An unrecognized
+// failed handshake delays only its own event.
 func neverReached(err error) bool {
 	op := new(net.OpError)
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// routeMissing distinguishes the 404 of a server that does not know the resource from that of an
-// object that is not there.
+// routeMissing distinguishes a 404 for an unknown resource from a 404 for a missing object.
 func routeMissing(err error) bool {
 	var as apierrors.APIStatus
 	if !errors.As(err, &as) {
@@ -119,8 +118,8 @@ func routeMissing(err error) bool {
 	return false
 }
 
-// statusReason is the reason if it is one of the API's, else the class of the code: a server must
-// not be able to grow our metrics.
+// statusReason returns the reason if the API defines the reason, else the class of the code.
+// Servers cannot add metric labels.
 func statusReason(st *metav1.Status) string {
 	switch st.Reason {
 	case metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
@@ -143,7 +142,7 @@ func statusReason(st *metav1.Status) string {
 	return "Other"
 }
 
-// maxRetryAfter is the longest Retry-After that is honoured.
+// maxRetryAfter is the longest Retry-After honoured.
 const maxRetryAfter = 5 * time.Minute
 
 // gate holds calls back after a failure, for an exponential delay with jitter.
@@ -153,28 +152,28 @@ type gate struct {
 	until        time.Time
 }
 
-// newGate returns an open gate, whose delays are between a half of their base and their limit.
+// newGate returns an open gate with delays between half of BackoffBase and BackoffMax.
 func newGate(o *Options) gate {
 	d := wait.Backoff{Duration: o.BackoffBase / 2, Factor: 2, Jitter: 1, Steps: 64, Cap: o.BackoffMax / 2}
 	return gate{fresh: d, delay: d}
 }
 
-// fail closes the gate for the larger of what the server asked for and the next delay.
+// fail closes the gate for the larger of the server's Retry-After and the next delay.
 func (g *gate) fail(now time.Time, asked time.Duration) {
 	g.failures++
 	g.until = now.Add(max(g.delay.Step(), min(asked, maxRetryAfter)))
 }
 
-// succeed opens it.
+// succeed opens the gate and resets the delay.
 func (g *gate) succeed() { g.delay, g.failures, g.until = g.fresh, 0, time.Time{} }
 
 // closed returns for how long nothing may be sent.
 func (g *gate) closed(now time.Time) time.Duration { return max(g.until.Sub(now), 0) }
 
-// probing is true after a failure and before the next success: one call at a time then.
+// probing reports whether no call succeeded since the last failure. Calls are then made singly.
 func (g *gate) probing() bool { return g.failures > 0 }
 
-// scope is what a role grants: calls of one kind in one namespace.
+// scope is the unit of a role: calls of a kind in a namespace.
 type scope struct {
 	namespace string
 	kind      callKind
@@ -187,12 +186,12 @@ func (s *series) scope() scope {
 	return scope{s.content.namespace, callPatch}
 }
 
-// barrier is a gate over one scope, with the series that wait there.
+// barrier is a gate over a scope, with the waiting series.
 type barrier struct {
 	gate
 	since    time.Time
 	conflict bool       // the server answers 409 again and again; otherwise 403
-	busy     bool       // its one call is under way
+	busy     bool       // the probing call is under way
 	waiting  *list.List // of *series
 }
 
@@ -201,7 +200,7 @@ type trouble struct {
 	gate
 	blamed    int    // failures between which calls of others succeeded
 	okBefore  int64  // how many calls had succeeded at the last of these
-	contested string // the version of a patch that met a 409
+	contested string // the version of a patch answered with 409
 }
 
 var errSteadyConflict = errors.New("409, and a read shows that nobody else has written")
@@ -217,12 +216,12 @@ func (t *trouble) steady(stored *eventsv1.Event) bool {
 }
 
 const (
-	// maxFaults is how often a call may fail, while others get through, before it is given up.
+	// maxFaults bounds a call's failures while other calls succeed; then its series is given up.
 	maxFaults = 12
-	// authGrace is how long after trouble a 403 is not believed: a kube-apiserver that has just
-	// started refuses everybody until its roles are loaded. The first call accepted ends it.
+	// authGrace is how long after trouble a 403 still counts as trouble: a kube-apiserver refuses
+	// every call until its roles are loaded. The first accepted call ends the grace.
 	authGrace = 30 * time.Second
-	// heldFor is how long a 403 is not believed where the same call was allowed before: an
-	// authorizer that fails, or a role that is being replaced.
+	// heldFor is how long a 403 is held for a call allowed before: the authorizer may fail, or the
+	// role may be under replacement.
 	heldFor = 5 * time.Minute
 )

@@ -23,8 +23,8 @@ import (
 )
 
 // Broadcaster takes events from its recorders, hands them to watchers, and writes them to the sink
-// as series. It satisfies client-go's events.EventBroadcaster. All methods are safe for concurrent
-// use.
+// as series. Broadcaster implements client-go's events.EventBroadcaster. All methods are safe for
+// concurrent use.
 type Broadcaster struct {
 	opts     Options
 	policy   policy
@@ -35,36 +35,36 @@ type Broadcaster struct {
 	mu       sync.Mutex // guards everything below; never held over a call of the sink, of a handler or of the caller's code
 	tab      table
 	gate     gate               // over all calls
-	scopes   map[scope]*barrier // over the calls of one kind in one namespace; missing: open
-	granted  map[scope]bool     // calls that the role is known to allow
+	scopes   map[scope]*barrier // over the calls of a kind in a namespace; missing: open
+	granted  map[scope]bool     // calls known to be allowed by the role
 	limit    limiter
 	count    Stats
-	rosters  []*roster // one for each source; their place is the source's index
+	rosters  []*roster // by the source's index
 	watchers map[*watcher]struct{}
 	inflight int
 	busy     map[objectKey]struct{} // objects with a call in flight
 	okCalls  int64
-	lastErr  error     // of the last call that failed, nil after one that did not
-	doubt    time.Time // until then a 403 may be that of a server that has not loaded its roles yet
+	lastErr  error     // of the last failed call, nil after a success
+	doubt    time.Time // until then a 403 may mean: roles not loaded yet
 
 	lastBirth  time.Time            // the latest time in a name
 	complained map[string]time.Time // by reason of refusal: no further message before
 
 	running   bool            // a Run goes on
-	everRan   bool            // there was one
+	everRan   bool            // Run has been called
 	stopped   bool            // a shutdown began: nothing is taken any more
-	abandoned bool            // it is over: answers that come late are not booked
+	abandoned bool            // the shutdown is over: late answers are not booked
 	stop      chan struct{}   // closed by the shutdown
-	draining  context.Context // of the shutdown, once it sends what is left
-	runEnded  chan struct{}   // closed when the Run that goes on has ended
+	draining  context.Context // of the shutdown, once the rest is being sent
+	runEnded  chan struct{}   // closed when the current Run has ended
 	cancel    context.CancelCauseFunc
 	shut      chan struct{} // closed when the shutdown is done
 }
 
 var _ clientevents.EventBroadcaster = (*Broadcaster)(nil)
 
-// New makes a broadcaster. It starts nothing: see [Broadcaster.Run] and
-// [Broadcaster.StartRecordingToSinkWithContext]. Events emitted before that wait in the table.
+// New returns a broadcaster and starts nothing: see [Broadcaster.Run] and
+// [Broadcaster.StartRecordingToSinkWithContext]. Events emitted before the start wait in the table.
 func New(opts Options) (*Broadcaster, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func New(opts Options) (*Broadcaster, error) {
 	}, nil
 }
 
-// newCore interns who reports, so that the key of a series need not hold it.
+// newCore interns the source: keys of series hold only its index.
 func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance string, byNote bool) *core {
 	c := &core{b: b, kinds: &kinds{scheme: scheme}, from: source{controller, cut(instance, maxWord), byNote}}
 	if msgs := validation.IsQualifiedName(controller); len(msgs) > 0 {
@@ -113,10 +113,10 @@ func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance strin
 	return c
 }
 
-// NewRecorder returns a recorder for events of the given controller. The scheme is asked for the
-// kind of objects that do not carry it; nil is fine if all do, or if only ObjectReferences are
-// passed. A controller's name that the API server would not accept is logged, and each event of the
-// recorder counted as invalid.
+// NewRecorder returns a recorder for events of the given controller. The scheme supplies the kind
+// of objects without one; nil is valid if all objects have a kind or are ObjectReferences. A
+// controller name invalid for the API server is logged. Each event of such a recorder counts as
+// invalid.
 func (b *Broadcaster) NewRecorder(scheme *runtime.Scheme, reportingController string) clientevents.EventRecorderLogger {
 	return b.NewSeriesRecorder(scheme, reportingController)
 }
@@ -127,16 +127,16 @@ func (b *Broadcaster) NewSeriesRecorder(scheme *runtime.Scheme, reportingControl
 	return &Recorder{core: b.newCore(scheme, reportingController, instance, false), logger: klog.Background()}
 }
 
-// NewLegacyRecorder returns a recorder with client-go's older interface, such as a kubelet's
-// Dependencies.Recorder wants. The controller is src.Component, the instance is Options.Instance,
-// src.Host or the host name, and the action of an event is its reason, because that interface knows
-// none. See [LegacyRecorder] for what makes a series of it.
+// NewLegacyRecorder returns a recorder with client-go's older interface, as in a kubelet's
+// Dependencies.Recorder. The controller is src.Component. The instance is Options.Instance,
+// src.Host or the host name. The action of an event is its reason: the older interface has no
+// action. See [LegacyRecorder] for the series.
 func (b *Broadcaster) NewLegacyRecorder(scheme *runtime.Scheme, src corev1.EventSource) record.EventRecorderLogger {
 	instance := cmp.Or(b.opts.Instance, src.Host, b.hostname)
 	return &LegacyRecorder{core: b.newCore(scheme, src.Component, instance, true), logger: klog.Background()}
 }
 
-// signal wakes a writer; it never blocks.
+// signal wakes a writer without blocking.
 func (b *Broadcaster) signal() {
 	select {
 	case b.wakeup <- struct{}{}:

@@ -9,19 +9,19 @@ import (
 )
 
 var (
-	// ErrRunning is returned when recording is started a second time while it goes on.
+	// ErrRunning is returned when recording is started while already active.
 	ErrRunning = errors.New("events: already recording to the sink")
 	// ErrNoSink is returned when recording is started without Options.Sink.
 	ErrNoSink = errors.New("events: there is no sink to record to: set Options.Sink")
-	// ErrShutdown is returned by what is started after a shutdown.
+	// ErrShutdown is returned by every start after a shutdown.
 	ErrShutdown = errors.New("events: the broadcaster was shut down")
 )
 
-// UnsentError is what a shutdown could not deliver.
+// UnsentError reports the events not delivered by a shutdown.
 type UnsentError struct {
 	// Series is how many series the server was not told the end of.
 	Series int
-	// Occurrences is how many emitted events it does not know of.
+	// Occurrences is the number of emitted events unknown to the server.
 	Occurrences int64
 	// Cause is why: the end of the context, or the last answer of the server.
 	Cause error

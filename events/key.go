@@ -18,15 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// refKey identifies a referenced object. The resourceVersion is left out on purpose: it changes
-// with every write of the object and would make each occurrence a series of its own.
+// refKey identifies a referenced object. The resourceVersion is omitted: each write of the object
+// changes the version and would begin a new series.
 type refKey struct {
 	kind, group, version, namespace, name, uid, fieldPath string
 }
 
-// seriesKey is what makes two events isomorphic: everything but the note, the annotations and the
-// time. Only the recorders with the older interface, whose callers use one reason for different
-// things, distinguish notes.
+// seriesKey identifies isomorphic events: everything but the note, the annotations and the time.
+// Only recorders with the older interface distinguish notes: their callers use a reason for
+// different things.
 type seriesKey struct {
 	source             uint32 // index in Broadcaster.rosters
 	eventType          string
@@ -35,9 +35,9 @@ type seriesKey struct {
 	note               string // "" where notes do not count; see combinedKey
 }
 
-// notes is what a series is counted under, of those that differ in the note only: each note has a
-// series of its own, or stands with others in a combined one. A restart may find the combined ones
-// first, which must not take the place of the others.
+// notes is the hash under which series with different notes are counted: a note has its own series,
+// or shares a combined series. Combined series are counted apart: a restart may find them first,
+// and they must not take the place of the others.
 func (k *seriesKey) notes() uint64 {
 	c := *k
 	c.note = ""
@@ -47,17 +47,17 @@ func (k *seriesKey) notes() uint64 {
 	return maphash.Comparable(seed, c)
 }
 
-// objectKey is the object that an event is about, without the part of it: for order.
+// objectKey identifies an event's object, without the field path, for ordering.
 type objectKey struct {
 	kind, group, namespace, name, uid string
 }
 
-// seed is of the hashes that never leave the process.
+// seed seeds the hashes used in this process only.
 var seed = maphash.MakeSeed()
 
-// pair returns a hash of the object that an event is about and the related one, for the cap and the
-// rate limits. Events that differ in the related object are bounded by the number of objects (a
-// ReplicaSet creates 500 pods): they are no spam, however many they are.
+// pair returns a hash of an event's regarding and related objects, for the cap and the rate limits.
+// Events with different related objects are bounded by the number of objects (a ReplicaSet creates
+// 500 pods) and are never spam.
 func (k *seriesKey) pair() uint64 {
 	return maphash.Comparable(seed, [2]objectKey{k.regarding.object(), k.related.object()})
 }
@@ -73,7 +73,7 @@ func (r *refKey) apiVersion() string {
 	return r.group + "/" + r.version
 }
 
-// reference is what is stored of it: valid UTF-8, which the key need not be.
+// reference returns the stored form: valid UTF-8, unlike the key.
 func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		Kind:            cut(r.kind, maxRefField),
@@ -92,7 +92,7 @@ type source struct {
 	byNote               bool
 }
 
-// seriesID is a digest of a key with its source: the same in every process that reports the same.
+// seriesID is a digest of a key with its source: equal in every process with the same source.
 type seriesID [16]byte
 
 func (k *seriesKey) id(src source) (id seriesID) {
@@ -116,9 +116,9 @@ func appendString(b []byte, s string) []byte {
 
 func (id *seriesID) hint() hint { return hint(id[:4]) }
 
-// eventName is the name of a series' object: the name of what it is about, the time at which the
-// series began, and a hash of the key. kubectl shows Events in the order of their names, and
-// client-go's end in the time in the same form, so all come in the order in which they began.
+// eventName returns the name of a series' object: the regarding object's name, the time of the
+// first occurrence, and a hash of the key. kubectl sorts Events by name, and client-go's names end
+// in the time in the same form: all Events are listed in the order of their beginning.
 func eventName(regarding string, id *seriesID, born time.Time) string {
 	const suffix = 1 + 16 + 8
 	b := make([]byte, 0, validation.DNS1123SubdomainMaxLength)
@@ -128,7 +128,7 @@ func eventName(regarding string, id *seriesID, born time.Time) string {
 	return string(hex.AppendEncode(b, id[:4]))
 }
 
-// hintOf returns what a name says of the key of its series.
+// hintOf returns the hash of the series' key from an object's name.
 func hintOf(name string) (h hint, ok bool) {
 	if len(name) < 2*len(h) {
 		return h, false
@@ -137,8 +137,8 @@ func hintOf(name string) (h hint, ok bool) {
 	return h, err == nil
 }
 
-// birth is the time by which a new series is named: later than that of any before it, though the
-// clock be set back or two events come within its resolution. The lock is held.
+// birth returns the time for the name of a new series, later than all earlier times, even if the
+// clock is set back or two events share a clock reading. The lock is held.
 func (b *Broadcaster) birth(now time.Time) time.Time {
 	if !now.After(b.lastBirth) || now.UnixNano() <= b.lastBirth.UnixNano() {
 		now = b.lastBirth.Add(1)
@@ -147,8 +147,8 @@ func (b *Broadcaster) birth(now time.Time) time.Time {
 	return now
 }
 
-// What key.note is where it is not the note: of an event without one, and before what begins the
-// notes of several.
+// Values of key.note other than a note: for an event without a note, and the prefix of a combined
+// key.
 const (
 	emptyNote    = " "
 	combinedMark = "\x00"
@@ -158,8 +158,8 @@ const (
 // together.
 const combinedNote = "(combined from similar events): "
 
-// combinedKey stands for the notes that begin as the given one does, up to the first colon, digit
-// or quotation mark: "Liveness probe failed" is never counted with "Readiness probe failed".
+// combinedKey returns the key for notes with the same text up to the first colon, digit or
+// quotation mark: "Liveness probe failed" is never counted with "Readiness probe failed".
 func combinedKey(note string) string {
 	const longest = 64
 	end := strings.IndexAny(note, ":\"0123456789")
@@ -169,8 +169,8 @@ func combinedKey(note string) string {
 	return combinedMark + note[:end]
 }
 
-// subdomain makes a DNS subdomain of at most limit bytes out of any name; one that is valid comes
-// back unchanged. Objects such as ClusterRoles have names that Events may not have.
+// subdomain makes a DNS subdomain of at most limit bytes out of any name; valid names are returned
+// unchanged. Objects such as ClusterRoles have names invalid for Events.
 func subdomain(name string, limit int) string {
 	valid := func(s string) bool { return len(s) <= limit && len(validation.IsDNS1123Subdomain(s)) == 0 }
 	if valid(name) {

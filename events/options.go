@@ -20,64 +20,65 @@ const (
 	defaultMaxPerObject = 100
 	defaultMaxNotes     = 10
 	refill              = 5 * time.Minute  // of a token
-	writeTimeout        = 30 * time.Second // of one call
+	writeTimeout        = 30 * time.Second // of a call
 	shutdownTimeout     = 5 * time.Second  // of Shutdown
 )
 
 // Options configure a [Broadcaster]. The zero value of every field is usable and means the default.
 type Options struct {
-	// Sink stores events.k8s.io/v1 Events. It must honour the context and must not retry by itself:
-	// see [ClientSink]. Nil: there are watchers only, as in a node agent without an API server;
-	// nothing is kept, and recording cannot be started.
+	// Sink stores events.k8s.io/v1 Events. Sink must honour the context and must not retry: see
+	// [ClientSink]. Nil: there are watchers only, as in a node agent without an API server; nothing
+	// is kept, and recording cannot be started.
 	Sink clientevents.EventSink
-	// NoRoster keeps no roster. The roster is one Event with the names of the series that go on; a
-	// restart reads it, and continues the series. It needs create and patch of Events only.
+	// NoRoster keeps no roster. The roster is a single Event with the names of the active series. A
+	// restart reads the roster and continues the series. The roster needs create and patch of
+	// Events only.
 	NoRoster bool
 	// RosterNamespace is where the roster goes. Default: ClusterNamespace. A controller with a
 	// namespaced role names its own.
 	RosterNamespace string
 
-	// Instance is the reportingInstance, at most 128 bytes. It must differ between processes that
-	// report about the same objects at the same time and must stay the same over a restart.
-	// Default: the reporting controller, a dash and the host name.
+	// Instance is the reportingInstance, at most 128 bytes. Processes reporting about the same
+	// objects at the same time need different instances. A restart must keep the instance. Default:
+	// the reporting controller, a dash and the host name.
 	Instance string
 	// ClusterNamespace is where events about objects without a namespace go. Only kube-system
 	// (default, as the proposal demands) and default (as client-go does) are accepted by the
 	// server.
 	ClusterNamespace string
 
-	// MaxSeries bounds the series that are stored and still counted; the longest idle one is
+	// MaxSeries bounds the series stored and still counted; beyond, the longest idle series is
 	// flushed and evicted. Default 4096.
 	MaxSeries int
-	// MaxQueue bounds the series that wait for their first write; further ones are dropped and
+	// MaxQueue bounds the series waiting for their first write; further series are dropped and
 	// counted. Default 16384.
 	MaxQueue int
-	// MaxPerObject bounds the series of one regarding object, and of each pair of it and a related
-	// one. Default 100. Negative: no bound.
+	// MaxPerObject bounds the series of each pair of a regarding and a related object, or of a
+	// regarding object alone. Default 100. Negative: no bound.
 	MaxPerObject int
-	// MaxNotes bounds, for recorders with the older interface only, how many messages under one
-	// reason about one object are told apart at a time. Default 10; twice as many series at most,
-	// see [LegacyRecorder].
+	// MaxNotes bounds the messages distinguished at a time under the same reason and object, for
+	// recorders with the older interface only. Default 10; twice as many series at most, see
+	// [LegacyRecorder].
 	MaxNotes int
-	// Burst is the size of a token bucket per regarding object, related object and reason, which
-	// gets a token every five minutes; each new series takes one. Another bucket per regarding
+	// Burst is the size of a token bucket per regarding object, related object and reason. A bucket
+	// gets a token every five minutes; each new series takes a token. Another bucket per regarding
 	// object paces the writes of loops with ten seconds or more between two occurrences; without a
 	// token such a loop is written by time. Default 25. Negative: no bound.
 	Burst int
-	// Writers is how many calls may be in flight. Default 4: events about one object reach the
-	// server in the order of emission; with 1 all do.
+	// Writers is the number of calls allowed in flight. Default 4: events about the same object
+	// reach the server in the order of emission; with 1 all do.
 	Writers int
 
 	// FinishAfter is the threshold between two occurrences from which on they are two series.
 	// Default 6 min.
 	FinishAfter time.Duration
-	// Heartbeat is the mean time between updates of a series that goes on; each is drawn within
-	// ±10 %. Default 30 min. It must be well below the life of events at the server (an hour by
+	// Heartbeat is the mean time between updates of an active series; each is drawn within ±10 %.
+	// Default 30 min. Heartbeat must be well below the life of events at the server (an hour by
 	// default).
 	Heartbeat time.Duration
-	// BackoffBase and BackoffMax bound the exponential delay after the server was in trouble, for
-	// all events together: one call then finds out whether it has recovered. Default 1 s and 30 s.
-	// A Retry-After is honoured up to 5 min.
+	// BackoffBase and BackoffMax bound the exponential delay after trouble of the server, for all
+	// events together; a single call then probes the server. Default 1 s and 30 s. A Retry-After is
+	// honoured up to 5 min.
 	BackoffBase, BackoffMax time.Duration
 }
 
@@ -88,7 +89,7 @@ func defaultTo[T comparable](v *T, d T) {
 	}
 }
 
-// complete fills in the defaults and names every value that makes no sense.
+// complete fills in the defaults and returns an error for each invalid value.
 func (o *Options) complete() error {
 	defaultTo(&o.ClusterNamespace, metav1.NamespaceSystem)
 	defaultTo(&o.RosterNamespace, o.ClusterNamespace)

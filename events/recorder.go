@@ -16,8 +16,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// AnnotatedEventRecorder is the interface of that name of client-go v0.37 and later; older ones do
-// not have it.
+// AnnotatedEventRecorder is client-go's interface of the same name, new in v0.37.
 type AnnotatedEventRecorder interface {
 	AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, eventtype, reason, action, note string, args ...any)
 }
@@ -28,7 +27,7 @@ var (
 	_ record.EventRecorderLogger       = (*LegacyRecorder)(nil)
 )
 
-// core is what recorders of one source share.
+// core is the shared part of a source's recorders.
 type core struct {
 	b      *Broadcaster
 	kinds  *kinds
@@ -44,37 +43,37 @@ type Recorder struct {
 	logger klog.Logger
 }
 
-// Eventf emits an event about regarding, which may be any API object or an ObjectReference; related
-// may be nil. Events that agree in everything but the note are one series; only the note of the
-// first one is formatted and stored, cut to 1024 bytes.
+// Eventf emits an event about regarding, any API object or an ObjectReference; related may be nil.
+// Events different in the note only are the same series. Only the first note is formatted and
+// stored, cut to 1024 bytes.
 func (r *Recorder) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
 	e := emission{regarding: regarding, related: related, eventType: eventtype, reason: reason, action: action, note: note, args: args}
 	r.emit(r.logger, &e)
 }
 
-// AnnotatedEventf is Eventf with annotations for the object. Like the note, those of the first
-// event of a series are stored. The map is copied. At most 8 KiB are kept, of keys that the server
-// accepts.
+// AnnotatedEventf is Eventf with annotations for the object. Like the note, the annotations of the
+// first event of a series are stored. The map is copied. At most 8 KiB are kept, with keys valid
+// for the server.
 func (r *Recorder) AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, eventtype, reason, action, note string, args ...any) {
 	e := emission{regarding: regarding, related: related, annotations: annotations, eventType: eventtype, reason: reason, action: action, note: note, args: args}
 	r.emit(r.logger, &e)
 }
 
-// WithLogger returns a recorder that logs the events it cannot take through the given logger.
+// WithLogger returns a recorder with the given logger for rejected events.
 func (r *Recorder) WithLogger(logger klog.Logger) clientevents.EventRecorderLogger {
 	return &Recorder{core: r.core, logger: logger}
 }
 
-// LegacyRecorder is a [Recorder] with the interface of client-go's tools/record. Its callers use
-// one reason for different things (a kubelet's Failed, Unhealthy, FailedMount), so events that
-// differ in their message are different series: Options.MaxNotes of them, and beyond that those
-// whose messages begin alike are counted together.
+// LegacyRecorder is a [Recorder] with the interface of client-go's tools/record. Its callers use a
+// reason for different things (a kubelet's Failed, Unhealthy, FailedMount), so events with
+// different messages are different series, up to Options.MaxNotes. Beyond MaxNotes, events are
+// counted together if their messages begin alike.
 type LegacyRecorder struct {
 	*core
 	logger klog.Logger
 }
 
-// Event emits an event whose message is taken as it is.
+// Event emits an event with an unformatted message.
 func (r *LegacyRecorder) Event(object runtime.Object, eventtype, reason, message string) {
 	e := emission{regarding: object, eventType: eventtype, reason: reason, note: message, literal: true}
 	r.emit(r.logger, &e)
@@ -92,12 +91,12 @@ func (r *LegacyRecorder) AnnotatedEventf(object runtime.Object, annotations map[
 	r.emit(r.logger, &e)
 }
 
-// WithLogger returns a recorder that logs the events it cannot take through the given logger.
+// WithLogger returns a recorder with the given logger for rejected events.
 func (r *LegacyRecorder) WithLogger(logger klog.Logger) record.EventRecorderLogger {
 	return &LegacyRecorder{core: r.core, logger: logger}
 }
 
-// emission is one call of a recorder.
+// emission is a call of a recorder.
 type emission struct {
 	regarding, related        runtime.Object
 	annotations               map[string]string
@@ -176,7 +175,7 @@ func (c *core) identify(e *emission) error {
 	return nil
 }
 
-// build makes a series of an emission, without a name and state. It runs without the lock.
+// build makes a series of an emission, without a name and state. build runs without the lock.
 func (c *core) build(e *emission) *series {
 	note := e.note
 	if !e.literal {
@@ -196,8 +195,8 @@ func (c *core) build(e *emission) *series {
 	return s
 }
 
-// take books one occurrence. It reports whether a writer has something new to do, and whether it
-// needs the built series first. The lock is held.
+// take books an occurrence. wake reports whether a writer has something new to do, more whether
+// take needs the built series first. The lock is held.
 func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, more bool) {
 	switch {
 	case b.stopped:
@@ -241,7 +240,7 @@ func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, mor
 	return false, false
 }
 
-// bucketKey is what a token bucket is for: new series with a reason about a pair of objects.
+// bucketKey identifies a token bucket for new series: a pair of objects and a reason.
 type bucketKey struct {
 	pair   uint64
 	reason string
@@ -265,7 +264,7 @@ func (b *Broadcaster) current(e *emission) *series {
 	return s
 }
 
-// occurred counts one more occurrence of a series; false if it belongs to another one.
+// occurred counts an occurrence of a series; false if the occurrence belongs to another series.
 func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 	before := now.Sub(s.st.last)
 	switch {
@@ -279,14 +278,14 @@ func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 	if s.age != nil || s.st.phase == phaseStored {
 		b.tab.touch(s)
 	}
-	// A slow loop is shown as it is, as often as client-go's recorder would write it.
+	// Slow loops are written as often as by client-go's recorder.
 	if before >= slowLoop && now.Before(s.st.due) && b.limit.has(maphash.Comparable(seed, s.key.regarding.object()), now) {
 		s.st.due = now
 	}
 	return true, s.st.owes(now) && b.tab.enqueue(s)
 }
 
-// open puts a new series into the table. One that was evicted goes on.
+// open puts a new series into the table. An evicted series is continued.
 func (b *Broadcaster) open(s *series, now time.Time) {
 	s.st, s.name = begin(now), b.newName(s, now)
 	if l := b.tab.gone[s.id.hint()]; l != nil && l.id == s.id {
@@ -301,7 +300,7 @@ func (b *Broadcaster) open(s *series, now time.Time) {
 	b.evict(now)
 }
 
-// inherit lets a series that has no object yet look at the one that an earlier process left.
+// inherit gives a series without an object the object of an earlier process to read.
 func (b *Broadcaster) inherit(s *series) {
 	h := s.id.hint()
 	l := b.tab.left[h]

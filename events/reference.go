@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds resolves objects to references without garbage. It remembers the kind of each Go type that
-// the scheme knows, because asking the scheme allocates. Safe for concurrent use.
+// kinds resolves objects to references without garbage. kinds caches the kind of each Go type known
+// to the scheme: a scheme lookup allocates. Safe for concurrent use.
 type kinds struct {
 	scheme *runtime.Scheme
 	seen   sync.Map // reflect.Type → *schema.GroupVersionKind
@@ -86,7 +86,7 @@ func (k *kinds) lookup(obj runtime.Object) (*schema.GroupVersionKind, error) {
 	return &all[0], nil
 }
 
-// splitVersion is schema.ParseGroupVersion for input that may be anything.
+// splitVersion is schema.ParseGroupVersion for arbitrary input.
 func splitVersion(apiVersion string) (group, version string) {
 	if before, after, ok := strings.Cut(apiVersion, "/"); ok {
 		return before, after
@@ -94,7 +94,7 @@ func splitVersion(apiVersion string) (group, version string) {
 	return "", apiVersion
 }
 
-// bound limits what a key may hold; objects that exist pass unchanged.
+// bound limits the size of a key; existing objects pass unchanged.
 func (r *refKey) bound() {
 	for _, f := range [...]*string{&r.kind, &r.group, &r.version, &r.namespace, &r.name, &r.uid, &r.fieldPath} {
 		if len(*f) > maxRefField {

@@ -28,29 +28,29 @@ const (
 	maxNames       = 1 << 20          // bytes of the names in a roster
 	maxRoster      = 240 << 10        // bytes of a packed roster: annotations may have 256 KiB
 	restoreTimeout = 5 * time.Second  // of a call for a roster
-	restoreTries   = 3                // after so many failures of the first read, events go without it
+	restoreTries   = 3                // after so many failed first reads, events do not wait
 )
 
-// roster is the way by which a source finds the series of its earlier processes: one Event with a
-// name that is always the same, which holds the names of the series that go on. A node may write it
-// and read it with an empty patch, while it may neither list nor get Events. Guarded by the
-// broadcaster's lock.
+// roster lets a source find the series of its earlier processes. A roster is a single Event with a
+// constant name, and holds the names of the active series. A node may write a roster and read a
+// roster with an empty patch, but may neither list nor get Events. Guarded by the broadcaster's
+// lock.
 type roster struct {
 	index    uint32 // of the source
 	src      source
 	off      bool      // there is none
-	read     bool      // what an earlier process left is known, or will never be
-	attempts int       // failures of that read
+	read     bool      // the names left by an earlier process are known, or never will be
+	attempts int       // failures of the first read
 	busy     bool      // a call is under way
 	exists   bool      // the roster is stored
 	version  string    // of the last write by this process
-	due      bool      // the series that go on have changed since the last write
-	next     time.Time // no call before that
-	refresh  time.Time // when it is written again, so that it does not expire; zero for never
-	last     []*series // at the shutdown: what goes on
+	due      bool      // the active series have changed since the last write
+	next     time.Time // no call before next
+	refresh  time.Time // time of a rewrite against expiry; zero for never
+	last     []*series // at the shutdown: the active series
 }
 
-// changed notes that a series has begun to go on.
+// changed records a new active series.
 func (r *roster) changed(now time.Time) {
 	if !r.due && r.next.Before(now) {
 		r.next = now
@@ -58,8 +58,8 @@ func (r *roster) changed(now time.Time) {
 	r.due = true
 }
 
-// kept notes that a series goes on which the stored roster names already: it must not expire, and
-// need not be written.
+// kept records an active series already named by the stored roster: the roster must not expire, and
+// needs no write.
 func (r *roster) kept(now time.Time, heartbeat time.Duration) {
 	if r.refresh.IsZero() {
 		r.refresh = now.Add(heartbeat * 9 / 10)
@@ -78,8 +78,8 @@ func (r *roster) reports(e *eventsv1.Event) bool {
 	return e.ReportingController == r.src.controller && e.ReportingInstance == r.src.instance && e.Annotations[AnnotationRoster] == ""
 }
 
-// nextRoster returns the call of a roster; without one the time until there may be one, 0 if
-// nothing may be sent before the answer to one that is under way. The lock is held.
+// nextRoster returns the call of a roster. Without a call, wait is the time until the next, or 0 if
+// an answer under way must come first. The lock is held.
 func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	for _, r := range b.rosters {
@@ -156,7 +156,7 @@ func (b *Broadcaster) performRoster(ctx, call context.Context, r *roster) {
 	b.rosterAnswered(ctx, r, names, stored, err)
 }
 
-// rosterAnswered books the answer to a read or write of a roster, and the names in it.
+// rosterAnswered books the answer to a read or write of a roster, and the names read.
 func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []string, stored *eventsv1.Event, err error) {
 	now, v := time.Now(), judge(ctx, err)
 	b.mu.Lock()
@@ -237,8 +237,8 @@ func (b *Broadcaster) names(r *roster) (names []string) {
 	return names
 }
 
-// goingOn returns the stored series of a source that a restart would continue, the latest first.
-// The lock is held.
+// goingOn returns the stored series of a source for a restart to continue, the latest first. The
+// lock is held.
 func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	for el := b.tab.aged.Back(); el != nil; el = el.Prev() {
 		if s := el.Value.(*series); s.key.source == r.index && s.st.end != finished {
@@ -248,8 +248,8 @@ func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	return out
 }
 
-// writeRoster stores the names, without the lock. The patch comes first if the object was there
-// when it was last seen, the create first if not: one call nearly always.
+// writeRoster stores the names, without the lock. The patch comes first if the roster is believed
+// to exist, else the create: nearly always a single call.
 func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string, exists bool, version string) (stored *eventsv1.Event, err error) {
 	now := time.Now()
 	packed := packRoster(names)
@@ -257,8 +257,8 @@ func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string
 		names = names[:len(names)*3/4]
 		packed = packRoster(names)
 	}
-	// The time makes each write a change: a patch that changes nothing does not prolong the
-	// object's life.
+	// The time makes each write a change: a patch without a change does not prolong the object's
+	// life.
 	packed = now.UTC().Format(time.RFC3339) + " " + packed
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -294,8 +294,8 @@ func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string
 	return stored, err
 }
 
-// nextLeft returns a read of an object that an earlier process left and that nothing has occurred
-// for, so that it does not say Ongoing for ever.
+// nextLeft returns a read of an object left by an earlier process and without a new occurrence.
+// Otherwise the object would say Ongoing for ever.
 func (b *Broadcaster) nextLeft(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	if b.stopped {
@@ -360,8 +360,8 @@ func (b *Broadcaster) doubted(v *judged, now time.Time) {
 	}
 }
 
-// rebuild takes one stored event into the table, or, if its series was abandoned in the middle, has
-// that written. The lock is held.
+// rebuild takes a stored event into the table. If its series was abandoned in the middle, a final
+// write records the end. The lock is held.
 func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	f := look(e)
 	goOn, _ := b.policy.continues(f, now)
@@ -394,7 +394,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	b.settle(s, now)
 }
 
-// ownAnnotations returns the annotations of a stored event that are its caller's.
+// ownAnnotations returns the caller's annotations of a stored event.
 func ownAnnotations(e *eventsv1.Event) map[string]string {
 	out, _ := cleanAnnotations(e.Annotations)
 	return out
@@ -430,7 +430,7 @@ func packRoster(names []string) string {
 	return base64.StdEncoding.EncodeToString(out.Bytes())
 }
 
-// unpackRoster returns the names that are well formed, nil for what packRoster did not make.
+// unpackRoster returns the well-formed names, nil for input not made by packRoster.
 func unpackRoster(packed string) (names []string) {
 	text, err := io.ReadAll(io.LimitReader(flate.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(packed))), maxNames))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// What the API server accepts, in bytes.
+// Limits of the API server, in bytes.
 const (
 	maxNote     = 1024
 	maxWord     = 128 // reason, action, reportingInstance
@@ -23,12 +23,12 @@ const (
 	maxAnnotations = 8 << 10
 )
 
-// cut shortens s to at most limit bytes of valid UTF-8 without splitting a character. A string that
-// is fine comes back as it is, without allocation.
+// cut shortens s to at most limit bytes of valid UTF-8 without splitting a character. A valid
+// string is returned unchanged, without allocation.
 func cut(s string, limit int) string {
 	if len(s) > limit {
-		// Enough for limit bytes even if invalid ones at the end are dropped; the replacement
-		// character never makes it shorter.
+		// Enough for limit bytes even if invalid bytes at the end are dropped; the replacement
+		// character never makes the string shorter.
 		end := limit
 		for end > 0 && end > limit-utf8.UTFMax && !utf8.RuneStart(s[end]) {
 			end--
@@ -41,7 +41,7 @@ func cut(s string, limit int) string {
 	return cut(strings.ToValidUTF8(s, string(utf8.RuneError)), limit)
 }
 
-// word is a reason or an action, of a length that the server takes.
+// word returns a reason or an action of a length valid for the server.
 func word(s, fallback string) string {
 	if s == "" {
 		s = fallback
@@ -52,11 +52,11 @@ func word(s, fallback string) string {
 	if len(s) > maxWord {
 		return cut(s, maxWord)
 	}
-	return s // valid UTF-8 is made of it when it is stored
+	return s // made valid UTF-8 when stored
 }
 
-// cleanAnnotations copies what the server would accept and says how many were left out. Keys of
-// this package's own are not the caller's.
+// cleanAnnotations copies the annotations valid for the server and returns the number of the
+// others. Keys with this package's prefix are not the caller's.
 func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
 	if len(in) == 0 {
 		return nil, 0

@@ -5,14 +5,14 @@ package events
 
 import "time"
 
-// phase is what is known of the object that holds a series.
+// phase is the knowledge about a series' object.
 type phase uint8
 
 const (
-	phaseAbsent  phase = iota // there is no object: create it
-	phaseUnread               // there may be one with content that is not known: read it
-	phaseStored               // the object holds state.stored occurrences: patch it
-	phaseResting              // refused before it was ever stored: no call for the threshold
+	phaseAbsent  phase = iota // no object exists: create the object
+	phaseUnread               // an object of unknown content may exist: read the object
+	phaseStored               // the object holds state.stored occurrences: patch the object
+	phaseResting              // refused before the first write: no call for the threshold
 	phaseDone                 // no call is left to make
 )
 
@@ -22,7 +22,7 @@ type ending uint8
 const (
 	going     ending = iota
 	finished         // the threshold passed without an occurrence
-	evicted          // pushed out of the table, or left by a process that was killed
+	evicted          // pushed out of the table, or left by a killed process
 	suspended        // the recorder shuts down
 )
 
@@ -40,13 +40,13 @@ const (
 	callNone callKind = iota
 	callCreate
 	callPatch
-	callRead // an empty patch: a node may send it and may not get an Event
+	callRead // an empty patch: a node may patch and may not get an Event
 )
 
 // String returns the kind's name in metrics.
 func (k callKind) String() string { return [...]string{"none", "create", "patch", "read"}[k] }
 
-// call is a snapshot of what a series writes: later occurrences do not change it.
+// call is a snapshot of a series for a write: later occurrences leave the call unchanged.
 type call struct {
 	kind    callKind
 	count   int64 // occurrences in the object once the call has succeeded
@@ -57,29 +57,29 @@ type call struct {
 	final   bool   // the last call of the series
 }
 
-// Early writes come before the first heartbeat. Without any, kubectl shows a loop as it was at its
-// second occurrence for half an hour, as if it had stopped. An occurrence makes them, not a timer: a
-// loop that has stopped is written by its end.
+// Early writes come before the first heartbeat. Without early writes, kubectl shows a loop for half
+// an hour as of its second occurrence, as if the loop had stopped. Occurrences make them, not a
+// timer: the end of a loop is written anyway.
 const (
-	earlyWrites = 4               // at intervals that double
+	earlyWrites = 4               // at doubling intervals
 	earlyFirst  = 2 * time.Minute // the first interval, after the second occurrence's write
 	slowLoop    = 10 * time.Second
 )
 
-// policy is the part of Options that a series needs.
+// policy is the series' part of Options.
 type policy struct {
 	threshold time.Duration
 	heartbeat time.Duration
 }
 
 // continued returns for how long after its last stored time an Ongoing object may be continued: the
-// process that was killed may have seen occurrences until just before its next heartbeat.
+// killed process may have seen occurrences until just before its next heartbeat.
 func (p *policy) continued() time.Duration { return p.heartbeat*11/10 + p.threshold }
 
 // state is a series without its identity: a value without clock, lock or call.
 //
-// The invariant: count-stored is the number of this process's occurrences that no answer has
-// acknowledged yet. A read that finds another count moves both.
+// The invariant: count-stored is the number of this process's occurrences not yet acknowledged by
+// an answer. A read of another count moves both.
 type state struct {
 	phase   phase
 	end     ending
@@ -88,7 +88,7 @@ type state struct {
 	count   int64     // occurrences, those of other processes included
 	stored  int64     // occurrences in the object, as far as is known
 	sent    int64     // the count of a call without an answer, 0 for none
-	sentAt  time.Time // the last occurrence that the call names
+	sentAt  time.Time // the last occurrence named by the call
 	version string    // resourceVersion of the object, "" if unknown
 	begun   time.Time // eventTime of the object
 	last    time.Time // last occurrence
@@ -98,16 +98,16 @@ type state struct {
 
 func begin(now time.Time) state { return state{count: 1, begun: now, last: now} }
 
-// occur counts an occurrence. It returns false if the occurrence begins another series. This is the
-// one input that comes a million times a second.
+// occur counts an occurrence. It returns false if the occurrence begins another series. Only occur
+// is called a million times a second.
 func (s *state) occur(now time.Time, p *policy) bool {
 	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silent(now, p) {
 		return false
 	}
 	if s.adopted.After(s.last) {
-		s.due = now // the object says Unknown, or is of a process that was killed
+		s.due = now // the object says Unknown, or belongs to a killed process
 	}
-	s.end = going // evicted, but not flushed yet: it goes on
+	s.end = going // evicted, but not flushed yet: the series goes on
 	s.count++
 	s.last = now
 	return true
@@ -124,7 +124,7 @@ func (s *state) quiet() time.Time {
 // silent reports whether the threshold has passed.
 func (s *state) silent(now time.Time, p *policy) bool { return now.Sub(s.quiet()) >= p.threshold }
 
-// tick ends a stored series that has been silent for the threshold.
+// tick ends a stored series after silence for the threshold.
 func (s *state) tick(now time.Time, p *policy) {
 	if s.end == going && s.silent(now, p) {
 		s.end = finished
@@ -173,8 +173,8 @@ func (s *state) next(now time.Time, p *policy) call {
 	return c
 }
 
-// done books a create or patch that succeeded, and returns the occurrences that it acknowledged.
-// rand, in [0,1), is the heartbeat's jitter.
+// done books a successful create or patch and returns the acknowledged occurrences. rand, in [0,1),
+// is the heartbeat's jitter.
 func (s *state) done(c call, version string, now time.Time, rand float64, p *policy) (acked int64) {
 	if acked = max(c.count-s.stored, 0); s.stored > 1 && s.early < earlyWrites {
 		s.early++
@@ -182,7 +182,7 @@ func (s *state) done(c call, version string, now time.Time, rand float64, p *pol
 	s.phase, s.sent, s.version, s.due = phaseStored, 0, version, now
 	s.stored = max(c.count, s.stored)
 	switch {
-	case c.final && s.end != going && s.count == s.stored: // else it took occurrences meanwhile
+	case c.final && s.end != going && s.count == s.stored: // else occurrences came meanwhile
 		s.phase = phaseDone
 	case s.stored > 1 && !c.final:
 		after := time.Duration(float64(p.heartbeat) * (0.9 + 0.2*rand))
@@ -194,18 +194,18 @@ func (s *state) done(c call, version string, now time.Time, rand float64, p *pol
 	return acked
 }
 
-// missing books that there is no object.
+// missing books the absence of an object.
 func (s *state) missing() { s.phase, s.version = phaseAbsent, "" }
 
-// doubtful books a call whose effect is not known.
+// doubtful books a call of unknown effect.
 func (s *state) doubtful(c call) {
 	if s.phase = phaseUnread; c.kind != callRead {
 		s.sent, s.sentAt = c.count, c.last
 	}
 }
 
-// refused books a call that will never be accepted, and returns the occurrences that are lost. What
-// is stored goes on counting until the next heartbeat or the end.
+// refused books a permanent refusal and returns the lost occurrences. A stored series goes on
+// counting until the next heartbeat or the end.
 func (s *state) refused(now time.Time, p *policy) (lost int64) {
 	switch {
 	case s.stored > 0 && s.end == going:
@@ -221,7 +221,7 @@ func (s *state) refused(now time.Time, p *policy) (lost int64) {
 	return lost
 }
 
-// found is what a stored object says about its series.
+// found is the content of a stored object about its series.
 type found struct {
 	count       int64 // 1 for an object without a series
 	begun, last time.Time
@@ -230,8 +230,8 @@ type found struct {
 	version     string
 }
 
-// continues reports whether this process may go on with the stored series of an earlier one, whose
-// next occurrence is at the given time; killed, whether the earlier process did not end in order.
+// continues reports whether this process may continue an earlier process's stored series with an
+// occurrence at the given time; killed reports whether the earlier process did not end in order.
 func (p *policy) continues(f found, at time.Time) (goOn, killed bool) {
 	limit := p.threshold
 	if killed = f.count > 1 && f.state != stateUnknown && f.state != stateFinished; killed {
@@ -240,7 +240,7 @@ func (p *policy) continues(f found, at time.Time) (goOn, killed bool) {
 	return f.state != stateFinished && at.Round(0).Sub(f.last).Abs() < limit, killed
 }
 
-// adopt takes over the series of an earlier process, with the occurrences of this one, if any.
+// adopt takes over the series of an earlier process and adds this process's occurrences, if any.
 func (s *state) adopt(f found, now time.Time, p *policy) {
 	_, killed := p.continues(f, now)
 	s.loose = f.loose || killed
@@ -255,8 +255,8 @@ func (s *state) adopt(f found, now time.Time, p *policy) {
 	s.count += f.count
 }
 
-// merge books a read of an object that this process has written before, and returns the occurrences
-// that it acknowledges. A count that this process did not write is of another process with the same
+// merge books a read of an object written before by this process and returns the acknowledged
+// occurrences. A count not written by this process comes from another process with the same
 // instance: the occurrences of both count.
 func (s *state) merge(f found, now time.Time) (acked int64) {
 	base := s.stored
@@ -271,12 +271,12 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 		s.last = f.last
 	}
 	if s.end != going && s.count == s.stored && f.count > base && f.state == stateOngoing && !s.loose {
-		s.phase = phaseDone // the other process goes on with it
+		s.phase = phaseDone // the other process continues the series
 	}
 	return acked
 }
 
-// revive continues a series that was evicted, with a new occurrence.
+// revive continues an evicted series with a new occurrence.
 func (s *state) revive(now time.Time) {
 	s.phase, s.end, s.count, s.last = phaseStored, going, s.stored+1, now
 	s.due = s.due.Add(earlyFirst) // the object says Unknown

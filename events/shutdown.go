@@ -31,7 +31,7 @@ func (b *Broadcaster) StartRecordingToSink(stopCh <-chan struct{}) {
 	}
 }
 
-// Shutdown is ShutdownWithContext with five seconds; what was left is logged.
+// Shutdown is ShutdownWithContext with a five-second limit; unsent events are logged.
 func (b *Broadcaster) Shutdown() {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), shutdownTimeout, errShutdownTimeout)
 	defer cancel()
@@ -46,12 +46,12 @@ var (
 	errNeverRan        = errors.New("recording to the sink was never started")
 )
 
-// ShutdownWithContext takes no more events, sends what waits and the final count of every series
-// that goes on, with the state Unknown so that a restart continues it, lets the watchers see what
-// was emitted, and returns when nothing of the broadcaster runs any more or the context ends. A
-// handler or a sink that does not return in time is not waited for. A server in trouble is tried
-// once more at once, then by the usual delays. What could not be sent is dropped, counted as such,
-// and returned as an *UnsentError. A second call waits for the first and returns nil.
+// ShutdownWithContext takes no more events. It sends the waiting writes and the final count of
+// every active series, with the state Unknown so a restart continues the series. Watchers receive
+// the events emitted before. It returns when nothing of the broadcaster runs any more or the
+// context ends; handlers and sinks late by then are not awaited. A server in trouble is tried once
+// at once, then by the usual delays. Unsent events are dropped, counted as such, and returned as an
+// *UnsentError. A second call waits for the first and returns nil.
 func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	b.mu.Lock()
 	if b.stopped {
@@ -71,7 +71,7 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	if running {
 		select {
 		case <-ended:
-		case <-time.After(b.share(ctx)): // a call that hangs does not use up the time of all others
+		case <-time.After(b.share(ctx)): // a hanging call does not use up the others' time
 			cancel(errCallTooLong)
 			select {
 			case <-ended:
@@ -95,7 +95,7 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	return b.abandon(ctx, everRan)
 }
 
-// share is the longest that one call may take of what is left of the time for the shutdown.
+// share returns the longest time for a call out of the shutdown's remaining time.
 func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -104,8 +104,7 @@ func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	return min(time.Until(end)/3, writeTimeout)
 }
 
-// suspend closes all series for the writers to send what they owe, and notes which of them a
-// restart may continue.
+// suspend closes all series for their last writes and records the series a restart may continue.
 func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,14 +129,14 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 		for e, n := l.Front(), l.Len(); n > 0; e, n = following, n-1 {
 			following = e.Next()
 			s := e.Value.(*series)
-			if s.trouble != nil { // what failed comes after what may not
+			if s.trouble != nil { // failed series come after the others
 				s.trouble.until = time.Time{}
 				l.MoveToBack(e)
 			}
 			if s.st.end != going {
 				continue
 			}
-			if s.counted { // its name may change yet: what an earlier process left is perhaps not known
+			if s.counted { // its name may still change: an earlier process's names may be unread
 				r := b.rosters[s.key.source]
 				r.last = append(r.last, s)
 			}
@@ -165,7 +164,7 @@ func (b *Broadcaster) endWatchers(ctx context.Context) {
 	}
 }
 
-// abandon counts what is left and drops it.
+// abandon counts and drops the rest.
 func (b *Broadcaster) abandon(ctx context.Context, everRan bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

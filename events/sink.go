@@ -22,16 +22,16 @@ var _ clientevents.EventSink = (*ClientSink)(nil)
 
 var errNoNamespace = errors.New("events: an event without a namespace cannot be stored")
 
-// ClientSink stores Events through a client, as core/v1: that endpoint holds the same objects as
-// events.k8s.io/v1 and lets a writer keep count, firstTimestamp, lastTimestamp and source up to
-// date. kubectl describe sorts by lastTimestamp alone, and so do other readers. Each call is one
-// request: the retries that a REST client makes by itself for a 429 would hide it from the
-// recorder, which then could not hold back.
+// ClientSink stores Events through a client, as core/v1: its endpoint holds the same objects as
+// events.k8s.io/v1 and lets a writer update count, firstTimestamp, lastTimestamp and source.
+// kubectl describe and other readers sort by lastTimestamp alone. Each call is a single request: a
+// REST client's own retries after a 429 would hide the 429 from the recorder, and the recorder
+// could not hold back.
 type ClientSink struct {
 	client kubernetes.Interface
 }
 
-// NewClientSink returns a sink over the client, whose rate limits apply.
+// NewClientSink returns a sink over the client. The client's rate limits apply.
 func NewClientSink(client kubernetes.Interface) *ClientSink { return &ClientSink{client} }
 
 // Create stores a new event.
@@ -39,13 +39,13 @@ func (s *ClientSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.E
 	return s.call(ctx, http.MethodPost, e, nil)
 }
 
-// Update replaces an event. The recorder does not use it.
+// Update replaces an event. The recorder never calls Update.
 func (s *ClientSink) Update(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
 	return s.call(ctx, http.MethodPut, e, nil)
 }
 
-// Patch applies a strategic merge patch to the event of that name. A patch of the series also sets
-// the fields of core/v1 that say the same.
+// Patch applies a strategic merge patch to the named event. A patch of the series also sets the
+// corresponding core/v1 fields.
 func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
 	var patch struct {
 		Metadata json.RawMessage       `json:"metadata,omitempty"`
@@ -62,7 +62,7 @@ func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) 
 	return s.call(ctx, http.MethodPatch, e, data)
 }
 
-// call makes one request, with the body of a patch or of the event.
+// call makes a request with the body of a patch or of the event.
 func (s *ClientSink) call(ctx context.Context, verb string, e *eventsv1.Event, patch []byte) (*eventsv1.Event, error) {
 	if e.Namespace == "" {
 		return nil, errNoNamespace
@@ -125,7 +125,7 @@ func seriesEvent(c *corev1.Event) *eventsv1.Event {
 	return e
 }
 
-// NewForClient is New with a sink over the client, unless opts has one.
+// NewForClient is New with a sink over the client, unless opts has a Sink.
 func NewForClient(client kubernetes.Interface, opts Options) (*Broadcaster, error) {
 	if client == nil {
 		return nil, errors.New("events: the client is nil")

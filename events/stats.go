@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// Names of the values that [Broadcaster.Metrics] yields. One that ends in a slash is followed by a
-// reason, such as "events_dropped/queue_full": one of a few dozen words, made to be a label.
+// Names of the values of [Broadcaster.Metrics]. A name with a final slash is followed by a reason,
+// such as "events_dropped/queue_full": a word out of a few dozen, usable as a label.
 const (
 	// MetricEmitted counts calls of Eventf and its kin: occurrences. Each of them ends up as
 	// acknowledged, dropped, or is still unsent.
 	MetricEmitted = "events_emitted"
-	// MetricAcknowledged counts occurrences that the server knows of, as an object or in the count
-	// of one.
+	// MetricAcknowledged counts occurrences known to the server, as an object or in an object's
+	// count.
 	MetricAcknowledged = "events_acknowledged"
 	// MetricDropped counts occurrences lost, by reason: see the Drop constants.
 	MetricDropped = "events_dropped/"
 	// MetricCalls counts API calls by kind: create, patch, read (empty patch), roster.
 	MetricCalls = "event_calls/"
-	// MetricRetries counts calls that will be made again, by the reason of the failure.
+	// MetricRetries counts failed calls to be made again, by the reason of the failure.
 	MetricRetries = "event_retries/"
-	// MetricRejected counts calls that the server refused for good, by its reason.
+	// MetricRejected counts calls permanently refused by the server, by its reason.
 	MetricRejected = "event_rejections/"
-	// MetricSeries counts transitions of series: finished, adopted, abandoned (by a process that
-	// was killed), evicted, renewed (the stored object had expired).
+	// MetricSeries counts transitions of series: finished, adopted, abandoned (by a killed
+	// process), evicted, renewed (the stored object had expired).
 	MetricSeries = "event_series/"
 	// MetricAnnotations counts annotations left out because the server would not have taken them.
 	MetricAnnotations = "event_annotations_dropped"
-	// MetricWatchDropped counts events that a slow watcher missed.
+	// MetricWatchDropped counts events missed by slow watchers.
 	MetricWatchDropped = "event_watch_dropped"
 	// GaugeSeries is the number of series in the table, whatever their phase.
 	GaugeSeries = "event_series_active"
-	// GaugeQueue is the number of series that owe the server a call.
+	// GaugeQueue is the number of series with a call to make.
 	GaugeQueue = "event_queue_length"
-	// GaugeUnsent is the number of occurrences that the server does not know of yet.
+	// GaugeUnsent is the number of occurrences not yet known to the server.
 	GaugeUnsent = "events_unsent"
 	// GaugeGate is for how many seconds nothing will be sent; 0 when the gate is open.
 	GaugeGate = "event_gate_closed_seconds"
@@ -46,8 +46,8 @@ const (
 // Reasons of MetricDropped.
 const (
 	DropInvalid     = "invalid"
-	DropQueueFull   = "queue_full" // too many series that were never written
-	DropTableFull   = "table_full" // too many series that were evicted and still owe their last write
+	DropQueueFull   = "queue_full" // too many series never written
+	DropTableFull   = "table_full" // too many evicted series with their last write to make
 	DropRateLimited = "rate_limited"
 	DropObjectCap   = "object_cap"
 	DropRejected    = "rejected"
@@ -70,8 +70,8 @@ type Stats struct {
 	GateClosed                    time.Duration
 }
 
-// newCounters is what a broadcaster counts in, under its lock. Maps stay small: their keys are
-// words of this package or of the API. Series, Queue and GateClosed are filled in by Stats.
+// newCounters returns a broadcaster's counters, guarded by its lock. Maps stay small: their keys
+// are words of this package or of the API. Series, Queue and GateClosed are filled in by Stats.
 func newCounters() Stats {
 	return Stats{
 		Dropped: map[string]int64{}, Rejected: map[string]int64{}, Retries: map[string]int64{}, Calls: map[string]int64{}, Transitions: map[string]int64{},

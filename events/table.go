@@ -16,14 +16,14 @@ import (
 // Annotations of this package. The prefix is not for callers.
 const (
 	annotationPrefix = "series.evented-pleg.io/"
-	// AnnotationState is the state of the series as the redesign proposal defines it: Ongoing,
-	// Finished or Unknown (the reporter stopped before it could say). A singleton has none.
+	// AnnotationState is the state of the series as defined by the redesign proposal: Ongoing,
+	// Finished or Unknown (the reporter stopped before the end). A singleton has none.
 	AnnotationState = annotationPrefix + "state"
-	// AnnotationAtLeast is "true" on a series whose count is a lower bound: a process was killed
-	// while it counted.
+	// AnnotationAtLeast is "true" if the count of a series is a lower bound: a process was killed
+	// while counting.
 	AnnotationAtLeast = annotationPrefix + "at-least"
-	// AnnotationRoster holds, on the one Event by which a reporter finds its series again after a
-	// restart, their names.
+	// AnnotationRoster holds the names of a reporter's series, on a single Event. A restarted
+	// reporter finds its series by the roster.
 	AnnotationRoster = annotationPrefix + "roster"
 )
 
@@ -43,11 +43,11 @@ type series struct {
 	trouble  *trouble // failures since the last success, nil for none
 
 	waits *list.Element // place among the calls owed, nil for none
-	in    *list.List    // the list of that place
+	in    *list.List    // the list of waits
 	age   *list.Element // place in table.aged
 }
 
-// identify sets the key and what follows from it.
+// identify sets the key and the fields derived from the key.
 func (s *series) identify(key seriesKey, src source) {
 	s.key, s.id, s.pair = key, key.id(src), key.pair()
 	if key.note != "" {
@@ -55,7 +55,7 @@ func (s *series) identify(key seriesKey, src source) {
 	}
 }
 
-// content is what is stored of a series besides its key, as of its first occurrence.
+// content is the stored content of a series besides its key, as of its first occurrence.
 type content struct {
 	namespace, note                  string
 	annotations                      map[string]string
@@ -95,7 +95,7 @@ func (c *call) series() *eventsv1.EventSeries {
 	return &eventsv1.EventSeries{Count: int32(min(c.count, math.MaxInt32)), LastObservedTime: metav1.NewMicroTime(c.last)}
 }
 
-// annotations returns the annotations that a call sets.
+// annotations returns the annotations set by a call.
 func (c *call) annotations() map[string]string {
 	out := map[string]string{}
 	if c.state != "" {
@@ -107,7 +107,7 @@ func (c *call) annotations() map[string]string {
 	return out
 }
 
-// look reads what a stored object says about its series.
+// look returns a stored object's content about its series.
 func look(e *eventsv1.Event) found {
 	f := found{
 		begun: e.EventTime.Time, count: 1, last: e.EventTime.Time, state: e.Annotations[AnnotationState],
@@ -119,31 +119,31 @@ func look(e *eventsv1.Event) found {
 	return f
 }
 
-// table holds every series that is known and the lists they wait in. Guarded by the broadcaster's
-// lock; it calls nothing that blocks.
+// table holds every known series and the lists of waiting series. Guarded by the broadcaster's
+// lock. No function of table blocks.
 type table struct {
 	byKey   map[seriesKey]*series
 	all     int               // series in memory
 	pending int               // of these, never stored
 	pairs   map[uint64]int    // series of each pair of objects, by hash
-	notes   map[uint64]int    // series that differ in the note only, by hash
+	notes   map[uint64]int    // series with different notes only, by hash
 	urgent  *list.List        // of *series: evicted ones; their final counts go first
-	queue   *list.List        // of *series: everything else that owes a call, in the order of emission
-	aged    *list.List        // of *series: those not pending, the one that is quiet for longest first
-	left    map[hint]*leaving // series that an earlier process left, whose content is not known
-	gone    map[hint]*leaving // series that were evicted
+	queue   *list.List        // of *series: all others with a call to make, in the order of emission
+	aged    *list.List        // of *series: those not pending, the longest quiet first
+	left    map[hint]*leaving // series left by an earlier process, of unknown content
+	gone    map[hint]*leaving // evicted series
 }
 
-// hint is the part of a series' ID that its object's name ends in.
+// hint is the prefix of a series' ID at the end of its object's name.
 type hint [4]byte
 
-// leaving is a series that is not in the table and whose object may be continued.
+// leaving is a series outside the table with an object to continue.
 type leaving struct {
 	namespace, name string
 	id              seriesID
 	st              state
 
-	source   uint32 // where an earlier process left it, and its ID and state are not known: the rest
+	source   uint32 // left by an earlier process, with unknown ID and state: the rest
 	busy     bool   // a read is under way
 	attempts int
 	retryAt  time.Time
@@ -156,7 +156,7 @@ func newTable() table {
 	}
 }
 
-// count books that a series came into memory (+1) or left it (-1).
+// count books a series' entry into memory (+1) or removal (-1).
 func (t *table) count(s *series, n int) {
 	t.all += n
 	bump(t.pairs, s.pair, n)
@@ -171,7 +171,7 @@ func bump[K comparable](m map[K]int, k K, n int) {
 	}
 }
 
-// retire takes a series out of reach of its key; it may still owe calls.
+// retire detaches a series from its key; calls may still be owed.
 func (t *table) retire(s *series) {
 	if t.byKey[s.key] == s {
 		delete(t.byKey, s.key)
@@ -198,7 +198,7 @@ func (t *table) pend(s *series, pending bool) {
 	s.counted = pending
 }
 
-// enqueue appends a series to the calls owed. It reports whether it was not there yet.
+// enqueue appends a series to the calls owed. It reports whether the series was added.
 func (t *table) enqueue(s *series) bool {
 	if s.waits != nil || s.inflight {
 		return false
@@ -217,7 +217,7 @@ func (t *table) dequeue(s *series) {
 	}
 }
 
-// move takes a series from one list of calls owed to the front or the back of another.
+// move takes a series from its list of calls owed to the front or the back of another.
 func (t *table) move(s *series, to *list.List, front bool) {
 	t.dequeue(s)
 	if s.in = to; front {
@@ -263,8 +263,8 @@ func (t *table) leave(s *series, room int) {
 	t.gone[s.id.hint()] = &leaving{namespace: s.content.namespace, name: s.name, id: s.id, st: s.st}
 }
 
-// limiter is a token bucket for each of many keys: burst tokens, and one more every refill. A
-// bucket is the time at which it will be full again. Guarded by the broadcaster's lock.
+// limiter is a token bucket per key: burst tokens, and another token every refill. A bucket is
+// stored as the time of being full again. Guarded by the broadcaster's lock.
 type limiter struct {
 	burst int // < 0: no limit
 	size  int
@@ -276,7 +276,7 @@ func (l *limiter) has(key uint64, now time.Time) bool {
 	return l.burst < 0 || l.full[key].Sub(now)+refill <= time.Duration(l.burst)*refill
 }
 
-// allow takes a token, if there is one.
+// allow takes a token, if available.
 func (l *limiter) allow(key uint64, now time.Time) bool {
 	at := l.full[key]
 	if l.burst < 0 || at.Sub(now)+refill > time.Duration(l.burst)*refill {
@@ -285,7 +285,7 @@ func (l *limiter) allow(key uint64, now time.Time) bool {
 	if at.Before(now) {
 		at = now
 	}
-	if len(l.full) >= l.size { // full buckets go, and all if that is not enough
+	if len(l.full) >= l.size { // full buckets are removed, then all if too few were full
 		maps.DeleteFunc(l.full, func(_ uint64, at time.Time) bool { return !at.After(now) })
 		if len(l.full) >= l.size/2 {
 			clear(l.full)

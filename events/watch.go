@@ -13,21 +13,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watchBuffer is how many events a watcher may be behind before it misses some.
+// watchBuffer is the number of events buffered per watcher; further events are missed.
 const watchBuffer = 1000
 
-// watcher hands events to one handler, in order, from a goroutine of its own.
+// watcher hands events to a handler, in order, from its own goroutine.
 type watcher struct {
 	ch   chan *eventsv1.Event // closed by remove, under the broadcaster's lock
 	done chan struct{}
 	once sync.Once
 }
 
-// StartEventWatcher calls the handler with every event that is emitted from now on, as a
-// *eventsv1.Event without a series, in the order of emission, those included that a limit keeps
-// from the server. The handler runs in a goroutine of its own. One that falls more than 1000 events
-// behind misses some, which is counted. The function returned ends it, once the handler has seen
-// what was emitted before; it does not wait.
+// StartEventWatcher calls the handler with every event emitted from now on, as a *eventsv1.Event
+// without a series, in the order of emission, including events withheld from the server by a limit.
+// The handler runs in its own goroutine. A handler more than 1000 events behind misses events;
+// missed events are counted. stop ends the watcher after the events emitted before, and does not
+// wait.
 func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (stop func(), err error) {
 	if handler == nil {
 		return nil, errors.New("events: the handler of a watcher is nil")
@@ -54,7 +54,7 @@ func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (sto
 	}, nil
 }
 
-// removeWatcher lets a watcher end once it has emptied its channel. The lock is held.
+// removeWatcher ends a watcher after its buffered events. The lock is held.
 func (b *Broadcaster) removeWatcher(w *watcher) {
 	w.once.Do(func() {
 		delete(b.watchers, w)
@@ -63,8 +63,7 @@ func (b *Broadcaster) removeWatcher(w *watcher) {
 	})
 }
 
-// distribute hands one occurrence to the watchers. The lock is held, so that they see the order of
-// emission.
+// distribute hands an occurrence to the watchers. The lock is held, for the order of emission.
 func (b *Broadcaster) distribute(src source, s *series, now time.Time) {
 	seen := *s
 	seen.st, seen.name = begin(now), eventName(s.key.regarding.name, &s.id, now)
@@ -78,7 +77,7 @@ func (b *Broadcaster) distribute(src source, s *series, now time.Time) {
 	}
 }
 
-// StartLogging logs every event that is emitted, until the function returned is called.
+// StartLogging logs every emitted event until stop is called.
 func (b *Broadcaster) StartLogging(logger klog.Logger) (stop func(), err error) {
 	return b.StartEventWatcher(func(obj runtime.Object) {
 		e, ok := obj.(*eventsv1.Event)

@@ -18,16 +18,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Waits that are no time.
+// Waits other than durations.
 const (
 	forever = time.Duration(1<<63 - 1) // until a signal
 	over    = time.Duration(-1)        // nothing is left to send, and nothing more will come
 )
 
 // Run writes events to the sink until the context ends or the broadcaster is shut down, and returns
-// when nothing that it started runs any more. What is unsent when the context ends stays in the
-// table: a shutdown sends it, or the next Run. It returns ErrRunning, ErrShutdown or ErrNoSink if
-// it cannot start, nil otherwise.
+// after its goroutines have ended. Events unsent at the context's end stay in the table, for the
+// next Run or a shutdown. Run returns ErrRunning, ErrShutdown or ErrNoSink if recording cannot
+// start, nil otherwise.
 func (b *Broadcaster) Run(ctx context.Context) error {
 	ctx, err := b.start(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (b *Broadcaster) Run(ctx context.Context) error {
 	return nil
 }
 
-// start claims the right to record. Whoever gets it must call record.
+// start claims the right to record. On success the caller must call record.
 func (b *Broadcaster) start(ctx context.Context) (context.Context, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,8 +69,8 @@ func (b *Broadcaster) record(ctx context.Context) {
 	close(b.runEnded)
 }
 
-// write makes the calls that are owed, one after the other, until it is stopped. While the shutdown
-// drains the table, it ends when nothing is left.
+// write makes the calls owed, in sequence, until stopped. During the shutdown's drain, write ends
+// when nothing is left.
 func (b *Broadcaster) write(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -103,7 +103,7 @@ func (b *Broadcaster) write(ctx context.Context) {
 	}
 }
 
-// job is one call: of a series, of a roster, or a read of an object that an earlier process left.
+// job is a call: of a series, of a roster, or a read of an object left by an earlier process.
 type job struct {
 	series *series
 	call   call
@@ -112,8 +112,8 @@ type job struct {
 	roster *roster
 }
 
-// next takes the next call from the table; with a wait other than zero there is none before that.
-// The lock is held.
+// next takes the next call from the table. A wait other than zero means no call before then. The
+// lock is held.
 func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	wait = b.sweep(now)
 	if d := b.gate.closed(now); d > 0 {
@@ -122,8 +122,8 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	if b.gate.probing() && b.inflight > 0 {
 		return j, wait
 	}
-	// The names that an earlier process left come before everything that is new, or a series would
-	// get two objects. Its objects are read when they are needed, or when there is nothing else.
+	// The names left by an earlier process are read before new calls, or a series would get two
+	// objects. The earlier objects are read on demand, or when nothing else is due.
 	j, d := b.nextRoster(now)
 	for _, pick := range []func(time.Time) (job, time.Duration){b.pick, b.nextLeft} {
 		if j != (job{}) || d == 0 {
@@ -145,7 +145,7 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	return j, 0
 }
 
-// sweep ends series that have been silent, and returns the time until the next one is.
+// sweep ends silent series and returns the time until the next end.
 func (b *Broadcaster) sweep(now time.Time) time.Duration {
 	for e := b.tab.aged.Front(); e != nil; e = b.tab.aged.Front() {
 		s := e.Value.(*series)
@@ -158,8 +158,8 @@ func (b *Broadcaster) sweep(now time.Time) time.Duration {
 	return forever
 }
 
-// pick takes the first series that may be sent. Where one has to wait, so does everything else
-// about its object, to keep the order.
+// pick takes the first series free to be sent. If a series has to wait, all others about its object
+// wait too, in order.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	retry = forever
 	for _, br := range b.scopes {
@@ -217,7 +217,7 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	return j, retry
 }
 
-// owed returns the number of series that wait for a call.
+// owed returns the number of series waiting for a call.
 func (b *Broadcaster) owed() int {
 	n := b.tab.urgent.Len() + b.tab.queue.Len()
 	for _, br := range b.scopes {
@@ -226,7 +226,7 @@ func (b *Broadcaster) owed() int {
 	return n
 }
 
-// perform makes one call, without the lock, and books the answer.
+// perform makes a call, without the lock, and books the answer.
 func (b *Broadcaster) perform(ctx context.Context, j job) {
 	limit := writeTimeout
 	b.mu.Lock()
@@ -316,7 +316,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		s.st.phase = phaseUnread
 		b.openGate(ctx)
 	case verdictMissing:
-		if b.openGate(ctx); s.st.stored == 0 && s.st.sent == 0 { // what a roster named is gone
+		if b.openGate(ctx); s.st.stored == 0 && s.st.sent == 0 { // the object named by a roster is gone
 			s.name = b.newName(s, now)
 		} else if s.st.stored > 0 {
 			b.count.Transitions["renewed"]++
@@ -344,7 +344,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	switch v.verdict {
 	case verdictOK, verdictTrouble, verdictStopped, verdictConflict:
 		if s.waits != nil && (v.verdict != verdictOK || c.kind == callRead) {
-			b.tab.move(s, s.in, true) // before anything that came later
+			b.tab.move(s, s.in, true) // before later series
 		}
 	}
 	b.evict(now)
@@ -353,7 +353,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	}
 }
 
-// hasWritten books a create or patch that succeeded.
+// hasWritten books a successful create or patch.
 func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.Time) {
 	version := ""
 	if e != nil {
@@ -361,7 +361,7 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 	}
 	before := s.st.stored
 	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.policy))
-	if s.st.stored > 1 { // what slow loops may take
+	if s.st.stored > 1 { // tokens for slow loops
 		b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now)
 	}
 	if before <= 1 && s.st.stored > 1 {
@@ -372,10 +372,10 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 	b.okCalls++
 }
 
-// hasRead books the content of an object that was not known.
+// hasRead books the content of an object unknown before.
 func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	r := b.rosters[s.key.source]
-	if e == nil { // a sink that says nothing
+	if e == nil { // a sink without an answer
 		s.st.phase = phaseStored
 		return
 	}
@@ -388,7 +388,7 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 		s.st.adopt(f, now, &b.policy)
 		b.count.Transitions["adopted"]++
 		r.kept(now, b.opts.Heartbeat)
-	default: // an object of its own, and the one found is not continued by this series
+	default: // a new object; this series does not continue the found object
 		s.name = b.newName(s, now)
 		s.st.missing()
 		if r.reports(e) {
@@ -397,18 +397,18 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	}
 }
 
-// acknowledge books occurrences that the server knows of.
+// acknowledge books occurrences known to the server.
 func (b *Broadcaster) acknowledge(n int64) {
 	b.count.Acknowledged += n
 	b.count.Unsent -= n
 }
 
-// reconsider corrects a verdict by what is known beyond the answer. The lock is held.
+// reconsider corrects a verdict by knowledge beyond the answer. The lock is held.
 func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err error, now time.Time) {
 	if br := b.scopes[sc]; br != nil {
 		br.busy = false
 	}
-	if v.verdict == verdictMissing && c.kind == callCreate { // an aggregated or starting server that does not know Events
+	if v.verdict == verdictMissing && c.kind == callCreate { // a starting or aggregated server
 		v.verdict = verdictRefused
 		if routeMissing(err) {
 			v.verdict, v.reason = verdictTrouble, "GroupAbsent"
@@ -430,13 +430,13 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err err
 		}
 		t := s.trouble
 		if t.fail(now, v.after); t.failures == 1 && v.verdict != verdictFault {
-			t.until = time.Time{} // read it at once
+			t.until = time.Time{} // read at once
 		}
 		if b.okCalls > t.okBefore {
 			t.okBefore = b.okCalls
 			t.blamed++
 		}
-		if t.blamed >= maxFaults { // the server fails at this one, again and again, while it takes others
+		if t.blamed >= maxFaults { // the server fails at this series repeatedly and takes others
 			v.verdict = verdictRefused
 		} else if v.verdict == verdictConflict && (c.kind == callRead || b.scopes[sc] != nil) {
 			v.verdict = verdictHeld
@@ -447,7 +447,7 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err err
 	}
 }
 
-// failed books a call that will be made again, and holds back what may meet the same. The lock is
+// failed books a call to be made again, and holds back calls likely to fail alike. The lock is
 // held.
 func (b *Broadcaster) failed(ctx context.Context, s *series, sc scope, v judged, err error, now time.Time) {
 	if v.verdict == verdictStopped {
@@ -533,28 +533,28 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	}
 }
 
-// retire ends a series whose key has begun another one.
+// retire ends a series replaced by another with the same key.
 func (b *Broadcaster) retire(s *series, now time.Time) {
 	s.st.tick(now, &b.policy)
 	b.tab.retire(s)
 	b.settle(s, now)
 }
 
-// evict makes room in the table by closing the series whose last occurrence is the longest ago.
-// What they still owe is sent before anything else. The lock is held.
+// evict makes room in the table by closing the longest idle series. Their last writes are sent
+// before all others. The lock is held.
 func (b *Broadcaster) evict(now time.Time) {
 	for b.tab.aged.Len() > b.opts.MaxSeries {
 		s := b.tab.aged.Front().Value.(*series)
 		b.tab.unage(s)
 		b.count.Transitions["evicted"]++
-		b.tab.dequeue(s) // it moves to the front
+		b.tab.dequeue(s) // the series moves to the front
 		s.st.end = evicted
 		b.settle(s, now)
 	}
 }
 
-// complain logs at default verbosity that the server refuses events, for each reason once in a
-// while: a role that lacks a verb must not be found by the silence. The lock is held.
+// complain logs the server's refusals at default verbosity, for each reason once in a while: a
+// missing verb in a role must show in the log. The lock is held.
 func (b *Broadcaster) complain(ctx context.Context, reason string, err error, e *eventsv1.Event) {
 	const every = 10 * time.Minute
 	logger, now := klog.FromContext(ctx), time.Now()

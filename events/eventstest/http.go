@@ -20,7 +20,8 @@ import (
 
 const maxBody = 1 << 20
 
-// ServeHTTP is the REST face: create, update and patch of Events in both groups, and the discovery of events.k8s.io/v1.
+// ServeHTTP serves create, update and patch of Events in both groups, and the discovery of
+// events.k8s.io/v1.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var out any
@@ -125,7 +126,7 @@ func reply(w http.ResponseWriter, out any, err error) {
 		}
 		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		if status.Code == http.StatusNotFound && status.Details != nil && len(status.Details.Causes) > 0 {
-			http.Error(w, "404 page not found", http.StatusNotFound) // as a server does that does not know the path
+			http.Error(w, "404 page not found", http.StatusNotFound) // as for an unknown path
 			return
 		}
 		if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {

@@ -26,7 +26,7 @@ const DefaultTTL = time.Hour
 // Verb is the kind of a call.
 type Verb string
 
-// The calls that are known.
+// The known calls.
 const (
 	Create Verb = "create"
 	Update Verb = "update"
@@ -34,7 +34,7 @@ const (
 	Probe  Verb = "probe" // discovery of the group
 )
 
-// Call is one request, as it came in.
+// Call is a received request.
 type Call struct {
 	At        time.Time
 	Verb      Verb
@@ -45,10 +45,11 @@ type Call struct {
 	Err       error  // the answer
 }
 
-// Fault decides what becomes of a call before the server looks at it. A nil error lets it pass. It may block, until ctx ends.
+// Fault decides the outcome of a call before the server handles the call. A nil error lets the call
+// pass. Fault may block until ctx ends.
 type Fault func(ctx context.Context, c Call) error
 
-// AfterFault turns the success of a call, which was carried out, into an error, as a lost answer does.
+// AfterFault replaces the answer of a successful call with an error, like a lost answer.
 type AfterFault func(c Call) error
 
 // Server is the API server. The zero value is not usable: see [NewServer].
@@ -72,7 +73,7 @@ type entry struct {
 	expires time.Time
 }
 
-// NewServer returns a server without events that fails at nothing and remembers the last 100,000 calls.
+// NewServer returns a server without events and faults. The server records the first 100,000 calls.
 func NewServer() *Server {
 	return &Server{
 		ttl: DefaultTTL, keep: 100_000,
@@ -83,13 +84,13 @@ func NewServer() *Server {
 // SetTTL changes how long events live after a write, from the next write on.
 func (s *Server) SetTTL(d time.Duration) { s.set(func() { s.ttl = d }) }
 
-// SetFault sets what happens to calls from now on; nil for nothing.
+// SetFault sets the fault for calls from now on; nil for none.
 func (s *Server) SetFault(f Fault) { s.set(func() { s.fault = f }) }
 
-// SetAfterFault sets what happens to answers from now on; nil for nothing.
+// SetAfterFault sets the fault for answers from now on; nil for none.
 func (s *Server) SetAfterFault(f AfterFault) { s.set(func() { s.after = f }) }
 
-// SetGroupAbsent makes the server one that knows core/v1 Events only, or one that knows both.
+// SetGroupAbsent sets whether the server serves core/v1 Events only, or both groups.
 func (s *Server) SetGroupAbsent(absent bool) { s.set(func() { s.absent = absent }) }
 
 // Delete removes an event.
@@ -103,8 +104,8 @@ func (s *Server) set(f func()) {
 	f()
 }
 
-// Events returns copies of the stored Events that have not expired, whichever API wrote them, in the
-// order of their creation.
+// Events returns copies of the unexpired stored Events, written by either API, in the order of
+// their creation.
 func (s *Server) Events() []eventsv1.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *Server) Events() []eventsv1.Event {
 	return out
 }
 
-// Calls returns the calls that came in, the oldest first.
+// Calls returns the recorded calls, the oldest first.
 func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +141,7 @@ func (s *Server) Counts() map[Verb]int64 {
 	return maps.Clone(s.counts)
 }
 
-// serve runs one call through the faults and books it.
+// serve runs a call through the faults and records the call.
 func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error) {
 	c.At = time.Now()
 	s.mu.Lock()
@@ -175,7 +176,7 @@ func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error)
 	return err
 }
 
-// noRoute is the 404 of a server that does not know the path, as a client sees it.
+// noRoute is the 404 for an unknown path, as seen by a client.
 func noRoute() error {
 	return apierrors.NewGenericServerResponse(404, "", schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, "", "404 page not found", 0, true)
 }
@@ -186,7 +187,7 @@ var (
 	coreResource   = schema.GroupResource{Resource: "events"}
 )
 
-// create stores a new event if the rules of the API that it comes by allow it.
+// create stores a new event if the rules of the calling API allow the event.
 func (s *Server) create(in *eventsv1.Event, core bool) (*eventsv1.Event, error) {
 	e := in.DeepCopy()
 	errs := validateEvent(e)
@@ -201,11 +202,11 @@ func (s *Server) create(in *eventsv1.Event, core bool) (*eventsv1.Event, error) 
 		return nil, apierrors.NewAlreadyExists(eventsResource, e.Name)
 	}
 	s.version++
-	e.Generation = s.version // the order of creation; a real server does not set it
+	e.Generation = s.version // the order of creation; a real server leaves Generation unset
 	return s.store(key, e), nil
 }
 
-// find returns the stored event that has not expired, nil for none.
+// find returns the unexpired stored event, nil for none.
 func (s *Server) find(key string) *eventsv1.Event {
 	if e := s.events[key]; e != nil && time.Now().Before(e.expires) {
 		return e.obj
@@ -213,7 +214,7 @@ func (s *Server) find(key string) *eventsv1.Event {
 	return nil
 }
 
-// store keeps what a JSON encoding leaves of the event: times have six digits.
+// store keeps the event as encoded in JSON: times have six digits.
 func (s *Server) store(key string, e *eventsv1.Event) *eventsv1.Event {
 	s.version++
 	e.ResourceVersion = fmt.Sprint(s.version)
@@ -229,7 +230,7 @@ func (s *Server) store(key string, e *eventsv1.Event) *eventsv1.Event {
 	return kept.DeepCopy()
 }
 
-// patch applies a strategic merge patch to the form that the event has in one of the APIs.
+// patch applies a strategic merge patch to the event's form in the calling API.
 func (s *Server) patch(namespace, name string, data []byte, core bool) (*eventsv1.Event, error) {
 	key := namespace + "/" + name
 	old := s.find(key)

@@ -32,7 +32,7 @@ func (k *Sink) Create(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Eve
 	return out, err
 }
 
-// Update replaces an event, or creates it.
+// Update replaces or creates an event.
 func (k *Sink) Update(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Event, err error) {
 	err = k.s.serve(ctx, Call{Verb: Update, Namespace: e.Namespace, Name: e.Name}, func() error {
 		out, err = k.s.update(e, false)
@@ -64,7 +64,7 @@ func (k *LegacySink) Create(ctx context.Context, e *corev1.Event) (*corev1.Event
 	return k.serve(ctx, Create, e, "", func() (*eventsv1.Event, error) { return k.s.create(fromCore(e), true) })
 }
 
-// Update replaces an event, or creates it.
+// Update replaces or creates an event.
 func (k *LegacySink) Update(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
 	return k.serve(ctx, Update, e, "", func() (*eventsv1.Event, error) { return k.s.update(fromCore(e), true) })
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateEvent is what a kube-apiserver (v1.36, v1.37) asks of an Event by either API.
+// validateEvent applies the rules of a kube-apiserver (v1.36, v1.37) for an Event of either API.
 func validateEvent(e *eventsv1.Event) field.ErrorList {
 	errs := validateMeta(&e.ObjectMeta)
 	bad := func(path string, value any, why string) {
@@ -45,7 +45,7 @@ func validateEvent(e *eventsv1.Event) field.ErrorList {
 	return errs
 }
 
-// validateCreate is what it asks of a new events.k8s.io/v1 Event on top of that.
+// validateCreate applies the additional rules for a new events.k8s.io/v1 Event.
 func validateCreate(e *eventsv1.Event) (errs field.ErrorList) {
 	bad := func(path string, value any, why string) {
 		errs = append(errs, field.Invalid(field.NewPath(path), value, why))
