@@ -34,7 +34,8 @@ func benchRecorder(b *testing.B) (*Broadcaster, *Recorder) {
 	return bc, bc.NewRecorder(scheme.Scheme, controller).(*Recorder)
 }
 
-// BenchmarkEventfHot is an occurrence of a series that is active. What allocations there are, are the caller's: the slice of the arguments.
+// BenchmarkEventfHot measures an occurrence of an active series. All allocations are the caller's:
+// the slice of the arguments.
 func BenchmarkEventfHot(b *testing.B) {
 	pod := testPod("a")
 	gvk := testPod("a")
@@ -95,7 +96,7 @@ func BenchmarkEventfNew(b *testing.B) {
 	}
 }
 
-// TestHotPathAllocatesNothing holds the promise that the benchmark shows.
+// TestHotPathAllocatesNothing checks the benchmark's promise.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	bc, err := New(Options{Sink: eventstest.NewServer().Sink()})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// counted is a sink of either API that takes everything at once: what is measured is the recorder.
+// counted is an immediate sink of either API: the benchmark measures the recorder only.
 type counted struct{ creates, calls atomic.Int64 }
 
 func (k *counted) create() { k.creates.Add(1); k.calls.Add(1) }
@@ -90,8 +90,9 @@ var contestants = []struct {
 	}},
 }
 
-// BenchmarkRecorders compares the recorders on one object, on a thousand, and on objects that are all different. The
-// CPU is of the process, that of the goroutines behind a recorder included; lost is what never reached the sink.
+// BenchmarkRecorders compares the recorders on one object, on a thousand, and on distinct objects.
+// The CPU is the process's, including goroutines behind a recorder; lost counts events missing at
+// the sink.
 func BenchmarkRecorders(b *testing.B) {
 	for _, load := range []struct {
 		name    string
@@ -129,7 +130,8 @@ func BenchmarkRecorders(b *testing.B) {
 	}
 }
 
-// settled waits until the sink has rest, and, of events that are all different, has all or none for a while.
+// settled waits until the sink is idle. For distinct events, settled waits for all, or for a longer
+// idle time.
 func settled(k *counted, emitted int64, distinct bool) {
 	for rest := 0; rest < 1 || distinct && k.creates.Load() < emitted && rest < 100; rest++ {
 		before := k.calls.Load()

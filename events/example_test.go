@@ -70,7 +70,7 @@ func ExampleBroadcaster_NewLegacyRecorder() {
 	// Output: kube-system Starting Starting kubelet node-1
 }
 
-// A watcher sees every event that is emitted, whether it is recorded or not.
+// A watcher sees every emitted event, recorded or not.
 func ExampleBroadcaster_StartEventWatcher() {
 	broadcaster, err := events.New(events.Options{Sink: eventstest.NewServer().Sink()})
 	if err != nil {

@@ -57,13 +57,14 @@ func status(code int32, reason metav1.StatusReason, after int32) error {
 	}}
 }
 
-// errAway is what a client returns when nobody listens.
+// errAway is a client's error when nobody listens.
 var errAway = fmt.Errorf("dial tcp: %w", syscall.ECONNREFUSED)
 
-// errReset is what a client returns when the connection breaks off.
+// errReset is a client's error when the connection breaks off.
 var errReset = fmt.Errorf("read: %w", syscall.ECONNRESET)
 
-// TestNothingIsLostInTrouble: whatever kind of trouble, of whatever length, comes between 30 objects' crash loops and the server.
+// TestNothingIsLostInTrouble puts trouble of each kind and length between 30 objects' crash loops
+// and the server.
 func TestNothingIsLostInTrouble(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -216,7 +217,8 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// TestRolesNotLoadedYet: a kube-apiserver that comes back refuses everybody for a moment. That is no verdict on the events.
+// TestRolesNotLoadedYet: a kube-apiserver refuses everybody for a moment after its start. The
+// refusal is no verdict on the events.
 func TestRolesNotLoadedYet(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -286,7 +288,7 @@ func TestStuckServerIsGivenUpAfterTheTimeout(t *testing.T) {
 	})
 }
 
-// TestLostAnswers: the server did what it was asked, and nobody heard of it.
+// TestLostAnswers: the server carries out the calls, and the answers are lost.
 func TestLostAnswers(t *testing.T) {
 	for _, verb := range []eventstest.Verb{eventstest.Create, eventstest.Patch} {
 		t.Run(string(verb), func(t *testing.T) {
@@ -340,8 +342,8 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// TestPoison: one event at which the server fails, hangs or breaks off must not keep the others waiting, nor stay for
-// ever.
+// TestPoison: an event must not delay the others, nor stay for ever, if the server fails, hangs or
+// breaks off at the event.
 func TestPoison(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -397,7 +399,8 @@ func TestEveryCallHangsForHours(t *testing.T) {
 	})
 }
 
-// TestSoonAfterARecovery: one call finds out that the server is back, within half a minute, however long it was away.
+// TestSoonAfterARecovery: a single call finds the server recovered, within half a minute, after an
+// absence of any length.
 func TestSoonAfterARecovery(t *testing.T) {
 	for _, away := range []time.Duration{10 * time.Second, 10 * time.Minute, 10 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -420,7 +423,8 @@ func TestSoonAfterARecovery(t *testing.T) {
 	}
 }
 
-// TestMissingRoleIsNotSilent: at default verbosity there is one error for each reason, and not one for each event.
+// TestMissingRoleIsNotSilent: at default verbosity each reason is logged once as an error, not each
+// event.
 func TestMissingRoleIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()

@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// flushNow makes the calls that are owed, without a goroutine.
+// flushNow makes the calls owed, without a goroutine.
 func flushNow(t *testing.T, b *Broadcaster) {
 	t.Helper()
 	for range 100 {
@@ -32,7 +32,8 @@ func flushNow(t *testing.T, b *Broadcaster) {
 	t.Fatal("it does not come to an end")
 }
 
-// FuzzEmit: whatever a caller passes, an event that the server takes comes out, or it is counted; a second occurrence is the same series.
+// FuzzEmit: for any input, the result is a valid event for the server, or a counted drop; a second
+// occurrence is the same series.
 func FuzzEmit(f *testing.F) {
 	f.Add("Pod", "v1", "ns", "name", "uid", "spec.containers{a}", "Warning", "Reason", "Action", "note %d", "key", "value")
 	f.Add("", "", "", "", "", "", "Normal", "", "", "", "", "")

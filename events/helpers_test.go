@@ -21,7 +21,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// rig is a broadcaster that records to a server, inside of a bubble.
+// rig is a broadcaster with a recording server, inside of a bubble.
 type rig struct {
 	t      *testing.T
 	server *eventstest.Server
@@ -32,7 +32,7 @@ type rig struct {
 
 const controller = "evented-pleg.dev/test"
 
-// newRig starts one. It ends with the test.
+// newRig starts a rig. The rig ends with the test.
 func newRig(t *testing.T, server *eventstest.Server, change func(*Options)) *rig {
 	t.Helper()
 	r := idleRig(t, server, change)
@@ -75,7 +75,7 @@ func (r *rig) start() {
 	}
 }
 
-// shutdown ends the rig within the time and returns what the shutdown said.
+// shutdown ends the rig within the time and returns the shutdown's error.
 func (r *rig) shutdown(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -106,7 +106,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// verbs is the calls that came in, as "create patch patch!"; the mark is for those that failed.
+// verbs returns the received calls, as "create patch patch!"; the mark stands for a failure.
 func (r *rig) verbs() string {
 	var out strings.Builder
 	for i, c := range r.server.Calls() {
@@ -121,7 +121,7 @@ func (r *rig) verbs() string {
 	return out.String()
 }
 
-// one is the only event stored.
+// one returns the only event stored.
 func (r *rig) one() eventsv1.Event {
 	r.t.Helper()
 	all := r.server.Events()
@@ -136,7 +136,7 @@ func about(all []eventsv1.Event, name string) []eventsv1.Event {
 	return slices.DeleteFunc(all, func(e eventsv1.Event) bool { return e.Regarding.Name != name })
 }
 
-// wantAbout checks what the events about an object say.
+// wantAbout checks the events about an object.
 func (r *rig) wantAbout(name, want string) []eventsv1.Event {
 	r.t.Helper()
 	all := about(r.server.Events(), name)
@@ -166,7 +166,7 @@ func brief(all []eventsv1.Event) (out []string) {
 	return out
 }
 
-// told is what an event says of its series.
+// told is an event's content about its series.
 func told(e *eventsv1.Event) string {
 	if e.Series == nil {
 		return "single"
@@ -174,7 +174,7 @@ func told(e *eventsv1.Event) string {
 	return fmt.Sprintf("%s ×%d", e.Annotations[AnnotationState], e.Series.Count)
 }
 
-// wantTold checks what the only event says.
+// wantTold checks the only event.
 func (r *rig) wantTold(want string) {
 	r.t.Helper()
 	e := r.one()
@@ -190,7 +190,7 @@ func (r *rig) wantVerbs(want string) {
 	}
 }
 
-// wantBooks checks that nothing vanished, and how much was dropped and is unsent.
+// wantBooks checks the sum of the counts, and the numbers of dropped and unsent occurrences.
 func (r *rig) wantBooks(dropped, unsent int64) {
 	r.t.Helper()
 	s := r.Stats()

@@ -69,7 +69,8 @@ func TestDistinctStormWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// TestEviction: more live series than the table holds; each that has to go is flushed first, and comes back with its count.
+// TestEviction: with more live series than the table holds, each evicted series is flushed first
+// and returns with its count.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -213,8 +214,8 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 	})
 }
 
-// TestFourWritersAndMoreLiveSeriesThanFit: every occurrence is stored while series are evicted, come back
-// and are evicted again in the middle of their calls.
+// TestFourWritersAndMoreLiveSeriesThanFit: every occurrence is stored while series are evicted,
+// return and are evicted again in the middle of their calls.
 func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -244,8 +245,8 @@ func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
 	})
 }
 
-// TestReplicaSetOf500: events that differ in their related object are the proposal's objects × objects,
-// no spam: all are stored. So are the 180 runs of a CronJob in three hours.
+// TestReplicaSetOf500: events with different related objects are the proposal's objects × objects,
+// no spam: all are stored, as are the 180 runs of a CronJob in three hours.
 func TestReplicaSetOf500(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -264,7 +265,7 @@ func TestReplicaSetOf500(t *testing.T) {
 			t.Errorf("%d events are stored, want 500 and 180", n)
 		}
 		r.wantBooks(0, 0)
-		// A hot loop on one object still meets the limits, whatever pods it names a thousand times.
+		// A hot loop on a single object still meets the limits with alternating related pods.
 		for i := range 1000 {
 			ref := podRef("spam")
 			ref.FieldPath = fmt.Sprintf("spec.containers{c%d}", i)

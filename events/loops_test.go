@@ -19,7 +19,7 @@ import (
 
 var showLoops = flag.Bool("events.show", false, "print what TestShownOfLoops and TestWeathers measure, as the tables of docs/events.md")
 
-// coreSink is a server as client-go's older recorder, a kubelet's, wants it.
+// coreSink is a server for client-go's older recorder, as in a kubelet.
 type coreSink struct{ *eventstest.LegacySink }
 
 func (s coreSink) Create(e *corev1.Event) (*corev1.Event, error) {
@@ -34,7 +34,7 @@ func (s coreSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
 	return s.LegacySink.Patch(context.Background(), e, data)
 }
 
-// loop is one thing that goes on, by the pauses between its occurrences.
+// loop is a recurring event, by the pauses between its occurrences.
 type loop struct {
 	name  string
 	pause func(i int) time.Duration
@@ -50,8 +50,8 @@ var loops = []loop{
 	{"every second", every(time.Second)},
 }
 
-// shownWrong runs a loop for an hour, and returns for which part of that time a reader of the server sees a count
-// that is not the true one, how old the newest thing is that it sees, at most, and what that costs.
+// shownWrong runs a loop for an hour. It returns the share of the time with a wrong count at the
+// server, the largest age of the newest occurrence at the server, and the calls.
 func shownWrong(t *testing.T, l loop, ours bool) (wrong float64, stale time.Duration, calls int64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func shownWrong(t *testing.T, l loop, ours bool) (wrong float64, stale time.Dura
 	return wrong, stale, calls
 }
 
-// TestShownOfLoops: a loop that goes on is shown as what it is, at least as well as by the recorder that a kubelet has
+// TestShownOfLoops: an active loop is shown as active, at least as well as by a kubelet's recorder
 // today, and for no more calls.
 func TestShownOfLoops(t *testing.T) {
 	for _, l := range loops {

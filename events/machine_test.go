@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is the object of one series, with the version of its last write: a server, the slow and obvious way.
+// world is the object of a series, with the version of its last write: a slow and obvious server.
 type world struct {
 	object  *found
 	version int
@@ -34,9 +34,9 @@ func (w *world) carry(s *state, c call) verdict {
 	return verdictOK
 }
 
-// TestSeriesAgainstEverything drives one series, and another process that writes its object too, through random
-// occurrences, pauses, failures, lost answers, expiry and an end, and checks that the object counts every occurrence
-// of both exactly once.
+// TestSeriesAgainstEverything drives a series and another process with the same object through
+// random occurrences, pauses, failures, lost answers, expiry and an end. The object must count
+// every occurrence of both exactly once.
 func TestSeriesAgainstEverything(t *testing.T) {
 	p := policy{threshold: 6 * time.Minute, heartbeat: 30 * time.Minute}
 	rapid.Check(t, func(t *rapid.T) {
@@ -123,8 +123,8 @@ func TestSeriesAgainstEverything(t *testing.T) {
 	})
 }
 
-// TestEvictedTwiceInOneCall: a series is evicted, takes occurrences while its last call is under way, and is evicted
-// again before the answer: what came in between is still owed.
+// TestEvictedTwiceInOneCall: a series is evicted, takes occurrences during its last call, and is
+// evicted again before the answer. The new occurrences are still owed.
 func TestEvictedTwiceInOneCall(t *testing.T) {
 	p := policy{threshold: 6 * time.Minute, heartbeat: 30 * time.Minute}
 	now := time.Now()

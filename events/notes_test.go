@@ -15,7 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// kubeletsNine is what a kubelet says about one pod in trouble, with the reasons that it uses for several things.
+// kubeletsNine are a kubelet's events about a pod in trouble, with reasons used for several things.
 var kubeletsNine = [][2]string{
 	{"Failed", "Failed to pull image \"a\": not found"},
 	{"Failed", "Error: ErrImagePull"},
@@ -57,7 +57,7 @@ func TestKubeletsNineMessages(t *testing.T) {
 	})
 }
 
-// TestNotesAreBounded: a message that is never the same twice makes a bounded number of series; what a probe says is
+// TestNotesAreBounded: distinct messages make a bounded number of series; a probe's messages are
 // never counted under the other kind of probe.
 func TestNotesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestNotesAreBounded(t *testing.T) {
 	})
 }
 
-// TestNotesOverARestart: series that differ in their note are continued, the combined ones too.
-// How much has been read when the first event comes does not matter. Each call takes 10 ms.
+// TestNotesOverARestart: series with different notes are continued, combined ones included, however
+// much has been read before the first event. Each call takes 10 ms.
 func TestNotesOverARestart(t *testing.T) {
 	for _, read := range []time.Duration{0, 15 * time.Millisecond, 25 * time.Millisecond, 65 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestNotesOverARestart(t *testing.T) {
 	}
 }
 
-// TestBothInterfacesOverRestarts: one controller and instance with recorders of either kind, as a scheduler has; no
-// object is continued by both.
+// TestBothInterfacesOverRestarts: a controller and instance has recorders of either kind, as in a
+// scheduler; no object is continued by both.
 func TestBothInterfacesOverRestarts(t *testing.T) {
 	{
 		synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events"
 )
 
-// kubeletDependencies is the part of a kubelet's Dependencies that matters here.
+// kubeletDependencies is the relevant part of a kubelet's Dependencies.
 type kubeletDependencies struct {
 	Recorder record.EventRecorderLogger
 }
@@ -71,7 +71,7 @@ func newScheduler(client kubernetes.Interface, c *schedulerConfig) error {
 	return nil
 }
 
-// TestPagesRun: what the pages say records.
+// TestPagesRun: the code of the pages records.
 func TestPagesRun(t *testing.T) {
 	pod := &v1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "web", UID: "1"}
 	for name, record := range map[string]func(client kubernetes.Interface) error{
@@ -95,7 +95,8 @@ func TestPagesRun(t *testing.T) {
 			if err := newScheduler(client, c); err != nil {
 				return err
 			}
-			// As kube-scheduler does: recorders of profiles, recording until a channel is closed, and a shutdown.
+			// As kube-scheduler does: recorders of profiles, recording until a channel is closed,
+			// and a shutdown.
 			r := c.EventBroadcaster.NewRecorder("default-scheduler")
 			stop := make(chan struct{})
 			defer close(stop)
@@ -119,7 +120,7 @@ func TestPagesRun(t *testing.T) {
 	}
 }
 
-// TestPagesAreCompiled: each Go block of the pages stands, line by line, in a test that is compiled.
+// TestPagesAreCompiled: each Go block of the pages stands, line by line, in a compiled test.
 func TestPagesAreCompiled(t *testing.T) {
 	var code bytes.Buffer
 	sources, err := filepath.Glob("../test/controllerruntime/*_test.go")

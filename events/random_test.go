@@ -23,8 +23,9 @@ var (
 	randomSeed  = flag.Uint64("events.seed", 0, "run this history only")
 )
 
-// TestRandomHistories drives whole recorders through random loads, outages, lost answers, evictions, pauses and restarts. In the end every occurrence
-// is in exactly one stored count, or was dropped and counted.
+// TestRandomHistories drives whole recorders through random loads, outages, lost answers,
+// evictions, pauses and restarts. In the end every occurrence is in exactly one stored count, or
+// was dropped and counted.
 func TestRandomHistories(t *testing.T) {
 	if *randomSeed != 0 {
 		randomHistory(t, *randomSeed)

@@ -27,7 +27,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// TestWholeEvent checks every field of a first event, with a container of the pod as the object and another as the related one.
+// TestWholeEvent checks every field of a first event, with a container of the pod as the object and
+// another as the related one.
 func TestWholeEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, eventstest.NewServer(), nil)
@@ -113,7 +114,7 @@ func TestNamespaceRule(t *testing.T) {
 	}
 }
 
-// unregistered is an object that no scheme knows.
+// unregistered is an object unknown to every scheme.
 type unregistered struct{ corev1.Pod }
 
 func TestBadInputIsCountedAndLogged(t *testing.T) {
@@ -179,7 +180,7 @@ func TestKindsOfObjects(t *testing.T) {
 	}
 }
 
-// TestNothingIsKept: the caller may do what it likes with what it passed.
+// TestNothingIsKept: the caller may change all arguments after the call.
 func TestNothingIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, eventstest.NewServer(), nil)
@@ -381,7 +382,8 @@ func TestMetrics(t *testing.T) {
 		r.pod("b", 1)
 		settle(r)
 		now := values()
-		// The write that starts the series carries the count of its moment, which may be short of the ten.
+		// The write at the start of the series carries the count of its moment, possibly less than
+		// ten.
 		unsent := 1 + 10 - float64(server.Events()[0].Series.Count)
 		if now[GaugeSeries] != 2 || now[GaugeUnsent] != unsent || now[GaugeQueue] != 1 || now[GaugeGate] <= 0 {
 			t.Errorf("gauges: %v", now)
@@ -424,7 +426,7 @@ func TestSinkThatReturnsNothing(t *testing.T) {
 	})
 }
 
-// mute is a sink that says yes and nothing else.
+// mute is a sink with success as its only answer.
 type mute struct{}
 
 func (mute) Create(context.Context, *eventsv1.Event) (*eventsv1.Event, error)        { return nil, nil }

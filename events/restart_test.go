@@ -20,7 +20,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// TestRestarts: a process that ends in order and comes back ten times in the middle of a series leaves one object with the exact count.
+// TestRestarts: a process ends in order and restarts ten times in the middle of a series. A single
+// object has the exact count.
 func TestRestarts(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -52,10 +53,10 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// continuing lets a process find what an earlier one left.
+// continuing lets a process find the series of an earlier one.
 func continuing(o *Options) { o.NoRoster = false }
 
-// TestShortProcesses: each ends before it knows what the one before has left.
+// TestShortProcesses: each process ends before reading its predecessor's names.
 func TestShortProcesses(t *testing.T) {
 	{
 		synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestShortProcesses(t *testing.T) {
 	}
 }
 
-// TestKilledSoonAfterARestart: what is taken over does not keep what is new from the roster.
+// TestKilledSoonAfterARestart: adopted series do not keep new series from the roster.
 func TestKilledSoonAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -101,7 +102,7 @@ func TestKilledSoonAfterARestart(t *testing.T) {
 	})
 }
 
-// TestRestartLater: after more than the threshold it is another series.
+// TestRestartLater: after more than the threshold another series begins.
 func TestRestartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -124,7 +125,8 @@ func TestRestartLater(t *testing.T) {
 	})
 }
 
-// TestRestartOfALongSeries: a series goes on for five hours, and the roster with it; a restart still finds it.
+// TestRestartOfALongSeries: a series and the roster last for five hours; a restart still finds the
+// series.
 func TestRestartOfALongSeries(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed %t", killed), func(t *testing.T) {
@@ -158,8 +160,8 @@ func TestRestartOfALongSeries(t *testing.T) {
 	}
 }
 
-// TestKilled: a process ends without a word, in the middle of a crash loop. Its series goes on where it can be, and is
-// no longer Ongoing where it does not.
+// TestKilled: a process is killed in the middle of a crash loop. Its series is continued where
+// possible, and otherwise no longer Ongoing.
 func TestKilled(t *testing.T) {
 	{
 		for _, tc := range []struct {
@@ -206,7 +208,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestSourceAfterStart: a recorder that is made while recording goes on finds what was left, too.
+// TestSourceAfterStart: a recorder made during recording also finds its predecessor's series.
 func TestSourceAfterStart(t *testing.T) {
 	{
 		synctest.Test(t, func(t *testing.T) {
@@ -248,7 +250,7 @@ func TestStartWhileTheServerIsAway(t *testing.T) {
 	}
 }
 
-// TestRosterRefused: a role that may not write to the cluster's namespace records all the same.
+// TestRosterRefused: a role without write access to the cluster's namespace still records.
 func TestRosterRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -269,7 +271,8 @@ func TestRosterRefused(t *testing.T) {
 	})
 }
 
-// TestRosterCannotBePoison: a roster, or a series of it, at which the server hangs does not keep all events waiting.
+// TestRosterCannotBePoison: the server hangs at a roster, or at a series in the roster. Other
+// events are not delayed.
 func TestRosterCannotBePoison(t *testing.T) {
 	for _, poison := range []string{"roster", "a."} {
 		synctest.Test(t, func(t *testing.T) {
@@ -318,7 +321,8 @@ func TestEveryNameTaken(t *testing.T) {
 	})
 }
 
-// TestCreateOnlyRole: a role that may create but not patch keeps its first events; what cannot be told is counted.
+// TestCreateOnlyRole: a role with create but not patch keeps its first events; the unwritten rest
+// is counted.
 func TestCreateOnlyRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()

@@ -94,8 +94,8 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 	})
 }
 
-// TestShutdownWithOneCallThatHangs: it gets a third of the time, and then comes after the others; before the shutdown
-// it may have been under way already.
+// TestShutdownWithOneCallThatHangs: the call gets a third of the time, and then comes after the
+// others. The call may have been under way before the shutdown.
 func TestShutdownWithOneCallThatHangs(t *testing.T) {
 	for _, underWay := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestForbiddenForAWhile(t *testing.T) {
 	})
 }
 
-// TestRefusedPatchGoesOnCounting: what is stored already is tried again with the heartbeat or the end.
+// TestRefusedPatchGoesOnCounting: a stored series is tried again with the heartbeat or the end.
 func TestRefusedPatchGoesOnCounting(t *testing.T) {
 	for name, lasts := range map[string]time.Duration{"until the end": 10 * time.Minute, "until the heartbeat": 3 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,8 @@ func TestRefusedPatchGoesOnCounting(t *testing.T) {
 	}
 }
 
-// TestForbiddenElsewhere: a namespace that the role does not cover, or no longer covers, slows no other down.
+// TestForbiddenElsewhere: a namespace not covered, or no longer covered, by the role slows no
+// other.
 func TestForbiddenElsewhere(t *testing.T) {
 	for _, from := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -126,7 +127,8 @@ func TestForbiddenElsewhere(t *testing.T) {
 	}
 }
 
-// overHTTP2 is a client of a real TLS server that speaks the given protocol, with a fault for what is about "poison".
+// overHTTP2 is a client of a real TLS server with the given protocol, and with a fault for objects
+// named "poison".
 func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.HandlerFunc) kubernetes.Interface {
 	t.Helper()
 	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -154,8 +156,8 @@ func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.H
 	return client
 }
 
-// TestPoisonOverTLS: one event at which the server breaks off, over HTTP/2 as a kube-apiserver speaks it and over
-// HTTP/1.1, holds up no other.
+// TestPoisonOverTLS: the server breaks off at a single event, over HTTP/2 like a kube-apiserver and
+// over HTTP/1.1. No other event is delayed.
 func TestPoisonOverTLS(t *testing.T) {
 	for name, fault := range map[string]http.HandlerFunc{
 		"aborted": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -205,7 +207,7 @@ func TestPoisonOverTLS(t *testing.T) {
 	}
 }
 
-// TestRestoreThatFails: whatever becomes of the calls that look for what an earlier process left, events go out soon.
+// TestRestoreThatFails: events go out soon even if the calls for an earlier process's series fail.
 func TestRestoreThatFails(t *testing.T) {
 	for name, fault := range map[string]eventstest.Fault{
 		"hangs": slowly(time.Hour),
@@ -249,7 +251,7 @@ func TestRestoreThatFails(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses: a rolling restart, in which two processes have one instance for a while.
+// TestTwoProcesses: during a rolling restart, two processes share an instance for a while.
 func TestTwoProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -294,8 +296,8 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
-// TestConflictsAreNoFault: 100 series that two processes end at one moment are all written soon. A 409 after which a read
-// shows another's write says nothing about the server.
+// TestConflictsAreNoFault: 100 series ended by two processes at the same moment are all written
+// soon. A 409 with another's write in the following read is no fault of the server.
 func TestConflictsAreNoFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -355,7 +357,7 @@ func TestSteadyConflict(t *testing.T) {
 	}
 }
 
-// TestThroughputAfterARestart: 4,000 series at 20 ms a call are kept, and hold up nothing that is new.
+// TestThroughputAfterARestart: 4,000 series at 20 ms a call are kept, and do not delay new events.
 func TestThroughputAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -393,7 +395,7 @@ func TestThroughputAfterARestart(t *testing.T) {
 	})
 }
 
-// TestNamespacedRole: a controller that may write in one namespace only continues its series.
+// TestNamespacedRole: a controller with write access to a single namespace continues its series.
 func TestNamespacedRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -415,7 +417,7 @@ func TestNamespacedRole(t *testing.T) {
 	})
 }
 
-// TestTableFull: a table of stored series that cannot be flushed has a reason of its own.
+// TestTableFull: a table full of stored series without a flush has its own drop reason.
 func TestTableFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
@@ -439,7 +441,8 @@ func TestTableFull(t *testing.T) {
 	})
 }
 
-// TestClientFillsTheFieldsOfCore: readers that know core/v1 only, kubectl describe among them, sort by lastTimestamp.
+// TestClientFillsTheFieldsOfCore: readers of core/v1 only, such as kubectl describe, sort by
+// lastTimestamp.
 func TestClientFillsTheFieldsOfCore(t *testing.T) {
 	server := eventstest.NewServer()
 	recordAll(t, overHTTP(t, server), 500, Options{NoRoster: true})
@@ -454,7 +457,7 @@ func TestClientFillsTheFieldsOfCore(t *testing.T) {
 	}
 }
 
-// TestInvalidController: a name that the server refuses is said so once, and counted.
+// TestInvalidController: a controller name refused by the server is logged once, and counted.
 func TestInvalidController(t *testing.T) {
 	r := idleRig(t, eventstest.NewServer(), nil)
 	bad := r.NewSeriesRecorder(nil, "no name")

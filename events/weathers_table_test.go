@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// weathers are what happens to the calls of two minutes' work, from its 40th second on.
+// weathers are the conditions for the calls of two minutes' work, from its 40th second on.
 var weathers = []struct {
 	name  string
 	fault func() eventstest.Fault
@@ -44,8 +44,9 @@ var weathers = []struct {
 	}},
 }
 
-// weather has 100 series at work for two minutes, each once a second, with some that are new all the time. It
-// returns what of them is lost in the end, how many objects say for ever that they go on, and the calls.
+// weather runs 100 series for two minutes, each once a second, with new series throughout. It
+// returns the lost occurrences at the end, the number of objects left Ongoing for ever, and the
+// calls.
 func weather(t *testing.T, n int, ours bool) (told, lost int64, ongoing int, calls int64) {
 	t.Helper()
 	w := weathers[n]
@@ -106,8 +107,8 @@ func weather(t *testing.T, n int, ours bool) (told, lost int64, ongoing int, cal
 	return told, lost, ongoing, calls
 }
 
-// TestWeathers: nothing is lost in any of them, and nothing says Ongoing for ever. With -events.show it prints
-// client-go's recorder beside this one.
+// TestWeathers: nothing is lost in any weather, and nothing says Ongoing for ever. With
+// -events.show the test prints client-go's recorder beside this one.
 func TestWeathers(t *testing.T) {
 	for i, w := range weathers {
 		told, lost, ongoing, calls := weather(t, i, true)

@@ -23,7 +23,7 @@ func valid(name string) *eventsv1.Event {
 	return e
 }
 
-// TestLife: only a write that changes something prolongs the life of an event.
+// TestLife: only a write with a change prolongs the life of an event.
 func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer()

@@ -22,8 +22,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// TestEventstestAgrees sends the same requests to the real server and to the one of package eventstest: both must give the same answers, or the
-// tests of the recorder, most of which use the latter, would prove nothing.
+// TestEventstestAgrees sends the same requests to the real server and to package eventstest's
+// server. Both must give the same answers: most tests of the recorder rely on the latter.
 func TestEventstestAgrees(t *testing.T) {
 	c := newCluster(t)
 	admin := c.client(adminToken)

@@ -23,7 +23,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events"
 )
 
-// The recorders that are compared: this project's by either interface, and client-go's two.
+// The compared recorders: this project's by either interface, and client-go's two.
 const (
 	oursEvents   = "ours"
 	oursRecord   = "ours by record"
@@ -33,13 +33,13 @@ const (
 
 var recorderKinds = []string{oursEvents, oursRecord, clientEvents, clientRecord}
 
-// contestant is one recorder at work.
+// contestant is a recorder at work.
 type contestant struct {
 	emit func(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 	stop func() // ends it in order, as a process does that gets a SIGTERM
 }
 
-// launch starts a recorder of a kind. It logs nothing: client-go's write a line for each event that they lose.
+// launch starts a recorder of a kind, without logs: client-go's write a line for each lost event.
 func launch(kind string, client kubernetes.Interface, instance string) (*contestant, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	switch kind {

@@ -3,7 +3,8 @@
 
 // Package apiserver tests the Event recorder against a real kube-apiserver over a real etcd.
 //
-// The binaries are built from the module registry (module components in here; script build) and are kept outside of version control. Each test starts
-// its own pair on loopback ports and in its own directory, may kill and restart them, and ends them. Without the binaries the tests
-// fail and say how to build them: they are not skipped, because a run that tests nothing must not look like one that does.
+// The binaries are built from the module registry (module components in here; script build) and are
+// kept outside of version control. Each test starts its own pair on loopback ports and in its own
+// directory, may kill and restart them, and ends them. Without the binaries the tests fail and
+// print how to build them. Skipping would make an empty run look like a passed run.
 package apiserver

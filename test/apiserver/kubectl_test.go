@@ -20,7 +20,8 @@ import (
 	"k8s.io/kubectl/pkg/describe"
 )
 
-// getEvents is what `kubectl get events` shows: the server's own table, printed by kubectl's printer.
+// getEvents returns the output of `kubectl get events`: the server's own table, printed by
+// kubectl's printer.
 func getEvents(t *testing.T, c kubernetes.Interface, namespace string) string {
 	t.Helper()
 	raw, err := c.CoreV1().RESTClient().Get().Namespace(namespace).Resource("events").
@@ -54,7 +55,7 @@ func describePod(t *testing.T, c kubernetes.Interface, namespace, pod string) st
 	return "Events:" + events
 }
 
-// podsLife is what happens to one pod: the scheduler's event, and the kubelet's.
+// podsLife records the events of a pod: the scheduler's event, and the kubelet's.
 var podsLife = [][2]string{
 	{"Scheduled", "Successfully assigned a pod to node-1"},
 	{"FailedMount", "MountVolume.SetUp failed for volume \"config\": configmap \"web\" not found"},
@@ -86,8 +87,9 @@ func makePod(t *testing.T, admin kubernetes.Interface, namespace, name string) *
 	return stored
 }
 
-// TestKubectlShowsTheOrderOfTime: both listings show our Events as they happened, over a restart of the process too.
-// What they show of client-go's stands beside it in docs/events/shown.md, see TestShow.
+// TestKubectlShowsTheOrderOfTime: both listings show our Events in the order of occurrence, also
+// over a restart of the process. client-go's listings stand beside ours in docs/events/shown.md,
+// see TestShow.
 func TestKubectlShowsTheOrderOfTime(t *testing.T) {
 	c := newCluster(t)
 	admin, node := c.client(adminToken), c.nodeClient()
@@ -125,7 +127,7 @@ func TestKubectlShowsTheOrderOfTime(t *testing.T) {
 	}
 }
 
-// reasonsOf is one column of a listing, without its head.
+// reasonsOf is a column of a listing, without its head.
 func reasonsOf(listing string, column int) (out []string) {
 	for line := range strings.Lines(listing) {
 		fields := strings.Fields(line)
@@ -137,8 +139,9 @@ func reasonsOf(listing string, column int) (out []string) {
 	return out
 }
 
-// TestKubectlShowsUsBesideOthers: kubectl describe sorts by lastTimestamp alone, so that what client-go's older recorder
-// writes (an attach-detach controller, say) and what this one writes come as they happened.
+// TestKubectlShowsUsBesideOthers: kubectl describe sorts by lastTimestamp alone. Events of
+// client-go's older recorder (an attach-detach controller, say) and of this recorder are listed in
+// the order of occurrence.
 func TestKubectlShowsUsBesideOthers(t *testing.T) {
 	c := newCluster(t)
 	admin, node := c.client(adminToken), c.nodeClient()

@@ -32,7 +32,7 @@ import (
 
 const controller = "evented-pleg.dev/test"
 
-// agent is a process that records events about pods of one namespace.
+// agent is a process recording events about pods of a namespace.
 type agent struct {
 	*events.Broadcaster
 	clientevents.EventRecorderLogger
@@ -41,7 +41,8 @@ type agent struct {
 	stop      context.CancelFunc
 }
 
-// quick is a schedule that fits into a test: the six minutes are three seconds, the half hour is ten.
+// quick is a schedule short enough for a test: the six minutes are three seconds, the half hour is
+// ten.
 func quick() events.Options {
 	return events.Options{
 		Instance: nodeName, FinishAfter: 3 * time.Second, Heartbeat: 10 * time.Second, BackoffBase: 100 * time.Millisecond, BackoffMax: time.Second,
@@ -142,7 +143,7 @@ func makeNamespace(t *testing.T, admin kubernetes.Interface, name string) {
 	}
 }
 
-// bindNode gives the node the role that kube-apiserver itself makes for nodes.
+// bindNode gives the node kube-apiserver's own role for nodes.
 func bindNode(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	eventually(t, "the role system:node should be there", func(ctx context.Context) (bool, string) {
@@ -368,7 +369,8 @@ func TestRecorder(t *testing.T) {
 	})
 }
 
-// TestTTL: events live for 20 s here. A series with heartbeats stays; one whose object expires comes back with the whole count.
+// TestTTL: events live for 20 s here. A series with heartbeats stays; a series with an expired
+// object returns with the whole count.
 func TestTTL(t *testing.T) {
 	c := newCluster(t, "--event-ttl=20s")
 	admin := c.client(adminToken)
@@ -403,7 +405,8 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestRoleOfTheDocuments: the role that docs/events.md gives suffices, and one that lacks it is said so.
+// TestRoleOfTheDocuments: the role in docs/events.md suffices, and a role without a part of its
+// rules is reported.
 func TestRoleOfTheDocuments(t *testing.T) {
 	c := newCluster(t)
 	admin, plain := c.client(adminToken), c.client(plainToken)

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Users of the token file. The node is one that the real system:node role is bound to.
+// Users of the token file. The node is bound to the real system:node role.
 const (
 	adminToken = "admin-token"
 	nodeToken  = "node-token"
@@ -50,7 +50,7 @@ type process struct {
 	done chan struct{}
 }
 
-// version is that of the API server.
+// version is the API server's version.
 func version() string { return cmp.Or(os.Getenv("KUBE_VERSION"), "v1.36.3") }
 
 func binaries(t *testing.T) string {
@@ -67,7 +67,7 @@ func binaries(t *testing.T) string {
 	return dir
 }
 
-// newCluster starts both and waits until the API server is ready. It ends with the test.
+// newCluster starts both and waits until the API server is ready. The cluster ends with the test.
 func newCluster(t *testing.T, extra ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), bin: binaries(t), port: freePort(t), extra: extra}
@@ -95,7 +95,7 @@ func newCluster(t *testing.T, extra ...string) *cluster {
 	return c
 }
 
-// startAPI starts the API server, again after it was ended.
+// startAPI starts the API server, also again after its end.
 func (c *cluster) startAPI() {
 	c.t.Helper()
 	args := append([]string{
@@ -145,7 +145,7 @@ func (c *cluster) spawn(name string, args ...string) *process {
 	return p
 }
 
-// end ends a process that we started, and waits for it.
+// end ends a process started by the test, and waits for the end.
 func (p *process) end(sig syscall.Signal) {
 	if p == nil {
 		return

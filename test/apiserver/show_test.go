@@ -33,7 +33,7 @@ var (
 	only = flag.String("recorders", "", "run TestShow for the recorders that match only")
 )
 
-// result is what the server holds after a scenario: occurrences, in how many objects.
+// result is the server's content after a scenario: occurrences, and the number of objects.
 type result struct {
 	occurrences int64
 	objects     int
@@ -41,7 +41,7 @@ type result struct {
 
 func (r result) String() string { return fmt.Sprintf("%d (%d)", r.occurrences, r.objects) }
 
-// stage is a cluster and what the scenarios need of it.
+// stage is a cluster with the scenarios' needs.
 type stage struct {
 	*cluster
 	t     *testing.T
@@ -52,7 +52,7 @@ type stage struct {
 	load  string
 }
 
-// load is the machine's load average of one minute.
+// load is the machine's one-minute load average.
 func load() string {
 	raw, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -62,7 +62,7 @@ func load() string {
 	return one
 }
 
-// namespace makes one for a scenario and a recorder.
+// namespace makes a namespace for a scenario and a recorder.
 func (s *stage) namespace() string {
 	s.mu.Lock()
 	s.made++
@@ -81,8 +81,8 @@ func (s *stage) start(kind, namespace string) *contestant {
 	return startRecorder(s.t, kind, client, nodeName+"-"+namespace)
 }
 
-// stop ends a recorder in order. client-go's Shutdown loses what is under way, so its recorders get all the time that
-// they want before.
+// stop ends a recorder in order. client-go's Shutdown loses calls under way, so its recorders get
+// unlimited time before.
 func (s *stage) stop(c *contestant, kind, namespace string) {
 	if kind == clientEvents || kind == clientRecord {
 		s.settled(namespace, 13) // a call that failed is tried again after 10 s
@@ -120,13 +120,14 @@ func ref(kind, namespace, name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: namespace, Name: name, UID: types.UID("uid-" + name)}
 }
 
-// scenario is one row of the table.
+// scenario is a row of the table.
 type scenario struct {
 	name        string
 	small, full int
 	truth       func(n int) result
 	run         func(s *stage, kind, namespace string, n int)
-	// notExact are the recorders of ours that differ in this row, for a reason that the document gives.
+	// notExact are our recorders with a difference in this row, for the reason given in the
+	// document.
 	notExact []string
 }
 
@@ -182,7 +183,8 @@ var scenarios = []scenario{
 		}, []string{oursEvents, oursRecord}},
 }
 
-// createsAll is a controller that creates objects and says so about its own, in a row.
+// createsAll is a controller creating objects in a row, with an event about its own object for
+// each.
 func createsAll(owner string) func(s *stage, kind, ns string, n int) {
 	return func(s *stage, kind, ns string, n int) {
 		c := s.start(kind, ns)
@@ -194,7 +196,7 @@ func createsAll(owner string) func(s *stage, kind, ns string, n int) {
 	}
 }
 
-// helper runs a recorder in a process of its own, and kills it or lets it end in order.
+// helper runs a recorder in its own process, and kills the process or lets it end in order.
 func (s *stage) helper(kind, namespace string, n int, kill bool) {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -295,8 +297,9 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 	return out
 }
 
-// TestShow fills the table of docs/events/shown.md from runs against a real API server: what is true, and what is stored
-// by this recorder and by client-go's. Ours must be exact, but where the row says why not.
+// TestShow fills the table of docs/events/shown.md from runs against a real API server: the truth,
+// and the content stored by this recorder and by client-go's. Ours must be exact, except for the
+// reason in the row.
 func TestShow(t *testing.T) {
 	c := newCluster(t)
 	c.nodeClient()
@@ -364,7 +367,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// killed checks what is stored after a kill: one object, a count that is no larger than the truth and says that it is a
+// killed checks the storage after a kill: one object, a count no larger than the truth, marked as a
 // lower bound.
 func (s *stage) killed(kind, namespace string, got result, n int) string {
 	l, err := s.admin.EventsV1().Events(namespace).List(s.t.Context(), metav1.ListOptions{})
@@ -398,7 +401,7 @@ func (s *stage) write(table string) {
 	}
 }
 
-// listings is what kubectl shows of one pod's life, and of a crash loop that has gone on for a while.
+// listings returns kubectl's listings of a pod's life, and of a crash loop after a while.
 func (s *stage) listings(kind string) (get, desc string) {
 	ns := s.namespace()
 	pod := makePod(s.t, s.admin, ns, "web")

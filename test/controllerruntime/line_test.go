@@ -9,7 +9,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 )
 
-// line is one stored event in short.
+// line is a stored event in short.
 func line(controller, reason, note string, series *eventsv1.EventSeries) string {
 	count := int32(1)
 	if series != nil {

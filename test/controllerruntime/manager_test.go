@@ -41,8 +41,8 @@ func newManager(config *rest.Config, options ctrl.Options) (ctrl.Manager, *event
 	return manager, broadcaster, err
 }
 
-// TestManagerRecordsSeries: what controllers record by a manager's recorder is one series, with its count, and nothing
-// goes by client-go's older recorder.
+// TestManagerRecordsSeries: events of controllers by a manager's recorder are a single series, with
+// its count, and nothing goes by client-go's older recorder.
 func TestManagerRecordsSeries(t *testing.T) {
 	api := eventstest.NewServer()
 	h := httptest.NewServer(api)
@@ -73,7 +73,7 @@ func TestManagerRecordsSeries(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	// The manager leaves a broadcaster that it was given running; whoever made it shuts it down, last of all.
+	// The manager leaves a given broadcaster running; its creator shuts it down, last of all.
 	if err := broadcaster.ShutdownWithContext(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // doc: recorder of 0.25
 
-// seriesManager is a manager whose recorders of the newer interface record series, too.
+// seriesManager is a manager with series recorders of the newer interface, too.
 type seriesManager struct {
 	ctrl.Manager
 	broadcaster *events.Broadcaster

@@ -3,7 +3,8 @@
 
 //go:build tools
 
-// Package components names what the tests build: go build k8s.io/kubernetes/cmd/kube-apiserver, and ./etcd.
+// Package components names the programs to build: go build k8s.io/kubernetes/cmd/kube-apiserver,
+// and ./etcd.
 package components
 
 import _ "k8s.io/kubernetes/cmd/kube-apiserver/app"
