@@ -127,12 +127,15 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 }
 
 // catchUp waits until the generators have seen the pods of the setup, so that only the load is
-// measured; not for long, because a faulty runtime may prevent it.
+// measured, and until a stream has earned a longer relist period, as on a node that has run for a
+// while; not for long, because a faulty runtime may prevent both.
 func (r *runner) catchUp(ctx context.Context) {
 	r.enter("letting the PLEGs see them")
 	made := bench.Now()
 	_ = r.eachSide(func(s *side) error {
-		s.await(ctx, catchUpFor, func(p worker.Progress) bool { return p.GlobalTime > made && p.Dirty+p.Inspecting == 0 })
+		s.await(ctx, catchUpFor, func(p worker.Progress) bool {
+			return p.GlobalTime > made && p.Dirty+p.Inspecting == 0 && (p.State != connected || p.RelistPeriod >= trusted)
+		})
 		return nil
 	})
 }

@@ -32,8 +32,8 @@ const (
 	realUnderWay = 48
 	// drainFor is how long begun containers may take to end after the last step.
 	drainFor = 20 * time.Second
-	// unsupported is the state of a stream that the runtime does not offer.
-	unsupported = "Unsupported"
+	// The states of a stream that is open, and of one that the runtime does not offer.
+	connected, unsupported = "Connected", "Unsupported"
 	// The default rates of a test.
 	fakeStartRate, fakeMaxRate = 50, 5000
 	realStartRate, realMaxRate = 5, 200

@@ -96,7 +96,8 @@ func (n *Node) configure(pause string) error {
 	for name, text := range map[string]string{
 		"c/config.toml": config.String(), "c/certs.d/_default/hosts.toml": hosts,
 		"cni/10-e2e.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
-		"spec.yaml": "os: Linux\nkernelSpec:\n  versions: ['.*']\n", "kubelet-bin/kubelet": kubelet.String() + "\n",
+		"spec.yaml":           "os: Linux\nkernelSpec:\n  versions: ['.*']\n",
+		"kubelet-bin/kubelet": kubelet.String() + "\n",
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(at, name), []byte(text), 0o755))
 	}
