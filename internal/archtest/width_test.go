@@ -26,10 +26,8 @@ const (
 // Folders still to be straightened: wideComments have comments over 100 columns, wideCode code.
 var (
 	wideComments = []string{
-		"cri", "events", "events/eventstest", "internal/faults", "internal/simulate", "metrics", "pleg",
-		"test/apiserver", "test/apiserver/components", "test/controllerruntime", "test/critest",
-		"test/kubelet/cmd/kubelet-build", "test/kubelet/cmd/kubelet-e2e", "test/node/workload",
-		"test/peer/kubelet",
+		"internal/simulate", "pleg", "test/kubelet/cmd/kubelet-build",
+		"test/kubelet/cmd/kubelet-e2e", "test/node/workload",
 	}
 	wideCode = []string{
 		"cache", "cmd/pleg-bench", "cri", "cri/fakeruntime", "cri/fakeruntime/rawcri",
