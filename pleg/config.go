@@ -21,8 +21,8 @@ type Config[S any] struct {
 	Stream Stream[S]
 	// Cache takes the pod statuses. Required. The generator must be its only writer while it runs.
 	Cache *cache.Cache[S]
-	// Merge, when set, may replace a new status before the write, given the status in the cache (nil if
-	// none), to keep data forgotten early by the runtime (pod IPs after teardown). The loop calls
+	// Merge, when set, may replace a new status before the write, given the status in the cache (nil
+	// if none), to keep data forgotten early by the runtime (pod IPs after teardown). The loop calls
 	// Merge, which must not block or change prev.
 	Merge func(prev, next *S) *S
 	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
@@ -63,8 +63,8 @@ type Config[S any] struct {
 	InspectWorkers int
 	// InspectTimeout bounds a per-pod read. Default 30s.
 	InspectTimeout time.Duration
-	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again, doubling with
-	// each failure. Defaults 1s, 32s.
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again, doubling
+	// with each failure. Defaults 1s, 32s.
 	RetryBase time.Duration
 	RetryMax  time.Duration
 	// RereadBase is the first delay before the next read of a pod in teardown, or of a pod in
@@ -79,8 +79,8 @@ type Config[S any] struct {
 	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read. Default 65536.
 	OwedMax int
 	// MailboxMax bounds the IDs whose claims wait for the loop; beyond the bound claims are discarded
-	// and counted, and a list of everything, at least RelistBase after the last, replaces them. Default
-	// 65536.
+	// and counted, and a list of everything, at least RelistBase after the last, replaces them.
+	// Default 65536.
 	MailboxMax int
 	// UnconfirmedMax bounds the claimed IDs not yet shown by a read, and the own calls under way;
 	// beyond the bound claims are discarded likewise, and calls are counted as DiscardedAcks. Default

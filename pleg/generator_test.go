@@ -448,8 +448,8 @@ func TestChurnInOnePodIsForgotten(t *testing.T) {
 	})
 }
 
-// TestListEndsAsAReadBeginsAndEnds holds that a list which shows a pod otherwise than a read does is
-// followed by another read, if both end in the instant in which the read began.
+// TestListEndsAsAReadBeginsAndEnds holds that a list which shows a pod otherwise than a read does
+// is followed by another read, if both end in the instant in which the read began.
 func TestListEndsAsAReadBeginsAndEnds(t *testing.T) {
 	inBubble(t, nil, func(b *bed) {
 		b.toy.set("p", Sandbox, "s", PhaseRunning)
@@ -487,8 +487,8 @@ type slowSteps struct{ invariantWatcher }
 
 func (slowSteps) BetweenSteps() { time.Sleep(time.Millisecond) }
 
-// TestLastClaimsOfAStreamComeBeforeItsEnd holds that a stream that brings a claim and ends counts as
-// connected, however busy the loop is: a runtime that ends its streams at once has no events.
+// TestLastClaimsOfAStreamComeBeforeItsEnd holds that a stream that brings a claim and ends counts
+// as connected, however busy the loop is: a runtime that ends its streams at once has no events.
 func TestLastClaimsOfAStreamComeBeforeItsEnd(t *testing.T) {
 	stream := &shortStream{}
 	inBubble(t, func(c *Config[status], r *toyRuntime) {

@@ -339,8 +339,8 @@ func (s *slowTwice) List(ctx context.Context, since Revision) (Listing, error) {
 	return s.toyRuntime.List(ctx, since)
 }
 
-// TestWhatAPauseHeldBackIsTold: what comes up once within a pause is reported when the pause is over,
-// though it does not come up again.
+// TestWhatAPauseHeldBackIsTold: what comes up once within a pause is reported when the pause is
+// over, though it does not come up again.
 func TestWhatAPauseHeldBackIsTold(t *testing.T) {
 	var reports reportLog
 	inBubble(t, func(c *Config[status], r *toyRuntime) {
@@ -364,7 +364,8 @@ func TestWhatAPauseHeldBackIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatAPauseHeldBackOutlivesARest: a reason that has rested begins anew, with what was held back.
+// TestWhatAPauseHeldBackOutlivesARest: a reason that has rested begins anew, with what was held
+// back.
 func TestWhatAPauseHeldBackOutlivesARest(t *testing.T) {
 	c := newCore(&Config[status]{}, clock{}, 1)
 	now := instant(1)

@@ -16,8 +16,8 @@ func (v *prover) invariants() error {
 }
 
 // look checks, after each turn, what the cache shows, and serves the waiter. Every phase shown was
-// so at some moment since the read of which the entry is. So a waiter, who is served by a read begun
-// later than his own calls have returned, never sees a state from before them.
+// so at some moment since the read of which the entry is. So a waiter, who is served by a read
+// begun later than his own calls have returned, never sees a state from before them.
 func (v *prover) look() {
 	shown := v.view()
 	for i := range v.sc.lives {
@@ -136,7 +136,8 @@ func (v *prover) hear() {
 	v.views = v.views[:0]
 }
 
-// hearEvent checks that each event is sent once in the life of an ID, in order, and after the cache.
+// hearEvent checks that each event is sent once in the life of an ID, in order, and after the
+// cache.
 func (v *prover) hearEvent(e *Event, shown *proveView) {
 	for i := range v.sc.lives {
 		l, d := &v.sc.lives[i], &v.w.ids[i]

@@ -460,7 +460,8 @@ func (v *prover) endList(m *proveMove) {
 	v.input(input[proveStatus]{kind: inputListed, listed: res})
 }
 
-// endRead ends the read of a pod as the loop's child does: with the statuses if the pod has changed.
+// endRead ends the read of a pod as the loop's child does: with the statuses if the pod has
+// changed.
 func (v *prover) endRead(m *proveMove) {
 	w := &v.w
 	k := slices.IndexFunc(w.reads, func(r *proveRead) bool { return r.uid == m.pod })

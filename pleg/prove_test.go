@@ -99,7 +99,8 @@ func TestProveQuotient(t *testing.T) {
 	}
 }
 
-// copyTo has another prover write the present state down in canonical form. The state stays as it is.
+// copyTo has another prover write the present state down in canonical form. The state stays as it
+// is.
 func (v *prover) copyTo(scratch *prover) []byte {
 	v.pack()
 	v.write()

@@ -63,11 +63,12 @@ type Source[S any] interface {
 	// caller; a source that still has the listing may answer with the difference. Calls of List never
 	// overlap.
 	List(ctx context.Context, since Revision) (Listing, error)
-	// ListPod reads the phases of one pod. For a pod not in the runtime it returns a Pod without Items,
-	// and no error.
+	// ListPod reads the phases of one pod. For a pod not in the runtime it returns a Pod without
+	// Items, and no error.
 	ListPod(ctx context.Context, uid cache.UID) (Pod, error)
-	// Inspect reads the statuses of a pod just shown by a List or ListPod. IDs gone since are left out.
-	// An error means no status could be had: the last good status stays readable beside the error.
+	// Inspect reads the statuses of a pod just shown by a List or ListPod. IDs gone since are left
+	// out. An error means no status could be had: the last good status stays readable beside the
+	// error.
 	Inspect(ctx context.Context, pod Pod) (Inspection[S], error)
 }
 
@@ -121,9 +122,9 @@ type Stream[S any] interface {
 type Phase uint8
 
 const (
-	// PhaseUnknown is an ID in a state unknown to the runtime (CRI CONTAINER_UNKNOWN), without evidence
-	// of the life's progress: PhaseUnknown neither confirms nor overrules another phase. But the
-	// runtime shows the state, and readers of the cache get it, too.
+	// PhaseUnknown is an ID in a state unknown to the runtime (CRI CONTAINER_UNKNOWN), without
+	// evidence of the life's progress: PhaseUnknown neither confirms nor overrules another phase. But
+	// the runtime shows the state, and readers of the cache get it, too.
 	PhaseUnknown Phase = iota
 	// PhaseCreated is a container before its start (CRI CONTAINER_CREATED).
 	PhaseCreated
@@ -217,9 +218,9 @@ func (c Cause) String() string {
 type Event struct {
 	Pod  cache.UID
 	Type EventType
-	// Namespace and PodName name the pod, ContainerName the container, also after removal: for logs and
-	// people. Empty where no read has shown the name; ContainerName is also empty for sandboxes, and
-	// with PodSync.
+	// Namespace and PodName name the pod, ContainerName the container, also after removal: for logs
+	// and people. Empty where no read has shown the name; ContainerName is also empty for sandboxes,
+	// and with PodSync.
 	Namespace, PodName, ContainerName string
 	// ID is the changed container or sandbox; empty with PodSync.
 	ID   string
@@ -236,7 +237,7 @@ type Event struct {
 var (
 	// ErrNoEvents ends a [Stream] of a runtime that does not offer events (CRI Unimplemented).
 	ErrNoEvents = errors.New("the runtime does not offer container events")
-	// ErrAlreadyRun is returned by Run when the generator has run before. A generator runs once; make a
-	// new one with the same cache.
+	// ErrAlreadyRun is returned by Run when the generator has run before. A generator runs once; make
+	// a new one with the same cache.
 	ErrAlreadyRun = errors.New("pleg: Run was called before: a generator runs once, make a new one over the same cache")
 )

@@ -42,7 +42,8 @@ type Stats struct {
 	// stream was opened, or in the future; Discarded those without room: the mailbox was full, or too
 	// many claimed IDs had not been shown by a read.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
-	// Acks counts the agent's own calls that have returned, DiscardedAcks how often some found no room.
+	// Acks counts the agent's own calls that have returned, DiscardedAcks how often some found no
+	// room.
 	Acks, DiscardedAcks int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
@@ -175,9 +176,9 @@ const (
 	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
 	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"
-	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim confirmed
-	// while the stream was down, or claims were discarded: nobody listened, so the runtime is not to
-	// blame.
+	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim
+	// confirmed while the stream was down, or claims were discarded: nobody listened, so the runtime
+	// is not to blame.
 	MetricUnheardChanges = "unheard_changes"
 	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a read
 	// reported although the stream was up. Runtimes differ in the events that they send for them, so

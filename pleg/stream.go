@@ -42,7 +42,8 @@ const (
 	StreamConnected
 	// StreamBackoff: the stream was lost or could not be opened, and is opened again later.
 	StreamBackoff
-	// StreamUnsupported: the runtime offers no events; the generator tries again every ReconnectSteady.
+	// StreamUnsupported: the runtime offers no events; the generator tries again every
+	// ReconnectSteady.
 	StreamUnsupported
 
 	streamStates = int(StreamUnsupported) + 1

@@ -26,7 +26,7 @@ const (
 // Folders still to be straightened: wideComments have comments over 100 columns, wideCode code.
 var (
 	wideComments = []string{
-		"internal/simulate", "pleg", "test/kubelet/cmd/kubelet-build",
+		"internal/simulate", "test/kubelet/cmd/kubelet-build",
 		"test/kubelet/cmd/kubelet-e2e", "test/node/workload",
 	}
 	wideCode = []string{
