@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,6 +133,10 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 func (r *runner) catchUp(ctx context.Context) {
 	r.enter("letting the PLEGs see them")
 	made := bench.Now()
+	trusted := trustedPeriods * cmp.Or(r.options.RelistBase, time.Second)
+	if longest := r.options.RelistMax; longest > 0 {
+		trusted = min(trusted, longest)
+	}
 	_ = r.eachSide(func(s *side) error {
 		s.await(ctx, catchUpFor, func(p worker.Progress) bool {
 			return p.GlobalTime > made && p.Dirty+p.Inspecting == 0 && (p.State != connected || p.RelistPeriod >= trusted)

@@ -26,10 +26,10 @@ const (
 	factsEvery   = 5 * time.Millisecond
 	historyEvery = 250 * time.Millisecond
 	statusEvery  = 200 * time.Millisecond
-	// catchUpFor is how long the generators may take to see the pods of the setup, and to relist as
-	// rarely as trusted.
-	catchUpFor = 5 * time.Second
-	trusted    = 4 * time.Second
+	// catchUpFor is how long the generators may take to see the pods of the setup, and to earn a
+	// relist period of trustedPeriods base periods.
+	catchUpFor     = 5 * time.Second
+	trustedPeriods = 4
 	// settleFor is how long the cache may take to equal the runtime after the load without a relist,
 	// and convergeFor after a relist.
 	settleFor   = 2 * time.Second
