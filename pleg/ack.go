@@ -181,8 +181,15 @@ func (c *core[S]) loseAck(now instant) {
 func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	c.count.acks++
 	if p == nil {
-		c.uncertain = max(c.uncertain, a.at)
-		c.sched.ask(now, false)
+		for _, it := range a.items {
+			if e, ok := a.expectation(it); ok {
+				c.expectEarly(e, now)
+			}
+		}
+		if a.failed || len(a.items) == 0 {
+			c.uncertain = max(c.uncertain, a.at)
+			c.sched.ask(now, false)
+		}
 		return
 	}
 	if c.calls[a.call.serial] != nil {
@@ -200,12 +207,17 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 		p.unlisted = max(p.unlisted, a.at.add(c.cfg.RelistMax))
 	}
 	for _, it := range a.items {
-		if it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved {
-			e := expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}
+		if e, ok := a.expectation(it); ok {
 			c.expect(p, c.find(p, 0, e.id), e, now)
 		}
 	}
 	p.due = max(p.due, a.at)
+}
+
+// expectation returns what a call reports of an item, and whether it reports anything.
+func (a *ack) expectation(it Item) (e expectation, ok bool) {
+	ok = it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved
+	return expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}, ok
 }
 
 // onFailed applies the failure of a call: a failed start ends a container, without an event, and a

@@ -240,8 +240,13 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
 		return c.expect(p, nil, e, now)
 	}
-	// A list will name the pod. The removal of an ID not shown by a read needs no read, but a read
-	// under way, or begun within the grace, may still show the ID.
+	return c.expectEarly(e, now)
+}
+
+// expectEarly keeps the report of an ID of no known pod, and reports whether the report is news. A
+// read or a list will name the pod. The removal of an ID not shown by a read needs no read, but a
+// read under way, or begun within the grace, may still show the ID.
+func (c *core[S]) expectEarly(e expectation, now instant) bool {
 	if old, ok := c.early[e.id]; ok && old.phase >= e.phase {
 		return false
 	} else if !ok && len(c.early) >= c.cfg.UnconfirmedMax {
@@ -275,6 +280,7 @@ func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) bool {
 		p.expected = append(p.expected, e)
 		c.expected++
 	} else if e.phase > old.phase || e.phase == old.phase && e.cause == CauseAck {
+		e.at = max(e.at, old.at) // an early one may be older
 		*old = e
 	} else if old.cause == CauseAck && e.at > old.at {
 		old.at = e.at // the call may have failed: the read must begin after the claim, too

@@ -36,7 +36,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 		"pod.agreed": marks, "pod.visited": marks, "pod.readEnd": marks, "pod.force": demands, "pod.forced": dated,
 		"pod.want": demands, "pod.due": demands, "pod.notBefore": timers, "pod.later": timers, "pod.hold": timers, "pod.unlisted": timers,
 		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "candidate.deadline": timers, "core.uncertain": timers,
-		"expectation.at": dated, "flight.started": ordered, "lists.finished": marks, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
+		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
 		"pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
 		"round.began": ordered, "proveLook.at": ordered, "core.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
 		"proveWorld.since": demands, "proveCall.began": marks,
@@ -69,6 +69,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 var proveConstant = map[string]bool{
 	"core.cfg": true, "core.clock": true, "core.random": true, "core.connCfg": true, "core.todo": true, "core.count": true,
 	"core.marks": true, "core.ticked": true, "core.pruned": true, "core.paces": true, "core.refuted": true, "core.overruled": true,
+	"lists.finished":    true,
 	"muteStream.claims": true,
 	"item.mark":         true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
@@ -239,15 +240,6 @@ func (v *prover) normalize() {
 		c.early[id] = v.expected(e, oldest)
 	}
 	v.normalizeTrust()
-	lapped := instant(0) // the last read that a list has lapped
-	for _, f := range c.inflight {
-		if f.started <= c.lists.finished {
-			lapped = max(lapped, f.started)
-		}
-	}
-	if c.lists.finished < w.now {
-		c.lists.finished = lapped
-	}
 	c.queue.items, c.queue.head = c.queue.items[c.queue.head:], 0
 	c.later = c.later[:0]
 	for _, p := range c.pods {

@@ -72,6 +72,10 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
 		}, now)
 	}
+	for p, f := range c.inflight {
+		f.lapped = true
+		c.inflight[p] = f
+	}
 	found := c.candidates.len()
 	pending := c.visitAll(r, now)
 	quiet := len(pending) == 0 && c.candidates.len() == found
@@ -256,6 +260,7 @@ func (c *core[S]) advance() {
 type flight struct {
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant
+	lapped  bool // a list has ended during the read
 }
 
 // inspected is the result of a read of a pod.
@@ -294,7 +299,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 // onInspected applies a read of a pod.
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
-	lapped := c.lists.finished >= c.inflight[p].started // a list has ended during the read
+	lapped := c.inflight[p].lapped
 	p.reading, p.readEnd = false, now
 	delete(c.inflight, p)
 	shows := r.shows.Items
@@ -317,9 +322,10 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 	case first != 0 && r.began <= first.add(c.cfg.Grace): // a claim is believed for a grace
 		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
+		p.notBefore = min(p.notBefore, first.add(c.cfg.Grace).next())
 		p.due = max(p.due, p.notBefore-1)
-		if p.want != 0 {
-			p.want = max(p.want, p.due)
+		if r.began > p.want {
+			p.want = 0 // the read due answers; a new waiter has a read at once
 		}
 	default:
 		if len(shows) == 0 {

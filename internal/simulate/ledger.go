@@ -49,6 +49,7 @@ type ledger struct {
 	pace       pace
 	prompt     prompt
 	own        map[cache.UID]*agentAt
+	unnamed    map[cache.UID]bool // pods with a removal, or with a claim or a call that named only the ID, until a read shows the pod
 	shows      func(cache.UID) []pleg.Item // by the cache
 	failed     func(cache.UID) bool        // the cache has an error
 	outcome    *Outcome                    // nil without a recording
@@ -59,7 +60,7 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time),
+		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time), unnamed: make(map[cache.UID]bool),
 	}
 }
 
@@ -156,6 +157,9 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	owner, _ := b.truth.podOf(it.ID)
 	b.settling(pod, now, false)
 	b.settling(owner, now, false)
+	if pod == "" || it.Phase == pleg.PhaseRemoved {
+		b.unnamed[owner] = true
+	}
 	b.promised(pod, it, payload, now)
 	b.pace.heard(now)
 	b.claimed(pod, now)
