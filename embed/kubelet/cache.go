@@ -7,9 +7,6 @@ package evented
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,21 +20,14 @@ import (
 // writer.
 type Cache struct {
 	statuses *cache.Cache[kubecontainer.PodStatus]
-	answered chan struct{} // capacity 1: ended has pods
-
-	mu    sync.Mutex
-	ended map[types.UID]struct{} // pods that a worker was told to have ended; owned by the holder of mu
 }
 
 var _ kubecontainer.Cache = (*Cache)(nil)
 
 func newCache() *Cache {
-	return &Cache{
-		statuses: cache.New(func(uid cache.UID) *kubecontainer.PodStatus {
-			return &kubecontainer.PodStatus{ID: types.UID(uid)}
-		}),
-		answered: make(chan struct{}, 1), ended: make(map[types.UID]struct{}),
-	}
+	return &Cache{statuses: cache.New(func(uid cache.UID) *kubecontainer.PodStatus {
+		return &kubecontainer.PodStatus{ID: types.UID(uid)}
+	})}
 }
 
 // Get returns the last known status of the pod, never nil, and the error of its last read.
@@ -46,28 +36,9 @@ func (c *Cache) Get(id types.UID) (*kubecontainer.PodStatus, error) {
 }
 
 // GetNewerThan blocks until a read of the pod begun after minTime was applied. As in the stock
-// cache, the call cannot be cancelled. Only pod workers call it.
+// cache, the call cannot be cancelled.
 func (c *Cache) GetNewerThan(id types.UID, minTime time.Time) (*kubecontainer.PodStatus, error) {
-	status, err := c.statuses.GetNewerThan(context.Background(), cache.UID(id), minTime)
-	if err == nil && removable(status) {
-		c.mu.Lock()
-		c.ended[id] = struct{}{}
-		c.mu.Unlock()
-		select {
-		case c.answered <- struct{}{}:
-		default:
-		}
-	}
-	return status, err
-}
-
-// takeEnded returns the pods that a worker was told to have ended, since the call before.
-func (c *Cache) takeEnded() []types.UID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pods := slices.Collect(maps.Keys(c.ended))
-	clear(c.ended)
-	return pods
+	return c.statuses.GetNewerThan(context.Background(), cache.UID(id), minTime)
 }
 
 // Set stores the result of a read begun at the given time, unless the cache is newer. An error

@@ -31,7 +31,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	if err == nil {
 		t.Fatal("an empty configuration was accepted")
 	}
-	for _, name := range []string{"Runtime", "Events", "Cache", "Recorder", "Node"} {
+	for _, name := range []string{"Runtime", "Events", "Cache", "Removable", "Recorder", "Node"} {
 		if !strings.Contains(err.Error(), "Config."+name) {
 			t.Errorf("%q does not name %s", err, name)
 		}

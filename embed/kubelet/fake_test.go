@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,6 +200,9 @@ type node struct {
 	told    *record.FakeRecorder
 	cache   *Cache
 	pleg    *Generator
+
+	removable atomic.Bool  // the answer of the pod workers, of every pod
+	asked     atomic.Int64 // how often they were asked
 }
 
 // newNode must be called in a bubble, and does not start the generator.
@@ -208,7 +212,8 @@ func newNode(t *testing.T, events *fakeEvents) *node {
 	var err error
 	n.pleg, err = New(Config{
 		Runtime: n.runtime, Events: events, Cache: n.cache, Recorder: n.told,
-		Node: &v1.ObjectReference{Kind: "Node", Name: "n", UID: "n"}, RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute,
+		Removable: func(types.UID) bool { n.asked.Add(1); return n.removable.Load() },
+		Node:      &v1.ObjectReference{Kind: "Node", Name: "n", UID: "n"}, RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,9 @@ type Config struct {
 	Events  embed.Events
 	// Cache is the result of [Wrap] with the gate on.
 	Cache kubecontainer.Cache
+	// Removable reports whether a kubelet may remove all containers of a pod: the pod's worker has
+	// terminated a deleted pod. Removable is the pod workers' ShouldPodContentBeRemoved.
+	Removable func(types.UID) bool
 	// Recorder and Node are the kubelet's recorder and the reference of its node.
 	Recorder record.EventRecorder
 	Node     *v1.ObjectReference
@@ -54,6 +57,8 @@ type Generator struct {
 	cache *Cache
 	moved chan struct{}                    // capacity 1: gauges are out of date
 	watch chan *kubepleg.PodLifecycleEvent // unbuffered: the core keeps and merges untaken events
+
+	removable func(types.UID) bool // see Config
 
 	gauges sync.Mutex                   // held while gauges are set, so that the newest values stand
 	shown  map[kubecontainer.State]bool // states with a series; owned by the holder of gauges
@@ -78,6 +83,7 @@ func New(c Config) (*Generator, error) {
 	}
 	missing(c.Runtime == nil, "Runtime", "runtime manager")
 	missing(c.Events == nil, "Events", "CRI runtime service")
+	missing(c.Removable == nil, "Removable", "pod workers' ShouldPodContentBeRemoved")
 	missing(c.Recorder == nil, "Recorder", "event recorder")
 	missing(c.Node == nil, "Node", "node reference")
 	own, ok := c.Cache.(*Cache)
@@ -115,7 +121,10 @@ func New(c Config) (*Generator, error) {
 	}
 	extra.SetGauges(core.Gauges)
 	attach(c.Events, core, relistMax(c), extra.Add)
-	return &Generator{core: core, cache: own, moved: moved, shown: make(map[kubecontainer.State]bool), watch: make(chan *kubepleg.PodLifecycleEvent)}, nil
+	return &Generator{
+		core: core, cache: own, removable: c.Removable, moved: moved,
+		shown: make(map[kubecontainer.State]bool), watch: make(chan *kubepleg.PodLifecycleEvent),
+	}, nil
 }
 
 // relistMax is the longest relist period for a trusted stream, never more than KEP-3386's 300 s.
@@ -138,7 +147,7 @@ func (g *Generator) start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	g.cancel = cancel
 	g.done.Go(func() { _ = g.core.Run(ctx) }) // nil, for the first run
-	feed := &pump{g: g, log: klog.FromContext(ctx).WithName("pleg"), reportedEnds: make(map[types.UID]map[string]int)}
+	feed := &pump{g: g, log: klog.FromContext(ctx).WithName("pleg"), reportedEnds: make(map[types.UID]map[string]bool)}
 	g.done.Go(func() { feed.run(ctx) })
 	g.done.Go(func() { g.showGauges(ctx) })
 }

@@ -27,42 +27,41 @@ import (
 //
 // A kubelet removes all containers of a deleted pod when ContainerDied comes after the pod's worker
 // has left SyncTerminatingPod. The worker's StopPodSandbox causes the last event, and the worker
-// leaves later: some milliseconds on a quiet node, seconds on a busy one. Its next step is a wait
-// for a newer status. So the pump repeats the event of the sandbox's end when such a wait has been
-// answered. The worker of a pod that the kubelet does not know, after a restart, waits for nothing.
-// So the pump also repeats it after some time. Both only while the pod has ended containers. The
-// goroutine in run owns the pump.
+// still reads the pod's status then: some milliseconds on a quiet node, seconds on a busy one. So
+// the pump asks the kubelet whether the worker has left, and then repeats the event of the
+// sandbox's end. The goroutine in run owns the pump.
 type pump struct {
 	g            *Generator
 	log          klog.Logger
-	reportedEnds map[types.UID]map[string]int // ended IDs, reported to the kubelet, until removed: repeats left
-	later        []later                      // in the order of their times
+	reportedEnds map[types.UID]map[string]bool // ended IDs, reported to the kubelet, until removed
+	questions    []question                    // in the order of their times
 }
 
-// later is a sandbox's end to be reported again at a time.
-type later struct {
-	at   time.Time
-	uid  types.UID
-	id   string
-	next int // index of the delay after this
+// question is whether the containers of a pod may be removed, to be asked at a time.
+type question struct {
+	at, until time.Time
+	uid       types.UID
+	sandbox   string // the ended one
+	step      time.Duration
 }
 
-// sandboxRepeats is how many answered waits repeat a sandbox's end: that after StopPodSandbox, and
-// one for a failed SyncTerminatingPod. The bound keeps a pod without a ready sandbox, whose worker
-// waits at each event, from a loop.
-const sandboxRepeats = 2
-
-// repeatAfter are the delays between the reports of a sandbox's end. The first is half a relist
-// period of the stock PLEG, the second for a slow worker, and for a removal that the kubelet has
-// dropped because 50 were queued.
-var repeatAfter = [...]time.Duration{500 * time.Millisecond, 4 * time.Second}
+const (
+	// The time to the first question, which doubles with each, and its limit: a relist period of the
+	// stock PLEG.
+	firstQuestion, slowQuestion = 10 * time.Millisecond, time.Second
+	// repeatAfter is the time from an event to its repetition, which doubles with each: a kubelet
+	// drops removals while 50 are queued.
+	repeatAfter = 8 * time.Second
+	// askFor is how long the pump asks: the kubelet's collector of dead containers comes as often.
+	askFor = time.Minute
+)
 
 // run hands events over until ctx ends.
 func (p *pump) run(ctx context.Context) {
 	for {
 		var due <-chan time.Time
-		if len(p.later) > 0 {
-			due = time.After(time.Until(p.later[0].at))
+		if len(p.questions) > 0 {
+			due = time.After(time.Until(p.questions[0].at))
 		}
 		var events []*kubepleg.PodLifecycleEvent
 		select {
@@ -71,12 +70,8 @@ func (p *pump) run(ctx context.Context) {
 				return
 			}
 			events = p.events(e)
-		case <-p.g.cache.answered:
-			for _, uid := range p.g.cache.takeEnded() {
-				events = append(events, p.repeat(uid)...)
-			}
 		case <-due:
-			events = p.repeatLater()
+			events = p.ask()
 		}
 		for _, event := range events {
 			select {
@@ -88,43 +83,37 @@ func (p *pump) run(ctx context.Context) {
 	}
 }
 
-// schedule has a sandbox's end reported again, if there is another delay.
-func (p *pump) schedule(l later) {
-	if l.next == len(repeatAfter) {
+// schedule has a question asked after its step.
+func (p *pump) schedule(q question) {
+	if q.at = time.Now().Add(q.step); q.at.After(q.until) {
 		return
 	}
-	l.at = time.Now().Add(repeatAfter[l.next])
-	l.next++
-	i, _ := slices.BinarySearchFunc(p.later, l, func(a, b later) int { return a.at.Compare(b.at) })
-	p.later = slices.Insert(p.later, i, l)
+	i, _ := slices.BinarySearchFunc(p.questions, q, func(a, b question) int { return a.at.Compare(b.at) })
+	p.questions = slices.Insert(p.questions, i, q)
 }
 
-// repeatLater returns the event that is due, if the pod still has what to remove.
-func (p *pump) repeatLater() []*kubepleg.PodLifecycleEvent {
-	l := p.later[0]
-	p.later = slices.Delete(p.later, 0, 1)
-	if status, _ := p.g.cache.statuses.Get(cache.UID(l.uid)); !removable(status) {
+// ask asks the question that is due, and returns the sandbox's end if the kubelet would now remove
+// the pod's containers. A pod without ended containers, or with a new sandbox, is left alone.
+func (p *pump) ask() []*kubepleg.PodLifecycleEvent {
+	q := p.questions[0]
+	p.questions = slices.Delete(p.questions, 0, 1)
+	if status, _ := p.g.cache.statuses.Get(cache.UID(q.uid)); !removable(status) {
 		return nil
 	}
-	p.schedule(l)
-	return died(l.uid, l.id)
+	if !p.g.removable(q.uid) {
+		q.step = min(2*q.step, slowQuestion)
+		p.schedule(q)
+		return nil
+	}
+	q.step = max(2*q.step, repeatAfter)
+	p.schedule(q)
+	return died(q.uid, q.sandbox)
 }
 
 // removable reports whether a pod has ended containers and no sandbox that is ready.
 func removable(status *kubecontainer.PodStatus) bool {
 	ended := func(c *kubecontainer.Status) bool { return c.State == kubecontainer.ContainerStateExited }
 	return !slices.ContainsFunc(status.SandboxStatuses, ready) && slices.ContainsFunc(status.ContainerStatuses, ended)
-}
-
-// repeat returns the event of a sandbox's end of the pod, if it may be repeated.
-func (p *pump) repeat(uid types.UID) []*kubepleg.PodLifecycleEvent {
-	for id, left := range p.reportedEnds[uid] {
-		if left > 0 {
-			p.reportedEnds[uid][id] = left - 1
-			return died(uid, id)
-		}
-	}
-	return nil
 }
 
 func died(uid types.UID, id string) []*kubepleg.PodLifecycleEvent {
@@ -141,10 +130,10 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 	}
 	switch e.Type {
 	case pleg.ContainerDied:
-		p.note(uid, e.ID, repeats(e.Kind))
+		p.note(uid, e.ID)
 		p.logFinished(e)
 		if e.Kind == pleg.Sandbox {
-			p.schedule(later{uid: uid, id: e.ID})
+			p.sandboxEnded(uid, e.ID)
 		}
 	case pleg.ContainerRemoved:
 		p.forget(uid, e.ID)
@@ -157,22 +146,24 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 	return all
 }
 
-// repeats returns how often the end of an ID may be repeated.
-func repeats(kind pleg.Kind) int {
-	if kind == pleg.Sandbox {
-		return sandboxRepeats
+// sandboxEnded begins to ask about a pod. The event of the sandbox's end, which is sent now, has
+// its effect if the answer is yes already.
+func (p *pump) sandboxEnded(uid types.UID, id string) {
+	q := question{until: time.Now().Add(askFor), uid: uid, sandbox: id, step: firstQuestion}
+	if p.g.removable(uid) {
+		q.step = repeatAfter
 	}
-	return 0
+	p.schedule(q)
 }
 
 // note notes that the end of an ID was reported to the kubelet.
-func (p *pump) note(uid types.UID, id string, repeats int) {
+func (p *pump) note(uid types.UID, id string) {
 	ids := p.reportedEnds[uid]
 	if ids == nil {
-		ids = make(map[string]int)
+		ids = make(map[string]bool)
 		p.reportedEnds[uid] = ids
 	}
-	ids[id] = repeats
+	ids[id] = true
 }
 
 // forget forgets a removed ID.
@@ -192,21 +183,21 @@ func (p *pump) unreportedEnds(pod cache.UID) []string {
 	before := p.reportedEnds[uid]
 	delete(p.reportedEnds, uid)
 	var unreported []string
-	ended := func(id string, kind pleg.Kind) {
-		left, ok := before[id]
-		if !ok {
-			unreported, left = append(unreported, id), repeats(kind)
+	ended := func(id string) (isNew bool) {
+		if !before[id] {
+			unreported = append(unreported, id)
 		}
-		p.note(uid, id, left)
+		p.note(uid, id)
+		return !before[id]
 	}
 	for _, c := range status.ContainerStatuses {
 		if c.State == kubecontainer.ContainerStateExited {
-			ended(c.ID.ID, pleg.Container)
+			ended(c.ID.ID)
 		}
 	}
 	for _, s := range status.SandboxStatuses {
-		if !ready(s) {
-			ended(s.GetId(), pleg.Sandbox)
+		if !ready(s) && ended(s.GetId()) {
+			p.sandboxEnded(uid, s.GetId())
 		}
 	}
 	return unreported

@@ -73,61 +73,85 @@ func TestOverflowSwallowsNoEnd(t *testing.T) {
 	})
 }
 
-// TestSandboxEndIsRepeated covers the removal of a deleted pod's containers: a kubelet that hears
-// of the sandbox's end too early hears of it again, as soon as its worker has left
-// SyncTerminatingPod, while there are ended containers to remove.
-func TestSandboxEndIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, noEvents())
-		with := func(sandbox *kubecontainer.Container, containers ...*kubecontainer.Container) *kubecontainer.Pod {
-			p := pod("p", containers...)
-			p.Sandboxes = []*kubecontainer.Container{sandbox}
-			return p
-		}
-		// The wait of the worker as it leaves a step. The status is new enough: a bubble's times have no
-		// monotonic reading.
-		worker := func() {
-			if _, err := n.cache.GetNewerThan("p", time.Time{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		n.runtime.show(with(container("s", running), container("c", running)))
-		n.started().expect("p c Started", "p s Started")
-		worker() // into SyncTerminatingPod
-		n.expect()
-		n.runtime.show(with(container("s", exited), container("c", exited)))
-		n.afterRelist()
-		n.expect("p c Died", "p s Died")
-		time.Sleep(repeatAfter[0])
-		n.expect("p s Died")           // for a pod that the kubelet does not know
-		time.Sleep(repeatAfter[1] / 2) // a slow StopPodSandbox
-		n.expect()
-		worker()
-		n.expect("p s Died")
-		for range 5 { // a pod that cannot start, whose worker is woken by each event
-			worker()
-		}
-		n.expect("p s Died")
-		time.Sleep(repeatAfter[1] / 2)
-		n.expect("p s Died")
-		time.Sleep(time.Minute)
-		n.expect()
+// withSandbox returns the pod p.
+func withSandbox(sandbox *kubecontainer.Container, containers ...*kubecontainer.Container) *kubecontainer.Pod {
+	p := pod("p", containers...)
+	p.Sandboxes = []*kubecontainer.Container{sandbox}
+	return p
+}
 
-		n.runtime.show(with(container("s2", running), container("c2", running)))
-		n.afterRelist()
-		n.take()
-		n.runtime.show(with(container("s2", exited), container("c2", exited)))
-		n.afterRelist()
-		n.take()
-		worker()
-		n.expect("p s2 Died")
-		n.runtime.show(with(container("s2", exited))) // all removed in time
-		n.afterRelist()
-		n.expect("p c2 Removed")
-		worker()
-		time.Sleep(time.Minute)
-		n.expect()
-	})
+// TestSandboxEndIsRepeated covers the removal of a deleted pod's containers: a kubelet hears of the
+// sandbox's end too early, and again once its worker has left SyncTerminatingPod.
+func TestSandboxEndIsRepeated(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaves time.Duration // the worker leaves so long after the sandbox's end
+		within time.Duration // the event must be repeated so soon afterwards; 0: not at all
+	}{
+		"the worker left before":   {0, 0},
+		"a pod unknown to workers": {30 * time.Millisecond, 50 * time.Millisecond},
+		"a worker on a full node":  {7 * time.Second, slowQuestion},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t, noEvents())
+				n.runtime.show(withSandbox(container("s", running), container("c", running)))
+				n.started().expect("p c Started", "p s Started")
+				n.removable.Store(c.leaves == 0)
+				n.runtime.show(withSandbox(container("s", exited), container("c", exited)))
+				n.afterRelist()
+				n.expect("p c Died", "p s Died")
+				time.Sleep(c.leaves)
+				n.expect()
+				n.removable.Store(true)
+				time.Sleep(c.within)
+				if c.within > 0 {
+					n.expect("p s Died")
+				}
+				time.Sleep(repeatAfter - 2*slowQuestion)
+				n.expect()
+				time.Sleep(2 * slowQuestion) // the kubelet dropped the removal
+				n.expect("p s Died")
+				n.runtime.show(withSandbox(container("s", exited))) // all removed
+				n.afterRelist()
+				n.expect("p c Removed")
+				time.Sleep(askFor)
+				n.expect()
+			})
+		})
+	}
+}
+
+// A pod that only starts anew, or that has ended and is not deleted, keeps its containers, and is
+// not asked about for ever.
+func TestSandboxEndIsNotRepeated(t *testing.T) {
+	for name, later := range map[string]*kubecontainer.Pod{
+		"a new sandbox": withSandbox(container("s2", running), container("c", exited)),
+		"a job's pod":   withSandbox(container("s", exited), container("c", exited)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t, noEvents())
+				n.runtime.show(withSandbox(container("s", running), container("c", running)))
+				n.started().expect("p c Started", "p s Started")
+				n.runtime.show(withSandbox(container("s", exited), container("c", exited)))
+				n.afterRelist()
+				n.expect("p c Died", "p s Died")
+				n.runtime.show(later)
+				time.Sleep(10 * slowQuestion)
+				n.take()
+				time.Sleep(askFor)
+				asked := n.asked.Load()
+				if asked < 2 {
+					t.Errorf("asked %d times", asked)
+				}
+				n.removable.Store(true)
+				time.Sleep(askFor)
+				if n.expect(); n.asked.Load() != asked {
+					t.Errorf("asked %d times, and %d a minute later", asked, n.asked.Load())
+				}
+			})
+		})
+	}
 }
 
 func TestFinishedContainersAreLogged(t *testing.T) {
@@ -137,7 +161,7 @@ func TestFinishedContainersAreLogged(t *testing.T) {
 		n.started()
 		var log bytes.Buffer
 		p := &pump{
-			g: n.pleg, reportedEnds: make(map[types.UID]map[string]int),
+			g: n.pleg, reportedEnds: make(map[types.UID]map[string]bool),
 			log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(2))),
 		}
 		p.events(pleg.Event{Pod: "p", Namespace: "ns", PodName: "web", ContainerName: "app", Type: pleg.ContainerDied, ID: "c", Kind: pleg.Container})

@@ -158,6 +158,7 @@ func TestListsHaveASwitch(t *testing.T) {
 			g, err := New(Config{
 				Runtime: manager{client: wrapped}, Events: wrapped, Cache: cache,
 				Recorder: record.NewFakeRecorder(1000), Node: &v1.ObjectReference{Kind: "Node", Name: "n"},
+				Removable: func(types.UID) bool { return false },
 			})
 			if err != nil {
 				t.Fatal(err)
