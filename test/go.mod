@@ -84,6 +84,7 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	golang.org/x/mod v0.42.0
 	golang.org/x/sync v0.24.0
+	k8s.io/kubelet v0.37.2
 )
 
 replace (

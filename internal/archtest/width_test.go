@@ -38,7 +38,7 @@ var (
 		"internal/cachemodel", "internal/faults", "internal/mutate",
 		"internal/published", "internal/simulate", "metrics", "pleg", "test/apiserver",
 		"test/controllerruntime", "test/critest", "test/kubelet/cmd/kubelet-build",
-		"test/kubelet/cmd/kubelet-e2e", "test/kubelet/podsapi", "test/kubelet/scene",
+		"test/kubelet/cmd/kubelet-e2e", "test/kubelet/scene",
 		"test/kubelet/standalone", "test/node/agent", "test/node/cmd/runtime", "test/node/components",
 		"test/node/conformance", "test/node/crikit", "test/node/criproxy", "test/node/daemon",
 		"test/node/image", "test/node/runtimes", "test/node/suite", "test/node/sweep",

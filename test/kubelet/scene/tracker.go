@@ -9,10 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
+	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/test/kubelet/podsapi"
 )
 
 // Tracker notes the kubelet's status manager's knowledge with its times. It survives restarts of
@@ -43,7 +45,7 @@ func newTracker(socket string) *Tracker {
 			t.mu.Lock()
 			t.since = bench.Now()
 			t.mu.Unlock()
-			_ = podsapi.Watch(ctx, socket, t.told) // the kubelet is down, or dropped us
+			_ = t.watch(ctx, socket) // the kubelet is down, or dropped us
 			t.mu.Lock()
 			t.dropped++
 			t.mu.Unlock()
@@ -61,14 +63,33 @@ func (t *Tracker) close() {
 	t.done.Wait()
 }
 
-func (t *Tracker) told(what podsapi.Type, pod *corev1.Pod) {
-	if pod == nil {
-		return
+// watch takes the pods API's events until the stream ends. The kubelet's status manager sends a
+// status at the moment when it takes it.
+func (t *Tracker) watch(ctx context.Context, socket string) error {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
 	}
+	defer conn.Close()
+	stream, err := podsapi.NewPodsClient(conn).WatchPods(ctx, &podsapi.WatchPodsRequest{})
+	for err == nil {
+		var e *podsapi.WatchPodsEvent
+		if e, err = stream.Recv(); err != nil || e.Type == podsapi.EventType_INITIAL_SYNC_COMPLETE {
+			continue
+		}
+		var pod corev1.Pod
+		if err = pod.Unmarshal(e.Pod); err == nil {
+			t.told(e.Type, &pod)
+		}
+	}
+	return err
+}
+
+func (t *Tracker) told(what podsapi.EventType, pod *corev1.Pod) {
 	now, uid := bench.Now(), string(pod.UID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if what == podsapi.Deleted { // the pod is finished; no status comes with it
+	if what == podsapi.EventType_DELETED { // the pod is finished; no status comes with it
 		t.deleted[uid] = now
 		return
 	}
