@@ -35,6 +35,9 @@ type seriesKey struct {
 	note               string // "" where notes do not count; see combinedKey
 }
 
+// hash identifies the key in this process, but for accidents.
+func (k *seriesKey) hash() uint64 { return maphash.Comparable(seed, *k) }
+
 // notes is the hash under which series with different notes are counted: a note has its own series,
 // or shares a combined series. Combined series are counted apart: a restart may find them first,
 // and they must not take the place of the others.
@@ -168,6 +171,9 @@ func combinedKey(note string) string {
 	}
 	return combinedMark + note[:end]
 }
+
+// anyNote returns the key for all notes.
+func anyNote(string) string { return combinedMark }
 
 // subdomain makes a DNS subdomain of at most limit bytes out of any name; valid names are returned
 // unchanged. Objects such as ClusterRoles have names invalid for Events.

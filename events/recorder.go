@@ -106,6 +106,7 @@ type emission struct {
 	literal                   bool // the note is not a format
 
 	key                              seriesKey
+	hash                             uint64 // of the key
 	regardingVersion, relatedVersion string
 }
 
@@ -172,6 +173,7 @@ func (c *core) identify(e *emission) error {
 		e.note = cut(e.note, maxNote)
 		k.note = cmp.Or(e.note, emptyNote)
 	}
+	e.hash = k.hash()
 	return nil
 }
 
@@ -221,7 +223,7 @@ func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, mor
 		return false, true
 	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.pairs[built.pair] >= b.opts.MaxPerObject:
 		b.count.drop(DropObjectCap, 1)
-	case b.tab.left[built.id.hint()] == nil && b.tab.gone[built.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{built.pair, e.key.reason}), now):
+	case !b.tab.known(built) && !b.limit.allow(maphash.Comparable(seed, bucketKey{built.pair, e.key.reason}), now):
 		b.count.drop(DropRateLimited, 1)
 	default:
 		b.count.Unsent++
@@ -249,17 +251,16 @@ type bucketKey struct {
 // current is the series of an event, nil for none. Where notes count, and there are too many of
 // them already, the event is counted with others.
 func (b *Broadcaster) current(e *emission) *series {
-	s := b.tab.byKey[e.key]
-	if s != nil || e.key.note == "" || strings.HasPrefix(e.key.note, combinedMark) {
+	s := b.tab.find(&e.key, e.hash)
+	if s != nil || e.key.note == "" {
 		return s
 	}
-	if b.tab.notes[e.key.notes()] < b.opts.MaxNotes {
-		return nil
-	}
-	e.key.note = combinedKey(e.note)
-	if s = b.tab.byKey[e.key]; s == nil && b.tab.notes[e.key.notes()] >= b.opts.MaxNotes {
-		e.key.note = combinedMark
-		s = b.tab.byKey[e.key]
+	for _, combined := range []func(note string) string{combinedKey, anyNote} {
+		if s == nil && b.tab.notes[e.key.notes()] >= b.opts.MaxNotes {
+			e.key.note = combined(e.note)
+			e.hash = e.key.hash()
+			s = b.tab.find(&e.key, e.hash)
+		}
 	}
 	return s
 }
@@ -288,13 +289,13 @@ func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 // open puts a new series into the table. An evicted series is continued.
 func (b *Broadcaster) open(s *series, now time.Time) {
 	s.st, s.name = begin(now), b.newName(s, now)
-	if l := b.tab.gone[s.id.hint()]; l != nil && l.id == s.id {
-		if delete(b.tab.gone, s.id.hint()); now.Sub(l.st.last) < b.policy.threshold {
-			s.st, s.name = l.st, l.name
+	if g, ok := b.tab.gone[s.id]; ok {
+		if delete(b.tab.gone, s.id); now.Sub(g.st.last) < b.policy.threshold {
+			s.st, s.name = g.st, g.name
 			s.st.revive(now)
 		}
 	}
-	b.tab.byKey[s.key] = s
+	b.tab.byKey[s.hash] = s
 	b.tab.count(s, 1)
 	b.settle(s, now)
 	b.evict(now)

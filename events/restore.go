@@ -372,7 +372,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	if e.Related != nil {
 		s.content.relatedVersion = e.Related.ResourceVersion
 	}
-	switch other := b.tab.byKey[s.key]; {
+	switch other := b.tab.find(&s.key, s.hash); {
 	case goOn && other != nil && !other.inflight && other.st.phase == phaseAbsent && other.st.stored+other.st.sent == 0:
 		other.name = e.Name
 		other.st.adopt(f, now, &b.policy)
@@ -381,7 +381,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 		return
 	case goOn && other == nil && b.tab.aged.Len() < b.opts.MaxSeries:
 		s.st.adopt(f, now, &b.policy)
-		b.tab.byKey[s.key] = s
+		b.tab.byKey[s.hash] = s
 		b.count.Transitions["adopted"]++
 		r.kept(now, b.opts.Heartbeat)
 	case f.state == stateOngoing:

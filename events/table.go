@@ -31,7 +31,8 @@ const (
 // the broadcaster's lock, but for the content, which does not change.
 type series struct {
 	key     seriesKey
-	pair    uint64 // hashes of the key: pair and, where notes count, notes
+	hash    uint64 // of the key
+	pair    uint64 // hashes of parts of the key: pair and, where notes count, notes
 	notes   uint64
 	id      seriesID
 	name    string // of the object
@@ -49,7 +50,7 @@ type series struct {
 
 // identify sets the key and the fields derived from the key.
 func (s *series) identify(key seriesKey, src source) {
-	s.key, s.id, s.pair = key, key.id(src), key.pair()
+	s.key, s.hash, s.id, s.pair = key, key.hash(), key.id(src), key.pair()
 	if key.note != "" {
 		s.notes = key.notes()
 	}
@@ -122,36 +123,40 @@ func look(e *eventsv1.Event) found {
 // table holds every known series and the lists of waiting series. Guarded by the broadcaster's
 // lock. No function of table blocks.
 type table struct {
-	byKey   map[seriesKey]*series
-	all     int               // series in memory
-	pending int               // of these, never stored
-	pairs   map[uint64]int    // series of each pair of objects, by hash
-	notes   map[uint64]int    // series with different notes only, by hash
-	urgent  *list.List        // of *series: evicted ones; their final counts go first
-	queue   *list.List        // of *series: all others with a call to make, in the order of emission
-	aged    *list.List        // of *series: those not pending, the longest quiet first
-	left    map[hint]*leaving // series left by an earlier process, of unknown content
-	gone    map[hint]*leaving // evicted series
+	byKey   map[uint64]*series // by hash; of two keys with one hash the later series ends the earlier
+	all     int                // series in memory
+	pending int                // of these, never stored
+	pairs   map[uint64]int     // series of each pair of objects, by hash
+	notes   map[uint64]int     // series with different notes only, by hash
+	urgent  *list.List         // of *series: evicted ones; their final counts go first
+	queue   *list.List         // of *series: all others with a call to make, in the order of emission
+	aged    *list.List         // of *series: those not pending, the longest quiet first
+	left    map[hint]*leaving  // series left by an earlier process, of unknown content
+	gone    map[seriesID]gone  // evicted series
 }
 
 // hint is the prefix of a series' ID at the end of its object's name.
 type hint [4]byte
 
-// leaving is a series outside the table with an object to continue.
+// gone is an evicted series.
+type gone struct {
+	name string
+	st   state
+}
+
+// leaving is an object left by an earlier process.
 type leaving struct {
 	namespace, name string
-	id              seriesID
-	st              state
 
-	source   uint32 // left by an earlier process, with unknown ID and state: the rest
-	busy     bool   // a read is under way
+	source   uint32
+	busy     bool // a read is under way
 	attempts int
 	retryAt  time.Time
 }
 
 func newTable() table {
 	return table{
-		byKey: map[seriesKey]*series{}, pairs: map[uint64]int{}, notes: map[uint64]int{}, left: map[hint]*leaving{}, gone: map[hint]*leaving{},
+		byKey: map[uint64]*series{}, pairs: map[uint64]int{}, notes: map[uint64]int{}, left: map[hint]*leaving{}, gone: map[seriesID]gone{},
 		urgent: list.New(), queue: list.New(), aged: list.New(),
 	}
 }
@@ -171,10 +176,24 @@ func bump[K comparable](m map[K]int, k K, n int) {
 	}
 }
 
+// find returns the series of a key, nil for none.
+func (t *table) find(k *seriesKey, hash uint64) *series {
+	if s := t.byKey[hash]; s != nil && s.key == *k {
+		return s
+	}
+	return nil
+}
+
+// known reports whether a new series continues an evicted one, or perhaps an earlier process's.
+func (t *table) known(s *series) bool {
+	_, evicted := t.gone[s.id]
+	return evicted || t.left[s.id.hint()] != nil
+}
+
 // retire detaches a series from its key; calls may still be owed.
 func (t *table) retire(s *series) {
-	if t.byKey[s.key] == s {
-		delete(t.byKey, s.key)
+	if t.byKey[s.hash] == s {
+		delete(t.byKey, s.hash)
 	}
 	t.unage(s)
 }
@@ -260,7 +279,7 @@ func (t *table) leave(s *series, room int) {
 		}
 		delete(t.gone, h)
 	}
-	t.gone[s.id.hint()] = &leaving{namespace: s.content.namespace, name: s.name, id: s.id, st: s.st}
+	t.gone[s.id] = gone{s.name, s.st}
 }
 
 // limiter is a token bucket per key: burst tokens, and another token every refill. A bucket is

@@ -105,6 +105,7 @@ func (b *Broadcaster) write(ctx context.Context) {
 
 // job is a call: of a series, of a roster, or a read of an object left by an earlier process.
 type job struct {
+	limit  time.Duration // of the call
 	series *series
 	call   call
 	event  *eventsv1.Event
@@ -139,8 +140,14 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 		return j, wait
 	}
 	b.inflight++
-	if b.opts.Writers > 1 {
-		b.signal() // there may be more for another writer
+	if j.limit = writeTimeout; b.draining != nil {
+		j.limit = b.share(b.draining)
+	}
+	if j.series == nil {
+		j.limit = min(j.limit, restoreTimeout)
+	}
+	if b.opts.Writers > 1 && b.owed()+len(b.tab.left)+len(b.rosters) > 1 {
+		b.signal() // there is more for another writer
 	}
 	return j, 0
 }
@@ -228,16 +235,7 @@ func (b *Broadcaster) owed() int {
 
 // perform makes a call, without the lock, and books the answer.
 func (b *Broadcaster) perform(ctx context.Context, j job) {
-	limit := writeTimeout
-	b.mu.Lock()
-	if b.draining != nil {
-		limit = b.share(b.draining)
-	}
-	b.mu.Unlock()
-	if j.series == nil {
-		limit = min(limit, restoreTimeout)
-	}
-	timed, cancel := context.WithTimeout(ctx, limit)
+	timed, cancel := context.WithTimeout(ctx, j.limit)
 	defer cancel()
 	switch {
 	case j.roster != nil:
