@@ -327,6 +327,7 @@ func (c *core[S]) resolve(p *pod, began instant) {
 			}
 			return began > e.at
 		case x.phase >= e.phase && x.shown != PhaseUnknown:
+			return !p.reading || c.inflight[p].began > e.at // else the read under way may show less
 		case began <= e.at.add(c.cfg.Grace):
 			return false
 		case x.shown != PhaseUnknown:

@@ -87,6 +87,7 @@ var mutations = []mutation{
 	{"claim: any read meets an ack", claimFile, "return began > e.at\n", "return true\n"},
 	{"claim: a refuted one is not counted", claimFile, "\t\t\tc.noteOverruled(x, e.phase)\n", ""},
 	{"claim: a read that shows as much leaves it open", claimFile, "case x.phase >= e.phase && x.shown != PhaseUnknown:\n", "case x.phase >= e.phase && x.shown != PhaseUnknown && began > e.at.add(c.cfg.Grace):\n"},
+	{"claim: a list answers it for an older read", claimFile, "return !p.reading || c.inflight[p].began > e.at //", "return true //"},
 	{"claim: changes of other pods by the event are not looked at", claimFile, "if x.pod != p {\n\t\t\tc.review(x.pod, now)", "if false {\n\t\t\tc.review(x.pod, now)"},
 	{"claim: the payload of the first one in a turn counts", claimFile, "\tpc.drop()\n\tpc.payload, pc.status, pc.release = c.Payload, c.Status, c.Release\n\treturn true", "\tif pc.status == nil {\n\t\tpc.payload, pc.status, pc.release = c.Payload, c.Status, c.Release\n\t\treturn true\n\t}\n\treturn false"},
 	{"claim: payloads are not released", claimFile, "\t\tpc.drop()\n\t\tif len(m.free)", "\t\tif len(m.free)"},
