@@ -37,7 +37,7 @@ var (
 		"internal/bench/run", "internal/bench/stream", "internal/bench/watch", "internal/bench/worker",
 		"internal/cachemodel", "internal/faults", "internal/mutate",
 		"internal/published", "internal/simulate", "metrics", "pleg", "test/apiserver",
-		"test/controllerruntime", "test/critest", "test/kubelet/cmd/kubelet-build",
+		"test/controllerruntime", "test/kubelet/cmd/kubelet-build",
 		"test/kubelet/cmd/kubelet-e2e", "test/kubelet/scene",
 		"test/kubelet/standalone", "test/node/agent", "test/node/cmd/runtime", "test/node/components",
 		"test/node/conformance", "test/node/crikit", "test/node/criproxy", "test/node/daemon",
