@@ -4,13 +4,9 @@
 package crikit
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -68,31 +64,5 @@ func TestRegressions(t *testing.T) {
 				t.Errorf("regressions (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestGone(t *testing.T) {
-	notFound := status.Error(codes.NotFound, "no such container")
-	for _, tt := range []struct {
-		err  error
-		want bool
-	}{
-		{nil, false},
-		{errors.New("other"), false},
-		{notFound, true},
-		{fmt.Errorf("crikit: remove: %w", notFound), true},
-		{status.Error(codes.Unavailable, "down"), false},
-	} {
-		if got := Gone(tt.err); got != tt.want {
-			t.Errorf("Gone(%v) = %v, want %v", tt.err, got, tt.want)
-		}
-	}
-}
-
-func TestDialRefusesOtherSchemes(t *testing.T) {
-	for _, endpoint := range []string{"", "/run/x.sock", "tcp://127.0.0.1:1"} {
-		if _, err := Dial(Options{Endpoint: endpoint}); err == nil {
-			t.Errorf("Dial(%q) was not refused", endpoint)
-		}
 	}
 }

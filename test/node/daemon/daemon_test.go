@@ -4,13 +4,10 @@
 package daemon
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
@@ -28,22 +25,6 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// stand puts a shell script in containerd's place.
-func stand(t *testing.T, script string) *Daemon {
-	t.Helper()
-	set := programs(t)
-	for program, text := range map[string]string{set.Containerd(): script, set.Ctr(): "exit 1"} {
-		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d, err := New(Config{Base: shortDir(t), Components: set, Image: image.DefaultRef})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 // programs returns a set of programs with a workload alone.
 func programs(t *testing.T) components.Set {
 	t.Helper()
@@ -53,61 +34,6 @@ func programs(t *testing.T) components.Set {
 		t.Fatal(err)
 	}
 	return set
-}
-
-func TestStartTellsWhyContainerdEnded(t *testing.T) {
-	d := stand(t, `echo "containerd: no such plugin"; exit 1`)
-	err := d.Start(t.Context())
-	if err == nil {
-		t.Fatal("Start of a daemon that ends at once succeeded")
-	}
-	for _, want := range []string{"ended at its start", "no such plugin"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not contain %q: %v", want, err)
-		}
-	}
-	if d.Alive() {
-		t.Error("Alive after the process ended")
-	}
-}
-
-func TestStopAndStartAgain(t *testing.T) {
-	d := stand(t, `exec sleep 300`)
-	for round := range 3 {
-		if err := d.spawn(); err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		if err := d.spawn(); err == nil {
-			t.Fatal("a second start of a running daemon was not refused")
-		}
-		if err := d.Stop(t.Context(), syscall.SIGTERM); err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		if d.Alive() || d.PID() != 0 {
-			t.Errorf("round %d: still alive after Stop", round)
-		}
-	}
-	if err := d.Stop(t.Context(), syscall.SIGTERM); err != nil {
-		t.Errorf("Stop of a stopped daemon: %v", err)
-	}
-}
-
-func TestStopKillsWhatDoesNotEnd(t *testing.T) {
-	d := stand(t, `trap '' TERM; echo trapped; while :; do sleep 0.05; done`)
-	if err := d.spawn(); err != nil {
-		t.Fatal(err)
-	}
-	for !strings.Contains(d.logTail(1), "trapped") {
-		time.Sleep(time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := d.Stop(ctx, syscall.SIGTERM); err == nil || !strings.Contains(err.Error(), "was killed") {
-		t.Errorf("Stop = %v, want an error that tells of the kill", err)
-	}
-	if d.Alive() {
-		t.Error("still alive")
-	}
 }
 
 func TestNewRefusesALongOrRelativeDirectory(t *testing.T) {

@@ -4,7 +4,6 @@
 package runtimes
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,22 +36,6 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s shares the programs of %q (%v), which are not built from the same source", r.Name, r.Built, err)
 			}
 		}
-	}
-}
-
-func TestByName(t *testing.T) {
-	for _, name := range append(Names(), "containerd") {
-		if r, err := ByName(name); err != nil || !strings.HasPrefix(r.Name, name) {
-			t.Errorf("ByName(%q) = %s, %v", name, r.Name, err)
-		}
-	}
-	if _, err := ByName("docker"); err == nil || !strings.Contains(err.Error(), `"docker"`) || !strings.Contains(err.Error(), "containerd-2.4, ") {
-		t.Errorf("ByName of an unknown name: %v, want an error that lists the known ones", err)
-	}
-	names := Names()
-	names[0] = "x"
-	if slices.Contains(Names(), "x") {
-		t.Error("the caller does not own what Names returns")
 	}
 }
 
