@@ -16,7 +16,7 @@ help: ## show this
 
 #: the main job
 .PHONY: run
-run: ## run pleg-bench on the fake runtime, about 15 s
+run: ## run pleg-bench on the fake runtime, about 20 s
 	$(GO) run ./cmd/pleg-bench
 
 .PHONY: build

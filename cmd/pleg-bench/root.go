@@ -48,7 +48,7 @@ equals the runtime and that every change was told once, in order, and soon.
 
 Without a command it is "pleg-bench run": on a fake runtime that it starts as a
 child process, with a polling PLEG beside it for comparison. It needs nothing
-else, and takes about 15 seconds.`,
+else, and takes about 20 seconds.`,
 		Example: `  # see it work, compared with polling
   pleg-bench
   # a runtime that loses and falsifies events

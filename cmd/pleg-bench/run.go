@@ -106,7 +106,7 @@ left that was killed is removed by the next one, and by "pleg-bench cleanup".
 It exits with 1 if a pod differs in the end, if an event was delivered twice,
 out of order, or never, or if nothing was checked; with 3 if only --expect
 failed.`,
-		Example: `  # 500 pods of 2 containers, 1 change a second, for 8 s
+		Example: `  # 500 pods of 2 containers, 4 changes every 5 s, for 10 s
   pleg-bench run
   # a busy node, with 20 reads a second for statuses newer than now
   pleg-bench run --rate 100 --probe-rate 20
@@ -149,8 +149,8 @@ failed.`,
 	flags.BoolVar(&compare, "compare", false, "let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
 	flags.IntVar(&o.Pods, "pods", 500, "number of pods")
 	flags.IntVar(&o.Containers, "containers", 2, "number of long-lived containers in each pod")
-	flags.Float64Var(&o.Rate, "rate", 1, "state changes a second; 0 changes nothing")
-	flags.DurationVar(&o.Duration, "duration", 8*time.Second, "how long pods are changed; starting, settling and comparing take about 8s more")
+	flags.Float64Var(&o.Rate, "rate", 0.8, "state changes a second; 0 changes nothing")
+	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long pods are changed; starting, settling and comparing take about 8s more")
 	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16)")
 	flags.DurationVar(&o.JobLife, "job-life", 200*time.Millisecond, "about how long short-lived containers live")
 	addRealFlags(flags, &o)

@@ -39,7 +39,7 @@ func (r *runner) runOutage(ctx context.Context) {
 		return
 	}
 	s := r.sides[0]
-	connects := s.now().Counts.Reconnects
+	connects := s.now().Reconnects
 	r.collect(ctx)
 	o.at = bench.Now()
 	r.mu.Lock()
@@ -59,14 +59,14 @@ func (r *runner) runOutage(ctx context.Context) {
 	}
 	o.up = bench.Now()
 	const patience = time.Minute
-	p, ok := s.await(ctx, patience, func(p worker.Progress) bool { return p.GlobalTime > o.up })
+	p, ok := s.await(ctx, patience, func(p worker.Progress) bool { return p.Covered > o.up })
 	if ok {
 		o.relisted = p.At
 	}
 	if s.mode != worker.Evented {
 		return
 	}
-	p, ok = s.await(ctx, patience, func(p worker.Progress) bool { return p.Counts.Reconnects > connects })
+	p, ok = s.await(ctx, patience, func(p worker.Progress) bool { return p.Reconnects > connects })
 	if ok {
 		o.reconnected = p.At
 	}

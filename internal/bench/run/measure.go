@@ -14,6 +14,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 const phaseLoad = "changing pods"
@@ -139,7 +140,7 @@ func (r *runner) catchUp(ctx context.Context) {
 	}
 	_ = r.eachSide(func(s *side) error {
 		s.await(ctx, catchUpFor, func(p worker.Progress) bool {
-			return p.GlobalTime > made && p.Dirty+p.Inspecting == 0 && (p.State != connected || p.RelistPeriod >= trusted)
+			return p.Covered > made && p.DirtyPods+p.Inspecting == 0 && (p.State != pleg.StreamConnected || p.RelistPeriod >= trusted)
 		})
 		return nil
 	})
@@ -188,7 +189,7 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 			return err
 		}
 		// A list hanging since before the end of the faults has to time out first.
-		relisted := func(p worker.Progress) bool { return p.GlobalTime > asked }
+		relisted := func(p worker.Progress) bool { return p.Covered > asked }
 		if _, ok := s.await(ctx, 2*r.options.ReadTimeout+30*time.Second, relisted); !ok {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

@@ -59,9 +59,9 @@ type runner struct {
 	fail    context.CancelCauseFunc
 	// asked ends when the user ends the run: the body then sums up.
 	asked context.Context
-	// tail and jobsOnly are for a stress test.
-	tail, jobsOnly bool
-	pace           string // the outcome of the last step of a stress test, in words
+	// jobsOnly is for a stress test.
+	jobsOnly bool
+	pace     string // the outcome of the last step of a stress test, in words
 
 	mu    sync.Mutex // owns the fields below
 	facts []load.Fact
@@ -71,6 +71,17 @@ type runner struct {
 	phase     string
 	loadBegan time.Time
 	outage    *outage
+}
+
+// Status is where a run is, for people.
+type Status struct {
+	// Phase is the present phase of the run.
+	Phase string
+	// Elapsed of Total is how far the load is, 0 of 0 in other phases.
+	Elapsed, Total time.Duration
+	// Changes is the number of changes of the load, Behind its delay.
+	Changes int
+	Behind  time.Duration
 }
 
 // Run performs a run. When ctx ends after the begin of the load, Run returns the measurements so
@@ -111,7 +122,7 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	}
 	defer func() { err = errors.Join(err, r.closeRuntime()) }()
 	for _, mode := range r.modes() {
-		s, err := startSide(asked, r.options, mode, r.socket, r.tail)
+		s, err := startSide(asked, r.options, mode, r.socket)
 		if err != nil {
 			return err
 		}
@@ -325,11 +336,6 @@ func (r *runner) tellStatus(context.Context) {
 		status.Elapsed, status.Total = time.Since(r.loadBegan), r.options.Duration
 	}
 	r.mu.Unlock()
-	for _, s := range r.sides {
-		now := bench.Now()
-		v := s.recent(now-int64(3*time.Second), now-int64(500*time.Millisecond))
-		status.Sides = append(status.Sides, SideStatus{Mode: s.mode, Progress: s.now(), Latency: v})
-	}
 	r.options.OnStatus(status)
 }
 

@@ -28,7 +28,7 @@ type side struct {
 	progress worker.Progress
 	// heard is closed and replaced at each progress.
 	heard chan struct{}
-	// kept is every progress since the load began, if samples are wanted.
+	// kept is every progress, if samples are wanted.
 	wantSamples bool
 	kept        []worker.Progress
 
@@ -39,16 +39,16 @@ type side struct {
 // maxSamples is hours of progress.
 const maxSamples = 100_000
 
-func startSide(ctx context.Context, o Options, mode, endpoint string, tail bool) (*side, error) {
+func startSide(ctx context.Context, o Options, mode, endpoint string) (*side, error) {
 	s := &side{mode: mode, ledger: bench.NewLedger(), heard: make(chan struct{}), wantSamples: o.WantTimeline}
 	config := worker.Config{
-		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, ReadTimeout: o.ReadTimeout, Seed: o.Seed, Tail: tail,
+		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, ReadTimeout: o.ReadTimeout, Seed: o.Seed,
 	}
 	if mode == o.Mode {
 		config.MetricsAddr = o.MetricsAddr
 	}
 	var err error
-	s.process, s.hello, err = worker.Start(ctx, o.WorkerArgs, config, worker.Callbacks{Progress: s.onProgress, Deliveries: s.onDeliveries}, o.Stderr)
+	s.process, s.hello, err = worker.Start(ctx, o.WorkerArgs, config, s.onNews, o.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("start the %s PLEG: %w", mode, err)
 	}
@@ -60,23 +60,18 @@ func (s *side) stop() error {
 	return s.process.Stop()
 }
 
-func (s *side) onProgress(p worker.Progress) {
+func (s *side) onNews(n worker.News) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.progress = p
+	for _, d := range n.Deliveries {
+		s.ledger.Delivered(d)
+	}
+	s.progress = n.Progress
 	if s.wantSamples && len(s.kept) < maxSamples {
-		s.kept = append(s.kept, p)
+		s.kept = append(s.kept, n.Progress)
 	}
 	close(s.heard)
 	s.heard = make(chan struct{})
-}
-
-func (s *side) onDeliveries(list []bench.Delivery) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range list {
-		s.ledger.Delivered(d)
-	}
 }
 
 func (s *side) happened(list []bench.Change) {
@@ -108,6 +103,7 @@ func (s *side) now() worker.Progress {
 // await waits for a progress that satisfies ok, and returns the progress; false when ctx or the
 // time ends.
 func (s *side) await(ctx context.Context, long time.Duration, ok func(worker.Progress) bool) (worker.Progress, bool) {
+	defer s.process.Hurry()()
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	for {
@@ -169,40 +165,34 @@ func (s *side) series(begin int64, inWindow func(at int64) bool) bench.Series {
 	for _, p := range s.kept {
 		if inWindow(p.At) {
 			series.Samples = append(series.Samples, bench.Sample{
-				At: since(p.At), State: p.State, Lists: p.Counts.Relists, Reads: p.Counts.Inspections, Received: p.Counts.Claims,
-				Missed: p.Counts.Missed, CPUSeconds: p.CPUSeconds, HeapBytes: p.Heap, PeriodSeconds: p.RelistPeriod.Seconds(),
+				At: since(p.At), State: p.State.String(), Lists: p.Relists, Reads: p.Inspections, Received: p.Claims,
+				Missed: p.Missed, CPUSeconds: p.Usage.CPUSeconds, HeapBytes: p.Heap, PeriodSeconds: p.RelistPeriod.Seconds(),
 			})
 		}
 	}
 	return series
 }
 
-// recent returns the latency of the changes between two stamps.
-func (s *side) recent(from, to int64) bench.Quantiles {
-	return bench.Summarize(s.judge(func(at int64) bool { return at >= from && at <= to }).Latency)
-}
-
 // result sums the side up. Unwanted changes in the window count for completeness, and not for
 // latency.
 func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64) bool) bench.ComparisonResult {
-	p := s.now()
-	counts := s.final.Counts
+	begin, end, final := s.begin.Progress, s.end.Progress, s.final.Progress
 	all := s.judge(inWindow)
 	v := s.judge(func(at int64) bool { return inWindow(at) && wanted(at) })
 	r := bench.ComparisonResult{
 		PLEG: bench.PLEGResult{
-			Mode: s.mode, State: p.State, Relists: counts.Relists, Sweeps: counts.Sweeps, Inspections: counts.Inspections, Reconnects: counts.Reconnects,
-			RelistPeriodSeconds: p.RelistPeriod.Seconds(), Overruled: counts.Overruled, Regressions: counts.Regressions,
+			Mode: s.mode, State: final.State.String(), Relists: final.Relists, Sweeps: final.Sweeps, Inspections: final.Inspections, Reconnects: final.Reconnects,
+			RelistPeriodSeconds: final.RelistPeriod.Seconds(), Overruled: final.Overruled, Regressions: final.Regressions,
 		},
 		Events: bench.EventsResult{
-			Received: counts.Claims, Stale: counts.StaleClaims, Replayed: counts.ReplayedClaims, Lifecycle: all.Deliveries, PodSyncs: all.Syncs,
-			Missed: counts.Missed, Owed: counts.Owed, Duplicates: all.Duplicates, OutOfOrder: all.OutOfOrder,
+			Received: final.Claims, Stale: final.StaleClaims, Replayed: final.ReplayedClaims, Lifecycle: all.Deliveries, PodSyncs: all.Syncs,
+			Missed: final.Missed, Owed: final.Owed, Duplicates: all.Duplicates, OutOfOrder: all.OutOfOrder,
 		},
 		Latency: bench.Summarize(v.Latency).Seconds(), EventLatency: bench.Summarize(v.Path).Seconds(),
 		Consistency: c,
 		Cost: bench.CostResult{
-			PLEGCPUSeconds: s.end.Usage.CPUSeconds - s.begin.Usage.CPUSeconds, PLEGMaxRSSBytes: s.final.Usage.MaxRSS, RPCs: make(map[string]int),
-			Relists: s.end.Counts.Relists - s.begin.Counts.Relists, Inspections: s.end.Counts.Inspections - s.begin.Counts.Inspections,
+			PLEGCPUSeconds: end.Usage.CPUSeconds - begin.Usage.CPUSeconds, PLEGMaxRSSBytes: final.Usage.MaxRSS, RPCs: make(map[string]int),
+			Relists: end.Relists - begin.Relists, Inspections: end.Inspections - begin.Inspections,
 		},
 	}
 	r.LatencyBy = make(map[string]bench.LatencyResult)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 const (
@@ -32,8 +33,6 @@ const (
 	realUnderWay = 48
 	// drainFor is how long begun containers may take to end after the last step.
 	drainFor = 20 * time.Second
-	// The states of a stream that is open, and of one that the runtime does not offer.
-	connected, unsupported = "Connected", "Unsupported"
 	// The default rates of a test.
 	fakeStartRate, fakeMaxRate = 50, 5000
 	realStartRate, realMaxRate = 5, 200
@@ -93,7 +92,7 @@ func Stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
 		return nil, err
 	}
 	o = o.filled()
-	r := &runner{options: o.Options, tail: true, jobsOnly: true}
+	r := &runner{options: o.Options, jobsOnly: true}
 	var result *bench.StressResult
 	err := r.perform(ctx, func(ctx context.Context) (err error) {
 		result, err = r.stress(ctx, o)
@@ -145,7 +144,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 			slow = 0
 		}
 		switch {
-		case s.now().State == unsupported:
+		case s.now().State == pleg.StreamUnsupported:
 			result.End = bench.EndNoEvents
 		case step.Late > 0:
 			result.End = bench.EndKnee
@@ -183,13 +182,12 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	if s.final, err = s.process.Report(ctx); err != nil {
 		return nil, err
 	}
-	end := bench.Now()
-	p, ok := s.await(ctx, 5*time.Second, func(p worker.Progress) bool { return p.At >= end })
-	if !ok {
-		return nil, fmt.Errorf("the PLEG does not tell of itself any more")
+	tail, err := s.process.Tail(ctx)
+	if err != nil {
+		return nil, err
 	}
 	v := s.judge(func(int64) bool { return false })
-	result.Events, result.Late = p.LatencyCount, p.LatencyLate
+	result.Events, result.Late = tail.Count, tail.Late
 	if result.Late > 0 && result.End != bench.EndInterrupted {
 		result.End = bench.EndKnee // the last ones came late after the last step was measured
 	}
@@ -198,9 +196,9 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		result.Series = []bench.Series{s.series(begun, func(at int64) bool { return at >= begun })}
 	}
 	result.Mismatches, result.Duplicates, result.OutOfOrder = consistency[0].Mismatches, v.Duplicates, v.OutOfOrder
-	result.Missed, result.Owed = s.final.Counts.Missed, s.final.Counts.Owed
-	result.PLEGMaxRSSBytes = s.final.Usage.MaxRSS
-	result.Judge(s.now().State == unsupported)
+	result.Missed, result.Owed = s.final.Progress.Missed, s.final.Progress.Owed
+	result.PLEGMaxRSSBytes = s.final.Progress.Usage.MaxRSS
+	result.Judge(s.final.Progress.State == pleg.StreamUnsupported)
 	return result, nil
 }
 
@@ -208,31 +206,25 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) (bench.StressStep, error) {
 	s := r.sides[0]
 	r.enter(fmt.Sprintf("%.0f containers/s%s", rate, r.pace))
-	before, begin := s.now(), bench.Now()
-	usageBefore, err := s.process.Report(ctx)
-	if err != nil {
-		return bench.StressStep{}, err
-	}
-	actions := r.driver.Stats().Actions
+	begin, actions := bench.Now(), r.driver.Stats().Actions
+	before, beforeErr := s.process.Report(ctx)
+	told, toldErr := s.process.Tail(ctx)
 	r.driver.SetRate(rate * jobChanges)
-	if err := bench.Sleep(ctx, o.StepFor); err != nil {
+	if err := errors.Join(beforeErr, toldErr, bench.Sleep(ctx, o.StepFor)); err != nil {
 		return bench.StressStep{}, err
 	}
-	end := bench.Now()
-	done := r.driver.Stats().Actions - actions
-	usageAfter, err := s.process.Report(ctx)
-	if err != nil {
+	end, done := bench.Now(), r.driver.Stats().Actions-actions
+	after, afterErr := s.process.Report(ctx)
+	tail, tailErr := s.process.Tail(ctx)
+	if err := errors.Join(afterErr, tailErr); err != nil {
 		return bench.StressStep{}, err
-	}
-	after, ok := s.await(ctx, 5*time.Second, func(p worker.Progress) bool { return p.At >= end })
-	if !ok {
-		return bench.StressStep{}, errors.Join(errors.New("the PLEG does not tell of itself any more"), ctx.Err())
 	}
 	v := s.judge(func(at int64) bool { return at >= begin && at <= end })
 	achieved := float64(done) / time.Duration(end-begin).Seconds()
 	r.pace = fmt.Sprintf(" (before: the runtime completed %.3g a second of %.3g)", achieved, rate)
 	return bench.StressStep{
-		Rate: rate, Achieved: achieved, UnderWay: r.driver.Stats().UnderWay, Events: after.LatencyCount - before.LatencyCount, Late: after.LatencyLate - before.LatencyLate,
-		Latency: bench.Summarize(v.Path).Seconds(), PLEGCPU: (usageAfter.Usage.CPUSeconds - usageBefore.Usage.CPUSeconds) / time.Duration(usageAfter.At-usageBefore.At).Seconds(),
+		Rate: rate, Achieved: achieved, UnderWay: r.driver.Stats().UnderWay, Events: tail.Count - told.Count, Late: tail.Late - told.Late,
+		Latency: bench.Summarize(v.Path).Seconds(),
+		PLEGCPU: (after.Progress.Usage.CPUSeconds - before.Progress.Usage.CPUSeconds) / time.Duration(after.Progress.At-before.Progress.At).Seconds(),
 	}, nil
 }

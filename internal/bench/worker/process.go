@@ -8,42 +8,41 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
+// The parent asks for news every newsEvery, and every hurriedly while somebody waits for an answer:
+// each question costs the worker CPU that is not the generator's.
 const (
-	// newsEvery is how often the parent asks for deliveries, and progressEvery for Progress.
-	newsEvery     = 100 * time.Millisecond
-	progressEvery = 300 * time.Millisecond
+	newsEvery = time.Second
+	hurriedly = 100 * time.Millisecond
 )
-
-// Callbacks take the worker's news, one at a time. Nil callbacks discard.
-type Callbacks struct {
-	Progress   func(Progress)
-	Deliveries func([]bench.Delivery)
-}
 
 // Process is a worker in a child process.
 type Process struct {
-	child     *child.Child
-	callbacks Callbacks
-	ended     chan struct{} // closed when no more news comes and failed is set
-	failed    error
+	child  *child.Child
+	onNews func(News)
+	ended  chan struct{} // closed when no more news comes and failed is set
+	failed error
 
-	telling sync.Mutex // held from a call that brings deliveries to the end of the callback
+	waiting atomic.Int32  // calls of Hurry under way
+	kick    chan struct{} // capacity 1: waiting was 0
+
+	telling sync.Mutex // held from a call that brings news to the end of onNews
 }
 
-// Start starts a worker by running this program with args, and waits until its generator runs.
-func Start(ctx context.Context, args []string, config Config, callbacks Callbacks, stderr io.Writer) (*Process, Hello, error) {
+// Start starts a worker by running this program with args, and waits until its generator runs. One
+// call of onNews runs at a time.
+func Start(ctx context.Context, args []string, config Config, onNews func(News), stderr io.Writer) (*Process, Hello, error) {
 	c, err := child.Start("the "+config.Mode+" PLEG", args, stderr)
 	if err != nil {
 		return nil, Hello{}, err
 	}
-	p := &Process{child: c, callbacks: callbacks, ended: make(chan struct{})}
+	p := &Process{child: c, onNews: onNews, ended: make(chan struct{}), kick: make(chan struct{}, 1)}
 	hello, err := child.Ask[Hello](ctx, p.child.Calls, "Start", config)
 	if err != nil {
 		c.Kill()
@@ -56,36 +55,45 @@ func Start(ctx context.Context, args []string, config Config, callbacks Callback
 // listen asks for news until the worker or its generator ends.
 func (p *Process) listen() {
 	defer close(p.ended)
-	var progress time.Time
 	for {
-		wanted := time.Since(progress) >= progressEvery
-		p.telling.Lock()
-		news, err := child.Ask[News](context.Background(), p.child.Calls, "News", wanted)
-		if err != nil {
-			p.failed = err
-			p.telling.Unlock()
+		if _, p.failed = bring[News](context.Background(), p, "News"); p.failed != nil {
 			return
 		}
-		p.told(news.Deliveries)
-		if news.Progress != nil && p.callbacks.Progress != nil {
-			p.callbacks.Progress(*news.Progress)
-		}
-		p.telling.Unlock()
-		if wanted {
-			progress = time.Now()
+		pause := newsEvery
+		if p.waiting.Load() > 0 {
+			pause = hurriedly
 		}
 		select {
-		case <-time.After(newsEvery):
+		case <-time.After(pause):
+		case <-p.kick:
 		case <-p.child.Done():
 		}
 	}
 }
 
-func (p *Process) told(list []bench.Delivery) {
-	if len(list) > 0 && p.callbacks.Deliveries != nil {
-		p.callbacks.Deliveries(list)
+// Hurry has news asked for more often, until the returned function is called.
+func (p *Process) Hurry() (enough func()) {
+	if p.waiting.Add(1) == 1 {
+		select {
+		case p.kick <- struct{}{}:
+		default:
+		}
 	}
+	return func() { p.waiting.Add(-1) }
 }
+
+// bring makes a call whose answer holds news, and hands them over before it returns.
+func bring[A interface{ news() News }](ctx context.Context, p *Process, method string) (A, error) {
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	answer, err := child.Ask[A](ctx, p.child.Calls, method, true)
+	if err == nil {
+		p.onNews(answer.news())
+	}
+	return answer, err
+}
+
+func (n News) news() News { return n }
 
 // Facts sends the worker the effects of the load.
 func (p *Process) Facts(facts []load.Fact) error {
@@ -110,19 +118,20 @@ func (p *Process) Relist() error {
 	return child.Tell(context.Background(), p.child.Calls, "Relist", true)
 }
 
-// Report requests usage and counts.
+// Report requests the account of the whole run.
 func (p *Process) Report(ctx context.Context) (Report, error) {
-	return child.Ask[Report](ctx, p.child.Calls, "Report", true)
+	return bring[Report](ctx, p, "Report")
 }
 
-// Snapshot requests the cache's content. Every event delivered by Watch before was handed to the
-// callback when Snapshot returns.
+// Tail requests the tail of the latency histogram.
+func (p *Process) Tail(ctx context.Context) (Tail, error) {
+	return child.Ask[Tail](ctx, p.child.Calls, "Tail", true)
+}
+
+// Snapshot requests the cache's content. Every event delivered by Watch before was handed to
+// onNews when Snapshot returns.
 func (p *Process) Snapshot(ctx context.Context) (Snapshot, error) {
-	p.telling.Lock()
-	defer p.telling.Unlock()
-	s, err := child.Ask[Snapshot](ctx, p.child.Calls, "Snapshot", true)
-	p.told(s.Deliveries)
-	return s, err
+	return bring[Snapshot](ctx, p, "Snapshot")
 }
 
 // Ended is closed when the worker tells no more.

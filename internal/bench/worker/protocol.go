@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Modes of a generator.
@@ -32,15 +33,6 @@ type Config struct {
 	Seed uint64
 	// MetricsAddr is the address of the metrics; empty for none.
 	MetricsAddr string
-	// Tail reports the tail of the latency histogram with every Progress.
-	Tail bool
-}
-
-// News is what a worker has to say since the last News.
-type News struct {
-	Deliveries []bench.Delivery
-	// Progress is nil unless asked for.
-	Progress *Progress
 }
 
 // Hello is the answer of the first call: the generator runs.
@@ -50,45 +42,31 @@ type Hello struct {
 	MetricsAddr string
 }
 
-// Progress is the worker's report on itself, several times a second.
+// News is the worker's state, and the deliveries of Watch since the last News.
+type News struct {
+	Deliveries []bench.Delivery
+	Progress   Progress
+}
+
+// Progress is the worker's report on itself.
 type Progress struct {
 	// At is a bench.Stamp.
-	At           int64
-	State        string
-	Reason       string
-	RelistPeriod time.Duration
-	// GlobalTime is a bench.Stamp of the cache's global time, 0 before the first relist.
-	GlobalTime int64
-	Counts     Counts
-	// Dirty, Inspecting and Waiters are the present numbers of pods that want a read, of pods that are
-	// being read, and of waiting callers.
-	Dirty, Inspecting, Waiters int
+	At int64
+	pleg.Stats
+	// Covered is a bench.Stamp of the cache's global time, 0 before the first relist.
+	Covered int64
 	// Health is the reason of an unhealthy generator, else empty.
 	Health string
-	// Heap is the live heap in bytes, CPUSeconds the process's CPU time.
-	Heap       uint64
-	CPUSeconds float64
-	// LatencyCount and LatencyLate are the number of received container events, and of those of a
-	// second or more, by the histogram evented_pleg_connection_latency_seconds. Only with
-	// Config.Tail.
-	LatencyCount, LatencyLate uint64
-}
-
-// Counts are the generator's counters.
-type Counts struct {
-	Relists, Sweeps, Inspections, Reconnects, Claims, StaleClaims, ReplayedClaims, Missed, Owed, Overruled, Regressions, Events int
-}
-
-// Report is the worker's usage and counts so far.
-type Report struct {
-	// At is a bench.Stamp.
-	At    int64
-	Usage bench.Usage
+	Usage  bench.Usage
 	// Heap is the live heap in bytes.
 	Heap uint64
+}
+
+// Report is the worker's news and its account of the whole run.
+type Report struct {
+	News
 	// Calls counts calls by CRI method.
-	Calls  map[string]uint64
-	Counts Counts
+	Calls map[string]uint64
 	// Waits are the durations of the pod workers' calls, StaleReads the number of those that
 	// returned less than the caller knew, ReadErrors the number of failed calls.
 	Waits                  []time.Duration
@@ -97,10 +75,12 @@ type Report struct {
 	Complaints []string
 }
 
-// Snapshot is the cache's content, and what Watch delivered before and no News has told.
+// Tail is the number of received container events, and of those of a second or more, by the
+// histogram evented_pleg_connection_latency_seconds.
+type Tail struct{ Count, Late uint64 }
+
+// Snapshot is the cache's content, and what Watch delivered before.
 type Snapshot struct {
-	// At is a bench.Stamp.
-	At         int64
-	Pods       []bench.Pod
-	Deliveries []bench.Delivery
+	News
+	Pods []bench.Pod
 }

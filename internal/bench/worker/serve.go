@@ -88,31 +88,42 @@ func (s *server) Relist(bool, *bool) error {
 
 // Report returns usage and counts.
 func (s *server) Report(_ bool, r *Report) error {
-	*r = s.subject.report()
+	r.News, r.Calls = s.news(), s.subject.client.Stats().Calls
 	r.Waits, r.ReadErrors = s.prober.results()
 	r.StaleReads, r.Complaints = s.prober.facts.verdict()
 	return nil
 }
 
+// Tail returns the tail of the latency histogram.
+func (s *server) Tail(_ bool, t *Tail) (err error) {
+	*t, err = s.subject.tail()
+	return err
+}
+
 // Snapshot returns the cache's content once Watch is quiet.
 func (s *server) Snapshot(_ bool, snapshot *Snapshot) error {
 	s.settle(s.ctx)
-	*snapshot = s.subject.snapshot()
-	snapshot.Deliveries = s.take()
+	snapshot.Pods = s.subject.snapshot()
+	snapshot.News = s.news()
 	return nil
 }
 
-// News returns the deliveries since the last News and, if wanted, the progress. It fails if the
-// generator has failed.
-func (s *server) News(progress bool, news *News) error {
+// News returns the news. It fails if the generator has failed.
+func (s *server) News(_ bool, news *News) error {
 	if err := context.Cause(s.ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	news.Deliveries = s.take()
-	if progress {
-		news.Progress = new(s.subject.progress())
-	}
+	*news = s.news()
 	return nil
+}
+
+// news returns the progress, and the deliveries since the last news.
+func (s *server) news() News {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := News{Deliveries: s.buffer, Progress: s.subject.progress()}
+	s.buffer = nil
+	return news
 }
 
 // settle waits until Watch has been quiet for a moment.
@@ -141,13 +152,4 @@ func (s *server) consume(watch <-chan pleg.Event) {
 		s.buffer = append(s.buffer, d)
 		s.mu.Unlock()
 	}
-}
-
-// take returns the deliveries since the last time.
-func (s *server) take() []bench.Delivery {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	buffer := s.buffer
-	s.buffer = nil
-	return buffer
 }

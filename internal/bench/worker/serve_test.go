@@ -86,7 +86,7 @@ func TestServe(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			rt, path := serveRuntime(t)
 			c := converse(t)
-			hello := ask[Hello](t, c, "Start", Config{Endpoint: path, Mode: mode, Seed: 1, Tail: true, MetricsAddr: "127.0.0.1:0"})
+			hello := ask[Hello](t, c, "Start", Config{Endpoint: path, Mode: mode, Seed: 1, MetricsAddr: "127.0.0.1:0"})
 			if hello.RuntimeName != "containerd" {
 				t.Errorf("hello from %q", hello.RuntimeName)
 			}
@@ -120,8 +120,8 @@ func TestServe(t *testing.T) {
 			if report.StaleReads != 1 || len(report.Complaints) != 1 || !strings.Contains(report.Complaints[0], "nobody") {
 				t.Errorf("%d stale reads %q, want the one of a container that is not there", report.StaleReads, report.Complaints)
 			}
-			if report.Calls["ListContainers"]+report.Calls["StreamContainers"] == 0 || report.Usage.MaxRSS == 0 {
-				t.Errorf("calls %v, usage %+v", report.Calls, report.Usage)
+			if report.Calls["ListContainers"]+report.Calls["StreamContainers"] == 0 || report.Progress.Usage.MaxRSS == 0 {
+				t.Errorf("calls %v, usage %+v", report.Calls, report.Progress.Usage)
 			}
 
 			snapshot := ask[Snapshot](t, c, "Snapshot", true)

@@ -120,66 +120,42 @@ func (s *subject) close() {
 	}
 }
 
-func (s *subject) counts(st pleg.Stats) Counts {
-	return Counts{
-		Relists: st.Relists, Sweeps: st.Sweeps, Inspections: st.Inspections, Reconnects: st.Reconnects, Claims: st.Claims, StaleClaims: st.StaleClaims,
-		ReplayedClaims: st.ReplayedClaims, Missed: st.Missed, Owed: st.Owed, Overruled: st.Overruled, Regressions: st.Regressions, Events: st.Events,
-	}
-}
-
 func (s *subject) progress() Progress {
-	st := s.generator.Stats()
-	p := Progress{
-		At: bench.Now(), State: st.State.String(), RelistPeriod: st.RelistPeriod, Counts: s.counts(st),
-		Dirty: st.DirtyPods, Inspecting: st.Inspecting, Waiters: st.Waiters, Heap: heap(), CPUSeconds: bench.OwnUsage().CPUSeconds,
-	}
-	if !st.GlobalTime.IsZero() {
-		p.GlobalTime = bench.Stamp(st.GlobalTime)
+	p := Progress{At: bench.Now(), Stats: s.generator.Stats(), Usage: bench.OwnUsage(), Heap: heap()}
+	if !p.GlobalTime.IsZero() {
+		p.Covered = bench.Stamp(p.GlobalTime)
 	}
 	if err := s.generator.Health(); err != nil {
 		p.Health = err.Error()
 	}
-	if s.config.Tail {
-		p.LatencyCount, p.LatencyLate = s.tail()
-	}
 	return p
 }
 
-// tail reads off the latency histogram the number of container events, and of those above its
-// 1-second bucket.
-func (s *subject) tail() (count, late uint64) {
-	const name = "kubelet_evented_pleg_connection_latency_seconds"
+// tail reads off the latency histogram the container events, and those above its 1-second bucket.
+func (s *subject) tail() (t Tail, err error) {
 	families, err := s.registry.Gather()
-	if err != nil {
-		return 0, 0
-	}
 	for _, f := range families {
-		if f.GetName() != name {
+		if f.GetName() != "kubelet_evented_pleg_connection_latency_seconds" {
 			continue
 		}
 		for _, m := range f.GetMetric() {
 			h := m.GetHistogram()
 			for _, b := range h.GetBucket() {
 				if b.GetUpperBound() == 1 {
-					return h.GetSampleCount(), h.GetSampleCount() - b.GetCumulativeCount()
+					t = Tail{h.GetSampleCount(), h.GetSampleCount() - b.GetCumulativeCount()}
 				}
 			}
 		}
 	}
-	return 0, 0
+	return t, err
 }
 
-func (s *subject) report() Report {
-	return Report{At: bench.Now(), Usage: bench.OwnUsage(), Heap: heap(), Calls: s.client.Stats().Calls, Counts: s.counts(s.generator.Stats())}
-}
-
-func (s *subject) snapshot() Snapshot {
-	snapshot := Snapshot{At: bench.Now()}
+func (s *subject) snapshot() (pods []bench.Pod) {
 	for _, uid := range s.cache.UIDs() {
 		status, err := s.cache.Get(uid)
-		snapshot.Pods = append(snapshot.Pods, Show(uid, status, err))
+		pods = append(pods, Show(uid, status, err))
 	}
-	return snapshot
+	return pods
 }
 
 // heap returns the live heap after the last collection plus later allocations.
