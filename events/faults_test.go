@@ -221,15 +221,16 @@ func TestRefusedForGood(t *testing.T) {
 // refusal is no verdict on the events.
 func TestRolesNotLoadedYet(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		for_ time.Duration
-		lost int64
-	}{{"a moment", 5 * time.Second, 0}, {"for good", time.Hour, 40}} {
+		name   string
+		before int // occurrences allowed before
+		for_   time.Duration
+		lost   int64
+	}{{"a moment", 2, 5 * time.Second, 0}, {"a moment, at the start of both", 0, 5 * time.Second, 0}, {"for good", 2, time.Hour, 40}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := eventstest.NewServer()
 				r := newRig(t, server, nil)
-				r.pod("before", 2)
+				r.pod("before", tc.before)
 				pass(time.Second)
 				down := time.Now().Add(20 * time.Second)
 				server.SetFault(func(context.Context, eventstest.Call) error {

@@ -303,13 +303,12 @@ func (b *Broadcaster) open(s *series, now time.Time) {
 
 // inherit gives a series without an object the object of an earlier process to read.
 func (b *Broadcaster) inherit(s *series) {
-	h := s.id.hint()
-	l := b.tab.left[h]
-	if l == nil || l.namespace != s.content.namespace || s.st.phase != phaseAbsent || s.st.stored+s.st.sent > 0 {
+	l := b.tab.left[s.id.hint()]
+	if l == nil || l.content.namespace != s.content.namespace || s.st.phase != phaseAbsent || s.st.stored+s.st.sent > 0 {
 		return
 	}
 	s.st.phase, s.name = phaseUnread, l.name
-	delete(b.tab.left, h)
+	b.tab.dropLeft(l)
 }
 
 // newName returns a name for the object of a series.

@@ -24,10 +24,11 @@ import (
 )
 
 const (
+	rosterSoon     = time.Second      // from a change to the write: other series may change too
 	rosterEvery    = 10 * time.Second // the least time between two writes of a roster
 	maxNames       = 1 << 20          // bytes of the names in a roster
 	maxRoster      = 240 << 10        // bytes of a packed roster: annotations may have 256 KiB
-	restoreTimeout = 5 * time.Second  // of a call for a roster
+	restoreTimeout = 5 * time.Second  // of a call for what an earlier process has left
 	restoreTries   = 3                // after so many failed first reads, events do not wait
 )
 
@@ -44,27 +45,27 @@ type roster struct {
 	busy     bool      // a call is under way
 	exists   bool      // the roster is stored
 	version  string    // of the last write by this process
-	due      bool      // the active series have changed since the last write
-	next     time.Time // no call before next
-	refresh  time.Time // time of a rewrite against expiry; zero for never
+	next     time.Time // of the next call, zero for none
+	rest     time.Time // no call before
+	shared   time.Time // when another process's write was last found
 	last     []*series // at the shutdown: the active series
 }
 
-// changed records a new active series.
-func (r *roster) changed(now time.Time) {
-	if !r.due && r.next.Before(now) {
-		r.next = now
+// want asks for a call at the given time, or as soon after as allowed.
+func (r *roster) want(at time.Time) {
+	if at.Before(r.rest) {
+		at = r.rest
 	}
-	r.due = true
+	if r.next.IsZero() || at.Before(r.next) {
+		r.next = at
+	}
 }
 
-// kept records an active series already named by the stored roster: the roster must not expire, and
-// needs no write.
-func (r *roster) kept(now time.Time, heartbeat time.Duration) {
-	if r.refresh.IsZero() {
-		r.refresh = now.Add(heartbeat * 9 / 10)
-	}
-}
+// changed records a new active series.
+func (r *roster) changed(now time.Time) { r.want(now.Add(rosterSoon)) }
+
+// kept records an active series named by the stored roster: the roster must not expire.
+func (r *roster) kept(now time.Time, heartbeat time.Duration) { r.want(now.Add(heartbeat * 9 / 10)) }
 
 func (r *roster) name() string {
 	id := (&seriesKey{}).id(r.src)
@@ -84,48 +85,27 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	for _, r := range b.rosters {
 		first := !r.read && r.attempts < restoreTries
+		at := r.next.Sub(now)
 		switch {
 		case r.busy && first:
 			return job{}, 0
-		case r.busy || r.off:
-		case first, !r.read && !b.stopped && !r.next.After(now), b.rosterDue(r, now):
-			if j.roster == nil {
-				j.roster = r
+		case r.busy || r.off || j.roster != nil:
+			continue
+		case first:
+			at = 0
+		case r.next.IsZero(), b.stopped && !r.read:
+			continue
+		case b.stopped: // once, when every name is final
+			if b.draining == nil || len(r.last) == 0 || b.inflight > 0 || b.owed() > 0 {
+				continue
 			}
-		case b.stopped:
-		case !r.read, r.due:
-			wait = min(wait, max(r.next.Sub(now), 1))
-		case !r.refresh.IsZero():
-			wait = min(wait, r.refresh.Sub(now))
+			at = 0
 		}
-	}
-	if j.roster != nil {
-		j.roster.busy = true
+		if wait = min(wait, at); at <= 0 {
+			j.roster, r.busy = r, true
+		}
 	}
 	return j, wait
-}
-
-// rosterDue reports whether the names are to be written.
-func (b *Broadcaster) rosterDue(r *roster, now time.Time) bool {
-	switch {
-	case !r.read || r.off:
-		return false
-	case b.stopped: // once, when every name is final
-		return b.draining != nil && r.due && len(r.last) > 0 && b.inflight == 0 && b.owed() == 0
-	case r.due:
-		return !r.next.After(now)
-	}
-	return !r.refresh.IsZero() && !r.refresh.After(now)
-}
-
-// rosterOwed reports whether a roster is to be written before the end.
-func (b *Broadcaster) rosterOwed() bool {
-	for _, r := range b.rosters {
-		if b.rosterDue(r, time.Now()) {
-			return true
-		}
-	}
-	return false
 }
 
 // performRoster reads or writes a roster and books the answer.
@@ -138,7 +118,7 @@ func (b *Broadcaster) performRoster(ctx, call context.Context, r *roster) {
 	} else {
 		b.count.Calls["roster"]++
 		names = b.names(r)
-		r.due, r.refresh, r.next = false, time.Time{}, time.Now().Add(rosterEvery)
+		r.next, r.rest = time.Time{}, time.Now().Add(rosterEvery)
 	}
 	exists, version := r.exists, r.version
 	b.mu.Unlock()
@@ -171,14 +151,19 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []str
 	reading := !r.read
 	switch v.verdict {
 	case verdictTrouble, verdictFault, verdictStopped:
-		r.due = !reading
-		if r.next = now.Add(rosterEvery); v.verdict == verdictTrouble && v.reason == "Unreachable" || v.verdict == verdictStopped {
-			r.next = now // nothing gets through, or will be tried
-		} else if r.attempts++; reading && r.attempts >= maxFaults {
-			r.read = true
+		r.next, r.rest = now, now
+		if v.reason != "Unreachable" && v.verdict != verdictStopped { // else nothing gets through
+			r.attempts++
+			r.rest = now.Add(rosterEvery)
+			r.next = r.rest
 		}
-		if r.attempts <= restoreTries {
+		switch {
+		case r.attempts <= restoreTries:
 			b.failed(ctx, nil, scope{}, v, err, now)
+		case b.stopped:
+			r.next = time.Time{}
+		case reading && r.attempts >= maxFaults:
+			r.read = true
 		}
 		return
 	}
@@ -186,27 +171,31 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []str
 	b.openGate(ctx)
 	switch {
 	case reading:
-		r.read, r.exists = true, err == nil
+		r.read, r.exists, r.next = true, err == nil, time.Time{}
+		if len(b.goingOn(r)) > 0 { // begun after so many failures
+			r.changed(now)
+		}
 		for _, name := range names {
 			namespace, name, _ := strings.Cut(name, "/")
-			if h, ok := hintOf(name); ok {
-				b.tab.left[h] = &leaving{namespace: namespace, name: name, source: r.index}
-				r.kept(now, b.opts.Heartbeat)
-			}
+			b.tab.addLeft(r.index, namespace, name)
+			r.kept(now, b.opts.Heartbeat)
 		}
 	case err != nil:
-		r.exists, r.version, r.due, r.next = false, "", !b.stopped, now.Add(rosterEvery)
+		r.exists, r.version, r.rest = false, "", now.Add(rosterEvery)
 		if v.verdict != verdictConflict { // another process's roster, otherwise
-			r.next = now.Add(b.opts.Heartbeat)
+			r.rest = now.Add(b.opts.Heartbeat)
 			klog.FromContext(ctx).Info("Event series will not be continued after a restart: their roster cannot be stored", "err", err)
+		}
+		if !b.stopped {
+			r.want(now)
 		}
 	default:
 		r.exists = true
 		if stored != nil {
 			r.version = stored.ResourceVersion
 		}
-		if len(names) > 0 {
-			r.refresh = now.Add(b.opts.Heartbeat * 9 / 10)
+		if len(names) > 0 && !b.stopped {
+			r.kept(now, b.opts.Heartbeat)
 		}
 	}
 }
@@ -230,8 +219,8 @@ func (b *Broadcaster) names(r *roster) (names []string) {
 		}
 	}
 	for _, l := range b.tab.left {
-		if l.source == r.index {
-			add(l.namespace, l.name)
+		if l.key.source == r.index {
+			add(l.content.namespace, l.name)
 		}
 	}
 	return names
@@ -292,65 +281,6 @@ func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string
 		exists = !exists
 	}
 	return stored, err
-}
-
-// nextLeft returns a read of an object left by an earlier process and without a new occurrence.
-// Otherwise the object would say Ongoing for ever.
-func (b *Broadcaster) nextLeft(now time.Time) (j job, wait time.Duration) {
-	wait = forever
-	if b.stopped {
-		return j, wait
-	}
-	for _, l := range b.tab.left {
-		switch {
-		case l.busy:
-		case l.retryAt.After(now):
-			wait = min(wait, l.retryAt.Sub(now))
-		default:
-			l.busy = true
-			b.count.Calls["read"]++
-			return job{left: l}, 0
-		}
-	}
-	return j, wait
-}
-
-// leftRead books the answer to such a read.
-func (b *Broadcaster) leftRead(ctx context.Context, l *leaving, e *eventsv1.Event, err error) {
-	now, v := time.Now(), judge(ctx, err)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.signal()
-	if b.abandoned {
-		return
-	}
-	b.inflight--
-	l.busy = false
-	h, _ := hintOf(l.name)
-	current := b.tab.left[h] == l // nothing has occurred meanwhile
-	switch v.verdict {
-	case verdictTrouble:
-		b.failed(ctx, nil, scope{}, v, err, now)
-		return
-	case verdictStopped:
-		return
-	case verdictFault, verdictHeld, verdictRefused:
-		if l.attempts++; l.attempts < restoreTries {
-			l.retryAt = now.Add(rosterEvery << l.attempts)
-			return
-		}
-	case verdictOK:
-		b.okCalls++
-		if r := b.rosters[l.source]; current && e != nil && r.reports(e) {
-			delete(b.tab.left, h)
-			b.rebuild(e, r, now)
-			b.evict(now)
-		}
-	}
-	b.openGate(ctx)
-	if b.tab.left[h] == l {
-		delete(b.tab.left, h)
-	}
 }
 
 // doubted takes a 403 within the grace for trouble.

@@ -114,7 +114,7 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 		b.release(sc)
 	}
 	for _, r := range b.rosters {
-		r.due, r.next, r.last = true, time.Time{}, b.goingOn(r)
+		r.next, r.last = now, b.goingOn(r)
 	}
 	for e := b.tab.aged.Front(); e != nil; e = b.tab.aged.Front() {
 		s := e.Value.(*series)
@@ -123,6 +123,9 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 		}
 		b.tab.unage(s)
 		b.settle(s, now)
+	}
+	for e := b.tab.idle.Front(); e != nil; e = b.tab.idle.Front() {
+		b.tab.dequeue(e.Value.(*series)) // their names go back into the roster
 	}
 	for _, l := range []*list.List{b.tab.urgent, b.tab.queue} {
 		var following *list.Element

@@ -39,6 +39,7 @@ type series struct {
 	content content
 	st      state
 
+	left     bool // in table.left: the key is a placeholder
 	counted  bool // in table.pending: never stored
 	inflight bool
 	trouble  *trouble // failures since the last success, nil for none
@@ -129,9 +130,10 @@ type table struct {
 	pairs   map[uint64]int     // series of each pair of objects, by hash
 	notes   map[uint64]int     // series with different notes only, by hash
 	urgent  *list.List         // of *series: evicted ones; their final counts go first
-	queue   *list.List         // of *series: all others with a call to make, in the order of emission
+	queue   *list.List         // of *series: others with a call to make, in the order of emission
+	idle    *list.List         // of *series: those in left, to be read when nothing else is owed
 	aged    *list.List         // of *series: those not pending, the longest quiet first
-	left    map[hint]*leaving  // series left by an earlier process, of unknown content
+	left    map[hint]*series   // objects left by an earlier process, of unknown key
 	gone    map[seriesID]gone  // evicted series
 }
 
@@ -144,20 +146,10 @@ type gone struct {
 	st   state
 }
 
-// leaving is an object left by an earlier process.
-type leaving struct {
-	namespace, name string
-
-	source   uint32
-	busy     bool // a read is under way
-	attempts int
-	retryAt  time.Time
-}
-
 func newTable() table {
 	return table{
-		byKey: map[uint64]*series{}, pairs: map[uint64]int{}, notes: map[uint64]int{}, left: map[hint]*leaving{}, gone: map[seriesID]gone{},
-		urgent: list.New(), queue: list.New(), aged: list.New(),
+		byKey: map[uint64]*series{}, pairs: map[uint64]int{}, notes: map[uint64]int{}, left: map[hint]*series{}, gone: map[seriesID]gone{},
+		urgent: list.New(), queue: list.New(), idle: list.New(), aged: list.New(),
 	}
 }
 
@@ -222,11 +214,41 @@ func (t *table) enqueue(s *series) bool {
 	if s.waits != nil || s.inflight {
 		return false
 	}
-	if s.in = t.queue; s.st.end == evicted {
-		s.in = t.urgent
-	}
-	s.waits = s.in.PushBack(s)
+	t.move(s, t.home(s), false)
 	return true
+}
+
+// home returns the list for a series with a call to make.
+func (t *table) home(s *series) *list.List {
+	switch {
+	case s.left:
+		return t.idle
+	case s.st.end == evicted:
+		return t.urgent
+	}
+	return t.queue
+}
+
+// addLeft takes in an object left by an earlier process, by its name.
+func (t *table) addLeft(source uint32, namespace, name string) {
+	h, ok := hintOf(name)
+	if !ok || t.left[h] != nil {
+		return
+	}
+	s := &series{left: true, name: name, key: seriesKey{source: source, regarding: refKey{name: name}}, content: content{namespace: namespace}}
+	s.st.phase = phaseUnread
+	copy(s.id[:], h[:])
+	t.left[h] = s
+	t.enqueue(s)
+}
+
+// dropLeft ends the wait for an earlier process's object: the object has been read, or is another
+// series' to read.
+func (t *table) dropLeft(s *series) {
+	if t.left[s.id.hint()] == s {
+		delete(t.left, s.id.hint())
+	}
+	t.dequeue(s)
 }
 
 func (t *table) dequeue(s *series) {

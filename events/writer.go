@@ -103,13 +103,12 @@ func (b *Broadcaster) write(ctx context.Context) {
 	}
 }
 
-// job is a call: of a series, of a roster, or a read of an object left by an earlier process.
+// job is a call of a series, or of a roster.
 type job struct {
 	limit  time.Duration // of the call
 	series *series
 	call   call
 	event  *eventsv1.Event
-	left   *leaving
 	roster *roster
 }
 
@@ -124,26 +123,23 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 		return j, wait
 	}
 	// The names left by an earlier process are read before new calls, or a series would get two
-	// objects. The earlier objects are read on demand, or when nothing else is due.
+	// objects.
 	j, d := b.nextRoster(now)
-	for _, pick := range []func(time.Time) (job, time.Duration){b.pick, b.nextLeft} {
-		if j != (job{}) || d == 0 {
-			break
-		}
+	if j == (job{}) && d > 0 {
 		wait = min(wait, d)
-		j, d = pick(now)
+		j, d = b.pick(now)
 	}
 	if j == (job{}) {
-		if wait = min(wait, cmp.Or(d, forever)); b.draining != nil && b.inflight == 0 && b.owed() == 0 && !b.rosterOwed() {
+		if b.draining != nil && b.inflight == 0 && b.owed() == 0 {
 			return j, over
 		}
-		return j, wait
+		return j, min(wait, cmp.Or(d, forever))
 	}
 	b.inflight++
 	if j.limit = writeTimeout; b.draining != nil {
 		j.limit = b.share(b.draining)
 	}
-	if j.series == nil {
+	if j.series == nil || j.series.left {
 		j.limit = min(j.limit, restoreTimeout)
 	}
 	if b.opts.Writers > 1 && b.owed()+len(b.tab.left)+len(b.rosters) > 1 {
@@ -175,11 +171,12 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 		} else if d := br.closed(now); d > 0 {
 			retry = min(retry, d)
 		} else {
-			b.tab.move(first.Value.(*series), b.tab.queue, true)
+			s := first.Value.(*series)
+			b.tab.move(s, b.tab.home(s), true)
 		}
 	}
 	var blocked map[objectKey]struct{}
-	for _, l := range []*list.List{b.tab.urgent, b.tab.queue} {
+	for _, l := range []*list.List{b.tab.urgent, b.tab.queue, b.tab.idle} {
 		var following *list.Element
 		for e := l.Front(); e != nil; e = following {
 			following = e.Next()
@@ -240,9 +237,6 @@ func (b *Broadcaster) perform(ctx context.Context, j job) {
 	switch {
 	case j.roster != nil:
 		b.performRoster(ctx, timed, j.roster)
-	case j.left != nil:
-		stored, err := b.readEvent(timed, j.left.namespace, j.left.name)
-		b.leftRead(ctx, j.left, stored, err)
 	default:
 		var stored *eventsv1.Event
 		var err error
@@ -291,6 +285,9 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	b.inflight--
 	delete(b.busy, s.key.regarding.object())
 	sc := s.scope()
+	if s.left && (v.verdict == verdictMissing || v.verdict == verdictConflict || v.verdict == verdictExists) {
+		v, stored = judged{}, nil
+	}
 	b.reconsider(s, c, sc, &v, err, now)
 	if c.kind == callRead && v.verdict == verdictOK && s.trouble.steady(stored) {
 		b.hasRead(s, stored, now)
@@ -373,6 +370,14 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 // hasRead books the content of an object unknown before.
 func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	r := b.rosters[s.key.source]
+	if s.left {
+		if b.tab.left[s.id.hint()] == s && e != nil && r.reports(e) {
+			b.tab.dropLeft(s)
+			b.rebuild(e, r, now)
+		}
+		s.st.phase = phaseDone
+		return
+	}
 	if e == nil { // a sink without an answer
 		s.st.phase = phaseStored
 		return
@@ -476,7 +481,8 @@ func (b *Broadcaster) release(sc scope) {
 	}
 	delete(b.scopes, sc)
 	for e := br.waiting.Back(); e != nil; e = br.waiting.Back() {
-		b.tab.move(e.Value.(*series), b.tab.queue, true)
+		s := e.Value.(*series)
+		b.tab.move(s, b.tab.home(s), true)
 	}
 }
 
@@ -506,6 +512,14 @@ func (b *Broadcaster) openGate(ctx context.Context) {
 // settle brings the table in line with the state of a series. The lock is held.
 func (b *Broadcaster) settle(s *series, now time.Time) {
 	t := &b.tab
+	if s.left {
+		if s.st.phase != phaseUnread {
+			t.dropLeft(s)
+		} else if t.left[s.id.hint()] == s && !b.stopped {
+			t.enqueue(s)
+		}
+		return
+	}
 	stored := s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone
 	t.pend(s, !stored)
 	if s.st.over(now) && !s.inflight {
