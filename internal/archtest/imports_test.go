@@ -72,7 +72,6 @@ var asks = map[string]string{
 	"github.com/google/go-cmp":            "tests; grpc and component-base need the same",
 	"github.com/prometheus/client_model":  "tests; component-base needs the same",
 	"go.uber.org/goleak":                  "tests; client-go needs the same",
-	"golang.org/x/net":                    "cri/fakeruntime/strictmux; grpc needs the same",
 }
 
 func TestRootModuleAsksForLittle(t *testing.T) {

@@ -5,7 +5,8 @@
 // in any number, or never.
 //
 // A [Server] answers each call with the [Answer] set for its method, else by a typed server of the
-// CRI's if there is one, else with Unimplemented. It accepts only CRI-O's content type.
+// CRI's if there is one, else with Unimplemented. Like CRI-O it accepts only the content type
+// "application/grpc", exactly, where gRPC allows "application/grpc+proto" too.
 //
 // A Server may be used by any number of goroutines at once.
 package rawcri
@@ -14,17 +15,17 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/strictmux"
 )
 
 // Call is a call of a client. It belongs to its answer.
@@ -110,7 +111,7 @@ func Start(t testing.TB, l net.Listener, register func(*grpc.Server), options ..
 		register(server)
 	}
 	var served sync.WaitGroup
-	served.Go(func() { _ = server.Serve(strictmux.Listener(l)) })
+	served.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() { server.Stop(); served.Wait() })
 	return s
 }
@@ -140,7 +141,10 @@ func (s *Server) Calls(method string) int {
 }
 
 // answer counts a call and returns its answer, nil to leave it to the typed server.
-func (s *Server) answer(path string) Answer {
+func (s *Server) answer(ctx context.Context, path string) Answer {
+	if !slices.Equal(metadata.ValueFromIncomingContext(ctx, "content-type"), []string{"application/grpc"}) {
+		return Error(codes.Unavailable, "error reading from server: EOF")
+	}
 	const service = "/runtime.v1.RuntimeService/"
 	method := path[min(len(path), len(service)):]
 	s.mu.Lock()
@@ -150,7 +154,7 @@ func (s *Server) answer(path string) Answer {
 }
 
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	answer := s.answer(info.FullMethod)
+	answer := s.answer(ctx, info.FullMethod)
 	if answer == nil {
 		return handle(ctx, req)
 	}
@@ -170,7 +174,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 }
 
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	answer := s.answer(info.FullMethod)
+	answer := s.answer(stream.Context(), info.FullMethod)
 	if answer == nil {
 		return handle(srv, stream)
 	}
