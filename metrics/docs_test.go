@@ -129,8 +129,8 @@ func TestDocsNameOnlyServedMetrics(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that alerts use only served names, and that each has a section in
-// troubleshooting, an explanation and a test.
+// TestAlerts checks that alerts use only served names, and that each has a runbook, an explanation
+// and a test. The links themselves are internal/archtest's.
 func TestAlerts(t *testing.T) {
 	read := func(path string) string {
 		raw, err := os.ReadFile(path)
@@ -143,13 +143,6 @@ func TestAlerts(t *testing.T) {
 	checkNames(t, "alerts", rules)
 	checkNames(t, "the alerts' tests", tests)
 	pages := map[string]string{"docs/metrics.md": read(metricsDoc), "docs/troubleshooting.md": read("../docs/troubleshooting.md"), "the tests": tests}
-	sections := make(map[string]bool)
-	for line := range strings.Lines(pages["docs/troubleshooting.md"]) {
-		if title, ok := strings.CutPrefix(strings.TrimSpace(line), "## "); ok {
-			anchor := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
-			sections["#"+strings.ReplaceAll(anchor, " ", "-")] = true
-		}
-	}
 	alerts := regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
 	if len(alerts) < 10 {
 		t.Fatalf("%d alerts, want ten at least", len(alerts))
@@ -161,14 +154,8 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
-	links := regexp.MustCompile(`runbook_url: \S+/docs/troubleshooting\.md(#\S+)`).FindAllStringSubmatch(rules, -1)
-	if len(links) != len(alerts) {
-		t.Errorf("%d links to a section for %d alerts", len(links), len(alerts))
-	}
-	for _, link := range links {
-		if !sections[link[1]] {
-			t.Errorf("docs/troubleshooting.md has no section %s", link[1])
-		}
+	if n := strings.Count(rules, "/docs/troubleshooting.md#"); n != len(alerts) {
+		t.Errorf("%d links to a section for %d alerts", n, len(alerts))
 	}
 }
 
