@@ -87,26 +87,8 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	if err := f.exits(ctx, w, 40); err != nil {
 		return nil, fmt.Errorf("exits: %w", err)
 	}
-	gone := all[:min(len(all), 40)]
-	removed := bench.Now()
-	if err := w.remove(ctx, gone...); err != nil {
-		return nil, fmt.Errorf("deletion: %w", err)
-	}
-	if err := eventually(ctx, patience, func() error {
-		f.Deletion = f.Deletion[:0]
-		for _, name := range gone {
-			at, ok := w.tracker.at(w.tracker.deleted, w.uidOf(name))
-			if !ok {
-				return fmt.Errorf("%s is not finished", name)
-			}
-			f.Deletion = append(f.Deletion, time.Duration(at-removed))
-		}
-		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("deletion: %w", err)
-	}
-	if f.Removal, err = removals(ctx, w, gone); err != nil {
-		return nil, fmt.Errorf("removal: %w", err)
+	if err := f.removals(ctx, w, all[:min(len(all), 40)]); err != nil {
+		return nil, fmt.Errorf("removals: %w", err)
 	}
 	m, err := w.Kubelet.Metrics(ctx)
 	if err != nil {
@@ -116,9 +98,50 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 	return f, w.Check(ctx)
 }
 
-// removals waits until the runtime has removed the ended containers of removed pods, and times how
+// housekeeping is a kubelet's housekeepingPeriod.
+const housekeeping = 2 * time.Second
+
+// removals times the removal of pods, a quarter of them at a time. A kubelet takes a removed static
+// pod for deleted at its next housekeeping, and its sync loop then cleans up the pods' folders: the
+// quarters come at four times of that period.
+func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
+	first, quarter := time.Now(), 0
+	for part := range slices.Chunk(pods, max(1, len(pods)/4)) {
+		late := (time.Since(first) - time.Duration(quarter)*housekeeping/4) % housekeeping
+		if err := bench.Sleep(ctx, housekeeping-late); err != nil {
+			return err
+		}
+		quarter++
+		began := bench.Now()
+		if err := w.remove(ctx, part...); err != nil {
+			return err
+		}
+		if err := eventually(ctx, patience, func() error {
+			for _, name := range part {
+				if _, ok := w.tracker.at(w.tracker.deleted, w.uidOf(name)); !ok {
+					return fmt.Errorf("%s is not finished", name)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		for _, name := range part {
+			at, _ := w.tracker.at(w.tracker.deleted, w.uidOf(name))
+			f.Deletion = append(f.Deletion, time.Duration(at-began))
+		}
+		stayed, err := removed(ctx, w, part)
+		if err != nil {
+			return err
+		}
+		f.Removal = append(f.Removal, stayed...)
+	}
+	return nil
+}
+
+// removed waits until the runtime has removed the ended containers of removed pods, and times how
 // long they stayed. The collector of dead containers comes once a minute.
-func removals(ctx context.Context, w *World, pods []string) (stayed []time.Duration, err error) {
+func removed(ctx context.Context, w *World, pods []string) (stayed []time.Duration, err error) {
 	err = eventually(ctx, 2*patience, func() error {
 		if err := w.look(ctx); err != nil {
 			return err
@@ -293,7 +316,7 @@ func (f *Figures) exits(ctx context.Context, w *World, n int) error {
 	if err := w.remove(ctx, all...); err != nil {
 		return err
 	}
-	_, err = removals(ctx, w, all) // a kubelet removes one container at a time: the next pods would wait
+	_, err = removed(ctx, w, all) // a kubelet removes one container at a time: the next pods would wait
 	return err
 }
 
