@@ -90,7 +90,7 @@ func TestTable(t *testing.T) {
 	var out strings.Builder
 	table.Write(&out)
 	for _, want := range []string{
-		"| **passed** | 2 | 1 |", "| **failed** | 0 | 1 |", "| run again alone | 1 | 1 |",
+		"| passed | 2 | 1 |", "| failed | 0 | 1 |", "| run again alone | 1 | 1 |",
 		"| other than in the first column | 0 | 1 |",
 		"| seconds of all that passed with all, medians | 11 | 31 |",
 		"| a | passed 10 s; passed 12 s | passed 50 s; passed 12 s |",
@@ -98,5 +98,15 @@ func TestTable(t *testing.T) {
 		if !strings.Contains(out.String(), want+"\n") {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
+	}
+	var html strings.Builder
+	if err := table.Page(&html); err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _ := strings.Cut(html.String(), "<th>spec</th>")
+	b := strings.Index(rows, `<tr class="differs"><td>b</td><td>passed 4 s</td><td>failed 4 s</td></tr>`)
+	a := strings.Index(rows, `<tr><td>a</td><td>passed 10 s; passed 12 s</td>`)
+	if b < 0 || a < b {
+		t.Errorf("the page does not begin with the spec that differs:\n%s", rows)
 	}
 }

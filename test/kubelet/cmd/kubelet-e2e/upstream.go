@@ -33,6 +33,7 @@ const (
 	lifecycle = `Containers Lifecycle|InitContainer|Pod Extended|Deleted pods|MirrorPod|Container Lifecycle Hook|Lifecycle [Ss]leep|Probing|PreStop|Static Pod|` +
 		`Container Runtime|Pod conditions|Pod Status|Ephemeral|Kubelet |Pods |Restartable|Pods Lifecycle|ContainerStopSignals|Pod InPlace Resize Container`
 	garbage  = `\] GarbageCollect \[Serial\]|Unknown Pods` // the containers of pods that are gone
+	killed   = `Network should recover from ip leak`       // containerd, six times, under 100 pods
 	restarts = `Restart \[Serial\].*Kubelet should|RestartAllContainersWithKubeletRestarts|StaticPod \[Serial\]|MirrorPod \[Serial\]|` +
 		`Containers Lifecycle when The kubelet restarts|Containers Lifecycle when A node|OOMKiller \[LinuxOnly\]|Kubelet Pods API|Not Change Container Status`
 )
@@ -48,6 +49,7 @@ var selections = map[bool][]upstream.Part{
 		{Name: "lifecycle", Focus: lifecycle, Skip: notShort, Procs: 6, Within: time.Hour},
 		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: time.Hour},
 		{Name: "restarts", Focus: restarts, Skip: notHere + "|StandaloneMode|MirrorPod when recreating", Procs: 1, Within: time.Hour},
+		{Name: "killed", Focus: killed, Skip: notHere, Procs: 1, Within: time.Hour},
 	},
 }
 
@@ -57,7 +59,7 @@ const reruns = 4
 func runUpstream(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("upstream", flag.ExitOnError)
 	dir := flags.String("kubelets", "build/kubelet", "where the kubelets, their trees and suites are")
-	out := flags.String("out", "build/upstream", "folder for the table, specs.md, and for each node's files")
+	out := flags.String("out", "build/upstream", "folder for the table, specs.html and specs.md, and for each node's files")
 	bounded := flags.Bool("bounded", false, "eight minutes of specs")
 	seed := flags.Int64("seed", 1, "of the order of specs")
 	focus := flags.String("focus", "", "only these specs, by a regular expression, one after the other")
@@ -85,14 +87,14 @@ func runUpstream(ctx context.Context, args []string) error {
 		names = append(names, c.Name)
 	}
 	table := upstream.NewTable(names...)
-	broken := play(ctx, config, columns, parts, table)
+	broken := runParts(ctx, config, columns, parts, table)
 	differ := differences(table, columns)
 	for i := 0; i < reruns && len(differ) > 0 && broken == nil; i++ {
 		for _, spec := range differ {
 			fmt.Println("again:", spec)
 			name := spec[:max(0, strings.LastIndex(spec, " ["))] // without its labels, as ginkgo sees it
 			again := upstream.Part{Name: "again", Focus: regexp.QuoteMeta(name), Skip: `^$`, Procs: 1, Within: 20 * time.Minute}
-			broken = errors.Join(broken, play(ctx, config, columns, []upstream.Part{again}, table))
+			broken = errors.Join(broken, runParts(ctx, config, columns, []upstream.Part{again}, table))
 		}
 		differ = differences(table, columns)
 	}
@@ -100,14 +102,16 @@ func runUpstream(ctx context.Context, args []string) error {
 	table.Write(&text)
 	os.Stdout.Write(text.Bytes())
 	broken = errors.Join(broken, os.WriteFile(filepath.Join(*out, "specs.md"), text.Bytes(), 0o644))
+	text.Reset()
+	broken = errors.Join(broken, table.Page(&text), os.WriteFile(filepath.Join(*out, "specs.html"), text.Bytes(), 0o644))
 	if len(differ) > 0 {
 		broken = errors.Join(broken, fmt.Errorf("%d specs differ from those of %s", len(differ), names[0]))
 	}
 	return broken
 }
 
-// play runs all parts on all columns at the same time.
-func play(ctx context.Context, config upstream.Config, columns []scene.Variant, parts []upstream.Part, table *upstream.Table) error {
+// runParts runs all parts on all columns at the same time.
+func runParts(ctx context.Context, config upstream.Config, columns []scene.Variant, parts []upstream.Part, table *upstream.Table) error {
 	errs := make([]error, len(columns)*len(parts))
 	var mu sync.Mutex // owns table
 	var nodes sync.WaitGroup
