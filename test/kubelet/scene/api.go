@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
@@ -168,28 +167,25 @@ func APIScenarios(size Size) []Scenario {
 
 // resize changes the CPU of running containers twice; nothing may restart, and the status must show
 // the new resources.
-func resize(ctx context.Context, w *World) error {
-	if w.Variant.Runtime == "" {
-		return fmt.Errorf("a kubelet that makes no cgroups does not resize: %w", errors.ErrUnsupported)
+func resize(p *Play) {
+	if p.Variant.Runtime == "" {
+		p.fail("a kubelet that makes no cgroups does not resize: %w", errors.ErrUnsupported)
+		return
 	}
-	all := w.batch("one-resized", 5)
-	for _, name := range all {
-		if err := w.put(pod(name, cpu("100m"))); err != nil {
-			return err
-		}
-	}
-	if err := w.await(ctx, ready, all...); err != nil {
-		return err
-	}
+	all := p.batch("one-resized", 5)
+	p.putAll(all, cpu("100m"))
+	p.await(ready, all...)
 	for _, want := range []string{"200m", "50m"} {
 		patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%[1]q},"limits":{"cpu":%[1]q}}}]}}`, want)
 		for _, name := range all {
-			if _, err := w.api.CoreV1().Pods("default").Patch(ctx, name, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+			p.step(func() error {
+				_, err := p.api.CoreV1().Pods("default").Patch(p.ctx, name, "application/strategic-merge-patch+json",
+					[]byte(patch), metav1.PatchOptions{}, "resize")
+				return err
+			})
 		}
 		start := time.Now()
-		if err := w.await(ctx, func(s corev1.PodStatus) error {
+		p.await(func(s corev1.PodStatus) error {
 			c := s.ContainerStatuses[0]
 			if c.RestartCount != 0 {
 				return fmt.Errorf("restarted %d times", c.RestartCount)
@@ -203,41 +199,33 @@ func resize(ctx context.Context, w *World) error {
 				}
 			}
 			return nil
-		}, all...); err != nil {
-			return fmt.Errorf("to %s: %w", want, err)
-		}
+		}, all...)
 		if took := time.Since(start); took > time.Minute {
-			return fmt.Errorf("to %s: took %v: it waited for a periodic sync", want, took.Round(time.Second))
+			p.fail("to %s: took %v: it waited for a periodic sync", want, took.Round(time.Second))
 		}
 	}
-	return w.remove(ctx, all...)
+	p.remove(all...)
 }
 
 // sameName deletes a pod and makes a pod of its name right after its end.
-func sameName(ctx context.Context, w *World) error {
-	name := w.batch("one-again", 1)[0]
+func sameName(p *Play) {
+	name := p.batch("one-again", 1)[0]
 	for i := range 15 {
-		if err := w.put(pod(name)); err != nil {
-			return err
-		}
+		p.put(name)
 		if i%3 == 0 {
-			if err := w.await(ctx, ready, name); err != nil {
-				return fmt.Errorf("time %d: %w", i, err)
-			}
-		} else if err := bench.Sleep(ctx, time.Duration(i)*30*time.Millisecond); err != nil {
-			return err
+			p.await(ready, name)
+		} else {
+			p.sleep(time.Duration(i) * 30 * time.Millisecond)
 		}
-		if err := w.remove(ctx, name); err != nil {
-			return fmt.Errorf("time %d: %w", i, err)
-		}
+		p.remove(name)
 	}
-	return nil
 }
 
 // streamEvents looks for the Events of the runtime's restarts. Stock kubelets send none.
-func streamEvents(ctx context.Context, w *World) error {
-	if !w.Variant.Ours {
-		return nil
+func streamEvents(p *Play) {
+	if p.Variant.Ours {
+		p.step(func() error {
+			return p.nodeEvents(p.ctx, "ContainerEventStreamLost", "ContainerEventStreamRestored")
+		})
 	}
-	return w.nodeEvents(ctx, "ContainerEventStreamLost", "ContainerEventStreamRestored")
 }

@@ -11,27 +11,26 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // exitUnseen is a runtime's exit code for containers that ended while it was down.
 const exitUnseen = 255
 
 // dying puts pods that end by themselves during the next seconds.
-func (w *World) dying(prefix string, n int) ([]string, error) {
-	all := w.batch(prefix, n)
+func (p *Play) dying(prefix string, n int) []string {
+	all := p.batch(prefix, n)
 	for i, name := range all {
-		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1fs", 4+0.5*float64(i%20))))); err != nil {
-			return nil, err
-		}
+		p.put(name, once, runs("sleep", fmt.Sprintf("%.1fs", 4+0.5*float64(i%20))))
 	}
-	return all, nil
+	return all
 }
 
 // ranOnce waits until all have ended, and checks that each has had a single container.
-func (w *World) ranOnce(ctx context.Context, all []string) error {
-	err := w.await(ctx, func(s corev1.PodStatus) error {
+func (p *Play) ranOnce(all []string) {
+	if p.err != nil {
+		return
+	}
+	p.await(func(s corev1.PodStatus) error {
 		if s.Phase == corev1.PodFailed && len(s.ContainerStatuses) > 0 {
 			if t := s.ContainerStatuses[0].State.Terminated; t != nil && t.ExitCode == exitUnseen {
 				return nil
@@ -39,16 +38,11 @@ func (w *World) ranOnce(ctx context.Context, all []string) error {
 		}
 		return phase(corev1.PodSucceeded)(s)
 	}, all...)
-	if err != nil && w.Variant.traits().ForgetsExits {
-		err = w.forgotten(ctx, all, err)
+	if p.err != nil && p.Variant.traits().ForgetsExits {
+		p.err = p.forgotten(p.ctx, all, p.err)
 	}
-	if err != nil {
-		return err
-	}
-	if err := w.ranOnly(ctx, 1, all...); err != nil {
-		return err
-	}
-	return w.remove(ctx, all...)
+	p.ranOnly(1, all...)
+	p.remove(all...)
 }
 
 // forgotten checks whether the pods with ends unseen by the kubelet, though all have ended, still
@@ -76,17 +70,15 @@ func (w *World) forgotten(ctx context.Context, all []string, failed error) error
 }
 
 // runningAndDying is dying, once all of them run.
-func (w *World) runningAndDying(ctx context.Context, prefix string, n int) ([]string, error) {
-	all, err := w.dying(prefix, n)
-	if err != nil {
-		return nil, err
-	}
-	return all, w.running(ctx, all)
+func (p *Play) runningAndDying(prefix string, n int) []string {
+	all := p.dying(prefix, n)
+	p.running(all)
+	return all
 }
 
 // running waits until the pods' containers run.
-func (w *World) running(ctx context.Context, all []string) error {
-	return w.await(ctx, func(s corev1.PodStatus) error {
+func (p *Play) running(all []string) {
+	p.await(func(s corev1.PodStatus) error {
 		if s.Phase == corev1.PodPending || s.Phase == "" {
 			return fmt.Errorf("is %s", s.Phase)
 		}
@@ -95,68 +87,41 @@ func (w *World) running(ctx context.Context, all []string) error {
 }
 
 // runtimeRestarted kills the runtime while containers end and new pods come.
-func runtimeRestarted(ctx context.Context, w *World) error {
-	all, err := w.runningAndDying(ctx, "one-rt", 20)
-	if err != nil {
-		return err
-	}
+func runtimeRestarted(p *Play) {
+	all := p.runningAndDying("one-rt", 20)
 	var more []string
 	for range 3 {
-		come := w.batch("one-come", 5)
-		for _, name := range come {
-			if err := w.put(pod(name)); err != nil {
-				return err
-			}
-		}
+		come := p.batch("one-come", 5)
+		p.putAll(come)
 		more = append(more, come...)
-		if err := w.restartRuntime(ctx); err != nil {
-			return err
-		}
-		if err := bench.Sleep(ctx, 3*time.Second); err != nil {
-			return err
-		}
+		p.step(func() error { return p.restartRuntime(p.ctx) })
+		p.sleep(3 * time.Second)
 	}
-	if err := w.await(ctx, ready, more...); err != nil {
-		return err
-	}
-	if err := w.ranOnce(ctx, all); err != nil {
-		return err
-	}
-	return w.remove(ctx, more...)
+	p.await(ready, more...)
+	p.ranOnce(all)
+	p.remove(more...)
 }
 
 // kubeletRestarted kills the kubelet while containers end, starts it again three seconds later, and
 // kills the new kubelet at its begin.
-func kubeletRestarted(ctx context.Context, w *World) error {
-	all, err := w.runningAndDying(ctx, "one-kl", 20)
-	if err != nil {
-		return err
-	}
+func kubeletRestarted(p *Play) {
+	all := p.runningAndDying("one-kl", 20)
 	for _, down := range []time.Duration{3 * time.Second, time.Second} {
-		if err := w.killKubelet(ctx); err != nil {
-			return err
-		}
-		if err := bench.Sleep(ctx, down); err != nil {
-			return err
-		}
-		if err := w.StartKubelet(ctx); err != nil {
-			return err
-		}
+		p.step(func() error { return p.killKubelet(p.ctx) })
+		p.sleep(down)
+		p.step(func() error { return p.StartKubelet(p.ctx) })
 	}
-	return w.ranOnce(ctx, all)
+	p.ranOnce(all)
+}
+
+// disturb disturbs the event stream.
+func (p *Play) disturb(how disturbance) {
+	p.step(func() error { return p.runtime.disturb(p.ctx, how) })
 }
 
 // streamCut lets no event through any more.
-func streamCut(ctx context.Context, w *World) error {
-	if err := w.runtime.disturb(ctx, cut); err != nil {
-		return err
-	}
-	all, err := w.dying("one-cut", 20)
-	if err != nil {
-		return err
-	}
-	if err := w.ranOnce(ctx, all); err != nil {
-		return err
-	}
-	return w.runtime.disturb(ctx, undisturbed)
+func streamCut(p *Play) {
+	p.disturb(cut)
+	p.ranOnce(p.dying("one-cut", 20))
+	p.disturb(undisturbed)
 }

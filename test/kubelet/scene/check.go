@@ -95,16 +95,13 @@ func (w *World) agree(ctx context.Context) error {
 
 // ranOnly checks that each of the pods, which are never restarted, has run the number of
 // containers.
-func (w *World) ranOnly(ctx context.Context, want int, pods ...string) error {
-	if err := w.look(ctx); err != nil {
-		return err
-	}
+func (p *Play) ranOnly(want int, pods ...string) {
+	p.step(func() error { return p.look(p.ctx) })
 	for _, name := range pods {
-		if n := w.book.ran[name]; n != want {
-			return fmt.Errorf("%w: %s: %d containers ran, want %d", errTwice, name, n, want)
+		if n := p.book.ran[name]; n != want {
+			p.fail("%w: %s: %d containers ran, want %d", errTwice, name, n, want)
 		}
 	}
-	return nil
 }
 
 // contradiction returns the difference of a container's status from the truth, empty without any.

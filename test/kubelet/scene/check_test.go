@@ -92,7 +92,7 @@ func TestContradictionsAreFound(t *testing.T) {
 func TestLeaksAreFound(t *testing.T) {
 	level := func(all, ours int) Level {
 		return Level{Goroutines: all, Ours: ours, By: map[standalone.Origin]int{
-			{Begins: "k8s.io/kubernetes/x.run", Creator: "k8s.io/kubernetes/x.Start"}: all - ours, {Begins: "github.com/evented-pleg/evented-pleg/pleg.run"}: ours,
+			{Begins: "k8s.io/kubernetes/x.run", Creator: "k8s.io/kubernetes/x.Start"}: all - ours, {Begins: ourPath + "/internal/pleg.run"}: ours,
 		}}
 	}
 	var steady, leaking, leakingOurs leak

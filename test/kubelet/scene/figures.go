@@ -64,38 +64,41 @@ type Course struct {
 // Measure plays the comparison on a fresh world: a node of pods starts, settles, idles, containers
 // end, pods are removed.
 func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
-	f := &Figures{Variant: w.Variant.Name}
-	all, err := f.start(ctx, w, c.Pods)
-	if err != nil {
-		return nil, fmt.Errorf("start: %w", err)
+	f, p := &Figures{Variant: w.Variant.Name}, &Play{World: w, ctx: ctx}
+	part := func(name string, play func()) {
+		if p.err == nil {
+			if play(); p.err != nil {
+				p.err = fmt.Errorf("%s: %w", name, p.err)
+			}
+		}
 	}
-	if err := bench.Sleep(ctx, c.Settle); err != nil {
-		return nil, err
-	}
-	if err := f.idle(ctx, w, c.Idle); err != nil {
-		return nil, err
-	}
+	var all []string
+	part("start", func() { all = f.start(p, c.Pods) })
+	p.sleep(c.Settle)
+	part("idle", func() { f.idle(p, c.Idle) })
 	if c.Profile != "" {
-		profile, err := w.Kubelet.CPUProfile(ctx, c.Idle)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(c.Profile, w.Variant.Name+".pprof"), profile, 0o644)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("profile: %w", err)
-		}
+		part("profile", func() {
+			p.step(func() error {
+				profile, err := w.Kubelet.CPUProfile(ctx, c.Idle)
+				if err != nil {
+					return err
+				}
+				return os.WriteFile(filepath.Join(c.Profile, w.Variant.Name+".pprof"), profile, 0o644)
+			})
+		})
 	}
-	if err := f.exits(ctx, w, 40); err != nil {
-		return nil, fmt.Errorf("exits: %w", err)
+	part("exits", func() { f.exits(p, 40) })
+	part("removals", func() { f.removals(p, all[:min(len(all), 40)]) })
+	p.step(func() error {
+		m, err := w.Kubelet.Metrics(ctx)
+		f.Goroutines, f.MissedEvent = int(m["go_goroutines"]), int(m["kube_pod_missed_events"])
+		return err
+	})
+	p.step(func() error { return w.Check(ctx) })
+	if p.err != nil {
+		return nil, p.err
 	}
-	if err := f.removals(ctx, w, all[:min(len(all), 40)]); err != nil {
-		return nil, fmt.Errorf("removals: %w", err)
-	}
-	m, err := w.Kubelet.Metrics(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f.Goroutines, f.MissedEvent = int(m["go_goroutines"]), int(m["kube_pod_missed_events"])
-	return f, w.Check(ctx)
+	return f, nil
 }
 
 // housekeeping is a kubelet's housekeepingPeriod.
@@ -104,54 +107,43 @@ const housekeeping = 2 * time.Second
 // removals times the removal of pods, a quarter of them at a time. A kubelet takes a removed static
 // pod for deleted at its next housekeeping, and its sync loop then cleans up the pods' folders: the
 // quarters come at four times of that period.
-func (f *Figures) removals(ctx context.Context, w *World, pods []string) error {
+func (f *Figures) removals(p *Play, pods []string) {
 	first, quarter := time.Now(), 0
 	for part := range slices.Chunk(pods, max(1, len(pods)/4)) {
 		late := (time.Since(first) - time.Duration(quarter)*housekeeping/4) % housekeeping
-		if err := bench.Sleep(ctx, housekeeping-late); err != nil {
-			return err
-		}
+		p.sleep(housekeeping - late)
 		quarter++
 		began := bench.Now()
-		if err := w.remove(ctx, part...); err != nil {
-			return err
-		}
-		if err := eventually(ctx, patience, func() error {
+		p.remove(part...)
+		p.eventually(patience, func() error {
 			for _, name := range part {
-				if _, ok := w.tracker.at(w.tracker.deleted, w.uidOf(name)); !ok {
+				if _, ok := p.tracker.at(p.tracker.deleted, p.uidOf(name)); !ok {
 					return fmt.Errorf("%s is not finished", name)
 				}
 			}
 			return nil
-		}); err != nil {
-			return err
-		}
+		})
 		for _, name := range part {
-			at, _ := w.tracker.at(w.tracker.deleted, w.uidOf(name))
+			at, _ := p.tracker.at(p.tracker.deleted, p.uidOf(name))
 			f.Deletion = append(f.Deletion, time.Duration(at-began))
 		}
-		stayed, err := removed(ctx, w, part)
-		if err != nil {
-			return err
-		}
-		f.Removal = append(f.Removal, stayed...)
+		f.Removal = append(f.Removal, p.cleaned(part)...)
 	}
-	return nil
 }
 
-// removed waits until the runtime has removed the ended containers of removed pods, and times how
+// cleaned waits until the runtime has removed the ended containers of removed pods, and times how
 // long they stayed. The collector of dead containers comes once a minute.
-func removed(ctx context.Context, w *World, pods []string) (stayed []time.Duration, err error) {
-	err = eventually(ctx, 2*patience, func() error {
-		if err := w.look(ctx); err != nil {
+func (p *Play) cleaned(pods []string) (stayed []time.Duration) {
+	p.eventually(2*patience, func() error {
+		if err := p.look(p.ctx); err != nil {
 			return err
 		}
 		stayed = stayed[:0]
-		for id, c := range w.book.exits {
+		for id, c := range p.book.exits {
 			if !slices.Contains(pods, c.Pod) {
 				continue
 			}
-			at, ok := w.book.gone[id]
+			at, ok := p.book.gone[id]
 			if !ok {
 				return fmt.Errorf("a container of %s is not removed", c.Pod)
 			}
@@ -159,40 +151,36 @@ func removed(ctx context.Context, w *World, pods []string) (stayed []time.Durati
 		}
 		return nil
 	})
-	return stayed, err
+	return stayed
 }
 
 // start starts a node of the number of pods, times it, and writes a log for each container unless
 // the runtime does.
-func (f *Figures) start(ctx context.Context, w *World, pods int) (all []string, err error) {
-	all = w.batch("one-node", pods)
+func (f *Figures) start(p *Play, pods int) (all []string) {
+	all = p.batch("one-node", pods)
 	put := make(map[string]int64, len(all))
 	for _, name := range all {
 		put[name] = bench.Now()
-		if err := w.put(pod(name)); err != nil {
-			return nil, err
-		}
+		p.put(name)
 	}
-	err = w.await(ctx, ready, all...)
-	for more := pods / startsWithin; more > 0 && err != nil; more-- {
-		err = w.await(ctx, ready, all...)
-	}
-	if err != nil {
-		return nil, err
-	}
+	p.eventually(patience*time.Duration(1+pods/startsWithin), func() error {
+		return p.are(p.ctx, ready, all...)
+	})
 	for _, name := range all {
-		if at, ok := w.tracker.at(w.tracker.ready, w.uidOf(name)); ok { // else the kubelet had just ended the watch
+		if at, ok := p.tracker.at(p.tracker.ready, p.uidOf(name)); ok { // else the kubelet had just ended the watch
 			f.Start = append(f.Start, time.Duration(at-put[name]))
 		}
 	}
-	if w.Variant.Runtime == "" { // which writes its own
-		if n, err := w.node.WriteLogs(); err != nil {
-			return nil, err
-		} else if n != len(all) {
-			return nil, fmt.Errorf("the kubelet has made folders for the logs of %d containers, want %d", n, len(all))
-		}
+	if p.Variant.Runtime == "" { // which writes its own
+		p.step(func() error {
+			n, err := p.node.WriteLogs()
+			if err == nil && n != len(all) {
+				err = fmt.Errorf("the kubelet has made folders for the logs of %d containers, want %d", n, len(all))
+			}
+			return err
+		})
 	}
-	return all, nil
+	return all
 }
 
 // uidOf returns the UID of the only pod of the name: the name itself for a static pod.
@@ -218,48 +206,35 @@ type sample struct {
 // memory are the counters of answers from memory, and their names.
 var memory = regexp.MustCompile(`^evented_pleg_(lists|versions)_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
 
-func (w *World) sample(ctx context.Context) (s sample, err error) {
-	m, err := w.Kubelet.Metrics(ctx)
-	if err != nil {
-		return s, err
-	}
+func (p *Play) sample() (s sample) {
 	s.memory = make(map[string]uint64)
-	for name, n := range m {
-		if part := memory.FindStringSubmatch(name); part != nil {
-			s.memory[strings.TrimSuffix(part[1]+" "+part[2]+", "+part[3], ", ")] = uint64(n)
+	p.step(func() (err error) {
+		m, err := p.Kubelet.Metrics(p.ctx)
+		for name, n := range m {
+			if part := memory.FindStringSubmatch(name); part != nil {
+				s.memory[strings.TrimSuffix(part[1]+" "+part[2]+", "+part[3], ", ")] = uint64(n)
+			}
 		}
-	}
-	if s.load, err = load(); err != nil {
-		return s, err
-	}
-	s.relists, s.podRelists = m["kubelet_pleg_relist_duration_seconds_count"], m["kubelet_pleg_pod_relist_duration_seconds_count"]
-	if s.runtime, s.calls, err = w.runtime.usage(ctx); err != nil {
-		return s, err
-	}
-	s.kubelet, err = w.Kubelet.CPUSeconds()
+		s.relists, s.podRelists = m["kubelet_pleg_relist_duration_seconds_count"], m["kubelet_pleg_pod_relist_duration_seconds_count"]
+		return err
+	})
+	p.step(func() (err error) { s.load, err = load(); return err })
+	p.step(func() (err error) { s.runtime, s.calls, err = p.runtime.usage(p.ctx); return err })
+	p.step(func() (err error) { s.kubelet, err = p.Kubelet.CPUSeconds(); return err })
 	s.at = time.Now()
-	return s, err
+	return s
 }
 
-func (f *Figures) idle(ctx context.Context, w *World, d time.Duration) error {
-	before, err := w.sample(ctx)
-	if err != nil {
-		return err
-	}
-	if err := bench.Sleep(ctx, d); err != nil {
-		return err
-	}
-	after, err := w.sample(ctx)
-	if err != nil {
-		return err
-	}
+func (f *Figures) idle(p *Play, d time.Duration) {
+	before := p.sample()
+	p.sleep(d)
+	after := p.sample()
 	f.Idle = after.at.Sub(before.at)
 	seconds := f.Idle.Seconds()
 	f.KubeletCPU, f.RuntimeCPU = (after.kubelet-before.kubelet)/seconds, (after.runtime-before.runtime)/seconds
 	f.Relists, f.PodReads = (after.relists-before.relists)/seconds, (after.podRelists-before.podRelists)/seconds
 	f.Calls, f.Memory = rates(before.calls, after.calls, seconds), rates(before.memory, after.memory, seconds)
 	f.Load = [2]float64{before.load, after.load}
-	return nil
 }
 
 // load returns the machine's load average of the last minute.
@@ -276,48 +251,28 @@ func load() (float64, error) {
 }
 
 // exits times the way of a container's end to the kubelet's status.
-func (f *Figures) exits(ctx context.Context, w *World, n int) error {
-	all := w.batch("one-exit", n)
+func (f *Figures) exits(p *Play, n int) {
+	all := p.batch("one-exit", n)
 	for i, name := range all {
-		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.2fs", 5+0.33*float64(i))))); err != nil {
-			return err
-		}
+		p.put(name, once, runs("sleep", fmt.Sprintf("%.2fs", 5+0.33*float64(i))))
 	}
-	if err := w.running(ctx, all); err != nil {
-		return err
-	}
-	before, err := w.sample(ctx)
-	if err != nil {
-		return err
-	}
-	if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
-		return err
-	}
-	after, err := w.sample(ctx)
-	if err != nil {
-		return err
-	}
+	p.running(all)
+	before := p.sample()
+	p.await(phase(corev1.PodSucceeded), all...)
+	after := p.sample()
 	f.ExitCalls = rates(before.calls, after.calls, float64(n))
 	maps.Copy(f.ExitCalls, rates(before.memory, after.memory, float64(n)))
-	if err := w.look(ctx); err != nil {
-		return err
-	}
-	for id, c := range w.book.exits {
-		if !slices.Contains(all, c.Pod) {
-			continue
-		}
-		if at, ok := w.tracker.shown(id, c.At); ok {
+	p.step(func() error { return p.look(p.ctx) })
+	for id, c := range p.book.exits {
+		if at, ok := p.tracker.shown(id, c.At); ok && slices.Contains(all, c.Pod) {
 			f.Exit = append(f.Exit, time.Duration(at-c.At))
 		}
 	}
 	if len(f.Exit) != n {
-		return fmt.Errorf("%d exits timed, want %d", len(f.Exit), n)
+		p.fail("%d exits timed, want %d", len(f.Exit), n)
 	}
-	if err := w.remove(ctx, all...); err != nil {
-		return err
-	}
-	_, err = removed(ctx, w, all) // a kubelet removes one container at a time: the next pods would wait
-	return err
+	p.remove(all...)
+	p.cleaned(all) // a kubelet removes one container at a time: the next pods would wait
 }
 
 // rates returns the growth of counters, divided by a number.

@@ -9,63 +9,102 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// put makes pods.
-func (w *World) put(pods ...*corev1.Pod) error {
-	for _, p := range pods {
-		if !w.Variant.privileged() {
-			unprivileged(p)
+// Play is a course of steps in a world. After its first error the steps do nothing.
+type Play struct {
+	*World
+	ctx context.Context // of all steps
+	err error           // the first
+}
+
+// step does a step, unless one before has failed.
+func (p *Play) step(do func() error) {
+	if p.err == nil {
+		p.err = do()
+	}
+}
+
+// fail fails the play, unless it has failed before.
+func (p *Play) fail(format string, args ...any) {
+	p.step(func() error { return fmt.Errorf(format, args...) })
+}
+
+// sleep waits.
+func (p *Play) sleep(d time.Duration) {
+	p.step(func() error { return bench.Sleep(p.ctx, d) })
+}
+
+// eventually waits until what returns nil.
+func (p *Play) eventually(within time.Duration, what func() error) {
+	p.step(func() error { return eventually(p.ctx, within, what) })
+}
+
+// put makes a pod.
+func (p *Play) put(name string, change ...func(*corev1.Pod)) {
+	p.step(func() error {
+		made := pod(name, change...)
+		if !p.Variant.privileged() {
+			unprivileged(made)
 		}
-		w.tracker.forget(string(p.UID))
-		if w.api != nil {
-			if err := w.create(context.Background(), p); err != nil {
-				return err
-			}
-		} else if err := w.node.Put(p); err != nil {
+		p.tracker.forget(name)
+		put := p.node.Put
+		if p.api != nil {
+			put = func(made *corev1.Pod) error { return p.create(p.ctx, made) }
+		}
+		if err := put(made); err != nil {
 			return err
 		}
-		w.there[p.Name] = true
-		delete(w.removed, p.Name)
+		p.there[name] = true
+		delete(p.removed, name)
+		return nil
+	})
+}
+
+// putAll makes pods.
+func (p *Play) putAll(names []string, change ...func(*corev1.Pod)) {
+	for _, name := range names {
+		p.put(name, change...)
 	}
-	return nil
 }
 
 // remove removes pods and waits until nothing of them runs.
-func (w *World) remove(ctx context.Context, names ...string) error {
+func (p *Play) remove(names ...string) {
 	now := bench.Now()
 	for _, name := range names {
-		w.removed[name] = now
+		p.removed[name] = now
 	}
-	if w.api != nil {
-		if err := w.erase(ctx, names...); err != nil {
-			return err
-		}
+	if p.api != nil {
+		p.step(func() error { return p.erase(p.ctx, names...) })
 	}
 	for _, name := range names {
-		w.tracker.forget(name)
-		if w.api == nil {
-			if err := w.node.Remove(name); err != nil && !os.IsNotExist(err) {
-				return err
+		p.step(func() error {
+			p.tracker.forget(name)
+			if p.api == nil {
+				if err := p.node.Remove(name); err != nil && !os.IsNotExist(err) {
+					return err
+				}
 			}
-		}
-		delete(w.there, name)
+			delete(p.there, name)
+			return nil
+		})
 	}
-	return eventually(ctx, patience, func() error {
-		if err := w.look(ctx); err != nil {
+	p.eventually(patience, func() error {
+		if err := p.look(p.ctx); err != nil {
 			return err
 		}
-		return w.book.stopped(names)
+		return p.book.stopped(names)
 	})
 }
 
 // await waits until the kubelet shows the expected state of each pod.
-func (w *World) await(ctx context.Context, want func(corev1.PodStatus) error, names ...string) error {
-	return eventually(ctx, patience, func() error { return w.are(ctx, want, names...) })
+func (p *Play) await(want func(corev1.PodStatus) error, names ...string) {
+	p.eventually(patience, func() error { return p.are(p.ctx, want, names...) })
 }
 
 // are reports whether the kubelet shows the expected state of each pod now.

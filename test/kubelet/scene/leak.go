@@ -34,7 +34,8 @@ func follows(o standalone.Origin) bool {
 	return strings.HasPrefix(o.Begins, "github.com/google/cadvisor/") || strings.Contains(o.Creator, ".(*volumeStatCalculator).")
 }
 
-const ourPath = "github.com/evented-pleg/"
+// ourPath is the adapter's place in a tree, with our packages below.
+const ourPath = "k8s.io/kubernetes/pkg/kubelet/pleg/evented"
 
 // leakSlack is the number of goroutines by which a kubelet may exceed its first rounds after a
 // later round. At rest a kubelet still has changing housekeeping: a garbage collection that removes

@@ -12,14 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // Scenario acts on a world and waits for the required result.
 type Scenario struct {
 	Name string
-	Play func(context.Context, *World) error
+	Play func(*Play)
 	// Disturbs: the runtime, the kubelet or the event stream is taken away meanwhile.
 	Disturbs bool
 }
@@ -35,21 +33,21 @@ type Size struct {
 // Scenarios returns those of static pods, in the order to play them in.
 func Scenarios(size Size) []Scenario {
 	return []Scenario{
-		{Name: "pods-start", Play: func(ctx context.Context, w *World) error { return w.startPods(ctx, size.Pods) }},
+		{Name: "pods-start", Play: func(p *Play) { p.startPods(size.Pods) }},
 		{Name: "complete", Play: complete},
 		{Name: "crash-loop", Play: crashLoop},
 		{Name: "failed-starts", Play: failedStarts},
 		{Name: "probes-and-hooks", Play: probes},
 		{Name: "sidecars", Play: sidecars},
 		{Name: "graceful-termination", Play: graceful},
-		{Name: "same-uid-recreated", Play: func(ctx context.Context, w *World) error { return recreate(ctx, w, size.Again) }},
-		{Name: "stranger", Play: stranger},
+		{Name: "same-uid-recreated", Play: func(p *Play) { recreate(p, size.Again) }},
+		{Name: "stranger", Play: func(p *Play) { p.step(func() error { return p.stranger(p.ctx) }) }},
 		{Name: "events-dropped", Play: eventsDropped, Disturbs: true},
 		{Name: "stream-deaf", Play: streamDeaf, Disturbs: true},
 		{Name: "runtime-restarted", Play: runtimeRestarted, Disturbs: true},
 		{Name: KubeletRestarted, Play: kubeletRestarted, Disturbs: true},
 		{Name: "stream-cut", Play: streamCut, Disturbs: true},
-		{Name: PodsStop, Play: func(ctx context.Context, w *World) error { return w.stopPods(ctx) }},
+		{Name: PodsStop, Play: func(p *Play) { p.remove(p.full...) }},
 	}
 }
 
@@ -60,103 +58,68 @@ const (
 	PodsStop = "pods-stop"
 )
 
-func (w *World) startPods(ctx context.Context, n int) error {
-	w.full = w.batch("one-node", n)
-	for _, name := range w.full {
-		if err := w.put(pod(name)); err != nil {
-			return err
-		}
-	}
-	return w.await(ctx, ready, w.full...)
+func (p *Play) startPods(n int) {
+	p.full = p.batch("one-node", n)
+	p.putAll(p.full)
+	p.await(ready, p.full...)
 }
 
-func (w *World) stopPods(ctx context.Context) error { return w.remove(ctx, w.full...) }
-
 // complete has pods end by themselves, well and badly, with and without init containers.
-func complete(ctx context.Context, w *World) error {
-	good, bad := w.batch("one-good", 10), w.batch("one-bad", 10)
+func complete(p *Play) {
+	good, bad := p.batch("one-good", 10), p.batch("one-bad", 10)
 	for i, name := range good {
-		if err := w.put(pod(name, once, runs("sleep", fmt.Sprintf("%.1fs", 0.2*float64(i))))); err != nil {
-			return err
-		}
+		p.put(name, once, runs("sleep", fmt.Sprintf("%.1fs", 0.2*float64(i))))
 	}
-	for _, name := range bad {
-		if err := w.put(pod(name, once, runs("sleep", "500ms", "3"))); err != nil {
-			return err
-		}
-	}
-	if err := w.await(ctx, phase(corev1.PodSucceeded), good...); err != nil {
-		return err
-	}
-	if err := w.await(ctx, func(s corev1.PodStatus) error {
+	p.putAll(bad, once, runs("sleep", "500ms", "3"))
+	p.await(phase(corev1.PodSucceeded), good...)
+	p.await(func(s corev1.PodStatus) error {
 		if t := s.ContainerStatuses[0].State.Terminated; t == nil || t.ExitCode != 3 {
 			return fmt.Errorf("terminated: %v, want exit code 3", t)
 		}
 		return phase(corev1.PodFailed)(s)
-	}, bad...); err != nil {
-		return err
+	}, bad...)
+	all := append(good, bad...)
+	p.ranOnly(1, all...)
+	p.remove(all...)
+}
+
+// restarted reports whether the first of the containers was restarted so often.
+func restarted(containers []corev1.ContainerStatus, times int32) error {
+	if len(containers) == 0 || containers[0].RestartCount < times {
+		return fmt.Errorf("fewer than %d restarts", times)
 	}
-	if err := w.ranOnly(ctx, 1, append(good, bad...)...); err != nil {
-		return err
-	}
-	return w.remove(ctx, append(good, bad...)...)
+	return nil
 }
 
 // crashLoop has containers end again and again.
-func crashLoop(ctx context.Context, w *World) error {
-	all := w.batch("one-crash", 10)
-	for _, name := range all {
-		if err := w.put(pod(name, runs("exit", "1"))); err != nil {
-			return err
-		}
-	}
-	err := w.await(ctx, func(s corev1.PodStatus) error {
-		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].RestartCount < 2 {
-			return fmt.Errorf("fewer than 2 restarts")
-		}
-		return nil
-	}, all...)
-	if err != nil {
-		return err
-	}
-	if err := eventually(ctx, patience, func() error { return w.restartsAgree(ctx, all) }); err != nil {
-		return err
-	}
-	return w.remove(ctx, all...)
+func crashLoop(p *Play) {
+	all := p.batch("one-crash", 10)
+	p.putAll(all, runs("exit", "1"))
+	p.await(func(s corev1.PodStatus) error { return restarted(s.ContainerStatuses, 2) }, all...)
+	p.eventually(patience, func() error { return p.restartsAgree(p.ctx, all) })
+	p.remove(all...)
 }
 
 // failedStarts has pods with a command that is not in the image. The end of a container that cannot
 // start is the effect of the kubelet's own call, and costs the stream no trust.
-func failedStarts(ctx context.Context, w *World) error {
-	all := w.batch("one-unstartable", 10)
-	for _, name := range all {
-		if err := w.put(pod(name, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/does/not/exist"} })); err != nil {
-			return err
-		}
-	}
-	before, err := w.counters(ctx)
-	if err != nil {
-		return err
-	}
-	if err := w.await(ctx, func(s corev1.PodStatus) error {
-		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].State.Waiting == nil || !failedStart[s.ContainerStatuses[0].State.Waiting.Reason] {
+func failedStarts(p *Play) {
+	all := p.batch("one-unstartable", 10)
+	p.putAll(all, func(made *corev1.Pod) {
+		made.Spec.Containers[0].Command = []string{"/does/not/exist"}
+	})
+	before := p.count()
+	p.await(func(s corev1.PodStatus) error {
+		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].State.Waiting == nil ||
+			!failedStart[s.ContainerStatuses[0].State.Waiting.Reason] {
 			return fmt.Errorf("the start of %s has not failed: %+v", s.Phase, s.ContainerStatuses)
 		}
 		return nil
-	}, all...); err != nil {
-		return err
+	}, all...)
+	p.earned(16 * time.Second) // with ten pods that go on failing
+	if n := p.count().missed - before.missed; n != 0 {
+		p.fail("%d failed starts count as missed events", n)
 	}
-	if err := w.earned(ctx, 16*time.Second); err != nil { // with ten pods that go on failing
-		return err
-	}
-	after, err := w.counters(ctx)
-	if err != nil {
-		return err
-	}
-	if n := after.missed - before.missed; n != 0 {
-		return fmt.Errorf("%d failed starts count as missed events", n)
-	}
-	return w.remove(ctx, all...)
+	p.remove(all...)
 }
 
 // failedStart are the reasons for which a container waits whose start has failed.
@@ -182,160 +145,93 @@ func (w *World) restartsAgree(ctx context.Context, all []string) error {
 }
 
 // probes has pods with successful probes and hooks, and some with a failing liveness probe.
-func probes(ctx context.Context, w *World) error {
-	_, before, err := w.runtime.usage(ctx)
-	if err != nil {
-		return err
-	}
-	fine, ill := w.batch("one-probed", 5), w.batch("one-unlively", 3)
-	for _, name := range fine {
-		if err := w.put(pod(name, probed)); err != nil {
+func probes(p *Play) {
+	execs := func() (n uint64) {
+		p.step(func() error {
+			_, calls, err := p.runtime.usage(p.ctx)
+			n = calls["ExecSync"]
 			return err
-		}
+		})
+		return n
 	}
-	for _, name := range ill {
-		if err := w.put(pod(name, unlively)); err != nil {
-			return err
-		}
-	}
-	if err := w.await(ctx, ready, fine...); err != nil {
-		return err
-	}
-	if err := w.await(ctx, func(s corev1.PodStatus) error {
-		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].RestartCount < 1 {
-			return fmt.Errorf("not restarted by its liveness probe")
-		}
-		return nil
-	}, ill...); err != nil {
-		return err
-	}
-	if err := w.remove(ctx, append(fine, ill...)...); err != nil {
-		return err
-	}
-	_, after, err := w.runtime.usage(ctx)
-	if err != nil {
-		return err
-	}
+	before := execs()
+	fine, ill := p.batch("one-probed", 5), p.batch("one-unlively", 3)
+	p.putAll(fine, probed)
+	p.putAll(ill, unlively)
+	p.await(ready, fine...)
+	p.await(func(s corev1.PodStatus) error { return restarted(s.ContainerStatuses, 1) }, ill...)
+	p.remove(append(fine, ill...)...)
 	// Two hooks, the startup and the readiness probe in healthy pods, a probe in the others.
-	if n, want := after["ExecSync"]-before["ExecSync"], uint64(4*len(fine)+len(ill)); n < want {
-		return fmt.Errorf("%d probes and hooks were run, want %d", n, want)
+	if n, want := execs()-before, uint64(4*len(fine)+len(ill)); n < want {
+		p.fail("%d probes and hooks were run, want %d", n, want)
 	}
-	return nil
 }
 
 // sidecars has pods with init containers and restartable ones; ending pods take their sidecar with
 // them, and an ended sidecar is started again.
-func sidecars(ctx context.Context, w *World) error {
-	run, end, ill := w.batch("side-run", 5), w.batch("side-end", 5), w.batch("side-ill", 3)
-	for _, name := range ill {
-		if err := w.put(pod(name, sidecar("sleep", "500ms", "1"))); err != nil {
-			return err
-		}
-	}
-	for _, name := range run {
-		if err := w.put(pod(name, initialized, sidecar("pause"))); err != nil {
-			return err
-		}
-	}
-	for _, name := range end {
-		if err := w.put(pod(name, once, initialized, sidecar("pause"), runs("sleep", "1s"))); err != nil {
-			return err
-		}
-	}
-	if err := w.await(ctx, ready, run...); err != nil {
-		return err
-	}
-	if err := w.await(ctx, phase(corev1.PodSucceeded), end...); err != nil {
-		return err
-	}
-	if err := w.await(ctx, func(s corev1.PodStatus) error {
-		if len(s.InitContainerStatuses) == 0 || s.InitContainerStatuses[0].RestartCount < 2 {
-			return fmt.Errorf("the sidecar was not restarted twice")
+func sidecars(p *Play) {
+	run, end, ill := p.batch("side-run", 5), p.batch("side-end", 5), p.batch("side-ill", 3)
+	p.putAll(ill, sidecar("sleep", "500ms", "1"))
+	p.putAll(run, initialized, sidecar("pause"))
+	p.putAll(end, once, initialized, sidecar("pause"), runs("sleep", "1s"))
+	p.await(ready, run...)
+	p.await(phase(corev1.PodSucceeded), end...)
+	p.await(func(s corev1.PodStatus) error {
+		if err := restarted(s.InitContainerStatuses, 2); err != nil {
+			return fmt.Errorf("the sidecar: %w", err)
 		}
 		if main := s.ContainerStatuses[0]; main.RestartCount != 0 || main.State.Running == nil {
 			return fmt.Errorf("the main container does not run on beside it: %v, %d restarts", main.State, main.RestartCount)
 		}
 		return nil
-	}, ill...); err != nil {
-		return err
-	}
-	if err := w.ranOnly(ctx, 3, append(run, end...)...); err != nil { // init, sidecar and main
-		return err
-	}
-	return w.remove(ctx, slices.Concat(run, end, ill)...)
+	}, ill...)
+	p.ranOnly(3, append(run, end...)...) // init, sidecar and main
+	p.remove(slices.Concat(run, end, ill)...)
 }
 
-// graceful removes pods while they start, run and end.
-func graceful(ctx context.Context, w *World) error {
-	all := w.batch("one-short", 20)
+// graceful removes pods while they start, run and end, and pods with a hook longer than their grace
+// period: they must get the period, and then be killed.
+func graceful(p *Play) {
+	all := p.batch("one-short", 20)
 	for i, name := range all {
-		if err := w.put(pod(name, probed, runs("sleep", fmt.Sprintf("%ds", 1+i%3)))); err != nil {
-			return err
-		}
+		p.put(name, probed, runs("sleep", fmt.Sprintf("%ds", 1+i%3)))
 		if i%4 == 3 {
-			if err := bench.Sleep(ctx, 200*time.Millisecond); err != nil {
-				return err
-			}
+			p.sleep(200 * time.Millisecond)
 		}
 	}
-	if err := w.remove(ctx, all...); err != nil {
-		return err
-	}
-	return w.patient(ctx)
-}
-
-// patient removes pods with a hook longer than their grace period: they must get the period, and
-// then be killed.
-func (w *World) patient(ctx context.Context) error {
-	all := w.batch("one-patient", 3)
-	for _, name := range all {
-		if err := w.put(pod(name, slowEnd)); err != nil {
-			return err
-		}
-	}
-	if err := w.await(ctx, ready, all...); err != nil {
-		return err
-	}
+	p.remove(all...)
+	patient := p.batch("one-patient", 3)
+	p.putAll(patient, slowEnd)
+	p.await(ready, patient...)
 	start := time.Now()
-	if err := w.remove(ctx, all...); err != nil {
-		return err
-	}
+	p.remove(patient...)
 	if took := time.Since(start); took < grace {
-		return fmt.Errorf("killed after %v, want no sooner than their grace period, %v", took, grace)
+		p.fail("killed after %v, want no sooner than their grace period, %v", took, grace)
 	}
-	return nil
 }
 
 // recreate removes and makes a static pod with the same UID again and again, with short pauses.
-func recreate(ctx context.Context, w *World, times int) error {
-	name := w.batch("one-again", 1)[0]
+func recreate(p *Play, times int) {
+	name := p.batch("one-again", 1)[0]
 	for i := range times {
-		if err := w.put(pod(name)); err != nil {
-			return err
-		}
+		p.put(name)
 		if i%10 == 0 { // most of them are taken away while they start
-			if err := w.await(ctx, ready, name); err != nil {
-				return fmt.Errorf("time %d: %w", i, err)
-			}
-		} else if err := bench.Sleep(ctx, time.Duration(i%10)*50*time.Millisecond); err != nil {
-			return err
+			p.await(ready, name)
+		} else {
+			p.sleep(time.Duration(i%10) * 50 * time.Millisecond)
 		}
-		w.tracker.forget(name)
-		if err := w.node.Remove(name); err != nil {
-			return err
+		p.step(func() error {
+			p.tracker.forget(name)
+			return p.node.Remove(name)
+		})
+		p.sleep(time.Duration(i%7) * 50 * time.Millisecond)
+		if p.err != nil {
+			p.err = fmt.Errorf("time %d: %w", i, p.err)
+			return
 		}
-		if err := bench.Sleep(ctx, time.Duration(i%7)*50*time.Millisecond); err != nil {
-			return err
-		}
 	}
-	if err := w.put(pod(name)); err != nil {
-		return err
-	}
-	if err := w.await(ctx, ready, name); err != nil {
-		return fmt.Errorf("the last time: %w", err)
-	}
-	if err := w.Check(ctx); err != nil {
-		return err
-	}
-	return w.remove(ctx, name)
+	p.put(name)
+	p.await(ready, name)
+	p.step(func() error { return p.Check(p.ctx) })
+	p.remove(name)
 }

@@ -24,120 +24,80 @@ const trustedPeriod = 4 * time.Second
 const promptly = 5 * time.Second
 
 // eventsDropped has the runtime change containers without events, on an otherwise healthy stream.
-func eventsDropped(ctx context.Context, w *World) error { return w.unheard(ctx, silent) }
+func eventsDropped(p *Play) { p.unheard(silent) }
 
 // streamDeaf has the stream stay open and carry nothing any more.
-func streamDeaf(ctx context.Context, w *World) error { return w.unheard(ctx, deaf) }
+func streamDeaf(p *Play) { p.unheard(deaf) }
 
 // unheard has containers end without events. The next relist must find them, count them as missed,
 // and take the stream's trust; later events must earn it back.
-func (w *World) unheard(ctx context.Context, how disturbance) error {
-	if err := w.runtime.disturb(ctx, undisturbed); err != nil {
-		return err
-	}
-	if err := w.trusted(ctx); err != nil {
-		return err
-	}
-	all, err := w.runningAndDying(ctx, "one-unheard", 20)
-	if err != nil {
-		return err
-	}
-	before, err := w.counters(ctx)
-	if err != nil {
-		return err
-	}
-	if err := w.runtime.disturb(ctx, how); err != nil {
-		return err
-	}
+func (p *Play) unheard(how disturbance) {
+	p.disturb(undisturbed)
+	p.earned(trustedPeriod)
+	all := p.runningAndDying("one-unheard", 20)
+	before := p.count()
+	p.disturb(how)
 	since := bench.Now()
 	var longest time.Duration // a list before the first end finds nothing, and raises the period once more
-	if err := eventually(ctx, patience, func() error {
-		period, err := w.relistPeriod(ctx)
+	p.eventually(patience, func() error {
+		period, err := p.relistPeriod(p.ctx)
 		if err != nil {
 			return err
 		}
 		longest = max(longest, period)
-		return w.are(ctx, phase(corev1.PodSucceeded), all...)
-	}); err != nil {
-		return err
-	}
+		return p.are(p.ctx, phase(corev1.PodSucceeded), all...)
+	})
 	within := longest + promptly
-	if err := w.look(ctx); err != nil {
-		return err
-	}
+	p.step(func() error { return p.look(p.ctx) })
 	unheard := 0
-	for id, c := range w.book.exits {
-		if at, ok := w.tracker.shown(id, c.At); ok && c.At > since {
+	for id, c := range p.book.exits {
+		if at, ok := p.tracker.shown(id, c.At); ok && c.At > since {
 			unheard++
-			if took := time.Duration(at - c.At); w.Variant.Ours && took > within {
-				return fmt.Errorf("%s: its end was shown after %v, want %v: the relist period and a little", c.Pod, took.Round(time.Millisecond), within)
+			if took := time.Duration(at - c.At); p.Variant.Ours && took > within {
+				p.fail("%s: its end was shown after %v, want %v: the relist period and a little",
+					c.Pod, took.Round(time.Millisecond), within)
 			}
 		}
 	}
 	if unheard < 2 {
-		return fmt.Errorf("%d containers ended unheard, want 2 at least", unheard)
+		p.fail("%d containers ended unheard, want 2 at least", unheard)
 	}
-	if w.Variant.Ours { // a stream goes deaf after an event
-		if err := w.noticed(ctx, before, unheard-1); err != nil {
-			return err
-		}
+	if p.Variant.Ours { // a stream goes deaf after an event
+		p.step(func() error { return p.noticed(p.ctx, before, unheard-1) })
 	}
-	if err := w.runtime.disturb(ctx, undisturbed); err != nil {
-		return err
+	p.disturb(undisturbed)
+	p.ranOnce(all)
+	if p.Variant.Ours {
+		p.hears()
+		p.earned(trustedPeriod)
 	}
-	if err := w.ranOnce(ctx, all); err != nil {
-		return err
-	}
-	if !w.Variant.Ours {
-		return nil
-	}
-	if err := w.hears(ctx); err != nil {
-		return err
-	}
-	return w.trusted(ctx)
 }
 
 // hears has pods come and end until the generator hears of them: a deaf stream must have been
 // replaced.
-func (w *World) hears(ctx context.Context) error {
-	return eventually(ctx, patience, func() error {
-		before, err := w.counters(ctx)
-		if err != nil {
-			return err
+func (p *Play) hears() {
+	p.eventually(patience, func() error {
+		try := &Play{World: p.World, ctx: p.ctx}
+		before := try.count()
+		all := try.batch("one-heard", 2)
+		try.putAll(all, once, runs("sleep", "200ms"))
+		try.await(phase(corev1.PodSucceeded), all...)
+		n := try.count().events - before.events
+		try.remove(all...)
+		if n < 3*len(all) { // created, started, stopped
+			try.fail("%d events were heard of %d pods that came and ended", n, len(all))
 		}
-		all := w.batch("one-heard", 2)
-		for _, name := range all {
-			if err := w.put(pod(name, once, runs("sleep", "200ms"))); err != nil {
-				return err
-			}
-		}
-		if err := w.await(ctx, phase(corev1.PodSucceeded), all...); err != nil {
-			return err
-		}
-		after, err := w.counters(ctx)
-		if err != nil {
-			return err
-		}
-		if err := w.remove(ctx, all...); err != nil {
-			return err
-		}
-		if n := after.events - before.events; n < 3*len(all) { // created, started, stopped
-			return fmt.Errorf("%d events were heard of %d pods that came and ended", n, len(all))
-		}
-		return nil
+		return try.err
 	})
 }
 
-// trusted waits until the generator trusts the stream.
-func (w *World) trusted(ctx context.Context) error { return w.earned(ctx, trustedPeriod) }
-
 // earned waits until the relist period is as long as that.
-func (w *World) earned(ctx context.Context, want time.Duration) error {
-	if !w.Variant.Ours {
-		return nil
+func (p *Play) earned(want time.Duration) {
+	if !p.Variant.Ours {
+		return
 	}
-	return eventually(ctx, patience, func() error {
-		period, err := w.relistPeriod(ctx)
+	p.eventually(patience, func() error {
+		period, err := p.relistPeriod(p.ctx)
 		if err == nil && period < want {
 			err = fmt.Errorf("the relist period is %v, want %v", period, want)
 		}

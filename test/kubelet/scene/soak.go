@@ -58,17 +58,24 @@ func (w *World) counters(ctx context.Context) (counters, error) {
 	}, err
 }
 
+// count returns the counters, as a step.
+func (p *Play) count() (c counters) {
+	p.step(func() (err error) {
+		c, err = p.counters(p.ctx)
+		return err
+	})
+	return c
+}
+
 // Play plays a scenario, checks its result, and sums it up. It returns the longest time from a
 // container's end to its status. An error that matches errors.ErrUnsupported means that the runtime
 // cannot do it.
 func (w *World) Play(ctx context.Context, s Scenario) (worst time.Duration, err error) {
-	before, err := w.counters(ctx)
-	if err == nil {
-		err = s.Play(ctx, w)
-	}
-	if err == nil {
-		err = w.Check(ctx)
-	}
+	p := &Play{World: w, ctx: ctx}
+	before := p.count()
+	s.Play(p)
+	p.step(func() error { return w.Check(ctx) })
+	err = p.err
 	if errors.Is(err, errors.ErrUnsupported) || ctx.Err() != nil {
 		return 0, err
 	}
@@ -136,7 +143,9 @@ func (w *World) tidy(ctx context.Context) error {
 			left = append(left, name)
 		}
 	}
-	return errors.Join(append(errs, w.remove(ctx, left...))...)
+	p := &Play{World: w, ctx: ctx}
+	p.remove(left...)
+	return errors.Join(append(errs, p.err)...)
 }
 
 // EndRound takes the kubelet's level without pods, and reports growth from round to round.

@@ -26,7 +26,7 @@ const collected = 4 * time.Minute
 // stranger makes a container unknown to the kubelet and without a log path. A kubelet stops and
 // removes it and, because it looks for logs by the pattern "" + "*", every file of its own working
 // directory (kubernetes/kubernetes#107717). Nothing else may go with it.
-func stranger(ctx context.Context, w *World) (err error) {
+func (w *World) stranger(ctx context.Context) (err error) {
 	canaries := []string{filepath.Join(w.dir, "canary"), "kubelet-e2e-canary-" + filepath.Base(w.dir)} // the other in our own working directory
 	for _, file := range canaries {
 		if err := os.WriteFile(file, []byte("alive\n"), 0o644); err != nil {
@@ -47,16 +47,18 @@ func stranger(ctx context.Context, w *World) (err error) {
 	if err := haveImage(ctx, runtimeapi.NewImageServiceClient(conn)); err != nil {
 		return err
 	}
-	id, err := w.runStranger(ctx, client)
+	id, err := w.makeStranger(ctx, client)
 	if err != nil {
 		return err
 	}
+	// The kubelet may have ended the stranger before, and removes it either way.
+	_, unstarted := client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 	if err := eventually(ctx, collected, func() error {
 		_, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 		if status.Code(err) == codes.NotFound {
 			return nil
 		}
-		return fmt.Errorf("container %s, which the kubelet does not know, is still there (%w)", id, err)
+		return errors.Join(fmt.Errorf("container %s, which the kubelet does not know, is still there", id), err, unstarted)
 	}); err != nil {
 		return err
 	}
@@ -85,50 +87,9 @@ func haveImage(ctx context.Context, images runtimeapi.ImageServiceClient) error 
 	return err
 }
 
-// strangers bounds the attempts, in turn, until the kubelet leaves a stranger time to run.
-const strangers = 4
-
-// runStranger makes a stranger and starts it. The kubelet, which does not know it, may end it
-// before it runs: then there is nothing to start, and another is made. Any other failure of the
-// runtime is an error.
-func (w *World) runStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
-	for range strangers {
-		var sandbox string
-		if sandbox, id, err = w.makeStranger(ctx, client); err != nil {
-			return "", err
-		}
-		if _, err = client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err == nil {
-			return id, nil
-		}
-		if ended, unknown := wasEnded(ctx, client, sandbox, id); unknown != nil || !ended {
-			return "", errors.Join(fmt.Errorf("start stranger %s: %w", id, err), unknown)
-		}
-	}
-	return "", fmt.Errorf("the kubelet has ended %d strangers before they ran, the last one %s: %w", strangers, id, err)
-}
-
-// wasEnded reports whether the container is gone or has left its first state, or its sandbox has:
-// stopping a sandbox leaves unstarted containers unchanged.
-func wasEnded(ctx context.Context, client runtimeapi.RuntimeServiceClient, sandbox, id string) (bool, error) {
-	container, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	switch {
-	case status.Code(err) == codes.NotFound:
-		return true, nil
-	case err != nil:
-		return false, err
-	case container.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_CREATED:
-		return true, nil
-	}
-	pod, err := client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox})
-	if status.Code(err) == codes.NotFound {
-		return true, nil
-	}
-	return err == nil && pod.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY, err
-}
-
 // makeStranger makes a container without a log path in a sandbox without a log folder, with a
 // kubelet's labels.
-func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (sandboxID, id string, err error) {
+func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServiceClient) (id string, err error) {
 	uid := w.batch("stranger", 1)[0]
 	labels := map[string]string{"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default"}
 	host := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER} // like a kubelet's
@@ -143,7 +104,7 @@ func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServi
 	}
 	run, err := client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	made, err := client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: run.PodSandboxId, SandboxConfig: sandbox, Config: &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: Image, UserSpecifiedImage: Image}, Command: []string{"/tool", "pause"},
@@ -153,7 +114,7 @@ func (w *World) makeStranger(ctx context.Context, client runtimeapi.RuntimeServi
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: w.Variant.privileged(), NamespaceOptions: host}},
 	}})
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	return run.PodSandboxId, made.ContainerId, nil
+	return made.ContainerId, nil
 }

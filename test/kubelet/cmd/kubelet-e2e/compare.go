@@ -8,12 +8,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -21,41 +18,24 @@ import (
 )
 
 func compare(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("compare", flag.ExitOnError)
-	dir := flags.String("kubelets", "build/kubelet", "where the kubelets are")
+	flags := newCommon("compare")
 	pods := flags.Int("pods", 200, "pods of the node")
 	settle := flags.Duration("settle", 2*time.Minute, "time for a started node to come to rest")
 	idle := flags.Duration("idle", 5*time.Minute, "time to watch the idle node")
 	logs := flags.Duration("logs", 10*time.Second, "how often the kubelet looks whether logs must be rotated (its default)")
-	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
-	together := flags.Bool("together", false, "all at once, so that whatever else the machine does is the same for all")
-	on := runtimeFlag(flags)
 	profile := flags.String("profile", "", "folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as -idle after it")
 	_ = flags.Parse(args)
 	course := scene.Course{Pods: *pods, Settle: *settle, Idle: *idle, Profile: *profile}
-	if err := checkRuntime(*on); err != nil {
-		return err
-	}
-	list, err := variants(*dir, flags.Args())
+	list, err := flags.variants(flags.Args())
 	if err != nil {
 		return err
 	}
-	all := make([]*scene.Figures, len(list))
-	errs := make([]error, len(list))
-	var done sync.WaitGroup
-	for i, v := range list {
-		v.Runtime, v.MaxPods, v.LogInterval = *on, *pods+100, *logs
-		if *api != "" {
-			v.API = fmt.Sprintf("%s/v%s", *api, v.Version)
-		}
-		done.Go(func() { all[i], errs[i] = measure(ctx, v, course) })
-		if !*together {
-			done.Wait()
-		}
-	}
-	done.Wait()
+	all, err := play(flags, list, func(v scene.Variant) (*scene.Figures, error) {
+		v.MaxPods, v.LogInterval = *pods+100, *logs
+		return measure(ctx, v, course)
+	})
 	table(os.Stdout, all)
-	return errors.Join(errs...)
+	return err
 }
 
 func measure(ctx context.Context, v scene.Variant, c scene.Course) (f *scene.Figures, err error) {
@@ -72,19 +52,9 @@ func measure(ctx context.Context, v scene.Variant, c scene.Course) (f *scene.Fig
 	return scene.Measure(ctx, w, c)
 }
 
-// table writes the figures as Markdown, a column a kubelet. Failed runs are nil, and have none.
+// table writes the figures as Markdown, a column a kubelet.
 func table(out io.Writer, all []*scene.Figures) {
-	all = slices.DeleteFunc(slices.Clone(all), func(f *scene.Figures) bool { return f == nil })
-	if len(all) == 0 {
-		return
-	}
-	row := func(name string, cell func(*scene.Figures) string) {
-		fmt.Fprintf(out, "| %s |", name)
-		for _, f := range all {
-			fmt.Fprintf(out, " %s |", cell(f))
-		}
-		fmt.Fprintln(out)
-	}
+	row := rows(out, all)
 	row("", func(f *scene.Figures) string { return f.Variant })
 	row("---", func(*scene.Figures) string { return "---:" })
 	times := func(name string, of func(*scene.Figures) []time.Duration) {

@@ -10,8 +10,8 @@
 //	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP] [-out DIR] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
-// Variants are stock-1.36.3, gate-1.36.3 (stock with EventedPLEG), evented-1.36.3, stock-1.37.1 and
-// evented-1.37.1, and on request those of 1.38.0-alpha.0.
+// Variants are stock-1.36.3, evented-1.36.3, stock-1.37.1 and evented-1.37.1, and on request gate-1.36.3
+// and gate-1.37.1 (stock with EventedPLEG) and those of 1.38.0-alpha.0.
 package main
 
 import (
@@ -19,10 +19,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
@@ -78,21 +81,63 @@ func run(ctx context.Context, args []string) error {
 	return usagef("%q is none of scenarios, compare and upstream", args[0])
 }
 
-// runtimeFlag is -runtime of both commands: empty for the fake runtime.
-func runtimeFlag(flags *flag.FlagSet) *string {
-	return flags.String("runtime", "", "a real runtime that each kubelet has to itself, built at first if it must be ("+
-		strings.Join(runtimes.Names(), ", ")+"), instead of the fake one")
+// common are the flags of scenarios and compare.
+type common struct {
+	*flag.FlagSet
+	dir, runtime, api string
+	together          bool
 }
 
-// checkRuntime checks the name in -runtime.
-func checkRuntime(name string) error {
-	if name == "" {
-		return nil
+func newCommon(name string) *common {
+	c := &common{FlagSet: flag.NewFlagSet(name, flag.ExitOnError)}
+	c.StringVar(&c.dir, "kubelets", "build/kubelet", "where the kubelets are")
+	c.StringVar(&c.runtime, "runtime", "", "a real runtime that each kubelet has to itself, built at first if it must be ("+
+		strings.Join(runtimes.Names(), ", ")+"), instead of the fake one")
+	c.StringVar(&c.api, "api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
+	c.BoolVar(&c.together, "together", false, "all kubelets at once, each with its own runtime, so that whatever else the machine does is the same for all")
+	return c
+}
+
+// variants returns those of the names, on the runtime and with the API server of the flags.
+func (c *common) variants(names []string) ([]scene.Variant, error) {
+	if c.runtime != "" {
+		if _, err := runtimes.ByName(c.runtime); err != nil {
+			return nil, usageError{err}
+		}
 	}
-	if _, err := runtimes.ByName(name); err != nil {
-		return usageError{err}
+	list, err := variants(c.dir, names)
+	for i := range list {
+		list[i].Runtime = c.runtime
+		if c.api != "" {
+			list[i].API = filepath.Join(c.api, "v"+list[i].Version)
+		}
 	}
-	return nil
+	return list, err
+}
+
+// play plays on each of the variants, one after the other or together.
+func play[T any](c *common, list []scene.Variant, on func(scene.Variant) (*T, error)) ([]*T, error) {
+	all, errs := make([]*T, len(list)), make([]error, len(list))
+	var done sync.WaitGroup
+	for i, v := range list {
+		done.Go(func() { all[i], errs[i] = on(v) })
+		if !c.together {
+			done.Wait()
+		}
+	}
+	done.Wait()
+	return slices.DeleteFunc(all, func(t *T) bool { return t == nil }), errors.Join(errs...)
+}
+
+// rows returns a function that writes a row of a table in Markdown, a column a kubelet.
+func rows[T any](out io.Writer, all []T) func(name string, cell func(T) string) {
+	return func(name string, cell func(T) string) {
+		fmt.Fprintf(out, "| %s |", name)
+		for _, column := range all {
+			fmt.Fprintf(out, " %s |", cell(column))
+		}
+		fmt.Fprintln(out)
+	}
 }
 
 // preview is a version played only on request: not all of its modules are available everywhere.
@@ -103,17 +148,12 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 	var chosen []scene.Variant
 	for _, version := range []string{"1.36.3", "1.37.1", preview} {
 		file := func(kind string) string { return filepath.Join(dir, "kubelet-v"+version+"-"+kind) }
-		all := []scene.Variant{{Name: "stock-" + version, Binary: file("stock")}}
-		if version == "1.36.3" {
-			all = append(all, scene.Variant{Name: "gate-" + version, Binary: file("stock"), Gates: map[string]bool{"EventedPLEG": true}})
-		}
-		all = append(all, scene.Variant{Name: "evented-" + version, Binary: file("evented"), Gates: map[string]bool{"EventDrivenPLEG": true}, Ours: true})
-		for _, v := range all {
-			wanted := len(names) == 0 && version != preview
-			for _, n := range names {
-				wanted = wanted || n == v.Name
-			}
-			if !wanted {
+		for _, v := range []scene.Variant{
+			{Name: "stock-" + version, Binary: file("stock")},
+			{Name: "gate-" + version, Binary: file("stock"), Gates: map[string]bool{"EventedPLEG": true}},
+			{Name: "evented-" + version, Binary: file("evented"), Gates: map[string]bool{"EventDrivenPLEG": true}, Ours: true},
+		} {
+			if unasked := version == preview || strings.HasPrefix(v.Name, "gate-"); !slices.Contains(names, v.Name) && (len(names) > 0 || unasked) {
 				continue
 			}
 			if _, err := os.Stat(v.Binary); err != nil {

@@ -8,14 +8,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/bits"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -23,60 +21,40 @@ import (
 )
 
 func scenarios(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("scenarios", flag.ExitOnError)
-	dir := flags.String("kubelets", "build/kubelet", "where the kubelets are")
+	flags := newCommon("scenarios")
 	pods := flags.Int("pods", 200, "pods of a full node")
 	again := flags.Int("again", 50, "how often a static pod is put back under its UID")
 	only := flags.String("only", "", "play these scenarios only, separated by commas")
-	on := runtimeFlag(flags)
-	api := flags.String("api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
 	long := flags.Duration("for", 0, "play all again and again for that long")
-	together := flags.Bool("together", false, "all kubelets at once, each with its own runtime")
 	bounded := flags.Bool("bounded", os.Getenv("KUBELET_E2E_BOUNDED") != "", "the short form, as in CI: 20 pods, a static pod put back 10 times, all kubelets at once (or set KUBELET_E2E_BOUNDED)")
 	_ = flags.Parse(args)
 	if *bounded {
-		*pods, *again, *together = min(*pods, 20), min(*again, 10), true
+		*pods, *again, flags.together = min(*pods, 20), min(*again, 10), true
 	}
 	names := flags.Args()
 	if len(names) == 0 {
 		names = []string{"evented-1.36.3", "evented-1.37.1"}
 	}
-	if err := checkRuntime(*on); err != nil {
-		return err
-	}
-	kubelets, err := variants(*dir, names)
+	kubelets, err := flags.variants(names)
 	if err != nil {
 		return err
 	}
 	size := scene.Size{Pods: *pods, Again: *again}
 	list := scene.Scenarios(size)
-	if *api != "" {
+	if flags.api != "" {
 		list = scene.APIScenarios(size)
 	}
 	if list, err = choose(list, *only); err != nil {
 		return err
 	}
-	sums := make([]*scene.Summary, len(kubelets))
-	errs := make([]error, len(kubelets))
-	var done sync.WaitGroup
-	for i, v := range kubelets {
-		v.Runtime = *on
-		if *api != "" {
-			v.API = fmt.Sprintf("%s/v%s", *api, v.Version)
-		}
-		done.Go(func() { sums[i], errs[i] = playAll(ctx, v, list, *long) })
-		if !*together {
-			done.Wait()
-		}
-	}
-	done.Wait()
+	sums, err := play(flags, kubelets, func(v scene.Variant) (*scene.Summary, error) {
+		return playAll(ctx, v, list, *long)
+	})
 	summaries(os.Stdout, sums)
 	for _, s := range sums {
-		if s != nil {
-			errs = append(errs, s.Err())
-		}
+		err = errors.Join(err, s.Err())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // choose returns the requested scenarios, by default all.
@@ -146,14 +124,7 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // summaries writes the summaries as Markdown, a column a kubelet.
 func summaries(out io.Writer, all []*scene.Summary) {
-	all = slices.DeleteFunc(slices.Clone(all), func(s *scene.Summary) bool { return s == nil })
-	row := func(name string, cell func(*scene.Summary) string) {
-		fmt.Fprintf(out, "| %s |", name)
-		for _, s := range all {
-			fmt.Fprintf(out, " %s |", cell(s))
-		}
-		fmt.Fprintln(out)
-	}
+	row := rows(out, all)
 	number := func(name string, of func(*scene.Summary) int) {
 		row(name, func(s *scene.Summary) string { return fmt.Sprint(of(s)) })
 	}
