@@ -403,7 +403,6 @@ func (v *prover) claim(m *proveMove) {
 	case m.phase == l.shows[d.stage]:
 		d.heard = d.heard || !leaving
 	}
-	v.w.claimed = true
 	v.input(input[proveStatus]{kind: inputClaims, claims: &batch[proveStatus]{pods: []*podClaims[proveStatus]{pc}, claims: 1}})
 }
 

@@ -48,7 +48,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 		classes["lists.applied"] = ordered
 	}
 	if sc.nameless { // see core.housekeep
-		classes["lists.global"], classes["proveWorld.global"] = begins, begins
+		classes["lists.global"], classes["proveWorld.global"], classes["round.began"] = begins, begins, begins
 	}
 	if sc.scarce { // the order in which pods come up, and how long workers have been busy
 		classes["pod.later"], classes["laterEntry.at"], classes["flight.started"] = begins, begins, begins
@@ -237,7 +237,11 @@ func (v *prover) normalize() {
 		c.uncertain = 0
 	}
 	for id, e := range c.early {
-		c.early[id] = v.expected(e, oldest)
+		old := v.expected(e, oldest)
+		if sc.nameless && old.at < c.lists.global && c.lists.global <= e.at { // see core.housekeep
+			old.at = c.lists.global
+		}
+		c.early[id] = old
 	}
 	v.normalizeTrust()
 	c.queue.items, c.queue.head = c.queue.items[c.queue.head:], 0
@@ -292,12 +296,12 @@ func (v *prover) normalizeTrust() {
 	})
 	for i := range c.candidates.items {
 		e := &c.candidates.items[i]
-		if x := e.item; e.phase == PhaseRemoved {
+		if x := e.item; e.phase == PhaseRemoved || c.index[x.id] != x {
 			*x = item{id: x.id, pod: x.pod, kind: x.kind, claimed: x.claimed}
 			if c.pods[x.pod.uid] != x.pod {
 				x.pod = &pod{uid: x.pod.uid}
 			}
-			if x.claimed < PhaseRemoved {
+			if x.claimed < e.phase {
 				x.claimed = 0
 			}
 		}
@@ -306,6 +310,9 @@ func (v *prover) normalizeTrust() {
 		}
 	}
 	slices.SortStableFunc(c.candidates.items, func(a, b candidate) int {
+		if !judged && a.deadline/proveUnit == b.deadline/proveUnit {
+			return strings.Compare(a.item.id, b.item.id)
+		}
 		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.found, b.found), strings.Compare(a.item.id, b.item.id))
 	})
 	if v.w.claimed = judged && c.mute.missed != 0 && c.count.claims != c.mute.claims; judged {
@@ -335,7 +342,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 			p.agreed, p.listedAt = 2, 2
 		}
 	}
-	if p.readEnd < min(listing, oldest) {
+	if p.readEnd < min(listing, oldest) && !(p.differs() && p.asOf <= p.listedAt && p.listedAt <= p.readEnd) { // see core.inspect
 		p.readEnd = 0
 	}
 	for _, at := range []*instant{&p.notBefore, &p.hold} {
