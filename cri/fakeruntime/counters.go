@@ -11,53 +11,53 @@ import (
 // Stats are counters since [New], of the runtime's side, not a client's.
 type Stats struct {
 	// RPCs counts calls by method, such as "ListContainers", as they arrive.
-	RPCs map[string]uint64 `json:"rpcs"`
+	RPCs map[string]uint64
 	// Events counts events.
-	Events EventStats `json:"events"`
+	Events EventStats
 	// Blocked tells how callers were held up because a subscriber did not read.
-	Blocked BlockedStats `json:"blocked"`
+	Blocked BlockedStats
 	// Subscribers are the open event streams, as far as the runtime has noticed.
-	Subscribers []SubscriberStats `json:"subscribers"`
+	Subscribers []SubscriberStats
 }
 
 // EventStats counts events.
 type EventStats struct {
 	// Emitted were put into the runtime's queue; Delivered is the number of writes to a stream.
 	// Duplicates are the part of Emitted added by the fault duplicate.
-	Emitted    uint64 `json:"emitted"`
-	Delivered  uint64 `json:"delivered"`
-	Duplicates uint64 `json:"duplicates"`
+	Emitted    uint64
+	Delivered  uint64
+	Duplicates uint64
 	// Faulted were suppressed by a fault; Discarded found no room or nobody; Expired grew too old
 	// in the backlog; Lost left the queue and reached nobody, Expired included.
-	Faulted   uint64 `json:"faulted"`
-	Discarded uint64 `json:"discarded"`
-	Expired   uint64 `json:"expired"`
-	Lost      uint64 `json:"lost"`
+	Faulted   uint64
+	Discarded uint64
+	Expired   uint64
+	Lost      uint64
 }
 
 // BlockedStats counts events without room in a subscriber's channel. A real runtime's caller hangs
 // meanwhile; the direct methods do not, but count the same.
 type BlockedStats struct {
 	// Events had to wait, Now of them still do.
-	Events uint64 `json:"events"`
-	Now    int    `json:"now"`
+	Events uint64
+	Now    int
 	// Total and Max are the waiting times of the released callers.
-	Total time.Duration `json:"totalNanoseconds"`
-	Max   time.Duration `json:"maxNanoseconds"`
+	Total time.Duration
+	Max   time.Duration
 }
 
 // SubscriberStats is an open event stream.
 type SubscriberStats struct {
 	// ID numbers the streams, from 1, over the runtime's life.
-	ID    uint64    `json:"id"`
-	Since time.Time `json:"since"`
+	ID    uint64
+	Since time.Time
 	// Sent events were written to the stream, Pending events wait, Dropped events were discarded
 	// during its life.
-	Sent    uint64 `json:"sent"`
-	Pending uint64 `json:"pending"`
-	Dropped uint64 `json:"dropped"`
+	Sent    uint64
+	Pending uint64
+	Dropped uint64
 	// Stalled: a fault made the stream hang open.
-	Stalled bool `json:"stalled"`
+	Stalled bool
 }
 
 // Stats returns the counters at this moment. The caller owns the result.

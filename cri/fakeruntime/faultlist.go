@@ -4,10 +4,10 @@
 package fakeruntime
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +38,7 @@ func parseCode(s string) (Code, error) {
 
 // A Fault describes a field of [Faults], so that a command can print and sweep them.
 type Fault struct {
-	// Name is the name in text and JSON.
+	// Name is the name in text.
 	Name string
 	// Kind is "probability", "duration", "count" or "code".
 	Kind string
@@ -48,71 +48,30 @@ type Fault struct {
 	// empty for a field that tunes another.
 	Example string
 
-	field func(*Faults) any
+	field int // its index
 }
 
 // FaultList returns every fault, in the order of the fields of [Faults]. The caller owns the slice.
 func FaultList() []Fault { return slices.Clone(faultList) }
 
-const (
-	kindProbability = "probability"
-	kindDuration    = "duration"
-	kindCount       = "count"
-	kindCode        = "code"
-)
-
 // maxFaultCount bounds counts: a fault must not exhaust the machine's memory.
 const maxFaultCount = 256 << 20
 
-var faultList = []Fault{
-	{"drop", kindProbability, "the event is never sent", "0.1", func(f *Faults) any { return &f.Drop }},
-	{"duplicate", kindProbability, "the event is sent twice", "0.2", func(f *Faults) any { return &f.Duplicate }},
-	{"delay", kindProbability, "the event is sent delay-by later than others", "0.2", func(f *Faults) any { return &f.Delay }},
-	{"delay-by", kindDuration, "how late a delayed event is (default 200ms)", "", func(f *Faults) any { return &f.DelayBy }},
-	{"swap-start-stop", kindProbability, "STARTED is sent after STOPPED of a container that exits within 100ms", "0.5", func(f *Faults) any { return &f.SwapStartStop }},
-	{"swap-stop-delete", kindProbability, "STOPPED is sent after DELETED of a container that is removed within 100ms", "0.5", func(f *Faults) any { return &f.SwapStopDelete }},
-	{"stale", kindProbability, "the payload shows the other containers in their previous state under a newer stamp", "0.3", func(f *Faults) any { return &f.Stale }},
-	{"nil-sandbox", kindProbability, "the payload has no sandbox status", "0.2", func(f *Faults) any { return &f.NilSandbox }},
-	{"nil-statuses", kindProbability, "the payload has no container statuses", "0.2", func(f *Faults) any { return &f.NilStatuses }},
-	{"oversize", kindProbability, "the event is larger than clients take", "0.002", func(f *Faults) any { return &f.Oversize }},
-	{"oversize-bytes", kindCount, "size of an oversized event (default 17 MiB)", "", func(f *Faults) any { return &f.OversizeBytes }},
-	{"invalid-event", kindProbability, "an unknown event type, no container ID, or invalid UTF-8", "0.02", func(f *Faults) any { return &f.InvalidEvent }},
-	{"silent-exit", kindProbability, "a container exits without an event", "0.1", func(f *Faults) any { return &f.SilentExit }},
-	{"start-error", kindProbability, "StartContainer fails and leaves EXITED 128 without an event", "0.1", func(f *Faults) any { return &f.StartError }},
-	{"sandbox-error", kindProbability, "RunPodSandbox fails without an event", "0.05", func(f *Faults) any { return &f.SandboxError }},
+// faultList is read from the tags of the fields.
+var faultList = func() (list []Fault) {
+	kinds := map[reflect.Kind]string{
+		reflect.Float64: "probability", reflect.Int64: "duration", reflect.Int: "count", reflect.Uint32: "code",
+	}
+	fields := reflect.TypeFor[Faults]()
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		list = append(list, Fault{f.Tag.Get("fault"), kinds[f.Type.Kind()], f.Tag.Get("help"), f.Tag.Get("example"), i})
+	}
+	return list
+}()
 
-	{"cut", kindProbability, "after an event the stream breaks with Unavailable", "0.01", func(f *Faults) any { return &f.Cut }},
-	{"eof", kindProbability, "after an event the stream ends without an error", "0.01", func(f *Faults) any { return &f.EOF }},
-	{"stall", kindProbability, "after an event the stream hangs open and carries nothing", "0.002", func(f *Faults) any { return &f.Stall }},
-	{"replay", kindProbability, "a new stream starts with old events again", "1", func(f *Faults) any { return &f.Replay }},
-	{"replay-events", kindCount, "how many old events are replayed (default 100)", "", func(f *Faults) any { return &f.ReplayEvents }},
-	{"eof-at-once", kindProbability, "a new stream ends at once", "0.5", func(f *Faults) any { return &f.EOFAtOnce }},
-	{"unimplemented", kindProbability, "a new stream fails with Unimplemented", "0.5", func(f *Faults) any { return &f.Unimplemented }},
-
-	{"restart-exit", kindProbability, "a running container dies unseen while the runtime restarts", "0.3", func(f *Faults) any { return &f.RestartExit }},
-	{"exit-lag", kindDuration, "finished_at is this much older than the visible exit", "120ms", func(f *Faults) any { return &f.ExitLag }},
-	{"clock-skew", kindDuration, "the runtime's clock is off by this much", "-90s", func(f *Faults) any { return &f.ClockSkew }},
-	{"clock-step", kindDuration, "the runtime's clock jumps by this much and back, in turns", "-30s", func(f *Faults) any { return &f.ClockStep }},
-	{"clock-step-every", kindDuration, "time between two jumps (default 10s)", "", func(f *Faults) any { return &f.ClockStepEvery }},
-
-	{"slow-list", kindDuration, "lists take this much longer", "50ms", func(f *Faults) any { return &f.SlowList }},
-	{"slow-status", kindDuration, "statuses take this much longer", "5ms", func(f *Faults) any { return &f.SlowStatus }},
-	{"slow-write", kindDuration, "changes take this much longer", "5ms", func(f *Faults) any { return &f.SlowWrite }},
-	{"fail-list", kindProbability, "a list fails with fail-code", "0.1", func(f *Faults) any { return &f.FailList }},
-	{"fail-status", kindProbability, "a status fails with fail-code", "0.1", func(f *Faults) any { return &f.FailStatus }},
-	{"fail-write", kindProbability, "a change fails with fail-code", "0.05", func(f *Faults) any { return &f.FailWrite }},
-	{"fail-code", kindCode, "the gRPC code of failing calls (default Unknown)", "", func(f *Faults) any { return &f.FailCode }},
-	{"hang-list", kindProbability, "a list never answers", "0.02", func(f *Faults) any { return &f.HangList }},
-	{"cut-list", kindProbability, "a streaming list breaks when half of it was sent", "0.05", func(f *Faults) any { return &f.CutList }},
-	{"hang-status", kindProbability, "a status never answers", "0.01", func(f *Faults) any { return &f.HangStatus }},
-	{"hang-write", kindProbability, "a change never answers", "0.01", func(f *Faults) any { return &f.HangWrite }},
-
-	{"nil-fields", kindProbability, "an item of a reply has no metadata, image and creation time", "0.05", func(f *Faults) any { return &f.NilFields }},
-	{"unknown-enum", kindProbability, "an item of a reply has an unknown state", "0.05", func(f *Faults) any { return &f.UnknownEnum }},
-	{"invalid-utf8", kindProbability, "an item of a reply has text that is not UTF-8", "0.05", func(f *Faults) any { return &f.InvalidUTF8 }},
-	{"duplicate-id", kindProbability, "a list shows an item twice, in two states", "0.1", func(f *Faults) any { return &f.DuplicateID }},
-	{"orphan-container", kindProbability, "a list shows a container of an unknown sandbox", "0.1", func(f *Faults) any { return &f.OrphanContainer }},
-}
+// of returns a pointer to the fault's field.
+func (d Fault) of(f *Faults) any { return reflect.ValueOf(f).Elem().Field(d.field).Addr().Interface() }
 
 // Set sets the named fault from its text form. A senseless name or value is an error, and changes
 // nothing.
@@ -123,7 +82,7 @@ func (f *Faults) Set(name, value string) error {
 	}
 	next := *f
 	var err error
-	switch field := faultList[i].field(&next).(type) {
+	switch field := faultList[i].of(&next).(type) {
 	case *float64:
 		*field, err = strconv.ParseFloat(value, 64)
 	case *time.Duration:
@@ -145,7 +104,7 @@ func (f *Faults) Set(name, value string) error {
 
 // check reports a value out of the fault's range.
 func (d Fault) check(f *Faults) error {
-	switch field := d.field(f).(type) {
+	switch field := d.of(f).(type) {
 	case *float64:
 		if !(*field >= 0 && *field <= 1) {
 			return fmt.Errorf("%v is not a probability: use 0 to 1", *field)
@@ -216,7 +175,7 @@ func (f Faults) Strings() []string {
 
 // text is the value of a fault, empty when zero.
 func (d Fault) text(f *Faults) string {
-	switch field := d.field(f).(type) {
+	switch field := d.of(f).(type) {
 	case *float64:
 		if *field != 0 {
 			return strconv.FormatFloat(*field, 'g', -1, 64)
@@ -239,36 +198,6 @@ func (d Fault) text(f *Faults) string {
 
 // String joins [Faults.Strings] by spaces.
 func (f Faults) String() string { return strings.Join(f.Strings(), " ") }
-
-// MarshalJSON writes an object of the nonzero faults: {"drop":"0.05","delay-by":"2s"}.
-func (f Faults) MarshalJSON() ([]byte, error) {
-	m := map[string]string{}
-	for _, d := range faultList {
-		if v := d.text(&f); v != "" {
-			m[d.Name] = v
-		}
-	}
-	return json.Marshal(m)
-}
-
-// UnmarshalJSON reads the form of MarshalJSON. Missing faults become zero.
-func (f *Faults) UnmarshalJSON(data []byte) error {
-	var m map[string]string
-	if err := json.Unmarshal(data, &m); err != nil {
-		return fmt.Errorf("fakeruntime: faults: %w: write an object of names and texts", err)
-	}
-	var specs []string
-	for name, value := range m {
-		specs = append(specs, name+"="+value)
-	}
-	slices.Sort(specs)
-	next, err := ParseFaults(specs...)
-	if err != nil {
-		return err
-	}
-	*f = next
-	return nil
-}
 
 func faultNames() []string {
 	names := make([]string, len(faultList))

@@ -7,8 +7,8 @@ import "time"
 
 // Faults are the ways in which a runtime misbehaves beyond its [Profile], as plain comparable data:
 // a seed and a Faults are a scenario. The zero value misbehaves in nothing. A field that is a
-// float64 is a probability from 0 to 1. Each field has a name for text and JSON, which [FaultList]
-// gives together with its meaning.
+// float64 is a probability from 0 to 1. The tags of a field are its name in text, its effect, and an
+// example; [FaultList] gives them.
 //
 // The seed, the fault, and its subject (the container and the kind of event; for calls, the number
 // of earlier calls of the method) decide whether a fault strikes, and the interleaving of
@@ -16,62 +16,62 @@ import "time"
 type Faults struct {
 	// Events, a decision for each event.
 
-	Drop           float64       // drop: the event is never sent
-	Duplicate      float64       // duplicate: the event is sent twice
-	Delay          float64       // delay: the event is sent DelayBy later, its stamp and payload unchanged
-	DelayBy        time.Duration // delay-by: see Delay; 0 means 200 ms
-	SwapStartStop  float64       // swap-start-stop: STARTED is held until STOPPED was sent, 100 ms at most, and then carries EXITED
-	SwapStopDelete float64       // swap-stop-delete: STOPPED of a container is held until its DELETED was sent, for 100 ms at most
-	Stale          float64       // stale: the payload shows the pod's other containers in their previous state, newest stamp
-	NilSandbox     float64       // nil-sandbox: the payload has no pod_sandbox_status
-	NilStatuses    float64       // nil-statuses: the payload has no containers_statuses
-	Oversize       float64       // oversize: the message is padded to OversizeBytes
-	OversizeBytes  int           // oversize-bytes: see Oversize; 0 means 17 MiB, more than the kubelet takes
-	InvalidEvent   float64       // invalid-event: an unknown event type, no container ID, or text that is not UTF-8
-	SilentExit     float64       // silent-exit: a container exits without an event
-	StartError     float64       // start-error: StartContainer fails; the container goes EXITED 128 StartError without an event
-	SandboxError   float64       // sandbox-error: RunPodSandbox fails and leaves nothing, without an event
+	Drop           float64       `fault:"drop" help:"the event is never sent" example:"0.1"`
+	Duplicate      float64       `fault:"duplicate" help:"the event is sent twice" example:"0.2"`
+	Delay          float64       `fault:"delay" help:"the event is sent delay-by later than others" example:"0.2"`
+	DelayBy        time.Duration `fault:"delay-by" help:"how late a delayed event is (default 200ms)"`
+	SwapStartStop  float64       `fault:"swap-start-stop" help:"STARTED is sent after STOPPED of a container that exits within 100ms" example:"0.5"`
+	SwapStopDelete float64       `fault:"swap-stop-delete" help:"STOPPED is sent after DELETED of a container that is removed within 100ms" example:"0.5"`
+	Stale          float64       `fault:"stale" help:"the payload shows the other containers in their previous state under a newer stamp" example:"0.3"`
+	NilSandbox     float64       `fault:"nil-sandbox" help:"the payload has no sandbox status" example:"0.2"`
+	NilStatuses    float64       `fault:"nil-statuses" help:"the payload has no container statuses" example:"0.2"`
+	Oversize       float64       `fault:"oversize" help:"the event is larger than clients take" example:"0.002"`
+	OversizeBytes  int           `fault:"oversize-bytes" help:"size of an oversized event (default 17 MiB)"`
+	InvalidEvent   float64       `fault:"invalid-event" help:"an unknown event type, no container ID, or invalid UTF-8" example:"0.02"`
+	SilentExit     float64       `fault:"silent-exit" help:"a container exits without an event" example:"0.1"`
+	StartError     float64       `fault:"start-error" help:"StartContainer fails and leaves EXITED 128 without an event" example:"0.1"`
+	SandboxError   float64       `fault:"sandbox-error" help:"RunPodSandbox fails without an event" example:"0.05"`
 
 	// The event stream.
 
-	Cut           float64 // cut: after an event the stream breaks with Unavailable
-	EOF           float64 // eof: after an event the stream ends without an error
-	Stall         float64 // stall: after an event the stream stays open and carries nothing any more
-	Replay        float64 // replay: a new stream starts with the last ReplayEvents events again
-	ReplayEvents  int     // replay-events: see Replay; 0 means 100
-	EOFAtOnce     float64 // eof-at-once: a new stream ends at once without an error
-	Unimplemented float64 // unimplemented: a new stream fails with Unimplemented
+	Cut           float64 `fault:"cut" help:"after an event the stream breaks with Unavailable" example:"0.01"`
+	EOF           float64 `fault:"eof" help:"after an event the stream ends without an error" example:"0.01"`
+	Stall         float64 `fault:"stall" help:"after an event the stream hangs open and carries nothing" example:"0.002"`
+	Replay        float64 `fault:"replay" help:"a new stream starts with old events again" example:"1"`
+	ReplayEvents  int     `fault:"replay-events" help:"how many old events are replayed (default 100)"`
+	EOFAtOnce     float64 `fault:"eof-at-once" help:"a new stream ends at once" example:"0.5"`
+	Unimplemented float64 `fault:"unimplemented" help:"a new stream fails with Unimplemented" example:"0.5"`
 
 	// The runtime.
 
-	RestartExit    float64       // restart-exit: at a restart a running container exits unseen and comes back as EXITED 255 Unknown
-	ExitLag        time.Duration // exit-lag: finished_at is older by this time than the visible exit
-	ClockSkew      time.Duration // clock-skew: every stamp of the runtime is off by this much
-	ClockStep      time.Duration // clock-step: the runtime's clock jumps by this much, and back, in turns
-	ClockStepEvery time.Duration // clock-step-every: the time between two jumps; 0 means 10 s
+	RestartExit    float64       `fault:"restart-exit" help:"a running container dies unseen while the runtime restarts" example:"0.3"`
+	ExitLag        time.Duration `fault:"exit-lag" help:"finished_at is this much older than the visible exit" example:"120ms"`
+	ClockSkew      time.Duration `fault:"clock-skew" help:"the runtime's clock is off by this much" example:"-90s"`
+	ClockStep      time.Duration `fault:"clock-step" help:"the runtime's clock jumps by this much and back, in turns" example:"-30s"`
+	ClockStepEvery time.Duration `fault:"clock-step-every" help:"time between two jumps (default 10s)"`
 
 	// Calls, a decision for each call. A list is ListX and StreamX; a status is PodSandboxStatus,
 	// ContainerStatus and stats; a write changes a pod, a container or an image.
 
-	SlowList   time.Duration // slow-list: a list takes this much longer
-	SlowStatus time.Duration // slow-status: a status takes this much longer
-	SlowWrite  time.Duration // slow-write: a write takes this much longer
-	FailList   float64       // fail-list: a list fails with FailCode
-	FailStatus float64       // fail-status: a status fails with FailCode
-	FailWrite  float64       // fail-write: a write fails with FailCode, before any change
-	FailCode   Code          // fail-code: see FailList; 0 means Unknown
-	HangList   float64       // hang-list: a list never answers
-	CutList    float64       // cut-list: a streaming list breaks with Unavailable after its first half
-	HangStatus float64       // hang-status: a status never answers
-	HangWrite  float64       // hang-write: a write never answers and changes nothing
+	SlowList   time.Duration `fault:"slow-list" help:"lists take this much longer" example:"50ms"`
+	SlowStatus time.Duration `fault:"slow-status" help:"statuses take this much longer" example:"5ms"`
+	SlowWrite  time.Duration `fault:"slow-write" help:"changes take this much longer" example:"5ms"`
+	FailList   float64       `fault:"fail-list" help:"a list fails with fail-code" example:"0.1"`
+	FailStatus float64       `fault:"fail-status" help:"a status fails with fail-code" example:"0.1"`
+	FailWrite  float64       `fault:"fail-write" help:"a change fails with fail-code" example:"0.05"`
+	FailCode   Code          `fault:"fail-code" help:"the gRPC code of failing calls (default Unknown)"`
+	HangList   float64       `fault:"hang-list" help:"a list never answers" example:"0.02"`
+	CutList    float64       `fault:"cut-list" help:"a streaming list breaks when half of it was sent" example:"0.05"`
+	HangStatus float64       `fault:"hang-status" help:"a status never answers" example:"0.01"`
+	HangWrite  float64       `fault:"hang-write" help:"a change never answers" example:"0.01"`
 
 	// Content of lists and statuses, a decision for each reply.
 
-	NilFields       float64 // nil-fields: an item without metadata, image and creation time
-	UnknownEnum     float64 // unknown-enum: an item with a state unknown to any API
-	InvalidUTF8     float64 // invalid-utf8: an item with invalid UTF-8
-	DuplicateID     float64 // duplicate-id: a list shows an item twice, the second time in another state
-	OrphanContainer float64 // orphan-container: a list shows a container of an unknown sandbox
+	NilFields       float64 `fault:"nil-fields" help:"an item of a reply has no metadata, image and creation time" example:"0.05"`
+	UnknownEnum     float64 `fault:"unknown-enum" help:"an item of a reply has an unknown state" example:"0.05"`
+	InvalidUTF8     float64 `fault:"invalid-utf8" help:"an item of a reply has text that is not UTF-8" example:"0.05"`
+	DuplicateID     float64 `fault:"duplicate-id" help:"a list shows an item twice, in two states" example:"0.1"`
+	OrphanContainer float64 `fault:"orphan-container" help:"a list shows a container of an unknown sandbox" example:"0.1"`
 }
 
 const (

@@ -4,8 +4,6 @@
 package fakeruntime
 
 import (
-	"fmt"
-	"slices"
 	"time"
 )
 
@@ -46,19 +44,6 @@ func (s State) enum() int64 {
 	return 3
 }
 
-// MarshalText writes the name of the state.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads the name of a state.
-func (s *State) UnmarshalText(text []byte) error {
-	i := slices.Index(stateNames[:], string(text))
-	if i < 0 {
-		return fmt.Errorf("fakeruntime: unknown state %q", text)
-	}
-	*s = State(i)
-	return nil
-}
-
 // Emission is the fate of a change's event.
 type Emission uint8
 
@@ -88,39 +73,26 @@ func (e Emission) String() string {
 	return "invalid"
 }
 
-// MarshalText writes the name of the emission.
-func (e Emission) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-// UnmarshalText reads the name of an emission.
-func (e *Emission) UnmarshalText(text []byte) error {
-	i := slices.Index(emissionNames[:], string(text))
-	if i < 0 {
-		return fmt.Errorf("fakeruntime: unknown emission %q", text)
-	}
-	*e = Emission(i)
-	return nil
-}
-
 // A Change is an entry of the authoritative history: a container or sandbox went from a state to
 // another.
 type Change struct {
 	// Seq numbers the changes, from 0, without gaps.
-	Seq uint64 `json:"seq"`
+	Seq uint64
 	// Time is the time of the change. It has a monotonic reading; changes are in its order.
-	Time time.Time `json:"time"`
+	Time time.Time
 	// PodUID and SandboxID are its pod and sandbox. ContainerID is empty for a change of the
 	// sandbox.
-	PodUID      string `json:"podUID"`
-	SandboxID   string `json:"sandboxID"`
-	ContainerID string `json:"containerID,omitempty"`
+	PodUID      string
+	SandboxID   string
+	ContainerID string
 	// Old and New are the states before and after. A sandbox removed while ready goes through
 	// NotReady first, a running container through Exited.
-	Old State `json:"old"`
-	New State `json:"new"`
+	Old State
+	New State
 	// ExitCode is set when New is StateExited.
-	ExitCode int32 `json:"exitCode,omitempty"`
+	ExitCode int32
 	// Event is the fate of the event. Emitted can still turn into Lost while the event is under way.
-	Event Emission `json:"event"`
+	Event Emission
 }
 
 // history keeps the last changes in a ring that grows up to its limit. The runtime's mutex guards

@@ -31,7 +31,7 @@ func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*run
 		res.RuntimeHandlers = append(res.RuntimeHandlers, &runtimeapi.RuntimeHandler{Name: name, Features: s.rt.cfg.Profile.Features.handlerMessage()})
 	}
 	if req.GetVerbose() {
-		res.Info = map[string]string{"config": infoJSON(map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults()})}
+		res.Info = map[string]string{"config": infoJSON(map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults().Strings()})}
 	}
 	return res, nil
 }

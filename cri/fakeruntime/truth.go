@@ -13,42 +13,42 @@ import (
 type Truth struct {
 	// Time is the moment, with a monotonic reading. Changes before it are those of [Runtime.History]
 	// with Seq < Next.
-	Time time.Time `json:"time"`
-	Next uint64    `json:"next"`
+	Time time.Time
+	Next uint64
 	// Pods are sorted by UID.
-	Pods []TruthPod `json:"pods"`
+	Pods []TruthPod
 }
 
 // TruthPod is a pod: the sandboxes with its UID in their metadata, oldest first.
 type TruthPod struct {
-	UID       string         `json:"uid"`
-	Name      string         `json:"name"`
-	Namespace string         `json:"namespace"`
-	Sandboxes []TruthSandbox `json:"sandboxes"`
+	UID       string
+	Name      string
+	Namespace string
+	Sandboxes []TruthSandbox
 }
 
 // TruthSandbox is a sandbox with its containers, oldest first.
 type TruthSandbox struct {
-	ID      string `json:"id"`
-	Attempt uint32 `json:"attempt"`
-	State   State  `json:"state"`
-	IP      string `json:"ip,omitempty"`
+	ID      string
+	Attempt uint32
+	State   State
+	IP      string
 	// Removing: its DELETED event was sent, and it leaves the lists within Profile.DeleteLag.
-	Removing   bool             `json:"removing,omitempty"`
-	Containers []TruthContainer `json:"containers"`
+	Removing   bool
+	Containers []TruthContainer
 }
 
 // TruthContainer is a container. Stamps are those of the runtime's clock, in nanoseconds.
 type TruthContainer struct {
-	ID         string `json:"id"`
-	Name       string `json:"name"`
-	Attempt    uint32 `json:"attempt"`
-	State      State  `json:"state"`
-	ExitCode   int32  `json:"exitCode,omitempty"`
-	Reason     string `json:"reason,omitempty"`
-	CreatedAt  int64  `json:"createdAt"`
-	StartedAt  int64  `json:"startedAt,omitempty"`
-	FinishedAt int64  `json:"finishedAt,omitempty"`
+	ID         string
+	Name       string
+	Attempt    uint32
+	State      State
+	ExitCode   int32
+	Reason     string
+	CreatedAt  int64
+	StartedAt  int64
+	FinishedAt int64
 }
 
 // Truth returns the state of all pods at a moment.
