@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,7 +37,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		ipc:         int64(namespaces.GetIpc()),
 		logDir:      cfg.GetLogDirectory(),
 	}
-	if !knownHandler(sb.handler) {
+	if !slices.Contains(handlers, sb.handler) {
 		rt.mu.Unlock()
 		return nil, status.Errorf(codes.Unknown, "RunPodSandbox: no runtime for %q is configured", sb.handler)
 	}
