@@ -5,9 +5,9 @@
 // container and as every container's process, so the image needs no base, no shell and no registry.
 //
 //	workload pause             wait for a signal, reap what is orphaned to it
-//	workload sleep D [code]    wait D (a Go duration), exit with code, 0 by default; 143 at SIGTERM
+//	workload sleep D [code]    wait D (a Go duration), exit with code or 0; 143 at SIGTERM
 //	workload exit N            exit with N at once
-//	workload eat N             touch N MiB of memory, then wait; a lower limit makes the kernel kill it
+//	workload eat N             touch N MiB, then wait; a lower limit makes the kernel kill it
 //
 // Under the name nmeter it prints the time of day in ms, as busybox's nmeter -d0 %3t, which
 // Debian's busybox lacks.
