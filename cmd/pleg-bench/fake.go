@@ -8,14 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
 func newFake(s streams) *cobra.Command {
@@ -69,8 +76,8 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			if err != nil {
 				return usageError{fmt.Errorf("--fault: %w%s", err, nearFault(fake.faults))}
 			}
-			if pods < 0 || containers < 0 || life < 0 || !(rate >= 0) {
-				return usageError{errors.New("--pods, --containers, --life and --rate must not be negative")}
+			if pods < 0 || containers < 0 || life < 0 || !(rate >= 0) || math.IsInf(rate, 0) {
+				return usageError{errors.New("--pods, --containers, --life and --rate must be numbers that are not negative")}
 			}
 			if socket, err = filepath.Abs(socket); err != nil {
 				return usageError{fmt.Errorf("--socket: %w", err)}
@@ -136,5 +143,24 @@ func writeFaults(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the faults: %w", err)
 	}
+	return nil
+}
+
+// churn makes pods on the runtime behind the socket and changes them until ctx ends.
+func churn(ctx context.Context, socket string, pods, containers int, rate float64, seed uint64) error {
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", socket, err)
+	}
+	defer conn.Close()
+	driver := load.New(load.Config{
+		Conn: conn, RunID: "churn" + strconv.FormatInt(time.Now().UnixMilli(), 36), Pods: pods, Containers: containers, Rate: rate, Seed: seed,
+		Image: run.FakeImage, Logger: klog.FromContext(ctx),
+		LogDirectory: filepath.Join(filepath.Dir(socket), "logs"), // the fake runtime writes none
+	})
+	if err := driver.Setup(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	driver.Run(ctx, math.MaxInt64)
 	return nil
 }

@@ -191,14 +191,10 @@ func newDriver(t *testing.T, dial func(context.Context) (net.Conn, error)) *load
 		defer cancel()
 		return call(ctx, method, request, answer, conn, opts...)
 	}))
-	driver, err := load.New(load.Config{
+	return load.New(load.Config{
 		Conn: conn, RunID: "w", Pods: pods, Containers: 2, Rate: 1, Seed: 1, Image: fakeruntime.WorkloadImage,
 		JobLife: 20 * time.Millisecond, CallTimeout: time.Minute, LogDirectory: t.TempDir(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return driver
 }
 
 // watch runs pleg-bench watch.

@@ -69,12 +69,8 @@ func (d *Driver) do(ctx context.Context, a action, p *pod, slot int, life time.D
 
 func (d *Driver) replaceSlot(ctx context.Context, p *pod, slot int) error {
 	if id := p.slots[slot]; id != "" {
-		err := d.call(ctx, "StopContainer", func(ctx context.Context) error {
-			_, err := d.client.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
+		if _, err := invoke(ctx, d, p, "StopContainer", d.client.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("load: stop container %s of pod %s: %w", id, p.uid, err)
 		}
 		d.fact(ctx, p, id, false, bench.Exited)
 		if err := d.removeContainer(ctx, p, id); err != nil {

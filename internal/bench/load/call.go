@@ -5,10 +5,12 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -62,38 +64,36 @@ func (c *counters) add(f func(*Stats)) {
 	f(&c.stats)
 }
 
-// call makes a changing call, and repeats the call while the runtime is not ready.
-func (d *Driver) call(ctx context.Context, method string, f func(context.Context) error) error {
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	begun := time.Now()
-	for {
-		callCtx, cancel := context.WithTimeout(ctx, d.config.CallTimeout)
+// invoke makes a changing call for a pod, and repeats the call while the runtime is not ready.
+func invoke[Q, A any](
+	ctx context.Context, d *Driver, p *pod, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
+) (answer A, err error) {
+	for begun := time.Now(); ; {
 		start := time.Now()
-		err := f(callCtx)
-		cancel()
+		err = d.ask(ctx, func(ctx context.Context) error {
+			start = time.Now()
+			answer, err = call(ctx, request)
+			return err
+		})
 		if err == nil {
 			d.counters.add(func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) })
-			return nil
+			return answer, nil
+		}
+		says := status.Convert(err).Message()
+		if err = fmt.Errorf("load: %s of pod %s: %w", method, p.uid, err); ctx.Err() != nil {
+			return answer, err
 		}
 		d.counters.add(func(s *Stats) {
 			if s.Errors == nil {
 				s.Errors, s.FirstErrors = make(map[string]int), make(map[string]string)
 			}
 			if s.Errors[method]++; s.Errors[method] == 1 {
-				s.FirstErrors[method] = status.Convert(err).Message()
+				s.FirstErrors[method] = says
 			}
 		})
-		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout || ctx.Err() != nil {
+		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout || bench.Sleep(ctx, retryUnavailable) != nil {
 			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)
-			return err
-		}
-		if err := bench.Sleep(ctx, retryUnavailable); err != nil {
-			return err
+			return answer, err
 		}
 	}
 }
@@ -101,7 +101,7 @@ func (d *Driver) call(ctx context.Context, method string, f func(context.Context
 // gone reports whether a call failed because its object is not there any more.
 func gone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// ask makes a call without effect on the runtime.
+// ask makes a call once there is room for it.
 func (d *Driver) ask(ctx context.Context, f func(context.Context) error) error {
 	select {
 	case d.slots <- struct{}{}:

@@ -4,11 +4,7 @@
 package load
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"path/filepath"
-	"strings"
+	"cmp"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,7 +43,7 @@ type Fact struct {
 	At int64
 }
 
-// Config is a load.
+// Config is a load. The caller has checked its values.
 type Config struct {
 	// Conn is the connection to the runtime.
 	Conn grpc.ClientConnInterface
@@ -90,18 +86,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Parallel == 0 {
-		c.Parallel = defaultParallel
-	}
-	if c.UnderWay == 0 {
-		c.UnderWay = defaultUnderWay
-	}
-	if c.CallTimeout == 0 {
-		c.CallTimeout = defaultCallTimeout
-	}
-	if c.JobLife == 0 {
-		c.JobLife = 200 * time.Millisecond
-	}
+	c.Parallel, c.UnderWay = cmp.Or(c.Parallel, defaultParallel), cmp.Or(c.UnderWay, defaultUnderWay)
+	c.CallTimeout, c.JobLife = cmp.Or(c.CallTimeout, defaultCallTimeout), cmp.Or(c.JobLife, 200*time.Millisecond)
 	if len(c.Args) == 0 {
 		c.Args = []string{"sleep", "{life}"}
 	}
@@ -109,34 +95,4 @@ func (c Config) withDefaults() Config {
 		c.OnFact = func(Fact) {}
 	}
 	return c
-}
-
-func (c Config) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("load: "+format, args...)) }
-	if c.Conn == nil {
-		bad("Config.Conn is nil: the load needs a connection to a runtime")
-	}
-	if c.RunID == "" || strings.ContainsAny(c.RunID, "/ ") {
-		bad("Config.RunID is %q: it must be a plain word", c.RunID)
-	}
-	if c.Pods < 1 {
-		bad("Config.Pods is %d: there must be at least one pod", c.Pods)
-	}
-	if c.Containers < 0 {
-		bad("Config.Containers is %d: it must not be negative", c.Containers)
-	}
-	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) {
-		bad("Config.Rate is %v: it must be a number of changes a second, or 0", c.Rate)
-	}
-	if c.Image == "" {
-		bad("Config.Image is empty: containers need an image")
-	}
-	if !filepath.IsAbs(c.LogDirectory) {
-		bad("Config.LogDirectory is %q: it must be an absolute path", c.LogDirectory)
-	}
-	if c.Parallel < 0 || c.UnderWay < 0 || c.CallTimeout < 0 || c.JobLife < 0 {
-		bad("Config.Parallel, UnderWay, CallTimeout and JobLife must not be negative")
-	}
-	return errors.Join(errs...)
 }

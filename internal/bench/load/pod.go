@@ -100,16 +100,11 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 		Annotations:  map[string]string{ownerAnnotation: processName(), logsAnnotation: d.config.LogDirectory},
 	}
 	p.config.Labels = d.labels(p)
-	err := d.call(ctx, "RunPodSandbox", func(ctx context.Context) error {
-		answer, err := d.client.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
-		if err == nil {
-			p.sandbox = answer.GetPodSandboxId()
-		}
-		return err
-	})
+	answer, err := invoke(ctx, d, p, "RunPodSandbox", d.client.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
-		return fmt.Errorf("load: make pod %s: %w", p.uid, err)
+		return err
 	}
+	p.sandbox = answer.GetPodSandboxId()
 	d.fact(ctx, p, p.sandbox, true, bench.Running)
 	for slot := range p.slots {
 		if err := d.fillSlot(ctx, p, slot); err != nil {
@@ -132,22 +127,15 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 		}
 		d.fact(ctx, p, p.sandbox, true, state)
 	}
-	err := d.call(ctx, "StopPodSandbox", func(ctx context.Context) error {
-		_, err := d.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox})
-		return err
-	})
-	if err != nil && !gone(err) {
-		return fmt.Errorf("load: stop pod %s: %w", p.uid, err)
-	}
+	_, err := invoke(ctx, d, p, "StopPodSandbox", d.client.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox})
 	if err == nil {
 		told(bench.Exited)
 	}
-	err = d.call(ctx, "RemovePodSandbox", func(ctx context.Context) error {
-		_, err := d.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
-		return err
-	})
+	if err == nil || gone(err) {
+		_, err = invoke(ctx, d, p, "RemovePodSandbox", d.client.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
+	}
 	if err != nil && !gone(err) {
-		return fmt.Errorf("load: remove pod %s: %w", p.uid, err)
+		return err
 	}
 	told(bench.Removed)
 	p.sandbox, p.slots = "", nil
@@ -189,23 +177,16 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 	for _, arg := range d.config.Args {
 		config.Args = append(config.Args, strings.ReplaceAll(arg, "{life}", strconv.FormatFloat(life.Seconds(), 'f', -1, 64)+"s"))
 	}
-	var id string
-	err := d.call(ctx, "CreateContainer", func(ctx context.Context) error {
-		answer, err := d.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config})
-		id = answer.GetContainerId()
-		return err
-	})
+	create := &runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config}
+	answer, err := invoke(ctx, d, p, "CreateContainer", d.client.CreateContainer, create)
 	if err != nil {
-		return "", fmt.Errorf("load: create container %s of pod %s: %w", name, p.uid, err)
+		return "", err
 	}
+	id := answer.GetContainerId()
 	created(id)
 	d.fact(ctx, p, id, false, bench.Created)
-	err = d.call(ctx, "StartContainer", func(ctx context.Context) error {
-		_, err := d.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("load: start container %s of pod %s: %w", id, p.uid, err)
+	if _, err := invoke(ctx, d, p, "StartContainer", d.client.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		return "", err
 	}
 	d.fact(ctx, p, id, false, bench.Running)
 	return id, nil
@@ -213,12 +194,8 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 
 // removeContainer removes an ended container.
 func (d *Driver) removeContainer(ctx context.Context, p *pod, id string) error {
-	err := d.call(ctx, "RemoveContainer", func(ctx context.Context) error {
-		_, err := d.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+	if _, err := invoke(ctx, d, p, "RemoveContainer", d.client.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 		return err
-	})
-	if err != nil {
-		return fmt.Errorf("load: remove container %s of pod %s: %w", id, p.uid, err)
 	}
 	d.fact(ctx, p, id, false, bench.Removed)
 	return nil

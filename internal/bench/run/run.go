@@ -219,9 +219,7 @@ func (r *runner) openRuntime(ctx context.Context) error {
 	}
 	r.conn = conn
 	config.Conn = conn
-	if r.driver, err = load.New(config); err != nil {
-		return errors.Join(err, r.closeRuntime())
-	}
+	r.driver = load.New(config)
 	return nil
 }
 

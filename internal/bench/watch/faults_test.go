@@ -86,13 +86,10 @@ func (s scene) play(t *testing.T) (o outcome) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		driver, err := load.New(load.Config{
+		driver := load.New(load.Config{
 			Conn: conn, RunID: "w", Pods: 4, Containers: 2, Rate: s.rate, Seed: 1, Image: fakeruntime.WorkloadImage,
 			JobLife: 20 * time.Millisecond, CallTimeout: time.Second, LogDirectory: logs, JobsOnly: s.jobs,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if err := driver.Setup(ctx); err != nil {
 			t.Fatal(err)
 		}
