@@ -5,6 +5,7 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -227,6 +228,15 @@ func Count(n int, noun string, plural ...string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// Counts lists what was counted, sorted by name.
+func Counts[K ~string](m map[K]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m[k], k))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Seconds writes a duration given in seconds as [Short] does.

@@ -304,7 +304,7 @@ func TestEventShowsAll(t *testing.T) {
 }
 
 func TestConclude(t *testing.T) {
-	full := stream.Facts{Watched: 100 * time.Second, Connected: 99 * time.Second, Lists: 10, Longest: 300 * time.Second}
+	full := stream.Facts{Seconds: 100, ConnectedSeconds: 99, Lists: 10, Longest: 300 * time.Second}
 	with := func(change func(*stream.Facts)) stream.Facts {
 		f := full
 		change(&f)
@@ -349,12 +349,12 @@ func TestConclude(t *testing.T) {
 			func(s *script) { told(30)(s); s.judge.Event(s.now, make([]byte, 17<<20)) }, full, stream.WorthFull, 300,
 			"not without flaws", "the largest event has 17.0 MiB: a kubelet takes 16.0 MiB",
 		},
-		"unusable":     {told(30), with(func(f *stream.Facts) { f.Unusable = 4 }), stream.WorthFull, 300, "not without flaws", "4 items of answers"},
+		"unusable":     {told(30), with(func(f *stream.Facts) { f.Malformed = 4 }), stream.WorthFull, 300, "not without flaws", "4 items of answers"},
 		"listed twice": {told(30), with(func(f *stream.Facts) { f.ListedTwice = 4 }), stream.WorthFull, 300, "not without flaws", "4 items were listed twice"},
-		"unknown":      {told(30), with(func(f *stream.Facts) { f.Unknown = 4 }), stream.WorthFull, 300, "not without flaws", "in the state UNKNOWN"},
+		"unknown":      {told(30), with(func(f *stream.Facts) { f.UnknownPhase = 4 }), stream.WorthFull, 300, "not without flaws", "in the state UNKNOWN"},
 		"of nobody":    {told(30), with(func(f *stream.Facts) { f.Unattributed = 4 }), stream.WorthFull, 300, "not without flaws", "4 containers of the last list belong to no pod"},
 		"flapping": {
-			func(s *script) { told(300)(s); s.judge.Ended("EOF") }, with(func(f *stream.Facts) { f.Connected = 80 * time.Second }),
+			func(s *script) { told(300)(s); s.judge.Ended("EOF") }, with(func(f *stream.Facts) { f.ConnectedSeconds = 80 }),
 			stream.WorthPartial, 1, "80 s of 100 s", "1× EOF",
 		},
 		"left out": {

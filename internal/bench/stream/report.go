@@ -4,7 +4,10 @@
 package stream
 
 import (
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -82,6 +85,15 @@ func (r Report) lacking() (n int) {
 		n += k
 	}
 	return n
+}
+
+// Ends lists the reasons for which the stream ended.
+func (r Report) Ends() string {
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(r.Endings)) {
+		parts = append(parts, fmt.Sprintf("%d× %s", r.Endings[reason], reason))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // AllKinds is the key of Report.Delays for the events of every kind together.

@@ -5,9 +5,6 @@ package stream
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -15,32 +12,40 @@ import (
 
 // Facts are the findings of reads of the runtime, by the generator on the same stream.
 type Facts struct {
-	// Watched is the duration of the watch, Connected the part with a connected stream.
-	Watched   time.Duration
-	Connected time.Duration
-	// Lists and ListErrors count lists of the whole runtime, Reads and ReadErrors reads of a pod.
-	Lists, ListErrors, Reads, ReadErrors int
-	// ListsHung and ReadsHung count those without an answer for seconds.
-	ListsHung, ReadsHung int
-	// Missed counts starts and exits found by a read without an event, MissedCreations and
-	// MissedRemovals likewise: not every runtime sends events for these.
-	Missed, MissedCreations, MissedRemovals int
-	// Unheard counts starts and exits found by a read while the stream was down.
-	Unheard int
+	// Seconds is the duration of the watch, ConnectedSeconds the part with a connected stream.
+	Seconds          float64 `json:"seconds"`
+	ConnectedSeconds float64 `json:"connected_seconds"`
+	// Missed counts starts and exits found by reads without an event; MissedCreations and
+	// MissedRemovals likewise: not every runtime sends events for these. Unheard counts starts and
+	// exits found by reads while the stream was down.
+	Missed          int `json:"missed"`
+	Unheard         int `json:"unheard"`
+	MissedCreations int `json:"missed_creations"`
+	MissedRemovals  int `json:"missed_removals"`
+	// Overruled counts events refuted by reads.
+	Overruled int `json:"overruled"`
+	// Lists and Reads count successful lists of the whole runtime and reads of a pod; failed reads,
+	// and those that hung for 3 s, are apart.
+	Lists      int `json:"lists"`
+	ListErrors int `json:"list_errors"`
+	ListsHung  int `json:"lists_hung"`
+	Reads      int `json:"reads"`
+	ReadErrors int `json:"read_errors"`
+	ReadsHung  int `json:"reads_hung"`
+	// Malformed counts listed items without a usable ID, ListedTwice those listed twice in a list,
+	// Unattributed the containers of the last list without a pod, UnknownPhase the items of all
+	// reads in the state UNKNOWN or in a state outside the CRI.
+	Malformed    int `json:"malformed"`
+	ListedTwice  int `json:"listed_twice"`
+	Unattributed int `json:"unattributed"`
+	UnknownPhase int `json:"unknown_state"`
 	// Contested reports whether the runtime gives each event to a single client, so another client
 	// may have received the missing events.
-	Contested bool
-	// Overruled counts events refuted by reads.
-	Overruled int
-	// Unusable counts items of answers and events left out by the client, ListedTwice those listed
-	// twice in a list, Unknown those in the state UNKNOWN or in a state outside the CRI.
-	Unusable, ListedTwice, Unknown int
-	// Unattributed is the number of containers of the last list without a pod.
-	Unattributed int
+	Contested bool `json:"-"`
 	// Unsupported: the runtime offers no events.
-	Unsupported bool
+	Unsupported bool `json:"-"`
 	// Longest is the longest relist period allowed by the generator.
-	Longest time.Duration
+	Longest time.Duration `json:"-"`
 }
 
 // Worth is the worth of a stream.
@@ -116,7 +121,7 @@ func (r Report) worth(f Facts) Verdict {
 			PeriodSeconds: base, Period: "every second: each change that events do not tell takes the period back",
 		}
 	case f.Missed > 0:
-		between := f.Watched / time.Duration(f.Missed)
+		between := time.Duration(f.Seconds / float64(f.Missed) * float64(time.Second))
 		earned := min(max(between.Seconds()/2, base), longest)
 		return Verdict{
 			Worth: WorthPartial,
@@ -126,11 +131,11 @@ func (r Report) worth(f Facts) Verdict {
 			Period: fmt.Sprintf("up to about %s: an event is lost every %s on average, each takes the period back to a second, and clean lists double it again",
 				bench.Short(time.Duration(earned*float64(time.Second)).Round(time.Second)), bench.Short(between.Round(100*time.Millisecond))),
 		}
-	case f.Unheard > 0 || len(r.Endings) > 0 && f.Connected < (f.Watched-time.Second)*9/10:
+	case f.Unheard > 0 || len(r.Endings) > 0 && f.ConnectedSeconds < (f.Seconds-1)*9/10:
 		return Verdict{
 			Worth: WorthPartial,
 			Summary: fmt.Sprintf("the stream was connected for %s of %s: it told of every change then, and lists found %s meanwhile",
-				bench.Short(f.Connected.Round(100*time.Millisecond)), bench.Short(f.Watched.Round(100*time.Millisecond)), bench.Count(f.Unheard, "start or exit", "starts and exits")),
+				bench.Seconds(f.ConnectedSeconds), bench.Seconds(f.Seconds), bench.Count(f.Unheard, "start or exit", "starts and exits")),
 			PeriodSeconds: base, Period: "every second while it is away, and after each return it earns longer ones anew",
 		}
 	case r.lacking() > 0:
@@ -196,11 +201,7 @@ func (r Report) complaints(f Facts) []string {
 		add("%d starts and exits came without an event", f.Missed)
 	}
 	if n := r.lacking(); n > 0 {
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
-			parts = append(parts, fmt.Sprintf("%d %s", r.Skipped[name], name))
-		}
-		add("events are left out: %s; later events, or the stamps in their statuses, show that what they tell happened", strings.Join(parts, ", "))
+		add("events are left out: %s; later events, or the stamps in their statuses, show that what they tell happened", bench.Counts(r.Skipped))
 	}
 	for _, a := range advice {
 		if n := r.Flaws[a.flaw]; n > 0 {
@@ -223,10 +224,10 @@ func (r Report) complaints(f Facts) []string {
 		add("%d reads of a pod's statuses were not answered for seconds", f.ReadsHung)
 	}
 	if r.LateEvents > 0 {
-		add("%d of %d events came a second or more after their stamp, the latest after %s", r.LateEvents, r.Delays[AllKinds].Count, seconds(r.Delays[AllKinds].Max))
+		add("%d of %d events came a second or more after their stamp, the latest after %s", r.LateEvents, r.Delays[AllKinds].Count, bench.Seconds(r.Delays[AllKinds].Max))
 	}
 	if r.LateExits > 0 {
-		add("%d of %d exits were stamped a second or more after they happened, the latest after %s", r.LateExits, r.ExitLag.Count, seconds(r.ExitLag.Max))
+		add("%d of %d exits were stamped a second or more after they happened, the latest after %s", r.LateExits, r.ExitLag.Count, bench.Seconds(r.ExitLag.Max))
 	}
 	if f.Unheard > 0 {
 		add("%d starts and exits happened while the stream was away: no event told of them afterwards", f.Unheard)
@@ -235,32 +236,20 @@ func (r Report) complaints(f Facts) []string {
 		add("the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
 			bench.Bytes(uint64(r.LargestBytes)), bench.Bytes(kubeletMessage))
 	}
-	if n := f.Unusable; n > 0 {
+	if n := f.Malformed; n > 0 {
 		add("%d items of answers and events are incomplete, or have no ID that can be used: they had to be left out", n)
 	}
 	if n := f.ListedTwice; n > 0 {
 		add("%d items were listed twice by one list", n)
 	}
-	if n := f.Unknown; n > 0 {
+	if n := f.UnknownPhase; n > 0 {
 		add("%d times an item was shown in the state UNKNOWN, or in one that the CRI does not have", n)
 	}
 	if n := f.Unattributed; n > 0 {
 		add("%d containers of the last list belong to no pod: they have no pod UID, and their sandbox is not listed", n)
 	}
-	if ends := r.ended(); ends != "" {
+	if ends := r.Ends(); ends != "" {
 		add("the stream ended: %s; what happens before a client is back is lost", ends)
 	}
 	return list
 }
-
-// ended lists the reasons for which the stream ended.
-func (r Report) ended() string {
-	var parts []string
-	for reason, n := range r.Endings {
-		parts = append(parts, fmt.Sprintf("%d× %s", n, reason))
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, "; ")
-}
-
-func seconds(s float64) string { return bench.Short(time.Duration(s * float64(time.Second))) }

@@ -25,45 +25,20 @@ import (
 type Summary struct {
 	Time time.Time `json:"time"`
 	// Type is Summary.
-	Type    string  `json:"type"`
-	Runtime string  `json:"runtime"`
-	Seconds float64 `json:"seconds"`
-	// ConnectedSeconds is how long the stream was connected.
-	ConnectedSeconds float64 `json:"connected_seconds"`
-	Printed          int     `json:"printed"`
+	Type    string `json:"type"`
+	Runtime string `json:"runtime"`
+	Printed int    `json:"printed"`
 	// State is the state of the stream in the end.
 	State string `json:"state"`
+	stream.Facts
 	// Stream is the content of the runtime's stream, nil with --mode generic.
 	Stream *stream.Report `json:"stream"`
-	// Missed counts starts and exits found by reads without an event; MissedCreations and
-	// MissedRemovals likewise.
-	Missed int `json:"missed"`
-	// Unheard counts starts and exits found by reads while the stream was down.
-	Unheard         int `json:"unheard"`
-	MissedCreations int `json:"missed_creations"`
-	MissedRemovals  int `json:"missed_removals"`
-	// Overruled counts events refuted by reads.
-	Overruled int `json:"overruled"`
-	// Lists and Reads count successful lists of the whole runtime and reads of a pod; failed reads,
-	// and those that hung for 3 s, are apart.
-	Lists      int `json:"lists"`
-	ListErrors int `json:"list_errors"`
-	ListsHung  int `json:"lists_hung"`
-	Reads      int `json:"reads"`
-	ReadErrors int `json:"read_errors"`
-	ReadsHung  int `json:"reads_hung"`
-	// ListSeconds and ReadSeconds are how long they took.
+	// ListSeconds and ReadSeconds are how long lists and reads took.
 	ListSeconds bench.LatencyResult `json:"list_seconds"`
 	ReadSeconds bench.LatencyResult `json:"read_seconds"`
 	Calls       map[string]uint64   `json:"calls"`
-	// Malformed counts listed items without a usable ID, ListedTwice those listed twice in a list,
-	// Unattributed the containers of the last list without a pod, UnknownPhase the items of all
-	// reads in the state UNKNOWN, TakenBack the findings of a read refuted by a later read.
-	Malformed    uint64 `json:"malformed"`
-	ListedTwice  uint64 `json:"listed_twice"`
-	Unattributed int    `json:"unattributed"`
-	UnknownPhase int    `json:"unknown_state"`
-	TakenBack    int    `json:"taken_back"`
+	// TakenBack counts the findings of a read refuted by a later read.
+	TakenBack int `json:"taken_back"`
 	// Reports counts the generator's reports by reason.
 	Reports map[pleg.Reason]int `json:"reports"`
 	// Verdict is the worth of the stream, nil without a stream (--mode generic).
@@ -79,15 +54,17 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Summary{
-		Time: now, Type: "Summary", Runtime: runtime, Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(), Printed: p.printed,
-		State: st.State.String(), Missed: st.Missed, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals, Overruled: st.Overruled,
-		Lists: st.Relists, ListErrors: st.RelistErrors, ListsHung: t.hung[listCall],
-		Reads: st.Inspections - t.readErr, ReadErrors: t.readErr, ReadsHung: t.hung[readCall], Calls: client.Calls, Reports: p.reports,
+		Time: now, Type: "Summary", Runtime: runtime, Printed: p.printed, State: st.State.String(), Calls: client.Calls, Reports: p.reports,
+		Facts: stream.Facts{
+			Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(),
+			Missed: st.Missed, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals, Overruled: st.Overruled,
+			Lists: st.Relists, ListErrors: st.RelistErrors, ListsHung: t.hung[listCall],
+			Reads: max(st.Inspections-t.readErr, 0), ReadErrors: t.readErr, ReadsHung: t.hung[readCall],
+			Malformed: int(client.Malformed), ListedTwice: int(client.Duplicates), Unattributed: client.Unattributed, UnknownPhase: t.unknown,
+			Contested: t.contested, Unsupported: st.State == pleg.StreamUnsupported, Longest: longestPeriod,
+		},
+		ListSeconds: t.took[listCall].Seconds(), ReadSeconds: t.took[readCall].Seconds(), TakenBack: st.Regressions,
 	}
-	s.Reads = max(s.Reads, 0)
-	s.ListSeconds, s.ReadSeconds = t.took[listCall].Seconds(), t.took[readCall].Seconds()
-	s.Malformed, s.ListedTwice, s.Unattributed = client.Malformed, client.Duplicates, client.Unattributed
-	s.UnknownPhase, s.TakenBack = t.unknown, st.Regressions
 	if p.options.Mode != worker.Evented {
 		if t.contested {
 			s.Verdict = &stream.Verdict{Worth: stream.WorthUnknown, Maintainers: []string{}, Summary: "the events were left to the agent of this node, " +
@@ -96,13 +73,7 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 		return s
 	}
 	r := t.judge.Report(now)
-	v := r.Conclude(stream.Facts{
-		Watched: watched, Connected: p.connected, Lists: s.Lists, ListErrors: s.ListErrors, ListsHung: s.ListsHung,
-		Reads: s.Reads, ReadErrors: s.ReadErrors, ReadsHung: s.ReadsHung,
-		Missed: s.Missed, Unheard: s.Unheard, Contested: t.contested, MissedCreations: s.MissedCreations, MissedRemovals: s.MissedRemovals, Overruled: s.Overruled,
-		Unusable: int(s.Malformed), ListedTwice: int(s.ListedTwice), Unknown: s.UnknownPhase, Unattributed: s.Unattributed,
-		Unsupported: st.State == pleg.StreamUnsupported, Longest: longestPeriod,
-	})
+	v := r.Conclude(s.Facts)
 	s.Stream, s.Verdict = &r, &v
 	return s
 }
@@ -231,59 +202,23 @@ func (s Summary) lines() (t bench.Table) {
 		s.Lists, s.ListErrors, s.ListsHung, s.Reads, s.ReadErrors, s.ReadsHung, total(s.Calls))
 	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", bench.Seconds(s.ListSeconds.P50), bench.Seconds(s.ListSeconds.P99),
 		bench.Seconds(s.ListSeconds.Max), bench.Seconds(s.ReadSeconds.P50), bench.Seconds(s.ReadSeconds.P99), bench.Seconds(s.ReadSeconds.Max))
-	if s.Malformed+s.ListedTwice+uint64(s.Unattributed+s.UnknownPhase+s.TakenBack) > 0 {
+	if s.Malformed+s.ListedTwice+s.Unattributed+s.UnknownPhase+s.TakenBack > 0 {
 		row("shown", "%d items without a usable ID, %d listed twice, %d containers of no pod, %d in the state UNKNOWN, %d taken back by a later read",
 			s.Malformed, s.ListedTwice, s.Unattributed, s.UnknownPhase, s.TakenBack)
 	}
 	if r := s.Stream; r != nil {
-		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, bench.Seconds(s.ConnectedSeconds), times(r.Opened), ends(r.Endings))
+		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, bench.Seconds(s.ConnectedSeconds), times(r.Opened), withSep("; ended ", r.Ends()))
 		row("events", "%d received, %d told something new, %d replayed; %s, the largest %s", r.Received, r.ToldSomething, r.Replayed,
 			bench.Bytes(uint64(r.Bytes)), bench.Bytes(uint64(r.LargestBytes)))
 		row("gaps", "%d starts and exits without an event, and %d more while the stream was away; %d creations, %d removals; %d events not confirmed",
 			s.Missed, s.Unheard, s.MissedCreations, s.MissedRemovals, s.Overruled)
-		row("left out", "%s", or(skipped(r), "no event"))
-		row("flaws", "%s", or(flaws(r), "none"))
+		row("left out", "%s", or(withSep("events that later ones and statuses show to be lacking: ", bench.Counts(r.Skipped)), "no event"))
+		row("flaws", "%s%s", or(bench.Counts(r.Flaws), "none"), withSep("; reordered: ", bench.Counts(r.Reordered)))
 	}
 	if len(s.Reports) > 0 {
-		var parts []string
-		for _, reason := range slices.Sorted(maps.Keys(s.Reports)) {
-			parts = append(parts, fmt.Sprintf("%s %d", reason, s.Reports[reason]))
-		}
-		row("reports", "%s", strings.Join(parts, ", "))
+		row("reports", "%s", bench.Counts(s.Reports))
 	}
 	return t
-}
-
-func skipped(r *stream.Report) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
-		parts = append(parts, fmt.Sprintf("%d %s", r.Skipped[name], name))
-	}
-	return withSep("events that later ones and statuses show to be lacking: ", strings.Join(parts, ", "))
-}
-
-func flaws(r *stream.Report) string {
-	var parts []string
-	for _, f := range slices.Sorted(maps.Keys(r.Flaws)) {
-		part := fmt.Sprintf("%d %s", r.Flaws[f], f)
-		if f == stream.Reordered {
-			var kinds []string
-			for _, k := range slices.Sorted(maps.Keys(r.Reordered)) {
-				kinds = append(kinds, fmt.Sprintf("%d %s", r.Reordered[k], k))
-			}
-			part += " (" + strings.Join(kinds, ", ") + ")"
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, ", ")
-}
-
-func ends(endings map[string]int) string {
-	var parts []string
-	for _, why := range slices.Sorted(maps.Keys(endings)) {
-		parts = append(parts, fmt.Sprintf("%d× %s", endings[why], why))
-	}
-	return withSep("; ended ", strings.Join(parts, ", "))
 }
 
 func total(calls map[string]uint64) (n uint64) {
