@@ -4,7 +4,6 @@
 package load
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,11 +20,11 @@ import (
 // empty without /proc.
 var processName = sync.OnceValue(func() string {
 	place, err := processPlace()
-	_, begin, beginErr := processBegin(os.Getpid())
-	if err != nil || beginErr != nil {
+	self, selfErr := ProcessStat(os.Getpid())
+	if err != nil || selfErr != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s %d %s", place, os.Getpid(), begin)
+	return fmt.Sprintf("%s %d %d", place, self.PID, self.Starttime)
 })
 
 // processPlace names the machine's boot and the namespace of process IDs.
@@ -37,19 +37,13 @@ func processPlace() (string, error) {
 	return strings.TrimSpace(string(boot)) + " " + namespace, err
 }
 
-// processBegin returns the state of a process, such as S or Z, and its start, in ticks since the
-// boot.
-func processBegin(pid int) (state, begin string, err error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// ProcessStat returns what the kernel counts of a process.
+func ProcessStat(pid int) (procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return "", "", err
+		return procfs.ProcStat{}, err
 	}
-	const beginAt = 19 // of the fields after the name, which may hold spaces and brackets
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) <= beginAt {
-		return "", "", errors.New("/proc tells nothing of the process")
-	}
-	return fields[0], fields[beginAt], nil
+	return p.Stat()
 }
 
 // ownerOf reports whether the named process lives.
@@ -67,11 +61,11 @@ func ownerOf(name string) Owner {
 	if fields[1] != here[1] || err != nil || pid <= 0 {
 		return OwnerUnknown
 	}
-	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+	stat, err := ProcessStat(pid)
+	switch {
+	case errors.Is(unix.Kill(pid, 0), unix.ESRCH):
 		return OwnerEnded
-	}
-	state, begin, err := processBegin(pid)
-	if err == nil && (begin != fields[3] || state == "Z" || state == "X") {
+	case err == nil && (fmt.Sprint(stat.Starttime) != fields[3] || stat.State == "Z" || stat.State == "X"):
 		return OwnerEnded // another process has the ID now, or this process is a zombie
 	}
 	return OwnerLives
