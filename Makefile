@@ -23,10 +23,6 @@ run: ## run pleg-bench on the fake runtime, about 20 s
 build: ## build pleg-bench into build/
 	$(GO) build -ldflags "-X main.commit=$$(git describe --always --dirty --abbrev=12)" -o $(BUILD)/pleg-bench ./cmd/pleg-bench
 
-.PHONY: docs
-docs: ## man pages and Markdown of every command of pleg-bench into build/docs (man -l build/docs/man/pleg-bench.1)
-	$(GO) run ./cmd/pleg-bench docs --out $(BUILD)/docs
-
 .PHONY: release
 release: ## a release of the last commit in build/release, and tags of every module: VERSION=v0.1.0 TARGETS="linux/amd64 …" (.ci/release tries it in a clone)
 	tools/release "$(VERSION)" $(BUILD)/release $(TARGETS)

@@ -74,7 +74,7 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			}
 			faults, err := fakeruntime.ParseFaults(fake.faults...)
 			if err != nil {
-				return usageError{fmt.Errorf("--fault: %w%s", err, nearFault(fake.faults))}
+				return usageError{fmt.Errorf("--fault: %w", err)}
 			}
 			if pods < 0 || containers < 0 || life < 0 || !(rate >= 0) || math.IsInf(rate, 0) {
 				return usageError{errors.New("--pods, --containers, --life and --rate must be numbers that are not negative")}

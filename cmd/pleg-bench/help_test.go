@@ -5,16 +5,11 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -86,26 +81,6 @@ func TestExamplesAreUnderstood(t *testing.T) {
 	}
 }
 
-// TestDidYouMean checks the suggestions for near names, and for far names none.
-func TestDidYouMean(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"wach":                    "did you mean watch?",
-		"run --fualt drop=0.1":    "did you mean --fault?",
-		"run --fault dorp=0.1":    "did you mean drop?",
-		"stress --fault stal=0.1": "did you mean stale or stall?",
-		"fake --socket /tmp/x --fault hang-lists=1": "did you mean hang-list?",
-		"nothingofthesort":                          "",
-		"run --nothingofthesort":                    "",
-		"run --pods x":                              "",
-	} {
-		o := execCommand(t, strings.Fields(args)...)
-		if o.status != exitUsage || (want == "") == strings.Contains(o.stderr, "did you mean") || !strings.Contains(o.stderr, want) {
-			t.Errorf("%s: status %d, %s\nwant %q", args, o.status, o.stderr, want)
-		}
-	}
-}
-
 // TestCompletionKnowsValues asks for completions as a shell does.
 func TestCompletionKnowsValues(t *testing.T) {
 	t.Parallel()
@@ -160,66 +135,5 @@ func TestImagesOfTheFake(t *testing.T) {
 				t.Errorf("%s and the help of fake do not tell of %s:\n%s\n%s", command, name, o.stderr, help.stdout)
 			}
 		}
-	}
-}
-
-// TestDocs writes the man pages and checks each: by man if installed, which must find nothing
-// wrong, else by the sections.
-func TestDocs(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if o := execCommand(t, "docs", "--out", dir); o.status != exitOK || o.stderr != "" {
-		t.Fatalf("status %d, %s", o.status, o.stderr)
-	}
-	man, err := exec.LookPath("man")
-	if err != nil {
-		t.Log("there is no man: only the sections are looked at")
-	}
-	for _, c := range ours(t) {
-		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
-		path := filepath.Join(dir, "man", name+".1")
-		page, err := os.ReadFile(path)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		sections := []string{".TH \"" + strings.ToUpper(name) + "\"", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS", ".SH EXAMPLE", ".SH SEE ALSO"}
-		for _, want := range sections {
-			if !strings.Contains(string(page), want) {
-				t.Errorf("%s.1 lacks %q:\n%s", name, want, page[:min(len(page), 300)])
-			}
-		}
-		if man != "" {
-			renders(t, man, path, c)
-		}
-		markdown := filepath.Join(dir, "markdown", strings.ReplaceAll(c.CommandPath(), " ", "_")+".md")
-		if text, err := os.ReadFile(markdown); err != nil || !strings.Contains(string(text), "### Examples") {
-			t.Errorf("%s: %v, no examples", markdown, err)
-		}
-	}
-	if o := execCommand(t, "docs"); o.status != exitUsage {
-		t.Errorf("docs without a folder: status %d, %s", o.status, o.stderr)
-	}
-}
-
-// renders has man show a page: every flag must be there.
-func renders(t *testing.T, man, path string, c *cobra.Command) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), man, "--warnings", "--local-file", path)
-	cmd.Env = append(os.Environ(), "MANWIDTH=300", "MANPAGER=cat", "LC_ALL=C.UTF-8", "MAN_KEEP_FORMATTING=")
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
-	text, err := cmd.Output()
-	if err != nil || complaints.Len() > 0 {
-		t.Errorf("man %s: %v\n%s", path, err, &complaints)
-	}
-	var missing []string
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && !strings.Contains(string(text), "--"+f.Name) {
-			missing = append(missing, f.Name)
-		}
-	})
-	if len(missing) > 0 || len(text) < 500 {
-		t.Errorf("man %s shows %d characters, and nothing of %s", path, len(text), slices.Sorted(slices.Values(missing)))
 	}
 }

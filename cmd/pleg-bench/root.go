@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -67,7 +68,7 @@ else, and takes about 20 seconds.`,
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.Version = version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	narrow(root)
@@ -77,7 +78,7 @@ else, and takes about 20 seconds.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newWorker(s), newDocs())
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newWorker(s))
 	completeFlags(root)
 	for _, cmd := range root.Commands() {
 		completeFlags(cmd)
@@ -118,13 +119,12 @@ func or(s, none string) string {
 // noArgs is cobra.NoArgs with a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		var names []string
-		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() {
-				names = append(names, c.Name())
-			}
+		cmd.SuggestionsMinimumDistance = 2
+		near := ""
+		if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+			near = ": did you mean " + strings.Join(names, " or ") + "?"
 		}
-		return usageError{fmt.Errorf("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), suggest(args[0], names))}
+		return usageError{fmt.Errorf("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), near)}
 	}
 	return nil
 }

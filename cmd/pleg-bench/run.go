@@ -62,12 +62,12 @@ func addRealFlags(flags *pflag.FlagSet, o *run.Options) {
 	flags.StringVar(&o.LogDirectory, "log-directory", "", "folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
 }
 
-// hintAt suggests replacements for wrong options: an image of the runtime, or the name of a fault.
+// hintAt names the runtime's images where none was named.
 func hintAt(ctx context.Context, o run.Options) string {
 	if o.Endpoint != "" && o.Image == "" {
 		return run.Images(ctx, o.Endpoint)
 	}
-	return nearFault(o.Faults)
+	return ""
 }
 
 // refusal turns a refused runtime into a usage error: a flag decides.
