@@ -160,8 +160,8 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 	if x := c.index[call.ID]; x != nil {
 		return x.pod
 	}
-	for p := range c.dirty { // the pod of an ID just made by the agent
-		if call.ID != "" && p.expectation(call.ID) != nil {
+	for p := range c.dirty { // the pod of an ID just made by the agent; a claim may name another pod
+		if e := p.expectation(call.ID); e != nil && e.cause == CauseAck {
 			return p
 		}
 	}
