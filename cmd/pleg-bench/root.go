@@ -4,8 +4,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -16,6 +18,10 @@ import (
 	"golang.org/x/term"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
 // streams are those of the process.
@@ -155,4 +161,105 @@ func verboseArgs(cmd *cobra.Command) []string {
 		args = append(args, "-v")
 	}
 	return args
+}
+
+// checkOutput checks the value of --output.
+func checkOutput(output string) error {
+	if output != "text" && output != "json" {
+		return usageError{fmt.Errorf("--output %s: use text or json", output)}
+	}
+	return nil
+}
+
+// writeResult writes a result as --output says.
+func writeResult(w io.Writer, output string, result any, text func(io.Writer) error) error {
+	var err error
+	if output == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(result)
+	} else {
+		err = text(w)
+	}
+	if err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+// workerCommand is the command with which this program becomes the PLEG under test.
+const workerCommand = "internal-worker"
+
+func newWorker(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:    workerCommand,
+		Short:  "The PLEG under test, for other commands",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return worker.Serve(cmd.Context(), s.in, s.out)
+		},
+	}
+}
+
+const (
+	// endpointVariable names the runtime's socket, for crictl as well.
+	endpointVariable = "CONTAINER_RUNTIME_ENDPOINT"
+	endpointHelp     = "the runtime's socket (default $" + endpointVariable + ", then the usual sockets)"
+)
+
+// usualSockets are the sockets tried by crictl.
+var usualSockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock"}
+
+// findEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
+func findEndpoint(flag string) (string, error) {
+	endpoint := or(flag, os.Getenv(endpointVariable))
+	for _, path := range usualSockets {
+		if info, err := os.Stat(path); endpoint == "" && err == nil && info.Mode().Type() == fs.ModeSocket {
+			endpoint = "unix://" + path
+		}
+	}
+	if endpoint == "" {
+		return "", usageError{fmt.Errorf("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket",
+			endpointVariable, strings.Join(usualSockets, ", "))}
+	}
+	return endpoint, checkEndpoint(endpoint)
+}
+
+// checkEndpoint refuses endpoints that name no socket. A missing runtime shows later.
+func checkEndpoint(endpoint string) error {
+	if endpoint == "" {
+		return nil
+	}
+	client, err := cri.New(cri.Config{Endpoint: endpoint})
+	if err != nil {
+		return usageError{fmt.Errorf("--endpoint: %w", err)}
+	}
+	return client.Close()
+}
+
+// helpWidth is how wide help texts are, whatever the terminal.
+const helpWidth = 80
+
+// narrow wraps the flags' help of a command and its subcommands.
+func narrow(root *cobra.Command) {
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
+}
+
+// completeFlags lets shells complete the values of flags with few values.
+func completeFlags(cmd *cobra.Command) {
+	values := map[string][]string{
+		"output": {"text", "json"}, "mode": {worker.Evented, worker.Generic}, "profile": fakeruntime.ProfileNames(),
+	}
+	if cmd.Flags().Lookup("profile") != nil {
+		for _, f := range fakeruntime.FaultList() {
+			values["fault"] = append(values["fault"], f.Name+"="+f.Example+"\t"+f.Help)
+		}
+	}
+	for name, list := range values {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)) // fails for registered flags
+		}
+	}
 }

@@ -5,6 +5,7 @@ package bench
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -349,5 +350,74 @@ func TestShort(t *testing.T) {
 		if got := Bytes(n); got != want {
 			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+func TestFold(t *testing.T) {
+	long := strings.Repeat("word ", 40) + strings.Repeat("x", 100) + " end"
+	got := Fold(long, 4)
+	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(long), " ") {
+		t.Errorf("words were lost or made: %q", got)
+	}
+	for i, line := range strings.Split(got, "\n") {
+		if n := len([]rune(line)); n > Columns && !strings.Contains(line, "xxx") {
+			t.Errorf("line %d has %d columns: %q", i, n, line)
+		}
+		if i > 0 && !strings.HasPrefix(line, "    ") {
+			t.Errorf("line %d is not indented: %q", i, line)
+		}
+	}
+	if got := Fold("short", 4); got != "short" {
+		t.Errorf("Fold changed a short line to %q", got)
+	}
+}
+
+// TestHistogram holds quantiles against exact ones, takes what is out of bounds for the nearest,
+// and knows emptiness.
+func TestHistogram(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var all []time.Duration
+	var h Histogram
+	if h.Seconds() != (LatencyResult{}) || h.At(0.5) != 0 || h.Count() != 0 {
+		t.Error("an empty histogram is not empty")
+	}
+	for range 10_000 {
+		d := time.Duration(r.ExpFloat64() * float64(20*time.Millisecond))
+		all = append(all, d)
+		h.Record(d)
+	}
+	want, got := Summarize(all).Seconds(), h.Seconds()
+	for _, pair := range [][2]float64{{want.P50, got.P50}, {want.P90, got.P90}, {want.P99, got.P99}, {want.Max, got.Max}} {
+		if off := pair[1]/pair[0] - 1; off < -0.02 || off > 0.02 {
+			t.Errorf("%v, want %v within 2 %%", pair[1], pair[0])
+		}
+	}
+	var odd Histogram
+	odd.Record(-time.Second)
+	odd.Record(48 * time.Hour)
+	if s := odd.Seconds(); s.Count != 2 || s.P50 > 1e-5 || s.Max < 3590 {
+		t.Errorf("%+v, want one of 1 µs and one of an hour", s)
+	}
+}
+
+func TestScrape(t *testing.T) {
+	got := Scrape([]byte(`# HELP a_total What a counts.
+# TYPE a_total counter
+a_total 7
+go_goroutines 1.2e+01
+b_bucket{le="1"} 3
+b_bucket{le="+Inf"} 5
+c{state="two words",x="} y"} 1
+c{state="later"} 2 1700000000000
+not_a_number word
+alone
+
+last 1`))
+	want := map[string]float64{
+		"a_total": 7, "go_goroutines": 12, `b_bucket{le="1"}`: 3, `b_bucket{le="+Inf"}`: 5, `c{state="two words",x="} y"}`: 1,
+		`c{state="later"}`: 2, "last": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }

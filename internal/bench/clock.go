@@ -5,6 +5,8 @@ package bench
 
 import (
 	"context"
+	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -32,4 +34,25 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Usage is the resource usage of a process.
+type Usage struct {
+	CPUSeconds float64
+	// MaxRSS is the largest resident size so far, in bytes.
+	MaxRSS int64
+}
+
+// OwnUsage returns this process's usage so far.
+func OwnUsage() Usage {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return Usage{}
+	}
+	rss := int64(r.Maxrss)
+	if runtime.GOOS != "darwin" { // kilobytes everywhere else
+		rss *= 1024
+	}
+	cpu := time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	return Usage{CPUSeconds: cpu.Seconds(), MaxRSS: rss}
 }

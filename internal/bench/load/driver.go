@@ -6,6 +6,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -295,4 +298,212 @@ func (d *Driver) putBack(p *pod, a action) {
 // Cleanup removes every pod with the run's label. It goes on after errors and returns them joined.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	return RemoveRun(ctx, d.config.Conn, d.config.RunID)
+}
+
+// action is a step of a load with a pod.
+type action uint8
+
+const (
+	// replaceContainer stops, removes, creates and starts the container of a slot: 4 changes.
+	replaceContainer action = iota
+	// runJob creates and starts a short container, waits for its natural end, and removes the
+	// container: 4 changes.
+	runJob
+	// replacePod stops and removes a pod and makes another pod in its place.
+	replacePod
+	// repair replaces a broken pod, and does not count towards the rate.
+	repair
+)
+
+// changes is how many state changes an action makes.
+func (d *Driver) changes(a action) int {
+	switch a {
+	case replaceContainer, runJob:
+		return 4
+	case replacePod:
+		return 3 + 4*d.config.Containers
+	}
+	return 0
+}
+
+// draw chooses an action. The caller holds the mutex.
+func (d *Driver) draw() action {
+	if d.config.JobsOnly {
+		return runJob
+	}
+	switch n := d.rand.IntN(100); {
+	case n < 45 && d.config.Containers > 0:
+		return replaceContainer
+	case n < 85:
+		return runJob
+	}
+	return replacePod
+}
+
+// do performs an action on a pod claimed for the action.
+func (d *Driver) do(ctx context.Context, a action, p *pod, slot int, life time.Duration) error {
+	switch a {
+	case replaceContainer:
+		return d.replaceSlot(ctx, p, slot)
+	case runJob:
+		return d.job(ctx, p, life)
+	}
+	if err := d.removePod(ctx, p); err != nil {
+		return err
+	}
+	return d.makePod(ctx, p)
+}
+
+func (d *Driver) replaceSlot(ctx context.Context, p *pod, slot int) error {
+	if id := p.slots[slot]; id != "" {
+		if _, err := invoke(ctx, d, p, "StopContainer", d.client.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
+			return err
+		}
+		d.fact(ctx, p, id, false, bench.Exited)
+		if err := d.removeContainer(ctx, p, id); err != nil {
+			return err
+		}
+		p.slots[slot] = ""
+	}
+	return d.fillSlot(ctx, p, slot)
+}
+
+// job runs a container to its natural end.
+func (d *Driver) job(ctx context.Context, p *pod, life time.Duration) error {
+	attempt := d.nextAttempt(p)
+	id, err := d.startContainer(ctx, p, fmt.Sprintf("job-%d", attempt), 0, life, func(string) {})
+	if err != nil {
+		return err
+	}
+	if err := bench.Sleep(ctx, life); err != nil {
+		return err
+	}
+	if err := d.awaitExit(ctx, id); err != nil {
+		return fmt.Errorf("load: job %s of pod %s: %w", id, p.uid, err)
+	}
+	d.fact(ctx, p, id, false, bench.Exited)
+	return d.removeContainer(ctx, p, id)
+}
+
+// awaitExit asks with growing pauses until a container has ended.
+func (d *Driver) awaitExit(ctx context.Context, id string) error {
+	pause := 2 * time.Millisecond
+	for begun := time.Now(); ; {
+		var state runtimeapi.ContainerState
+		err := d.ask(ctx, func(ctx context.Context) error {
+			answer, err := d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+			state = answer.GetStatus().GetState()
+			return err
+		})
+		if err == nil && state == runtimeapi.ContainerState_CONTAINER_EXITED {
+			return nil
+		}
+		if gone(err) || ctx.Err() != nil {
+			return err
+		}
+		if time.Since(begun) > d.config.CallTimeout {
+			return fmt.Errorf("it has not ended after %v: %w", d.config.CallTimeout, err)
+		}
+		if err := bench.Sleep(ctx, pause); err != nil {
+			return err
+		}
+		pause = min(2*pause, 100*time.Millisecond)
+	}
+}
+
+// retryUnavailable is the pause between tries of a call to an unready runtime.
+const retryUnavailable = 50 * time.Millisecond
+
+// Call is a finished call of the load.
+type Call struct {
+	// At is a bench.Stamp of the begin.
+	At   int64
+	Took time.Duration
+}
+
+// Stats is the progress of a load.
+type Stats struct {
+	// Changes counts the intended state changes, Actions the completed actions, Broken the abandoned
+	// actions.
+	Changes, Actions, Broken int
+	// UnderWay is the number of unfinished actions.
+	UnderWay int
+	// Errors counts failed calls by method, FirstErrors has the first error of each.
+	Errors      map[string]int
+	FirstErrors map[string]string
+	// Calls are the successful changing calls, in the order of their ends.
+	Calls []Call
+	// Behind is how late the load is against its rate.
+	Behind time.Duration
+}
+
+// counters are shared by the load's goroutines.
+type counters struct {
+	mu    sync.Mutex // owns the fields below
+	stats Stats
+}
+
+func (c *counters) snapshot() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Errors, s.FirstErrors = maps.Clone(s.Errors), maps.Clone(s.FirstErrors)
+	s.Calls = s.Calls[:len(s.Calls):len(s.Calls)]
+	return s
+}
+
+func (c *counters) add(f func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.stats)
+}
+
+// invoke makes a changing call for a pod, and repeats the call while the runtime is not ready.
+func invoke[Q, A any](
+	ctx context.Context, d *Driver, p *pod, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
+) (answer A, err error) {
+	for begun := time.Now(); ; {
+		start := time.Now()
+		err = d.ask(ctx, func(ctx context.Context) error {
+			start = time.Now()
+			answer, err = call(ctx, request)
+			return err
+		})
+		if err == nil {
+			d.counters.add(func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) })
+			return answer, nil
+		}
+		says := status.Convert(err).Message()
+		if err = fmt.Errorf("load: %s of pod %s: %w", method, p.uid, err); ctx.Err() != nil {
+			return answer, err
+		}
+		d.counters.add(func(s *Stats) {
+			if s.Errors == nil {
+				s.Errors, s.FirstErrors = make(map[string]int), make(map[string]string)
+			}
+			if s.Errors[method]++; s.Errors[method] == 1 {
+				s.FirstErrors[method] = says
+			}
+		})
+		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout || bench.Sleep(ctx, retryUnavailable) != nil {
+			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)
+			return answer, err
+		}
+	}
+}
+
+// gone reports whether a call failed because its object is not there any more.
+func gone(err error) bool { return status.Code(err) == codes.NotFound }
+
+// ask makes a call once there is room for it.
+func (d *Driver) ask(ctx context.Context, f func(context.Context) error) error {
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.config.CallTimeout)
+	defer cancel()
+	return f(ctx)
 }

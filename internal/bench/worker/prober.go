@@ -5,12 +5,15 @@ package worker
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
 const (
@@ -105,4 +108,150 @@ func (p *prober) read(ctx context.Context) {
 	if err != nil {
 		p.errors++
 	}
+}
+
+// maxGone is the number of remembered removed pods, so that pod workers ask for these too.
+const maxGone = 32
+
+// facts is the effects of the load, and the pod workers' findings against them.
+type facts struct {
+	mu   sync.Mutex // owns the fields below
+	rand *rand.Rand
+	pods map[string]map[string]load.Fact // by pod and ID
+	live []string                        // pods with a sandbox
+	gone []string                        // the last pods without facts, oldest first
+	// absent are IDs missing from a status without a known removal: right only if a removal was
+	// under way, shown later by its fact.
+	absent map[string]string // ID → pod
+
+	stale      int
+	complaints []string
+}
+
+func newFacts(seed uint64) *facts {
+	return &facts{
+		rand: rand.New(rand.NewPCG(seed, 0xda3e39cb94b95bdb)),
+		pods: make(map[string]map[string]load.Fact), absent: make(map[string]string),
+	}
+}
+
+// learn enters facts.
+func (f *facts) learn(list []load.Fact) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fact := range list {
+		known := f.pods[fact.Pod]
+		if known == nil {
+			known = make(map[string]load.Fact)
+			f.pods[fact.Pod] = known
+			f.live = append(f.live, fact.Pod)
+		}
+		if old, ok := known[fact.ID]; !ok || old.State.Rank() < fact.State.Rank() {
+			known[fact.ID] = fact
+		}
+		if fact.State != bench.Removed {
+			continue
+		}
+		delete(f.absent, fact.ID)
+		if fact.Sandbox {
+			f.retire(fact.Pod)
+		}
+	}
+}
+
+// retire moves a pod from the live to the gone. Each pod of the load has a single sandbox, which
+// takes its content with it.
+func (f *facts) retire(pod string) {
+	for id, fact := range f.pods[pod] {
+		fact.State = bench.Removed
+		f.pods[pod][id] = fact
+	}
+	for id, of := range f.absent {
+		if of == pod {
+			delete(f.absent, id)
+		}
+	}
+	for i, uid := range f.live {
+		if uid == pod {
+			f.live[i] = f.live[len(f.live)-1]
+			f.live = f.live[:len(f.live)-1]
+			f.gone = append(f.gone, pod)
+			break
+		}
+	}
+	if len(f.gone) > maxGone {
+		delete(f.pods, f.gone[0])
+		f.gone = f.gone[1:]
+	}
+}
+
+func (f *facts) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.pods)
+	clear(f.absent)
+	f.live, f.gone = nil, nil
+}
+
+// pick chooses a pod, one in ten times a removed pod, and returns its facts. It returns no pod if
+// none is known.
+func (f *facts) pick() (pod string, known []load.Fact) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from := f.live
+	if len(f.gone) > 0 && f.rand.IntN(10) == 0 || len(from) == 0 {
+		from = f.gone
+	}
+	if len(from) == 0 {
+		return "", nil
+	}
+	pod = from[f.rand.IntN(len(from))]
+	for _, fact := range f.pods[pod] {
+		known = append(known, fact)
+	}
+	return pod, known
+}
+
+// check compares a status with the facts known before the question.
+func (f *facts) check(known []load.Fact, got bench.Pod) {
+	shown := make(map[string]bench.State, len(got.Items))
+	for _, i := range got.Items {
+		shown[i.ID] = i.State
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fact := range known {
+		state, ok := shown[fact.ID]
+		switch {
+		case fact.State == bench.Removed && ok:
+			f.complain("%s was removed before the call, and the status shows it %s", fact.ID, state)
+		case !ok && fact.State != bench.Removed:
+			if now, still := f.pods[fact.Pod][fact.ID]; still && now.State != bench.Removed {
+				f.absent[fact.ID] = fact.Pod
+			}
+		case ok && state != bench.Unknown && state.Rank() < fact.State.Rank():
+			f.complain("%s was %s before the call, and the status shows it %s", fact.ID, fact.State, state)
+		}
+	}
+}
+
+func (f *facts) complain(format string, args ...any) {
+	f.stale++
+	if len(f.complaints) < 20 {
+		f.complaints = append(f.complaints, fmt.Sprintf(format, args...))
+	}
+}
+
+// verdict returns the number of stale reads and the first few. Call it when no removal is under
+// way.
+func (f *facts) verdict() (stale int, complaints []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	complaints = append(complaints, f.complaints...)
+	for id := range f.absent {
+		if len(complaints) < 20 {
+			complaints = append(complaints, id+" was not removed, and a status lacked it")
+		}
+	}
+	return f.stale + len(f.absent), complaints
 }
