@@ -6,13 +6,9 @@ package upstream
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path"
@@ -21,8 +17,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // picture is what the images of a name are made of: a layer by its name, the program with
@@ -44,15 +46,6 @@ var pictures = map[string]picture{
 	"pause":     {"pause", "/pause", nil, "65535:65535"},
 }
 
-// registry serves the images for any registry and tag. Each reference has an image ID of its own,
-// because a container's status names one of the references of an ID, and specs compare names.
-type registry struct {
-	layers map[string][]byte
-
-	mu    sync.Mutex
-	blobs map[string][]byte // by digest; owned by the holder of mu
-}
-
 // entry is a file in a layer: a copy, a link, a text, or else a folder.
 type entry struct{ file, link, text string }
 
@@ -63,8 +56,8 @@ const (
 		"group-defined-in-image:x:50000:user-defined-in-image\n"
 )
 
-// newRegistry makes the layers from the suite's folder, the tree and the unpacked packages.
-func newRegistry(c Config) (*registry, error) {
+// layersOf makes the layers from the suite's folder, the tree and the unpacked packages.
+func layersOf(c Config) (map[string]v1.Layer, error) {
 	busybox := filepath.Join(c.Debs, "bin/busybox")
 	applets, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
@@ -88,14 +81,14 @@ func newRegistry(c Config) (*registry, error) {
 	}
 	err = addDynamic(agnhost, "curl", "usr/bin/curl")
 	err = errors.Join(err, addDynamic(agnhost, "bash", "bin/bash"))
-	r := &registry{layers: make(map[string][]byte), blobs: make(map[string][]byte)}
+	layers := make(map[string]v1.Layer)
 	for name, files := range map[string]map[string]entry{
 		"busybox": base, "agnhost": agnhost, "pause": {"pause": {file: filepath.Join(c.Suite, "pause")}},
 	} {
 		data, wrong := layer(files)
-		r.layers[name], err = data, errors.Join(err, wrong)
+		layers[name], err = static.NewLayer(data, types.OCIUncompressedLayer), errors.Join(err, wrong)
 	}
-	return r, err
+	return layers, err
 }
 
 // addDynamic adds a program of the machine with its shared libraries.
@@ -143,73 +136,42 @@ func layer(files map[string]entry) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-const manifestType = "application/vnd.oci.image.manifest.v1+json"
-
-// manifest makes the image of a reference and returns its manifest.
-func (r *registry) manifest(name, tag string) ([]byte, error) {
-	p, ok := pictures[path.Base(name)]
-	if !ok {
-		return nil, fmt.Errorf("no image %s", name)
+// push puts the images of the references into a registry, whatever theirs is.
+func push(at string, layers map[string]v1.Layer, refs []string) error {
+	for _, ref := range refs {
+		_, repository, _ := strings.Cut(ref, "/")
+		to, err := name.NewTag(at+"/"+repository, name.Insecure)
+		if err != nil {
+			return err
+		}
+		p := pictures[path.Base(to.RepositoryStr())]
+		img, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers[p.layer])
+		if err != nil {
+			return err
+		}
+		config, err := img.ConfigFile()
+		if err != nil {
+			return err
+		}
+		config = config.DeepCopy()
+		config.OS, config.Architecture = "linux", runtime.GOARCH
+		config.Config = v1.Config{
+			// Each reference has an image ID of its own, because a container's status names one of the
+			// references of an ID, and specs compare names.
+			Labels: map[string]string{"ref": ref}, Cmd: p.command, User: p.user,
+			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		}
+		if p.entrypoint != "" {
+			config.Config.Entrypoint = []string{p.entrypoint}
+		}
+		if img, err = mutate.ConfigFile(mutate.ConfigMediaType(img, types.OCIConfigJSON), config); err != nil {
+			return err
+		}
+		if err := remote.Write(to, img); err != nil {
+			return fmt.Errorf("upstream: image %s: %w", ref, err)
+		}
 	}
-	config := map[string]any{
-		"Cmd": p.command, "User": p.user, "Labels": map[string]string{"ref": name + ":" + tag},
-		"Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-	}
-	if p.entrypoint != "" {
-		config["Entrypoint"] = []string{p.entrypoint}
-	}
-	filesystem := map[string]any{"type": "layers", "diff_ids": []string{digest(r.layers[p.layer])}}
-	image, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "config": config, "rootfs": filesystem,
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	blob := func(kind string, data []byte) map[string]any {
-		r.blobs[digest(data)] = data
-		kind = "application/vnd.oci.image." + kind
-		return map[string]any{"mediaType": kind, "digest": digest(data), "size": len(data)}
-	}
-	data, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": manifestType,
-		"config": blob("config.v1+json", image), "layers": []any{blob("layer.v1.tar", r.layers[p.layer])},
-	})
-	r.blobs[digest(data)] = data
-	return data, err
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// ServeHTTP serves /v2/NAME/manifests/TAG and /v2/NAME/{manifests,blobs}/DIGEST.
-func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	if len(parts) < 4 {
-		return // the question whether there is a registry
-	}
-	name, what, ref := path.Join(parts[1:len(parts)-2]...), parts[len(parts)-2], parts[len(parts)-1]
-	r.mu.Lock()
-	data, ok := r.blobs[ref]
-	r.mu.Unlock()
-	if !ok && what == "manifests" && !strings.HasPrefix(ref, "sha256:") {
-		var err error
-		data, err = r.manifest(name, ref)
-		ok = err == nil
-	}
-	if !ok {
-		http.NotFound(w, req)
-		return
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if what == "manifests" {
-		w.Header().Set("Content-Type", manifestType)
-	}
-	w.Header().Set("Docker-Content-Digest", digest(data))
-	http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(data))
+	return nil
 }
 
 // manifestGo is the list of the suite's images in a tree.

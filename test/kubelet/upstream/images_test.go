@@ -5,79 +5,69 @@ package upstream
 
 import (
 	"archive/tar"
-	"bytes"
-	"encoding/json"
 	"io"
-	"net/http"
+	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// TestRegistry pulls an image by tag, as containerd does: its manifest, and the blobs named there.
-func TestRegistry(t *testing.T) {
+// TestPush has each image in the registry by its tag, under an ID of its own.
+func TestPush(t *testing.T) {
 	data, err := layer(map[string]entry{
 		"etc/passwd": {text: users}, "bin/sh": {link: "/bin/busybox"}, "tmp": {},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers := map[string][]byte{"busybox": data}
-	server := httptest.NewServer(&registry{layers: layers, blobs: make(map[string][]byte)})
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
-	get := func(path string) []byte {
-		t.Helper()
-		response, err := http.Get(server.URL + path + "?ns=registry.k8s.io")
+	at := strings.TrimPrefix(server.URL, "http://")
+	layers := map[string]v1.Layer{"busybox": static.NewLayer(data, types.OCIUncompressedLayer)}
+	refs := []string{"registry.k8s.io/e2e/busybox:1", "registry.k8s.io/e2e/busybox:2", "k8s.gcr.io/nonroot:1"}
+	if err := push(at, layers, refs); err != nil {
+		t.Fatal(err)
+	}
+	ids := make(map[string]bool)
+	for _, ref := range refs {
+		_, ref, _ = strings.Cut(ref, "/")
+		tag, err := name.NewTag(at+"/"+ref, name.Insecure)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s, %v", path, response.Status, err)
-		}
-		if got := response.Header.Get("Docker-Content-Digest"); path != "/v2/" && got != digest(body) {
-			t.Errorf("%s: digest %s of %s", path, got, digest(body))
-		}
-		return body
-	}
-	get("/v2/")
-	configs := make(map[string]bool)
-	for _, tag := range []string{"1", "2"} {
-		var manifest struct {
-			Config struct{ Digest string }
-			Layers []struct{ Digest string }
-		}
-		text := get("/v2/e2e-test-images/busybox/manifests/" + tag)
-		if err := json.Unmarshal(text, &manifest); err != nil {
+		img, err := remote.Image(tag)
+		if err != nil {
 			t.Fatal(err)
 		}
-		get("/v2/e2e-test-images/busybox/manifests/" + digest(text))
-		get("/v2/e2e-test-images/busybox/blobs/" + manifest.Config.Digest)
-		configs[manifest.Config.Digest] = true
-		blob := get("/v2/e2e-test-images/busybox/blobs/" + manifest.Layers[0].Digest)
-		archive := tar.NewReader(bytes.NewReader(blob))
+		config, err := img.ConfigFile()
+		if err != nil || (config.Config.User == "1234") != (ref == "nonroot:1") {
+			t.Errorf("%s has the configuration %+v, %v", ref, config, err)
+		}
+		id, err := img.ConfigName()
+		if ids[id.String()] || err != nil {
+			t.Errorf("%s shares its image ID (%v): a status may name the wrong one", ref, err)
+		}
+		ids[id.String()] = true
+		content := mutate.Extract(img)
+		archive := tar.NewReader(content)
 		var names []string
 		for h, err := archive.Next(); err == nil; h, err = archive.Next() {
 			names = append(names, h.Name)
 		}
+		_ = content.Close()
 		if want := []string{"bin/sh", "etc/passwd", "tmp"}; !slices.Equal(names, want) {
-			t.Errorf("the layer holds %q, want %q", names, want)
-		}
-	}
-	if len(configs) != 2 {
-		t.Error("two tags share an image ID: a status may name the wrong one")
-	}
-	for _, missing := range []string{"/v2/e2e-test-images/perl/manifests/1", "/v2/x/blobs/sha256:0"} {
-		response, err := http.Get(server.URL + missing)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %s, want not found", missing, response.Status)
+			t.Errorf("%s holds %q, want %q", ref, names, want)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +20,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -42,7 +45,7 @@ func RunSuite(ctx context.Context) error {
 	if err := n.configure(pauseOf(refs)); err != nil {
 		return err
 	}
-	registry, err := newRegistry(n.Config)
+	layers, err := layersOf(n.Config)
 	if err != nil {
 		return err
 	}
@@ -50,7 +53,11 @@ func RunSuite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go func() { _ = http.Serve(listener, registry) }() // until the node ends
+	quiet := registry.Logger(log.New(io.Discard, "", 0))
+	go func() { _ = http.Serve(listener, registry.New(quiet)) }() // until the node ends
+	if err := push(images, layers, refs); err != nil {
+		return err
+	}
 	daemon := []string{n.Config.Containerd + "/containerd", "--config", at + "/c/config.toml"}
 	if err := newUnit(containerdUnit, at+"/containerd.log", daemon); err != nil {
 		return err
