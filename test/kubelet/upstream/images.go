@@ -145,7 +145,8 @@ func push(at string, layers map[string]v1.Layer, refs []string) error {
 			return err
 		}
 		p := pictures[path.Base(to.RepositoryStr())]
-		img, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers[p.layer])
+		base := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+		img, err := mutate.AppendLayers(mutate.ConfigMediaType(base, types.OCIConfigJSON), layers[p.layer])
 		if err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ func push(at string, layers map[string]v1.Layer, refs []string) error {
 		if p.entrypoint != "" {
 			config.Config.Entrypoint = []string{p.entrypoint}
 		}
-		if img, err = mutate.ConfigFile(mutate.ConfigMediaType(img, types.OCIConfigJSON), config); err != nil {
+		if img, err = mutate.ConfigFile(img, config); err != nil {
 			return err
 		}
 		if err := remote.Write(to, img); err != nil {

@@ -35,7 +35,9 @@ func TestPush(t *testing.T) {
 	defer server.Close()
 	at := strings.TrimPrefix(server.URL, "http://")
 	layers := map[string]v1.Layer{"busybox": static.NewLayer(data, types.OCIUncompressedLayer)}
-	refs := []string{"registry.k8s.io/e2e/busybox:1", "registry.k8s.io/e2e/busybox:2", "k8s.gcr.io/nonroot:1"}
+	refs := []string{
+		"registry.k8s.io/e2e/busybox:1", "registry.k8s.io/e2e/busybox:2", "k8s.gcr.io/nonroot:1",
+	}
 	if err := push(at, layers, refs); err != nil {
 		t.Fatal(err)
 	}
