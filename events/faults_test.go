@@ -229,18 +229,18 @@ func TestRolesNotLoadedYet(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := eventstest.NewServer()
-				r := newRig(t, server, nil)
+				r := newRig(t, server, func(o *Options) { o.Writers = 1 })
 				r.pod("before", tc.before)
 				pass(time.Second)
-				down := time.Now().Add(20 * time.Second)
-				server.SetFault(func(context.Context, eventstest.Call) error {
-					switch now := time.Now(); {
-					case now.Before(down):
+				away := 5 // calls
+				var refuses eventstest.Fault
+				server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+					if away--; away > 0 {
 						return errAway
-					case now.Before(down.Add(tc.for_)):
-						return apierrors.NewForbidden(resource, "x", errors.New("no relationship found"))
+					} else if away == 0 {
+						refuses = during(tc.for_, forbidden("x"))
 					}
-					return nil
+					return refuses(ctx, c)
 				})
 				for i := range 20 {
 					r.pod(fmt.Sprint("p", i), 2)

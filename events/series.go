@@ -197,6 +197,13 @@ func (s *state) done(c call, version string, now time.Time, rand float64, p *pol
 // missing books the absence of an object.
 func (s *state) missing() { s.phase, s.version = phaseAbsent, "" }
 
+// mistrust lets a read come before the next patch: another process writes such objects too.
+func (s *state) mistrust(now time.Time) {
+	if s.phase == phaseStored && s.owes(now) {
+		s.phase = phaseUnread
+	}
+}
+
 // doubtful books a call of unknown effect.
 func (s *state) doubtful(c call) {
 	if s.phase = phaseUnread; c.kind != callRead {

@@ -326,6 +326,34 @@ func TestConflictsAreNoFault(t *testing.T) {
 	})
 }
 
+// TestReadBeforeTheNextPatch: once another process's write was found, the objects not seen since are
+// read before a patch, instead of after a 409.
+func TestReadBeforeTheNextPatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		one := func(o *Options) { o.NoRoster, o.Writers = false, 1 }
+		const n = 20
+		emit := func(r *rig, times int) {
+			for i := range n {
+				r.pod(fmt.Sprint("p", i), times)
+			}
+			pass(2 * time.Second)
+		}
+		older := newRig(t, server, one)
+		emit(older, 2)
+		newer := newRig(t, server, one)
+		emit(newer, 1)
+		emit(older, 1)
+		if err := older.shutdown(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := older.Stats().Retries["Conflict"]; got != 1 {
+			t.Errorf("%d answers of 409 for %d objects of another process", got, n)
+		}
+		newer.wantAbout("p0", "Unknown ×4")
+	})
+}
+
 // TestSteadyConflict: a server that never takes a patch is left alone.
 func TestSteadyConflict(t *testing.T) {
 	for _, body := range []string{"", "series"} { // of all patches, or of those that write
@@ -392,6 +420,31 @@ func TestThroughputAfterARestart(t *testing.T) {
 			t.Errorf("%d occurrences in %d objects", count, len(server.Events()))
 		}
 		next.wantBooks(0, 0)
+	})
+}
+
+// TestNoCallUnderTheLock: recorders do not wait while names are packed or a call is made.
+func TestNoCallUnderTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, func(o *Options) { o.NoRoster, o.Writers = false, 1 })
+		rosters := 0
+		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			if !r.mu.TryLock() {
+				t.Errorf("%s of %s under the lock", c.Verb, c.Name)
+				return nil
+			}
+			r.mu.Unlock()
+			if c.Namespace != "ns" {
+				rosters++
+			}
+			return nil
+		})
+		r.pod("a", 2)
+		pass(10 * time.Minute)
+		if rosters == 0 {
+			t.Error("no roster was written")
+		}
 	})
 }
 
