@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -37,7 +36,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		ipc:         int64(namespaces.GetIpc()),
 		logDir:      cfg.GetLogDirectory(),
 	}
-	if !slices.Contains(handlers, sb.handler) {
+	if !knownHandler(sb.handler) {
 		rt.mu.Unlock()
 		return nil, status.Errorf(codes.Unknown, "RunPodSandbox: no runtime for %q is configured", sb.handler)
 	}

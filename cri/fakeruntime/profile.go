@@ -115,6 +115,8 @@ type Profile struct {
 	NamesReturned bool
 	// NoImage is the code for a container of an absent image. 0: NotFound.
 	NoImage codes.Code
+	// Features are in Status.
+	Features Features
 	// NameInUse is the code for a name in use, NoSandbox for a container in an absent sandbox,
 	// StoppedSandbox for a container in an unready sandbox. 0, which is no failure:
 	// FailedPrecondition, NotFound and Unknown.
@@ -135,18 +137,25 @@ const (
 	crioExitLag       = 30 * time.Millisecond
 )
 
+// featuresOf2025 are those of containerd 2.0 to 2.2 and of CRI-O.
+var featuresOf2025 = Features{Handlers: true, RecursiveReadOnlyMounts: true, UserNamespaces: true, SupplementalGroupsPolicy: true}
+
 var profiles = []Profile{
 	{
 		Name: "containerd-2", RuntimeName: "containerd", RuntimeVersion: "v2.4.2",
 		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
 		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond, ExitLag: containerdExitLag,
 		StreamBatch: 5000, ShortIDs: true,
+		Features: Features{
+			Handlers: true, RecursiveReadOnlyMounts: true, UserNamespaces: true,
+			SupplementalGroupsPolicy: true, UserNamespacesHostNetwork: true,
+		},
 	},
 	{
 		Name: "containerd-2.0", RuntimeName: "containerd", RuntimeVersion: "v2.0.2",
 		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
 		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond, ExitLag: containerdExitLag,
-		StatusStamp: true, ShortIDs: true,
+		StatusStamp: true, ShortIDs: true, Features: featuresOf2025,
 	},
 	{
 		Name: "containerd-1.7", RuntimeName: "containerd", RuntimeVersion: "v1.7.35",
@@ -161,14 +170,14 @@ var profiles = []Profile{
 		StatusContainers: true, StatusStamp: true,
 		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
 		WantsUserImage: true, ContentType: "application/grpc",
-		NoImage: codes.Unknown,
+		NoImage: codes.Unknown, Features: featuresOf2025,
 	},
 	{
 		Name: "crio-disabled", RuntimeName: "cri-o", RuntimeVersion: "1.36.3",
 		Events: EventsOff, SilentCascade: true, ExitLag: crioExitLag,
 		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
 		WantsUserImage: true, ContentType: "application/grpc",
-		NoImage: codes.Unknown,
+		NoImage: codes.Unknown, Features: featuresOf2025,
 	},
 	{
 		Name: "no-events", RuntimeName: "virtual", RuntimeVersion: "v1.0.0",

@@ -15,9 +15,6 @@ func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: p.RuntimeName, RuntimeVersion: p.RuntimeVersion, RuntimeApiVersion: "v1"}, nil
 }
 
-// handlers are the names of the runtime handlers.
-var handlers = []string{"", "runc"}
-
 // Status is always ready: an unready runtime answers no call at all.
 func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	res := &runtimeapi.StatusResponse{
@@ -25,9 +22,13 @@ func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*run
 			{Type: "RuntimeReady", Status: true},
 			{Type: "NetworkReady", Status: true},
 		}},
+		Features: s.rt.cfg.Profile.Features.message(),
 	}
 	for _, name := range handlers {
-		res.RuntimeHandlers = append(res.RuntimeHandlers, &runtimeapi.RuntimeHandler{Name: name})
+		if !s.rt.cfg.Profile.Features.Handlers {
+			break
+		}
+		res.RuntimeHandlers = append(res.RuntimeHandlers, &runtimeapi.RuntimeHandler{Name: name, Features: s.rt.cfg.Profile.Features.handlerMessage()})
 	}
 	if req.GetVerbose() {
 		res.Info = map[string]string{"config": infoJSON(map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults().Strings()})}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ type objects struct {
 func script() []step {
 	o := &objects{}
 	return []step{
+		{name: "what it can do", run: func(r *recording) { r.abilities() }},
 		{name: "run a pod", run: func(r *recording) { o.pod = r.runPod("pod", 0) }},
 		{name: "a container ends by itself", run: func(r *recording) { r.ends(o.pod, "ends", 3) }},
 		{name: "statuses", run: func(r *recording) { r.statuses(o.pod) }},
@@ -249,6 +251,20 @@ func (r *recording) resources(id string) {
 	r.called("status", err)
 	resources := answer.GetStatus().GetResources().GetLinux()
 	r.line("memory %d MiB, CPU shares %d", resources.GetMemoryLimitInBytes()>>20, resources.GetCpuShares())
+}
+
+// abilities writes the features in Status of the runtime and its handlers, without the conditions,
+// which depend on the machine's network.
+func (r *recording) abilities() {
+	answer, err := r.Status(r.ctx, &runtimeapi.StatusRequest{})
+	r.called("status", err)
+	handlers := slices.SortedFunc(slices.Values(answer.GetRuntimeHandlers()), func(a, b *runtimeapi.RuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
+	for _, h := range handlers {
+		r.line("handler %q: recursive read-only mounts %v, user namespaces %v", h.Name, h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces())
+	}
+	f := answer.GetFeatures()
+	r.line("features: policy of supplemental groups %v, user namespaces in the host's network %v, mount options %v",
+		f.GetSupplementalGroupsPolicy(), f.GetUserNamespacesHostNetwork(), f.GetMountOptions())
 }
 
 // absentImage requests a container of an image without a pull.
