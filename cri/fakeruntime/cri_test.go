@@ -237,40 +237,28 @@ func TestClientsAccept(t *testing.T) {
 }
 
 func TestImages(t *testing.T) {
-	digest := "sha256:" + strings.Repeat("0", 64)
-	for _, tt := range []struct {
-		name, tag, repo string
-		others          []string // names of the same image
-	}{
-		{"example.com:5000/app:2", "example.com:5000/app:2", "example.com:5000/app", nil},
-		{"nginx", "nginx:latest", "nginx", []string{"nginx:latest"}},
-		{"x.io/y@" + digest, "", "x.io/y", []string{digest}},
-	} {
-		inBubble(t, Config{}, func(t *testing.T, w *world) {
-			ctx := t.Context()
-			spec := func(name string) *runtimeapi.ImageSpec { return &runtimeapi.ImageSpec{Image: name} }
-			if st := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec(tt.name)}))(t); st.Image != nil {
-				t.Errorf("before the pull: %v", st)
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		spec := &runtimeapi.ImageSpec{Image: "example.com:5000/app:2"}
+		if st := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec}))(t); st.Image != nil {
+			t.Errorf("before the pull: %v", st)
+		}
+		ref := must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec}))(t).ImageRef
+		for _, name := range []string{spec.Image, ref} {
+			img := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}, Verbose: true}))(t).Image
+			if img.GetId() != ref || img.RepoTags[0] != spec.Image || img.RepoDigests[0] != "example.com:5000/app@"+ref {
+				t.Errorf("by %s: %v", name, img)
 			}
-			ref := must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec(tt.name)}))(t).ImageRef
-			for _, name := range append(tt.others, tt.name, ref) {
-				img := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec(name), Verbose: true}))(t).Image
-				if img.GetId() != ref || strings.Join(img.RepoTags, " ") != tt.tag || img.RepoDigests[0] != tt.repo+"@"+ref {
-					t.Errorf("by %s: %v", name, img)
-				}
-			}
-			filter := &runtimeapi.ImageFilter{Image: spec(tt.name)}
-			if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{Filter: filter}))(t).Images; len(got) != 1 {
-				t.Errorf("by filter: %v", got)
-			}
-			for range 2 {
-				must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: spec(tt.name)}))(t)
-			}
-			if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images; len(got) != 2 {
-				t.Errorf("after the removal: %v", got)
-			}
-		})
-	}
+		}
+		if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{Filter: &runtimeapi.ImageFilter{Image: spec}}))(t).Images; len(got) != 1 {
+			t.Errorf("by filter: %v", got)
+		}
+		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}))(t)
+		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}))(t)
+		if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images; len(got) != 2 {
+			t.Errorf("after the removal: %v", got)
+		}
+	})
 }
 
 // A pull takes time, and its caller's deadline ends it. The images of every runtime are pinned, and
@@ -292,7 +280,7 @@ func TestPulls(t *testing.T) {
 				t.Errorf("%s is not pinned", name)
 			}
 		}
-		for range 4 { // more names than the refusal takes
+		for range 3 { // more names than the refusal takes
 			late.Image.Image += "r"
 			must(w.img.PullImage(ctx, late))(t)
 		}
@@ -300,7 +288,7 @@ func TestPulls(t *testing.T) {
 		cfg := containerConfig("c")
 		cfg.Image.Image = "example.com/other:1"
 		_, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg})
-		for _, part := range []string{cfg.Image.Image, "later:latest", "more"} {
+		for _, part := range []string{cfg.Image.Image, "docker.io/library/later:latest", "more"} {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("CreateContainer: %v, want %s in it", err, part)
 			}

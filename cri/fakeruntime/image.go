@@ -4,9 +4,11 @@
 package fakeruntime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,15 +23,16 @@ const (
 	PauseImage    = "registry.k8s.io/pause:3.10"
 )
 
-// image is a pulled image: each name has its own. Its digest is its ID.
+// image is one pulled image. Its digest is its ID.
 type image struct {
-	id, name string // with a tag or a digest
-	size     uint64
-	pinned   bool
+	id            string
+	tags, digests []string // the full names under which it was pulled
+	size          uint64
+	pinned        bool
 }
 
 func (rt *Runtime) addDefaultImages() {
-	rt.images = map[string]*image{}
+	rt.images, rt.imageNames = map[string]*image{}, map[string]*image{}
 	for _, name := range []string{PauseImage, WorkloadImage} {
 		rt.imageOf(name).pinned = true
 	}
@@ -38,11 +41,7 @@ func (rt *Runtime) addDefaultImages() {
 // someImages returns the first few names of images.
 func (rt *Runtime) someImages() string {
 	const few = 5
-	var names []string
-	for _, img := range rt.images {
-		names = append(names, img.name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(rt.imageNames))
 	text := strings.Join(names[:min(few, len(names))], ", ")
 	if more := len(names) - few; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -50,51 +49,101 @@ func (rt *Runtime) someImages() string {
 	return text
 }
 
-// imageOf returns the image of a name or an ID, and pulls a new one.
+// Parts of an image's name, as clients write it.
+var (
+	imagePath   = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$`)
+	imageDomain = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?$`)
+	imageTag    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)
+
+// normalImage returns a name in full: nginx is docker.io/library/nginx:latest. ok is false for an
+// invalid name.
+func normalImage(name string) (full string, ok bool) {
+	repo, digest, digested := strings.Cut(name, "@")
+	tag := ""
+	if i := strings.LastIndexByte(repo, ':'); i > strings.LastIndexByte(repo, '/') {
+		repo, tag = repo[:i], repo[i+1:]
+		if !imageTag.MatchString(tag) {
+			return "", false
+		}
+	}
+	domain, path, hasDomain := strings.Cut(repo, "/")
+	if !hasDomain || !strings.ContainsAny(domain, ".:") && domain != "localhost" {
+		domain, path = "docker.io", repo
+		if !hasDomain {
+			path = "library/" + repo
+		}
+	}
+	if !imageDomain.MatchString(domain) || !imagePath.MatchString(path) || digested && !imageDigest.MatchString(digest) {
+		return "", false
+	}
+	if digested {
+		return domain + "/" + path + "@" + digest, true
+	}
+	return domain + "/" + path + ":" + cmp.Or(tag, "latest"), true
+}
+
+// imageOf returns the image of that name or ID, and pulls it if it is new. A text that is no name
+// of an image names one all the same.
 func (rt *Runtime) imageOf(name string) *image {
-	img := rt.findImage(name)
+	if img := rt.findImage(name); img != nil {
+		return img
+	}
+	if full, ok := normalImage(name); ok {
+		name = full
+	}
+	repo, digest, digested := strings.Cut(name, "@")
+	key := name
+	if digested {
+		key = digest
+	}
+	img := rt.images[digestOf(key)]
 	if img == nil {
-		name = tagged(name)
-		img = &image{id: digestOf(name), name: name, size: 1<<20 + hashOf(0, name)%(1<<28)}
+		img = &image{id: digestOf(key), size: 1<<20 + hashOf(0, key)%(1<<28)}
 		rt.images[img.id] = img
+	}
+	if !digested {
+		img.tags = append(img.tags, name)
+		rt.imageNames[name] = img
+		if i := strings.LastIndexByte(repo, ':'); i > strings.LastIndexByte(repo, '/') {
+			repo = repo[:i]
+		}
+		name = repo + "@" + img.id
+	}
+	if rt.imageNames[name] == nil {
+		img.digests = append(img.digests, name)
+		rt.imageNames[name] = img
 	}
 	return img
 }
 
-// tagged returns a name with a tag or a digest: nginx is nginx:latest.
-func tagged(name string) string {
-	if strings.LastIndexByte(name, ':') <= strings.LastIndexByte(name, '/') {
-		name += ":latest"
+// digestOf is the ID of an image, and the digest of its manifest, made from its content's key. A
+// digest is its own.
+func digestOf(key string) string {
+	if imageDigest.MatchString(key) {
+		return key
 	}
-	return name
-}
-
-// digestOf is the ID of an image, and the digest of its manifest. A name can contain it.
-func digestOf(name string) string {
-	if _, digest, ok := strings.Cut(name, "@"); ok {
-		return digest
-	}
-	h := hashOf(0, name)
+	h := hashOf(0, key)
 	return fmt.Sprintf("sha256:%016x%016x%016x%016x", mix(h), mix(h+1), mix(h+2), mix(h+3))
 }
 
-// findImage returns the image that a name or an ID stands for, or nil.
+// findImage returns the image that a name, an ID or a digest stands for, or nil.
 func (rt *Runtime) findImage(name string) *image {
 	if img := rt.images[name]; img != nil {
 		return img
 	}
-	return rt.images[digestOf(tagged(name))]
+	if full, ok := normalImage(name); ok {
+		name = full
+	}
+	return rt.imageNames[name]
 }
 
 func (img *image) message() *runtimeapi.Image {
-	m := &runtimeapi.Image{Id: img.id, Size: img.size, Pinned: img.pinned, Spec: &runtimeapi.ImageSpec{Image: img.id}}
-	repo, _, digested := strings.Cut(img.name, "@")
-	if !digested {
-		m.RepoTags = []string{img.name}
-		repo = repo[:strings.LastIndexByte(repo, ':')]
+	return &runtimeapi.Image{
+		Id: img.id, RepoTags: slices.Sorted(slices.Values(img.tags)), RepoDigests: slices.Sorted(slices.Values(img.digests)),
+		Size: img.size, Pinned: img.pinned, Spec: &runtimeapi.ImageSpec{Image: img.id},
 	}
-	m.RepoDigests = []string{repo + "@" + img.id}
-	return m
 }
 
 func (rt *Runtime) listImages(f *runtimeapi.ImageFilter) []*runtimeapi.Image {
@@ -136,11 +185,14 @@ func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 // pullTime is how long a pull lasts: a client's shorter deadline ends it.
 const pullTime = 20 * time.Millisecond
 
-// PullImage makes an image of any name.
+// PullImage makes an image of any valid name, and refuses others.
 func (s *service) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	name := req.GetImage().GetImage()
 	if name == "" {
 		return nil, invalid("PullImage: image.image is empty")
+	}
+	if _, ok := normalImage(name); !ok {
+		return nil, invalid("PullImage: %q is no name of an image: write [host/]path[:tag][@digest] in lower case", name)
 	}
 	s.rt.lock()
 	life := s.rt.incarnation
@@ -153,12 +205,13 @@ func (s *service) PullImage(ctx context.Context, req *runtimeapi.PullImageReques
 	return &runtimeapi.PullImageResponse{ImageRef: s.rt.imageOf(name).id}, nil
 }
 
-// RemoveImage removes an image; an absent one is removed already.
+// RemoveImage removes an image with all its names; one that is not there is removed already.
 func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if img := s.rt.findImage(req.GetImage().GetImage()); img != nil {
 		delete(s.rt.images, img.id)
+		maps.DeleteFunc(s.rt.imageNames, func(_ string, named *image) bool { return named == img })
 	}
 	return &runtimeapi.RemoveImageResponse{}, nil
 }

@@ -6,6 +6,7 @@ package fakeruntime
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,6 +189,40 @@ func TestContentType(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestImageNames(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for name, want := range map[string]string{
+		"nginx": "docker.io/library/nginx:latest", "nginx:1": "docker.io/library/nginx:1", "a/b": "docker.io/a/b:latest",
+		"localhost/x": "localhost/x:latest", "localhost:5000/x:1": "localhost:5000/x:1", "example.com/a/b_c:V.1": "example.com/a/b_c:V.1",
+		"nginx@" + digest: "docker.io/library/nginx@" + digest, "x.io/y:1@" + digest: "x.io/y@" + digest,
+		"NOT A REF!!": "", "": "", "a:": "", "A": "", "a@sha256:0": "", "a//b": "", "/a": "", "-.com/a": "",
+	} {
+		got, ok := normalImage(name)
+		if got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v, want %q", name, got, ok, want)
+		}
+	}
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		image := func(name string) *runtimeapi.ImageSpec { return &runtimeapi.ImageSpec{Image: name} }
+		ref := must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("nginx")}))(t).ImageRef
+		for _, name := range []string{"nginx", "docker.io/library/nginx", "docker.io/library/nginx:latest", ref} {
+			got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image(name)}))(t).Image
+			if got.GetId() != ref || got.GetRepoTags()[0] != "docker.io/library/nginx:latest" {
+				t.Errorf("%s is %v, want the image pulled as nginx", name, got)
+			}
+		}
+		must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("x.io/y@" + digest)}))(t)
+		got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image("x.io/y@" + digest)}))(t).Image
+		if len(got.GetRepoDigests()) != 1 || got.RepoDigests[0] != "x.io/y@"+digest {
+			t.Errorf("an image pulled by its digest is %v", got)
+		}
+		if _, err := w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("NOT A REF!!")}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("PullImage of what is no name: %v, want InvalidArgument", err)
+		}
+	})
 }
 
 // A pod uses at least as much as its containers.

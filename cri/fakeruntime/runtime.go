@@ -84,19 +84,21 @@ type Runtime struct {
 	containerTail, sandboxTail *tail
 
 	// mu guards everything below, and is never held while something is sent or waited for.
-	mu      sync.Mutex
-	faults  Faults
-	ids     ids
-	store   store
-	images  map[string]*image // by ID
-	history history
-	hub     hub
-	sched   scheduler
-	rpcs    map[string]uint64
-	blocked BlockedStats
-	counts  EventStats
-	ips     uint64
-	begun   time.Time
+	mu     sync.Mutex
+	faults Faults
+	ids    ids
+	store  store
+	images map[string]*image // by ID
+	// imageNames holds the same images by tag and by digest, each as a full name.
+	imageNames map[string]*image
+	history    history
+	hub        hub
+	sched      scheduler
+	rpcs       map[string]uint64
+	blocked    BlockedStats
+	counts     EventStats
+	ips        uint64
+	begun      time.Time
 
 	restarts int
 	unseen   []*container // those that ended while the runtime was down
