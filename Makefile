@@ -111,6 +111,10 @@ show-events: ## docs/events/shown.md: what a real API server holds of ours and o
 test-controllerruntime: ## the recorder in controller-runtime's manager 0.22 to 0.25
 	test/controllerruntime/run -count=1
 
+.PHONY: test-critest
+test-critest: ## cri-tools' validation suite against the fake runtime (a minute, half of it compiling)
+	cd test/critest && GOWORK=off $(GO) test -count=1 -v .
+
 .PHONY: test-embed
 test-embed: ## the installed kubelet adapter in trees of Kubernetes, by the trees' own scripts and tests
 	$(GO) run ./test/kubelet/cmd/kubelet-build -trees -out $(BUILD)/kubelet

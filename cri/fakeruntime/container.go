@@ -43,16 +43,22 @@ type container struct {
 	tail                *tail             // the parts shared with others; nil: nothing
 	extra               []byte            // more fields of the status of a container made by a call; nil: as a kubelet makes them
 	resources           []byte            // field 16 of the status, encoded; nil: none set
+	user                []byte            // field 18 of the status, encoded; nil: the profile's runtime does not tell
 	createdAt           int64
 	life                Life
 	program             *program
+	logPath             string
 
 	view
 	prev  *view // the state before, for stale payloads
 	place int
 	end   *task // the end of its lifetime
 	held  *heldEvent
+	log   *containerLog // nil: not running, or prints nothing
 }
+
+// idle is the program of a container that the direct methods made.
+var idle = &program{who: root}
 
 const (
 	exitKilled  = 137
@@ -151,7 +157,8 @@ func (c *container) appendStatus(b []byte, v view) []byte {
 	} else {
 		b = c.appendKubeletExtra(b)
 	}
-	return append(b, c.resources...)
+	b = append(b, c.resources...)
+	return append(b, c.user...)
 }
 
 // appendKubeletExtra writes a kubelet's mounts and log path of a container.

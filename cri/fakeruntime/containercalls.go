@@ -49,27 +49,35 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	if p.WantsUserImage && cfg.GetImage().GetUserSpecifiedImage() == "" {
 		return nil, nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
 	}
+	if err := p.Features.checkMounts(cfg.GetMounts()); err != nil {
+		return nil, nil, err
+	}
 	c := &container{
 		id: rt.ids.hex64(), name: cfg.GetMetadata().GetName(), attempt: cfg.GetMetadata().GetAttempt(), sb: sb,
 		image: cfg.GetImage().GetImage(), userImage: cfg.GetImage().GetUserSpecifiedImage(),
 		labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(), resources: mergeResources(nil, cfg.GetLinux().GetResources()),
 	}
-	logPath := ""
 	if cfg.GetLogPath() != "" {
-		logPath = path.Join(sb.logDir, cfg.GetLogPath())
+		c.logPath = path.Join(sb.logDir, cfg.GetLogPath())
 	}
-	c.extra = statusExtra(cfg, logPath)
+	c.extra = statusExtra(cfg, c.logPath)
 	if old := rt.containerNamed(c); old != nil && p.NamesReturned {
 		return old, nil, nil
 	}
 	if err := rt.admit(c); err != nil {
 		return nil, nil, err
 	}
-	if rt.findImage(c.image) == nil {
+	img := rt.findImage(c.image)
+	if img == nil {
 		return nil, nil, fmt.Errorf("%w: CreateContainer: container %q: image %q was never pulled: pull it, or use one of %s",
 			errNoImage, c.name, c.image, rt.someImages())
 	}
-	if c.program, err = programOf(cfg, mapIn(sb.blob, 6)); err != nil {
+	who, err := img.identify(cfg.GetLinux().GetSecurityContext())
+	if err != nil {
+		return nil, nil, err
+	}
+	c.user = who.encode(p.User)
+	if c.program, err = img.programOf(cfg, mapIn(sb.blob, 6), who); err != nil {
 		return nil, nil, invalid("CreateContainer: container %q: %v", c.name, err)
 	}
 	if c.program.missing && p.CreateFails {
@@ -212,26 +220,32 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.Up
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// ReopenContainerLog changes nothing: containers print nothing.
+// ReopenContainerLog creates the log file of a running container again.
 func (s *service) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
-	if _, _, err := s.running(req.GetContainerId()); err != nil {
+	c, _, err := s.running(req.GetContainerId())
+	if err != nil {
 		return nil, err
+	}
+	s.rt.lock()
+	defer s.rt.mu.Unlock()
+	if err := s.rt.reopenLog(c); err != nil {
+		return nil, status.Error(codes.Unknown, err.Error())
 	}
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// ExecSync runs what runAhead knows, without output; there is no event for it.
+// ExecSync runs what runAhead knows, as the container's user; there is no event for it.
 func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-	_, runs, err := s.running(req.GetContainerId())
+	c, runs, err := s.running(req.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
-	p, err := runAhead(req.GetCmd())
+	p, err := runAhead(req.GetCmd(), c.program.who, c.program.readonly)
 	if err != nil {
 		return nil, invalid("ExecSync: %v", err)
 	}
 	if !p.life.Ends {
-		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: only sleep, exit, true, false and echo work", req.GetCmd())
+		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: their shell does not know it", req.GetCmd())
 	}
 	if limit := time.Duration(req.GetTimeout()) * time.Second; limit > 0 && limit < p.life.For {
 		if err := wait(ctx, runs, limit); err != nil {
@@ -242,7 +256,7 @@ func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest)
 	if err := wait(ctx, runs, p.life.For); err != nil {
 		return nil, err
 	}
-	return &runtimeapi.ExecSyncResponse{ExitCode: p.life.ExitCode}, nil
+	return &runtimeapi.ExecSyncResponse{Stdout: []byte(output(p.lines, false)), Stderr: []byte(output(p.lines, true)), ExitCode: p.life.ExitCode}, nil
 }
 
 // running returns the container and the runtime's life, or an error unless the container runs.

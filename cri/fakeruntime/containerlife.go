@@ -46,7 +46,7 @@ func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	}
 	c.labels = c.withPodLabels(spec.Labels)
 	c.annotations = c.kubeletAnnotations(spec.Annotations)
-	c.tail = rt.containerTail
+	c.tail, c.user = rt.containerTail, rt.rootUser
 	return c
 }
 
@@ -118,14 +118,18 @@ func (rt *Runtime) startContainer(c *container) (*event, error) {
 	return ev, nil
 }
 
-// failure returns the reason why the container cannot be started.
+// failure starts the container's log, and returns the reason why the container cannot be started.
 func (rt *Runtime) failure(c *container) error {
 	reason := "virtual failure"
 	switch {
 	case c.program.missing:
 		reason = missingCommand + ": no such file or directory"
 	case !rt.roll(rollStartError, rt.faults.StartError, c.id):
-		return nil
+		err := rt.startLog(c)
+		if err == nil {
+			return nil
+		}
+		reason = err.Error()
 	}
 	return fmt.Errorf("%w: container %q: failed to create containerd task: %s", ErrStart, c.id, reason)
 }
@@ -163,6 +167,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	}
 	rt.sched.cancel(c.end)
 	c.end = nil
+	rt.endLog(c)
 	if reason == "" {
 		reason = "Completed"
 		if code != 0 {

@@ -261,18 +261,70 @@ func TestImages(t *testing.T) {
 	})
 }
 
-// A pull takes time, and its caller's deadline ends it. The images of every runtime are pinned, and
-// the refusal of any other names it and them.
-func TestPulls(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
+// Images have the names, the users and the commands that the registries give them; all names of one
+// image are one image, and go with it.
+func TestRegistry(t *testing.T) {
+	images := []Image{
+		{Names: []string{"example.com/app:1", "example.com/app:2", "mirror.example.com/app:1"}, User: "1002:7"},
+		{
+			Names: []string{"named"}, User: "www", Users: []ImageUser{{Name: "www", UID: 33, GID: 33, Groups: []int64{50000}}},
+			Command: []string{"sh", "-c", "sleep 2; exit 5"},
+		},
+	}
+	inBubble(t, Config{Images: images}, func(t *testing.T, w *world) {
 		ctx := t.Context()
+		pull := func(name string) string {
+			return must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: name}}))(t).ImageRef
+		}
 		look := func(name string) *runtimeapi.Image {
 			return must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}}))(t).Image
 		}
+		app := pull("example.com/app:2")
+		if pull("mirror.example.com/app:1") != app || pull("example.com/app:1") != app || pull("other.example.com/app@"+app) != app || pull("example.com/app:3") == app {
+			t.Error("names of one image give several, or one of another gives it")
+		}
+		img := look("example.com/app:1")
+		if want := []string{"example.com/app:1", "example.com/app:2", "mirror.example.com/app:1"}; !slices.Equal(img.RepoTags, want) || img.Uid.GetValue() != 1002 || img.Username != "" {
+			t.Errorf("%v, want %v of user 1002", img, want)
+		}
+		if want := []string{"example.com/app@" + app, "mirror.example.com/app@" + app, "other.example.com/app@" + app}; !slices.Equal(img.RepoDigests, want) {
+			t.Errorf("digests %v, want %v", img.RepoDigests, want)
+		}
+		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: "example.com/app:1"}}))(t)
+		if look("example.com/app:2") != nil || look(app) != nil || look("mirror.example.com/app:1") != nil || look("example.com/app:3") == nil {
+			t.Error("an image is not removed by one of its names, or another one is")
+		}
+
+		pull("named")
+		if img := look("docker.io/library/named:latest"); img.GetUsername() != "www" || img.Uid != nil {
+			t.Errorf("%v, want the user www", img)
+		}
+		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		cfg := containerConfig("c")
+		cfg.Image.Image = "named"
+		id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
+		must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		time.Sleep(time.Minute)
+		st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+		if user := st.User.GetLinux(); st.ExitCode != 5 || user.GetUid() != 33 || user.GetGid() != 33 || !slices.Equal(user.GetSupplementalGroups(), []int64{33, 50000}) {
+			t.Errorf("exit code %d of %v", st.ExitCode, st.User)
+		}
+		cfg.Metadata.Attempt++
+		cfg.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict}
+		id = must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
+		st = must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+		if groups := st.User.GetLinux().GetSupplementalGroups(); !slices.Equal(groups, []int64{33}) {
+			t.Errorf("strict groups %v", groups)
+		}
+		cfg.Metadata.Attempt++
+		cfg.Linux.SecurityContext.RunAsUsername = "ghost"
+		if _, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}); err == nil || !strings.Contains(err.Error(), "ghost") {
+			t.Errorf("a user that the image does not have: %v", err)
+		}
+
 		hasty, cancel := context.WithTimeout(ctx, time.Millisecond)
 		defer cancel()
-		late := &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: "late"}}
-		if _, err := w.img.PullImage(hasty, late); status.Code(err) != codes.DeadlineExceeded || look("late") != nil {
+		if _, err := w.img.PullImage(hasty, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: "late"}}); status.Code(err) != codes.DeadlineExceeded || look("late") != nil {
 			t.Errorf("a pull whose deadline is over: %v, %v", err, look("late"))
 		}
 		for _, name := range []string{WorkloadImage, PauseImage} {
@@ -280,20 +332,24 @@ func TestPulls(t *testing.T) {
 				t.Errorf("%s is not pinned", name)
 			}
 		}
-		for range 3 { // more names than the refusal takes
-			late.Image.Image += "r"
-			must(w.img.PullImage(ctx, late))(t)
-		}
-		sb := must(w.rt.AddPod(PodSpec{}))(t)
-		cfg := containerConfig("c")
-		cfg.Image.Image = "example.com/other:1"
-		_, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg})
-		for _, part := range []string{cfg.Image.Image, "docker.io/library/later:latest", "more"} {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("CreateContainer: %v, want %s in it", err, part)
-			}
-		}
 	})
+}
+
+func TestReadImages(t *testing.T) {
+	for text, want := range map[string]string{
+		`[{"names": ["a:1", "b"], "user": "www", "users": [{"name": "www", "uid": 3}], "command": ["sleep", "1"]}]`: "",
+		`[{"user": "0"}]`:                             "no name",
+		`[{"names": ["A B"]}]`:                        "A B",
+		`[{"names": ["a"], "user": "x"}]`:             `"x"`,
+		`[{"names": ["a"], "command": ["sleep"]}]`:    "sleep DURATION",
+		`[{"names": ["a"], "entrypoint": ["sleep"]}]`: "entrypoint",
+		`{`: "unexpected EOF",
+	} {
+		images, err := ReadImages(strings.NewReader(text))
+		if want == "" && (err != nil || len(images) != 1 || images[0].Users[0].UID != 3) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v, want %q", text, images, err, want)
+		}
+	}
 }
 
 // Every streaming list says the same as its plain list.
@@ -314,6 +370,8 @@ func TestStreamsEqualLists(t *testing.T) {
 			collect(t, must(streamList[runtimeapi.ListContainerStatsResponse](ctx, w.conn, "StreamContainerStats"))(t), (*runtimeapi.ListContainerStatsResponse).GetStats))
 		compare("sandbox stats", must(w.cri.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}))(t).Stats,
 			collect(t, must(streamList[runtimeapi.ListPodSandboxStatsResponse](ctx, w.conn, "StreamPodSandboxStats"))(t), (*runtimeapi.ListPodSandboxStatsResponse).GetStats))
+		compare("metrics", must(w.cri.ListPodSandboxMetrics(ctx, &runtimeapi.ListPodSandboxMetricsRequest{}))(t).PodMetrics,
+			collect(t, must(streamList[runtimeapi.ListPodSandboxMetricsResponse](ctx, w.conn, "StreamPodSandboxMetrics"))(t), (*runtimeapi.ListPodSandboxMetricsResponse).GetPodMetrics))
 		compare("images", must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images,
 			collect(t, must(streamList[runtimeapi.ListImagesResponse](ctx, w.conn, "StreamImages"))(t), (*runtimeapi.ListImagesResponse).GetImages))
 	})

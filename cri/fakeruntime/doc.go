@@ -11,8 +11,9 @@
 // Removed, a sandbox from Ready to NotReady to Removed; IDs are never used twice. Two hands move
 // them:
 //
-//   - the CRI calls, as a kubelet or crictl makes them. How long a container lives, and its exit
-//     code, come from annotations of the container or of its pod, or from its command.
+//   - the CRI calls, as a kubelet or crictl makes them. How long a container lives, what it prints
+//     to its log file, and with which code it ends, comes from annotations of the container or of
+//     its pod, from its command, or from its [Image].
 //   - the direct methods, for drivers and simulations: [Runtime.AddPod], [Runtime.AddContainer],
 //     [Runtime.Start], [Runtime.Exit], [Runtime.Remove], [Runtime.StopSandbox],
 //     [Runtime.RemoveSandbox], [Runtime.KillShim] and others, and [Runtime.Populate] for 100,000
@@ -51,9 +52,12 @@
 // wrapped with the ID. The CRI calls answer with the codes that the profile's runtime uses; for
 // containerd NotFound for a missing ID in a read, nothing for stopping or removing what is not
 // there, FailedPrecondition for a name in use, Unknown for a wrong state, and InvalidArgument for a
-// request that lacks something. Exec, Attach, PortForward, the checkpoints and the metrics are
-// Unimplemented; ExecSync runs the commands with a known life.
+// request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
+// because there is no process to talk to; ExecSync runs what a container's own shell knows. A
+// feature that Status declares has its rules: a user namespace or a recursive read-only mount that
+// real runtimes refuse is refused.
 //
 // Every runtime has [WorkloadImage] and [PauseImage]; a container of another image is refused by
 // CreateContainer until PullImage was called for it, which makes any image there is a name for.
+// [Config.Images] says what is behind a name: other names of the same image, users, a command.
 package fakeruntime

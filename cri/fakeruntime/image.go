@@ -6,10 +6,14 @@ package fakeruntime
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,8 +27,65 @@ const (
 	PauseImage    = "registry.k8s.io/pause:3.10"
 )
 
+// An Image is content of the registries for [Config]. A name that no Image has can be pulled too:
+// its content is its own, runs as root and has no command.
+type Image struct {
+	// Names are the references under which registries have it: the first decides its ID.
+	Names []string
+	// User is whom its containers run as, a UID or a name, perhaps with a group after a colon.
+	User string
+	// Users are those in its files, besides root and nobody, which every image has.
+	Users []ImageUser
+	// Command is what a container runs that names no command.
+	Command []string
+}
+
+// An ImageUser is a user in the files of an [Image].
+type ImageUser struct {
+	Name     string
+	UID, GID int64
+	// Groups are the other groups of the user.
+	Groups []int64
+}
+
+// ReadImages reads images from JSON, such as
+//
+//	[{"names": ["example.com/app:1"], "user": "1000", "command": ["sh", "-c", "echo up; sleep inf"]}]
+func ReadImages(r io.Reader) (images []Image, err error) {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&images); err != nil {
+		return nil, fmt.Errorf("fakeruntime: images: %w", err)
+	}
+	for _, img := range images {
+		if err := img.validate(); err != nil {
+			return nil, fmt.Errorf("fakeruntime: images: %w", err)
+		}
+	}
+	return images, nil
+}
+
+func (img Image) validate() error {
+	if len(img.Names) == 0 {
+		return errors.New("an image has no name: give it one such as example.com/app:1")
+	}
+	for _, name := range img.Names {
+		if _, ok := normalImage(name); !ok {
+			return fmt.Errorf("%q is no name of an image: write [host/]path[:tag][@digest] in lower case", name)
+		}
+	}
+	if _, err := (&image{Image: img}).identify(nil); err != nil {
+		return fmt.Errorf("image %s: its user %q is not one of its users", img.Names[0], img.User)
+	}
+	if _, err := runAhead(img.Command, root, false); err != nil {
+		return fmt.Errorf("image %s: command: %w", img.Names[0], err)
+	}
+	return nil
+}
+
 // image is one pulled image. Its digest is its ID.
 type image struct {
+	Image
 	id            string
 	tags, digests []string // the full names under which it was pulled
 	size          uint64
@@ -94,13 +155,19 @@ func (rt *Runtime) imageOf(name string) *image {
 		name = full
 	}
 	repo, digest, digested := strings.Cut(name, "@")
-	key := name
-	if digested {
+	content, key := rt.contentOf(name), name
+	switch {
+	case content != nil:
+		key = content.Names[0]
+	case digested:
 		key = digest
 	}
 	img := rt.images[digestOf(key)]
 	if img == nil {
 		img = &image{id: digestOf(key), size: 1<<20 + hashOf(0, key)%(1<<28)}
+		if content != nil {
+			img.Image = *content
+		}
 		rt.images[img.id] = img
 	}
 	if !digested {
@@ -116,6 +183,21 @@ func (rt *Runtime) imageOf(name string) *image {
 		rt.imageNames[name] = img
 	}
 	return img
+}
+
+// contentOf returns the configured image that has this full name, or nil.
+func (rt *Runtime) contentOf(full string) *Image {
+	for i := range rt.cfg.Images {
+		if img := &rt.cfg.Images[i]; slices.ContainsFunc(img.Names, func(name string) bool { return sameImage(name, full) }) {
+			return img
+		}
+	}
+	return nil
+}
+
+func sameImage(name, full string) bool {
+	other, ok := normalImage(name)
+	return ok && other == full
 }
 
 // digestOf is the ID of an image, and the digest of its manifest, made from its content's key. A
@@ -139,10 +221,20 @@ func (rt *Runtime) findImage(name string) *image {
 	return rt.imageNames[name]
 }
 
+// userName splits the user of an image as the CRI does: a number is a UID, all else a name.
+func (img *image) userName() (uid *runtimeapi.Int64Value, name string) {
+	name, _, _ = strings.Cut(img.User, ":")
+	if n, err := strconv.ParseInt(name, 10, 64); err == nil {
+		return &runtimeapi.Int64Value{Value: n}, ""
+	}
+	return nil, name
+}
+
 func (img *image) message() *runtimeapi.Image {
+	uid, name := img.userName()
 	return &runtimeapi.Image{
 		Id: img.id, RepoTags: slices.Sorted(slices.Values(img.tags)), RepoDigests: slices.Sorted(slices.Values(img.digests)),
-		Size: img.size, Pinned: img.pinned, Spec: &runtimeapi.ImageSpec{Image: img.id},
+		Size: img.size, Uid: uid, Username: name, Pinned: img.pinned, Spec: &runtimeapi.ImageSpec{Image: img.id},
 	}
 }
 

@@ -32,6 +32,8 @@ const (
 	// AnnotationIgnoreTerm set to "true" makes it survive until the timeout of StopContainer is
 	// over.
 	AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
+	// AnnotationScript is a shell script that it runs instead of its command.
+	AnnotationScript = "fakeruntime.evented-pleg.io/script"
 )
 
 // After is a Life that ends.
@@ -77,9 +79,9 @@ func parseExitCode(s string) (int32, error) {
 	return int32(n), nil
 }
 
-// programOf returns the program of a container made through the CRI. Annotations of the container
-// come before those of its pod.
-func programOf(cfg *runtimeapi.ContainerConfig, pod map[string]string) (*program, error) {
+// programOf returns what a container does that is made through the CRI of this image. Annotations
+// of the container come before those of its pod.
+func (img *image) programOf(cfg *runtimeapi.ContainerConfig, pod map[string]string, who identity) (*program, error) {
 	annotation := func(key string) (string, bool) {
 		s, ok := cfg.GetAnnotations()[key]
 		if !ok {
@@ -87,10 +89,20 @@ func programOf(cfg *runtimeapi.ContainerConfig, pod map[string]string) (*program
 		}
 		return s, ok
 	}
+	argv := slices.Concat(cfg.GetCommand(), cfg.GetArgs())
+	if len(argv) == 0 {
+		argv = img.Command
+	}
+	if script, ok := annotation(AnnotationScript); ok {
+		argv = []string{"sh", "-c", script}
+	}
 	lifetime, limited := annotation(AnnotationLifetime)
-	p, err := runAhead(slices.Concat(cfg.GetCommand(), cfg.GetArgs()))
-	if err != nil && !limited {
+	p, err := runAhead(argv, who, cfg.GetLinux().GetSecurityContext().GetReadonlyRootfs())
+	switch {
+	case err != nil && !limited:
 		return nil, fmt.Errorf("command: %w", err)
+	case err != nil:
+		p = &program{who: who}
 	}
 	if limited {
 		if p.life, err = parseLifetime(lifetime); err != nil {

@@ -43,6 +43,7 @@ func TestWireFormat(t *testing.T) {
 			State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: now, StartedAt: now, FinishedAt: now, ExitCode: 9, Reason: "Error",
 			Labels: ctr.Labels, Annotations: ctr.Annotations, Mounts: ctr.Mounts, LogPath: "/var/log/pods/ns_a_uid-a/c/0.log",
 			Resources: &runtimeapi.ContainerResources{Linux: ctr.Linux.Resources}, StopSignal: ctr.StopSignal,
+			User: &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{SupplementalGroups: []int64{0}}},
 		}
 		wantSandbox := &runtimeapi.PodSandbox{
 			Id: sb, Metadata: pod.Metadata, CreatedAt: now, Labels: pod.Labels, Annotations: pod.Annotations, RuntimeHandler: "runc",

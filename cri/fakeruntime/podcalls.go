@@ -27,6 +27,9 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	}
 	rt := s.rt
 	namespaces := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	if err := rt.cfg.Profile.Features.checkUserNamespace(namespaces.GetUsernsOptions()); err != nil {
+		return nil, err
+	}
 	rt.lock()
 	sb := &sandbox{
 		id: rt.ids.hex64(), name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),

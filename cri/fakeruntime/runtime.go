@@ -32,6 +32,8 @@ type Config struct {
 	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first.
 	// Default 100,000; negative keeps all.
 	HistoryLimit int
+	// Images are what registries have under some names; see [Image].
+	Images []Image
 }
 
 const (
@@ -74,6 +76,11 @@ func (c Config) validate() error {
 	if c.SandboxBytes < 0 || c.SandboxBytes > maxPayloadBytes {
 		errs = append(errs, fmt.Errorf("fakeruntime: Config.SandboxBytes is %d: use 0 to %d", c.SandboxBytes, maxPayloadBytes))
 	}
+	for _, img := range c.Images {
+		if err := img.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("fakeruntime: Config.Images: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -82,6 +89,7 @@ func (c Config) validate() error {
 type Runtime struct {
 	cfg                        Config
 	containerTail, sandboxTail *tail
+	rootUser                   []byte // of containers made by the direct methods, encoded
 
 	// mu guards everything below, and is never held while something is sent or waited for.
 	mu     sync.Mutex
@@ -131,6 +139,7 @@ func New(cfg Config) (*Runtime, error) {
 	rt.store.init()
 	rt.history.limit = cfg.HistoryLimit
 	rt.sched.rt = rt
+	rt.rootUser = root.encode(cfg.Profile.User)
 	rt.makeTails()
 	rt.addDefaultImages()
 	return rt, nil
@@ -149,6 +158,9 @@ func (rt *Runtime) Close() {
 	close(rt.closing)
 	rt.endIncarnation()
 	rt.sched.stop()
+	for _, c := range rt.store.containerList {
+		rt.endLog(c)
+	}
 }
 
 // Profile returns the profile in use, with the overrides of [Config] applied.

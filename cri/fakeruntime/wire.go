@@ -154,7 +154,7 @@ func (rt *Runtime) makeTails() {
 	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "198.18.100.100", createdAt: 1 << 60, pid: pidPerContainer}
 	sb.labels = sb.withPodLabels(nil)
 	sb.encode()
-	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: WorkloadImage, userImage: WorkloadImage, imageRef: sampleText(71), createdAt: 1 << 60}
+	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: WorkloadImage, userImage: WorkloadImage, imageRef: sampleText(71), createdAt: 1 << 60, user: rt.rootUser}
 	c.labels, c.annotations = c.withPodLabels(nil), c.kubeletAnnotations(nil)
 	c.tail = makeTail(9, 13, commonAnnotations)
 	c.encode()

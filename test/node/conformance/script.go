@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +46,7 @@ func script() []step {
 			id := r.create(o.pod, crikit.Spec{Name: "unborn", Args: []string{"sleep", "1h"}})
 			r.called("remove", r.Remove(r.ctx, id))
 		}},
+		{name: "users", run: func(r *recording) { r.users(o.pod) }},
 		{name: "an image that is not there", run: func(r *recording) { r.absentImage(o.pod) }},
 		{name: "stop a container that takes SIGTERM", run: func(r *recording) {
 			id := r.runs(o.pod, "gentle", "sleep", "1h")
@@ -83,6 +83,7 @@ func script() []step {
 		}},
 		{name: "calls that are refused", run: func(r *recording) { r.refusals(o) }},
 		{name: "resources", run: func(r *recording) { r.resources(o.runs) }},
+		{name: "metrics", run: func(r *recording) { r.metrics(o.pod) }},
 		{name: "another sandbox of the same pod", run: func(r *recording) {
 			o.again = r.runPod("pod", 1)
 			r.ends(o.again, "new", 0)
@@ -251,27 +252,4 @@ func (r *recording) resources(id string) {
 	r.called("status", err)
 	resources := answer.GetStatus().GetResources().GetLinux()
 	r.line("memory %d MiB, CPU shares %d", resources.GetMemoryLimitInBytes()>>20, resources.GetCpuShares())
-}
-
-// abilities writes the features in Status of the runtime and its handlers, without the conditions,
-// which depend on the machine's network.
-func (r *recording) abilities() {
-	answer, err := r.Status(r.ctx, &runtimeapi.StatusRequest{})
-	r.called("status", err)
-	handlers := slices.SortedFunc(slices.Values(answer.GetRuntimeHandlers()), func(a, b *runtimeapi.RuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
-	for _, h := range handlers {
-		r.line("handler %q: recursive read-only mounts %v, user namespaces %v", h.Name, h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces())
-	}
-	f := answer.GetFeatures()
-	r.line("features: policy of supplemental groups %v, user namespaces in the host's network %v, mount options %v",
-		f.GetSupplementalGroupsPolicy(), f.GetUserNamespacesHostNetwork(), f.GetMountOptions())
-}
-
-// absentImage requests a container of an image without a pull.
-func (r *recording) absentImage(pod *crikit.Pod) {
-	const name = "example.local/never-pulled:1"
-	answer, err := r.Images().ImageStatus(r.ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
-	r.called("image status", err)
-	r.line("there is one: %v", answer.GetImage() != nil)
-	r.create(pod, crikit.Spec{Name: "without-image", Image: name, Args: []string{"sleep", "1h"}})
 }

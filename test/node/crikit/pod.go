@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -71,12 +72,19 @@ type Spec struct {
 	Image string
 	// Annotations are the container's.
 	Annotations map[string]string
+	// Security is the security context; Create adds the namespaces. Nil: the image's default.
+	Security *runtimeapi.LinuxContainerSecurityContext
 }
 
 // Create makes a container in the pod and returns its ID.
 func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error) {
 	labels := c.podLabels(pod.UID, pod.Name)
 	maps.Copy(labels, map[string]string{LabelContainerName: spec.Name})
+	security := &runtimeapi.LinuxContainerSecurityContext{}
+	if spec.Security != nil {
+		proto.Merge(security, spec.Security)
+	}
+	security.NamespaceOptions = namespaces()
 	image := cmp.Or(spec.Image, c.Image)
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
@@ -86,7 +94,7 @@ func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error
 		Labels: labels, Annotations: spec.Annotations,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.Memory},
-			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
+			SecurityContext: security,
 		},
 	}
 	if spec.Command != "" {
