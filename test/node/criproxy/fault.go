@@ -38,24 +38,15 @@ type Fault struct {
 	Do Action
 }
 
-// An Action is Delay, Drop, Duplicate, Reorder, Truncate, Stall, Fail or Cut.
+// An Action is Delay, Drop, Truncate, Stall, Fail or Cut.
 type Action any
 
 type (
-	// Delay holds each message for For, and for a random time up to Jitter more.
-	// Without Jitter the order is kept.
-	Delay struct{ For, Jitter time.Duration }
+	// Delay holds each message for a time.
+	Delay struct{ For time.Duration }
 	// Drop swallows the message. A call that would then end well without any reply, as a unary call
 	// would, hangs until its deadline instead.
 	Drop struct{}
-	// Duplicate sends Copies more of the message, right behind it.
-	Duplicate struct{ Copies int }
-	// Reorder collects Window messages, or as many as come within Within of the first, and sends
-	// them last first at the end of Within.
-	Reorder struct {
-		Window int
-		Within time.Duration
-	}
 	// Truncate drops the last byte of the message. The frame stays whole, so the decoding fails.
 	Truncate struct{}
 	// Stall keeps the message, and everything behind it on the same stream, until the fault is

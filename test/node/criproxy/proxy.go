@@ -30,7 +30,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"path"
 	"slices"
@@ -184,16 +183,18 @@ func (p *Proxy) Calls() map[string]int {
 	return maps.Clone(p.calls)
 }
 
-// errCut ends a call on a closed connection.
-var errCut = status.Error(codes.Unavailable, "criproxy: cut")
+var (
+	// errCut ends a call on a closed connection.
+	errCut     = status.Error(codes.Unavailable, "criproxy: cut")
+	errDropped = errors.New("criproxy: the reply is dropped")
+)
 
 // A call is a forwarded call.
 type call struct {
-	proxy    *Proxy
-	method   string // its bare name
-	conn     *conn
-	ctx      context.Context
-	schedule schedule
+	proxy  *Proxy
+	method string // its bare name
+	conn   *conn
+	ctx    context.Context
 }
 
 // handle forwards a call, which ends with the last reply.
@@ -261,7 +262,7 @@ func (c *call) before() error {
 			c.conn.Close()
 			return errCut
 		case Delay:
-			held = time.After(do.time())
+			held = time.After(do.For)
 		}
 		select {
 		case <-held: // never, if stalled
@@ -289,73 +290,53 @@ func (c *call) pump(up grpc.ClientStream, down grpc.ServerStream, out chan<- rep
 		if headers, err := up.Header(); err == nil && len(headers) > 0 {
 			_ = down.SetHeader(headers)
 		}
-		r, copies, err := c.disturbed(got.data)
-		if err != nil {
+		r, err := c.disturbed(got.data)
+		if errors.Is(err, errDropped) {
+			dropped++
+			continue
+		} else if err != nil {
 			return err
 		}
-		if copies == 0 {
-			dropped++
-		}
-		for range copies {
-			passed++
-			select {
-			case out <- r:
-			case <-c.ctx.Done():
-				return c.ctx.Err()
-			}
+		passed++
+		select {
+		case out <- r:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
 		}
 	}
 }
 
-// disturbed puts a reply through the faults, and returns how often to send it.
-func (c *call) disturbed(data []byte) (r reply, copies int, err error) {
-	r, copies = reply{data: data}, 1
-	var hold time.Duration
+// disturbed puts a reply through the faults.
+func (c *call) disturbed(data []byte) (reply, error) {
+	r := reply{data: data, due: time.Now()}
 	for _, injected := range c.proxy.matching(c.method, OnReply, data) {
 		switch do := injected.fault.Do.(type) {
 		case Drop:
-			return r, 0, nil
-		case Duplicate:
-			copies += do.Copies
+			return r, errDropped
 		case Delay:
-			if hold = do.time(); do.Jitter > 0 {
-				r.due = time.Now().Add(hold)
-			}
-		case Reorder:
-			r.due = c.schedule.reversed(do)
+			r.due = r.due.Add(do.For)
 		case Truncate:
 			r.data = data[:max(0, len(data)-1)]
 		case Stall:
 			r.gate = injected.gone
 		case Fail:
-			return r, 0, status.Error(do.Code, do.Message)
+			return r, status.Error(do.Code, do.Message)
 		case Cut:
 			if !do.MidMessage {
 				c.conn.Close()
-				return r, 0, errCut
+				return r, errCut
 			}
 			r.cut = c.conn
 		}
 	}
-	if r.due.IsZero() {
-		r.due = c.schedule.ordered(hold)
-	}
-	return r, copies, nil
-}
-
-// time returns how long to hold a message.
-func (a Delay) time() time.Duration {
-	if a.Jitter <= 0 {
-		return a.For
-	}
-	return a.For + rand.N(a.Jitter)
+	return r, nil
 }
 
 // Inject puts a fault in force, behind all others.
 func (p *Proxy) Inject(f Fault) (*Injected, error) {
 	switch f.Do.(type) {
 	case Delay, Stall, Fail, Cut:
-	case Drop, Duplicate, Reorder, Truncate:
+	case Drop, Truncate:
 		if f.On == OnCall {
 			return nil, fmt.Errorf("criproxy: %T acts on messages: set On to OnReply", f.Do)
 		}

@@ -5,7 +5,6 @@ package criproxy
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -21,8 +20,7 @@ type reply struct {
 	cut  *conn           // cut in the middle of this reply; nil: no cut
 }
 
-// deliver sends replies in the order of their due times until the end of in. It owns the replies
-// that wait.
+// deliver sends replies in their order until the end of in. It owns the replies that wait.
 func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error {
 	var waiting []reply
 	for in != nil || len(waiting) > 0 {
@@ -41,11 +39,7 @@ func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error
 				in = nil
 				continue
 			}
-			at := slices.IndexFunc(waiting, func(other reply) bool { return other.due.After(r.due) })
-			if at < 0 {
-				at = len(waiting)
-			}
-			waiting = slices.Insert(waiting, at, r)
+			waiting = append(waiting, r)
 		case <-gate:
 			waiting[0].gate = nil
 		case <-due:
@@ -58,32 +52,4 @@ func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error
 		}
 	}
 	return nil
-}
-
-// A schedule gives the replies of a call their due times.
-type schedule struct {
-	last   time.Time // of the last reply in order
-	window struct {  // of a Reorder
-		size int
-		end  time.Time
-	}
-}
-
-// ordered returns the due time of a reply behind all before.
-func (s *schedule) ordered(hold time.Duration) time.Time {
-	if due := time.Now().Add(hold); due.After(s.last) {
-		s.last = due
-	}
-	return s.last
-}
-
-// reversed returns the due time of a reply before all others of its window.
-func (s *schedule) reversed(r Reorder) time.Time {
-	w := &s.window
-	if now := time.Now(); w.size == r.Window || now.After(w.end) {
-		w.size, w.end = 0, now.Add(r.Within)
-		s.last = w.end
-	}
-	w.size++
-	return w.end.Add(-time.Duration(w.size))
 }

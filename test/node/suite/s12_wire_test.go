@@ -28,9 +28,6 @@ var wireFaults = []struct {
 	// lossy: the agent loses some changes, so it may count missed events and lose the stream.
 	lossy bool
 }{
-	{name: "duplicated", fault: criproxy.Fault{Method: stream, Do: criproxy.Duplicate{Copies: 2}}},
-	{name: "reordered", fault: criproxy.Fault{Method: stream, Do: criproxy.Reorder{Window: 6, Within: 200 * time.Millisecond}}},
-	{name: "jittered", fault: criproxy.Fault{Method: stream, Do: criproxy.Delay{Jitter: 300 * time.Millisecond}}},
 	{name: "late", fault: criproxy.Fault{Method: stream, Do: criproxy.Delay{For: 700 * time.Millisecond}}},
 	{name: "half dropped", fault: criproxy.Fault{Method: stream, Match: everySecond(), Do: criproxy.Drop{}}, lossy: true},
 	{name: "cut", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Cut{}}, lossy: true},
@@ -38,7 +35,7 @@ var wireFaults = []struct {
 	{name: "truncated", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Truncate{}}, lossy: true},
 	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
 	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
-	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 200 * time.Millisecond, Jitter: 200 * time.Millisecond}}},
+	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}}},
 	// A number of answers, and not every fourth: a pod of four changed containers is read with four
 	// of them, and would fail for ever.
 	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Skip: 1, Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
