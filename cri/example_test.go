@@ -117,16 +117,3 @@ func ExampleClient_Inspect() {
 	// app Exited 3 true
 	// 1 call to read it
 }
-
-func ExampleClient_Version() {
-	dial, stop := fake()
-	defer stop()
-	client, err := cri.New(cri.Config{Dialer: dial})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	fmt.Println(client.Version(context.Background()))
-	// Output: cri-o 1.36.3 <nil>
-}

@@ -248,6 +248,7 @@ func fullEvent(r *rand.Rand) *runtimeapi.ContainerEventResponse {
 		c.State = runtimeapi.ContainerState(r.IntN(5))
 		c.FinishedAt, c.ExitCode = r.Int64(), int32(r.Uint32())
 		c.Reason, c.Message = fmt.Sprint("Reason", r.IntN(3)), "message"
+		c.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{SupplementalGroups: []int64{0, 2000}}}
 		l := c.Resources.Linux
 		l.CpuQuota, l.OomScoreAdj, l.CpusetCpus, l.CpusetMems = r.Int64(), -int64(r.IntN(1000)), "0-3", "0"
 		l.Unified, l.MemorySwapLimitInBytes = map[string]string{"memory.high": "1", "io.weight": "2"}, math.MinInt64

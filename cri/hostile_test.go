@@ -45,29 +45,6 @@ func TestMessageLimit(t *testing.T) {
 	}
 }
 
-// TestUnimplementedIsNoPanic calls a server without any method.
-func TestUnimplementedIsNoPanic(t *testing.T) {
-	c := serve(t, runtimeapi.UnimplementedRuntimeServiceServer{}, Config{})
-	if _, err := c.Version(t.Context()); status.Code(err) != codes.Unimplemented {
-		t.Errorf("Version: %v", err)
-	}
-	if _, err := c.List(t.Context(), 0); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "ListPodSandbox") {
-		t.Errorf("List: %v", err)
-	}
-	if _, err := c.ListPod(t.Context(), "u"); status.Code(err) != codes.Unimplemented {
-		t.Errorf("ListPod: %v", err)
-	}
-	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}}}
-	if _, err := c.Inspect(t.Context(), pod); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "PodSandboxStatus of s") {
-		t.Errorf("Inspect: %v", err)
-	}
-	for _, err := range c.Events(t.Context()) {
-		if !errors.Is(err, pleg.ErrNoEvents) || status.Code(err) != codes.Unimplemented {
-			t.Errorf("Events: %v", err)
-		}
-	}
-}
-
 // TestNilFields: messages without anything in them.
 func TestNilFields(t *testing.T) {
 	s := &stub{

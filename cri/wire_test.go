@@ -109,34 +109,6 @@ func TestPartialPayloads(t *testing.T) {
 	}
 }
 
-// TestPartialReads: an answer to a status call of which a part cannot be read fails the read, and
-// the error names the call and the ID.
-func TestPartialReads(t *testing.T) {
-	s, c := serveRaw(t, nil, Config{})
-	s.On("ContainerStatus", rawcri.Bytes(field(1, torn("c", "u"))))
-	s.On("PodSandboxStatus", rawcri.Bytes(field(1, append(rawcri.Encode(sandboxStatus("s", "u", ready)), field(5, []byte{0x0a, 9, '1'})...))))
-	for item, parts := range map[pleg.Item]string{
-		{ID: "c", Phase: pleg.PhaseExited}:                      "ContainerStatus of c",
-		{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}: "PodSandboxStatus of s",
-	} {
-		_, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{item}})
-		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), parts) {
-			t.Errorf("Inspect of %v: %v", item, err)
-		}
-	}
-}
-
-// TestATornStatusThatIsBroughtAlong wants a read by ID.
-func TestATornStatusThatIsBroughtAlong(t *testing.T) {
-	s, c := serveRaw(t, nil, Config{})
-	s.On("PodSandboxStatus", rawcri.Bytes(append(field(1, rawcri.Encode(sandboxStatus("s", "u", ready))), field(3, torn("c", "u"))...)))
-	s.On("ContainerStatus", rawcri.Messages(&runtimeapi.ContainerStatusResponse{Status: wholeContainer("c", "u", exited)}))
-	in, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c"}}})
-	if err != nil || len(in.Status.Containers()) != 1 || in.Status.Containers()[0].Image != "image" {
-		t.Errorf("Inspect: %v, %v", in.Status, err)
-	}
-}
-
 // TestAReplacedServerIsLeft checks that a hung old server is left for the new server at its socket.
 func TestAReplacedServerIsLeft(t *testing.T) {
 	path := socketPathForTest(t)

@@ -6,8 +6,6 @@ package fakeruntime
 import (
 	"context"
 	"errors"
-	"net"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,58 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// On a real unix socket, in real time: calls, events, a restart, and an end that leaves nothing.
-func TestUnixSocket(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	lis := must(net.Listen("unix", socket))(t)
-	rt := must(New(Config{}))(t)
-	defer rt.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := rt.Serve(ctx, lis); err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	conn := must(grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
-	defer conn.Close()
-	cri := runtimeapi.NewRuntimeServiceClient(conn)
-	stream := must(cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
-	sb := must(rt.AddPod(PodSpec{}))(t)
-	if ev := must(stream.Recv())(t); ev.ContainerId != sb {
-		t.Errorf("event: %v", ev)
-	}
-	rt.Restart(0, 0)
-	for {
-		_, err := stream.Recv()
-		if err == nil {
-			continue // STARTED may have been under way
-		}
-		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset") && !strings.Contains(err.Error(), "closed") {
-			t.Errorf("the stream ended with %v", err)
-		}
-		break
-	}
-	res := must(cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}, grpc.WaitForReady(true)))(t)
-	if len(res.Items) != 1 {
-		t.Errorf("after the restart: %v", res)
-	}
-	cancel()
-	wg.Wait()
-	if _, err := net.Dial("unix", socket); err == nil {
-		t.Error("the socket is still served")
-	}
-}
 
 // Serve ends whatever hangs: streams, blocked callers, hanging calls.
 func TestServeEndsWhatHangs(t *testing.T) {
@@ -94,27 +45,6 @@ func TestServeEndsWhatHangs(t *testing.T) {
 		synctest.Wait()
 		w.end()
 		wg.Wait()
-	})
-}
-
-// Two listeners serve the same pods; either ends without the other.
-func TestTwoListeners(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		must(w.rt.AddPod(PodSpec{}))(t)
-		second := &world{rt: w.rt, lis: bufconn.Listen(1 << 16)}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { check(t, w.rt.Serve(ctx, second.lis)) })
-		conn := second.dial(t)
-		defer conn.Close()
-		for _, cri := range []runtimeapi.RuntimeServiceClient{w.cri, runtimeapi.NewRuntimeServiceClient(conn)} {
-			if n := len(must(cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items); n != 1 {
-				t.Errorf("%d sandboxes", n)
-			}
-		}
-		cancel()
-		wg.Wait()
-		must(w.cri.Version(t.Context(), &runtimeapi.VersionRequest{}))(t)
 	})
 }
 
