@@ -4,11 +4,13 @@
 package events
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,11 +65,10 @@ func judge(ctx context.Context, err error) judged {
 		return judged{verdict: verdictFault, reason: "Transport", perhaps: true}
 	}
 	st := as.Status()
-	j := judged{reason: statusReason(&st)}
+	// The code's name: a server cannot add metric labels.
+	j := judged{reason: cmp.Or(strings.ReplaceAll(http.StatusText(int(st.Code)), " ", ""), "Other")}
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {
 		j.after = time.Duration(s) * time.Second
-	} else if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
-		j.after = time.Duration(st.Details.RetryAfterSeconds) * time.Second
 	}
 	switch code := int(st.Code); {
 	case st.Reason == metav1.StatusReasonAlreadyExists:
@@ -103,43 +104,7 @@ func neverReached(err error) bool {
 // routeMissing distinguishes a 404 for an unknown resource from a 404 for a missing object.
 func routeMissing(err error) bool {
 	var as apierrors.APIStatus
-	if !errors.As(err, &as) {
-		return false
-	}
-	d := as.Status().Details
-	if d == nil {
-		return true
-	}
-	for _, c := range d.Causes {
-		if c.Type == metav1.CauseTypeUnexpectedServerResponse {
-			return true
-		}
-	}
-	return false
-}
-
-// statusReason returns the reason if the API defines the reason, else the class of the code.
-// Servers cannot add metric labels.
-func statusReason(st *metav1.Status) string {
-	switch st.Reason {
-	case metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
-		metav1.StatusReasonConflict, metav1.StatusReasonInvalid, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
-		metav1.StatusReasonTooManyRequests, metav1.StatusReasonBadRequest, metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonNotAcceptable,
-		metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnsupportedMediaType, metav1.StatusReasonInternalError,
-		metav1.StatusReasonExpired, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonGone:
-		return string(st.Reason)
-	}
-	switch c := st.Code; {
-	case c == http.StatusTooManyRequests:
-		return "TooManyRequests"
-	case c == http.StatusRequestEntityTooLarge:
-		return "RequestEntityTooLarge"
-	case c >= 500:
-		return "Server5xx"
-	case c >= 400:
-		return "Client4xx"
-	}
-	return "Other"
+	return errors.As(err, &as) && as.Status().Details == nil || apierrors.IsUnexpectedServerError(err)
 }
 
 // maxRetryAfter is the longest Retry-After honoured.

@@ -54,7 +54,6 @@ type Broadcaster struct {
 	everRan   bool            // Run has been called
 	stopped   bool            // a shutdown began: nothing is taken any more
 	abandoned bool            // the shutdown is over: late answers are not booked
-	stop      chan struct{}   // closed by the shutdown
 	draining  context.Context // of the shutdown, once the rest is being sent
 	runEnded  chan struct{}   // closed when the current Run has ended
 	cancel    context.CancelCauseFunc
@@ -86,7 +85,6 @@ func New(opts Options) (*Broadcaster, error) {
 		count:    newCounters(),
 		watchers: map[*watcher]struct{}{},
 		busy:     map[objectKey]struct{}{},
-		stop:     make(chan struct{}),
 		shut:     make(chan struct{}),
 
 		complained: map[string]time.Time{},

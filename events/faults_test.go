@@ -180,7 +180,7 @@ func TestRefusedForGood(t *testing.T) {
 		{"400", "BadRequest", apierrors.NewBadRequest("no")},
 		{"403", "Forbidden", apierrors.NewForbidden(resource, "x", errors.New("no"))},
 		{"413", "RequestEntityTooLarge", apierrors.NewRequestEntityTooLargeError("no")},
-		{"422", "Invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "x", nil)},
+		{"422", "UnprocessableEntity", apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "x", nil)},
 		{"namespace terminating", "NamespaceTerminating", terminating},
 		{"namespace gone", "NamespaceNotFound", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
 	} {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
@@ -150,7 +151,7 @@ func (c *core) identify(e *emission) error {
 	if c.bad != nil {
 		return c.bad
 	}
-	if !validType(e.eventType) {
+	if e.eventType != corev1.EventTypeNormal && e.eventType != corev1.EventTypeWarning {
 		return fmt.Errorf("events: the type is %q: it must be Normal or Warning", e.eventType)
 	}
 	var err error

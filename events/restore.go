@@ -147,7 +147,9 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []str
 	}
 	b.inflight--
 	r.busy = false
-	b.doubted(&v, now)
+	if v.verdict == verdictRefused && v.reason == string(metav1.StatusReasonForbidden) && now.Before(b.doubt) {
+		v.verdict = verdictTrouble
+	}
 	reading := !r.read
 	switch v.verdict {
 	case verdictTrouble, verdictFault, verdictStopped:
@@ -283,20 +285,14 @@ func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string
 	return stored, err
 }
 
-// doubted takes a 403 within the grace for trouble.
-func (b *Broadcaster) doubted(v *judged, now time.Time) {
-	if v.verdict == verdictRefused && v.reason == string(metav1.StatusReasonForbidden) && now.Before(b.doubt) {
-		v.verdict = verdictTrouble
-	}
-}
-
 // rebuild takes a stored event into the table. If its series was abandoned in the middle, a final
 // write records the end. The lock is held.
 func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	f := look(e)
 	goOn, _ := b.policy.continues(f, now)
+	annotations, _ := cleanAnnotations(e.Annotations)
 	s := &series{name: e.Name, content: content{
-		namespace: e.Namespace, note: e.Note, annotations: ownAnnotations(e), regardingVersion: e.Regarding.ResourceVersion,
+		namespace: e.Namespace, note: e.Note, annotations: annotations, regardingVersion: e.Regarding.ResourceVersion,
 	}}
 	s.identify(keyOf(e, r), r.src)
 	if e.Related != nil {
@@ -322,12 +318,6 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	}
 	b.tab.count(s, 1)
 	b.settle(s, now)
-}
-
-// ownAnnotations returns the caller's annotations of a stored event.
-func ownAnnotations(e *eventsv1.Event) map[string]string {
-	out, _ := cleanAnnotations(e.Annotations)
-	return out
 }
 
 // keyOf is the key of a stored event.

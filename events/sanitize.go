@@ -4,12 +4,12 @@
 package events
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -43,13 +43,7 @@ func cut(s string, limit int) string {
 
 // word returns a reason or an action of a length valid for the server.
 func word(s, fallback string) string {
-	if s == "" {
-		s = fallback
-	}
-	if s == "" {
-		return "Unknown"
-	}
-	if len(s) > maxWord {
+	if s = cmp.Or(s, fallback, "Unknown"); len(s) > maxWord {
 		return cut(s, maxWord)
 	}
 	return s // made valid UTF-8 when stored
@@ -75,8 +69,4 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
 		out[k] = strings.ToValidUTF8(v, string(utf8.RuneError))
 	}
 	return out, left
-}
-
-func validType(t string) bool {
-	return t == corev1.EventTypeNormal || t == corev1.EventTypeWarning
 }

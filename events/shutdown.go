@@ -7,11 +7,38 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
+
+var (
+	// ErrRunning is returned when recording is started while already active.
+	ErrRunning = errors.New("events: already recording to the sink")
+	// ErrNoSink is returned when recording is started without Options.Sink.
+	ErrNoSink = errors.New("events: there is no sink to record to: set Options.Sink")
+	// ErrShutdown is returned by every start after a shutdown.
+	ErrShutdown = errors.New("events: the broadcaster was shut down")
+)
+
+// UnsentError reports the events not delivered by a shutdown.
+type UnsentError struct {
+	// Series is how many series the server was not told the end of.
+	Series int
+	// Occurrences is the number of emitted events unknown to the server.
+	Occurrences int64
+	// Cause is why: the end of the context, or the last answer of the server.
+	Cause error
+}
+
+func (e *UnsentError) Error() string {
+	return fmt.Sprintf("events: shutdown left %d series with %d occurrences unsent: %v", e.Series, e.Occurrences, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UnsentError) Unwrap() error { return e.Cause }
 
 // StartRecordingToSinkWithContext is Run in a goroutine of its own, which ends with the context or
 // with a shutdown.
@@ -64,22 +91,18 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	}
 	b.stopped = true
 	running, everRan, ended, cancel := b.running, b.everRan, b.runEnded, b.cancel
-	close(b.stop)
+	b.signal()
 	b.mu.Unlock()
 	defer close(b.shut)
 
 	if running {
+		brief, done := context.WithTimeout(ctx, b.share(ctx)) // a hanging call does not use up the others' time
+		context.AfterFunc(brief, func() { cancel(errCallTooLong) })
 		select {
 		case <-ended:
-		case <-time.After(b.share(ctx)): // a hanging call does not use up the others' time
-			cancel(errCallTooLong)
-			select {
-			case <-ended:
-			case <-ctx.Done():
-			}
 		case <-ctx.Done():
-			cancel(context.Cause(ctx))
 		}
+		done()
 	}
 	if everRan && ctx.Err() == nil {
 		b.suspend(ctx, time.Now())

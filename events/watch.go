@@ -5,7 +5,6 @@ package events
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -20,7 +19,6 @@ const watchBuffer = 1000
 type watcher struct {
 	ch   chan *eventsv1.Event // closed by remove, under the broadcaster's lock
 	done chan struct{}
-	once sync.Once
 }
 
 // StartEventWatcher calls the handler with every event emitted from now on, as a *eventsv1.Event
@@ -56,11 +54,11 @@ func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (sto
 
 // removeWatcher ends a watcher after its buffered events. The lock is held.
 func (b *Broadcaster) removeWatcher(w *watcher) {
-	w.once.Do(func() {
+	if _, ok := b.watchers[w]; ok {
 		delete(b.watchers, w)
 		b.watching.Add(-1)
 		close(w.ch)
-	})
+	}
 }
 
 // distribute hands an occurrence to the watchers. The lock is held, for the order of emission.

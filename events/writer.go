@@ -21,7 +21,7 @@ import (
 // Waits other than durations.
 const (
 	forever = time.Duration(1<<63 - 1) // until a signal
-	over    = time.Duration(-1)        // nothing is left to send, and nothing more will come
+	over    = time.Duration(-1)        // this Run makes no further call: a shutdown has begun or is done
 )
 
 // Run writes events to the sink until the context ends or the broadcaster is shut down, and returns
@@ -69,20 +69,12 @@ func (b *Broadcaster) record(ctx context.Context) {
 	close(b.runEnded)
 }
 
-// write makes the calls owed, in sequence, until stopped. During the shutdown's drain, write ends
-// when nothing is left.
+// write makes the calls owed, in sequence, until next says that no call is left.
 func (b *Broadcaster) write(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		b.mu.Lock()
-		stop := b.stop
-		if b.draining != nil {
-			stop = nil
-		} else if b.stopped {
-			b.mu.Unlock()
-			return
-		}
 		j, wait := b.next(time.Now())
 		b.mu.Unlock()
 		switch {
@@ -96,7 +88,6 @@ func (b *Broadcaster) write(ctx context.Context) {
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-		case <-stop:
 		case <-b.wakeup:
 		case <-timer.C:
 		}
@@ -115,6 +106,9 @@ type job struct {
 // next takes the next call from the table. A wait other than zero means no call before then. The
 // lock is held.
 func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
+	if b.stopped && b.draining == nil {
+		return j, over
+	}
 	wait = b.sweep(now)
 	if d := b.gate.closed(now); d > 0 {
 		return j, min(wait, d)
@@ -496,14 +490,12 @@ func (b *Broadcaster) release(sc scope) {
 // closeGate holds back everything.
 func (b *Broadcaster) closeGate(ctx context.Context, v judged, err error, now time.Time) {
 	b.doubt = now.Add(authGrace)
-	first := !b.gate.probing()
-	b.gate.fail(now, v.after)
 	logger := klog.FromContext(ctx)
-	if first {
-		logger.Info("Event recording paused", "why", v.reason, "for", b.gate.closed(now), "err", err)
-	} else {
-		logger.V(4).Info("Event recording still paused", "why", v.reason, "for", b.gate.closed(now), "err", err)
+	if b.gate.probing() { // paused before
+		logger = logger.V(4)
 	}
+	b.gate.fail(now, v.after)
+	logger.Info("Event recording paused", "why", v.reason, "for", b.gate.closed(now), "failures", b.gate.failures, "err", err)
 }
 
 func (b *Broadcaster) openGate(ctx context.Context) {
