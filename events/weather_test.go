@@ -326,7 +326,7 @@ func TestConflictsAreNoFault(t *testing.T) {
 	})
 }
 
-// TestReadBeforeTheNextPatch: once another process's write was found, the objects not seen since are
+// TestReadBeforeTheNextPatch: once another process's write was found, objects not seen since are
 // read before a patch, instead of after a 409.
 func TestReadBeforeTheNextPatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

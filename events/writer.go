@@ -319,13 +319,8 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		b.count.Retries[v.reason]++
 		b.openGate(ctx)
 	case verdictRefused:
-		lost := s.st.refused(now, &b.policy)
-		b.count.Unsent -= lost
-		b.count.drop(DropRejected, lost)
-		b.count.Rejected[v.reason]++
-		s.trouble = nil
 		b.openGate(ctx)
-		b.complain(ctx, v.reason, err, j.event)
+		b.refused(ctx, j, v.reason, err, now)
 	default:
 		if v.perhaps {
 			s.st.doubtful(c)
@@ -343,6 +338,16 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	if b.opts.Writers > 1 && b.owed() > 0 || b.draining != nil { // the object may be free for another writer now
 		b.signal()
 	}
+}
+
+// refused books a call that will never work.
+func (b *Broadcaster) refused(ctx context.Context, j job, reason string, err error, now time.Time) {
+	lost := j.series.st.refused(now, &b.policy)
+	b.count.Unsent -= lost
+	b.count.drop(DropRejected, lost)
+	b.count.Rejected[reason]++
+	j.series.trouble = nil
+	b.complain(ctx, reason, err, j.event)
 }
 
 // hasWritten books a successful create or patch.
