@@ -218,7 +218,17 @@ func (p *Play) sample() (s sample) {
 		s.relists, s.podRelists = m["kubelet_pleg_relist_duration_seconds_count"], m["kubelet_pleg_pod_relist_duration_seconds_count"]
 		return err
 	})
-	p.step(func() (err error) { s.load, err = load(); return err })
+	p.step(func() error {
+		fs, err := procfs.NewDefaultFS()
+		if err != nil {
+			return err
+		}
+		average, err := fs.LoadAvg()
+		if err == nil {
+			s.load = average.Load1
+		}
+		return err
+	})
 	p.step(func() (err error) { s.runtime, s.calls, err = p.runtime.usage(p.ctx); return err })
 	p.step(func() (err error) { s.kubelet, err = p.Kubelet.CPUSeconds(); return err })
 	s.at = time.Now()
@@ -235,19 +245,6 @@ func (f *Figures) idle(p *Play, d time.Duration) {
 	f.Relists, f.PodReads = (after.relists-before.relists)/seconds, (after.podRelists-before.podRelists)/seconds
 	f.Calls, f.Memory = rates(before.calls, after.calls, seconds), rates(before.memory, after.memory, seconds)
 	f.Load = [2]float64{before.load, after.load}
-}
-
-// load returns the machine's load average of the last minute.
-func load() (float64, error) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0, err
-	}
-	average, err := fs.LoadAvg()
-	if err != nil {
-		return 0, err
-	}
-	return average.Load1, nil
 }
 
 // exits times the way of a container's end to the kubelet's status.

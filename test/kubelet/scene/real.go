@@ -23,6 +23,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
@@ -153,19 +154,16 @@ func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 	shown := make(map[string]bool)
 	for _, s := range sandboxes.Items {
 		shown[s.Id] = true
-		state := bench.Running
-		if s.State != runtimeapi.PodSandboxState_SANDBOX_READY {
-			state = bench.Exited
-		}
-		r.note(bench.Change{Pod: s.GetMetadata().GetUid(), ID: s.Id, Sandbox: true, State: state, At: bench.Now(), Inexact: true})
+		r.note(bench.Change{
+			Pod: s.GetMetadata().GetUid(), ID: s.Id, Sandbox: true, State: load.StateOfSandbox(s.State),
+			At: bench.Now(), Inexact: true,
+		})
 	}
 	for _, c := range containers.Containers {
 		shown[c.Id] = true
-		state := map[runtimeapi.ContainerState]bench.State{
-			runtimeapi.ContainerState_CONTAINER_CREATED: bench.Created, runtimeapi.ContainerState_CONTAINER_RUNNING: bench.Running,
-			runtimeapi.ContainerState_CONTAINER_EXITED: bench.Exited,
-		}[c.State]
-		r.note(bench.Change{Pod: c.Labels["io.kubernetes.pod.uid"], ID: c.Id, State: state, At: bench.Now(), Inexact: true})
+		r.note(bench.Change{
+			Pod: c.Labels["io.kubernetes.pod.uid"], ID: c.Id, State: load.StateOf(c.State), At: bench.Now(), Inexact: true,
+		})
 	}
 	for id, c := range before {
 		if !shown[id] {

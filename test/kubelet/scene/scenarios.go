@@ -41,7 +41,7 @@ func Scenarios(size Size) []Scenario {
 		{Name: "sidecars", Play: sidecars},
 		{Name: "graceful-termination", Play: graceful},
 		{Name: "same-uid-recreated", Play: func(p *Play) { recreate(p, size.Again) }},
-		{Name: "stranger", Play: func(p *Play) { p.step(func() error { return p.stranger(p.ctx) }) }},
+		{Name: "stranger", Play: besideStranger},
 		{Name: "events-dropped", Play: eventsDropped, Disturbs: true},
 		{Name: "stream-deaf", Play: streamDeaf, Disturbs: true},
 		{Name: "runtime-restarted", Play: runtimeRestarted, Disturbs: true},

@@ -23,6 +23,15 @@ import (
 // collected bounds the wait for a kubelet's garbage collection, which comes once a minute.
 const collected = 4 * time.Minute
 
+// besideStranger has a pod, for which the kubelet pulls the image, beside a stranger.
+func besideStranger(p *Play) {
+	name := p.batch("one-beside", 1)[0]
+	p.put(name)
+	p.await(ready, name)
+	p.step(func() error { return p.stranger(p.ctx) })
+	p.remove(name)
+}
+
 // stranger makes a container unknown to the kubelet and without a log path. A kubelet stops and
 // removes it and, because it looks for logs by the pattern "" + "*", every file of its own working
 // directory (kubernetes/kubernetes#107717). Nothing else may go with it.
@@ -44,9 +53,6 @@ func (w *World) stranger(ctx context.Context) (err error) {
 	}
 	defer conn.Close()
 	client := runtimeapi.NewRuntimeServiceClient(conn)
-	if err := haveImage(ctx, runtimeapi.NewImageServiceClient(conn)); err != nil {
-		return err
-	}
 	id, err := w.makeStranger(ctx, client)
 	if err != nil {
 		return err
@@ -74,17 +80,6 @@ func (w *World) stranger(ctx context.Context) (err error) {
 		return fmt.Errorf("the kubelet removed the container and left the bait in its working directory (%w): the canaries prove nothing any more", err)
 	}
 	return nil
-}
-
-// haveImage pulls the image of the pods where no pod has made the kubelet do so yet.
-func haveImage(ctx context.Context, images runtimeapi.ImageServiceClient) error {
-	image := &runtimeapi.ImageSpec{Image: Image}
-	answer, err := images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image})
-	if err != nil || answer.Image != nil {
-		return err
-	}
-	_, err = images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image})
-	return err
 }
 
 // makeStranger makes a container without a log path in a sandbox without a log folder, with a
