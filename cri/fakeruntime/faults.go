@@ -7,8 +7,8 @@ import "time"
 
 // Faults are the ways in which a runtime misbehaves beyond its [Profile], as plain comparable data:
 // a seed and a Faults are a scenario. The zero value misbehaves in nothing. A field that is a
-// float64 is a probability from 0 to 1. The tags of a field are its name in text, its effect, and an
-// example; [FaultList] gives them.
+// float64 is a probability from 0 to 1. The tags of a field are its name in text, its effect, and
+// an example; [FaultList] gives them.
 //
 // The seed, the fault, and its subject (the container and the kind of event; for calls, the number
 // of earlier calls of the method) decide whether a fault strikes, and the interleaving of
