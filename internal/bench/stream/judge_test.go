@@ -350,15 +350,15 @@ func TestConclude(t *testing.T) {
 			"not without flaws", "the largest event has 17.0 MiB: a kubelet takes 16.0 MiB",
 		},
 		"unusable":     {told(30), with(func(f *stream.Facts) { f.Malformed = 4 }), stream.WorthFull, 300, "not without flaws", "4 items of answers"},
-		"listed twice": {told(30), with(func(f *stream.Facts) { f.ListedTwice = 4 }), stream.WorthFull, 300, "not without flaws", "4 items were listed twice"},
+		"listed twice": {told(30), with(func(f *stream.Facts) { f.ListedTwice = 4 }), stream.WorthFull, 300, "not without flaws", "4 items came twice"},
 		"unknown":      {told(30), with(func(f *stream.Facts) { f.UnknownPhase = 4 }), stream.WorthFull, 300, "not without flaws", "in the state UNKNOWN"},
-		"of nobody":    {told(30), with(func(f *stream.Facts) { f.Unattributed = 4 }), stream.WorthFull, 300, "not without flaws", "4 containers of the last list belong to no pod"},
+		"of nobody":    {told(30), with(func(f *stream.Facts) { f.Unattributed = 4 }), stream.WorthFull, 300, "not without flaws", "4 containers of the last list without a pod"},
 		"flapping": {
 			func(s *script) { told(300)(s); s.judge.Ended("EOF") }, with(func(f *stream.Facts) { f.ConnectedSeconds = 80 }),
 			stream.WorthPartial, 1, "80 s of 100 s", "1× EOF",
 		},
 		"left out": {
-			func(s *script) { told(300)(s); s.event(deletedEvent, "1", nil) }, full, stream.WorthPartial, 300, "left out 1 events", "1 STOPPED",
+			func(s *script) { told(300)(s); s.event(deletedEvent, "1", nil) }, full, stream.WorthPartial, 300, "left out 1 event of", "1 STOPPED",
 		},
 		"ended": {
 			func(s *script) { told(30)(s); s.judge.Ended("EOF"); s.judge.Ended("EOF") }, full, stream.WorthFull, 300, "every change", "2× EOF",

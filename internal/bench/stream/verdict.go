@@ -117,7 +117,7 @@ func (r Report) worth(f Facts) Verdict {
 		return Verdict{Worth: WorthUntested, Summary: "nothing happened: watch for longer, or while pods come and go"}
 	case r.ToldSomething == 0 && f.Missed > 0:
 		return Verdict{
-			Worth: WorthNone, Summary: fmt.Sprintf("the stream told nothing of %d starts and exits that reads found", f.Missed),
+			Worth: WorthNone, Summary: "the stream told nothing of " + lives(f.Missed) + " that reads found",
 			PeriodSeconds: base, Period: "every second: each change that events do not tell takes the period back",
 		}
 	case f.Missed > 0:
@@ -135,14 +135,14 @@ func (r Report) worth(f Facts) Verdict {
 		return Verdict{
 			Worth: WorthPartial,
 			Summary: fmt.Sprintf("the stream was connected for %s of %s: it told of every change then, and lists found %s meanwhile",
-				bench.Seconds(f.ConnectedSeconds), bench.Seconds(f.Seconds), bench.Count(f.Unheard, "start or exit", "starts and exits")),
+				bench.Seconds(f.ConnectedSeconds), bench.Seconds(f.Seconds), lives(f.Unheard)),
 			PeriodSeconds: base, Period: "every second while it is away, and after each return it earns longer ones anew",
 		}
 	case r.lacking() > 0:
 		return Verdict{
 			Worth: WorthPartial,
-			Summary: fmt.Sprintf("the stream left out %d events of %d, and what they would have told came with later ones: with less luck only lists find it",
-				r.lacking(), r.lacking()+r.Received),
+			Summary: fmt.Sprintf("the stream left out %s of %d, and the news came with later ones: with less luck only lists find it",
+				bench.Count(r.lacking(), "event"), r.lacking()+r.Received),
 			PeriodSeconds: longest, Period: fmt.Sprintf("up to the longest, %s, until a loss shows", bench.Short(f.Longest)),
 		}
 	case r.ToldSomething < enough:
@@ -162,6 +162,9 @@ func (r Report) worth(f Facts) Verdict {
 		Period:        fmt.Sprintf("the longest, %s, after about %s without a loss", bench.Short(f.Longest), bench.Short(2*f.Longest)),
 	}
 }
+
+// lives counts starts and exits.
+func lives(n int) string { return bench.Count(n, "start or exit", "starts and exits") }
 
 // also names the changes of the times without a stream, for the end of a clause.
 func (f Facts) also() string {
@@ -198,7 +201,7 @@ func (r Report) complaints(f Facts) []string {
 		return list
 	}
 	if f.Missed > 0 {
-		add("%d starts and exits came without an event", f.Missed)
+		add("%s came without an event", lives(f.Missed))
 	}
 	if n := r.lacking(); n > 0 {
 		add("events are left out: %s; later events, or the stamps in their statuses, show that what they tell happened", bench.Counts(r.Skipped))
@@ -209,7 +212,7 @@ func (r Report) complaints(f Facts) []string {
 		}
 	}
 	if f.Overruled > 0 {
-		add("%d events told of changes that no read confirmed", f.Overruled)
+		add("%s told of a change that no read confirmed", bench.Count(f.Overruled, "event"))
 	}
 	if n := f.ListErrors; n > 0 {
 		add("%d of %d lists of the whole runtime failed", n, n+f.Lists)
@@ -218,10 +221,10 @@ func (r Report) complaints(f Facts) []string {
 		add("%d of %d reads of a pod's statuses failed", n, n+f.Reads)
 	}
 	if f.ListsHung > 0 {
-		add("%d lists of the whole runtime were not answered for seconds", f.ListsHung)
+		add("%s of the whole runtime got no answer for seconds", bench.Count(f.ListsHung, "list"))
 	}
 	if f.ReadsHung > 0 {
-		add("%d reads of a pod's statuses were not answered for seconds", f.ReadsHung)
+		add("%s of a pod's statuses got no answer for seconds", bench.Count(f.ReadsHung, "read"))
 	}
 	if r.LateEvents > 0 {
 		add("%d of %d events came a second or more after their stamp, the latest after %s", r.LateEvents, r.Delays[AllKinds].Count, bench.Seconds(r.Delays[AllKinds].Max))
@@ -230,23 +233,23 @@ func (r Report) complaints(f Facts) []string {
 		add("%d of %d exits were stamped a second or more after they happened, the latest after %s", r.LateExits, r.ExitLag.Count, bench.Seconds(r.ExitLag.Max))
 	}
 	if f.Unheard > 0 {
-		add("%d starts and exits happened while the stream was away: no event told of them afterwards", f.Unheard)
+		add("%s happened while the stream was away, and no event told of them afterwards", lives(f.Unheard))
 	}
 	if r.LargestBytes > kubeletMessage {
 		add("the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
 			bench.Bytes(uint64(r.LargestBytes)), bench.Bytes(kubeletMessage))
 	}
 	if n := f.Malformed; n > 0 {
-		add("%d items of answers and events are incomplete, or have no ID that can be used: they had to be left out", n)
+		add("%s of answers and events had to be left out: incomplete, or without an ID that can be used", bench.Count(n, "item"))
 	}
 	if n := f.ListedTwice; n > 0 {
-		add("%d items were listed twice by one list", n)
+		add("%s came twice in one list", bench.Count(n, "item"))
 	}
 	if n := f.UnknownPhase; n > 0 {
-		add("%d times an item was shown in the state UNKNOWN, or in one that the CRI does not have", n)
+		add("%s in the state UNKNOWN, or in a state that the CRI does not have", bench.Count(n, "item"))
 	}
 	if n := f.Unattributed; n > 0 {
-		add("%d containers of the last list belong to no pod: they have no pod UID, and their sandbox is not listed", n)
+		add("%s of the last list without a pod: no pod UID, and no sandbox in the list", bench.Count(n, "container"))
 	}
 	if ends := r.Ends(); ends != "" {
 		add("the stream ended: %s; what happens before a client is back is lost", ends)
