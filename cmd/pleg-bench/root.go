@@ -241,10 +241,12 @@ func checkEndpoint(endpoint string) error {
 // helpWidth is how wide help texts are, whatever the terminal.
 const helpWidth = 80
 
-// narrow wraps the flags' help of a command and its subcommands.
+// narrow wraps the flags' help of all commands. The root command shows no flags: they are run's.
 func narrow(root *cobra.Command) {
-	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
+	const flags = "{{.LocalFlags.FlagUsages"
+	template := strings.Replace(root.UsageTemplate(), flags, `{{if not .HasParent}}  those of run: "{{.Name}} run --help"{{else}}`+flags, 1)
+	template = strings.Replace(template, flags+" | trimTrailingWhitespaces}}", flags+" | trimTrailingWhitespaces}}{{end}}", 1)
+	root.SetUsageTemplate(strings.ReplaceAll(template, ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 }
 
 // completeFlags lets shells complete the values of flags with few values.
