@@ -20,17 +20,9 @@ import (
 // fired is the expression of the alerts fired during the scene of a row.
 const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[45m])), "row", "%d", "", "")`
 
-// addAlerts adds the firing alerts to each row: those found by Prometheus, by promtool, or without
-// promtool those of the page, because CI has a promtool.
-func addAlerts(t *testing.T, rows []*row, old string) {
+// addAlerts adds the firing alerts to each row, as promtool finds them.
+func addAlerts(t *testing.T, rows []*row) {
 	t.Helper()
-	if *promtool == "" {
-		was := alertsOf(old)
-		for _, r := range rows {
-			r.alerts = was[oldKey(r)]
-		}
-		return
-	}
 	rules, err := filepath.Abs("../../docs/alerts/evented-pleg.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -209,21 +209,3 @@ func (r *row) standsIn(page string) bool {
 	cells := strings.Split(lines[len(lines)-2], " | ")
 	return strings.Contains(page, "\n"+strings.Join(cells[:5], " | ")+" | ")
 }
-
-// alertsOf reads the alerts of each row of an old page, by its first two cells.
-func alertsOf(old string) map[string][]string {
-	found := make(map[string][]string)
-	for line := range strings.Lines(old) {
-		if cells := strings.Split(line, " | "); len(cells) == 7 && cells[5] != "–" {
-			found[cells[0]+cells[1]] = strings.Split(cells[5], ", ")
-		}
-	}
-	return found
-}
-
-// oldKey is the key of alertsOf for a row.
-func oldKey(r *row) string {
-	lines := strings.Split(render([]*row{r}), "\n")
-	cells := strings.Split(lines[len(lines)-2], " | ")
-	return cells[0] + cmp.Or(cells[1], "")
-}
