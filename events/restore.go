@@ -47,7 +47,7 @@ type roster struct {
 	version  string    // of the last write by this process
 	next     time.Time // of the next call, zero for none
 	rest     time.Time // no call before
-	shared   time.Time // when another process's write was last found
+	shared   uint32    // how often another process's write was found
 	last     []*series // at the shutdown: the active series
 }
 
@@ -291,7 +291,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	f := look(e)
 	goOn, _ := b.policy.continues(f, now)
 	annotations, _ := cleanAnnotations(e.Annotations)
-	s := &series{name: e.Name, content: content{
+	s := &series{name: e.Name, seen: r.shared, content: content{
 		namespace: e.Namespace, note: e.Note, annotations: annotations, regardingVersion: e.Regarding.ResourceVersion,
 	}}
 	s.identify(keyOf(e, r), r.src)

@@ -42,8 +42,8 @@ type series struct {
 	left     bool // in table.left: the key is a placeholder
 	counted  bool // in table.pending: never stored
 	inflight bool
-	seen     time.Time // when the object's content was last known for sure
-	trouble  *trouble  // failures since the last success, nil for none
+	seen     uint32   // the roster's shared when the object's content was last known
+	trouble  *trouble // failures since the last success, nil for none
 
 	waits *list.Element // place among the calls owed, nil for none
 	in    *list.List    // the list of waits

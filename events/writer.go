@@ -198,7 +198,7 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 				continue
 			}
 			b.tab.dequeue(s)
-			if s.seen.Before(b.rosters[s.key.source].shared) {
+			if s.seen != b.rosters[s.key.source].shared {
 				s.st.mistrust(now)
 			}
 			c := s.st.next(now, &b.policy)
@@ -365,7 +365,7 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 		b.rosters[s.key.source].changed(now)
 		b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now) // and the create
 	}
-	s.trouble, s.seen = nil, now
+	s.trouble, s.seen = nil, b.rosters[s.key.source].shared
 	b.okCalls++
 }
 
@@ -386,11 +386,12 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	}
 	ours := r.reports(e) && keyOf(e, r) == s.key
 	f := look(e)
-	s.seen = now
+	s.seen = r.shared
 	switch goOn, _ := b.policy.continues(f, s.st.begun); {
 	case ours && (s.st.stored > 0 || s.st.sent > 0):
 		if s.st.sent == 0 && s.st.version != f.version {
-			r.shared = now
+			r.shared++
+			s.seen = r.shared
 		}
 		b.acknowledge(s.st.merge(f, now))
 	case ours && goOn:
