@@ -159,6 +159,7 @@ func (m mutation) stages(seeds int) []stage {
 	stages := []stage{
 		simulate("the simulation", "TestSimulate", "-seeds="+strconv.Itoa(first)),
 		simulate("a script", "TestScripts"),
+		simulate("a test of bounds", "(TestCutStream.*|TestHungReads.*|TestLyingStreams.*|TestOwnCalls.*)"),
 		simulate("the wall clock's test", "TestClockStepsChangeNothing"),
 		{"the package tests", "pleg", []string{"-test.skip=^TestProve$"}},
 		{"the package tests", "cache", nil},
