@@ -370,8 +370,6 @@ func TestStreamsEqualLists(t *testing.T) {
 			collect(t, must(streamList[runtimeapi.ListContainerStatsResponse](ctx, w.conn, "StreamContainerStats"))(t), (*runtimeapi.ListContainerStatsResponse).GetStats))
 		compare("sandbox stats", must(w.cri.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}))(t).Stats,
 			collect(t, must(streamList[runtimeapi.ListPodSandboxStatsResponse](ctx, w.conn, "StreamPodSandboxStats"))(t), (*runtimeapi.ListPodSandboxStatsResponse).GetStats))
-		compare("metrics", must(w.cri.ListPodSandboxMetrics(ctx, &runtimeapi.ListPodSandboxMetricsRequest{}))(t).PodMetrics,
-			collect(t, must(streamList[runtimeapi.ListPodSandboxMetricsResponse](ctx, w.conn, "StreamPodSandboxMetrics"))(t), (*runtimeapi.ListPodSandboxMetricsResponse).GetPodMetrics))
 		compare("images", must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images,
 			collect(t, must(streamList[runtimeapi.ListImagesResponse](ctx, w.conn, "StreamImages"))(t), (*runtimeapi.ListImagesResponse).GetImages))
 	})

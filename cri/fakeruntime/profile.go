@@ -129,11 +129,9 @@ type Profile struct {
 	NamesReturned bool
 	// NoImage is the code for a container of an absent image. 0: NotFound.
 	NoImage codes.Code
-	// Features are in Status, User is the form of a container's user in ContainerStatus, and Metrics
-	// is the set of metrics.
+	// Features are in Status, and User is the form of a container's user in ContainerStatus.
 	Features Features
 	User     UserStyle
-	Metrics  MetricSet
 	// NameInUse is the code for a name in use, NoSandbox for a container in an absent sandbox,
 	// StoppedSandbox for a container in an unready sandbox. 0, which is no failure:
 	// FailedPrecondition, NotFound and Unknown.
@@ -162,7 +160,7 @@ var profiles = []Profile{
 		Name: "containerd-2", RuntimeName: "containerd", RuntimeVersion: "v2.4.2",
 		Delivery: DeliverBroadcast, Slots: 100, BacklogAge: 5 * time.Minute,
 		SandboxCreated: true, SandboxDeleted: true, DeleteLag: time.Millisecond, ExitLag: containerdExitLag,
-		StreamBatch: 5000, ShortIDs: true, User: UserSortedGroups, Metrics: MetricsContainerd,
+		StreamBatch: 5000, ShortIDs: true, User: UserSortedGroups,
 		Features: Features{
 			Handlers: true, RecursiveReadOnlyMounts: true, UserNamespaces: true,
 			SupplementalGroupsPolicy: true, UserNamespacesHostNetwork: true,
@@ -187,14 +185,14 @@ var profiles = []Profile{
 		StatusContainers: true, StatusStamp: true,
 		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
 		WantsUserImage: true, ContentType: "application/grpc",
-		NoImage: codes.Unknown, User: UserGroupFirst, Metrics: MetricsCRIO, Features: featuresOf2025,
+		NoImage: codes.Unknown, User: UserGroupFirst, Features: featuresOf2025,
 	},
 	{
 		Name: "crio-disabled", RuntimeName: "cri-o", RuntimeVersion: "1.36.3",
 		Events: EventsOff, SilentCascade: true, ExitLag: crioExitLag,
 		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
 		WantsUserImage: true, ContentType: "application/grpc",
-		NoImage: codes.Unknown, User: UserGroupFirst, Metrics: MetricsCRIO, Features: featuresOf2025,
+		NoImage: codes.Unknown, User: UserGroupFirst, Features: featuresOf2025,
 	},
 	{
 		Name: "no-events", RuntimeName: "virtual", RuntimeVersion: "v1.0.0",
@@ -237,8 +235,6 @@ func (p Profile) validate() error {
 		return fmt.Errorf("fakeruntime: profile %q: unknown Delivery %d", p.Name, p.Delivery)
 	case p.User > UserGroupFirst:
 		return fmt.Errorf("fakeruntime: profile %q: unknown User %d", p.Name, p.User)
-	case p.Metrics > MetricsCRIO:
-		return fmt.Errorf("fakeruntime: profile %q: unknown Metrics %d", p.Name, p.Metrics)
 	case p.Events == EventsOn && p.Delivery == DeliverBroadcast && p.Slots < 1:
 		return fmt.Errorf("fakeruntime: profile %q: Slots is %d: a broadcasting runtime needs at least 1", p.Name, p.Slots)
 	case p.Events == EventsOn && p.Delivery != DeliverBroadcast && p.Queue < 1:

@@ -168,7 +168,7 @@ const (
 var callKinds = map[string]callKind{
 	"ListPodSandbox": callList, "ListContainers": callList, "StreamPodSandboxes": callList, "StreamContainers": callList,
 	"ListContainerStats": callList, "ListPodSandboxStats": callList, "StreamContainerStats": callList, "StreamPodSandboxStats": callList,
-	"ListPodSandboxMetrics": callList, "StreamPodSandboxMetrics": callList, "ListImages": callList, "StreamImages": callList,
+	"ListImages": callList, "StreamImages": callList,
 	"PodSandboxStatus": callStatus, "ContainerStatus": callStatus, "ContainerStats": callStatus, "PodSandboxStats": callStatus,
 	"ImageStatus": callStatus, "ImageFsInfo": callStatus,
 	"RunPodSandbox": callWrite, "StopPodSandbox": callWrite, "RemovePodSandbox": callWrite,

@@ -19,7 +19,6 @@ var (
 		streamingList("StreamContainers", (*service).streamContainers),
 		streamingList("StreamContainerStats", (*service).streamContainerStats),
 		streamingList("StreamPodSandboxStats", (*service).streamPodSandboxStats),
-		streamingList("StreamPodSandboxMetrics", (*service).streamPodSandboxMetrics),
 	}
 	imageLists = []grpc.StreamDesc{streamingList("StreamImages", (*service).streamImages)}
 )
@@ -78,13 +77,6 @@ func (s *service) streamContainerStats(req *runtimeapi.ListContainerStatsRequest
 func (s *service) streamPodSandboxStats(req *runtimeapi.ListPodSandboxStatsRequest, stream grpc.ServerStream) error {
 	return sendBatches(s, "StreamPodSandboxStats", s.listSandboxStats(req.GetFilter()), func(batch []*runtimeapi.PodSandboxStats) error {
 		return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{Stats: batch})
-	})
-}
-
-// streamPodSandboxMetrics is ListPodSandboxMetrics in batches.
-func (s *service) streamPodSandboxMetrics(_ *runtimeapi.ListPodSandboxMetricsRequest, stream grpc.ServerStream) error {
-	return sendBatches(s, "StreamPodSandboxMetrics", s.listMetrics(), func(batch []*runtimeapi.PodSandboxMetrics) error {
-		return stream.SendMsg(&runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: batch})
 	})
 }
 

@@ -71,8 +71,6 @@ func TestStreamingListsByTheNewestCRI(t *testing.T) {
 	count(t, "container stats", 6, stats, err, (*runtimeapi.StreamContainerStatsResponse).GetContainerStats)
 	podStats, err := client.StreamPodSandboxStats(ctx, &runtimeapi.StreamPodSandboxStatsRequest{})
 	count(t, "sandbox stats", 3, podStats, err, (*runtimeapi.StreamPodSandboxStatsResponse).GetPodSandboxStats)
-	podMetrics, err := client.StreamPodSandboxMetrics(ctx, &runtimeapi.StreamPodSandboxMetricsRequest{})
-	count(t, "sandbox metrics", 3, podMetrics, err, (*runtimeapi.StreamPodSandboxMetricsResponse).GetPodSandboxMetrics)
 	list, err := images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil || len(list.Images) == 0 {
 		t.Fatalf("images: %v, %v", list, err)

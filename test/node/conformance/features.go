@@ -4,8 +4,6 @@
 package conformance
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -72,97 +70,4 @@ func (r *recording) absentImage(pod *crikit.Pod) {
 	r.called("image status", err)
 	r.line("there is one: %v", answer.GetImage() != nil)
 	r.create(pod, crikit.Spec{Name: "without-image", Image: name, Args: []string{"sleep", "1h"}})
-}
-
-// byDevice are the metrics with a value for each disk read by the container.
-var byDevice = []string{
-	"container_blkio_device_usage_total", "container_fs_reads_bytes_total", "container_fs_reads_total",
-	"container_fs_writes_bytes_total", "container_fs_writes_total",
-}
-
-// metrics writes the metrics there are, and those of the pod and its containers, with their labels,
-// without values and without values of the machine's disks.
-func (r *recording) metrics(pod *crikit.Pod) {
-	described, err := r.ListMetricDescriptors(r.ctx, &runtimeapi.ListMetricDescriptorsRequest{})
-	r.called("descriptors", err)
-	keys := map[string][]string{}
-	var rows []metricRow
-	for _, d := range described.GetDescriptors() {
-		keys[d.Name] = d.LabelKeys
-		rows = append(rows, metricRow{name: d.Name, labels: d.LabelKeys})
-	}
-	r.tellMetrics("metrics", rows)
-	list, err := r.ListPodSandboxMetrics(r.ctx, &runtimeapi.ListPodSandboxMetricsRequest{})
-	r.called("metrics of all pods", err)
-	for _, p := range list.GetPodMetrics() {
-		if p.PodSandboxId != pod.SandboxID {
-			continue
-		}
-		r.tellMetrics("of the sandbox", r.metricRows(p.Metrics, keys))
-		byName := map[string][]*runtimeapi.Metric{}
-		for _, c := range p.ContainerMetrics {
-			byName[r.nameOf(c.ContainerId)] = c.Metrics
-		}
-		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			r.tellMetrics("of "+name, r.metricRows(byName[name], keys))
-		}
-	}
-}
-
-// A metricRow is a metric in a transcript.
-type metricRow struct {
-	name   string
-	labels []string
-}
-
-// metricRows are somebody's metrics, each with its kind and its labels, by the keys of its
-// descriptor.
-func (r *recording) metricRows(metrics []*runtimeapi.Metric, keys map[string][]string) []metricRow {
-	var rows []metricRow
-	for _, m := range metrics {
-		if slices.Contains(byDevice, m.Name) {
-			continue
-		}
-		row := metricRow{name: fmt.Sprintf("%s %v", m.Name, m.MetricType)}
-		for i, value := range m.LabelValues {
-			key := "without a key"
-			if i < len(keys[m.Name]) {
-				key = keys[m.Name][i]
-			}
-			row.labels = append(row.labels, fmt.Sprintf("%s=%q", key, r.nameless(value)))
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-// nameless replaces the parts that vary between runtimes.
-func (r *recording) nameless(value string) string {
-	value = strings.ReplaceAll(value, r.Namespace, "NAMESPACE")
-	value = strings.ReplaceAll(value, r.Options.Image, "IMAGE")
-	for id, name := range r.names {
-		value = strings.ReplaceAll(value, id, "ID of "+name)
-	}
-	return value
-}
-
-// tellMetrics writes metrics sorted, and their common labels once.
-func (r *recording) tellMetrics(whose string, rows []metricRow) {
-	if len(rows) == 0 {
-		r.line("%s: none", whose)
-		return
-	}
-	common := slices.DeleteFunc(slices.Clone(rows[0].labels), func(label string) bool {
-		return slices.ContainsFunc(rows, func(row metricRow) bool { return !slices.Contains(row.labels, label) })
-	})
-	var lines []string
-	for _, row := range rows {
-		own := slices.DeleteFunc(slices.Clone(row.labels), func(label string) bool { return slices.Contains(common, label) })
-		lines = append(lines, strings.Join(append([]string{row.name}, own...), " "))
-	}
-	slices.Sort(lines)
-	r.line("%s: %d with %s", whose, len(rows), strings.Join(common, " "))
-	for _, line := range lines {
-		r.line("%s: %s", whose, line)
-	}
 }

@@ -83,7 +83,6 @@ func script() []step {
 		}},
 		{name: "calls that are refused", run: func(r *recording) { r.refusals(o) }},
 		{name: "resources", run: func(r *recording) { r.resources(o.runs) }},
-		{name: "metrics", run: func(r *recording) { r.metrics(o.pod) }},
 		{name: "another sandbox of the same pod", run: func(r *recording) {
 			o.again = r.runPod("pod", 1)
 			r.ends(o.again, "new", 0)
