@@ -53,9 +53,9 @@
 // containerd NotFound for a missing ID in a read, nothing for stopping or removing what is not
 // there, FailedPrecondition for a name in use, Unknown for a wrong state, and InvalidArgument for a
 // request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
-// because there is no process to talk to, and so are the metrics; ExecSync runs what a container's own shell knows. A
-// feature that Status declares has its rules: a user namespace or a recursive read-only mount that
-// real runtimes refuse is refused.
+// because there is no process to talk to, and so are the metrics; ExecSync runs what a container's
+// own shell knows. A feature that Status declares has its rules: a user namespace or a recursive
+// read-only mount that real runtimes refuse is refused.
 //
 // Every runtime has [WorkloadImage] and [PauseImage]; a container of another image is refused by
 // CreateContainer until PullImage was called for it, which makes any image there is a name for.
