@@ -291,9 +291,8 @@ func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
 func (b *Broadcaster) open(s *series, now time.Time) {
 	s.st, s.name = begin(now), b.newName(s, now)
 	if g, ok := b.tab.gone[s.id]; ok {
-		if delete(b.tab.gone, s.id); now.Sub(g.st.last) < b.policy.threshold {
-			s.st, s.name = g.st, g.name
-			s.st.revive(now)
+		if delete(b.tab.gone, s.id); now.Sub(g.last) < b.policy.threshold {
+			s.st, s.name = revived(&g, now), g.name
 		}
 	}
 	b.tab.byKey[s.hash] = s

@@ -283,8 +283,10 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 	return acked
 }
 
-// revive continues an evicted series with a new occurrence.
-func (s *state) revive(now time.Time) {
-	s.phase, s.end, s.count, s.last = phaseStored, going, s.stored+1, now
-	s.due = s.due.Add(earlyFirst) // the object says Unknown
+// revived continues an evicted series with a new occurrence.
+func revived(g *gone, now time.Time) state {
+	return state{
+		phase: phaseStored, early: g.early, loose: g.loose, count: g.stored + 1, stored: g.stored, version: g.version, begun: g.begun,
+		last: now, due: g.due.Add(earlyFirst), // the object says Unknown
+	}
 }

@@ -141,10 +141,13 @@ type table struct {
 // hint is the prefix of a series' ID at the end of its object's name.
 type hint [4]byte
 
-// gone is an evicted series.
+// gone is an evicted series: what its continuation needs. At most 128 bytes lie in a map itself.
 type gone struct {
-	name string
-	st   state
+	name, version    string
+	begun, last, due time.Time
+	stored           int64
+	early            uint8
+	loose            bool
 }
 
 func newTable() table {
@@ -302,7 +305,7 @@ func (t *table) leave(s *series, room int) {
 		}
 		delete(t.gone, h)
 	}
-	t.gone[s.id] = gone{s.name, s.st}
+	t.gone[s.id] = gone{s.name, s.st.version, s.st.begun, s.st.last, s.st.due, s.st.stored, s.st.early, s.st.loose}
 }
 
 // limiter is a token bucket per key: burst tokens, and another token every refill. A bucket is
