@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	rosterSoon     = time.Second      // from a change to the write: other series may change too
+	rosterSoon     = time.Second / 4  // from a change to the write: other series may change too
 	rosterEvery    = 10 * time.Second // the least time between two writes of a roster
 	maxNames       = 1 << 20          // bytes of the names in a roster
 	maxRoster      = 240 << 10        // bytes of a packed roster: annotations may have 256 KiB
