@@ -29,8 +29,8 @@ type Figures struct {
 	// to the status with the end, and from the manifest's removal to the pod's.
 	Start, Exit, Deletion []time.Duration
 	// Removal are from the end of a removed pod's container to the container's removal from the
-	// runtime.
-	Removal []time.Duration
+	// runtime. Unknown are the same of pods that were removed while no kubelet was there.
+	Removal, Unknown []time.Duration
 	// ExitCalls are the kubelet's calls by method, and the answers from memory, while containers
 	// ended, for each ended container.
 	ExitCalls map[string]float64
@@ -94,6 +94,7 @@ func Measure(ctx context.Context, w *World, c Course) (*Figures, error) {
 		f.Goroutines, f.MissedEvent = int(m["go_goroutines"]), int(m["kube_pod_missed_events"])
 		return err
 	})
+	part("unknown pods", func() { f.unknown(p) })
 	p.step(func() error { return w.Check(ctx) })
 	if p.err != nil {
 		return nil, p.err
@@ -129,6 +130,24 @@ func (f *Figures) removals(p *Play, pods []string) {
 		}
 		f.Removal = append(f.Removal, p.cleaned(part)...)
 	}
+}
+
+// unknown times the removal of static pods that the kubelet does not know after its restart. An API
+// server would keep their objects.
+func (f *Figures) unknown(p *Play) {
+	if p.api != nil {
+		return
+	}
+	all := p.batch("one-unknown", 10)
+	p.putAll(all)
+	p.await(ready, all...)
+	p.step(func() error { return p.killKubelet(p.ctx) })
+	for _, name := range all {
+		p.step(func() error { return p.node.Remove(name) })
+	}
+	p.step(func() error { return p.StartKubelet(p.ctx) })
+	p.remove(all...)
+	f.Unknown = p.cleaned(all)
 }
 
 // cleaned waits until the runtime has removed the ended containers of removed pods, and times how

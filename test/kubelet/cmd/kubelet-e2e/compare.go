@@ -68,8 +68,9 @@ func table(out io.Writer, all []*scene.Figures) {
 		row("per exit: "+name, func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.ExitCalls[name]) })
 	}
 	times("manifest to ready, all at once", func(f *scene.Figures) []time.Duration { return f.Start })
-	times("manifest removed to pod gone, 10 at once", func(f *scene.Figures) []time.Duration { return f.Deletion })
+	times("manifest removed to pod gone, at most 10 at once", func(f *scene.Figures) []time.Duration { return f.Deletion })
 	times("end of a removed pod's container to its removal", func(f *scene.Figures) []time.Duration { return f.Removal })
+	times("the same of a pod that is unknown after a restart", func(f *scene.Figures) []time.Duration { return f.Unknown })
 	row("idle: relists / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.Relists*60) })
 	row("idle: reads of one pod / min", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.PodReads*60) })
 	row("idle: kubelet CPU, ms/s", func(f *scene.Figures) string { return fmt.Sprintf("%.1f", f.KubeletCPU*1e3) })
