@@ -145,7 +145,11 @@ func (r *Result) story() (list []string) {
 	if r.Cost.RuntimeCPUSeconds != nil {
 		cpu = Seconds(*r.Cost.RuntimeCPUSeconds)
 	}
-	line("runtime: %s CPU for %s; its calls took p50 %s, p99 %s", cpu, whom, Seconds(r.Load.CallSeconds.P50), Seconds(r.Load.CallSeconds.P99))
+	calls := ""
+	if c := r.Load.CallSeconds; c.Count > 0 {
+		calls = fmt.Sprintf("; the load's calls took p50 %s, p99 %s", Seconds(c.P50), Seconds(c.P99))
+	}
+	line("runtime: %s CPU for %s%s", cpu, whom, calls)
 	if n := r.Consistency.BeforeRelist; n > 0 {
 		line("%s differed until one more relist", Count(n, "pod"))
 	}

@@ -170,7 +170,7 @@ func charts(timeline []bench.Series) []chart {
 	add("period", "Relist period", "s", true, each(level, "", func(x bench.Sample) float64 { return x.PeriodSeconds }))
 	add("missed", "Changes that no event told of, and failed reads (dashed), so far", "", true, each(level,
 		"changes", func(x bench.Sample) float64 { return float64(x.Missed) }, "failed", func(x bench.Sample) float64 { return float64(x.Failed) }))
-	add("cpu", "CPU of the generator's process", "cores", false, each(rate, "", func(x bench.Sample) float64 { return x.CPUSeconds }))
+	add("cpu", "CPU of the generator's process, of one core", "%", false, each(rate, "", func(x bench.Sample) float64 { return 100 * x.CPUSeconds }))
 	add("heap", "Heap of the generator's process", "MiB", false, each(level, "", func(x bench.Sample) float64 { return float64(x.HeapBytes) / (1 << 20) }))
 	if len(list[0].Lines) == 0 {
 		list = list[1:]

@@ -163,7 +163,7 @@ func (s *side) series(begin int64, inWindow func(at int64) bool) bench.Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.kept {
-		if inWindow(p.At) {
+		if inWindow(p.At) || p.At == s.end.Progress.At {
 			series.Samples = append(series.Samples, bench.Sample{
 				At: since(p.At), State: p.State.String(), Lists: p.Relists, Reads: p.Inspections, Received: p.Claims,
 				Missed: p.Missed, CPUSeconds: p.Usage.CPUSeconds, HeapBytes: p.Heap, PeriodSeconds: p.RelistPeriod.Seconds(),
