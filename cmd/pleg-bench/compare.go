@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -209,5 +210,5 @@ func superscript(n int) string { return string([]rune("⁰¹²³⁴⁵⁶⁷⁸�
 
 // some writes the values of an option.
 func some(values map[string]bool) string {
-	return or(strings.Join(slices.Sorted(maps.Keys(values)), ","), "(none)")
+	return cmp.Or(strings.Join(slices.Sorted(maps.Keys(values)), ","), "(none)")
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -105,21 +106,14 @@ func version() string {
 	from := commit
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			from = or(from, s.Value)
+			from = cmp.Or(from, s.Value)
 		}
 	}
-	v := or(info.Main.Version, "(devel)")
+	v := cmp.Or(info.Main.Version, "(devel)")
 	if from != "" {
 		v += " commit " + from
 	}
 	return v + " " + info.GoVersion
-}
-
-func or(s, none string) string {
-	if s != "" {
-		return s
-	}
-	return none
 }
 
 // noArgs is cobra.NoArgs with a usage error.
@@ -213,7 +207,7 @@ var usualSockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.s
 
 // findEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
 func findEndpoint(flag string) (string, error) {
-	endpoint := or(flag, os.Getenv(endpointVariable))
+	endpoint := cmp.Or(flag, os.Getenv(endpointVariable))
 	for _, path := range usualSockets {
 		if info, err := os.Stat(path); endpoint == "" && err == nil && info.Mode().Type() == fs.ModeSocket {
 			endpoint = "unix://" + path

@@ -378,7 +378,7 @@ func TestHistogram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []time.Duration
 	var h Histogram
-	if h.Seconds() != (LatencyResult{}) || h.At(0.5) != 0 || h.Count() != 0 {
+	if h.Seconds() != (LatencyResult{}) {
 		t.Error("an empty histogram is not empty")
 	}
 	for range 10_000 {

@@ -39,40 +39,19 @@ const (
 	timeDigits          = 2
 )
 
-func (h *Histogram) ready() *hdrhistogram.Histogram {
+// Record adds a duration.
+func (h *Histogram) Record(d time.Duration) {
 	if h.h == nil {
 		h.h = hdrhistogram.New(int64(leastTime), int64(mostTime), timeDigits)
 	}
-	return h.h
-}
-
-// Record adds a duration.
-func (h *Histogram) Record(d time.Duration) {
-	_ = h.ready().RecordValue(int64(min(max(d, leastTime), mostTime))) // fails only outside these bounds
-}
-
-// Count is the number of durations.
-func (h *Histogram) Count() int {
-	if h.h == nil {
-		return 0
-	}
-	return int(h.h.TotalCount())
-}
-
-// At returns the duration not exceeded by the given share, from 0 to 1; 0 without durations.
-func (h *Histogram) At(share float64) time.Duration {
-	if h.h == nil {
-		return 0
-	}
-	return time.Duration(h.h.ValueAtQuantile(100 * share))
+	_ = h.h.RecordValue(int64(min(max(d, leastTime), mostTime))) // fails only outside these bounds
 }
 
 // Seconds sums the histogram up.
 func (h *Histogram) Seconds() LatencyResult {
-	if h.Count() == 0 {
+	if h.h == nil {
 		return LatencyResult{}
 	}
-	return LatencyResult{
-		Count: h.Count(), P50: h.At(0.5).Seconds(), P90: h.At(0.9).Seconds(), P99: h.At(0.99).Seconds(), Max: time.Duration(h.h.Max()).Seconds(),
-	}
+	at := func(percent float64) float64 { return time.Duration(h.h.ValueAtQuantile(percent)).Seconds() }
+	return LatencyResult{Count: int(h.h.TotalCount()), P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
 }

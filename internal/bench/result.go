@@ -234,14 +234,14 @@ func (r *Result) Judge(readsLie bool) {
 		none("every action of the load failed, so that nothing was checked")
 	}
 	if len(r.Strangers) > 0 {
-		none("pods that pleg-bench has not made came during the run (%s): a kubelet there disturbs the load, and is disturbed", few(r.Strangers))
+		none("pods that pleg-bench has not made came during the run (%s): a kubelet there disturbs the load, and is disturbed", Few(r.Strangers))
 	}
 	r.Failures = append(r.Failures, r.NoVerdict...)
 	r.OK = len(r.Failures) == 0
 }
 
-// few names the first few.
-func few(names []string) string {
+// Few names the first few.
+func Few(names []string) string {
 	const most = 3
 	if len(names) > most {
 		return strings.Join(names[:most], ", ") + ", …"

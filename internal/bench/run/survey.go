@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
@@ -34,16 +35,7 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("the runtime at %s holds %d pods that pleg-bench has not made (%s): a kubelet seems to use the runtime, "+
 		"would take this load's pods for its own, remove them, and be disturbed by them. Use a runtime of its own "+
 		"(`make containerd` starts one), stop the kubelet and remove its pods, or pass --beside-kubelet if you know that nobody is harmed",
-		r.Endpoint, len(r.Strangers), few(r.Strangers))
-}
-
-// few names the first few.
-func few(names []string) string {
-	const most = 3
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
+		r.Endpoint, len(r.Strangers), bench.Few(r.Strangers))
 }
 
 // survey refuses a runtime in use by others, and removes the leftovers of loads with an ended

@@ -4,6 +4,7 @@
 package watch
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -156,7 +157,7 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 	if e.Cause == pleg.CauseRead {
 		from = "read"
 	}
-	what = strings.TrimSpace(fmt.Sprintf("%s/%s %s %.13s", or(l.Namespace, "?"), or(l.Pod, string(e.Pod)), what, e.ID))
+	what = strings.TrimSpace(fmt.Sprintf("%s/%s %s %.13s", cmp.Or(l.Namespace, "?"), cmp.Or(l.Pod, string(e.Pod)), what, e.ID))
 	_, err := fmt.Fprintf(p.options.Out, eventForm, now.Format(timeForm), e.Type, from, late, what)
 	return err
 }
@@ -213,21 +214,6 @@ func (p *printer) look(now time.Time) error {
 	_, err := fmt.Fprintf(p.options.Err, "%s  stream %s, relist period %s; %d pods, %d received, %d missed%s\n",
 		now.Format(timeForm), st.State, bench.Short(st.RelistPeriod), len(p.cache.UIDs()), st.Claims, st.Missed, withSep("; unhealthy: ", health))
 	return err
-}
-
-func or(s, none string) string {
-	if s != "" {
-		return s
-	}
-	return none
-}
-
-// times says how often in words.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprint(n, " times")
 }
 
 func withSep(sep, s string) string {
@@ -333,7 +319,7 @@ func (p *printer) tell(l reportLine) error {
 	about := ""
 	if l.UID != "" {
 		n := p.names[cache.UID(l.UID)]
-		about = fmt.Sprintf(" (pod %s/%s %s)", or(or(l.Namespace, n.namespace), "?"), or(or(l.Pod, n.pod), "?"), l.UID)
+		about = fmt.Sprintf(" (pod %s/%s %s)", cmp.Or(cmp.Or(l.Namespace, n.namespace), "?"), cmp.Or(cmp.Or(l.Pod, n.pod), "?"), l.UID)
 	}
 	if l.Reason != "" {
 		l.Reason += ": "
@@ -371,11 +357,11 @@ func (p *printer) raw(e stream.Event) error {
 		shows = append(shows, name+" "+i.Phase)
 	}
 	var what strings.Builder
-	what.WriteString(or(e.Namespace, "?") + "/" + or(e.Pod, "?") + ": " + or(strings.Join(shows, ", "), "nothing"))
+	what.WriteString(cmp.Or(e.Namespace, "?") + "/" + cmp.Or(e.Pod, "?") + ": " + cmp.Or(strings.Join(shows, ", "), "nothing"))
 	for _, flaw := range e.Flaws {
 		what.WriteString("\n" + strings.Repeat(" ", 14) + "! " + flaw)
 	}
-	_, err := fmt.Fprintf(p.options.Out, rawForm, e.Received.Format(timeForm), or(e.Type, "?"), age, fmt.Sprint(e.Bytes),
+	_, err := fmt.Fprintf(p.options.Out, rawForm, e.Received.Format(timeForm), cmp.Or(e.Type, "?"), age, fmt.Sprint(e.Bytes),
 		strings.TrimSpace(fmt.Sprintf("%.1s %.13s", e.Kind, e.ID)), what.String())
 	return err
 }

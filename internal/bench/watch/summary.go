@@ -4,6 +4,7 @@
 package watch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -207,13 +208,13 @@ func (s Summary) lines() (t bench.Table) {
 			s.Malformed, s.ListedTwice, s.Unattributed, s.UnknownPhase, s.TakenBack)
 	}
 	if r := s.Stream; r != nil {
-		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, bench.Seconds(s.ConnectedSeconds), times(r.Opened), withSep("; ended ", r.Ends()))
+		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, bench.Seconds(s.ConnectedSeconds), bench.Count(r.Opened, "time"), withSep("; ended ", r.Ends()))
 		row("events", "%d received, %d told something new, %d replayed; %s, the largest %s", r.Received, r.ToldSomething, r.Replayed,
 			bench.Bytes(uint64(r.Bytes)), bench.Bytes(uint64(r.LargestBytes)))
 		row("gaps", "%d starts and exits without an event, and %d more while the stream was away; %d creations, %d removals; %d events not confirmed",
 			s.Missed, s.Unheard, s.MissedCreations, s.MissedRemovals, s.Overruled)
-		row("left out", "%s", or(withSep("events that later ones and statuses show to be lacking: ", bench.Counts(r.Skipped)), "no event"))
-		row("flaws", "%s%s", or(bench.Counts(r.Flaws), "none"), withSep("; reordered: ", bench.Counts(r.Reordered)))
+		row("left out", "%s", cmp.Or(withSep("events that later ones and statuses show to be lacking: ", bench.Counts(r.Skipped)), "no event"))
+		row("flaws", "%s%s", cmp.Or(bench.Counts(r.Flaws), "none"), withSep("; reordered: ", bench.Counts(r.Reordered)))
 	}
 	if len(s.Reports) > 0 {
 		row("reports", "%s", bench.Counts(s.Reports))
