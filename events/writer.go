@@ -183,10 +183,8 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 				continue
 			}
 			object := s.key.regarding.object()
-			if _, held := b.busy[object]; held {
-				continue
-			}
-			if _, held := blocked[object]; held {
+			_, busy := b.busy[object]
+			if _, behind := blocked[object]; busy || behind {
 				continue
 			}
 			if s.trouble != nil && s.trouble.closed(now) > 0 {
@@ -231,22 +229,21 @@ func (b *Broadcaster) owed() int {
 func (b *Broadcaster) perform(ctx context.Context, j job) {
 	timed, cancel := context.WithTimeout(ctx, j.limit)
 	defer cancel()
-	switch {
-	case j.roster != nil:
+	if j.roster != nil {
 		b.performRoster(ctx, timed, j.roster)
-	default:
-		var stored *eventsv1.Event
-		var err error
-		switch j.call.kind {
-		case callCreate:
-			stored, err = b.opts.Sink.Create(timed, j.event)
-		case callRead:
-			stored, err = b.readEvent(timed, j.event.Namespace, j.event.Name)
-		default:
-			stored, err = b.opts.Sink.Patch(timed, j.event, j.call.patch())
-		}
-		b.answered(ctx, j, stored, err)
+		return
 	}
+	var stored *eventsv1.Event
+	var err error
+	switch j.call.kind {
+	case callCreate:
+		stored, err = b.opts.Sink.Create(timed, j.event)
+	case callRead:
+		stored, err = b.readEvent(timed, j.event.Namespace, j.event.Name)
+	default:
+		stored, err = b.opts.Sink.Patch(timed, j.event, j.call.patch())
+	}
+	b.answered(ctx, j, stored, err)
 }
 
 // readEvent reads an object by an empty patch.
