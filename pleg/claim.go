@@ -285,6 +285,9 @@ func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) bool {
 	} else if old.cause == CauseAck && e.at > old.at {
 		old.at = e.at // the call may have failed: the read must begin after the claim, too
 	} else {
+		if e.cause == CauseAck { // a false claim hides the made ID, and a read will refute the claim
+			p.unlisted = max(p.unlisted, e.at)
+		}
 		return false
 	}
 	if p.entry == failedEntry {

@@ -99,6 +99,7 @@ var mutations = []mutation{
 	{"ack: calls whose end is never told are kept without bound", ackFile, "case len(c.calls) >= c.cfg.UnconfirmedMax:", "case false:"},
 	{"ack: what found no room is lost", ackFile, "c.uncertain = max(c.uncertain, now)\n\tc.sched.ask(now, false)", "c.uncertain = max(c.uncertain, now)"},
 	{"ack: a call about a pod that nobody knows is not listed", ackFile, "c.uncertain = max(c.uncertain, a.at)\n\t\t\tc.sched.ask(now, false)\n", ""},
+	{"ack: a further claim hides what a call reports", claimFile, "\t\t\tp.unlisted = max(p.unlisted, e.at)\n", ""},
 	{"ack: a claim names the pod of a call", ackFile, "e != nil && e.cause == CauseAck {\n\t\t\treturn p", "e != nil {\n\t\t\treturn p"},
 	{"ack: a report of an unknown ID is dropped", ackFile, "c.expectEarly(e, now)", "_ = e"},
 	{"ack: a call that ends is under way for ever", ackFile, "\t\tp.calls--\n", ""},
