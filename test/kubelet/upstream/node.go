@@ -74,7 +74,7 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | un
 	unix.CLONE_NEWIPC
 
 // folders are those of a node.
-const folders = "bin kubelet-bin cwd report kubelet pods containers cni tmp units " +
+const folders = "bin cwd report kubelet pods containers cni tmp units " +
 	"c/s c/certs.d/_default"
 
 // startTime is the time for a node's start and end, beside that of the specs.

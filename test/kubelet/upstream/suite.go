@@ -75,7 +75,7 @@ func RunSuite(ctx context.Context) error {
 		fmt.Sprint("-procs=", n.Part.Procs), "--focus="+n.Part.Focus, "--skip="+n.Part.Skip,
 		fmt.Sprint("--timeout=", n.Part.Within), fmt.Sprint("--seed=", n.Config.Seed),
 		"--no-color", "--silence-skips", "--junit-report=junit.xml", "--output-dir="+at+"/report",
-		"./e2e_node.test", "--", "--node-name="+nodeName, "--k8s-bin-dir="+at+"/kubelet-bin",
+		"./e2e_node.test", "--", "--node-name="+nodeName,
 		"--container-runtime-endpoint="+endpoint, "--image-service-endpoint="+endpoint,
 		"--prepull-images=false", "--report-dir="+at+"/report", "--server-start-timeout=8m",
 		"--kubelet-config-file="+at+"/kubelet.yaml", "--system-spec-file="+at+"/spec.yaml")
@@ -103,8 +103,8 @@ func (n *Node) configure(pause string) error {
 	for name, text := range map[string]string{
 		"c/config.toml": config.String(), "c/certs.d/_default/hosts.toml": hosts,
 		"cni/10-e2e.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
-		"spec.yaml":           "os: Linux\nkernelSpec:\n  versions: ['.*']\n",
-		"kubelet-bin/kubelet": kubelet.String() + "\n",
+		"spec.yaml":   "os: Linux\nkernelSpec:\n  versions: ['.*']\n",
+		"cwd/kubelet": kubelet.String() + "\n", // found beside e2e_node.test
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(at, name), []byte(text), 0o755))
 	}
