@@ -93,14 +93,17 @@ func (p *pump) schedule(q question) {
 }
 
 // ask asks the question that is due, and returns the sandbox's end if the kubelet would now remove
-// the pod's containers. A pod without ended containers, or with a new sandbox, is left alone.
+// the pod's containers. A pod without containers, or with a new sandbox, is left alone. A container
+// may end after the sandbox.
 func (p *pump) ask() []*kubepleg.PodLifecycleEvent {
 	q := p.questions[0]
 	p.questions = slices.Delete(p.questions, 0, 1)
-	if status, _ := p.g.cache.statuses.Get(cache.UID(q.uid)); !removable(status) {
+	status, _ := p.g.cache.statuses.Get(cache.UID(q.uid))
+	if len(status.ContainerStatuses) == 0 || slices.ContainsFunc(status.SandboxStatuses, ready) {
 		return nil
 	}
-	if !p.g.removable(q.uid) {
+	ended := func(c *kubecontainer.Status) bool { return c.State == kubecontainer.ContainerStateExited }
+	if !slices.ContainsFunc(status.ContainerStatuses, ended) || !p.g.removable(q.uid) {
 		q.step = min(2*q.step, slowQuestion)
 		p.schedule(q)
 		return nil
@@ -108,12 +111,6 @@ func (p *pump) ask() []*kubepleg.PodLifecycleEvent {
 	q.step = max(2*q.step, repeatAfter)
 	p.schedule(q)
 	return died(q.uid, q.sandbox)
-}
-
-// removable reports whether a pod has ended containers and no sandbox that is ready.
-func removable(status *kubecontainer.PodStatus) bool {
-	ended := func(c *kubecontainer.Status) bool { return c.State == kubecontainer.ContainerStateExited }
-	return !slices.ContainsFunc(status.SandboxStatuses, ready) && slices.ContainsFunc(status.ContainerStatuses, ended)
 }
 
 func died(uid types.UID, id string) []*kubepleg.PodLifecycleEvent {

@@ -121,6 +121,24 @@ func TestSandboxEndIsRepeated(t *testing.T) {
 	}
 }
 
+// A container may end after the sandbox, and the worker leave after both.
+func TestSandboxEndIsRepeatedForALaterContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, noEvents())
+		n.runtime.show(withSandbox(container("s", running), container("c", running)))
+		n.started().expect("p c Started", "p s Started")
+		n.runtime.show(withSandbox(container("s", exited), container("c", running)))
+		n.afterRelist()
+		n.expect("p s Died")
+		n.runtime.show(withSandbox(container("s", exited), container("c", exited)))
+		n.afterRelist()
+		n.expect("p c Died")
+		n.removable.Store(true)
+		time.Sleep(slowQuestion)
+		n.expect("p s Died")
+	})
+}
+
 // A pod that only starts anew, or that has ended and is not deleted, keeps its containers, and is
 // not asked about for ever.
 func TestSandboxEndIsNotRepeated(t *testing.T) {
