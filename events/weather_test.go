@@ -476,12 +476,12 @@ func TestTableFull(t *testing.T) {
 		server := eventstest.NewServer()
 		server.SetFault(func(_ context.Context, c eventstest.Call) error {
 			if c.Verb == eventstest.Patch {
-				return status(500, metav1.StatusReasonInternalError, 0)
+				return status(409, metav1.StatusReasonConflict, 0)
 			}
 			return nil
 		})
 		r := newRig(t, server, func(o *Options) { o.MaxSeries, o.MaxQueue = 10, 100 })
-		for i := range 30 {
+		for i := range 100 {
 			r.pod(fmt.Sprint("p", i), 1)
 			pass(2 * time.Second)
 			r.pod(fmt.Sprint("p", i), 1)
