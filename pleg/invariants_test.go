@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,5 +66,27 @@ func TestInvariantsConvict(t *testing.T) {
 		if err := d.invariants(d.now); err == nil || !strings.Contains(err.Error(), damage.want) {
 			t.Errorf("want %q, got %v", damage.want, err)
 		}
+	}
+}
+
+// TestListTakesUpAReport holds that a pod is reviewed when a list names the pod of an own call that
+// named only an ID. Reads have shown the ID in two pods, and then in one.
+func TestListTakesUpAReport(t *testing.T) {
+	d := newDeck(2)
+	ended := exited(d.pods[0], 0)
+	ended.Items[0].Phase = PhaseExited
+	sandbox, both := ended.Items[0], d.pods[1]
+	both.Items = append(slices.Clone(both.Items), sandbox)
+	d.list(Listing{Pods: []Pod{ended, both}})
+	d.list(Listing{Pods: []Pod{ended, d.pods[1]}})
+	stopped := ack{call: ownCall{OwnCall: OwnCall{ID: sandbox.ID}, serial: 1, began: 1}, at: d.now, returned: true, items: []Item{sandbox}}
+	d.tell(input[benchStatus]{kind: inputAcks, acks: []ack{stopped}}, d.now)
+	if len(d.core.early) != 1 {
+		t.Fatal("the report is not kept")
+	}
+	d.list(Listing{Pods: []Pod{ended, d.pods[1]}})
+	d.step(time.Millisecond)
+	if err := d.invariants(d.now); err != nil {
+		t.Error(err)
 	}
 }

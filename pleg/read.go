@@ -162,10 +162,12 @@ func put(set *map[*pod]struct{}, p *pod) {
 
 // visit compares a pod with a list, and reports whether nothing is left to do for the pod.
 func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
+	news := false
 	for i := 0; i < len(items) && len(c.early) > 0; i++ {
 		if e, ok := c.early[items[i].ID]; ok { // the list names the pod of a claim
 			delete(c.early, e.id)
 			c.expect(p, c.find(p, 0, e.id), e, now)
+			news = true
 		}
 	}
 	same := c.compare(p, items, began)
@@ -185,7 +187,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		c.resolve(p, began)
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
-			quiet = len(p.expected) == 0 && p.want == 0 && p.due == 0 && len(c.rounds) == 0
+			quiet = !news && len(p.expected) == 0 && p.want == 0 && p.due == 0 && len(c.rounds) == 0
 			c.todo.observe(p.uid, began)
 			p.asOf = began
 			c.resolve(p, began)
