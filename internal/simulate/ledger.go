@@ -49,7 +49,7 @@ type ledger struct {
 	pace       pace
 	prompt     prompt
 	own        map[cache.UID]*agentAt
-	unnamed    map[cache.UID]bool          // pods with a removal, or with a claim or a call that named only the ID, until a read shows the pod
+	unnamed    map[cache.UID]bool          // pods with news of unknown place, until a read shows them
 	shows      func(cache.UID) []pleg.Item // by the cache
 	failed     func(cache.UID) bool        // the cache has an error
 	outcome    *Outcome                    // nil without a recording
