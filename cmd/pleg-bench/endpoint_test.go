@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +22,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
 
@@ -131,6 +134,9 @@ func TestWatch(t *testing.T) {
 		if raw.status != exitOK || !strings.Contains(raw.stdout, want) {
 			t.Errorf("--raw: status %d, want %q in:\n%s", raw.status, want, raw.stdout)
 		}
+	}
+	if o := execCommand(t, "watch", "--endpoint", socket, "--duration", "1s", "--expect", "lists=0"); o.status != exitUnmet || !strings.Contains(o.stderr, "expected lists=0") {
+		t.Errorf("a bound that is not kept: status %d, want %d; %s", o.status, exitUnmet, o.stderr)
 	}
 	text := execCommand(t, "watch", "--endpoint", socket, "--duration", "1s", "--namespace", "default")
 	if text.status != exitOK || !strings.Contains(text.stdout, "default/") || strings.Contains(text.stdout, "pleg-bench-churn") {
@@ -268,6 +274,64 @@ func TestKilledRun(t *testing.T) {
 	}
 	if left, err := os.ReadDir(logs); err != nil || len(left) > 0 {
 		t.Errorf("log folders are left: %v (%v)", left, err)
+	}
+}
+
+// TestDisturbedRun disturbs a run by a runtime that fails every change, as on a full disk, and by
+// pods of others. The errors and the leftovers are named, and the named command removes the leftovers
+// once changes succeed.
+func TestDisturbedRun(t *testing.T) {
+	t.Parallel()
+	disturbed := func(disturb func(*fakeruntime.Runtime)) (rt *fakeruntime.Runtime, said string) {
+		rt, err := fakeruntime.New(fakeruntime.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, err := os.MkdirTemp("", "pd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		socket := filepath.Join(dir, "cri.sock")
+		lis, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() { served <- rt.Serve(ctx, lis) }()
+		t.Cleanup(func() {
+			stop()
+			if err := errors.Join(<-served, os.RemoveAll(dir)); err != nil {
+				t.Error(err)
+			}
+			rt.Close()
+		})
+		_, rest := startUntil(t, "changing pods", "run", "--endpoint", socket, "--image", run.FakeImage, "--pods", "3", "--rate", "50", "--duration", "1s", "-v")
+		disturb(rt)
+		return rt, strings.Join(strings.Fields(rest()), " ")
+	}
+	rt, said := disturbed(func(rt *fakeruntime.Runtime) {
+		if err := rt.SetFaults(fakeruntime.Faults{FailWrite: 1}); err != nil {
+			t.Error(err)
+		}
+	})
+	command := regexp.MustCompile(`"pleg-bench (cleanup --endpoint \S+ --run \S+)" removes them`).FindStringSubmatch(said)
+	if command == nil || !strings.Contains(said, "CreateContainer failed") {
+		t.Fatalf("the errors or the command that removes what is left are not named:\n%s", said)
+	}
+	if err := rt.SetFaults(fakeruntime.Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	if o := execCommand(t, strings.Fields(command[1])...); o.status != exitOK || !strings.Contains(o.stdout, ": removed") || len(rt.Truth().Pods) > 0 {
+		t.Errorf("%s: status %d, %d pods are left: %s%s", command[1], o.status, len(rt.Truth().Pods), o.stdout, o.stderr)
+	}
+	_, said = disturbed(func(rt *fakeruntime.Runtime) {
+		if _, err := rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1}); err != nil {
+			t.Error(err)
+		}
+	})
+	if !strings.Contains(said, "NO VERDICT: pods that pleg-bench has not made came during the run (default/") {
+		t.Errorf("the pods of others are not named:\n%s", said)
 	}
 }
 

@@ -226,6 +226,9 @@ func TestRunText(t *testing.T) {
 			t.Errorf("the summary lacks %q:\n%s", want, o.stdout)
 		}
 	}
+	if strings.Contains(o.stdout, "GetNewerThan") {
+		t.Errorf("reads that nobody asked for are part of the cost:\n%s", o.stdout)
+	}
 }
 
 func TestStress(t *testing.T) {

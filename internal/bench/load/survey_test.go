@@ -4,6 +4,7 @@
 package load_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -108,6 +109,37 @@ func zombie(t *testing.T, like []string) string {
 			return strings.Join([]string{like[0], like[1], fmt.Sprint(cmd.Process.Pid), fields[21]}, " ")
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestMakeScratch removes the folders of ended processes, and no others.
+func TestMakeScratch(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	mine, err := load.MakeScratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := os.ReadFile(filepath.Join(mine, "process"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, foreign := mine+"-dead", mine+"-foreign"
+	process := strings.Fields(string(name))
+	if runtime.GOOS == "linux" {
+		process[2] = "4194305" // above every limit of IDs
+	}
+	for dir, owner := range map[string]string{dead: strings.Join(process, " "), foreign: "nonsense"} {
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "process"), []byte(owner), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := load.MakeScratch(); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{mine: true, foreign: true, dead: runtime.GOOS != "linux"} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", dir, err, want)
+		}
 	}
 }
 

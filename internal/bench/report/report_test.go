@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,11 +87,11 @@ func TestFiles(t *testing.T) {
 		len(back.Timeline[0].Points) != 50 || len(back.Timeline[0].Samples) != 50 || len(back.Failures) != 2 {
 		t.Errorf("result.json: %v, schema %s, %d failures", err, back.Schema, len(back.Failures))
 	}
-	if text := read(BenchmarksFile); !strings.Contains(text, "fault: [drop=0.1 cut=1]\nrate: 100\nBenchmarkRun/mode=evented 1 903 calls") || !strings.Contains(text, " 0.003 p99-sec") {
+	if text := read(BenchmarksFile); !strings.Contains(text, "fault: [drop=0.1 cut=1]\nrate: 100\nBenchmarkRun/mode=evented 1 903 calls 0.4 cpu-sec 3 lists ") || !strings.Contains(text, " 0.003 p99-sec") {
 		t.Errorf("%s: %s", BenchmarksFile, text)
 	}
 	page := read(pageFile)
-	for _, want := range []string{"PASS", "it is 900", "3 ms", "Backoff", "uPlot", `"text":"runtime restart"`, `"id":"scatter"`, `"id":"cpu"`} {
+	for _, want := range []string{"PASS", "it is 900", "3 ms", "<td>903</td>", "<td>3</td>", "<td>400 ms</td>", "Backoff", "uPlot", `"text":"runtime restart"`, `"id":"scatter"`, `"id":"cpu"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -203,6 +204,9 @@ func TestNoChartStandsAlone(t *testing.T) {
 		for _, c := range list {
 			if !c.Wide {
 				narrow++
+			}
+			if slices.ContainsFunc(c.Lines, func(l line) bool { return l.Dash }) != strings.Contains(c.Title, "(dashed)") {
+				t.Errorf("%s: the title does not say what is dashed", c.Title)
 			}
 		}
 		if len(list) != n+1 || narrow%2 == 1 {
