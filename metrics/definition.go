@@ -32,7 +32,7 @@ type definition struct {
 	help   string
 	// buckets are the upper bounds of a histogram, in seconds.
 	buckets []float64
-	// label is the name of its only label, empty for none.
+	// label is the name of its label, or the names of its labels with commas; empty for none.
 	label string
 	// guidance explains the values to an operator, in docs/metrics.md.
 	guidance string
@@ -57,7 +57,7 @@ func (d definition) labels() []string {
 	if d.label == "" {
 		return nil
 	}
-	return []string{d.label}
+	return strings.Split(d.label, ",")
 }
 
 // stability is the level of every metric: names and labels may still change.

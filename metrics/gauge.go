@@ -19,7 +19,8 @@ var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsuppor
 // its computation from the yielded values.
 type gaugeDefinition struct {
 	definition
-	// collect calls yield for each series. The label value is ignored if the gauge has no label.
+	// collect calls yield for each series. The label value is ignored if the gauge has no label; the
+	// values of several labels stand between slashes.
 	collect func(yielded map[string]float64, now time.Time, yield func(labelValue string, v float64))
 }
 
@@ -62,6 +63,10 @@ var gauges = []gaugeDefinition{
 				}
 			}
 		}},
+	{definition{name: "evented_pleg_runtime_info", kind: gauge, source: "runtime/", label: "runtime,version",
+		help:     "1 for the name and the version of the container runtime, as the runtime says.",
+		guidance: "Served by `pleg-bench watch`. Joins the other metrics of a node with its runtime's version."},
+		byLabel("runtime/")},
 	{definition{name: "evented_pleg_relist_period_seconds", kind: gauge, source: "relist_period_seconds",
 		help:     "Time in seconds from a list of the whole runtime to the next, as set by trust in the stream.",
 		guidance: "1 without trust, up to 300 on a healthy node."},
@@ -181,7 +186,8 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 				ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v)
 				return
 			}
-			ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v, labelValue)
+			values := strings.SplitN(labelValue, "/", len(g.labels()))
+			ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v, values...)
 		})
 	}
 }

@@ -55,12 +55,12 @@ func queries(t *testing.T) []query {
 // seriesOf returns the growing series of a definition.
 func seriesOf(d definition) []map[string]string {
 	labels := `job="n",instance="a"`
-	if d.label != "" {
+	for _, label := range d.labels() {
 		value := "x"
-		if d.label == "state" {
+		if label == "state" {
 			value = "Connected"
 		}
-		labels += fmt.Sprintf(`,%s="%s"`, d.label, value)
+		labels += fmt.Sprintf(`,%s="%s"`, label, value)
 	}
 	series := func(name, labels string) map[string]string {
 		values := "0+1x80"

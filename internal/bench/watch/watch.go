@@ -29,6 +29,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,6 +76,8 @@ const (
 	dialTimeout = 10 * time.Second
 	// lookEvery is how often the state is looked at.
 	lookEvery = 100 * time.Millisecond
+	// identifyEvery is how often a new connection is looked for.
+	identifyEvery = 5 * time.Second
 	// longestPeriod is the longest relist period that a stream can earn, as by default.
 	longestPeriod = 300 * time.Second
 )
@@ -128,6 +131,7 @@ func Run(ctx context.Context, o Options) error {
 			fmt.Fprintf(o.Err, "metrics on http://%s/metrics, health on /healthz\n", listener.Addr())
 		}
 		group.Go(func() { worker.ServeMetrics(runCtx, listener, w.registry, w.generator.Health) })
+		group.Go(func() { w.identify(runCtx) })
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
 	p := newPrinter(o, w)
@@ -158,13 +162,14 @@ type watched struct {
 	cache     *cache.Cache[cri.PodStatus]
 	generator *pleg.Generator[cri.PodStatus]
 	registry  prometheus.Gatherer
+	info      *atomic.Pointer[string] // the runtime's name and version, as a metric's source
 }
 
 // attach reaches the runtime.
 func attach(ctx context.Context, o Options) (w watched, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	w.tap = newTap(o.Raw)
+	w.tap, w.info = newTap(o.Raw), new(atomic.Pointer[string])
 	w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, Dialer: o.Dialer, OnEvent: w.tap.message})
 	if err != nil {
 		return w, err
@@ -199,8 +204,27 @@ func (w *watched) generate(o Options) error {
 	if w.generator, err = pleg.New(config); err != nil {
 		return err
 	}
-	set.SetGauges(w.generator.Gauges, w.client.Counts)
+	w.name(w.version)
+	set.SetGauges(w.generator.Gauges, w.client.Counts, func(yield func(string, float64)) { yield(*w.info.Load(), 1) })
 	return nil
+}
+
+// name sets the runtime of the metrics.
+func (w *watched) name(v cri.Version) { w.info.Store(new("runtime/" + v.RuntimeName + "/" + v.RuntimeVersion)) }
+
+// identify asks the runtime behind each new connection for its version: an upgrade restarts it.
+func (w *watched) identify(ctx context.Context) {
+	connects := w.client.Stats().Connects
+	for bench.Sleep(ctx, identifyEvery) == nil {
+		now := w.client.Stats().Connects
+		if now == connects {
+			continue
+		}
+		if v, err := w.client.Version(ctx); err == nil {
+			w.name(v)
+			connects = now
+		}
+	}
 }
 
 // loop prints until ctx ends.
