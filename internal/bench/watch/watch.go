@@ -210,7 +210,9 @@ func (w *watched) generate(o Options) error {
 }
 
 // name sets the runtime of the metrics.
-func (w *watched) name(v cri.Version) { w.info.Store(new("runtime/" + v.RuntimeName + "/" + v.RuntimeVersion)) }
+func (w *watched) name(v cri.Version) {
+	w.info.Store(new("runtime/" + v.RuntimeName + "/" + v.RuntimeVersion))
+}
 
 // identify asks the runtime behind each new connection for its version: an upgrade restarts it.
 func (w *watched) identify(ctx context.Context) {

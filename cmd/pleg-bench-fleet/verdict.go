@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/spf13/cobra"
+)
+
+// verdictOptions are the flags of verdict.
+type verdictOptions struct {
+	output
+	prometheus, tokenFile string
+	source
+	trusted time.Duration
+}
+
+func newVerdict() *cobra.Command {
+	var o verdictOptions
+	cmd := &cobra.Command{
+		Use:   "verdict",
+		Short: "Judge the event streams of all nodes, from Prometheus",
+		Long: `verdict asks Prometheus for the metrics of "pleg-bench watch" on all nodes, and
+says by runtime and version: on how many nodes the event stream can be trusted,
+how many events were missed, and how many lists of the runtime that saves,
+compared with a list a second. It names the nodes that lose events, were without
+a stream, have not earned trust, or deliver no metrics.
+
+A stream is trusted if it is connected, no event was missed and none went
+unheard within the window, and the relist period has grown to --trusted.
+
+It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.`,
+		Example: `  pleg-bench fleet verdict --prometheus http://127.0.0.1:9090
+  # the last day of one cluster, by node pool too; the page is kept
+  pleg-bench fleet verdict --prometheus https://thanos.example.com \
+      --selector 'cluster="a"' --by pool --window 1d --out verdict
+  # a gate for a rollout
+  pleg-bench fleet verdict --prometheus http://127.0.0.1:9090 \
+      --expect missed=0 --expect 'trusted_share>0.99'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(new(Verdict)); err != nil {
+				return err
+			}
+			return o.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.prometheus, "prometheus", "", "address of Prometheus, or of a server with its API, such as http://127.0.0.1:9090")
+	flags.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token for Prometheus")
+	o.window = time.Hour
+	flags.Var((*promDuration)(&o.window), "window", "time to judge, up to now, such as 30m or 1d")
+	flags.StringVar(&o.selector, "selector", "", "matchers of the series, such as 'job=\"pleg-watch\",cluster=\"a\"'")
+	flags.StringVar(&o.nodeLabel, "node-label", "node", "label of the series that names the node")
+	flags.StringArrayVar(&o.by, "by", nil, "label of the series to group nodes by, beside the runtime, such as pool; may be repeated")
+	flags.StringVar(&o.nodes, "all-nodes", "kube_node_info", "query of all nodes that should deliver metrics")
+	flags.DurationVar(&o.trusted, "trusted", 30*time.Second, "relist period from which on a stream is trusted")
+	o.add(cmd, "missed=0")
+	return cmd
+}
+
+var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+func (o *verdictOptions) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.prometheus == "" {
+		bad("--prometheus is missing: name the address of Prometheus, such as http://127.0.0.1:9090")
+	}
+	if o.window < 10*time.Second {
+		bad("--window %v: it must be at least 10s", o.window)
+	}
+	if o.trusted < time.Second || o.trusted > 300*time.Second {
+		bad("--trusted %v: relist periods are between 1s and 300s", o.trusted)
+	}
+	for _, label := range append([]string{o.nodeLabel}, o.by...) {
+		if !labelForm.MatchString(label) {
+			bad("--node-label or --by %q: it is no name of a label", label)
+		}
+	}
+	if strings.ContainsAny(o.selector, "{}") {
+		bad("--selector %q: write it without braces, such as job=\"pleg-watch\"", o.selector)
+	}
+	return errors.Join(errs...)
+}
+
+func (o *verdictOptions) run(cmd *cobra.Command) error {
+	if err := o.validate(); err != nil {
+		return usageError{err}
+	}
+	began := time.Now()
+	config := api.Config{Address: strings.TrimSuffix(o.prometheus, "/")}
+	if o.tokenFile != "" {
+		raw, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return usageError{fmt.Errorf("--token-file: %w", err)}
+		}
+		config.RoundTripper = bearer(strings.TrimSpace(string(raw)))
+	}
+	client, err := api.NewClient(config)
+	if err != nil {
+		return usageError{fmt.Errorf("--prometheus %s: %w", o.prometheus, err)}
+	}
+	o.api = prometheus.NewAPI(client)
+	o.warn = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "pleg-bench fleet: Prometheus warns: %s\n", text) }
+	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
+	defer cancel()
+	nodes, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	v := judge(nodes, began, o.window, o.trusted)
+	if v.Nodes == v.Silent {
+		return fmt.Errorf("no node has metrics of pleg-bench watch in Prometheus at %s (%d nodes without): is the DaemonSet scraped, "+
+			"and do --selector and --node-label fit?", o.prometheus, v.Silent)
+	}
+	return o.write(cmd, began, v)
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return api.DefaultRoundTripper.RoundTrip(r)
+}

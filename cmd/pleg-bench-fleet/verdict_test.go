@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var record = flag.String("record", "", "address of a Prometheus whose answers to the verdict's queries become testdata/prometheus.json")
+
+const recorded = "testdata/prometheus.json"
+
+// prometheusServer answers recorded queries, and fails the test for others.
+func prometheusServer(t *testing.T) string {
+	answers := make(map[string]json.RawMessage)
+	if *record == "" {
+		raw, err := os.ReadFile(recorded)
+		if err == nil {
+			err = json.Unmarshal(raw, &answers)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.FormValue("query")
+		if *record != "" {
+			answer, err := http.PostForm(*record+r.URL.Path, r.Form)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer answer.Body.Close()
+			if answers[query], err = io.ReadAll(answer.Body); err != nil {
+				t.Error(err)
+			}
+		}
+		if answers[query] == nil {
+			t.Errorf("not recorded: %s", query)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(answers[query])
+	}))
+	t.Cleanup(func() {
+		server.Close()
+		if *record != "" && !t.Failed() {
+			raw, err := json.MarshalIndent(answers, "", " ")
+			if err == nil {
+				err = os.WriteFile(recorded, append(raw, '\n'), 0o644)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return server.URL
+}
+
+// fleet runs the command line.
+func fleet(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	status = execute(args, &out, &err)
+	return status, out.String(), err.String()
+}
+
+// TestVerdict judges a recorded fleet: fake runtimes with and without lost events and with a stream
+// for one client only, a scrape that fails, and a node that has gone.
+func TestVerdict(t *testing.T) {
+	address := prometheusServer(t)
+	args := []string{"verdict", "--prometheus", address, "--window", "15m", "--trusted", "8s", "--by", "pool", "--selector", `job="pleg-watch"`}
+	dir := filepath.Join(t.TempDir(), "kept")
+	status, stdout, stderr := fleet(append(args, "--out", dir, "-o", "json", "--expect", "missed=0", "--expect", "trusted_share>0.3")...)
+	if status != 3 || !strings.Contains(stderr, "expected missed=0") || strings.Contains(stderr, "trusted_share") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	var v Verdict
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil {
+		t.Fatal(err)
+	}
+	var groups, named []string
+	for _, g := range v.Groups {
+		groups = append(groups, g.name())
+	}
+	for _, n := range v.Named {
+		named = append(named, n.Node+" "+n.Class)
+	}
+	if want := []string{"containerd v1.7.35 pool=y", "containerd v2.4.2 pool=x", "cri-o 1.36.3 pool=y", "unknown runtime pool=y"}; !slices.Equal(groups, want) {
+		t.Errorf("groups %q, want %q", groups, want)
+	}
+	if want := []string{"n-b losing", "n-e silent", "n-f silent"}; !slices.Equal(named, want) {
+		t.Errorf("named %q, want %q", named, want)
+	}
+	if v.Nodes != 6 || v.Trusted != 2 || v.Polling != 1 || v.Worth != "partial" || v.Groups[2].Missed != 0 || v.Groups[2].SavedShare < 0.5 || v.Groups[0].SavedShare > 0.2 {
+		t.Errorf("%+v", v)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	for _, want := range []string{"containerd v2.4.2 pool=x", "n-b", "its scrape fails", "PARTIAL"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %q (%v)", want, err)
+		}
+	}
+	status, stdout, stderr = fleet(args...)
+	if status != 0 || stderr != "" || !strings.Contains(stdout, "nodes to look at") {
+		t.Errorf("status %d: %s\n%s", status, stderr, stdout)
+	}
+}
+
+// TestClasses holds the arithmetic against a table of nodes.
+func TestClasses(t *testing.T) {
+	const hour = 3600
+	for _, c := range []struct {
+		name  string
+		node  node
+		class string
+		named bool
+	}{
+		{"trusted", node{state: "Connected", period: 300, seen: hour, received: 9, lists: 20}, trusted, false},
+		{"a moment ago", node{state: "Connected", period: 8, seen: 20, received: 9}, earning, false},
+		{"never earns", node{state: "Connected", period: 2, seen: hour, received: 9, lists: 1800}, earning, true},
+		{"quiet", node{state: "Connected", period: 300, seen: hour}, untested, false},
+		{"loses", node{state: "Connected", period: 300, seen: hour, received: 9, missed: 1.02}, losing, true},
+		{"loses a little of one", node{state: "Connected", period: 300, seen: hour, received: 9, missed: 0.3}, losing, true},
+		{"loses and is away", node{state: "Backoff", period: 1, missed: 3}, losing, true},
+		{"away now", node{state: "Backoff", period: 1, seen: hour, received: 9}, away, true},
+		{"was away", node{state: "Connected", period: 300, seen: hour, received: 9, unheard: 4}, away, true},
+		{"no events", node{state: "Unsupported", period: 1, seen: hour}, unsupported, true},
+		{"polls", node{state: "Idle", period: 1, seen: hour, missed: 0}, polling, false},
+		{"silent", node{silent: "its scrape fails", missed: 3}, silent, true},
+		{"no state", node{period: 1}, away, true},
+	} {
+		class, reason := c.node.classify(30 * time.Second)
+		if class != c.class || (reason != "") != c.named {
+			t.Errorf("%s: %s %q, want %s, named %v", c.name, class, reason, c.class, c.named)
+		}
+	}
+	fleets := map[string][]*node{
+		"full":     {{state: "Connected", period: 300, received: 9}, {state: "Idle"}, {silent: "x"}},
+		"partial":  {{state: "Connected", period: 300, received: 9}, {state: "Unsupported"}},
+		"none":     {{state: "Unsupported"}, {state: "Idle"}},
+		"untested": {{state: "Connected", period: 300}, {state: "Connected", period: 300, received: 9}},
+	}
+	for worth, nodes := range fleets {
+		if v := judge(nodes, time.Now(), time.Hour, 30*time.Second); v.Worth != worth || v.Nodes != len(nodes) {
+			t.Errorf("%s, want %s: %s", v.Worth, worth, v.Summary)
+		}
+	}
+	// 100 nodes of one version lose events; two versions in the window are noted; the worst come first.
+	var many []*node
+	for i := range 100 {
+		many = append(many, &node{name: string(rune('a' + i)), runtime: "r", version: "1", runtimes: 1 + i%2, state: "Connected", seen: hour, lists: 900, missed: float64(i), received: 1})
+	}
+	v := judge(many, time.Now(), time.Hour, 30*time.Second)
+	text := new(bytes.Buffer)
+	if err := v.Document().WriteText(text); err != nil {
+		t.Fatal(err)
+	}
+	if v.Missed != 4950 || v.Lists != 90_000 || v.ListsPolled != 360_000 || v.SavedShare != 0.75 || v.Upgraded != 50 || len(v.Named) != 100 || v.Named[0].Missed != 99 {
+		t.Errorf("%+v", v.Totals)
+	}
+	for _, want := range []string{"70 more are named", "lost events on 99 of 100 nodes", "50 nodes changed"} {
+		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// TestVerdictFails tries wrong usage, and servers that have nothing or are none.
+func TestVerdictFails(t *testing.T) {
+	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer abc" {
+			http.Error(w, "who?", http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
+	}))
+	defer empty.Close()
+	unlabelled := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"a"},"value":[1,"1"]}]}}`)
+	}))
+	defer unlabelled.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("abc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"":                                                      {2, "--prometheus is missing"},
+		"--prometheus http://x --window 1s":                     {2, "--window 1s"},
+		"--prometheus http://x --window soon":                   {2, "soon"},
+		"--prometheus http://x --trusted 1h":                    {2, "--trusted 1h0m0s"},
+		"--prometheus http://x --by a-b":                        {2, `"a-b"`},
+		"--prometheus http://x --selector {a}":                  {2, "without braces"},
+		"--prometheus http://x -o yaml":                         {2, "yaml"},
+		"--prometheus http://x --expect nonsense<1":             {2, "nonsense"},
+		"--prometheus http://x extra":                           {2, "extra"},
+		"--prometheus http://x --token-file /nowhere":           {2, "/nowhere"},
+		"--prometheus http://127.0.0.1:1":                       {1, "connection refused"},
+		"--prometheus " + empty.URL:                             {1, "401"},
+		"--prometheus " + empty.URL + "/ --token-file " + token: {1, "no node has metrics"},
+		"--prometheus " + unlabelled.URL:                        {1, "--node-label"},
+	} {
+		status, stdout, stderr := fleet(append([]string{"verdict"}, strings.Fields(args)...)...)
+		if status != want.status || !strings.Contains(stderr, want.says) || stdout != "" {
+			t.Errorf("%s: status %d, %s, want %d and %q", args, status, stderr, want.status, want.says)
+		}
+	}
+}
