@@ -4,8 +4,10 @@
 package pleg
 
 import (
+	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // OwnCall is a call of the agent's own to make, start, stop or remove a sandbox or a container.
@@ -16,7 +18,7 @@ type OwnCall struct {
 	ID string
 }
 
-// Calling announces a coming call of the agent, and returns the function to call once, at its end.
+// Calling announces a coming call of the agent, and returns the function to call at its end, once.
 // Without an error, the items are in the given phases now; an item needs its ID, Kind and Phase,
 // and may have its Name. With an error, or without items, the call may have changed something.
 //
@@ -30,8 +32,11 @@ type OwnCall struct {
 // generator, or makes the generator after the end of the call.
 func (g *Generator[S]) Calling(call OwnCall) (returned func(err error, now ...Item)) {
 	c := g.acks.begin(call, g.clock)
+	var ended atomic.Bool
 	return func(err error, now ...Item) {
-		g.acks.put(ack{call: c, returned: true, failed: err != nil, items: now}, g.clock)
+		if !ended.Swap(true) {
+			g.acks.put(ack{call: c, returned: true, failed: err != nil, items: now}, g.clock)
+		}
 	}
 }
 
@@ -52,26 +57,34 @@ type ack struct {
 }
 
 // ackBox takes the agent's acks and hands them to the generator's loop, in order. Putting never
-// blocks. A call without room is lost as a whole: see core.onAcks.
+// blocks. A call without room is lost as a whole: see core.loseAck.
 type ackBox struct {
-	wake chan struct{} // capacity 1: one announcement stands for all waiting acks
-	max  int           // bound on the acks when a call begins; calls under way may end, too
+	wake     chan struct{} // capacity 1: one announcement stands for all waiting acks
+	max      int           // bound on the acks when a call begins; calls under way may end, too
+	maxCalls int           // bound on the calls under way, whose end nobody may report
 
-	mu     sync.Mutex // owns the fields below
-	acks   []ack
-	serial uint64 // of the last call
-	lost   bool
-	closed bool
+	mu      sync.Mutex // owns the fields below
+	acks    []ack
+	serial  uint64 // of the last call
+	calls   int    // under way, with room
+	without int    // under way, without room
+	lost    bool   // a call without room began or ended since the last take
+	closed  bool
 }
 
-func newAckBox(max int) *ackBox { return &ackBox{wake: make(chan struct{}, 1), max: max} }
+func newAckBox(max, maxCalls int) *ackBox {
+	return &ackBox{wake: make(chan struct{}, 1), max: max, maxCalls: maxCalls}
+}
 
 // begin takes a call about to be made.
 func (b *ackBox) begin(call OwnCall, clk clock) ownCall {
 	c := ownCall{OwnCall: call}
 	b.mu.Lock()
-	if b.serial++; len(b.acks) < b.max {
+	if b.serial++; len(b.acks) < b.max && b.calls < b.maxCalls {
 		c.began = clk.now()
+		b.calls++
+	} else {
+		b.without++
 	}
 	c.serial = b.serial
 	b.mu.Unlock()
@@ -85,10 +98,16 @@ func (b *ackBox) put(a ack, clk clock) {
 	a.at = clk.now() // under the mutex: stamps are in order
 	switch {
 	case b.closed:
-	case a.call.began == 0:
-		b.lost = true // the call's changes are now for a list to find
-	default:
+	case a.call.began != 0:
 		b.acks = append(b.acks, a)
+		if a.returned {
+			b.calls--
+		}
+	default:
+		b.lost = true // the call's changes are now for a list to find
+		if a.returned {
+			b.without--
+		}
 	}
 	b.mu.Unlock()
 	select {
@@ -97,9 +116,14 @@ func (b *ackBox) put(a ack, clk clock) {
 	}
 }
 
-// take moves the acks from before a time into buf, which is reused. Lost reports whether some did
-// not fit since the last take.
-func (b *ackBox) take(buf []ack, by instant) (acks []ack, lost bool) {
+// lostCalls are the calls without room.
+type lostCalls struct {
+	some bool // a call began or ended since the last report
+	open bool // a call is under way
+}
+
+// take moves the acks from before a time into buf, which is reused.
+func (b *ackBox) take(buf []ack, by instant) (acks []ack, lost lostCalls) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(buf)
@@ -109,7 +133,7 @@ func (b *ackBox) take(buf []ack, by instant) (acks []ack, lost bool) {
 	}
 	acks = append(buf[:0], b.acks[:n]...)
 	b.acks = slices.Delete(b.acks, 0, n)
-	lost, b.lost = b.lost, false
+	lost, b.lost = lostCalls{b.lost, b.without > 0}, false
 	return acks, lost
 }
 
@@ -120,9 +144,9 @@ func (b *ackBox) close() {
 	b.acks, b.closed = nil, true
 }
 
-// onAcks applies the agent's reports of its calls. The calls of lost reports are found by a list.
-func (c *core[S]) onAcks(acks []ack, lost bool, now instant) {
-	if lost {
+// onAcks applies the agent's reports of its calls.
+func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
+	if c.calling = lost.open; lost.some {
 		c.loseAck(now)
 	}
 	for i := range acks {
@@ -134,10 +158,7 @@ func (c *core[S]) onAcks(acks []ack, lost bool, now instant) {
 		switch {
 		case a.returned:
 			c.onReturned(p, a, now)
-		case p == nil:
-		case len(c.calls) >= c.cfg.UnconfirmedMax: // calls whose end nobody reports
-			c.loseAck(now)
-		default:
+		case p != nil:
 			p.calls++
 			if a.call.ID == "" {
 				p.creating++
@@ -161,15 +182,15 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 		return x.pod
 	}
 	for p := range c.dirty { // the pod of an ID just made by the agent; a claim may name another pod
-		if e := p.expectation(call.ID); e != nil && e.cause == CauseAck {
+		if p.expectation(call.ID, CauseAck) != nil {
 			return p
 		}
 	}
 	return nil
 }
 
-// loseAck notes a call not followed by the core: a list finds the effects of the call, and until
-// then no pod is read by its known IDs.
+// loseAck notes the begin or the end of a call without room: a list finds the effects of the call,
+// and until then no pod is read by its known IDs.
 func (c *core[S]) loseAck(now instant) {
 	c.count.acksLost++
 	c.uncertain = max(c.uncertain, now)
@@ -180,18 +201,25 @@ func (c *core[S]) loseAck(now instant) {
 // taken effect, or may yet.
 func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	c.count.acks++
-	if p == nil {
-		for _, it := range a.items {
-			if e, ok := a.expectation(it); ok {
-				c.expectEarly(e, now)
-			}
-		}
-		if a.failed || len(a.items) == 0 {
-			c.uncertain = max(c.uncertain, a.at)
-			c.sched.ask(now, false)
-		}
-		return
+	if p != nil {
+		c.endCall(p, a, now)
+	} else if a.failed || len(a.items) == 0 {
+		c.uncertain = max(c.uncertain, a.at)
+		c.sched.ask(now, false)
 	}
+	for _, it := range a.items {
+		switch e, ok := a.expectation(it); {
+		case !ok:
+		case p != nil:
+			c.expect(p, c.find(p, 0, e.id), e, now)
+		default:
+			c.expectEarly(e, now)
+		}
+	}
+}
+
+// endCall applies the end of a call to the call's pod.
+func (c *core[S]) endCall(p *pod, a *ack, now instant) {
 	if c.calls[a.call.serial] != nil {
 		delete(c.calls, a.call.serial)
 		p.calls--
@@ -206,11 +234,6 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	if a.call.ID == "" && (a.failed || len(a.items) == 0) {
 		p.unlisted = max(p.unlisted, a.at.add(c.cfg.RelistMax))
 	}
-	for _, it := range a.items {
-		if e, ok := a.expectation(it); ok {
-			c.expect(p, c.find(p, 0, e.id), e, now)
-		}
-	}
 	p.due = max(p.due, a.at)
 }
 
@@ -223,7 +246,7 @@ func (a *ack) expectation(it Item) (e expectation, ok bool) {
 // onFailed applies the failure of a call: a failed start ends a container, without an event, and a
 // failed removal of a sandbox may work later.
 func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
-	x, e := c.find(p, 0, id), p.expectation(id)
+	x, e := c.find(p, 0, id), cmp.Or(p.expectation(id, CauseAck), p.expectation(id, CauseClaim))
 	switch {
 	case x != nil && x.kind == Sandbox:
 		x.cause = CauseRead // see pod.teardown
@@ -245,33 +268,31 @@ func (c *core[S]) holdFor(p *pod, now instant) instant {
 // more than a list.
 const knownIDsMax = 8
 
-// knowsAllIDs reports whether the statuses of the known IDs are a complete read of the pod: a list
-// has shown the pod since the stream was connected, and every ID made since was made, and reported,
-// by the agent.
-func (c *core[S]) knowsAllIDs(p *pod) bool {
-	switch {
-	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0:
-		return false
-	case p.entry != statusEntry, p.contradicted():
-		return false
-	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard):
-		return false
-	}
-	for i := range p.expected {
-		if e := &p.expected[i]; e.cause != CauseAck && c.find(p, 0, e.id) == nil {
-			return false // made by others, or of another pod
-		}
-	}
-	return len(p.items) > 0 && len(p.items)+len(p.expected) <= knownIDsMax
-}
-
-// knownItems returns the IDs of a pod: those of the status, and those made since by the agent.
+// knownItems returns the items of a pod if their statuses are a complete read of the pod, else nil:
+// a list has shown the pod since the stream was connected, and every ID made since was made, and
+// reported, by the agent.
 func (c *core[S]) knownItems(p *pod) []Item {
+	switch {
+	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0, c.calling:
+		return nil
+	case p.entry != statusEntry, p.contradicted():
+		return nil
+	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard):
+		return nil
+	}
 	items := p.shownItems()
 	for i := range p.expected {
-		if e := &p.expected[i]; c.find(p, 0, e.id) == nil && e.phase < PhaseRemoved {
+		e := &p.expected[i]
+		switch {
+		case c.find(p, 0, e.id) != nil:
+		case e.cause != CauseAck && p.expectation(e.id, CauseAck) == nil:
+			return nil // made by others, or of another pod
+		case e.cause == CauseAck && e.phase < PhaseRemoved:
 			items = append(items, Item{ID: e.id, Kind: e.kind, Phase: e.phase})
 		}
+	}
+	if len(items) > knownIDsMax {
+		return nil
 	}
 	return items
 }

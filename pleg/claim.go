@@ -255,7 +255,7 @@ func (c *core[S]) expectEarly(e expectation, now instant) bool {
 	}
 	c.early[e.id] = e
 	if e.phase < PhaseRemoved {
-		c.uncertain = now
+		c.uncertain = max(c.uncertain, now)
 		c.sched.ask(now, false)
 	}
 	return true
@@ -265,29 +265,22 @@ func (c *core[S]) expectEarly(e expectation, now instant) bool {
 // whether the report is news. X is the ID's item in the pod, nil if there is none.
 func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) bool {
 	if x != nil {
-		if e.phase > x.claimed || e.phase == x.claimed && e.cause == CauseAck {
-			x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp
-		}
+		x.announce(&e)
 		if e.phase <= x.phase && !(e.phase == x.phase && x.shown == PhaseUnknown) {
 			return false
 		}
 	}
-	if old := p.expectation(e.id); old == nil {
+	if old := p.expectation(e.id, e.cause); old == nil {
 		if c.expected >= c.cfg.UnconfirmedMax && c.index[e.id] == nil && e.cause == CauseClaim {
 			c.discard(1, now) // too many IDs not shown by a read
 			return true
 		}
 		p.expected = append(p.expected, e)
 		c.expected++
-	} else if e.phase > old.phase || e.phase == old.phase && e.cause == CauseAck {
+	} else if e.phase > old.phase {
 		e.at = max(e.at, old.at) // an early one may be older
 		*old = e
-	} else if old.cause == CauseAck && e.at > old.at {
-		old.at = e.at // the call may have failed: the read must begin after the claim, too
 	} else {
-		if e.cause == CauseAck { // a false claim hides the made ID, and a read will refute the claim
-			p.unlisted = max(p.unlisted, e.at)
-		}
 		return false
 	}
 	if p.entry == failedEntry {
@@ -322,6 +315,8 @@ func (c *core[S]) resolve(p *pod, began instant) {
 		switch {
 		case x == nil && e.phase == PhaseRemoved:
 			if began <= e.at.add(c.cfg.Grace) && len(c.early) < c.cfg.UnconfirmedMax {
+				old := c.early[e.id] // perhaps the other of two
+				e.at, e.cause = max(e.at, old.at), max(e.cause, old.cause)
 				c.early[e.id] = e // another read may still show the ID
 			}
 		case x == nil || e.cause == CauseAck:
@@ -330,7 +325,8 @@ func (c *core[S]) resolve(p *pod, began instant) {
 			}
 			return began > e.at
 		case x.phase >= e.phase && x.shown != PhaseUnknown:
-			return !p.reading || c.inflight[p].began > e.at // else the read under way may show less
+			f := c.inflight[p]
+			return f == nil || f.began > e.at // else the read under way may show less
 		case began <= e.at.add(c.cfg.Grace):
 			return false
 		case x.shown != PhaseUnknown:
@@ -339,5 +335,10 @@ func (c *core[S]) resolve(p *pod, began instant) {
 		}
 		return true
 	})
+	for i := range p.expected {
+		if x := c.find(p, 0, p.expected[i].id); x != nil {
+			x.announce(&p.expected[i]) // the refuted one of two may have lowered x.claimed
+		}
+	}
 	c.expected += len(p.expected)
 }

@@ -29,7 +29,8 @@ type core[S any] struct {
 	early     map[string]expectation // claims of unknown IDs: removals, and those without a pod
 	gone      map[string]*item       // removed IDs whose claim may still come
 	calls     map[uint64]*pod        // own calls under way
-	uncertain instant                // a call not followed, or a claim of no pod, may have made IDs until then
+	calling   bool                   // an own call without room is under way
+	uncertain instant                // a call without room, or a claim of no pod, may have made IDs until then
 	expected  int                    // expectations of all pods
 	phases    [2][PhaseRemoved]int   // items by kind and phase
 	running   int                    // pods with a ready sandbox
@@ -48,7 +49,7 @@ type core[S any] struct {
 	differ   map[*pod]struct{} // pods different from the last list
 	queue    fifo[*pod]        // pods to be read now, first in, first out
 	later    laterHeap
-	inflight map[*pod]flight
+	inflight map[*pod]*flight
 	ticked   instant
 	pruned   instant
 	deleted  bool    // the cache holds tombstones
@@ -68,7 +69,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		cfg: cfg.limits(), clock: clk, random: *rand.NewPCG(seed, seed),
 		pods: make(map[cache.UID]*pod), index: make(map[string]*item), early: make(map[string]expectation),
 		gone: make(map[string]*item), calls: make(map[uint64]*pod),
-		dirty: make(map[*pod]struct{}), differ: make(map[*pod]struct{}), inflight: make(map[*pod]flight),
+		dirty: make(map[*pod]struct{}), differ: make(map[*pod]struct{}), inflight: make(map[*pod]*flight),
 		conn: conn{deadline: never}, connCfg: cfg.conn(), sched: newSchedule(cfg.RelistBase, cfg.RelistMax),
 	}
 }
@@ -97,7 +98,7 @@ type input[S any] struct {
 	held      []cache.UID             // inputStart
 	claims    *batch[S]               // inputClaims; not kept by the core
 	acks      []ack                   // inputAcks; not kept by the core
-	lost      bool                    // inputAcks: some found no room
+	lost      lostCalls               // inputAcks: the calls without room
 	listed    *listedAll              // inputListed
 	inspected *inspected[S]           // inputInspected
 	ended     error                   // inputEnded

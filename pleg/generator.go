@@ -48,7 +48,7 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 		cfg:      cfg,
 		clock:    clock{epoch: time.Now()},
 		mail:     newMailbox[S](cfg.MailboxMax),
-		acks:     newAckBox(cfg.MailboxMax),
+		acks:     newAckBox(cfg.MailboxMax, cfg.UnconfirmedMax),
 		wake:     make(chan struct{}, 1),
 		requests: make(map[request]struct{}),
 	}
@@ -260,7 +260,7 @@ func (l *loop[S]) check(now instant) {
 // the reads that begin in this turn.
 func (l *loop[S]) takeAcks(now instant) {
 	acks, lost := l.g.acks.take(l.acks, now)
-	if l.acks = acks; lost || len(acks) > 0 {
+	if l.acks = acks; lost.some || len(acks) > 0 {
 		l.applyAt(&input[S]{kind: inputAcks, acks: acks, lost: lost}, now)
 	}
 }

@@ -43,7 +43,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"fewer calls than none", func(c *core[benchStatus], p *pod, x *item) { p.creating = 1 }},
 		{"remembered for nothing", func(c *core[benchStatus], p *pod, x *item) { c.ensure("ghost") }},
 		{"and forgotten", func(c *core[benchStatus], p *pod, x *item) {
-			c.inflight[&pod{uid: "ghost"}] = flight{began: 1, started: 1}
+			c.inflight[&pod{uid: "ghost"}] = &flight{began: 1, started: 1}
 		}},
 		{"global time", func(c *core[benchStatus], p *pod, x *item) { c.lists.global = c.lists.applied + 1 }},
 		{"waits for pod", func(c *core[benchStatus], p *pod, x *item) {

@@ -93,8 +93,8 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 		mapCoder[string, *item](k, c, class, cmp.Compare)
 	case reflect.TypeFor[map[string]expectation]():
 		mapCoder[string, expectation](k, c, class, cmp.Compare)
-	case reflect.TypeFor[map[*pod]flight]():
-		mapCoder[*pod, flight](k, c, class, byUID)
+	case reflect.TypeFor[map[*pod]*flight]():
+		mapCoder[*pod, *flight](k, c, class, byUID)
 	case reflect.TypeFor[map[*pod]struct{}]():
 		mapCoder[*pod, struct{}](k, c, class, byUID)
 	default:

@@ -512,7 +512,7 @@ func (v *prover) agent(m *proveMove) {
 	}
 	in := input[proveStatus]{kind: inputAcks, acks: []ack{a}}
 	if call.lost {
-		in = input[proveStatus]{kind: inputAcks, lost: true}
+		in = input[proveStatus]{kind: inputAcks, lost: lostCalls{some: true, open: m.kind == moveCall}}
 	}
 	v.tell(in)
 	v.tick(v.sc.housekeeps)

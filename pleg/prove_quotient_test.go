@@ -363,7 +363,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 		p.expected[i] = v.expected(p.expected[i], oldest)
 	}
 	p.listed = inIDs(p.listed)
-	slices.SortFunc(p.expected, func(a, b expectation) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(p.expected, func(a, b expectation) int { return cmp.Or(strings.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause)) })
 	slices.SortFunc(p.items, func(a, b *item) int { return strings.Compare(a.id, b.id) })
 	for _, x := range p.items {
 		if !v.sc.judged() && !(v.sc.acks && v.sc.sandbox()) {

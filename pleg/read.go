@@ -72,9 +72,8 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
 		}, now)
 	}
-	for p, f := range c.inflight {
+	for _, f := range c.inflight {
 		f.lapped = true
-		c.inflight[p] = f
 	}
 	found := c.candidates.len()
 	pending := c.visitAll(r, now)
@@ -281,11 +280,11 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
 	builds := p.entry == statusEntry && p.force == 0 && !p.unknown()
 	began := now
-	switch at := p.listedAt; {
+	switch at, known := p.listedAt, c.knownItems(p); {
 	case at > max(p.want, p.force, p.due, p.readEnd) && at >= max(c.asOf(p), c.floor) && len(p.listed) > 0 && len(p.expected) == 0:
 		r.listed, r.ref.Items, r.builds, began = true, p.listed, builds, at
-	case c.knowsAllIDs(p):
-		r.listed, r.ref.Items = true, c.knownItems(p)
+	case len(known) > 0:
+		r.listed, r.ref.Items = true, known
 	case builds:
 		r.builds, r.have = true, p.shownItems()
 	}
@@ -293,7 +292,7 @@ func (c *core[S]) inspect(p *pod, now instant) {
 		p.forced = now
 	}
 	p.reading = true
-	c.inflight[p] = flight{began: began, started: now}
+	c.inflight[p] = &flight{began: began, started: now}
 	c.count.inspections++
 	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: began, read: r})
 }

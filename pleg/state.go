@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -32,7 +33,8 @@ type item struct {
 }
 
 // expectation is a phase of an ID, reported by an event or an own call, and confirmed by no read.
-// An expectation causes reads and changes nothing else.
+// An expectation causes reads and changes nothing else. A pod has at most two of an ID, one of each
+// cause: events may be false, so an event never hides what a call reports.
 type expectation struct {
 	id     string
 	kind   Kind
@@ -98,14 +100,33 @@ func (p *pod) unmet() bool {
 	return slices.ContainsFunc(p.expected, func(e expectation) bool { return !e.stored })
 }
 
-// expectation returns the expectation of an ID, or nil.
-func (p *pod) expectation(id string) *expectation {
-	for i := range p.expected {
-		if p.expected[i].id == id {
-			return &p.expected[i]
+// expectation returns the expectation of an ID from events (CauseClaim) or from own calls
+// (CauseAck), or nil.
+func (p *pod) expectation(id string, cause Cause) *expectation {
+	for e := range p.expectations(id) {
+		if e.cause == cause {
+			return e
 		}
 	}
 	return nil
+}
+
+// expectations yields the expectations of an ID.
+func (p *pod) expectations(id string) iter.Seq[*expectation] {
+	return func(yield func(*expectation) bool) {
+		for i := range p.expected {
+			if e := &p.expected[i]; e.id == id && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// announce notes that an event or an own call has reported a phase of the ID.
+func (x *item) announce(e *expectation) {
+	if e.phase > x.claimed || e.phase == x.claimed && e.cause == CauseAck {
+		x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp
+	}
 }
 
 // unknown reports whether the status shows an ID in PhaseUnknown.

@@ -103,8 +103,8 @@ func (c *core[S]) create(p *pod, it Item, now instant) *item {
 		delete(c.early, it.ID)
 		c.expect(p, nil, e, now)
 	}
-	if e := p.expectation(it.ID); e != nil {
-		x.claimed, x.cause, x.stamp = e.phase, e.cause, e.stamp
+	for e := range p.expectations(it.ID) {
+		x.announce(e)
 	}
 	if other := c.index[it.ID]; other != nil { // reads show the ID in two pods, each of which has an item
 		x.claimed, x.cause, x.stamp = other.claimed, other.cause, other.stamp
@@ -115,7 +115,7 @@ func (c *core[S]) create(p *pod, it Item, now instant) *item {
 
 // drop forgets an ID no longer shown by a report.
 func (c *core[S]) drop(x *item) {
-	if e := x.pod.expectation(x.id); e != nil {
+	for e := range x.pod.expectations(x.id) {
 		e.stored = false // a read confirms
 	}
 	if c.index[x.id] == x {
@@ -159,7 +159,7 @@ func (c *core[S]) move(x *item, phase Phase, last, now instant) (sync bool) {
 	x.phase = phase
 	c.tally(x, +1)
 	if before != phaseNone && phase < before {
-		if e := x.pod.expectation(x.id); e == nil || !e.stored || e.cause == CauseAck {
+		if e := x.pod.expectation(x.id, CauseClaim); e == nil || !e.stored {
 			c.count.regressions++
 		} // else the read overrules a payload: core.resolve counts
 		return true
@@ -235,7 +235,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 		if x == nil || x.mark == c.marks || x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited {
 			return
 		}
-		if e := p.expectation(it.ID); e != nil {
+		for e := range p.expectations(it.ID) {
 			if e.phase > it.Phase {
 				return
 			}
@@ -266,7 +266,7 @@ func (c *core[S]) contradicts(p *pod, shows []Item) (first, last instant) {
 		if x == nil || it.Phase >= x.phase || it.Phase == PhaseUnknown {
 			continue
 		}
-		if e := p.expectation(it.ID); e != nil {
+		for e := range p.expectations(it.ID) {
 			last = max(last, e.at)
 			if e.cause == CauseClaim && (first == 0 || e.at < first) {
 				first = e.at

@@ -142,7 +142,7 @@ func (c *core[S]) settle(now instant) {
 		}
 		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.lastDiscard
 		switch life := e.phase == PhaseRunning || e.phase == PhaseExited; {
-		case x.claimed >= e.phase:
+		case x.claimed == e.phase || x.claimed > e.phase && (heard || !life): // a later event names no end of its own
 		case life && heard:
 			missed.add(x, e.phase)
 			found = min(found, e.found)
