@@ -57,7 +57,7 @@ type ack struct {
 }
 
 // ackBox takes the agent's acks and hands them to the generator's loop, in order. Putting never
-// blocks. A call without room is lost as a whole: see core.loseAck.
+// blocks. What finds no room is lost: see core.loseAck.
 type ackBox struct {
 	wake     chan struct{} // capacity 1: one announcement stands for all waiting acks
 	max      int           // bound on the acks when a call begins; calls under way may end, too
@@ -68,7 +68,7 @@ type ackBox struct {
 	serial  uint64 // of the last call
 	calls   int    // under way, with room
 	without int    // under way, without room
-	lost    bool   // a call without room began or ended since the last take
+	lost    bool   // an ack without room came since the last take
 	closed  bool
 }
 
@@ -92,22 +92,22 @@ func (b *ackBox) begin(call OwnCall, clk clock) ownCall {
 	return c
 }
 
-// put stamps an ack and keeps it for the loop, if its call had room.
+// put stamps an ack and keeps it for the loop if there is room.
 func (b *ackBox) put(a ack, clk clock) {
 	b.mu.Lock()
 	a.at = clk.now() // under the mutex: stamps are in order
+	followed := a.call.began != 0
+	if a.returned && followed {
+		b.calls--
+	} else if a.returned {
+		b.without--
+	}
 	switch {
 	case b.closed:
-	case a.call.began != 0:
+	case followed || a.returned && len(b.acks) < b.max:
 		b.acks = append(b.acks, a)
-		if a.returned {
-			b.calls--
-		}
 	default:
 		b.lost = true // the call's changes are now for a list to find
-		if a.returned {
-			b.without--
-		}
 	}
 	b.mu.Unlock()
 	select {
@@ -118,7 +118,7 @@ func (b *ackBox) put(a ack, clk clock) {
 
 // lostCalls are the calls without room.
 type lostCalls struct {
-	some bool // a call began or ended since the last report
+	some bool // a call began or ended, unreported
 	open bool // a call is under way
 }
 
@@ -189,7 +189,7 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 	return nil
 }
 
-// loseAck notes the begin or the end of a call without room: a list finds the effects of the call,
+// loseAck notes that the begin or the end of a call found no room: a list finds the effects of the call,
 // and until then no pod is read by its known IDs.
 func (c *core[S]) loseAck(now instant) {
 	c.count.acksLost++

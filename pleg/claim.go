@@ -181,7 +181,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 		return
 	}
 	if c.conn.state == StreamOpening {
-		c.step(inHeard, now)
+		c.step(inHeard, nil, now)
 	}
 	c.count.claims += b.claims
 	c.count.replayed += b.replayed

@@ -116,7 +116,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		}
 		c.lists.finished = now
 		if c.cfg.Streams {
-			c.step(inOpen, now)
+			c.step(inOpen, nil, now)
 		}
 	case inputTick:
 		c.tick(now)
@@ -129,7 +129,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	case inputInspected:
 		c.onInspected(in.inspected, now)
 	case inputEnded:
-		c.stepStream(in.in, in.ended, now)
+		c.step(in.in, in.ended, now)
 	case inputDemand:
 		uids := make([]cache.UID, 0, len(in.demand)) // an iterator would cost a waiter four allocations
 		for uid := range in.demand {
@@ -200,7 +200,7 @@ func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 // tick does everything due.
 func (c *core[S]) tick(now instant) {
 	c.ticked = now
-	c.step(inTick, now)
+	c.step(inTick, nil, now)
 	c.settle(now)
 	c.reportHeld(now)
 	c.lookHanging(now)

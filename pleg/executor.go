@@ -296,10 +296,9 @@ func (e *executor[S]) check(c *core[S]) error {
 // pod is owed one PodSync, which replaces all events of that pod until delivered. The loop owns the
 // outbox.
 type outbox struct {
-	ch   chan Event
-	owed map[cache.UID]Event // the PodSync of each pod owed one
-	fifo []cache.UID         // the same pods, oldest debt first, from head on
-	head int
+	ch    chan Event
+	owed  map[cache.UID]Event // the PodSync of each pod owed one
+	order fifo[cache.UID]     // the same pods, oldest debt first
 }
 
 func newOutbox(capacity int) outbox {
@@ -321,37 +320,30 @@ func (o *outbox) put(ev *Event) bool {
 	e := *ev
 	e.Type, e.ID, e.ContainerName, e.Kind = PodSync, "", "", 0
 	o.owed[e.Pod] = e
-	o.fifo = append(o.fifo, e.Pod)
+	o.order.push(e.Pod)
 	return true
 }
 
 // next returns the oldest PodSync owed. There must be one.
-func (o *outbox) next() Event { return o.owed[o.fifo[o.head]] }
+func (o *outbox) next() Event {
+	uid, _ := o.order.front()
+	return o.owed[uid]
+}
 
 // delivered forgets the oldest debt.
-func (o *outbox) delivered() {
-	delete(o.owed, o.fifo[o.head])
-	o.head++
-	if o.head == len(o.fifo) {
-		o.fifo, o.head = o.fifo[:0], 0
-	} else if o.head > 1024 && o.head > len(o.fifo)/2 {
-		o.fifo, o.head = append(o.fifo[:0], o.fifo[o.head:]...), 0
-	}
-}
+func (o *outbox) delivered() { delete(o.owed, o.order.pop()) }
 
 // dropOldest drops the oldest PodSyncs owed until at most n are left, and returns the number
 // dropped. PodSyncs of pods for which keep is true move to the end instead.
 func (o *outbox) dropOldest(n int, keep func(cache.UID) bool) int {
 	dropped := 0
 	for tries := len(o.owed); len(o.owed) > n && tries > 0; tries-- {
-		uid := o.fifo[o.head]
-		e := o.owed[uid]
-		o.delivered()
+		uid := o.order.pop()
 		if keep(uid) {
-			o.owed[uid] = e
-			o.fifo = append(o.fifo, uid)
+			o.order.push(uid)
 			continue
 		}
+		delete(o.owed, uid)
 		dropped++
 	}
 	return dropped

@@ -94,9 +94,6 @@ func (g *Generator[S]) request(r request) {
 func (g *Generator[S]) takeRequests() map[request]struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.requests) == 0 {
-		return nil
-	}
 	taken := g.requests
 	g.requests = make(map[request]struct{})
 	return taken

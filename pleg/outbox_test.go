@@ -58,7 +58,7 @@ func TestOutboxForgivesTheGone(t *testing.T) {
 	if found != 2 {
 		t.Errorf("%d of 2 living pods are still owed", found)
 	}
-	if len(o.fifo)-o.head != 0 {
-		t.Errorf("%d debts left in the queue", len(o.fifo)-o.head)
+	if o.order.len() != 0 {
+		t.Errorf("%d debts left in the queue", o.order.len())
 	}
 }

@@ -62,7 +62,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		return
 	}
 	if failed {
-		c.step(inBack, now)
+		c.step(inBack, nil, now)
 	}
 	c.count.relists++
 	c.todo.do(action[S]{kind: actListLasted, took: took})
@@ -179,7 +179,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		}
 	case gone && p.entry == noEntry && p.want != 0 && began < c.floor: // the read that the waiters want answers
 	case gone && (p.entry != noEntry || p.want != 0):
-		c.erase(p, began, now)
+		c.store(p, nil, nil, began, now)
 		c.resolve(p, began)
 	case gone:
 		p.asOf = began
@@ -330,7 +330,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 	default:
 		if len(shows) == 0 {
-			c.erase(p, r.began, now)
+			c.store(p, nil, nil, r.began, now)
 		} else if r.status != nil {
 			c.store(p, r.status, shows, r.began, now)
 		} else {

@@ -138,19 +138,12 @@ const (
 	PhaseRemoved
 )
 
+var phaseNames = [...]string{"Unknown", "Created", "Running", "Exited", "Removed"}
+
 // String returns the name that logs and scripts use.
 func (p Phase) String() string {
-	switch p {
-	case PhaseUnknown:
-		return "Unknown"
-	case PhaseCreated:
-		return "Created"
-	case PhaseRunning:
-		return "Running"
-	case PhaseExited:
-		return "Exited"
-	case PhaseRemoved:
-		return "Removed"
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
 	}
 	return "Phase(?)"
 }

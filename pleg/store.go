@@ -36,9 +36,6 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	}
 }
 
-// erase stores a read showing nothing of a pod.
-func (c *core[S]) erase(p *pod, began, now instant) { c.store(p, nil, nil, began, now) }
-
 // lastRead returns the begin of the last read in agreement with the record.
 func (c *core[S]) lastRead(p *pod) instant {
 	read, listed := p.asOf, c.lists.applied

@@ -49,19 +49,12 @@ const (
 	streamStates = int(StreamUnsupported) + 1
 )
 
+var streamNames = [streamStates]string{"Idle", "Opening", "Connected", "Backoff", "Unsupported"}
+
 // String returns the name that logs, metrics and scripts use.
 func (s StreamState) String() string {
-	switch s {
-	case StreamIdle:
-		return "Idle"
-	case StreamOpening:
-		return "Opening"
-	case StreamConnected:
-		return "Connected"
-	case StreamBackoff:
-		return "Backoff"
-	case StreamUnsupported:
-		return "Unsupported"
+	if int(s) < streamStates {
+		return streamNames[s]
 	}
 	return "StreamState(?)"
 }
@@ -109,27 +102,6 @@ const (
 
 	connInputs = int(inTick) + 1
 )
-
-// String returns the name that logs and scripts use.
-func (i connInput) String() string {
-	switch i {
-	case inOpen:
-		return "open"
-	case inHeard:
-		return "heard"
-	case inLost:
-		return "lost"
-	case inEOF:
-		return "eof"
-	case inNoEvents:
-		return "no events"
-	case inBack:
-		return "back"
-	case inTick:
-		return "tick"
-	}
-	return fmt.Sprintf("connInput(%d)", uint8(i))
-}
 
 // connEffect is an effect of a step.
 type connEffect uint8
@@ -247,11 +219,8 @@ func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
 	return sum(d, time.Duration(min(cfg.jitter*random*float64(d), math.MaxInt64/2)))
 }
 
-// step steps the stream machine for anything but the end of a stream.
-func (c *core[S]) step(in connInput, now instant) { c.stepStream(in, nil, now) }
-
-// stepStream steps the stream machine and carries out its effects. Ended is why the stream ended.
-func (c *core[S]) stepStream(in connInput, ended error, now instant) {
+// step steps the stream machine and carries out its effects. Ended is why the stream ended, or nil.
+func (c *core[S]) step(in connInput, ended error, now instant) {
 	if in == inTick && now < c.conn.deadline {
 		return // the jitter must not depend on how often the loop turns
 	}
@@ -277,7 +246,7 @@ func (c *core[S]) stepStream(in connInput, ended error, now instant) {
 		if c.mute.ending {
 			note = "the runtime's container event stream has gone silent while containers changed; opening it again"
 		}
-		c.report(ReasonStreamLost, "FallBack", true, note)
+		c.todo.report(Report{Reason: ReasonStreamLost, Action: "FallBack", Warning: true, Note: note})
 	}
 	if c.conn.state == StreamUnsupported {
 		c.eventsSince = 0
@@ -287,7 +256,7 @@ func (c *core[S]) stepStream(in connInput, ended error, now instant) {
 		if errors.Is(ended, io.EOF) {
 			note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
 		}
-		c.report(ReasonStreamUnsupported, "Poll", false, note)
+		c.todo.report(Report{Reason: ReasonStreamUnsupported, Action: "Poll", Note: note})
 	}
 }
 
@@ -303,7 +272,7 @@ func (c *core[S]) onConnected(again bool, now instant) {
 	c.sched.distrust(now)
 	c.sched.ask(now, true)
 	if again {
-		c.report(ReasonStreamRestored, "Reconnect", false, "the runtime's container event stream is connected again")
+		c.todo.report(Report{Reason: ReasonStreamRestored, Action: "Reconnect", Note: "the runtime's container event stream is connected again"})
 	}
 }
 

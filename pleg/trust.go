@@ -144,10 +144,10 @@ func (c *core[S]) settle(now instant) {
 		switch life := e.phase == PhaseRunning || e.phase == PhaseExited; {
 		case x.claimed == e.phase || x.claimed > e.phase && (heard || !life): // a later event names no end of its own
 		case life && heard:
-			missed.add(x, e.phase)
+			missed.add(x.title() + " is " + e.phase.String())
 			found = min(found, e.found)
 		case life:
-			unheard.add(x, e.phase)
+			unheard.add(x.title() + " is " + e.phase.String())
 		case heard && e.phase == PhaseRemoved:
 			c.count.missedRemovals++
 		case heard:
@@ -182,9 +182,7 @@ func (c *core[S]) distrust(reason Reason, note string, what findings, now instan
 // grace after the claim, and shows less. core.settle follows in the same turn.
 func (c *core[S]) noteOverruled(x *item, claimed Phase) {
 	c.count.overruled++
-	if c.refuted.n++; c.refuted.n <= namedAtMost {
-		c.refuted.first = append(c.refuted.first, fmt.Sprintf("%s was announced as %v, and is %v more than %v later", x.title(), claimed, x.phase, c.cfg.Grace))
-	}
+	c.refuted.add(fmt.Sprintf("%s was announced as %v, and is %v more than %v later", x.title(), claimed, x.phase, c.cfg.Grace))
 }
 
 // muteStream tells a stream that loses events from a stream that hangs open and carries none.
@@ -218,10 +216,10 @@ type findings struct {
 	n     int
 }
 
-// add enters a change.
-func (f *findings) add(x *item, phase Phase) {
+// add enters a change or a claim, in words.
+func (f *findings) add(what string) {
 	if f.n++; f.n <= namedAtMost {
-		f.first = append(f.first, x.title()+" is "+phase.String())
+		f.first = append(f.first, what)
 	}
 }
 
@@ -232,11 +230,6 @@ func (f findings) String() string {
 		s += fmt.Sprintf(", and %d more", more)
 	}
 	return s
-}
-
-// report reports a transition of the stream: each is news, and the reconnect delay keeps them rare.
-func (c *core[S]) report(reason Reason, action string, warning bool, note string) {
-	c.todo.report(Report{Reason: reason, Action: action, Warning: warning, Note: note})
 }
 
 // A lasting condition of the node is reported at once and then ever more rarely: after 10 s, 40 s,

@@ -95,7 +95,7 @@ var mutations = []mutation{
 	// Own calls.
 	{"ack: a call reads nothing", ackFile, "\tp.due = max(p.due, a.at)\n", ""},
 	{"ack: calls that end together are read one by one", ackFile, "p.hold = now.add(c.cfg.CallSettle)", "p.hold = now"},
-	{"ack: a call that ends makes no room", ackFile, "case a.call.began != 0:\n", "case a.call.began != 0 && len(b.acks) < b.max:\n"},
+	{"ack: a call that ends makes no room", ackFile, "case followed || a.returned && len(b.acks) < b.max:", "case followed && len(b.acks) < b.max || a.returned && len(b.acks) < b.max:"},
 	{"ack: calls whose end is never told are kept without bound", ackFile, " && b.calls < b.maxCalls {", " {"},
 	{"ack: what found no room is lost", ackFile, "c.count.acksLost++\n\tc.uncertain = max(c.uncertain, now)\n\tc.sched.ask(now, false)", "c.count.acksLost++\n\tc.uncertain = max(c.uncertain, now)"},
 	{"ack: a call about a pod that nobody knows is not listed", ackFile, "c.uncertain = max(c.uncertain, a.at)\n\t\tc.sched.ask(now, false)\n", ""},
@@ -119,7 +119,7 @@ var mutations = []mutation{
 
 	// Lists.
 	{"list: it confirms no pod", readFile, "c.todo.observe(p.uid, began)\n\t\t\tp.asOf = began\n\t\t\tc.resolve(p, began)\n", "c.resolve(p, began)\n"},
-	{"list: a pod that has gone stays", readFile, "case gone && (p.entry != noEntry || p.want != 0):\n\t\tc.erase(p, began, now)\n", "case gone && (p.entry != noEntry || p.want != 0):\n"},
+	{"list: a pod that has gone stays", readFile, "case gone && (p.entry != noEntry || p.want != 0):\n\t\tc.store(p, nil, nil, began, now)\n", "case gone && (p.entry != noEntry || p.want != 0):\n"},
 	{"list: it erases a pod that is being read", readFile, "gone := (!overlaps || same) &&", "gone :="},
 	{"list: a difference is not read", readFile, "\t\tp.due, p.hold = max(p.due, began-1), min(p.hold, c.old(now))\n", ""},
 	{"list: one that ends during a read is forgotten", readFile, "if lapped && r.err == nil && p.differs() {", "if lapped && false {"},
@@ -200,7 +200,7 @@ var mutations = []mutation{
 
 	// The executor and the loop.
 	{"exec: Watch is told before the cache is written", execFile, "case actStore:\n\t\t\te.store(a)", "case actStore:\n\t\t\tdefer e.store(a)"},
-	{"exec: an event that finds Watch full is lost", execFile, "o.owed[e.Pod] = e\n\to.fifo = append(o.fifo, e.Pod)\n\treturn true", "return true"},
+	{"exec: an event that finds Watch full is lost", execFile, "o.owed[e.Pod] = e\n\to.order.push(e.Pod)\n\treturn true", "return true"},
 	{"exec: PodSyncs are owed without bound", execFile, "if len(e.out.owed) <= limit {", "if true {"},
 	{"loop: the last claims of a stream come after its end", genFile, "\tl.cut()\n\tl.claims()\n", "\tl.cut()\n"},
 }
