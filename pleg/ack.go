@@ -189,8 +189,8 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 	return nil
 }
 
-// loseAck notes that the begin or the end of a call found no room: a list finds the effects of the call,
-// and until then no pod is read by its known IDs.
+// loseAck notes that the begin or the end of a call found no room: a list finds the effects of the
+// call, and until then no pod is read by its known IDs.
 func (c *core[S]) loseAck(now instant) {
 	c.count.acksLost++
 	c.uncertain = max(c.uncertain, now)

@@ -437,7 +437,11 @@ func (c *core[S]) nextRead(p *pod) instant {
 		at = c.old(l.began) // the list under way comes first
 	}
 	if p.force != 0 && p.entry != failedEntry {
-		at = min(at, max(p.force.next(), p.forced.after(c.cfg.RelistBase)))
+		next := p.force.next()
+		if p.forced != 0 {
+			next = max(next, p.forced.add(c.cfg.RelistBase))
+		}
+		at = min(at, next)
 	}
 	return at
 }

@@ -260,14 +260,6 @@ func (i instant) add(d time.Duration) instant {
 // next returns the first moment after i.
 func (i instant) next() instant { return i.add(1) }
 
-// after returns the moment d after i, or zero if i is none.
-func (i instant) after(d time.Duration) instant {
-	if i == 0 {
-		return 0
-	}
-	return i.add(d)
-}
-
 // sub returns the time from j to i. Neither is negative, so the difference fits.
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 

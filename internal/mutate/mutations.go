@@ -151,7 +151,7 @@ var mutations = []mutation{
 	{"read: a new waiter waits for the reread", readFile, "if r.began > p.want {\n\t\t\tp.want = 0 //", "if p.want != 0 {\n\t\t\tp.want = max(p.want, p.due) //"},
 	{"read: a waiter waits for the delay", readFile, "at = min(at, p.want.next())", "at = min(at, max(p.notBefore, p.want.next()))"},
 	{"read: a due read is forgotten", readFile, "at = min(at, max(p.hold, p.due.next()))", "_ = p.hold"},
-	{"read: a reinspection follows the one before at once", readFile, "at = min(at, max(p.force.next(), p.forced.after(c.cfg.RelistBase)))", "at = min(at, p.force.next())"},
+	{"read: a reinspection follows the one before at once", readFile, "next = max(next, p.forced.add(c.cfg.RelistBase))", "next = max(next, p.forced)"},
 	{"read: a reinspection is forgotten", readFile, "if p.force != 0 && p.entry != failedEntry {", "if false {"},
 	{"read: nobody waits for a list that is under way", readFile, "if l := &c.lists; l.inflight && at <= l.began {", "if l := &c.lists; false {"},
 	{"read: pods that are gone are remembered", readFile, "\t\tdelete(c.pods, p.uid)\n", ""},
