@@ -52,8 +52,11 @@ type pod struct {
 	items           []*item
 	expected        []expectation
 
-	entry entryState
-	asOf  instant // begin of the read behind the cache entry, unless the global time is later
+	asOf    instant // begin of the read behind the cache entry, unless the global time is later
+	entry   entryState
+	reading bool
+	queued  bool
+	ready   int32 // sandboxes in PhaseRunning; here, because a pod fits into 256 bytes
 
 	listed   []Item  // what the last list showed, while that differs from the items
 	listedAt instant // begin of that list; 0 while the items are as listed
@@ -66,8 +69,6 @@ type pod struct {
 	notBefore instant // the end of a delay that does not hold up want and force
 	retry     ladder
 	later     instant // the earliest entry in core.later; 0 if none
-	reading   bool
-	queued    bool
 	readEnd   instant // when the last read of the pod ended
 
 	calls    int32   // own calls under way
@@ -75,8 +76,6 @@ type pod struct {
 	due      instant // a read must begin after this, but not before hold; 0 if none is due
 	hold     instant
 	unlisted instant // an own call may have made an unknown ID until then; may be in the future
-
-	ready int // sandboxes in PhaseRunning
 }
 
 // entryState is the state of a pod's entry in the cache.

@@ -211,7 +211,7 @@ func (c *core[S]) tally(x *item, by int) {
 	}
 	c.phases[x.kind][x.phase] += by
 	if x.kind == Sandbox && x.phase == PhaseRunning {
-		if x.pod.ready += by; by > 0 && x.pod.ready == 1 || by < 0 && x.pod.ready == 0 {
+		if x.pod.ready += int32(by); by > 0 && x.pod.ready == 1 || by < 0 && x.pod.ready == 0 {
 			c.running += by
 		}
 	}
