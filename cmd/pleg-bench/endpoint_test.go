@@ -278,8 +278,8 @@ func TestKilledRun(t *testing.T) {
 }
 
 // TestDisturbedRun disturbs a run by a runtime that fails every change, as on a full disk, and by
-// pods of others. The errors and the leftovers are named, and the named command removes the leftovers
-// once changes succeed.
+// pods of others. The errors and the leftovers are named, and the named command removes the
+// leftovers once changes succeed.
 func TestDisturbedRun(t *testing.T) {
 	t.Parallel()
 	disturbed := func(disturb func(*fakeruntime.Runtime)) (rt *fakeruntime.Runtime, said string) {
