@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"reflect"
@@ -197,6 +198,10 @@ func TestClientsAccept(t *testing.T) {
 					if c.GetImage().GetImage() == "" || c.ImageRef == "" || c.GetMetadata().GetName() == "" || c.CreatedAt == 0 || c.PodSandboxId == "" ||
 						c.Labels[labelPodName] == "" || c.Labels[labelPodNamespace] == "" || c.Labels[labelContainerName] == "" {
 						t.Errorf("container: %v", c)
+					}
+					var info struct{ PID int }
+					if err := json.Unmarshal([]byte(st.Info["info"]), &info); err != nil || info.PID <= 1<<22 {
+						t.Errorf("PID %d may be that of a process of the host: %v", info.PID, err)
 					}
 					if s := st.Status; s.GetImage().GetImage() == "" || s.ImageRef == "" || s.CreatedAt == 0 || s.StartedAt == 0 || s.LogPath == "" || len(s.Mounts) == 0 || len(st.Info) == 0 {
 						t.Errorf("container status: %v", st)

@@ -172,12 +172,12 @@ func TestChangesWithoutEvents(t *testing.T) {
 		if st.State != runtimeapi.ContainerState_CONTAINER_UNKNOWN {
 			t.Errorf("state %v", st.State)
 		}
-		must(w.cri.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c, Linux: &runtimeapi.LinuxContainerResources{CpuShares: 77}}))(t)
+		must(w.cri.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c, Linux: &runtimeapi.LinuxContainerResources{CpuShares: 77, MemoryLimitInBytes: 9}}))(t)
 		if n := len(l.soFar()); n != before {
 			t.Errorf("%d events", n-before)
 		}
 		st = must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c}))(t).Status
-		if st.Resources.GetLinux().GetCpuShares() != 77 {
+		if r := st.Resources.GetLinux(); r.GetCpuShares() != 77 || r.GetMemoryLimitInBytes() != 9 || r.GetMemorySwapLimitInBytes() != 9 { // as containerd
 			t.Errorf("status %v", st)
 		}
 		check(t, w.rt.StopSandbox(sb)) // container and sandbox
