@@ -243,7 +243,7 @@ func TestRunText(t *testing.T) {
 	if o.status != exitOK || o.stderr != "" {
 		t.Errorf("status %d, stderr %q; want no progress where there is no terminal", o.status, o.stderr)
 	}
-	for _, want := range []string{"evented", "generic", "change told on Watch", "PASS"} {
+	for _, want := range []string{"evented", "generic", "from a change to its event", "PASS"} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, o.stdout)
 		}

@@ -26,14 +26,13 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 	if cfg.GetImage().GetImage() == "" {
 		return nil, invalid("CreateContainer: config.image.image of container %q is empty", cfg.GetMetadata().GetName())
 	}
-	s.rt.lock()
-	c, ev, err := s.rt.createRequested(req)
-	s.rt.mu.Unlock()
+	var c *container
+	err := s.perform(func() (ev *event, err error) {
+		c, ev, err = s.rt.createRequested(req)
+		return ev, err
+	})
 	if err != nil {
 		return nil, s.refusal(err)
-	}
-	if err := s.await(ev); err != nil {
-		return nil, err
 	}
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
 }
@@ -123,20 +122,13 @@ func mergeResources(encoded []byte, change *runtimeapi.LinuxContainerResources) 
 
 // StartContainer starts a created container.
 func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
-	s.rt.lock()
-	c, err := s.rt.containerByID(req.GetContainerId())
-	var ev *event
-	if err == nil {
-		ev, err = s.rt.startContainer(c)
-	}
-	s.rt.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.await(ev); err != nil {
-		return nil, err
-	}
-	return &runtimeapi.StartContainerResponse{}, nil
+	return &runtimeapi.StartContainerResponse{}, s.perform(func() (*event, error) {
+		c, err := s.rt.containerByID(req.GetContainerId())
+		if err != nil {
+			return nil, err
+		}
+		return s.rt.startContainer(c)
+	})
 }
 
 // containerNamed returns the container with this container's name in any sandbox of the pod, or
@@ -185,39 +177,29 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 
 // RemoveContainer stops a running container and removes it; an absent container is removed already.
 func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
-	rt := s.rt
-	rt.lock()
-	c, err := rt.containerByID(req.GetContainerId())
-	if err != nil {
-		rt.mu.Unlock()
-		return &runtimeapi.RemoveContainerResponse{}, nil
-	}
-	if err := s.endingLag(ctx, c.state == StateRunning); err != nil {
-		rt.mu.Unlock()
-		return nil, err
-	}
-	var ev *event
-	if rt.store.containers[c.id] == c { // else removed with its sandbox meanwhile
-		ev = rt.removeContainer(c, false)
-	}
-	rt.mu.Unlock()
-	if err := s.await(ev); err != nil {
-		return nil, err
-	}
-	return &runtimeapi.RemoveContainerResponse{}, nil
+	return &runtimeapi.RemoveContainerResponse{}, s.perform(func() (*event, error) {
+		c, missing := s.rt.containerByID(req.GetContainerId())
+		if missing != nil {
+			return nil, nil
+		}
+		err := s.endingLag(ctx, c.state == StateRunning)
+		if err != nil || s.rt.store.containers[c.id] != c { // removed with its sandbox meanwhile
+			return nil, err
+		}
+		return s.rt.removeContainer(c, false), nil
+	})
 }
 
 // UpdateContainerResources changes the requested resources in the status, without an event, in any
 // state of the container.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
-	s.rt.lock()
-	defer s.rt.mu.Unlock()
-	c, err := s.rt.containerByID(req.GetContainerId())
-	if err != nil {
+	return &runtimeapi.UpdateContainerResourcesResponse{}, s.perform(func() (*event, error) {
+		c, err := s.rt.containerByID(req.GetContainerId())
+		if err == nil {
+			c.resources = mergeResources(c.resources, req.GetLinux())
+		}
 		return nil, err
-	}
-	c.resources = mergeResources(c.resources, req.GetLinux())
-	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
+	})
 }
 
 // ReopenContainerLog creates the log file of a running container again.

@@ -13,21 +13,19 @@ import (
 
 // AddContainer makes a container in the sandbox, emits its event, and returns its ID.
 func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (containerID string, err error) {
-	rt.lock()
-	defer rt.mu.Unlock()
-	sb, err := rt.usableSandbox("AddContainer", sandboxID)
-	if err != nil {
-		return "", err
-	}
-	if err := spec.Life.validate(); err != nil {
-		return "", fmt.Errorf("fakeruntime: AddContainer: %w", err)
-	}
-	c := rt.newContainer(sb, spec)
-	if err := rt.admit(c); err != nil {
-		return "", err
-	}
-	rt.addCreated(c)
-	return c.id, nil
+	err = rt.onSandbox("AddContainer", sandboxID, func(sb *sandbox) error {
+		if err := spec.Life.validate(); err != nil {
+			return fmt.Errorf("fakeruntime: AddContainer: %w", err)
+		}
+		c := rt.newContainer(sb, spec)
+		if err := rt.admit(c); err != nil {
+			return err
+		}
+		rt.addCreated(c)
+		containerID = c.id
+		return nil
+	})
+	return containerID, err
 }
 
 // newContainer makes a container for the direct methods, with a kubelet's labels and size.
@@ -88,14 +86,10 @@ func (c *container) set(v view) {
 // Start starts a created container. With Faults.StartError the start can fail like a real start:
 // the container is EXITED, code 128.
 func (rt *Runtime) Start(containerID string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	c, err := rt.usableContainer("Start", containerID)
-	if err != nil {
+	return rt.onContainer("Start", containerID, func(c *container) error {
+		_, err := rt.startContainer(c)
 		return err
-	}
-	_, err = rt.startContainer(c)
-	return err
+	})
 }
 
 func (rt *Runtime) startContainer(c *container) (*event, error) {
@@ -203,14 +197,10 @@ func (rt *Runtime) endUnborn(c *container) {
 
 // Remove removes a container; a running container is stopped first.
 func (rt *Runtime) Remove(containerID string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	c, err := rt.usableContainer("Remove", containerID)
-	if err != nil {
-		return err
-	}
-	rt.removeContainer(c, false)
-	return nil
+	return rt.onContainer("Remove", containerID, func(c *container) error {
+		rt.removeContainer(c, false)
+		return nil
+	})
 }
 
 func (rt *Runtime) removeContainer(c *container, silent bool) *event {
@@ -235,20 +225,16 @@ func (rt *Runtime) removeContainer(c *container, silent bool) *event {
 
 // LoseTrack makes a running container UNKNOWN, without an event.
 func (rt *Runtime) LoseTrack(containerID string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	c, err := rt.usableContainer("LoseTrack", containerID)
-	if err != nil {
-		return err
-	}
-	if c.state != StateRunning {
-		return fmt.Errorf("fakeruntime: LoseTrack: %w: container %q is %v", ErrState, containerID, c.state)
-	}
-	v := c.view
-	v.state = StateUnknown
-	c.set(v)
-	rt.record(c.sb, c, StateRunning, StateUnknown, NoEvent, nil)
-	return nil
+	return rt.onContainer("LoseTrack", containerID, func(c *container) error {
+		if c.state != StateRunning {
+			return fmt.Errorf("fakeruntime: LoseTrack: %w: container %q is %v", ErrState, containerID, c.state)
+		}
+		v := c.view
+		v.state = StateUnknown
+		c.set(v)
+		rt.record(c.sb, c, StateRunning, StateUnknown, NoEvent, nil)
+		return nil
+	})
 }
 
 // record writes a change into the history and ties it to its event.

@@ -55,22 +55,28 @@ func (rt *Runtime) usable(method string) error {
 	return nil
 }
 
-func (rt *Runtime) usableSandbox(method, id string) (*sandbox, error) {
+// onSandbox serves a direct method: it calls do with the sandbox, under the lock.
+func (rt *Runtime) onSandbox(method, id string, do func(*sandbox) error) error {
+	rt.lock()
+	defer rt.mu.Unlock()
 	if err := rt.usable(method); err != nil {
-		return nil, err
+		return err
 	}
 	if sb := rt.store.sandboxes[id]; sb != nil {
-		return sb, nil
+		return do(sb)
 	}
-	return nil, fmt.Errorf("fakeruntime: %s: %w: sandbox %q", method, ErrNotFound, id)
+	return fmt.Errorf("fakeruntime: %s: %w: sandbox %q", method, ErrNotFound, id)
 }
 
-func (rt *Runtime) usableContainer(method, id string) (*container, error) {
+// onContainer is onSandbox for a container.
+func (rt *Runtime) onContainer(method, id string, do func(*container) error) error {
+	rt.lock()
+	defer rt.mu.Unlock()
 	if err := rt.usable(method); err != nil {
-		return nil, err
+		return err
 	}
 	if c := rt.store.containers[id]; c != nil {
-		return c, nil
+		return do(c)
 	}
-	return nil, fmt.Errorf("fakeruntime: %s: %w: container %q", method, ErrNotFound, id)
+	return fmt.Errorf("fakeruntime: %s: %w: container %q", method, ErrNotFound, id)
 }

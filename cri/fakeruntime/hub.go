@@ -3,7 +3,10 @@
 
 package fakeruntime
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // hub is the log of events between the runtime and its subscribers. There is no goroutine in it: a
 // subscriber's own goroutine pulls from the log, as far as the profile's channels would have let
@@ -137,16 +140,7 @@ func (rt *Runtime) advance() {
 // acceptedUpTo finds the first event in the log without room in a channel.
 func (rt *Runtime) acceptedUpTo() uint64 {
 	h := &rt.hub
-	lo, hi := 0, len(h.log)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if h.log[mid].accepted {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return h.head + uint64(lo)
+	return h.head + uint64(sort.Search(len(h.log), func(i int) bool { return !h.log[i].accepted }))
 }
 
 func (rt *Runtime) accept(ev *event) {

@@ -30,9 +30,8 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	if err := rt.cfg.Profile.Features.checkUserNamespace(namespaces.GetUsernsOptions()); err != nil {
 		return nil, err
 	}
-	rt.lock()
 	sb := &sandbox{
-		id: rt.ids.hex64(), name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
+		name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
 		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
 		hostNetwork: namespaces.GetNetwork() == runtimeapi.NamespaceMode_NODE,
 		pid:         int64(namespaces.GetPid()),
@@ -40,24 +39,21 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		logDir:      cfg.GetLogDirectory(),
 	}
 	if !knownHandler(sb.handler) {
-		rt.mu.Unlock()
 		return nil, status.Errorf(codes.Unknown, "RunPodSandbox: no runtime for %q is configured", sb.handler)
 	}
-	if old := rt.sandboxNamed(sb); old != nil && rt.cfg.Profile.NamesReturned {
-		rt.mu.Unlock()
-		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: old.id}, nil
-	}
-	if rt.roll(rollSandboxError, rt.faults.SandboxError, sb.id) {
-		rt.mu.Unlock()
-		return nil, status.Errorf(codes.Unknown, "failed to create sandbox for pod %q: virtual failure", sb.name)
-	}
-	ev, err := rt.runSandbox(sb)
-	rt.mu.Unlock()
+	err := s.perform(func() (*event, error) {
+		sb.id = rt.ids.hex64()
+		if old := rt.sandboxNamed(sb); old != nil && rt.cfg.Profile.NamesReturned {
+			sb = old
+			return nil, nil
+		}
+		if rt.roll(rollSandboxError, rt.faults.SandboxError, sb.id) {
+			return nil, status.Errorf(codes.Unknown, "failed to create sandbox for pod %q: virtual failure", sb.name)
+		}
+		return rt.runSandbox(sb)
+	})
 	if err != nil {
 		return nil, s.refusal(err)
-	}
-	if err := s.await(ev); err != nil {
-		return nil, err
 	}
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.id}, nil
 }
@@ -109,24 +105,19 @@ func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSan
 
 // RemovePodSandbox removes the sandbox and its containers; an absent sandbox is removed already.
 func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
-	rt := s.rt
-	rt.lock()
-	sb, err := rt.sandboxByID(req.GetPodSandboxId())
-	if err != nil {
-		rt.mu.Unlock()
-		return &runtimeapi.RemovePodSandboxResponse{}, nil
-	}
-	if err := s.endingLag(ctx, sb.runs()); err != nil {
-		rt.mu.Unlock()
-		return nil, err
-	}
-	ev, gone := rt.removeSandbox(sb)
-	life := rt.incarnation
-	rt.mu.Unlock()
-	if err := s.await(ev); err != nil {
-		return nil, err
-	}
-	if gone != nil {
+	var gone, life <-chan struct{}
+	err := s.perform(func() (ev *event, err error) {
+		sb, missing := s.rt.sandboxByID(req.GetPodSandboxId())
+		if missing != nil {
+			return nil, nil
+		}
+		if err = s.endingLag(ctx, sb.runs()); err == nil {
+			ev, gone = s.rt.removeSandbox(sb)
+			life = s.rt.incarnation
+		}
+		return ev, err
+	})
+	if err == nil && gone != nil {
 		select {
 		case <-gone:
 		case <-ctx.Done():
@@ -135,15 +126,13 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePo
 			return nil, status.Error(codes.Unavailable, brokenStream)
 		}
 	}
-	return &runtimeapi.RemovePodSandboxResponse{}, nil
+	return &runtimeapi.RemovePodSandboxResponse{}, err
 }
 
 // UpdatePodSandboxResources changes nothing visible.
 func (s *service) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
-	s.rt.lock()
-	defer s.rt.mu.Unlock()
-	if _, err := s.rt.sandboxByID(req.GetPodSandboxId()); err != nil {
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, s.perform(func() (*event, error) {
+		_, err := s.rt.sandboxByID(req.GetPodSandboxId())
 		return nil, err
-	}
-	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+	})
 }

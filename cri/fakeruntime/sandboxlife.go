@@ -97,14 +97,10 @@ func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 // StopSandbox ends the containers of the sandbox, with the profile's code, and makes the sandbox
 // not ready. Stopping a stopped sandbox does nothing.
 func (rt *Runtime) StopSandbox(id string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	sb, err := rt.usableSandbox("StopSandbox", id)
-	if err != nil {
-		return err
-	}
-	rt.stopSandbox(sb)
-	return nil
+	return rt.onSandbox("StopSandbox", id, func(sb *sandbox) error {
+		rt.stopSandbox(sb)
+		return nil
+	})
 }
 
 func (rt *Runtime) stopSandbox(sb *sandbox) {
@@ -147,14 +143,10 @@ func (rt *Runtime) sandboxFades(sb *sandbox) {
 // deletion before its lists do (see Profile.DeleteLag) still lists it for a time after
 // RemoveSandbox returned.
 func (rt *Runtime) RemoveSandbox(id string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	sb, err := rt.usableSandbox("RemoveSandbox", id)
-	if err != nil {
-		return err
-	}
-	rt.removeSandbox(sb)
-	return nil
+	return rt.onSandbox("RemoveSandbox", id, func(sb *sandbox) error {
+		rt.removeSandbox(sb)
+		return nil
+	})
 }
 
 // removeSandbox returns the last event, and a channel closed when the sandbox has left the store
@@ -202,17 +194,13 @@ func (rt *Runtime) dropSandbox(sb *sandbox, how Emission, ev *event) {
 // KillShim makes the sandbox die as when its shim is killed: its STOPPED comes first, while its
 // containers still run; they end with code 255 after 1.4 s.
 func (rt *Runtime) KillShim(id string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	sb, err := rt.usableSandbox("KillShim", id)
-	if err != nil {
-		return err
-	}
-	rt.sandboxDown(sb)
-	for _, c := range sb.containers {
-		rt.sched.after(shimDeathLag, func() { rt.exit(c, exitUnknown, "Unknown", "") })
-	}
-	return nil
+	return rt.onSandbox("KillShim", id, func(sb *sandbox) error {
+		rt.sandboxDown(sb)
+		for _, c := range sb.containers {
+			rt.sched.after(shimDeathLag, func() { rt.exit(c, exitUnknown, "Unknown", "") })
+		}
+		return nil
+	})
 }
 
 const shimDeathLag = 1400 * time.Millisecond
@@ -220,20 +208,16 @@ const shimDeathLag = 1400 * time.Millisecond
 // RecoverSandbox makes an unready sandbox ready, without an event, like some runtimes when a
 // restart finds it alive after all.
 func (rt *Runtime) RecoverSandbox(id string) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	sb, err := rt.usableSandbox("RecoverSandbox", id)
-	if err != nil {
-		return err
-	}
-	if sb.state == StateReady || sb.removing {
-		return fmt.Errorf("fakeruntime: RecoverSandbox %s: it is ready or on its way out", id)
-	}
-	sb.state = StateReady
-	if !sb.hostNetwork {
-		sb.ip = ipOf(rt.ips)
-		rt.ips++
-	}
-	rt.record(sb, nil, StateNotReady, StateReady, NoEvent, nil)
-	return nil
+	return rt.onSandbox("RecoverSandbox", id, func(sb *sandbox) error {
+		if sb.state == StateReady || sb.removing {
+			return fmt.Errorf("fakeruntime: RecoverSandbox %s: it is ready or on its way out", id)
+		}
+		sb.state = StateReady
+		if !sb.hostNetwork {
+			sb.ip = ipOf(rt.ips)
+			rt.ips++
+		}
+		rt.record(sb, nil, StateNotReady, StateReady, NoEvent, nil)
+		return nil
+	})
 }

@@ -245,6 +245,17 @@ func wait(ctx context.Context, life <-chan struct{}, d time.Duration) error {
 	}
 }
 
+// perform makes a change under the lock, and waits until its event has found room.
+func (s *service) perform(change func() (*event, error)) error {
+	s.rt.lock()
+	ev, err := change()
+	s.rt.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.await(ev)
+}
+
 // await holds a caller until its event has found room with every subscriber. As in a real runtime
 // the caller's own deadline does not matter: its client gives up, and the event is sent all the
 // same.

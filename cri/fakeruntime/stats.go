@@ -116,13 +116,7 @@ func (s *service) listContainerStats(f *runtimeapi.ContainerStatsFilter) []*runt
 		Id: f.GetId(), PodSandboxId: f.GetPodSandboxId(), LabelSelector: f.GetLabelSelector(),
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 	})
-	s.rt.lock()
-	defer s.rt.mu.Unlock()
-	out := make([]*runtimeapi.ContainerStats, len(rows))
-	for i, r := range rows {
-		out[i] = s.rt.containerStats(r.item)
-	}
-	return out
+	return statsOf(s.rt, rows, s.rt.containerStats)
 }
 
 // ListContainerStats lists the running containers.
@@ -145,13 +139,17 @@ func (s *service) listSandboxStats(f *runtimeapi.PodSandboxStatsFilter) []*runti
 	rows := s.rt.findSandboxes(&runtimeapi.PodSandboxFilter{
 		Id: f.GetId(), LabelSelector: f.GetLabelSelector(), State: &runtimeapi.PodSandboxStateValue{},
 	})
-	s.rt.lock()
-	defer s.rt.mu.Unlock()
-	out := make([]*runtimeapi.PodSandboxStats, len(rows))
+	return statsOf(s.rt, rows, s.rt.sandboxStats)
+}
+
+func statsOf[T listed, S any](rt *Runtime, rows []row[T], stats func(T) S) []S {
+	rt.lock()
+	defer rt.mu.Unlock()
+	list := make([]S, len(rows))
 	for i, r := range rows {
-		out[i] = s.rt.sandboxStats(r.item)
+		list[i] = stats(r.item)
 	}
-	return out
+	return list
 }
 
 // ListPodSandboxStats lists the ready sandboxes.

@@ -12,28 +12,24 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// container resolves an ID as the profile does.
 func (rt *Runtime) containerByID(id string) (*container, error) {
-	c, ok, ambiguous := find(rt.store.containers, id, rt.cfg.Profile.ShortIDs)
-	switch {
-	case ok:
-		return c, nil
-	case ambiguous:
-		return nil, status.Errorf(codes.Unknown, "container ID %q is the beginning of more than one ID", id)
-	}
-	return nil, fmt.Errorf("%w: container %q", ErrNotFound, id)
+	return resolve(rt, rt.store.containers, "container", id)
 }
 
-// sandboxByID resolves an ID as the profile does.
 func (rt *Runtime) sandboxByID(id string) (*sandbox, error) {
-	sb, ok, ambiguous := find(rt.store.sandboxes, id, rt.cfg.Profile.ShortIDs)
+	return resolve(rt, rt.store.sandboxes, "sandbox", id)
+}
+
+// resolve returns the item of an ID as the profile does.
+func resolve[T any](rt *Runtime, items map[string]T, kind, id string) (T, error) {
+	item, ok, ambiguous := find(items, id, rt.cfg.Profile.ShortIDs)
 	switch {
 	case ok:
-		return sb, nil
+		return item, nil
 	case ambiguous:
-		return nil, status.Errorf(codes.Unknown, "sandbox ID %q is the beginning of more than one ID", id)
+		return item, status.Errorf(codes.Unknown, "%s ID %q is the beginning of more than one ID", kind, id)
 	}
-	return nil, fmt.Errorf("%w: sandbox %q", ErrNotFound, id)
+	return item, fmt.Errorf("%w: %s %q", ErrNotFound, kind, id)
 }
 
 func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method string, call uint64) (any, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -42,27 +43,23 @@ func withLists(generated, ours []grpc.StreamDesc) []grpc.StreamDesc {
 	return append(others, ours...)
 }
 
-// streamContainers sends the list in batches of the profile's size. An empty list is no message.
 func (s *service) streamContainers(req *runtimeapi.ListContainersRequest, stream grpc.ServerStream) error {
-	const method = "StreamContainers"
-	n := s.rt.calls(method)
-	first := true
-	return sendBatches(s, method, s.rt.findContainers(req.GetFilter()), func(batch []row[*container]) error {
-		page := s.rt.containerPage(batch, first, method, n)
-		first = false
-		return stream.SendMsg(&reply{page})
-	})
+	return streamRows(s, "StreamContainers", s.rt.findContainers(req.GetFilter()), s.rt.containerPage, stream)
 }
 
-// streamPodSandboxes sends the list in batches of the profile's size. An empty list is no message.
 func (s *service) streamPodSandboxes(req *runtimeapi.ListPodSandboxRequest, stream grpc.ServerStream) error {
-	const method = "StreamPodSandboxes"
-	n := s.rt.calls(method)
-	first := true
-	return sendBatches(s, method, s.rt.findSandboxes(req.GetFilter()), func(batch []row[*sandbox]) error {
-		page := s.rt.sandboxPage(batch, first, method, n)
+	return streamRows(s, "StreamPodSandboxes", s.rt.findSandboxes(req.GetFilter()), s.rt.sandboxPage, stream)
+}
+
+// streamRows sends the list in batches of the profile's size. An empty list is no message.
+func streamRows[T listed](
+	s *service, method string, rows []row[T], page func(rows []row[T], first bool, method string, call uint64) mem.BufferSlice, stream grpc.ServerStream,
+) error {
+	n, first := s.rt.calls(method), true
+	return sendBatches(s, method, rows, func(batch []row[T]) error {
+		answer := &reply{page(batch, first, method, n)}
 		first = false
-		return stream.SendMsg(&reply{page})
+		return stream.SendMsg(answer)
 	})
 }
 

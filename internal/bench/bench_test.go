@@ -291,7 +291,7 @@ func TestDocument(t *testing.T) {
 	said := text(t, r.Document())
 	for _, want := range []string{
 		"fake runtime as containerd-2", "3 pods × 1 container,", "faults drop=0.1", "evented", "generic", "500 µs", "4.20 ms", "24.0 MiB",
-		"emitted 12, the PLEG received 11", "7.5 lists a minute", "restarted, its containers survived",
+		"included: 12 of the runtime, 11 received", "7.5 lists a minute", "restarted, its containers survived",
 		"StopPodSandbox failed 2 times, first: no space left on device", "with 100 such reads", "PASS: the cache equals the runtime in all of 3 pods",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(said), " "), want) {

@@ -108,8 +108,8 @@ func (r *Result) table() Table {
 			name = ""
 		}
 	}
-	delays("change told on Watch after", func(c *ComparisonResult) LatencyResult { return c.Latency })
-	row("changes that nobody saw", fmt.Sprintf("of %d changes", r.Events.Changes), func(c *ComparisonResult) string { return fmt.Sprint(c.Events.Unseen) })
+	delays("from a change to its event", func(c *ComparisonResult) LatencyResult { return c.Latency })
+	row("changes never seen", fmt.Sprintf("of %d changes", r.Events.Changes), func(c *ComparisonResult) string { return fmt.Sprint(c.Events.Unseen) })
 	cpu := meanwhile
 	if r.Freshness.Count > 0 {
 		delays("GetNewerThan(now) answered", func(c *ComparisonResult) LatencyResult { return c.Freshness.LatencyResult })
@@ -125,15 +125,15 @@ func (r *Result) table() Table {
 // story holds what the table has not.
 func (r *Result) story() (list []string) {
 	line := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	emitted := "the PLEG"
+	emitted := ""
 	if n := r.Events.RuntimeEmitted; n != nil {
-		emitted = fmt.Sprintf("the runtime emitted %d, the PLEG", *n)
+		emitted = fmt.Sprintf("%d of the runtime, ", *n)
 	}
-	line("events: %s received %d (%d told nothing new), told %d on Watch; missed %d, owed %d",
+	line("events, those of the set-up included: %s%d received (%d without news), %d delivered on Watch; %d missed, %d owed",
 		emitted, r.Events.Received, r.Events.Stale, r.Events.Lifecycle, r.Events.Missed, r.Events.Owed)
 	line("stream: %s, %s; memory: at most %s", r.PLEG.State, Count(r.PLEG.Reconnects, "reconnect"), Bytes(uint64(r.Cost.PLEGMaxRSSBytes)))
 	if p := r.PLEG.RelistPeriodSeconds; p > 0 && r.PLEG.State == "Connected" {
-		line("trust: %.3g lists a minute now; each list that finds nothing which the stream had not told halves that, down to one in 5 minutes", 60/p)
+		line("trust: %.3g lists a minute now; each list that finds no missed event halves the rate, down to one in 5 minutes", 60/p)
 	}
 	if r.Freshness.Count > 0 {
 		line("answers older than known: %d of %d", r.Freshness.StaleReads, r.Freshness.Count)
