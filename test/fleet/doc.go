@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet tests deploy/ and `pleg-bench fleet` on a cluster of Kubernetes.
+//
+// # Model
+//
+// The tests with the tag e2e make the cluster on this machine: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler and Prometheus in a network of their own, and two nodes
+// in namespaces of their own (package machine of test/kubelet), each with a kubelet on a containerd
+// and a second containerd for the loads of `pleg-bench fleet run`. The programs come from the
+// module registry and from Debian's packages; none is installed.
+//
+//	fleet.test (supervisor, reaper)
+//	  └─ fleet.test (prepares: builds, packages, images)
+//	       └─ fleet.test (tests, in the cluster's network)
+//	            ├─ etcd, API server, controller manager, scheduler, Prometheus
+//	            └─ node n1, n2: first process of the node's namespaces
+//	                 └─ fleet.test (node) ── proxy on the watched socket
+//	                      ├─ kubelet ── containerd ── pods
+//	                      └─ containerd beside
+//
+// The watch of each node reads through a proxy (package criproxy of test/node), which drops the
+// events of one node.
+//
+// # Requirements
+//
+// Root, cgroups of version 1, overlayfs, Go, a C compiler, ip, and Debian's package registry.
+package fleet
