@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -419,5 +420,38 @@ last 1`))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// TestHistogramsMergeExactly merges histograms that went through their text.
+func TestHistogramsMergeExactly(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var all, merged Histogram
+	for range 7 {
+		var part []time.Duration
+		for range 1000 {
+			part = append(part, time.Duration(random.ExpFloat64()*float64(20*time.Millisecond)))
+			all.Record(part[len(part)-1])
+		}
+		h, err := ParseHistogram(HistogramOf(part).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		merged.Merge(h)
+	}
+	empty, err := ParseHistogram(Histogram{}.String())
+	merged.Merge(empty)
+	if diff := cmp.Diff(all.Seconds(), merged.Seconds()); diff != "" || err != nil || merged.String() != all.String() {
+		t.Errorf("%v (-all +merged):\n%s", err, diff)
+	}
+	if n := len(all.String()); n > 4<<10 {
+		t.Errorf("%d bytes", n)
+	}
+	other := hdrhistogram.New(1, 1000, 3)
+	text, err := other.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	for _, bad := range []string{string(text), "x", all.String()[:100]} {
+		if _, parseErr := ParseHistogram(bad); parseErr == nil || err != nil {
+			t.Errorf("%q is read (%v)", bad, err)
+		}
 	}
 }

@@ -199,6 +199,9 @@ type ComparisonResult struct {
 	Freshness    FreshnessResult   `json:"freshness_seconds"`
 	Consistency  ConsistencyResult `json:"consistency"`
 	Cost         CostResult        `json:"cost"`
+	// Histograms are Latency, EventLatency and Freshness in the form of [Histogram.String], by their
+	// names in JSON. They can be merged with those of other runs.
+	Histograms map[string]string `json:"histograms"`
 }
 
 // Seconds turns quantiles into a result.

@@ -195,6 +195,10 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 			Relists: end.Relists - begin.Relists, Inspections: end.Inspections - begin.Inspections,
 		},
 	}
+	r.Histograms = map[string]string{
+		"latency_seconds": bench.HistogramOf(v.Latency).String(), "event_latency_seconds": bench.HistogramOf(v.Path).String(),
+		"freshness_seconds": bench.HistogramOf(s.final.Waits).String(),
+	}
 	r.LatencyBy = make(map[string]bench.LatencyResult)
 	for kind, d := range v.By {
 		r.LatencyBy[kind] = bench.Summarize(d).Seconds()
