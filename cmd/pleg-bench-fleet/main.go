@@ -91,7 +91,9 @@ can polling be turned off, which version of a runtime loses events, and what
 would it save? Kubernetes runs "pleg-bench watch" on every node, as a DaemonSet,
 and Prometheus keeps its metrics.`,
 		Example: `  # the verdict on the last hour
-  pleg-bench fleet verdict --prometheus http://127.0.0.1:9090`,
+  pleg-bench fleet verdict --prometheus http://127.0.0.1:9090
+  # a load on the nodes of a pool, on the fake runtime in each pod
+  pleg-bench fleet run --nodes pool=canary --job-image example.com/pleg-bench`,
 		Args:          noArgs,
 		Version:       version(),
 		SilenceErrors: true,
@@ -101,7 +103,7 @@ and Prometheus keeps its metrics.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetVersionTemplate("pleg-bench-fleet {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
-	root.AddCommand(newVerdict())
+	root.AddCommand(newVerdict(), newRun((*runOptions).connect))
 	return root
 }
 

@@ -69,8 +69,8 @@ func (h *Histogram) Merge(other Histogram) {
 	}
 }
 
-// String returns the histogram in HdrHistogram's compressed form, version 2, in base64; empty for an
-// empty one.
+// String returns the histogram in HdrHistogram's compressed form, version 2, in base64; empty for
+// an empty histogram.
 func (h Histogram) String() string {
 	if h.h == nil {
 		return ""

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// forbidden is the annotation or the taint of nodes that take no load.
+	forbidden = "evented-pleg.io/no-load"
+	// gate keeps a pod from the scheduler until it has a node. If this program is killed, gated pods
+	// never start.
+	gate    = "evented-pleg.io/node"
+	appName = "pleg-bench-fleet-run"
+	// socketAnnotation is kubeadm's, on nodes: the socket of the kubelet's runtime.
+	socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
+
+	// startIn bounds the time from a pod's node to its start: scheduling and the image.
+	startIn = 2 * time.Minute
+	// aroundLoad bounds the time of a run besides its load: making pods, comparing, removing.
+	aroundLoad = 90 * time.Second
+	// terminateIn is what a run has to remove its pods.
+	terminateIn = 60 * time.Second
+	// keepFor is when Kubernetes removes a finished Job that this program has not removed.
+	keepFor = 10 * time.Minute
+)
+
+// kubeletSockets are the usual sockets of kubelets' runtimes.
+var kubeletSockets = []string{
+	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock", "/run/k3s/containerd/containerd.sock",
+	"/run/k0s/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock",
+}
+
+// socketPath returns the path of an endpoint, in one form for /run and /var/run.
+func socketPath(endpoint string) string {
+	p := path.Clean(strings.TrimPrefix(endpoint, "unix://"))
+	if rest, ok := strings.CutPrefix(p, "/var/run/"); ok {
+		return "/run/" + rest
+	}
+	return p
+}
+
+// LeftOut is a node that takes no load, and why.
+type LeftOut struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+}
+
+// choose returns the names of the nodes for a load on the endpoint, and the others.
+func choose(nodes []core.Node, endpoint string) (chosen []string, left []LeftOut) {
+	for _, n := range nodes {
+		reason := ""
+		for _, taint := range n.Spec.Taints {
+			if taint.Key == forbidden || taint.Effect != core.TaintEffectPreferNoSchedule {
+				reason = "taint " + taint.ToString()
+			}
+		}
+		if v, ok := n.Annotations[forbidden]; ok && v != "false" {
+			reason = "annotation " + forbidden
+		}
+		if ready, _ := readiness(&n); !ready {
+			reason = cmp.Or(reason, "not ready")
+		}
+		if endpoint != "" && socketPath(n.Annotations[socketAnnotation]) == socketPath(endpoint) {
+			reason = "the endpoint is the kubelet's runtime, by the annotation " + socketAnnotation
+		}
+		if reason != "" {
+			left = append(left, LeftOut{n.Name, reason})
+		} else {
+			chosen = append(chosen, n.Name)
+		}
+	}
+	slices.Sort(chosen)
+	return chosen, left
+}
+
+// readiness reports whether a node is ready, and since when it is or is not.
+func readiness(n *core.Node) (ready bool, since time.Time) {
+	for _, c := range n.Status.Conditions {
+		if c.Type == core.NodeReady {
+			return c.Status == core.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
+	return false, time.Time{}
+}
+
+// job returns an Indexed Job of one pod for each of some nodes. Each pod is gated until it gets its
+// node: spread constraints count no finished pods, and would use a node twice.
+func (o *runOptions) job(nodes int) *batch.Job {
+	labels := map[string]string{"app.kubernetes.io/name": appName}
+	container := core.Container{
+		Name: "run", Image: o.jobImage, Args: o.args(),
+		Resources: core.ResourceRequirements{
+			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("100m"), core.ResourceMemory: resource.MustParse("64Mi")},
+			Limits:   core.ResourceList{core.ResourceMemory: resource.MustParse("512Mi")},
+		},
+		SecurityContext: &core.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}},
+		},
+	}
+	spec := core.PodSpec{
+		RestartPolicy: core.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), DNSPolicy: core.DNSDefault,
+		TerminationGracePeriodSeconds: new(int64(terminateIn.Seconds())), SchedulingGates: []core.PodSchedulingGate{{Name: gate}},
+		SecurityContext: &core.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}},
+	}
+	mount := func(name, at string, readOnly bool, source core.VolumeSource) {
+		spec.Volumes = append(spec.Volumes, core.Volume{Name: name, VolumeSource: source})
+		container.VolumeMounts = append(container.VolumeMounts, core.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly})
+	}
+	mount("tmp", "/tmp", false, core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}})
+	if o.endpoint != "" {
+		// The socket and the logs are root's.
+		spec.SecurityContext.RunAsNonRoot, spec.SecurityContext.RunAsUser, spec.SecurityContext.RunAsGroup = nil, new(int64(0)), new(int64(0))
+		host := func(name, at string, readOnly bool, kind core.HostPathType) {
+			mount(name, at, readOnly, core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: at, Type: &kind}})
+		}
+		host("cri", path.Dir(strings.TrimPrefix(o.endpoint, "unix://")), true, core.HostPathDirectory)
+		host("logs", o.logDirectory, false, core.HostPathDirectoryOrCreate)
+	}
+	spec.Containers = []core.Container{container}
+	return &batch.Job{
+		TypeMeta:   meta.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: meta.ObjectMeta{GenerateName: "pleg-bench-", Namespace: o.namespace, Labels: labels},
+		Spec: batch.JobSpec{
+			CompletionMode: new(batch.IndexedCompletion), Completions: new(int32(nodes)), Parallelism: new(int32(min(o.atOnce, nodes))),
+			BackoffLimitPerIndex: new(int32(0)), ActiveDeadlineSeconds: new(int64(o.deadline(nodes).Seconds())), TTLSecondsAfterFinished: new(int32(keepFor.Seconds())),
+			Template: core.PodTemplateSpec{ObjectMeta: meta.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}
+}
+
+// args are those of `pleg-bench run` in each pod.
+func (o *runOptions) args() []string {
+	args := []string{
+		"run", "--output=json", fmt.Sprintf("--pods=%d", o.pods), fmt.Sprintf("--containers=%d", o.containers),
+		fmt.Sprintf("--rate=%g", o.rate), fmt.Sprintf("--duration=%s", o.duration),
+	}
+	if o.endpoint != "" {
+		args = append(args, "--endpoint="+o.endpoint, "--image="+o.image, "--log-directory="+o.logDirectory)
+	}
+	return append(args, o.runArgs...)
+}
+
+// deadline is when Kubernetes ends the Job, however this program ends.
+func (o *runOptions) deadline(nodes int) time.Duration {
+	turns := (nodes + o.atOnce - 1) / o.atOnce
+	return time.Duration(turns)*(o.duration+aroundLoad+startIn) + time.Minute
+}

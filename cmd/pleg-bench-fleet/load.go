@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// LoadReport is the outcome of a load on a fleet. docs/pleg-bench.md documents its JSON.
+type LoadReport struct {
+	Schema string    `json:"schema"`
+	Time   time.Time `json:"time"`
+	// Job is the namespace and the name of the removed Job.
+	Job         string `json:"job"`
+	OK          bool   `json:"ok"`
+	Interrupted bool   `json:"interrupted"`
+	// Finished counts the nodes with an outcome, Passed those whose run passed.
+	Finished int `json:"nodes"`
+	Passed   int `json:"passed"`
+	LoadSums
+	Groups []*LoadGroup `json:"groups"`
+	// Failed are the nodes whose run failed, or that have no result. Noted passed all the same.
+	Failed  []FailedNode `json:"failed"`
+	Noted   []FailedNode `json:"noted"`
+	LeftOut []LeftOut    `json:"left_out"`
+	// LeftBehind are the pods that were still there in the end.
+	LeftBehind []string `json:"left_behind"`
+
+	groups map[[2]string]*LoadGroup
+}
+
+// LoadSums are sums over the runs with a result, passed or not.
+type LoadSums struct {
+	Results    int `json:"results"`
+	Changes    int `json:"changes"`
+	Missed     int `json:"missed"`
+	Duplicates int `json:"duplicates"`
+	OutOfOrder int `json:"out_of_order"`
+	Mismatches int `json:"mismatches"`
+	StaleReads int `json:"stale_reads"`
+	// Latency, EventLatency and Freshness are of all runs together.
+	Latency      bench.LatencyResult `json:"latency_seconds"`
+	EventLatency bench.LatencyResult `json:"event_latency_seconds"`
+	Freshness    bench.LatencyResult `json:"freshness_seconds"`
+
+	latency, eventLatency, freshness bench.Histogram
+}
+
+// LoadGroup is the runs on one version of a runtime.
+type LoadGroup struct {
+	Runtime string `json:"runtime"`
+	Version string `json:"version"`
+	Passed  int    `json:"passed"`
+	LoadSums
+}
+
+// FailedNode is a node with a reason.
+type FailedNode struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+}
+
+func newLoadReport(began time.Time, left []LeftOut) *LoadReport {
+	return &LoadReport{
+		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []FailedNode{}, Noted: []FailedNode{},
+		LeftOut: append([]LeftOut{}, left...), LeftBehind: []string{}, groups: make(map[[2]string]*LoadGroup),
+	}
+}
+
+// add enters the outcome of a node, with a note on the node.
+func (r *LoadReport) add(node string, o outcome, note string) {
+	r.Finished++
+	reasons := []string{}
+	if o.reason != "" {
+		reasons = append(reasons, o.reason)
+	}
+	if o.result != nil {
+		reasons = append(reasons, o.result.Failures...)
+		g := r.groups[[2]string{o.result.Runtime.Name, o.result.Runtime.Version}]
+		if g == nil {
+			g = &LoadGroup{Runtime: o.result.Runtime.Name, Version: o.result.Runtime.Version}
+			r.groups[[2]string{g.Runtime, g.Version}] = g
+		}
+		err := r.LoadSums.add(o.result)
+		if e := g.add(o.result); e != nil {
+			err = e
+		}
+		if err != nil {
+			reasons = append(reasons, err.Error())
+		}
+		if len(reasons) == 0 && o.result.OK {
+			r.Passed++
+			g.Passed++
+			if note != "" {
+				r.Noted = append(r.Noted, FailedNode{node, note})
+			}
+			return
+		}
+	}
+	if note != "" {
+		reasons = append([]string{note}, reasons...)
+	}
+	r.Failed = append(r.Failed, FailedNode{node, strings.Join(reasons, "; ")})
+}
+
+// add adds a result, or nothing if its histograms cannot be read.
+func (s *LoadSums) add(result *bench.Result) error {
+	var parts [3]bench.Histogram
+	for i, name := range []string{"latency_seconds", "event_latency_seconds", "freshness_seconds"} {
+		var err error
+		if parts[i], err = bench.ParseHistogram(result.Histograms[name]); err != nil {
+			return fmt.Errorf("histogram %s of its result: %w", name, err)
+		}
+	}
+	s.latency.Merge(parts[0])
+	s.eventLatency.Merge(parts[1])
+	s.freshness.Merge(parts[2])
+	s.Results++
+	s.Changes += result.Load.Changes
+	s.Missed += result.Events.Missed
+	s.Duplicates += result.Events.Duplicates
+	s.OutOfOrder += result.Events.OutOfOrder
+	s.Mismatches += result.Consistency.Mismatches
+	s.StaleReads += result.Freshness.StaleReads
+	return nil
+}
+
+// conclude sums up.
+func (r *LoadReport) conclude(interrupted bool) {
+	r.Interrupted = interrupted
+	r.OK = r.Finished > 0 && r.Passed == r.Finished && !interrupted
+	for _, key := range slices.SortedFunc(maps.Keys(r.groups), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
+		r.groups[key].sum()
+		r.Groups = append(r.Groups, r.groups[key])
+	}
+	r.sum()
+	byName := func(a, b FailedNode) int { return strings.Compare(a.Node, b.Node) }
+	slices.SortFunc(r.Failed, byName)
+	slices.SortFunc(r.Noted, byName)
+	slices.Sort(r.LeftBehind)
+}
+
+func (s *LoadSums) sum() {
+	s.Latency, s.EventLatency, s.Freshness = s.latency.Seconds(), s.eventLatency.Seconds(), s.freshness.Seconds()
+}
+
+// Document implements [bench.Finding].
+func (r *LoadReport) Document() bench.Document {
+	d := bench.Document{Title: fmt.Sprintf("%s under load, by the Job %s", bench.Count(r.Finished, "node"), r.Job), Tone: bench.Bad}
+	counts := bench.Table{Title: "runs", Columns: []string{"results", "passed", "changes", "missed", "twice", "disorder", "differ", "stale"}}
+	times := bench.NewDelayTable("change to Watch")
+	reads := bench.NewDelayTable("GetNewerThan(now)")
+	add := func(name string, passed int, s LoadSums) {
+		var cells []string
+		for _, n := range []int{s.Results, passed, s.Changes, s.Missed, s.Duplicates, s.OutOfOrder, s.Mismatches, s.StaleReads} {
+			cells = append(cells, fmt.Sprint(n))
+		}
+		counts.Add(name, "", cells...)
+		times.Add(name, s.Latency)
+		reads.Add(name, s.Freshness)
+	}
+	for _, g := range r.Groups {
+		add(g.Runtime+" "+g.Version, g.Passed, g.LoadSums)
+	}
+	if len(r.Groups) > 1 {
+		add("all", r.Passed, r.LoadSums)
+	}
+	for _, t := range []bench.Table{counts, times.Table, reads.Table} {
+		if len(t.Rows) > 0 {
+			d.Tables = append(d.Tables, t)
+		}
+	}
+	name := func(format string, nodes []FailedNode) {
+		for _, n := range nodes[:min(len(nodes), mostNamed)] {
+			d.Story = append(d.Story, fmt.Sprintf(format, n.Node, n.Reason))
+		}
+		if n := len(nodes) - mostNamed; n > 0 {
+			d.Story = append(d.Story, fmt.Sprintf("%d more are named by -o json.", n))
+		}
+	}
+	name("%s failed: %s.", r.Failed)
+	name("%s passed, though %s.", r.Noted)
+	var left []FailedNode
+	for _, l := range r.LeftOut {
+		left = append(left, FailedNode(l))
+	}
+	name("%s was left out: %s.", left)
+	if len(r.LeftBehind) > 0 {
+		d.Story = append(d.Story, fmt.Sprintf("Left behind, until the kubelet removes them: %s.", bench.Few(r.LeftBehind)))
+	}
+	switch {
+	case r.OK:
+		d.Verdict, d.Tone = fmt.Sprintf("PASS: the runs on all of %s passed.", bench.Count(r.Finished, "node")), bench.Good
+	case r.Interrupted:
+		d.Verdict, d.Tone = fmt.Sprintf("NO VERDICT: interrupted; %d nodes had passed.", r.Passed), bench.Neutral
+	default:
+		d.Verdict = fmt.Sprintf("FAIL: %d of %s passed.", r.Passed, bench.Count(r.Finished, "node"))
+	}
+	return d
+}
+
+// Benchmarks implements [bench.Finding].
+func (r *LoadReport) Benchmarks() (list []bench.Benchmark) {
+	for _, g := range r.Groups {
+		list = append(list, bench.Benchmark{Name: "FleetRun/" + strings.ReplaceAll(g.Runtime+"/"+g.Version, " ", "-"), Figures: []bench.Figure{
+			{Value: g.Latency.P50, Unit: "p50-sec"}, {Value: g.Latency.P99, Unit: "p99-sec"}, {Value: float64(g.Missed), Unit: "missed"},
+			{Value: float64(g.Passed), Unit: "passed"},
+		}})
+	}
+	return list
+}
+
+// Unmeasured implements [bench.Finding].
+func (r *LoadReport) Unmeasured() []string {
+	if r.Results > 0 {
+		return nil
+	}
+	return []string{"missed", "changes", "duplicates", "out_of_order", "mismatches", "stale_reads"}
+}
