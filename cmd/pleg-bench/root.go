@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -150,11 +151,7 @@ func verboseArgs(cmd *cobra.Command) []string {
 	if err != nil {
 		return nil
 	}
-	var args []string
-	for range n {
-		args = append(args, "-v")
-	}
-	return args
+	return slices.Repeat([]string{"-v"}, n)
 }
 
 // checkOutput checks the value of --output.

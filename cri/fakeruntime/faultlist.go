@@ -166,34 +166,11 @@ func ParseFaults(specs ...string) (Faults, error) {
 func (f Faults) Strings() []string {
 	var out []string
 	for _, d := range faultList {
-		if v := d.text(&f); v != "" {
-			out = append(out, d.Name+"="+v)
+		if v := reflect.ValueOf(f).Field(d.field); !v.IsZero() {
+			out = append(out, fmt.Sprint(d.Name, "=", v))
 		}
 	}
 	return out
-}
-
-// text is the value of a fault, empty when zero.
-func (d Fault) text(f *Faults) string {
-	switch field := d.of(f).(type) {
-	case *float64:
-		if *field != 0 {
-			return strconv.FormatFloat(*field, 'g', -1, 64)
-		}
-	case *time.Duration:
-		if *field != 0 {
-			return field.String()
-		}
-	case *int:
-		if *field != 0 {
-			return strconv.Itoa(*field)
-		}
-	case *Code:
-		if *field != 0 {
-			return field.String()
-		}
-	}
-	return ""
 }
 
 // String joins [Faults.Strings] by spaces.

@@ -43,8 +43,8 @@ type Ledger struct {
 	// syncs are the times of the PodSyncs of each pod.
 	syncs map[string][]int64
 
-	deliveries, duplicates, outOfOrder, claims int
-	path                                       []passage
+	deliveries, duplicates, outOfOrder int
+	path                               []passage
 	// Complaints are the first few violations, for people.
 	Complaints []string
 }
@@ -105,11 +105,8 @@ func (l *Ledger) Lost(at int64) {
 // Delivered enters an event of Watch, in the order of delivery.
 func (l *Ledger) Delivered(d Delivery) {
 	l.deliveries++
-	if d.Claim {
-		l.claims++
-		if d.Stamp > 0 {
-			l.path = append(l.path, passage{d.At, max(0, time.Duration(d.At-d.Stamp))})
-		}
+	if d.Claim && d.Stamp > 0 {
+		l.path = append(l.path, passage{d.At, max(0, time.Duration(d.At-d.Stamp))})
 	}
 	if d.ID == "" {
 		l.syncs[d.Pod] = append(l.syncs[d.Pod], d.At)
@@ -138,10 +135,9 @@ func (l *Ledger) complain(format string, args ...any) {
 
 // Verdict is the evaluation of a ledger.
 type Verdict struct {
-	// Deliveries counts the events of Watch, Syncs the PodSyncs among them, Claims those reported
-	// first by the stream.
-	Deliveries, Syncs, Claims int
-	Duplicates, OutOfOrder    int
+	// Deliveries counts the events of Watch, Syncs the PodSyncs among them.
+	Deliveries, Syncs      int
+	Duplicates, OutOfOrder int
 	// Changes counts the requested changes to Running, Exited and Removed.
 	Changes int
 	// Unseen counts changes without a report: no event of the ID at this state or later, no PodSync
@@ -162,7 +158,7 @@ type Verdict struct {
 
 // Judge sums up the changes with wanted stamps.
 func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
-	v := Verdict{Deliveries: l.deliveries, Claims: l.claims, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder}
+	v := Verdict{Deliveries: l.deliveries, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder}
 	for _, p := range l.path {
 		if wanted(p.at) {
 			v.Path = append(v.Path, p.took)

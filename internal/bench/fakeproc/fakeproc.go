@@ -99,9 +99,8 @@ type Report struct {
 	Dropped uint64 `json:"dropped"`
 	// Stats are the runtime's counters.
 	Stats fakeruntime.Stats `json:"stats"`
-	// CPUSeconds is the process's CPU time, Now a bench.Stamp of the report.
+	// CPUSeconds is the process's CPU time.
 	CPUSeconds float64 `json:"cpuSeconds"`
-	Now        int64   `json:"now"`
 }
 
 // states maps the runtime's states to those of a run. Other states mean nothing.
@@ -121,7 +120,7 @@ type receiver struct{ rt *fakeruntime.Runtime }
 // Report returns the changes from since on, and the counters.
 func (r receiver) Report(since uint64, report *Report) error {
 	history, next := r.rt.History(since)
-	*report = Report{Next: next, Stats: r.rt.Stats(), CPUSeconds: bench.OwnUsage().CPUSeconds, Now: bench.Now()}
+	*report = Report{Next: next, Stats: r.rt.Stats(), CPUSeconds: bench.OwnUsage().CPUSeconds}
 	report.Dropped = next - since - uint64(len(history))
 	for _, h := range history {
 		ch := bench.Change{Pod: h.PodUID, ID: h.ContainerID, State: states[h.New], At: bench.Stamp(h.Time), Told: h.Event == fakeruntime.Emitted}

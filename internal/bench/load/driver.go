@@ -193,7 +193,9 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 			d.release(p, a, context.Cause(ctx))
 			return
 		case <-d.finish:
-			d.putBack(p, a)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.leave(p, a)
 			return
 		}
 		d.counters.add(func(s *Stats) { s.UnderWay++ })
@@ -285,17 +287,8 @@ func (d *Driver) claimBroken() []*pod {
 func (d *Driver) release(p *pod, a action, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a == runJob {
-		p.jobs--
-	} else {
-		p.busy = false
-		if err == nil {
-			p.broken = false
-		}
-	}
-	if err != nil {
-		p.broken = true
-	}
+	d.leave(p, a)
+	p.broken = err != nil || p.broken && a == runJob
 	d.counters.add(func(s *Stats) {
 		if err != nil {
 			s.Broken++
@@ -305,10 +298,8 @@ func (d *Driver) release(p *pod, a action, err error) {
 	})
 }
 
-// putBack returns the pod of an action that was not begun.
-func (d *Driver) putBack(p *pod, a action) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// leave returns the pod of an action. The caller holds the mutex.
+func (d *Driver) leave(p *pod, a action) {
 	if a == runJob {
 		p.jobs--
 	} else {
