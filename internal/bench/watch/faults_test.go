@@ -5,6 +5,7 @@ package watch_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,8 +45,9 @@ type outcome struct {
 // scene is a watch of a fake runtime in virtual time, while pods come and go.
 type scene struct {
 	profile, faults string
-	rate            float64 // default 20
-	jobs            bool    // short containers alone come and go
+	rate            float64       // default 20
+	jobs            bool          // short containers alone come and go
+	life            time.Duration // of these, default 20 ms
 	options         watch.Options
 	during          func(rt *fakeruntime.Runtime) // called beside the watch
 }
@@ -89,7 +91,7 @@ func (s scene) play(t *testing.T) (o outcome) {
 		defer conn.Close()
 		driver := load.New(load.Config{
 			Conn: conn, RunID: "w", Pods: 4, Containers: 2, Rate: s.rate, Seed: 1, Image: fakeruntime.WorkloadImage,
-			JobLife: 20 * time.Millisecond, CallTimeout: time.Second, LogDirectory: logs, JobsOnly: s.jobs,
+			JobLife: cmp.Or(s.life, 20*time.Millisecond), CallTimeout: time.Second, LogDirectory: logs, JobsOnly: s.jobs,
 		})
 		if err := driver.Setup(ctx); err != nil {
 			t.Fatal(err)
@@ -176,6 +178,31 @@ func TestStreamAway(t *testing.T) {
 	s := away.play(t).summary
 	if s.Unheard == 0 || s.Verdict.Worth != stream.WorthPartial || s.ConnectedSeconds < 0.9*s.Seconds {
 		t.Errorf("unheard %d, connected %.0f of %.0f s: %+v", s.Unheard, s.ConnectedSeconds, s.Seconds, s.Verdict)
+	}
+}
+
+// TestStreamAwayUnderLoad counts every end of a restart under load, though the load removes the ended
+// containers at once, and the stream reports the removals.
+func TestStreamAwayUnderLoad(t *testing.T) {
+	unheard := 0
+	away := scene{
+		jobs: true, rate: 24, life: 2 * time.Second,
+		options: watch.Options{Output: "json", Duration: time.Minute},
+		during: func(rt *fakeruntime.Runtime) {
+			time.Sleep(20 * time.Second)
+			rt.Restart(3*time.Second, 500*time.Millisecond)
+			time.Sleep(20 * time.Second)
+			history, _ := rt.History(0)
+			for _, c := range history {
+				if c.New == fakeruntime.StateExited && c.Event == fakeruntime.NoEvent {
+					unheard++
+				}
+			}
+		},
+	}
+	s := away.play(t).summary
+	if unheard < 5 || s.Unheard != unheard || s.Missed != 0 || s.Verdict.Worth != stream.WorthPartial {
+		t.Errorf("%d ends without an event: unheard %d, missed %d, %+v", unheard, s.Unheard, s.Missed, s.Verdict)
 	}
 }
 
