@@ -11,21 +11,19 @@
 // Removed, a sandbox from Ready to NotReady to Removed; IDs are never used twice. Two hands move
 // them:
 //
-//   - the CRI calls, as a kubelet or crictl makes them. How long a container lives, what it prints
-//     to its log file, and with which code it ends, comes from annotations of the container or of
-//     its pod, from its command, or from its [Image].
+//   - the CRI calls, as a kubelet or crictl makes them. A container's lifetime, log and exit code
+//     come from annotations of the container or of its pod, from its command, or from its [Image].
 //   - the direct methods, for drivers and simulations: [Runtime.AddPod], [Runtime.AddContainer],
 //     [Runtime.Start], [Runtime.Exit], [Runtime.Remove], [Runtime.StopSandbox],
 //     [Runtime.RemoveSandbox], [Runtime.KillShim] and others, and [Runtime.Populate] for 100,000
 //     containers at once.
 //
-// A [Profile] says which family of runtimes it behaves like: which changes give an event, what the
-// event carries, what happens when a subscriber does not read or nobody subscribes, what a status
-// and a list contain. It holds quirks that were observed in healthy runtimes; package
-// test/node/conformance holds the profiles against these runtimes, call by call. [Faults] say what
-// goes wrong beyond that: events that are lost, late, doubled, out of order or wrong, streams that
-// end or hang, calls that are slow, fail, hang or lie, clocks that jump. They can be changed at any
-// time. [Runtime.Restart] kills the runtime's process, not the containers.
+// A [Profile] describes a family of runtimes: the changes with an event, the content of events,
+// statuses and lists, the fate of events without a reader. Its quirks were observed in healthy
+// runtimes; package test/node/conformance compares the profiles with these runtimes, call by call.
+// [Faults] add misbehaviour: lost, late, doubled, reordered or wrong events, streams that end or
+// hang, slow, failing, hanging or lying calls, clocks that jump. They can be changed at any time.
+// [Runtime.Restart] kills the runtime's process, not the containers.
 //
 // The runtime knows the truth, whatever it reports: [Runtime.History] is every change of state with
 // its time and the fate of its event, [Runtime.Truth] all pods at a moment, [Runtime.Stats] its
@@ -49,15 +47,15 @@
 // # Errors
 //
 // The direct methods return [ErrNotFound], [ErrState], [ErrExists], [ErrStart] or [ErrDown],
-// wrapped with the ID. The CRI calls answer with the codes that the profile's runtime uses; for
-// containerd NotFound for a missing ID in a read, nothing for stopping or removing what is not
-// there, FailedPrecondition for a name in use, Unknown for a wrong state, and InvalidArgument for a
-// request that lacks something. Exec, Attach, PortForward and the checkpoints are Unimplemented,
-// because there is no process to talk to, and so are the metrics; ExecSync runs what a container's
-// own shell knows. A feature that Status declares has its rules: a user namespace or a recursive
-// read-only mount that real runtimes refuse is refused.
+// wrapped with the ID. The CRI calls answer with the codes of the profile's runtime; for containerd
+// NotFound for a missing ID in a read, nothing for stopping or removing an absent ID,
+// FailedPrecondition for a name in use, Unknown for a wrong state, and InvalidArgument for an
+// incomplete request. Exec, Attach, PortForward and the checkpoints are Unimplemented for want of
+// processes, and so are the metrics; ExecSync runs commands known to a container's shell. Features
+// declared in Status have their rules: user namespaces and recursive read-only mounts refused by
+// real runtimes are refused.
 //
-// Every runtime has [WorkloadImage] and [PauseImage]; a container of another image is refused by
-// CreateContainer until PullImage was called for it, which makes any image there is a name for.
-// [Config.Images] says what is behind a name: other names of the same image, users, a command.
+// Every runtime has [WorkloadImage] and [PauseImage]; CreateContainer refuses other images until a
+// PullImage, which accepts every valid name. [Config.Images] gives names a content: other names of
+// the same image, users, a command.
 package fakeruntime

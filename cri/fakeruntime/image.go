@@ -20,23 +20,23 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Images that every runtime has from the beginning, pinned. A call that creates a container of
-// another one must pull it first.
+// Images of every runtime from the beginning, pinned. Other images must be pulled before a call can
+// create their containers.
 const (
 	WorkloadImage = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 	PauseImage    = "registry.k8s.io/pause:3.10"
 )
 
-// An Image is content of the registries for [Config]. A name that no Image has can be pulled too:
-// its content is its own, runs as root and has no command.
+// An Image is content of the registries for [Config]. Names without an Image can be pulled too: the
+// content is their own, runs as root and has no command.
 type Image struct {
-	// Names are the references under which registries have it: the first decides its ID.
+	// Names are the references in registries: the first decides the ID.
 	Names []string
-	// User is whom its containers run as, a UID or a name, perhaps with a group after a colon.
+	// User is the user of the containers, a UID or a name, perhaps with a group after a colon.
 	User string
 	// Users are those in its files, besides root and nobody, which every image has.
 	Users []ImageUser
-	// Command is what a container runs that names no command.
+	// Command is for containers without a command of their own.
 	Command []string
 }
 
@@ -83,11 +83,11 @@ func (img Image) validate() error {
 	return nil
 }
 
-// image is one pulled image. Its digest is its ID.
+// image is a pulled image. Its digest is its ID.
 type image struct {
 	Image
 	id            string
-	tags, digests []string // the full names under which it was pulled
+	tags, digests []string // the full names of the pulls
 	size          uint64
 	pinned        bool
 }
@@ -110,7 +110,7 @@ func (rt *Runtime) someImages() string {
 	return text
 }
 
-// Parts of an image's name, as clients write it.
+// Parts of an image's name, as written by clients.
 var (
 	imagePath   = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$`)
 	imageDomain = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?$`)
@@ -145,8 +145,8 @@ func normalImage(name string) (full string, ok bool) {
 	return domain + "/" + path + ":" + cmp.Or(tag, "latest"), true
 }
 
-// imageOf returns the image of that name or ID, and pulls it if it is new. A text that is no name
-// of an image names one all the same.
+// imageOf returns the image of a name or ID, and pulls new images. Texts in no form of a name name an
+// image all the same.
 func (rt *Runtime) imageOf(name string) *image {
 	if img := rt.findImage(name); img != nil {
 		return img
@@ -185,7 +185,7 @@ func (rt *Runtime) imageOf(name string) *image {
 	return img
 }
 
-// contentOf returns the configured image that has this full name, or nil.
+// contentOf returns the configured image with this full name, or nil.
 func (rt *Runtime) contentOf(full string) *Image {
 	for i := range rt.cfg.Images {
 		if img := &rt.cfg.Images[i]; slices.ContainsFunc(img.Names, func(name string) bool { return sameImage(name, full) }) {
@@ -210,7 +210,7 @@ func digestOf(key string) string {
 	return fmt.Sprintf("sha256:%016x%016x%016x%016x", mix(h), mix(h+1), mix(h+2), mix(h+3))
 }
 
-// findImage returns the image that a name, an ID or a digest stands for, or nil.
+// findImage returns the image of a name, an ID or a digest, or nil.
 func (rt *Runtime) findImage(name string) *image {
 	if img := rt.images[name]; img != nil {
 		return img
@@ -274,7 +274,7 @@ func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 	return res, nil
 }
 
-// pullTime is how long a pull lasts: a client's shorter deadline ends it.
+// pullTime is the duration of a pull, unless a client's shorter deadline ends the pull.
 const pullTime = 20 * time.Millisecond
 
 // PullImage makes an image of any valid name, and refuses others.
@@ -297,7 +297,7 @@ func (s *service) PullImage(ctx context.Context, req *runtimeapi.PullImageReques
 	return &runtimeapi.PullImageResponse{ImageRef: s.rt.imageOf(name).id}, nil
 }
 
-// RemoveImage removes an image with all its names; one that is not there is removed already.
+// RemoveImage removes an image with all its names; an absent image is removed already.
 func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()

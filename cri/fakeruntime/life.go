@@ -15,8 +15,8 @@ import (
 )
 
 // Life is how a container ends by itself: after For, counted from its start, with ExitCode, if
-// Ends. Through the CRI it comes from the annotations [AnnotationLifetime] and
-// [AnnotationExitCode], or else from what the container runs.
+// Ends. Containers made through the CRI take their Life from the annotations [AnnotationLifetime]
+// and [AnnotationExitCode], or else from their command.
 type Life struct {
 	Ends     bool
 	For      time.Duration
@@ -25,18 +25,18 @@ type Life struct {
 
 // Annotations of a container that is created through the CRI, or of its pod.
 const (
-	// AnnotationLifetime is how long it runs: a Go duration, or a number of seconds.
+	// AnnotationLifetime is the time until the natural end: a Go duration, or a number of seconds.
 	AnnotationLifetime = "fakeruntime.evented-pleg.io/lifetime"
-	// AnnotationExitCode is the code with which it ends.
+	// AnnotationExitCode is the exit code of the natural end.
 	AnnotationExitCode = "fakeruntime.evented-pleg.io/exit-code"
-	// AnnotationIgnoreTerm set to "true" makes it survive until the timeout of StopContainer is
-	// over.
+	// AnnotationIgnoreTerm set to "true": the container survives until the timeout of StopContainer
+	// is over.
 	AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
-	// AnnotationScript is a shell script that it runs instead of its command.
+	// AnnotationScript is a shell script in place of the command.
 	AnnotationScript = "fakeruntime.evented-pleg.io/script"
 )
 
-// After is a Life that ends.
+// After returns a Life with an end.
 func After(d time.Duration, exitCode int32) Life { return Life{true, d, exitCode} }
 
 // maxLife bounds lifetimes, so that they can be added to any time.
@@ -79,8 +79,8 @@ func parseExitCode(s string) (int32, error) {
 	return int32(n), nil
 }
 
-// programOf returns what a container does that is made through the CRI of this image. Annotations
-// of the container come before those of its pod.
+// programOf returns the program of a container of this image made through the CRI. Annotations of
+// the container come before those of its pod.
 func (img *image) programOf(cfg *runtimeapi.ContainerConfig, pod map[string]string, who identity) (*program, error) {
 	annotation := func(key string) (string, bool) {
 		s, ok := cfg.GetAnnotations()[key]

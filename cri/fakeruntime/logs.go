@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// containerLog is the log file of a running container whose program prints. The file stays open: a
-// renamed one is written until ReopenContainerLog, as with a real runtime.
+// containerLog is the log file of a running container with output. The file stays open: a renamed
+// file is written until ReopenContainerLog, as with a real runtime.
 type containerLog struct {
 	file  *os.File
 	began time.Time // of the round of the loop
@@ -23,8 +23,8 @@ type containerLog struct {
 // maxLogLine is the length from which runtimes split a line.
 const maxLogLine = 16 << 10
 
-// logs reports whether the container has a log file. The directory is the client's to make: without
-// it there is no log.
+// logs reports whether the container has a log file: the client makes the directory, or there is no
+// log.
 func (c *container) logs() bool {
 	if !filepath.IsAbs(c.logPath) {
 		return false
@@ -33,7 +33,7 @@ func (c *container) logs() bool {
 	return err == nil
 }
 
-// startLog creates the log file of a container that starts, and arranges what it prints.
+// startLog creates the log file of a starting container, and schedules its output.
 func (rt *Runtime) startLog(c *container) error {
 	if !c.logs() {
 		return nil
@@ -50,7 +50,7 @@ func (rt *Runtime) startLog(c *container) error {
 	return nil
 }
 
-// openLog opens a log file. A path that could block a writer, such as a pipe, is refused.
+// openLog opens a log file. It refuses a path that could block a writer, such as a pipe.
 func openLog(path string) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("log file %s is not a regular file", path)
@@ -58,7 +58,7 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 }
 
-// logDue writes the lines that are due, and arranges the next.
+// logDue writes the due lines, and schedules the next.
 func (rt *Runtime) logDue(c *container) {
 	l, p := c.log, c.program
 	stamp := time.Unix(0, rt.stamp()).UTC().Format(time.RFC3339Nano)
@@ -73,7 +73,7 @@ func (rt *Runtime) logDue(c *container) {
 			l.task = rt.sched.after(wait, func() { rt.logDue(c) })
 			return
 		}
-		// A line that cannot be written is lost, as with a real runtime.
+		// A failed write loses the line, as with a real runtime.
 		_, _ = l.file.WriteString(p.lines[l.next].format(stamp))
 		l.next++
 	}
@@ -101,7 +101,7 @@ func (l line) format(stamp string) string {
 	return b.String()
 }
 
-// reopenLog replaces the file of a log that was rotated.
+// reopenLog replaces the file of a rotated log.
 func (rt *Runtime) reopenLog(c *container) error {
 	if !c.logs() {
 		return nil
@@ -118,7 +118,7 @@ func (rt *Runtime) reopenLog(c *container) error {
 	return old.Close()
 }
 
-// endLog writes what a container printed until its end, and closes the file.
+// endLog writes the output until the container's end, and closes the file.
 func (rt *Runtime) endLog(c *container) {
 	if c.log == nil {
 		return

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// program is a command as it was run ahead of time: when it ends, and what it prints when.
+// program is the outcome of a command run ahead of time: its end, and its output over time.
 type program struct {
 	life  Life
 	lines []line
-	// every is how long one round of a loop takes; the lines from loop on come again each round.
+	// every is the duration of a loop's round; the lines from loop on come again each round.
 	// 0: no loop prints.
 	every time.Duration
 	loop  int
@@ -33,22 +33,22 @@ type line struct {
 	text   string
 }
 
-// missingCommand is the program missing from every image, for clients that want a failing start.
+// missingCommand is missing from every image, for clients in need of a failing start.
 const missingCommand = "/does/not/exist"
 
-// runAhead works out what a command does. It knows
+// runAhead runs a command ahead of time. The known commands are
 //
 //	sleep D [CODE]    for D (a Go duration, seconds, or infinity), then exits with CODE or 0
 //	exit N            at once, with code N
 //	true, false       at once, with code 0 or 1
 //	echo, id          print; id has -u, -un, -g and -G
-//	touch, [ -f F ]   make a file, unless the root is read-only, and look for one
+//	touch, [ -f F ]   make a file, unless the root is read-only, and look for a file
 //	sh -c SCRIPT      a SCRIPT of these (also bash, any path): ; && || newlines, quotes, $(...),
 //	                  >&2, and while true; do ...; done
 //
-// The name of the program can have a path. Any other command or script runs until it is stopped;
-// pause then ends with code 0, and /does/not/exist cannot be started at all. A known one with
-// arguments that make no sense is an error.
+// The name of the program can have a path. Any other command or script runs until stopped; pause
+// then ends with code 0, and /does/not/exist cannot be started at all. Senseless arguments of a
+// known command are an error.
 func runAhead(argv []string, who identity, readonly bool) (*program, error) {
 	p := &program{who: who, readonly: readonly}
 	if len(argv) == 0 {
@@ -57,7 +57,7 @@ func runAhead(argv []string, who identity, readonly bool) (*program, error) {
 	p.missing = argv[0] == missingCommand
 	p.pause = programName(argv[0]) == "pause" || len(argv) > 1 && argv[1] == "pause"
 	if len(argv) > 1 && (argv[1] == "sleep" || argv[1] == "exit") && !isKnown(argv[0]) {
-		argv = argv[1:] // a tool image whose entry point takes one of these as its arguments
+		argv = argv[1:] // a tool image with an entry point that takes these as arguments
 	}
 	sh := &shell{who: who, readonly: readonly, files: map[string]bool{}}
 	if err := sh.run(argv, false); err != nil {
@@ -81,7 +81,7 @@ type shell struct {
 	lines   []line
 	code    int32
 	ended   bool // exit was called
-	endless bool // a command runs until it is stopped
+	endless bool // a command runs until stopped
 	every   time.Duration
 	loop    int
 }
@@ -89,11 +89,11 @@ type shell struct {
 const (
 	maxScript = 16 << 10
 	maxDepth  = 16
-	// loopPause is how long one round of a loop takes that does not sleep.
+	// loopPause is the duration of a round without a sleep.
 	loopPause = 100 * time.Millisecond
 )
 
-// errForeign is the reason to let a script run until it is stopped: the shell does not know it.
+// errForeign reports a script unknown to the shell, which then runs until stopped.
 var errForeign = errors.New("unknown syntax")
 
 func programName(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
@@ -109,7 +109,7 @@ func isKnown(s string) bool {
 // over reports whether no further command is run.
 func (sh *shell) over() bool { return sh.ended || sh.endless }
 
-// run runs one command.
+// run runs a command.
 func (sh *shell) run(argv []string, stderr bool) (err error) {
 	args := argv[1:]
 	sh.code = 0
@@ -176,7 +176,7 @@ func (sh *shell) sleep(argv []string) error {
 	return err
 }
 
-// print adds text to what was printed; text without a newline is continued.
+// print adds text to the output; text without a newline is continued.
 func (sh *shell) print(text string, stderr bool) {
 	if n := len(sh.lines); n > 0 && sh.lines[n-1].stderr == stderr && !strings.HasSuffix(sh.lines[n-1].text, "\n") {
 		sh.lines[n-1].text += text
@@ -185,7 +185,7 @@ func (sh *shell) print(text string, stderr bool) {
 	sh.lines = append(sh.lines, line{sh.now, stderr, text})
 }
 
-// output returns what was printed on one of the two streams.
+// output returns the text of standard output or standard error.
 func output(lines []line, stderr bool) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -218,7 +218,7 @@ func (sh *shell) script(text string) error {
 	return err
 }
 
-// tokens splits a script; what it substitutes is run at once, which makes no difference to id.
+// tokens splits a script. Substitutions are run at once, which makes no difference to id.
 func (sh *shell) tokens(text string) (out []token, err error) {
 	var word strings.Builder
 	inWord, quoted := false, false
@@ -290,7 +290,8 @@ func (sh *shell) tokens(text string) (out []token, err error) {
 	return out, nil
 }
 
-// parenthesized returns what stands between the parenthesis with which a text begins and its match.
+// parenthesized returns the text between its first byte, a parenthesis, and the matching
+// parenthesis.
 func parenthesized(text string) (inner string, ok bool) {
 	depth := 0
 	for i := range len(text) {
@@ -306,7 +307,7 @@ func parenthesized(text string) (inner string, ok bool) {
 	return "", false
 }
 
-// statements runs what is left of a script.
+// statements runs the rest of a script.
 type statements struct {
 	*shell
 	left []token

@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// identity is whom a container runs as. The first of the groups is the primary one.
+// identity is the user of a container. The first of the groups is the primary group.
 type identity struct {
 	uid    int64
 	name   string
@@ -26,7 +26,7 @@ var (
 	root       = identity{name: "root", groups: []int64{0}}
 )
 
-// identify returns whom a container of the image runs as that asks for this.
+// identify returns the user of a container of the image with this security context.
 func (img *image) identify(sc *runtimeapi.LinuxContainerSecurityContext) (identity, error) {
 	if sc.GetRunAsGroup() != nil && sc.GetRunAsUser() == nil && sc.GetRunAsUsername() == "" {
 		return identity{}, status.Error(codes.Unknown, "CreateContainer: run_as_group is set without run_as_user: set both")
@@ -80,7 +80,7 @@ func (who identity) encode(style UserStyle) []byte {
 	return b
 }
 
-// print is the output of the program id with this option; ok is false for one that it lacks.
+// print returns the output of the program id with an option; ok is false for an unknown option.
 func (who identity) print(option string) (text string, ok bool) {
 	switch option {
 	case "-u":

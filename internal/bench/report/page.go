@@ -32,7 +32,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"advice": func() string { return bench.AdviceTitle },
 }).Parse(pageText))
 
-// page is a document with charts: one file that needs no network.
+// page is a document with charts: a single file without need of a network.
 type page struct {
 	bench.Document
 	Command string
@@ -41,20 +41,20 @@ type page struct {
 	Charts  []chart
 }
 
-// band is the states of one stream over time.
+// band is the states of a stream over time.
 type band struct {
 	Name  string
 	Spans []span
 }
 
-// span is a time in one state, with its share of the band in percent.
+// span is a time in a state, with its share of the band in percent.
 type span struct {
 	State string
 	Share float64
 	Title string
 }
 
-// bandOf returns the states of a series, whose last one lasts until end.
+// bandOf returns the states of a series, the last of them until end.
 func bandOf(s bench.Series, end float64) band {
 	b := band{Name: s.Name}
 	for i := 0; i < len(s.Samples); {
@@ -77,11 +77,11 @@ func bandOf(s bench.Series, end float64) band {
 	return b
 }
 
-// chart is one picture over time: lines, or dots on a logarithmic scale.
+// chart is a picture over time: lines, or dots on a logarithmic scale.
 type chart struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
-	// Unit is that of the values: s, or what stands behind numbers.
+	// Unit is the unit of the values: s, or a text behind numbers.
 	Unit string `json:"unit"`
 	Dots bool   `json:"dots"`
 	Wide bool   `json:"-"`
@@ -91,7 +91,7 @@ type chart struct {
 	Marks []bench.Mark `json:"marks"`
 }
 
-// line is one series. Color counts from 1.
+// line is a series. Color counts from 1.
 type line struct {
 	Name  string    `json:"name"`
 	X     []float64 `json:"x"`
@@ -185,7 +185,7 @@ func charts(timeline []bench.Series) []chart {
 	return list
 }
 
-// dots are the points of a series, thinned to what a browser draws, and a note on what is left out.
+// dots returns the points of a series, thinned for browsers, and a note on the omitted points.
 func dots(s bench.Series, color int) (l line, note string) {
 	const most = 8000
 	l = line{Name: s.Name, Color: color}

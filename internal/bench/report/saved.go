@@ -1,14 +1,13 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report keeps what a command of pleg-bench found.
+// Package report stores the findings of a command of pleg-bench.
 //
 // # Model
 //
 // A [Saved] is a finding with its setup and its timeline. [Saved.Write] puts the finding into a
-// folder: result.json, benchstat.txt, and report.html, which needs no network and shows the
-// document that a terminal shows, with charts. An [Expectation] is a bound on a number of the
-// finding.
+// folder: result.json, benchstat.txt, and report.html, which shows the terminal's document with
+// charts, without need of a network. An [Expectation] is a bound on a number of the finding.
 //
 // # Concurrency
 //
@@ -16,8 +15,8 @@
 //
 // # Errors
 //
-// What cannot be written is returned with the path, and no file is half written; a bad expectation
-// is returned with the text and the form that is wanted.
+// An error of writing names the path, and no file is half written; an error of an expectation has
+// its text and the right form.
 package report
 
 import (
@@ -39,20 +38,20 @@ import (
 // Schema names the form of result.json. It changes when a field changes its meaning or goes.
 const Schema = "pleg-bench/report/v2"
 
-// BenchmarksFile is the file of a folder that compare and benchstat read.
+// BenchmarksFile is the file of a folder for compare and benchstat.
 const BenchmarksFile = "benchstat.txt"
 
-// Saved is a finding with everything that is kept of the finding.
+// Saved is a stored finding.
 type Saved struct {
 	Schema string `json:"schema"`
 	// Kind is the command: run, stress or watch.
 	Kind  string    `json:"kind"`
 	Began time.Time `json:"began"`
-	// Command is the command line, Setup every option that shapes the finding.
+	// Command is the command line, Setup every option with influence on the finding.
 	Command []string          `json:"command"`
 	Setup   map[string]string `json:"setup"`
 	Result  bench.Finding     `json:"result"`
-	// Timeline is what was measured over time.
+	// Timeline holds the measurements over time.
 	Timeline []bench.Series `json:"timeline"`
 	// Failures are the broken expectations.
 	Failures []string `json:"expectations_failed"`
@@ -61,8 +60,8 @@ type Saved struct {
 // Expect holds the finding against bounds.
 func (s *Saved) Expect(bounds []Expectation) { s.Failures = failures(bounds, s.Result) }
 
-// Write writes result.json, benchstat.txt and report.html into the folder, which it makes if there
-// is none: all of them whole, or none.
+// Write writes result.json, benchstat.txt and report.html into the folder, and makes the folder if
+// needed: all files whole, or none.
 func (s *Saved) Write(dir string) error {
 	s.Schema, s.Began = Schema, s.Began.UTC()
 	return files{
@@ -93,7 +92,7 @@ func (s *Saved) writeBenchmarks(w io.Writer) error {
 	return err
 }
 
-// files are what a folder holds, by name, each with its writer.
+// files are the content of a folder, by name, each with its writer.
 type files map[string]func(io.Writer) error
 
 // write writes all files or none: a full disk leaves the files of before.

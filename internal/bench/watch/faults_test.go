@@ -181,8 +181,8 @@ func TestStreamAway(t *testing.T) {
 	}
 }
 
-// TestStreamAwayUnderLoad counts every end of a restart under load, though the load removes the ended
-// containers at once, and the stream reports the removals.
+// TestStreamAwayUnderLoad counts every end of a restart under load, though the load removes the
+// ended containers at once, and the stream reports the removals.
 func TestStreamAwayUnderLoad(t *testing.T) {
 	unheard := 0
 	away := scene{
