@@ -145,8 +145,8 @@ func normalImage(name string) (full string, ok bool) {
 	return domain + "/" + path + ":" + cmp.Or(tag, "latest"), true
 }
 
-// imageOf returns the image of a name or ID, and pulls new images. Texts in no form of a name name an
-// image all the same.
+// imageOf returns the image of a name or ID, and pulls new images. Invalid names are names all the
+// same.
 func (rt *Runtime) imageOf(name string) *image {
 	if img := rt.findImage(name); img != nil {
 		return img
