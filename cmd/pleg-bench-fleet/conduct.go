@@ -97,7 +97,9 @@ func (c *conductor) run(ctx context.Context, job *batch.Job) (err error) {
 	defer c.calls.Wait()
 	defer stop()
 	changes, store := c.watch(whole, created)
-	err = c.conduct(ctx, created, changes)
+	working, done := context.WithCancel(ctx)
+	err = c.conduct(working, created, changes)
+	done() // of the calls whose outcome nobody waits for
 	c.progress("removing the Job")
 	defer c.progress("")
 	return errors.Join(err, c.remove(whole, created, changes, store))
@@ -301,7 +303,9 @@ func (c *conductor) place(ctx context.Context, index int, pod *core.Pod) {
 		}}},
 	}})
 	if err == nil {
-		_, err = c.core.Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, meta.PatchOptions{})
+		call, cancel := context.WithTimeout(ctx, callIn)
+		defer cancel()
+		_, err = c.core.Pods(pod.Namespace).Patch(call, pod.Name, types.MergePatchType, patch, meta.PatchOptions{})
 	}
 	if err != nil {
 		c.send(ctx, outcome{index: index, reason: fmt.Sprintf("its pod could not be given the node: %v", err)})
