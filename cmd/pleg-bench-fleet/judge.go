@@ -272,8 +272,12 @@ func (v *Verdict) Document() bench.Document {
 		work.Add(name, "", append(cells, fmt.Sprintf("%.1f %%", 100*t.SavedShare), period)...)
 	}
 	for _, g := range v.Groups {
-		add(g.name(), g.Totals, bench.Seconds(g.PeriodSeconds))
-		if 2*g.Losing > g.Nodes {
+		period := ""
+		if g.Nodes > g.Silent {
+			period = bench.Seconds(g.PeriodSeconds)
+		}
+		add(g.name(), g.Totals, period)
+		if 2*g.Losing > g.Nodes && g.Losing > 1 {
 			d.Advice = append(d.Advice, fmt.Sprintf("%s lost events on %d of %s: %s came without an event", g.name(), g.Losing, bench.Count(g.Nodes, "node"), changes(g.Missed)))
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
@@ -171,8 +172,12 @@ func (o *output) write(cmd *cobra.Command, began time.Time, found bench.Finding)
 	}
 	saved := report.Saved{
 		Kind: "fleet " + cmd.Name(), Began: began, Result: found, Setup: map[string]string{"pleg-bench-fleet": version()},
-		Command: append([]string{"pleg-bench", "fleet"}, os.Args[1:]...), Timeline: []bench.Series{},
+		Command: []string{"pleg-bench", "fleet", cmd.Name()}, Timeline: []bench.Series{},
 	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		saved.Command = append(saved.Command, "--"+f.Name, f.Value.String())
+		saved.Setup[f.Name] = f.Value.String()
+	})
 	saved.Expect(o.bounds)
 	if o.out != "" {
 		err = saved.Write(o.out)

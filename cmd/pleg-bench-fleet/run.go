@@ -94,7 +94,7 @@ failed.`,
 	flags.StringVarP(&o.nodes, "nodes", "l", "", "labels of the nodes, such as pool=canary; kubernetes.io/os=linux is all of Linux")
 	flags.IntVar(&o.atOnce, "at-once", 10, "number of nodes under load at a time")
 	flags.StringVar(&o.jobImage, "job-image", "", "image of pleg-bench")
-	flags.StringVarP(&o.namespace, "namespace", "n", "evented-pleg", "namespace of the Job, that of deploy by default")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the Job")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default $KUBECONFIG, ~/.kube/config, or the pod's account)")
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig")
 	flags.StringVar(&o.endpoint, "endpoint", "", "socket of a runtime on each node that no kubelet uses (default: the fake runtime)")

@@ -90,7 +90,7 @@ func TestRunOnAFleet(t *testing.T) {
 		a.nodes[12].Annotations = map[string]string{forbidden: ""}
 		a.nodes[13].Status.Conditions[0].Status = core.ConditionUnknown
 		a.nodes[14].Labels = nil
-		dir := filepath.Join(t.TempDir(), "kept")
+		dir := kept(t, "load")
 		r, text, err := a.load(ctx, "--at-once", "3", "--out", dir, "--run-arg=--probe-rate=5")
 		if err != errBad {
 			t.Fatalf("%v: %s", err, text)

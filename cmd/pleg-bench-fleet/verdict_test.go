@@ -18,7 +18,18 @@ import (
 	"time"
 )
 
-var record = flag.String("record", "", "address of a Prometheus whose answers to the verdict's queries become testdata/prometheus.json")
+var (
+	record = flag.String("record", "", "address of a Prometheus whose answers to the verdict's queries become testdata/prometheus.json")
+	keep   = flag.String("keep", "", "folder for the pages of a verdict and of a load")
+)
+
+// kept returns a folder for a page.
+func kept(t *testing.T, name string) string {
+	if *keep == "" {
+		return filepath.Join(t.TempDir(), name)
+	}
+	return filepath.Join(*keep, name)
+}
 
 const recorded = "testdata/prometheus.json"
 
@@ -80,7 +91,7 @@ func fleet(args ...string) (status int, stdout, stderr string) {
 func TestVerdict(t *testing.T) {
 	address := prometheusServer(t)
 	args := []string{"verdict", "--prometheus", address, "--window", "15m", "--trusted", "8s", "--by", "pool", "--selector", `job="pleg-watch"`}
-	dir := filepath.Join(t.TempDir(), "kept")
+	dir := kept(t, "verdict")
 	status, stdout, stderr := fleet(append(args, "--out", dir, "-o", "json", "--expect", "missed=0", "--expect", "trusted_share>0.3")...)
 	if status != 3 || !strings.Contains(stderr, "expected missed=0") || strings.Contains(stderr, "trusted_share") {
 		t.Errorf("status %d: %s", status, stderr)
