@@ -33,19 +33,26 @@ import (
 // token is the token of the API server's only user, who may do all.
 const token = "all"
 
-// api is an API server with its etcd.
-type api struct {
+// API is an API server with its etcd, and what else is spawned. Its only user may do all.
+type API struct {
 	*kubernetes.Clientset
-	kubeconfig string
-	processes  []*standalone.Process
+	// Kubeconfig is the path of the access to the server, Key the path of the key that signs service
+	// accounts' tokens.
+	Kubeconfig, Key string
+	dir, binaries   string
+	processes       []*standalone.Process
 }
 
-// startAPI starts the binaries of the folder, with their data in dir.
-func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
-	a = &api{kubeconfig: filepath.Join(dir, "kubeconfig")}
+// StartAPI starts etcd and kube-apiserver of the folder binaries on an address of this machine,
+// with data and logs in dir, and waits until the server is ready.
+func StartAPI(ctx context.Context, binaries, dir, address string, flags ...string) (a *API, err error) {
+	a = &API{
+		Kubeconfig: filepath.Join(dir, "kubeconfig"), Key: filepath.Join(dir, "sa.key"),
+		dir: dir, binaries: binaries,
+	}
 	defer func() {
 		if err != nil {
-			a.close()
+			a.Close()
 		}
 	}()
 	ports, err := standalone.FreePorts(3)
@@ -53,28 +60,29 @@ func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
 		return a, err
 	}
 	etcd := fmt.Sprintf("http://127.0.0.1:%d", ports[0])
-	if err := a.spawn(dir, filepath.Join(binaries, "etcd"), "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
+	if err := a.Spawn("etcd", "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
 		fmt.Sprintf("--listen-peer-urls=http://127.0.0.1:%d", ports[1]), "--unsafe-no-fsync", "--log-level=error"); err != nil {
 		return a, err
 	}
-	key := filepath.Join(dir, "sa.key")
-	if err := writeKey(key); err != nil {
+	if err := writeKey(a.Key); err != nil {
 		return a, err
 	}
 	tokens := filepath.Join(dir, "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(token+",admin,1,system:masters\n"), 0o600); err != nil {
 		return a, err
 	}
-	if err := a.spawn(dir, filepath.Join(binaries, "kube-apiserver"), "--etcd-servers="+etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[2]),
-		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--cert-dir="+filepath.Join(dir, "api-certs"), "--token-auth-file="+tokens,
-		"--authorization-mode=AlwaysAllow", "--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
-		"--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount", "--allow-privileged"); err != nil {
+	if err := a.Spawn("kube-apiserver", append([]string{"--etcd-servers=" + etcd,
+		"--bind-address=" + address, fmt.Sprintf("--secure-port=%d", ports[2]), "--advertise-address=" + address,
+		"--endpoint-reconciler-type=none", "--cert-dir=" + filepath.Join(dir, "api-certs"), "--token-auth-file=" + tokens,
+		"--authorization-mode=AlwaysAllow", "--service-account-issuer=https://test",
+		"--service-account-key-file=" + a.Key, "--service-account-signing-key-file=" + a.Key,
+		"--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged"}, flags...)...); err != nil {
 		return a, err
 	}
-	url := fmt.Sprintf("https://127.0.0.1:%d", ports[2])
+	url := fmt.Sprintf("https://%s:%d", address, ports[2])
 	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
 		"clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: {token: %q}}]\n", url, token)
-	if err := os.WriteFile(a.kubeconfig, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(a.Kubeconfig, []byte(config), 0o600); err != nil {
 		return a, err
 	}
 	if a.Clientset, err = kubernetes.NewForConfig(&rest.Config{Host: url, BearerToken: token, QPS: 500, Burst: 500, Timeout: 20 * time.Second,
@@ -87,8 +95,9 @@ func startAPI(ctx context.Context, binaries, dir string) (a *api, err error) {
 	})
 }
 
-func (a *api) spawn(dir, binary string, args ...string) error {
-	p, err := standalone.Spawn(exec.Command(binary, args...), filepath.Join(dir, filepath.Base(binary)+".log"))
+// Spawn starts another program of the folder until Close, with a log of its name.
+func (a *API) Spawn(program string, args ...string) error {
+	p, err := standalone.Spawn(exec.Command(filepath.Join(a.binaries, program), args...), filepath.Join(a.dir, program+".log"))
 	if err != nil {
 		return fmt.Errorf("%w (the build script in test/apiserver makes it)", err)
 	}
@@ -96,9 +105,10 @@ func (a *api) spawn(dir, binary string, args ...string) error {
 	return nil
 }
 
-func (a *api) close() {
+// Close ends all programs, the last first, by force if need be.
+func (a *API) Close() {
 	for _, p := range slices.Backward(a.processes) {
-		_ = p.Stop(15 * time.Second) // by force, if need be
+		_ = p.Stop(15 * time.Second)
 	}
 }
 

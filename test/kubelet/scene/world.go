@@ -93,7 +93,7 @@ type World struct {
 	dir     string
 	cgroup  string // of the kubelet and its pods; empty for none
 
-	api      *api              // nil without an API server
+	api      *API              // nil without an API server
 	nodeName string            // of the node's object
 	uids     map[string]string // pod UIDs to names, with an API server
 	there    map[string]bool   // pods with a manifest
@@ -138,11 +138,11 @@ func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
 	}
 	node.RuntimeEndpoint, node.RuntimeLogs = w.runtime.socket(), w.runtime.logs()
 	if v.API != "" {
-		if w.api, err = startAPI(ctx, v.API, dir); err != nil {
+		if w.api, err = StartAPI(ctx, v.API, dir, "127.0.0.1", "--disable-admission-plugins=ServiceAccount"); err != nil {
 			w.api = nil
 			return w, err
 		}
-		node.Kubeconfig = w.api.kubeconfig
+		node.Kubeconfig = w.api.Kubeconfig
 	}
 	if w.node, err = standalone.NewNode(node); err != nil {
 		return w, err
@@ -192,7 +192,7 @@ func (w *World) Close() error {
 		errs = append(errs, w.Kubelet.Stop(20*time.Second))
 	}
 	if w.api != nil {
-		w.api.close()
+		w.api.Close()
 	}
 	if w.runtime != nil {
 		errs = append(errs, w.runtime.close())

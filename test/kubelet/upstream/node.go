@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
@@ -64,18 +62,36 @@ const (
 	Suite      = "run-upstream-suite"
 )
 
-// Within its namespaces a node's folder is here, so that names of sockets are short.
-const at = "/mnt"
+const at = machine.At
 
 // unitsDir is the folder of the units; tests have another.
 var unitsDir = at + "/units"
 
-const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS |
-	unix.CLONE_NEWIPC
+// folders are those of a node, beside those of its machine.
+const folders = "report cni units c/s c/certs.d/_default"
 
-// folders are those of a node.
-const folders = "bin cwd report kubelet pods containers cni tmp units " +
-	"c/s c/certs.d/_default"
+const (
+	nodeName = "e2enode"
+	address  = "192.168.77.2" // on a bridge without a way out
+)
+
+// RunNode is the first process of a node's namespaces: it makes the node and runs [RunSuite] in it.
+func RunNode(dir string) error {
+	n, err := readNode(dir)
+	if err != nil {
+		return err
+	}
+	path := fmt.Sprintf("%s/bin:%s/usr/sbin:%s", at, n.Config.Debs, os.Getenv("PATH"))
+	return machine.Machine{
+		Dir: dir, Cgroup: n.Cgroup, Name: nodeName, Address: address,
+		IP: []string{
+			"link set lo up", "link add eth0 type bridge", "addr add " + address + "/24 dev eth0",
+			"link set eth0 up", "route add default via 192.168.77.1",
+		},
+		Command: []string{at + "/bin/self", Suite},
+		Env:     []string{"PATH=" + path, "HOME=" + at + "/tmp", "TMPDIR=/tmp"},
+	}.Run()
+}
 
 // startTime is the time for a node's start and end, beside that of the specs.
 const startTime = 10 * time.Minute
@@ -98,10 +114,15 @@ func (n *Node) Run(ctx context.Context) (results map[string]Result, err error) {
 			return nil, err
 		}
 	}
-	self := filepath.Join(dir, "bin", "self")
-	if err := copyProgram(self); err != nil {
+	if err := machine.Prepare(dir, n.Cgroup); err != nil {
 		return nil, err
 	}
+	defer func() { // the namespaces are gone with their first process
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		target := sweep.Target{Dir: dir, Cgroup: n.Cgroup}
+		err = errors.Join(err, target.SweepButFiles(ctx), os.RemoveAll(filepath.Join(dir, "c")))
+	}()
 	for _, program := range standIns {
 		if err := os.Symlink("self", filepath.Join(dir, "bin", program)); err != nil {
 			return nil, err
@@ -114,17 +135,8 @@ func (n *Node) Run(ctx context.Context) (results map[string]Result, err error) {
 	if err := os.WriteFile(filepath.Join(dir, "node.json"), text, 0o644); err != nil {
 		return nil, err
 	}
-	if err := standalone.MakeCgroup(n.Cgroup); err != nil {
-		return nil, err
-	}
-	defer func() { // the namespaces are gone with their first process
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		target := sweep.Target{Dir: dir, Cgroup: n.Cgroup}
-		err = errors.Join(err, target.SweepButFiles(ctx), os.RemoveAll(filepath.Join(dir, "c")))
-	}()
-	cmd := exec.Command(self, Namespaces, dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	cmd := exec.Command(filepath.Join(dir, "bin", "self"), Namespaces, dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: machine.Namespaces}
 	ctx, cancel := context.WithTimeout(ctx, n.Part.Within+startTime)
 	defer cancel()
 	process, err := standalone.Spawn(cmd, filepath.Join(dir, "log"))
@@ -135,24 +147,6 @@ func (n *Node) Run(ctx context.Context) (results map[string]Result, err error) {
 		return nil, err
 	}
 	return readResults(filepath.Join(dir, "report", "junit.xml"))
-}
-
-// copyProgram copies this program to where a node sees it, whatever its own folder. No process may
-// be forked meanwhile: it would hold the copy open for writing, and such a file cannot be run.
-func copyProgram(to string) error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	from, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, from)
-	return errors.Join(err, out.Close())
 }
 
 // readNode reads the node in a folder.

@@ -177,3 +177,26 @@ func needConmon(ctx context.Context, log io.Writer) error {
 	_, missing = Conmon()
 	return missing
 }
+
+// Unpack unpacks packages of Debian into a directory, unless they are there. None is installed.
+func Unpack(ctx context.Context, dir string, packages ...string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("components: %w", err)
+	}
+	unlock, err := lock(filepath.Join(dir, ".lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, name := range packages {
+		const script = `[ -e "$0.done" ] ||
+			{ { apt-get download "$0" || { apt-get update && apt-get download "$0"; }; } &&
+			dpkg -x "$0"_*.deb . && rm "$0"_*.deb && touch "$0.done"; }`
+		cmd := exec.CommandContext(ctx, "sh", "-c", script, name)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return buildError(ctx, cmd, out, err, "the packages of Debian must be reachable")
+		}
+	}
+	return nil
+}

@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -170,23 +169,5 @@ func prepare(ctx context.Context, kubelets, out, version string) (c upstream.Con
 	if _, err := os.Stat(filepath.Join(c.Suite, "pause")); err != nil {
 		return c, fmt.Errorf("%w (make kubelet KUBELET_BUILD=-suite builds it)", err)
 	}
-	return c, packages(ctx, c.Debs)
-}
-
-// packages unpacks runc with seccomp, a static busybox and the CNI plugins of Debian. None is
-// installed.
-func packages(ctx context.Context, dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	const script = `apt-get download runc busybox-static containernetworking-plugins && for deb in *.deb; do dpkg -x "$deb" .; done && touch done`
-	cmd := exec.CommandContext(ctx, "sh", "-c", script)
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("packages of Debian: %w (apt-get update?)\n%s", err, text)
-	}
-	return nil
+	return c, components.Unpack(ctx, c.Debs, "runc", "busybox-static", "containernetworking-plugins")
 }

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package upstream
+package machine
 
 import (
 	"os/exec"

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package machine makes a node in namespaces of its own, as root on a machine with cgroups of
+// version 1.
+//
+// # Model
+//
+// [Machine.Run] is the work of the node's first process: it makes everything of the machine
+// read-only but the node's folder, gives the node its own cgroups, mounts, host name and network,
+// runs the node's command, and reaps what is orphaned. When the first process ends, the kernel ends
+// all processes of the node and removes its mounts.
+//
+// # Concurrency
+//
+// A first process runs one Machine.
+//
+// # Errors
+//
+// Run names the step that failed. Nothing of the node runs then.
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+)
+
+// At is the node's folder within its namespaces, so that names of sockets are short.
+const At = "/mnt"
+
+// Namespaces are those of a node's first process, for the Cloneflags of its start.
+const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS |
+	unix.CLONE_NEWIPC
+
+const cgroups = "/sys/fs/cgroup"
+
+// folders are those of a node. Those from kubelet on are mounted where a kubelet writes.
+const folders = "bin cwd tmp kubelet pods containers"
+
+// Machine is a node.
+type Machine struct {
+	// Dir is the node's folder, outside its namespaces.
+	Dir string
+	// Cgroup is the name of the node's cgroup below the root of each hierarchy.
+	Cgroup string
+	// Name and Address are the node's, for its host name and /etc/hosts.
+	Name, Address string
+	// IP are the arguments of commands ip, by which the node gets its network.
+	IP []string
+	// Command is the node's command and Env its environment.
+	Command, Env []string
+}
+
+// Prepare makes the node's folders and its cgroup, and copies this program to bin/self. The
+// machine's /tmp is hidden from the node.
+func Prepare(dir, cgroup string) error {
+	for name := range strings.FieldsSeq(folders) {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := copyProgram(filepath.Join(dir, "bin", "self")); err != nil {
+		return err
+	}
+	return standalone.MakeCgroup(cgroup)
+}
+
+// copyProgram copies this program to where a node sees it, whatever its own folder. No process may
+// be forked meanwhile: it would hold the copy open for writing, and such a file cannot be run.
+func copyProgram(to string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, from)
+	return errors.Join(err, out.Close())
+}
+
+// Run makes the node of this process, the first of its namespaces, and returns when the node's
+// command has ended. The command has the standard files of this process.
+func (m Machine) Run() error {
+	runtime.LockOSThread() // Unshare moves a thread, and the command must be its child
+	if err := enterCgroups(m.Cgroup); err != nil {
+		return fmt.Errorf("machine: cgroups of the node: %w", err)
+	}
+	if err := m.mounts(); err != nil {
+		return fmt.Errorf("machine: mounts of the node: %w", err)
+	}
+	if err := m.network(); err != nil {
+		return fmt.Errorf("machine: network of the node: %w", err)
+	}
+	command, err := os.StartProcess(m.Command[0], m.Command, &os.ProcAttr{
+		Dir: At + "/cwd", Env: m.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+		if pid == command.Pid && status.ExitStatus() != 0 {
+			return fmt.Errorf("machine: the exit status of %s is %d", m.Command[0], status.ExitStatus())
+		}
+		if pid == command.Pid {
+			return nil
+		}
+	}
+}
+
+// enterCgroups puts this process into the node's cgroup, and makes that the root of a cgroup
+// namespace.
+func enterCgroups(name string) error {
+	files, err := filepath.Glob(filepath.Join(cgroups, "*", name, "cgroup.procs"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no cgroup %s of version 1, and the suite needs one (%w)", name, err)
+	}
+	for _, file := range files {
+		if strings.Contains(file, "/cpuset/") {
+			clone := filepath.Join(filepath.Dir(file), "cgroup.clone_children")
+			if err := os.WriteFile(clone, []byte("1"), 0); err != nil {
+				return err
+			}
+		}
+		if err := os.WriteFile(file, []byte("0"), 0); err != nil { // 0 is the writer
+			return err
+		}
+	}
+	return unix.Unshare(unix.CLONE_NEWCGROUP)
+}
+
+// mounts makes everything of the machine read-only, and mounts what a node has for itself.
+func (m Machine) mounts() error {
+	var errs []error
+	do := func(err error, what string) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	mount := func(kind, point, options string) {
+		do(unix.Mount(kind, point, kind, 0, options), "mount "+point)
+	}
+	bind := func(from, to string) { do(unix.Mount(from, to, "", unix.MS_BIND, ""), "bind "+to) }
+	folder := func(name string) { do(os.MkdirAll(name, 0o755), "folder") }
+
+	do(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), "make mounts private")
+	bind(m.Dir, At)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := standalone.Seal([]string{At}); err != nil {
+		return err
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	do(err, "cgroups")
+	mount("proc", "/proc", "")
+	do(standalone.Pretend(At+"/tmp"), "settings")
+	mount("sysfs", "/sys", "")
+	mount("tmpfs", cgroups, "")
+	for line := range strings.Lines(string(own)) { // ID:CONTROLLERS:PATH
+		controllers := strings.Split(line, ":")[1]
+		point := filepath.Join(cgroups, strings.TrimPrefix(controllers, "name="))
+		switch {
+		case controllers == "":
+			folder(cgroups + "/unified")
+			mount("cgroup2", cgroups+"/unified", "")
+		case strings.HasPrefix(controllers, "name="):
+			folder(point)
+			mount("cgroup", point, "none,"+controllers)
+		default:
+			folder(point)
+			mount("cgroup", point, controllers)
+		}
+	}
+	mount("tmpfs", "/tmp", "mode=1777")
+	mount("tmpfs", "/run", "")
+	folder("/var/lib/cni")
+	for _, name := range []string{"/var/lib/kubelet", "/var/log/pods", "/var/log/containers"} {
+		folder(name)
+		bind(filepath.Join(At, filepath.Base(name)), name)
+	}
+	for name, text := range map[string]string{
+		"hosts":       "127.0.0.1 localhost\n" + m.Address + " " + m.Name + "\n",
+		"resolv.conf": "nameserver 127.0.0.1\n", // a lookup fails at once
+	} {
+		do(os.WriteFile(filepath.Join(At, name), []byte(text), 0o644), name)
+		bind(filepath.Join(At, name), filepath.Join("/etc", name))
+	}
+	do(unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""), "share mounts") // with containers
+	return errors.Join(errs...)
+}
+
+func (m Machine) network() error {
+	errs := []error{unix.Sethostname([]byte(m.Name))}
+	for _, args := range m.IP {
+		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ip %s: %w: %s", args, err, out))
+		}
+	}
+	return errors.Join(errs...)
+}
