@@ -147,6 +147,11 @@ test-upstream: ## upstream's own node e2e tests on both kubelets, on containerd,
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
 	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_BOUNDED),-bounded) $(UPSTREAM)
 
+.PHONY: test-fleet
+test-fleet: ## deploy/ and pleg-bench fleet on a cluster of two nodes on this machine, with Prometheus
+	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
+	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestFleet$$'
+
 #: performance
 .PHONY: bench
 bench: ## package benchmarks, and ours beside the floor: lines for benchstat

@@ -21,7 +21,7 @@
 //	                      └─ containerd beside
 //
 // The watch of each node reads through a proxy (package criproxy of test/node), which drops the
-// events of one node.
+// events of exits on one node.
 //
 // # Requirements
 //

@@ -42,7 +42,8 @@ func read(t *testing.T, path string) string {
 // TestRules compares the operator's rules with the alerts of docs/alerts; with -update it rewrites
 // the rules.
 func TestRules(t *testing.T) {
-	want := rulesHead
+	var want strings.Builder
+	want.WriteString(rulesHead)
 	for _, name := range []string{"fleet", "evented-pleg"} {
 		_, groups, ok := strings.Cut(read(t, "../../docs/alerts/"+name+".yaml"), "\ngroups:\n")
 		if !ok {
@@ -52,16 +53,16 @@ func TestRules(t *testing.T) {
 			if line != "\n" {
 				line = "  " + line
 			}
-			want += line
+			want.WriteString(line)
 		}
 	}
 	if *update {
-		if err := os.WriteFile(rulesFile, []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(rulesFile, []byte(want.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(want, read(t, rulesFile)); diff != "" {
+	if diff := cmp.Diff(want.String(), read(t, rulesFile)); diff != "" {
 		t.Errorf("%s is out of date; run this test with -update (-want +got):\n%s", rulesFile, diff)
 	}
 }

@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+)
+
+// namespace is that of deploy/base.
+const namespace = "evented-pleg"
+
+// prometheusURL is the address of the cluster's Prometheus.
+const prometheusURL = "http://127.0.0.1:9090"
+
+// cluster is Kubernetes with two nodes, and Prometheus.
+type cluster struct {
+	*scene.API
+	t     *testing.T
+	began time.Time
+	dir   string
+	programs
+	nodes []*node
+}
+
+// newCluster starts the cluster and waits until its nodes are ready. It ends with the test, which
+// fails if anything of a node is left then.
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{t: t, began: time.Now(), dir: filepath.Join(target.Dir, "cluster")}
+	c.do("read the programs", json.Unmarshal([]byte(os.Getenv(envPrograms)), &c.programs))
+	c.do("make the network", errors.Join(os.Mkdir(c.dir, 0o755), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
+		standalone.MakeCgroup(target.Cgroup),
+		ip("link set lo up", "link add br0 type bridge", "addr add "+gateway+"/24 dev br0", "link set br0 up")))
+	var err error
+	c.API, err = scene.StartAPI(t.Context(), c.Kube, c.dir, gateway, "--kubelet-preferred-address-types=InternalIP")
+	c.do("start the API server", err)
+	t.Cleanup(c.close)
+	c.step("API server ready")
+	c.do("start the controllers", errors.Join(
+		c.Spawn("kube-controller-manager", "--kubeconfig="+c.Kubeconfig, "--service-account-private-key-file="+c.Key, "--bind-address=127.0.0.1",
+			"--cert-dir="+c.dir, "--leader-elect=false", "--node-monitor-grace-period=12s", "--node-monitor-period=2s"),
+		c.Spawn("kube-scheduler", "--kubeconfig="+c.Kubeconfig, "--bind-address=127.0.0.1", "--cert-dir="+c.dir, "--leader-elect=false")))
+	kubeconfig, err := os.ReadFile(c.Kubeconfig)
+	c.do("read the kubeconfig", err)
+	for i, name := range []string{"n1", "n2"} {
+		n := &node{
+			Name: name, Number: 11 + i, Cgroup: target.Cgroup + "/" + name, Programs: c.programs,
+			dir: filepath.Join(target.Dir, name),
+		}
+		c.nodes = append(c.nodes, n)
+		c.do("start "+name, n.start(kubeconfig))
+	}
+	c.await("two nodes ready", func(ctx context.Context) error {
+		for _, n := range c.nodes {
+			if ready, err := c.ready(ctx, n); err != nil || !ready {
+				return fmt.Errorf("%s is not ready (%w)", n.Name, errors.Join(err, ctx.Err()))
+			}
+		}
+		return nil
+	})
+	return c
+}
+
+// ready reports whether the node is.
+func (c *cluster) ready(ctx context.Context, n *node) (bool, error) {
+	if !n.process.Alive() {
+		c.t.Fatalf("%s has ended:\n%s", n.Name, tail(filepath.Join(n.dir, "log")))
+	}
+	got, err := c.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	for _, condition := range got.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue, nil
+		}
+	}
+	return false, nil
+}
+
+// do ends the test at an error.
+func (c *cluster) do(what string, err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// step logs the time.
+func (c *cluster) step(what string) {
+	c.t.Helper()
+	c.t.Logf("%5.1f s %s", time.Since(c.began).Seconds(), what)
+}
+
+// await waits until check returns nil.
+func (c *cluster) await(what string, check func(context.Context) error) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	defer cancel()
+	for {
+		err := check(ctx)
+		if err == nil {
+			c.step(what)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			c.t.Fatalf("%s: in two minutes not: %v", what, err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// run runs a program, from the root of the repository.
+func (c *cluster) run(ctx context.Context, program string, args ...string) (stdout, stderr string, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = c.Root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+filepath.Dir(c.Bench)+":"+os.Getenv("PATH"))
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	err = cmd.Run()
+	return out.String(), complaints.String(), err
+}
+
+// kubectl runs kubectl, which must succeed.
+func (c *cluster) kubectl(args ...string) string {
+	c.t.Helper()
+	out, complaints, err := c.run(c.t.Context(), filepath.Join(c.Kube, "kubectl"), args...)
+	if err != nil {
+		c.t.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, out, complaints)
+	}
+	return out
+}
+
+// startPrometheus starts Prometheus on the pods of the DaemonSet, with the alerts of docs/alerts.
+func (c *cluster) startPrometheus(pods []corev1.Pod) {
+	type group struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
+	var groups []group
+	for _, p := range pods { // with the labels of deploy/prometheus-operator
+		name := p.Spec.NodeName
+		groups = append(groups, group{[]string{p.Status.PodIP + ":9464"}, map[string]string{"instance": name, "node": name, "nodepool": "test"}})
+	}
+	targets, err := json.Marshal(groups)
+	c.do("targets of Prometheus", err)
+	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+"rule_files": [%q, %q], "scrape_configs": [{"job_name": "pleg-watch", "file_sd_configs": [{"files": [%q]}]}]}`,
+		filepath.Join(c.Root, "docs/alerts/evented-pleg.yaml"), filepath.Join(c.Root, "docs/alerts/fleet.yaml"), filepath.Join(c.dir, "targets.json"))
+	c.do("configuration of Prometheus", errors.Join(os.WriteFile(filepath.Join(c.dir, "targets.json"), targets, 0o644),
+		os.WriteFile(filepath.Join(c.dir, "prometheus.yaml"), []byte(config), 0o644)))
+	cmd := exec.Command(filepath.Join(c.Debs, "usr/bin/prometheus"), "--config.file="+filepath.Join(c.dir, "prometheus.yaml"),
+		"--storage.tsdb.path="+filepath.Join(c.dir, "prometheus"), "--web.listen-address=127.0.0.1:9090", "--log.level=warn")
+	process, err := standalone.Spawn(cmd, filepath.Join(c.dir, "prometheus.log"))
+	c.do("start Prometheus", err)
+	c.t.Cleanup(func() { _ = process.Stop(15 * time.Second) })
+}
+
+// query returns the values of an expression by node.
+func (c *cluster) query(ctx context.Context, expr string) (map[string]string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, prometheusURL+"/api/v1/query?query="+url.QueryEscape(expr), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s %s (%w)", expr, resp.Status, body, err)
+	}
+	var answer struct {
+		Data struct {
+			Result []struct {
+				Metric map[string]string
+				Value  [2]any
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, err
+	}
+	values := make(map[string]string)
+	for _, r := range answer.Data.Result {
+		values[r.Metric["node"]] = fmt.Sprint(r.Value[1])
+	}
+	return values, nil
+}
+
+// close ends the nodes and the rest. The namespaces of a node take all of its processes and mounts
+// along.
+func (c *cluster) close() {
+	for _, n := range c.nodes {
+		if n.process == nil {
+			continue
+		}
+		if err := n.stop(); err != nil {
+			c.t.Errorf("%s: %v", n.Name, err)
+		}
+		for _, p := range n.target().Processes() {
+			c.t.Errorf("%s has left the process %d %s", n.Name, p.PID, p.Command)
+		}
+		for _, m := range n.target().Mounts() {
+			c.t.Errorf("%s has left the mount %s", n.Name, m)
+		}
+	}
+	c.Close()
+	if c.t.Failed() {
+		c.keepLogs()
+	}
+	c.step("all ended")
+}
+
+// keepLogs stores the logs of a failed run in build/fleet/logs.
+func (c *cluster) keepLogs() {
+	kept := filepath.Join(c.Root, "build/fleet/logs")
+	logs, _ := filepath.Glob(filepath.Join(target.Dir, "*", "*log"))
+	beside, _ := filepath.Glob(filepath.Join(target.Dir, "*", "?", "*log"))
+	err := os.MkdirAll(kept, 0o755)
+	for _, log := range append(logs, beside...) {
+		text, wrong := os.ReadFile(log)
+		name := strings.ReplaceAll(strings.TrimPrefix(log, target.Dir+"/"), "/", "-")
+		err = errors.Join(err, wrong, os.WriteFile(filepath.Join(kept, name), text, 0o644))
+	}
+	c.t.Logf("the logs are in %s (%v)", kept, err)
+}
+
+// tail returns the end of a file.
+func tail(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-3000):])
+}

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+)
+
+// Versions of the cluster's parts.
+const (
+	kubernetes = "v1.36.3"
+	operator   = "v0.85.0" // of Prometheus, for its definitions
+	release    = "v0.1.0"  // of the image, as deploy/base names it
+)
+
+// programs are the paths of everything that runs in the cluster. All are absolute.
+type programs struct {
+	// Root is the repository's root, Kube the folder of Kubernetes' programs, Debs that of the
+	// unpacked packages, CRDs that of the definitions of Prometheus' operator.
+	Root, Kube, Debs, CRDs string
+	// Bench is pleg-bench, Image its image as an archive.
+	Bench, Image string
+	Runtime      components.Set
+}
+
+// Environment by which a stage of this program is recognized.
+const (
+	envPrograms = "FLEET_PROGRAMS" // of the tests, in the cluster's network
+	firstStage  = "run-fleet-node" // argument of a node's first process
+	nodeStage   = "run-fleet-node-inside"
+)
+
+// target identifies what the run started.
+var target sweep.Target
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case firstStage:
+			exit(runFirst(os.Args[2]))
+		case nodeStage:
+			exit(runInside())
+		}
+	}
+	flag.Parse()
+	os.Exit(sweep.Main(true, func(run sweep.Target) int {
+		if target = run; os.Getenv(envPrograms) != "" {
+			return m.Run()
+		}
+		if err := runTests(); err != nil {
+			fmt.Fprintln(os.Stderr, "fleet:", err)
+			return sweep.ExitFailed
+		}
+		return 0
+	}))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fleet:", err)
+		os.Exit(sweep.ExitFailed)
+	}
+	os.Exit(0)
+}
+
+// runTests makes the programs and runs the tests in a network of their own.
+func runTests() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	p, err := build(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), envPrograms+"="+string(text))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	return cmd.Run()
+}
+
+// build makes the programs, unless they are there.
+func build(ctx context.Context) (p programs, err error) {
+	if p.Root, err = components.FindRoot(); err != nil {
+		return p, err
+	}
+	under := func(path string) string { return filepath.Join(p.Root, "build", path) }
+	p.Kube, p.Debs = under("apiserver/"+kubernetes), under("debs")
+	p.Bench = under("fleet/pleg-bench-" + release + "-linux-amd64")
+	p.Image = p.Bench + ".docker.tar"
+	if err := os.MkdirAll(filepath.Dir(p.Bench), 0o755); err != nil {
+		return p, err
+	}
+	if p.Runtime, err = components.Build(ctx, components.Options{Root: p.Root, Runtime: "containerd", Own: true, Log: os.Stderr}); err != nil {
+		return p, err
+	}
+	if err := components.Unpack(ctx, p.Debs, "runc", "containernetworking-plugins", "prometheus"); err != nil {
+		return p, err
+	}
+	p.Runtime.RuncDir = filepath.Join(p.Debs, "usr/sbin") // with seccomp, for the profile of deploy/base
+	run := func(name string, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir = p.Root
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, exit.Stderr)
+		}
+		return string(out), err
+	}
+	if _, err := run("test/apiserver/build", kubernetes, "./cluster"); err != nil {
+		return p, err
+	}
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
+		if err := os.Symlink("cluster", filepath.Join(p.Kube, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return p, err
+		}
+	}
+	for file, pkg := range map[string]string{p.Bench: "./cmd/pleg-bench", under("fleet/pleg-bench-fleet"): "./cmd/pleg-bench-fleet"} {
+		if _, err := run("go", "build", "-o", file, pkg); err != nil {
+			return p, err
+		}
+	}
+	if _, err := run("go", "run", "./tools/image", "-version", release, "-commit", "none", "-out", filepath.Dir(p.Bench), p.Bench); err != nil {
+		return p, err
+	}
+	out, err := run("env", "GOWORK=off", "GOFLAGS=-mod=mod", "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator@"+operator)
+	if err != nil {
+		return p, err
+	}
+	var module struct{ Dir string }
+	err = json.Unmarshal([]byte(out), &module)
+	p.CRDs = filepath.Join(module.Dir, "example/prometheus-operator-crd")
+	return p, err
+}

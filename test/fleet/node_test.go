@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
+	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+)
+
+// gateway is the cluster's own address, of its API server too.
+const gateway = "10.99.0.1"
+
+// Sockets of a node: of the kubelet's runtime, of the same behind the proxy, and of the runtime for
+// loads.
+const (
+	ownBase       = machine.At + "/c"
+	watchedSocket = "/run/containerd/containerd.sock"
+	loadBase      = machine.At + "/b"
+	loadEndpoint  = "unix://" + loadBase + "/c.sock"
+)
+
+// Lines by which the test commands a node.
+const (
+	dropExits    = "drop exits"
+	killKubelet  = "kill kubelet"
+	startKubelet = "start kubelet"
+)
+
+// node is a node of the cluster.
+type node struct {
+	Name string
+	// Number is the last part of the node's address, and the third of its pods'.
+	Number   int
+	Cgroup   string
+	Programs programs
+
+	dir      string
+	process  *standalone.Process
+	commands io.WriteCloser
+}
+
+func (n *node) address() string { return fmt.Sprintf("10.99.0.%d", n.Number) }
+
+func (n *node) pods() string { return fmt.Sprintf("10.244.%d.0/24", n.Number) }
+
+// target identifies what the node started.
+func (n *node) target() sweep.Target { return sweep.Target{Dir: n.dir, Cgroup: n.Cgroup} }
+
+// start starts the node's namespaces and connects them to the cluster's network.
+func (n *node) start(kubeconfig []byte) error {
+	if err := os.Mkdir(n.dir, 0o755); err != nil {
+		return err
+	}
+	if err := machine.Prepare(n.dir, n.Cgroup); err != nil {
+		return err
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(os.WriteFile(filepath.Join(n.dir, "node.json"), text, 0o600),
+		os.WriteFile(filepath.Join(n.dir, "kubeconfig"), kubeconfig, 0o600))
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(n.dir, "bin", "self"), firstStage, n.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: machine.Namespaces}
+	if n.commands, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if n.process, err = standalone.Spawn(cmd, filepath.Join(n.dir, "log")); err != nil {
+		return err
+	}
+	err = ip(fmt.Sprintf("link add %s type veth peer name eth0 netns %d", n.Name, cmd.Process.Pid),
+		"link set "+n.Name+" master br0 up", fmt.Sprintf("route add %s via %s", n.pods(), n.address()))
+	if err != nil {
+		return err
+	}
+	return n.command("start")
+}
+
+// command sends a line to the node.
+func (n *node) command(line string) error {
+	_, err := fmt.Fprintln(n.commands, line)
+	return err
+}
+
+// stop ends the node with everything in it.
+func (n *node) stop() error {
+	n.commands.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return n.process.Wait(ctx)
+}
+
+// ip runs commands of ip.
+func ip(commands ...string) error {
+	for _, args := range commands {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
+// runFirst is the first process of a node's namespaces.
+func runFirst(dir string) error {
+	if _, err := os.Stdin.Read(make([]byte, len("start\n"))); err != nil { // the network is there
+		return err
+	}
+	n, err := readNode(dir)
+	if err != nil {
+		return err
+	}
+	return machine.Machine{
+		Dir: dir, Cgroup: n.Cgroup, Name: n.Name, Address: n.address(),
+		IP: []string{
+			"link set lo up", "addr add " + n.address() + "/24 dev eth0", "link set eth0 up", "route add default via " + gateway,
+		},
+		Command: []string{machine.At + "/bin/self", nodeStage},
+		Env:     []string{"PATH=" + os.Getenv("PATH"), "HOME=" + machine.At + "/tmp", "TMPDIR=/tmp"},
+	}.Run()
+}
+
+func readNode(dir string) (n *node, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, "node.json"))
+	if err != nil {
+		return nil, err
+	}
+	return n, json.Unmarshal(text, &n)
+}
+
+// runInside runs the node's runtimes, proxy and kubelet until the end of its commands.
+func runInside() error {
+	n, err := readNode(machine.At)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
+		return err
+	}
+	for _, base := range []string{ownBase, loadBase} {
+		if err := n.runtime(ctx, base); err != nil {
+			return err
+		}
+	}
+	if err := daemon.Import(ctx, n.Programs.Runtime, "unix://"+ownBase+"/c.sock", n.Programs.Image); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Dir(watchedSocket), 0o711); err != nil {
+		return err
+	}
+	proxy, err := criproxy.New(criproxy.Config{Listen: watchedSocket, Target: ownBase + "/c.sock"})
+	if err != nil {
+		return err
+	}
+	proxied := make(chan error, 1)
+	go func() { proxied <- proxy.Run(ctx) }() // ends with the node
+	select {
+	case err := <-proxied:
+		return err
+	case <-proxy.Ready():
+	}
+	if err := os.Chmod(watchedSocket, 0o660); err != nil { // as containerd's own
+		return err
+	}
+	kubelet, err := n.kubelet()
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		switch lines.Text() {
+		case dropExits:
+			_, err = proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Match: tellsExit, Do: criproxy.Drop{}})
+		case killKubelet:
+			err = kubelet.Kill()
+		case startKubelet:
+			kubelet, err = n.kubelet()
+		default:
+			err = fmt.Errorf("unknown command %q", lines.Text())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// tellsExit reports whether a message is the event of an exit.
+func tellsExit(message []byte) bool {
+	var event runtimeapi.ContainerEventResponse
+	return proto.Unmarshal(message, &event) == nil && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+}
+
+// runtime starts a containerd below base.
+func (n *node) runtime(ctx context.Context, base string) error {
+	if err := os.Mkdir(base, 0o711); err != nil {
+		return err
+	}
+	d, err := daemon.New(daemon.Config{Base: base, Components: n.Programs.Runtime, Image: image.DefaultRef})
+	if err != nil {
+		return err
+	}
+	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
+		if err := os.Symlink(filepath.Join(n.Programs.Debs, "usr/lib/cni", plugin), filepath.Join(base, "cni/bin", plugin)); err != nil {
+			return err
+		}
+	}
+	cni := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "fleet", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`, base+"/ipam", n.pods())
+	if err := os.WriteFile(filepath.Join(base, "cni/conf/10-fleet.conflist"), []byte(cni), 0o644); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return d.Start(ctx)
+}
+
+// loadSandboxes counts the sandboxes of the runtime for loads, from outside the node.
+func (n *node) loadSandboxes(ctx context.Context) (int, error) {
+	socket := strings.Replace(loadEndpoint, machine.At, n.dir, 1)
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	list, err := runtimeapi.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	return len(list.GetItems()), err
+}
+
+// kubelet starts the node's kubelet, in a folder of its own.
+func (n *node) kubelet() (*standalone.Process, error) {
+	config, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":            map[string]any{"mode": "AlwaysAllow"},
+		"containerRuntimeEndpoint": "unix://" + ownBase + "/c.sock", "resolvConf": "", "volumePluginDir": "/var/lib/kubelet/plugins",
+		"cgroupRoot": "/", "cgroupDriver": "cgroupfs", "failCgroupV1": false, "failSwapOn": false, "enforceNodeAllocatable": []string{},
+		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false, "serializeImagePulls": false,
+		"nodeStatusUpdateFrequency": "2s", "nodeLeaseDurationSeconds": 10,
+		"evictionHard": map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	cwd := machine.At + "/kubelet-cwd"
+	err = errors.Join(os.WriteFile(machine.At+"/kubelet.yaml", config, 0o644), os.MkdirAll(cwd, 0o755))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(filepath.Join(n.Programs.Kube, "kubelet"), "--config="+machine.At+"/kubelet.yaml", "--kubeconfig="+machine.At+"/kubeconfig",
+		"--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki", "--hostname-override="+n.Name, "--node-ip="+n.address())
+	cmd.Dir = cwd
+	return standalone.Spawn(cmd, machine.At+"/kubelet.log")
+}
