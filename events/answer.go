@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -151,7 +150,7 @@ func (s *series) scope() scope {
 	return scope{s.content.namespace, callPatch}
 }
 
-// barrier is a gate over a scope, with the waiting series.
+// barrier is a gate over a scope, with the waiting series. One call at a time probes the scope.
 type barrier struct {
 	gate
 	since    time.Time
@@ -163,22 +162,12 @@ type barrier struct {
 // trouble is the record of a series' failures in a row.
 type trouble struct {
 	gate
-	blamed    int    // failures between which calls of others succeeded
-	okBefore  int64  // how many calls had succeeded at the last of these
-	contested string // the version of a patch answered with 409
+	blamed    int   // failures between which calls of others succeeded
+	okBefore  int64 // how many calls had succeeded at the last of these
+	contested bool  // a patch was answered with 409, and no read came since
 }
 
 var errSteadyConflict = errors.New("409, and a read shows that nobody else has written")
-
-// steady reports whether a read after a 409 shows no other's write.
-func (t *trouble) steady(stored *eventsv1.Event) bool {
-	if t == nil || t.contested == "" || stored == nil {
-		return false
-	}
-	version := t.contested
-	t.contested = ""
-	return stored.ResourceVersion == version
-}
 
 const (
 	// maxFaults bounds a call's failures while other calls succeed; then its series is given up.

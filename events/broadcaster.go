@@ -42,7 +42,7 @@ type Broadcaster struct {
 	rosters  []*roster // by the source's index
 	watchers map[*watcher]struct{}
 	inflight int
-	busy     map[objectKey]struct{} // objects with a call in flight
+	busy     map[objectKey]bool // objects with a call in flight
 	okCalls  int64
 	lastErr  error     // of the last failed call, nil after a success
 	doubt    time.Time // until then a 403 may mean: roles not loaded yet
@@ -84,7 +84,7 @@ func New(opts Options) (*Broadcaster, error) {
 		limit:    limiter{burst: opts.Burst, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
 		count:    newCounters(),
 		watchers: map[*watcher]struct{}{},
-		busy:     map[objectKey]struct{}{},
+		busy:     map[objectKey]bool{},
 		shut:     make(chan struct{}),
 
 		complained: map[string]time.Time{},
@@ -104,7 +104,11 @@ func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance strin
 	i := slices.IndexFunc(b.rosters, func(r *roster) bool { return r.src == c.from })
 	if i < 0 {
 		i = len(b.rosters)
-		b.rosters = append(b.rosters, &roster{index: uint32(i), src: c.from, off: b.opts.NoRoster, read: b.opts.NoRoster})
+		r := &roster{index: uint32(i), src: c.from, phase: phaseUnread}
+		if b.opts.NoRoster {
+			r.phase = phaseDone
+		}
+		b.rosters = append(b.rosters, r)
 		b.signal()
 	}
 	c.source = uint32(i)

@@ -208,8 +208,8 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		n := &b.tab
-		if left := []int{n.all, n.pending, len(n.byKey), len(n.pairs), len(n.notes), n.aged.Len(), n.queue.Len()}; slices.Max(left) > 0 {
-			t.Errorf("left: all, pending, keys, pairs, notes, aged, queue: %v", left)
+		if left := []int{n.all, n.known, len(n.byKey), len(n.counts), n.aged.Len(), n.queue.Len()}; slices.Max(left) > 0 {
+			t.Errorf("left: all, known, keys, counts, aged, queue: %v", left)
 		}
 	})
 }

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -82,27 +83,20 @@ type Options struct {
 	BackoffBase, BackoffMax time.Duration
 }
 
-func defaultTo[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
-}
-
 // complete fills in the defaults and returns an error for each invalid value.
 func (o *Options) complete() error {
-	defaultTo(&o.ClusterNamespace, metav1.NamespaceSystem)
-	defaultTo(&o.RosterNamespace, o.ClusterNamespace)
-	defaultTo(&o.MaxSeries, defaultMaxSeries)
-	defaultTo(&o.MaxQueue, 16384)
-	defaultTo(&o.MaxPerObject, defaultMaxPerObject)
-	defaultTo(&o.MaxNotes, defaultMaxNotes)
-	defaultTo(&o.Burst, 25)
-	defaultTo(&o.Writers, 4)
-	defaultTo(&o.FinishAfter, 6*time.Minute)
-	defaultTo(&o.Heartbeat, 30*time.Minute)
-	defaultTo(&o.BackoffBase, time.Second)
-	defaultTo(&o.BackoffMax, 30*time.Second)
+	o.ClusterNamespace = cmp.Or(o.ClusterNamespace, metav1.NamespaceSystem)
+	o.RosterNamespace = cmp.Or(o.RosterNamespace, o.ClusterNamespace)
+	o.MaxSeries = cmp.Or(o.MaxSeries, defaultMaxSeries)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 16384)
+	o.MaxPerObject = cmp.Or(o.MaxPerObject, defaultMaxPerObject)
+	o.MaxNotes = cmp.Or(o.MaxNotes, defaultMaxNotes)
+	o.Burst = cmp.Or(o.Burst, 25)
+	o.Writers = cmp.Or(o.Writers, 4)
+	o.FinishAfter = cmp.Or(o.FinishAfter, 6*time.Minute)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 30*time.Minute)
+	o.BackoffBase = cmp.Or(o.BackoffBase, time.Second)
+	o.BackoffMax = cmp.Or(o.BackoffMax, 30*time.Second)
 	var errs []error
 	bad := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -113,18 +107,17 @@ func (o *Options) complete() error {
 		"ClusterNamespace %q: the API server takes events about cluster-scoped objects in %q or %q only", o.ClusterNamespace, metav1.NamespaceSystem, metav1.NamespaceDefault)
 	bad(len(validation.IsDNS1123Label(o.RosterNamespace)) == 0, "RosterNamespace %q is no name of a namespace", o.RosterNamespace)
 	bad(len(o.Instance) <= maxWord && utf8.ValidString(o.Instance), "Instance %.200q: the API server takes at most %d bytes of UTF-8", o.Instance, maxWord)
-	for _, f := range []struct {
-		name     string
-		positive bool
-		value    any
-	}{
-		{"MaxSeries", o.MaxSeries > 0, o.MaxSeries}, {"MaxQueue", o.MaxQueue > 0, o.MaxQueue},
-		{"MaxNotes", o.MaxNotes > 0, o.MaxNotes}, {"Writers", o.Writers > 0, o.Writers},
-		{"FinishAfter", o.FinishAfter > 0, o.FinishAfter}, {"Heartbeat", o.Heartbeat > 0, o.Heartbeat},
-		{"BackoffBase", o.BackoffBase > 0, o.BackoffBase}, {"BackoffMax", o.BackoffMax > 0, o.BackoffMax},
-	} {
-		bad(f.positive, "%s is %v: it must be positive, or zero for the default", f.name, f.value)
+	positive := func(name string, ok bool, v any) {
+		bad(ok, "%s is %v: it must be positive, or zero for the default", name, v)
 	}
+	positive("MaxSeries", o.MaxSeries > 0, o.MaxSeries)
+	positive("MaxQueue", o.MaxQueue > 0, o.MaxQueue)
+	positive("MaxNotes", o.MaxNotes > 0, o.MaxNotes)
+	positive("Writers", o.Writers > 0, o.Writers)
+	positive("FinishAfter", o.FinishAfter > 0, o.FinishAfter)
+	positive("Heartbeat", o.Heartbeat > 0, o.Heartbeat)
+	positive("BackoffBase", o.BackoffBase > 0, o.BackoffBase)
+	positive("BackoffMax", o.BackoffMax > 0, o.BackoffMax)
 	bad(o.BackoffBase <= o.BackoffMax, "BackoffBase %v exceeds BackoffMax %v", o.BackoffBase, o.BackoffMax)
 	return errors.Join(errs...)
 }

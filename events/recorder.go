@@ -7,11 +7,15 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -107,54 +111,56 @@ type emission struct {
 	literal                   bool // the note is not a format
 
 	key                              seriesKey
-	hash                             uint64 // of the key
 	regardingVersion, relatedVersion string
 }
 
 // emit counts an occurrence of a known series without formatting or allocating anything, and begins
 // a new series otherwise.
 func (c *core) emit(logger klog.Logger, e *emission) {
-	b := c.b
-	now := time.Now()
-	if err := c.identify(e); err != nil {
-		b.mu.Lock()
-		b.count.Emitted++
-		b.count.drop(DropInvalid, 1)
-		b.mu.Unlock()
+	b, now := c.b, time.Now()
+	err := c.identify(e)
+	if err != nil {
 		logger.Error(err, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
-		return
 	}
 	var built *series
-	if b.watching.Load() > 0 {
+	if err == nil && b.watching.Load() > 0 {
 		built = c.build(e)
 	}
 	b.mu.Lock()
 	b.count.Emitted++
-	wake, more := b.take(e, built, now)
-	if more { // formatting runs code of the caller: not under our lock
-		b.mu.Unlock()
-		built = c.build(e)
-		b.mu.Lock()
-		wake, _ = b.take(e, built, now)
+	switch {
+	case err != nil:
+		b.count.drop(DropInvalid, 1)
+	case b.stopped:
+		b.count.drop(DropShutdown, 1)
+	case b.opts.Sink == nil:
+		b.count.drop(DropNoSink, 1)
+	default:
+		prev, taken := b.occur(e, now)
+		if !taken && built == nil {
+			b.mu.Unlock() // formatting runs code of the caller: not under the lock
+			built = c.build(e)
+			b.mu.Lock()
+			prev, taken = b.occur(e, now)
+		}
+		if !taken {
+			b.begin(e, built, prev, now)
+		}
 	}
 	if built != nil && len(b.watchers) > 0 {
 		b.distribute(c.from, built, now)
 	}
 	b.mu.Unlock()
-	if wake {
-		b.signal()
-	}
 }
 
 // identify fills in the key.
-func (c *core) identify(e *emission) error {
+func (c *core) identify(e *emission) (err error) {
 	if c.bad != nil {
 		return c.bad
 	}
 	if e.eventType != corev1.EventTypeNormal && e.eventType != corev1.EventTypeWarning {
 		return fmt.Errorf("events: the type is %q: it must be Normal or Warning", e.eventType)
 	}
-	var err error
 	k := &e.key
 	if e.regardingVersion, err = c.kinds.refer(e.regarding, &k.regarding); err != nil {
 		return fmt.Errorf("events: no reference to what the event is about: %w", err)
@@ -165,82 +171,119 @@ func (c *core) identify(e *emission) error {
 		}
 	}
 	k.source, k.eventType = c.source, e.eventType
-	k.reason = word(e.reason, "")
-	k.action = word(e.action, k.reason)
+	k.reason = cut(cmp.Or(e.reason, "Unknown"), maxWord)
+	k.action = cut(cmp.Or(e.action, k.reason), maxWord)
 	if c.from.byNote { // the note is part of the identity
-		if !e.literal {
-			e.note, e.literal = fmt.Sprintf(e.note, e.args...), true
-		}
-		e.note = cut(e.note, maxNote)
+		e.format()
 		k.note = cmp.Or(e.note, emptyNote)
 	}
-	e.hash = k.hash()
 	return nil
+}
+
+// format makes the note literal, and fit for the server.
+func (e *emission) format() {
+	if !e.literal {
+		e.note, e.literal = fmt.Sprintf(e.note, e.args...), true
+	}
+	e.note = cut(e.note, maxNote)
 }
 
 // build makes a series of an emission, without a name and state. build runs without the lock.
 func (c *core) build(e *emission) *series {
-	note := e.note
-	if !e.literal {
-		note = fmt.Sprintf(note, e.args...)
-	}
+	e.format()
 	annotations, left := cleanAnnotations(e.annotations)
 	if left > 0 {
 		c.b.mu.Lock()
 		c.b.count.AnnotationsDropped += int64(left)
 		c.b.mu.Unlock()
 	}
-	s := &series{content: content{
-		namespace: cmp.Or(cut(e.key.regarding.namespace, maxRefField), c.b.opts.ClusterNamespace), annotations: annotations,
-		note: cut(note, maxNote), regardingVersion: e.regardingVersion, relatedVersion: e.relatedVersion,
-	}}
-	s.identify(e.key, c.from)
+	return newSeries(e.key, c.from, content{
+		namespace: cmp.Or(e.key.regarding.namespace, c.b.opts.ClusterNamespace), annotations: annotations,
+		note: e.note, regardingVersion: e.regardingVersion, relatedVersion: e.relatedVersion,
+	})
+}
+
+// occur counts an occurrence of a series in the table. taken is false if the occurrence begins a
+// series; prev is then a series with the same key whose time is over, nil for none. The lock is held.
+func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken bool) {
+	s := b.current(e)
+	if s == nil {
+		return nil, false
+	}
+	pause := now.Sub(s.st.last)
+	switch {
+	case s.st.phase == phaseResting && !s.st.silent(now, &b.policy):
+		b.count.drop(DropRejected, 1)
+		return s, true
+	case !s.st.occur(now, &b.policy):
+		return s, false
+	}
+	b.count.Unsent++
+	if s.age.in != nil || s.st.phase == phaseStored {
+		b.tab.touch(s)
+	}
+	// Slow loops are written as often as by client-go's recorder.
+	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(s.key.regarding.object().hash(), now) {
+		s.st.due = now
+	}
+	if s.st.owes(now) {
+		b.enqueue(s)
+	}
+	return s, true
+}
+
+// current is the series of an event, nil for none. Where notes count, and there are too many of
+// them already, the event is counted with others.
+func (b *Broadcaster) current(e *emission) *series {
+	s := b.tab.byKey[e.key]
+	if s != nil || e.key.note == "" {
+		return s
+	}
+	for _, combined := range []func(note string) string{combinedKey, anyNote} {
+		if s == nil && b.tab.counts[e.key.notes()] >= b.opts.MaxNotes {
+			e.key.note = combined(e.note)
+			s = b.tab.byKey[e.key]
+		}
+	}
 	return s
 }
 
-// take books an occurrence. wake reports whether a writer has something new to do, more whether
-// take needs the built series first. The lock is held.
-func (b *Broadcaster) take(e *emission, built *series, now time.Time) (wake, more bool) {
-	switch {
-	case b.stopped:
-		b.count.drop(DropShutdown, 1)
-		return false, false
-	case b.opts.Sink == nil:
-		b.count.drop(DropNoSink, 1)
-		return false, false
+// begin puts a new series into the table, or drops the event by a limit. An evicted series is
+// continued. prev is the former series with the same key, nil for none. The lock is held.
+func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
+	s := built
+	if strings.HasPrefix(e.key.note, combinedMark) {
+		s = newSeries(e.key, b.rosters[e.key.source].src, built.content)
+		s.content.note = cut(combinedNote+e.note, maxNote)
 	}
-	prev := b.current(e)
-	if prev != nil {
-		if taken, wake := b.occurred(prev, now); taken {
-			return wake, false
-		}
-	}
+	g, revived := b.tab.gone[s.id]
 	switch {
-	case b.tab.pending >= b.opts.MaxQueue:
+	case b.tab.all-b.tab.known >= b.opts.MaxQueue:
 		b.count.drop(DropQueueFull, 1)
-	case b.tab.all-b.tab.pending >= 2*b.opts.MaxSeries: // as many are on their way out
+		return
+	case b.tab.known >= 2*b.opts.MaxSeries: // as many are on their way out
 		b.count.drop(DropTableFull, 1)
-	case built == nil:
-		return false, true
-	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.pairs[built.pair] >= b.opts.MaxPerObject:
+		return
+	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.counts[s.pair] >= b.opts.MaxPerObject:
 		b.count.drop(DropObjectCap, 1)
-	case !b.tab.known(built) && !b.limit.allow(maphash.Comparable(seed, bucketKey{built.pair, e.key.reason}), now):
+		return
+	case !revived && b.tab.left[s.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{s.pair, s.key.reason}), now):
 		b.count.drop(DropRateLimited, 1)
-	default:
-		b.count.Unsent++
-		if prev != nil {
-			b.retire(prev, now)
-		}
-		if strings.HasPrefix(e.key.note, combinedMark) {
-			s := *built
-			built = &s
-			built.identify(e.key, b.rosters[e.key.source].src)
-			built.content.note = cut(combinedNote+e.note, maxNote)
-		}
-		b.open(built, now)
-		return true, false
+		return
 	}
-	return false, false
+	b.count.Unsent++
+	if prev != nil { // its time is over
+		prev.st.tick(now, &b.policy)
+		b.tab.retire(prev)
+		b.settle(prev, now)
+	}
+	s.st, s.name = begin(now), b.newName(s, now)
+	if delete(b.tab.gone, s.id); revived && now.Sub(g.st.last) < b.policy.threshold {
+		s.st, s.name = g.st.revived(now), g.name
+	}
+	b.tab.add(s)
+	b.settle(s, now)
+	b.evict(now)
 }
 
 // bucketKey identifies a token bucket for new series: a pair of objects and a reason.
@@ -249,69 +292,31 @@ type bucketKey struct {
 	reason string
 }
 
-// current is the series of an event, nil for none. Where notes count, and there are too many of
-// them already, the event is counted with others.
-func (b *Broadcaster) current(e *emission) *series {
-	s := b.tab.find(&e.key, e.hash)
-	if s != nil || e.key.note == "" {
-		return s
-	}
-	for _, combined := range []func(note string) string{combinedKey, anyNote} {
-		if s == nil && b.tab.notes[e.key.notes()] >= b.opts.MaxNotes {
-			e.key.note = combined(e.note)
-			e.hash = e.key.hash()
-			s = b.tab.find(&e.key, e.hash)
-		}
-	}
-	return s
-}
-
-// occurred counts an occurrence of a series; false if the occurrence belongs to another series.
-func (b *Broadcaster) occurred(s *series, now time.Time) (taken, wake bool) {
-	before := now.Sub(s.st.last)
-	switch {
-	case s.st.phase == phaseResting && !s.st.silent(now, &b.policy):
-		b.count.drop(DropRejected, 1)
-		return true, false
-	case !s.st.occur(now, &b.policy):
-		return false, false
-	}
-	b.count.Unsent++
-	if s.age != nil || s.st.phase == phaseStored {
-		b.tab.touch(s)
-	}
-	// Slow loops are written as often as by client-go's recorder.
-	if before >= slowLoop && now.Before(s.st.due) && b.limit.has(maphash.Comparable(seed, s.key.regarding.object()), now) {
-		s.st.due = now
-	}
-	return true, s.st.owes(now) && b.tab.enqueue(s)
-}
-
-// open puts a new series into the table. An evicted series is continued.
-func (b *Broadcaster) open(s *series, now time.Time) {
-	s.st, s.name = begin(now), b.newName(s, now)
-	if g, ok := b.tab.gone[s.id]; ok {
-		if delete(b.tab.gone, s.id); now.Sub(g.last) < b.policy.threshold {
-			s.st, s.name = revived(&g, now), g.name
-		}
-	}
-	b.tab.byKey[s.hash] = s
-	b.tab.count(s, 1)
-	b.settle(s, now)
-	b.evict(now)
-}
-
-// inherit gives a series without an object the object of an earlier process to read.
-func (b *Broadcaster) inherit(s *series) {
-	l := b.tab.left[s.id.hint()]
-	if l == nil || l.content.namespace != s.content.namespace || s.st.phase != phaseAbsent || s.st.stored+s.st.sent > 0 {
-		return
-	}
-	s.st.phase, s.name = phaseUnread, l.name
-	b.tab.dropLeft(l)
-}
-
-// newName returns a name for the object of a series.
+// newName returns a name for the object of a series. The time in a name is later than all earlier
+// ones, even if the clock is set back or two events share a clock reading. The lock is held.
 func (b *Broadcaster) newName(s *series, now time.Time) string {
-	return eventName(cut(s.key.regarding.name, maxRefField), &s.id, b.birth(now))
+	if now.UnixNano() <= b.lastBirth.UnixNano() {
+		now = b.lastBirth.Add(1)
+	}
+	b.lastBirth = now
+	return eventName(s.key.regarding.name, &s.id, now)
+}
+
+// cleanAnnotations copies the annotations valid for the server and returns the number of the
+// others. Keys with this package's prefix are not the caller's.
+func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
+	size := 0
+	for _, k := range slices.Sorted(maps.Keys(in)) {
+		v := in[k]
+		if size+len(k)+len(v) > maxAnnotations || strings.HasPrefix(k, annotationPrefix) || len(validation.IsQualifiedName(strings.ToLower(k))) > 0 {
+			left++
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string, len(in))
+		}
+		size += len(k) + len(v)
+		out[k] = strings.ToValidUTF8(v, string(utf8.RuneError))
+	}
+	return out, left
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -36,14 +35,15 @@ const (
 // constant name, and holds the names of the active series. A node may write a roster and read a
 // roster with an empty patch, but may neither list nor get Events. Guarded by the broadcaster's
 // lock.
+//
+// The phases of a roster are those of a series: read first (phaseUnread), then written by creates
+// (phaseAbsent) or patches (phaseStored). There is none in phaseDone.
 type roster struct {
 	index    uint32 // of the source
 	src      source
-	off      bool      // there is none
-	read     bool      // the names left by an earlier process are known, or never will be
-	attempts int       // failures of the first read
+	phase    phase
+	attempts int       // failures since the last answer
 	busy     bool      // a call is under way
-	exists   bool      // the roster is stored
 	version  string    // of the last write by this process
 	next     time.Time // of the next call, zero for none
 	rest     time.Time // no call before
@@ -69,9 +69,8 @@ func (r *roster) kept(now time.Time, heartbeat time.Duration) { r.want(now.Add(h
 
 func (r *roster) name() string {
 	id := (&seriesKey{}).id(r.src)
-	suffix := ".roster-" + hex.EncodeToString(id[:8])
 	_, base, _ := strings.Cut(r.src.controller, "/")
-	return subdomain(cmp.Or(base, r.src.controller), validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+	return nameFor(strings.ToLower(cmp.Or(base, r.src.controller)), ".roster-"+hex.EncodeToString(id[:8]))
 }
 
 // reports is true of events of the roster's source.
@@ -84,16 +83,16 @@ func (r *roster) reports(e *eventsv1.Event) bool {
 func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	for _, r := range b.rosters {
-		first := !r.read && r.attempts < restoreTries
+		first := r.phase == phaseUnread && r.attempts < restoreTries
 		at := r.next.Sub(now)
 		switch {
 		case r.busy && first:
 			return job{}, 0
-		case r.busy || r.off || j.roster != nil:
+		case r.busy || r.phase == phaseDone || j.roster != nil:
 			continue
 		case first:
 			at = 0
-		case r.next.IsZero(), b.stopped && !r.read:
+		case r.next.IsZero(), b.stopped && r.phase == phaseUnread:
 			continue
 		case b.stopped: // once, when every name is final
 			if b.draining == nil || len(r.last) == 0 || b.inflight > 0 || b.owed() > 0 {
@@ -102,55 +101,64 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 			at = 0
 		}
 		if wait = min(wait, at); at <= 0 {
-			j.roster, r.busy = r, true
+			r.busy = true
+			j = job{roster: r, event: b.rosterEvent(r, now), call: call{version: r.version}}
+			switch r.phase {
+			case phaseUnread:
+				j.call.kind = callRead
+				b.count.Calls["read"]++
+				continue
+			case phaseAbsent:
+				j.call.kind = callCreate
+			default:
+				j.call.kind = callPatch
+			}
+			j.names = b.names(r)
+			r.next, r.rest = time.Time{}, now.Add(rosterEvery)
+			b.count.Calls["roster"]++
 		}
 	}
 	return j, wait
 }
 
-// performRoster reads or writes a roster and books the answer.
-func (b *Broadcaster) performRoster(ctx, call context.Context, r *roster) {
-	b.mu.Lock()
-	reading := !r.read
-	var names []string
-	if reading {
-		b.count.Calls["read"]++
-	} else {
-		b.count.Calls["roster"]++
-		names = b.names(r)
-		r.next, r.rest = time.Time{}, time.Now().Add(rosterEvery)
+// rosterEvent returns a roster without its names.
+func (b *Broadcaster) rosterEvent(r *roster, now time.Time) *eventsv1.Event {
+	e := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.opts.RosterNamespace, Name: r.name()},
+		EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeNormal, Reason: "EventSeriesKept", Action: "Record",
+		ReportingController: r.src.controller, ReportingInstance: r.src.instance,
+		Regarding: corev1.ObjectReference{Kind: "EventRecorder", Name: r.src.instance},
+		Note:      fmt.Sprintf("%s notes here which of its event series a restart continues", r.src.controller),
 	}
-	exists, version := r.exists, r.version
-	b.mu.Unlock()
+	if ns := b.opts.RosterNamespace; ns != metav1.NamespaceSystem && ns != metav1.NamespaceDefault {
+		e.Regarding.Namespace = ns
+	}
+	return e
+}
 
-	var stored *eventsv1.Event
-	var err error
-	if reading {
-		if stored, err = b.readEvent(call, b.opts.RosterNamespace, r.name()); err == nil && stored != nil && stored.ReportingInstance == r.src.instance {
-			_, packed, _ := strings.Cut(stored.Annotations[AnnotationRoster], " ")
-			names = unpackRoster(packed)
-		}
-	} else {
-		stored, err = b.writeRoster(call, r, names, exists, version)
+// rosterBody packs the names into the event of a job, and returns the body of a patch.
+func rosterBody(j *job) []byte {
+	names := j.names
+	packed := packRoster(names)
+	for len(packed) > maxRoster {
+		names = names[:len(names)*3/4]
+		packed = packRoster(names)
 	}
-	b.rosterAnswered(ctx, r, names, stored, err)
+	// The time makes each write a change: a patch without a change does not prolong the object's
+	// life.
+	packed = j.event.EventTime.UTC().Format(time.RFC3339) + " " + packed
+	j.event.Annotations = map[string]string{AnnotationRoster: packed}
+	return patchBody(j.call.version, j.event.Annotations, nil)
 }
 
 // rosterAnswered books the answer to a read or write of a roster, and the names read.
-func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []string, stored *eventsv1.Event, err error) {
-	now, v := time.Now(), judge(ctx, err)
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv1.Event, v judged, err error, now time.Time) {
 	defer b.signal()
-	if b.abandoned {
-		return
-	}
-	b.inflight--
+	r, reading := j.roster, j.call.kind == callRead
 	r.busy = false
-	if v.verdict == verdictRefused && v.reason == string(metav1.StatusReasonForbidden) && now.Before(b.doubt) {
+	if v.reason == string(metav1.StatusReasonForbidden) && now.Before(b.doubt) {
 		v.verdict = verdictTrouble
 	}
-	reading := !r.read
 	switch v.verdict {
 	case verdictTrouble, verdictFault, verdictStopped:
 		r.next, r.rest = now, now
@@ -165,7 +173,7 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []str
 		case b.stopped:
 			r.next = time.Time{}
 		case reading && r.attempts >= maxFaults:
-			r.read = true
+			r.phase = phaseStored
 		}
 		return
 	}
@@ -173,31 +181,41 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []str
 	b.openGate(ctx)
 	switch {
 	case reading:
-		r.read, r.exists, r.next = true, err == nil, time.Time{}
+		if r.phase, r.next = phaseStored, (time.Time{}); err != nil {
+			r.phase = phaseAbsent
+		}
 		if len(b.goingOn(r)) > 0 { // begun after so many failures
 			r.changed(now)
 		}
-		for _, name := range names {
+		if stored == nil || stored.ReportingInstance != r.src.instance {
+			return
+		}
+		_, packed, _ := strings.Cut(stored.Annotations[AnnotationRoster], " ")
+		for _, name := range unpackRoster(packed) {
 			namespace, name, _ := strings.Cut(name, "/")
 			b.tab.addLeft(r.index, namespace, name)
 			r.kept(now, b.opts.Heartbeat)
 		}
-	case err != nil:
-		r.exists, r.version, r.rest = false, "", now.Add(rosterEvery)
+	case err == nil:
+		if r.phase = phaseStored; stored != nil {
+			r.version = stored.ResourceVersion
+		}
+		if len(j.names) > 0 && !b.stopped {
+			r.kept(now, b.opts.Heartbeat)
+		}
+	case v.verdict == verdictExists && j.call.kind == callCreate, v.verdict == verdictMissing && j.call.kind == callPatch:
+		if r.phase, r.version = phaseStored, ""; v.verdict == verdictMissing {
+			r.phase = phaseAbsent
+		}
+		r.next, r.rest = now, now
+	default:
+		r.phase, r.version, r.rest = phaseAbsent, "", now.Add(rosterEvery)
 		if v.verdict != verdictConflict { // another process's roster, otherwise
 			r.rest = now.Add(b.opts.Heartbeat)
 			klog.FromContext(ctx).Info("Event series will not be continued after a restart: their roster cannot be stored", "err", err)
 		}
 		if !b.stopped {
 			r.want(now)
-		}
-	default:
-		r.exists = true
-		if stored != nil {
-			r.version = stored.ResourceVersion
-		}
-		if len(names) > 0 && !b.stopped {
-			r.kept(now, b.opts.Heartbeat)
 		}
 	}
 }
@@ -206,9 +224,9 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, r *roster, names []str
 // first. The lock is held.
 func (b *Broadcaster) names(r *roster) (names []string) {
 	size := 0
-	add := func(namespace, name string) {
-		if size += len(namespace) + len(name) + 2; size <= maxNames {
-			names = append(names, namespace+"/"+name)
+	add := func(s *series) {
+		if size += len(s.content.namespace) + len(s.name) + 2; size <= maxNames && s.st.phase != phaseResting {
+			names = append(names, s.content.namespace+"/"+s.name)
 		}
 	}
 	goingOn := r.last
@@ -216,13 +234,11 @@ func (b *Broadcaster) names(r *roster) (names []string) {
 		goingOn = b.goingOn(r)
 	}
 	for _, s := range goingOn {
-		if s.st.phase != phaseResting {
-			add(s.content.namespace, s.name)
-		}
+		add(s)
 	}
 	for _, l := range b.tab.left {
 		if l.key.source == r.index {
-			add(l.content.namespace, l.name)
+			add(l)
 		}
 	}
 	return names
@@ -239,50 +255,13 @@ func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	return out
 }
 
-// writeRoster stores the names, without the lock. The patch comes first if the roster is believed
-// to exist, else the create: nearly always a single call.
-func (b *Broadcaster) writeRoster(ctx context.Context, r *roster, names []string, exists bool, version string) (stored *eventsv1.Event, err error) {
-	now := time.Now()
-	packed := packRoster(names)
-	for len(packed) > maxRoster {
-		names = names[:len(names)*3/4]
-		packed = packRoster(names)
+// inherit gives a series without an object the object of an earlier process to read.
+func (b *Broadcaster) inherit(s *series) {
+	l := b.tab.left[s.id.hint()]
+	if l != nil && l.content.namespace == s.content.namespace && s.st.unwritten() {
+		s.st.phase, s.name = phaseUnread, l.name
+		b.tab.dropLeft(l)
 	}
-	// The time makes each write a change: a patch without a change does not prolong the object's
-	// life.
-	packed = now.UTC().Format(time.RFC3339) + " " + packed
-	e := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: b.opts.RosterNamespace, Name: r.name(), Annotations: map[string]string{AnnotationRoster: packed},
-		},
-		EventTime: metav1.NewMicroTime(now), Type: corev1.EventTypeNormal, Reason: "EventSeriesKept", Action: "Record",
-		ReportingController: r.src.controller, ReportingInstance: r.src.instance,
-		Regarding: corev1.ObjectReference{Kind: "EventRecorder", Name: cut(r.src.instance, maxRefField)},
-		Note:      fmt.Sprintf("%s notes here which of its event series a restart continues", r.src.controller),
-	}
-	if ns := b.opts.RosterNamespace; ns != metav1.NamespaceSystem && ns != metav1.NamespaceDefault {
-		e.Regarding.Namespace = ns
-	}
-	meta := map[string]any{"annotations": e.Annotations}
-	if version != "" {
-		meta["resourceVersion"] = version
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		return nil, err
-	}
-	for range 2 {
-		if exists {
-			stored, err = b.opts.Sink.Patch(ctx, e, patch)
-		} else {
-			stored, err = b.opts.Sink.Create(ctx, e)
-		}
-		if v := judge(ctx, err).verdict; v != verdictMissing && v != verdictExists {
-			break
-		}
-		exists = !exists
-	}
-	return stored, err
 }
 
 // rebuild takes a stored event into the table. If its series was abandoned in the middle, a final
@@ -291,25 +270,21 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	f := look(e)
 	goOn, _ := b.policy.continues(f, now)
 	annotations, _ := cleanAnnotations(e.Annotations)
-	s := &series{name: e.Name, seen: r.shared, content: content{
-		namespace: e.Namespace, note: e.Note, annotations: annotations, regardingVersion: e.Regarding.ResourceVersion,
-	}}
-	s.identify(keyOf(e, r), r.src)
+	c := content{namespace: e.Namespace, note: e.Note, annotations: annotations, regardingVersion: e.Regarding.ResourceVersion}
 	if e.Related != nil {
-		s.content.relatedVersion = e.Related.ResourceVersion
+		c.relatedVersion = e.Related.ResourceVersion
 	}
-	switch other := b.tab.find(&s.key, s.hash); {
-	case goOn && other != nil && !other.inflight && other.st.phase == phaseAbsent && other.st.stored+other.st.sent == 0:
+	s := newSeries(keyOf(e, r), r.src, c)
+	s.name, s.seen = e.Name, r.shared
+	switch other := b.tab.byKey[s.key]; {
+	case goOn && other != nil && !other.inflight && other.st.unwritten():
 		other.name = e.Name
-		other.st.adopt(f, now, &b.policy)
-		b.count.Transitions["adopted"]++
+		b.adopt(other, f, now)
 		b.settle(other, now)
 		return
 	case goOn && other == nil && b.tab.aged.Len() < b.opts.MaxSeries:
-		s.st.adopt(f, now, &b.policy)
-		b.tab.byKey[s.hash] = s
-		b.count.Transitions["adopted"]++
-		r.kept(now, b.opts.Heartbeat)
+		b.adopt(s, f, now)
+		b.tab.byKey[s.key] = s
 	case f.state == stateOngoing:
 		s.st = state{phase: phaseStored, end: evicted, count: f.count, stored: f.count, begun: f.begun, last: f.last, loose: true, version: f.version}
 		b.count.Transitions["abandoned"]++
@@ -320,15 +295,18 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	b.settle(s, now)
 }
 
+// adopt continues an earlier process's object by a series of this process.
+func (b *Broadcaster) adopt(s *series, f found, now time.Time) {
+	s.st.adopt(f, now, &b.policy)
+	b.count.Transitions["adopted"]++
+	b.rosters[s.key.source].kept(now, b.opts.Heartbeat)
+}
+
 // keyOf is the key of a stored event.
 func keyOf(e *eventsv1.Event, r *roster) seriesKey {
-	ref := func(o *corev1.ObjectReference) refKey {
-		group, version := splitVersion(o.APIVersion)
-		return refKey{o.Kind, group, version, o.Namespace, o.Name, string(o.UID), o.FieldPath}
-	}
-	key := seriesKey{source: r.index, eventType: e.Type, reason: e.Reason, action: e.Action, regarding: ref(&e.Regarding)}
+	key := seriesKey{source: r.index, eventType: e.Type, reason: e.Reason, action: e.Action, regarding: refKeyOf(&e.Regarding)}
 	if e.Related != nil {
-		key.related = ref(e.Related)
+		key.related = refKeyOf(e.Related)
 	}
 	if r.src.byNote {
 		key.note = cmp.Or(e.Note, emptyNote)
@@ -345,7 +323,7 @@ func packRoster(names []string) string {
 	if err != nil {
 		panic(err) // the level is a constant
 	}
-	_, _ = w.Write([]byte(strings.Join(names, "\n"))) // a buffer takes everything
+	_, _ = io.WriteString(w, strings.Join(names, "\n")) // a buffer takes everything
 	_ = w.Close()
 	return base64.StdEncoding.EncodeToString(out.Bytes())
 }

@@ -98,6 +98,9 @@ type state struct {
 
 func begin(now time.Time) state { return state{count: 1, begun: now, last: now} }
 
+// unwritten reports whether no call may have stored anything.
+func (s *state) unwritten() bool { return s.phase == phaseAbsent && s.stored+s.sent == 0 }
+
 // occur counts an occurrence. It returns false if the occurrence begins another series. Only occur
 // is called a million times a second.
 func (s *state) occur(now time.Time, p *policy) bool {
@@ -157,7 +160,7 @@ func (s *state) next(now time.Time, p *policy) call {
 	case !s.owes(now):
 		return call{}
 	case s.phase == phaseUnread:
-		return call{kind: callRead}
+		return call{kind: callRead, version: s.version}
 	case s.phase == phaseAbsent:
 		c.kind, c.version = callCreate, ""
 	}
@@ -283,10 +286,10 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 	return acked
 }
 
-// revived continues an evicted series with a new occurrence.
-func revived(g *gone, now time.Time) state {
-	return state{
-		phase: phaseStored, early: g.early, loose: g.loose, count: g.stored + 1, stored: g.stored, version: g.version, begun: g.begun,
-		last: now, due: g.due.Add(earlyFirst), // the object says Unknown
-	}
+// revived returns the state of an evicted series that continues with a new occurrence.
+func (s state) revived(now time.Time) state {
+	s.phase, s.end, s.sent = phaseStored, going, 0
+	s.count, s.last = s.stored+1, now
+	s.due = s.due.Add(earlyFirst) // the object says Unknown
+	return s
 }

@@ -144,11 +144,11 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 		if s.st.end == going {
 			s.st.end = suspended
 		}
-		b.tab.unage(s)
+		s.age.leave()
 		b.settle(s, now)
 	}
 	for e := b.tab.idle.Front(); e != nil; e = b.tab.idle.Front() {
-		b.tab.dequeue(e.Value.(*series)) // their names go back into the roster
+		e.Value.(*series).waits.leave() // their names go back into the roster
 	}
 	for _, l := range []*list.List{b.tab.urgent, b.tab.queue} {
 		var following *list.Element
@@ -162,7 +162,7 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 			if s.st.end != going {
 				continue
 			}
-			if s.counted { // its name may still change: an earlier process's names may be unread
+			if !s.known { // its name may still change: an earlier process's names may be unread
 				r := b.rosters[s.key.source]
 				r.last = append(r.last, s)
 			}

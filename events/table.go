@@ -31,31 +31,21 @@ const (
 // the broadcaster's lock, but for the content, which does not change.
 type series struct {
 	key     seriesKey
-	hash    uint64 // of the key
-	pair    uint64 // hashes of parts of the key: pair and, where notes count, notes
-	notes   uint64
 	id      seriesID
+	pair    uint64 // hashes of parts of the key
+	notes   uint64
 	name    string // of the object
 	content content
 	st      state
 
 	left     bool // in table.left: the key is a placeholder
-	counted  bool // in table.pending: never stored
+	known    bool // in table.known: the server has answered
 	inflight bool
 	seen     uint32   // the roster's shared when the object's content was last known
 	trouble  *trouble // failures since the last success, nil for none
 
-	waits *list.Element // place among the calls owed, nil for none
-	in    *list.List    // the list of waits
-	age   *list.Element // place in table.aged
-}
-
-// identify sets the key and the fields derived from the key.
-func (s *series) identify(key seriesKey, src source) {
-	s.key, s.hash, s.id, s.pair = key, key.hash(), key.id(src), key.pair()
-	if key.note != "" {
-		s.notes = key.notes()
-	}
+	waits place // among the calls owed
+	age   place // in table.aged
 }
 
 // content is the stored content of a series besides its key, as of its first occurrence.
@@ -65,6 +55,37 @@ type content struct {
 	regardingVersion, relatedVersion string
 }
 
+func newSeries(key seriesKey, src source, c content) *series {
+	s := &series{key: key, id: key.id(src), pair: key.pair(), content: c}
+	if key.note != "" {
+		s.notes = key.notes()
+	}
+	return s
+}
+
+// place is a series' place in a list of *series, zero for none.
+type place struct {
+	in *list.List
+	at *list.Element
+}
+
+func (p *place) leave() {
+	if p.in != nil {
+		p.in.Remove(p.at)
+		*p = place{}
+	}
+}
+
+// enter takes the series to the back of a list, or to the front.
+func (p *place) enter(l *list.List, s *series, front bool) {
+	p.leave()
+	if p.in = l; front {
+		p.at = l.PushFront(s)
+	} else {
+		p.at = l.PushBack(s)
+	}
+}
+
 // event returns the object of a call.
 func (s *series) event(src source, c call) *eventsv1.Event {
 	e := &eventsv1.Event{
@@ -72,8 +93,8 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 		EventTime:           metav1.NewMicroTime(s.st.begun),
 		ReportingController: src.controller,
 		ReportingInstance:   src.instance,
-		Action:              cut(s.key.action, maxWord),
-		Reason:              cut(s.key.reason, maxWord),
+		Action:              s.key.action,
+		Reason:              s.key.reason,
 		Regarding:           s.key.regarding.reference(s.content.regardingVersion),
 		Note:                s.content.note,
 		Type:                s.key.eventType,
@@ -83,9 +104,8 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 		e.Related = &related
 	}
 	if s.content.annotations != nil || c.state != "" {
-		e.Annotations = make(map[string]string, len(s.content.annotations)+2)
+		e.Annotations = c.annotations()
 		maps.Copy(e.Annotations, s.content.annotations)
-		maps.Copy(e.Annotations, c.annotations())
 	}
 	if c.state != "" {
 		e.Series = c.series()
@@ -122,104 +142,66 @@ func look(e *eventsv1.Event) found {
 	return f
 }
 
-// table holds every known series and the lists of waiting series. Guarded by the broadcaster's
-// lock. No function of table blocks.
+// table holds every series and the lists of waiting series. Guarded by the broadcaster's lock. No
+// function of table blocks.
 type table struct {
-	byKey   map[uint64]*series // by hash; of two keys with one hash the later series ends the earlier
-	all     int                // series in memory
-	pending int                // of these, never stored
-	pairs   map[uint64]int     // series of each pair of objects, by hash
-	notes   map[uint64]int     // series with different notes only, by hash
-	urgent  *list.List         // of *series: evicted ones; their final counts go first
-	queue   *list.List         // of *series: others with a call to make, in the order of emission
-	idle    *list.List         // of *series: those in left, to be read when nothing else is owed
-	aged    *list.List         // of *series: those not pending, the longest quiet first
-	left    map[hint]*series   // objects left by an earlier process, of unknown key
-	gone    map[seriesID]gone  // evicted series
+	byKey  map[seriesKey]*series // those that take occurrences
+	all    int                   // series in memory
+	known  int                   // of these, stored or refused; the others are pending
+	counts map[uint64]int        // series of each pair of objects, and with different notes only, by hash
+	urgent *list.List            // evicted ones; their final counts go first
+	queue  *list.List            // others with a call to make, in the order of emission
+	idle   *list.List            // those in left, to be read when nothing else is owed
+	aged   *list.List            // known ones that take occurrences, the longest quiet first
+	left   map[hint]*series      // objects left by an earlier process, of unknown key
+	gone   map[seriesID]gone     // evicted series
 }
 
-// hint is the prefix of a series' ID at the end of its object's name.
-type hint [4]byte
-
-// gone is an evicted series: what its continuation needs. At most 128 bytes lie in a map itself.
+// gone is an evicted series: what its continuation needs.
 type gone struct {
-	name, version    string
-	begun, last, due time.Time
-	stored           int64
-	early            uint8
-	loose            bool
+	name string
+	st   state
 }
 
 func newTable() table {
 	return table{
-		byKey: map[uint64]*series{}, pairs: map[uint64]int{}, notes: map[uint64]int{}, left: map[hint]*series{}, gone: map[seriesID]gone{},
+		byKey: map[seriesKey]*series{}, counts: map[uint64]int{}, left: map[hint]*series{}, gone: map[seriesID]gone{},
 		urgent: list.New(), queue: list.New(), idle: list.New(), aged: list.New(),
 	}
+}
+
+// add takes in a series.
+func (t *table) add(s *series) {
+	t.byKey[s.key] = s
+	t.count(s, 1)
 }
 
 // count books a series' entry into memory (+1) or removal (-1).
 func (t *table) count(s *series, n int) {
 	t.all += n
-	bump(t.pairs, s.pair, n)
-	if s.key.note != "" {
-		bump(t.notes, s.notes, n)
+	for _, k := range [...]uint64{s.pair, s.notes} {
+		if t.counts[k] += n; t.counts[k] == 0 {
+			delete(t.counts, k)
+		}
 	}
-}
-
-func bump[K comparable](m map[K]int, k K, n int) {
-	if m[k] += n; m[k] == 0 {
-		delete(m, k)
-	}
-}
-
-// find returns the series of a key, nil for none.
-func (t *table) find(k *seriesKey, hash uint64) *series {
-	if s := t.byKey[hash]; s != nil && s.key == *k {
-		return s
-	}
-	return nil
-}
-
-// known reports whether a new series continues an evicted one, or perhaps an earlier process's.
-func (t *table) known(s *series) bool {
-	_, evicted := t.gone[s.id]
-	return evicted || t.left[s.id.hint()] != nil
 }
 
 // retire detaches a series from its key; calls may still be owed.
 func (t *table) retire(s *series) {
-	if t.byKey[s.hash] == s {
-		delete(t.byKey, s.hash)
+	if t.byKey[s.key] == s {
+		delete(t.byKey, s.key)
 	}
-	t.unage(s)
+	s.age.leave()
 }
 
 // forget drops a series for good.
 func (t *table) forget(s *series) {
 	t.retire(s)
-	t.dequeue(s)
-	t.pend(s, false)
+	s.waits.leave()
 	t.count(s, -1)
-}
-
-// pend books whether a series was never stored.
-func (t *table) pend(s *series, pending bool) {
-	switch {
-	case pending && !s.counted:
-		t.pending++
-	case !pending && s.counted:
-		t.pending--
+	if s.known {
+		t.known--
 	}
-	s.counted = pending
-}
-
-// enqueue appends a series to the calls owed. It reports whether the series was added.
-func (t *table) enqueue(s *series) bool {
-	if s.waits != nil || s.inflight {
-		return false
-	}
-	t.move(s, t.home(s), false)
-	return true
 }
 
 // home returns the list for a series with a call to make.
@@ -233,6 +215,18 @@ func (t *table) home(s *series) *list.List {
 	return t.queue
 }
 
+// touch puts a series into its place by age, nearly always the last.
+func (t *table) touch(s *series) {
+	if s.age.in == nil {
+		s.age.enter(t.aged, s, true)
+	}
+	e := t.aged.Back()
+	for e != s.age.at && e.Value.(*series).st.quiet().After(s.st.quiet()) {
+		e = e.Prev()
+	}
+	t.aged.MoveAfter(s.age.at, e)
+}
+
 // addLeft takes in an object left by an earlier process, by its name.
 func (t *table) addLeft(source uint32, namespace, name string) {
 	h, ok := hintOf(name)
@@ -243,7 +237,7 @@ func (t *table) addLeft(source uint32, namespace, name string) {
 	s.st.phase = phaseUnread
 	copy(s.id[:], h[:])
 	t.left[h] = s
-	t.enqueue(s)
+	s.waits.enter(t.idle, s, false)
 }
 
 // dropLeft ends the wait for an earlier process's object: the object has been read, or is another
@@ -252,60 +246,7 @@ func (t *table) dropLeft(s *series) {
 	if t.left[s.id.hint()] == s {
 		delete(t.left, s.id.hint())
 	}
-	t.dequeue(s)
-}
-
-func (t *table) dequeue(s *series) {
-	if s.waits != nil {
-		s.in.Remove(s.waits)
-		s.in, s.waits = nil, nil
-	}
-}
-
-// move takes a series from its list of calls owed to the front or the back of another.
-func (t *table) move(s *series, to *list.List, front bool) {
-	t.dequeue(s)
-	if s.in = to; front {
-		s.waits = to.PushFront(s)
-	} else {
-		s.waits = to.PushBack(s)
-	}
-}
-
-// touch puts a series into its place by age.
-func (t *table) touch(s *series) {
-	at, e := s.st.quiet(), t.aged.Back()
-	for e != nil && (e == s.age || e.Value.(*series).st.quiet().After(at)) {
-		e = e.Prev()
-	}
-	switch {
-	case s.age == nil && e == nil:
-		s.age = t.aged.PushFront(s)
-	case s.age == nil:
-		s.age = t.aged.InsertAfter(s, e)
-	case e == nil:
-		t.aged.MoveToFront(s.age)
-	default:
-		t.aged.MoveAfter(s.age, e)
-	}
-}
-
-func (t *table) unage(s *series) {
-	if s.age != nil {
-		t.aged.Remove(s.age)
-		s.age = nil
-	}
-}
-
-// leave remembers how far an evicted series has come, while there is room.
-func (t *table) leave(s *series, room int) {
-	for h := range t.gone {
-		if len(t.gone) < room {
-			break
-		}
-		delete(t.gone, h)
-	}
-	t.gone[s.id] = gone{s.name, s.st.version, s.st.begun, s.st.last, s.st.due, s.st.stored, s.st.early, s.st.loose}
+	s.waits.leave()
 }
 
 // limiter is a token bucket per key: burst tokens, and another token every refill. A bucket is
@@ -323,10 +264,10 @@ func (l *limiter) has(key uint64, now time.Time) bool {
 
 // allow takes a token, if available.
 func (l *limiter) allow(key uint64, now time.Time) bool {
-	at := l.full[key]
-	if l.burst < 0 || at.Sub(now)+refill > time.Duration(l.burst)*refill {
+	if l.burst < 0 || !l.has(key, now) {
 		return l.burst < 0
 	}
+	at := l.full[key]
 	if at.Before(now) {
 		at = now
 	}

@@ -8,7 +8,6 @@ import (
 	"container/list"
 	"context"
 	"encoding/json"
-	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -96,11 +95,12 @@ func (b *Broadcaster) write(ctx context.Context) {
 
 // job is a call of a series, or of a roster.
 type job struct {
-	limit  time.Duration // of the call
 	series *series
+	roster *roster
+	names  []string // for the roster
 	call   call
 	event  *eventsv1.Event
-	roster *roster
+	limit  time.Duration // of the call
 }
 
 // next takes the next call from the table. A wait other than zero means no call before then. The
@@ -119,21 +119,22 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	// The names left by an earlier process are read before new calls, or a series would get two
 	// objects.
 	j, d := b.nextRoster(now)
-	if j == (job{}) && d > 0 {
+	if j.roster == nil && d > 0 {
 		wait = min(wait, d)
 		j, d = b.pick(now)
 	}
-	if j == (job{}) {
-		if b.draining != nil && b.inflight == 0 && b.owed() == 0 {
-			return j, over
-		}
+	switch {
+	case j.call.kind != callNone:
+	case b.draining != nil && b.inflight == 0 && b.owed() == 0:
+		return j, over
+	default:
 		return j, min(wait, cmp.Or(d, forever))
 	}
 	b.inflight++
 	if j.limit = writeTimeout; b.draining != nil {
 		j.limit = b.share(b.draining)
 	}
-	if j.series == nil || j.series.left {
+	if j.roster != nil || j.series.left {
 		j.limit = min(j.limit, restoreTimeout)
 	}
 	if b.opts.Writers > 1 && b.owed()+len(b.tab.left)+len(b.rosters) > 1 {
@@ -156,20 +157,16 @@ func (b *Broadcaster) sweep(now time.Time) time.Duration {
 }
 
 // pick takes the first series free to be sent. If a series has to wait, all others about its object
-// wait too, in order.
+// wait too, in order. Without a call, retry is the time until a series may be free.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	retry = forever
 	for _, br := range b.scopes {
-		if first := br.waiting.Front(); first == nil || br.busy {
-			continue
-		} else if d := br.closed(now); d > 0 {
-			retry = min(retry, d)
-		} else {
+		if first := br.waiting.Front(); first != nil && !br.busy && br.closed(now) == 0 {
 			s := first.Value.(*series)
-			b.tab.move(s, b.tab.home(s), true)
+			s.waits.enter(b.tab.home(s), s, true)
 		}
 	}
-	var blocked map[objectKey]struct{}
+	blocked := map[objectKey]bool{}
 	for _, l := range []*list.List{b.tab.urgent, b.tab.queue, b.tab.idle} {
 		var following *list.Element
 		for e := l.Front(); e != nil; e = following {
@@ -178,24 +175,19 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 			b.inherit(s)
 			br := b.scopes[s.scope()]
 			if br != nil && (br.busy || br.closed(now) > 0) {
-				b.tab.move(s, br.waiting, false)
-				retry = min(retry, cmp.Or(br.closed(now), forever))
+				s.waits.enter(br.waiting, s, false)
 				continue
 			}
 			object := s.key.regarding.object()
-			_, busy := b.busy[object]
-			if _, behind := blocked[object]; busy || behind {
+			if b.busy[object] || blocked[object] {
 				continue
 			}
 			if s.trouble != nil && s.trouble.closed(now) > 0 {
 				retry = min(retry, s.trouble.closed(now))
-				if blocked == nil {
-					blocked = map[objectKey]struct{}{}
-				}
-				blocked[object] = struct{}{}
+				blocked[object] = true
 				continue
 			}
-			b.tab.dequeue(s)
+			s.waits.leave()
 			if s.seen != b.rosters[s.key.source].shared {
 				s.st.mistrust(now)
 			}
@@ -207,10 +199,14 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 			if br != nil {
 				br.busy = true
 			}
-			s.inflight = true
-			b.busy[object] = struct{}{}
+			s.inflight, b.busy[object] = true, true
 			b.count.Calls[c.kind.String()]++
 			return job{series: s, call: c, event: s.event(b.rosters[s.key.source].src, c)}, 0
+		}
+	}
+	for _, br := range b.scopes {
+		if d := br.closed(now); d > 0 && br.waiting.Len() > 0 {
+			retry = min(retry, d)
 		}
 	}
 	return j, retry
@@ -225,110 +221,123 @@ func (b *Broadcaster) owed() int {
 	return n
 }
 
+// enqueue appends a series to the calls owed.
+func (b *Broadcaster) enqueue(s *series) {
+	if s.waits.in == nil && !s.inflight {
+		s.waits.enter(b.tab.home(s), s, false)
+		b.signal()
+	}
+}
+
 // perform makes a call, without the lock, and books the answer.
 func (b *Broadcaster) perform(ctx context.Context, j job) {
+	body := []byte("{}") // an empty patch reads
+	switch {
+	case j.call.kind == callRead:
+	case j.roster != nil:
+		body = rosterBody(&j)
+	case j.call.kind == callPatch:
+		body = patchBody(j.call.version, j.call.annotations(), j.call.series())
+	}
 	timed, cancel := context.WithTimeout(ctx, j.limit)
 	defer cancel()
-	if j.roster != nil {
-		b.performRoster(ctx, timed, j.roster)
-		return
-	}
 	var stored *eventsv1.Event
 	var err error
-	switch j.call.kind {
-	case callCreate:
+	if j.call.kind == callCreate {
 		stored, err = b.opts.Sink.Create(timed, j.event)
-	case callRead:
-		stored, err = b.readEvent(timed, j.event.Namespace, j.event.Name)
-	default:
-		stored, err = b.opts.Sink.Patch(timed, j.event, j.call.patch())
+	} else {
+		stored, err = b.opts.Sink.Patch(timed, j.event, body)
 	}
-	b.answered(ctx, j, stored, err)
+	now, v := time.Now(), judge(ctx, err)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch b.inflight--; {
+	case b.abandoned:
+	case j.roster != nil:
+		b.rosterAnswered(ctx, j, stored, v, err, now)
+	default:
+		b.answered(ctx, j, stored, v, err, now)
+	}
 }
 
-// readEvent reads an object by an empty patch.
-func (b *Broadcaster) readEvent(ctx context.Context, namespace, name string) (*eventsv1.Event, error) {
-	return b.opts.Sink.Patch(ctx, &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, []byte("{}"))
-}
-
-// patch returns the body of a patch.
-func (c *call) patch() []byte {
+// patchBody returns the body of a patch.
+func patchBody(version string, annotations map[string]string, s *eventsv1.EventSeries) []byte {
 	type meta struct {
 		ResourceVersion string            `json:"resourceVersion,omitempty"`
 		Annotations     map[string]string `json:"annotations"`
 	}
 	body, err := json.Marshal(struct {
 		Metadata meta                  `json:"metadata"`
-		Series   *eventsv1.EventSeries `json:"series"`
-	}{meta{c.version, c.annotations()}, c.series()})
+		Series   *eventsv1.EventSeries `json:"series,omitempty"`
+	}{meta{version, annotations}, s})
 	if err != nil {
 		panic(err) // these types always have an encoding
 	}
 	return body
 }
 
-// answered books the answer to the call of a series.
-func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Event, err error) {
-	s, c, now, v := j.series, j.call, time.Now(), judge(ctx, err)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.abandoned {
-		return
-	}
+// answered books the answer to the call of a series. The lock is held.
+func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Event, v judged, err error, now time.Time) {
+	s, c := j.series, j.call
 	s.inflight = false
-	b.inflight--
 	delete(b.busy, s.key.regarding.object())
 	sc := s.scope()
-	if s.left && (v.verdict == verdictMissing || v.verdict == verdictConflict || v.verdict == verdictExists) {
-		v, stored = judged{}, nil
+	br := b.scopes[sc]
+	if br != nil {
+		br.busy = false
+	}
+	if contested := s.trouble != nil && s.trouble.contested; v.verdict == verdictOK && c.kind == callRead {
+		b.hasRead(s, stored, now)
+		if contested && stored != nil && stored.ResourceVersion == c.version {
+			v, err = judged{verdict: verdictHeld, reason: string(metav1.StatusReasonConflict)}, errSteadyConflict
+		}
 	}
 	b.reconsider(s, c, sc, &v, err, now)
-	if c.kind == callRead && v.verdict == verdictOK && s.trouble.steady(stored) {
-		b.hasRead(s, stored, now)
-		v, err = judged{verdict: verdictHeld, reason: string(metav1.StatusReasonConflict)}, errSteadyConflict
-	}
 	switch v.verdict {
 	case verdictOK:
-		if c.kind == callRead {
-			b.hasRead(s, stored, now)
-		} else {
+		if c.kind != callRead {
 			b.hasWritten(s, c, stored, now)
 		}
-		if br := b.scopes[sc]; br != nil && (c.kind != callRead || !br.conflict) {
+		if br != nil && (c.kind != callRead || !br.conflict) {
 			b.release(sc)
 		}
 		if len(b.granted) < 2*b.opts.MaxSeries {
 			b.granted[sc] = true
 		}
 		b.openGate(ctx)
-	case verdictExists:
-		s.st.phase = phaseUnread
-		b.openGate(ctx)
 	case verdictMissing:
-		if b.openGate(ctx); s.st.stored == 0 && s.st.sent == 0 { // the object named by a roster is gone
-			s.name = b.newName(s, now)
-		} else if s.st.stored > 0 {
+		if b.openGate(ctx); s.st.stored > 0 {
 			b.count.Transitions["renewed"]++
+		} else if s.st.sent == 0 { // the object named by a roster is gone
+			s.name = b.newName(s, now)
 		}
 		s.st.missing()
-	case verdictConflict:
+	case verdictExists, verdictConflict:
 		s.st.phase = phaseUnread
 		b.count.Retries[v.reason]++
 		b.openGate(ctx)
 	case verdictRefused:
 		b.openGate(ctx)
-		b.refused(ctx, j, v.reason, err, now)
+		lost := s.st.refused(now, &b.policy)
+		b.count.Unsent -= lost
+		b.count.drop(DropRejected, lost)
+		b.count.Rejected[v.reason]++
+		s.trouble = nil
+		b.complain(ctx, v.reason, err, j.event, now)
 	default:
 		if v.perhaps {
 			s.st.doubtful(c)
 		}
 		b.failed(ctx, s, sc, v, err, now)
 	}
+	if s.left && (v.verdict == verdictOK || v.verdict == verdictMissing || v.verdict == verdictRefused) {
+		b.tab.dropLeft(s)
+	}
 	b.settle(s, now)
 	switch v.verdict {
 	case verdictOK, verdictTrouble, verdictStopped, verdictConflict:
-		if s.waits != nil && (v.verdict != verdictOK || c.kind == callRead) {
-			b.tab.move(s, s.in, true) // before later series
+		if s.waits.in != nil && (v.verdict != verdictOK || c.kind == callRead) {
+			s.waits.enter(s.waits.in, s, true) // before later series
 		}
 	}
 	b.evict(now)
@@ -337,48 +346,36 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	}
 }
 
-// refused books a call that will never work.
-func (b *Broadcaster) refused(ctx context.Context, j job, reason string, err error, now time.Time) {
-	lost := j.series.st.refused(now, &b.policy)
-	b.count.Unsent -= lost
-	b.count.drop(DropRejected, lost)
-	b.count.Rejected[reason]++
-	j.series.trouble = nil
-	b.complain(ctx, reason, err, j.event)
-}
-
 // hasWritten books a successful create or patch.
 func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.Time) {
 	version := ""
 	if e != nil {
 		version = e.ResourceVersion
 	}
-	before := s.st.stored
+	object, r, before := s.key.regarding.object().hash(), b.rosters[s.key.source], s.st.stored
 	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.policy))
 	if s.st.stored > 1 { // tokens for slow loops
-		b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now)
+		b.limit.allow(object, now)
+		if before <= 1 {
+			r.changed(now)
+			b.limit.allow(object, now) // and the create
+		}
 	}
-	if before <= 1 && s.st.stored > 1 {
-		b.rosters[s.key.source].changed(now)
-		b.limit.allow(maphash.Comparable(seed, s.key.regarding.object()), now) // and the create
-	}
-	s.trouble, s.seen = nil, b.rosters[s.key.source].shared
+	s.trouble, s.seen = nil, r.shared
 	b.okCalls++
 }
 
 // hasRead books the content of an object unknown before.
 func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	r := b.rosters[s.key.source]
-	if s.left {
-		if b.tab.left[s.id.hint()] == s && e != nil && r.reports(e) {
-			b.tab.dropLeft(s)
+	switch {
+	case e == nil: // a sink without an answer
+		s.st.phase = phaseStored
+		return
+	case s.left:
+		if b.tab.left[s.id.hint()] == s && r.reports(e) { // else another series has read the object
 			b.rebuild(e, r, now)
 		}
-		s.st.phase = phaseDone
-		return
-	}
-	if e == nil { // a sink without an answer
-		s.st.phase = phaseStored
 		return
 	}
 	ours := r.reports(e) && keyOf(e, r) == s.key
@@ -392,15 +389,16 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 		}
 		b.acknowledge(s.st.merge(f, now))
 	case ours && goOn:
-		s.st.adopt(f, now, &b.policy)
-		b.count.Transitions["adopted"]++
-		r.kept(now, b.opts.Heartbeat)
+		b.adopt(s, f, now)
 	default: // a new object; this series does not continue the found object
 		s.name = b.newName(s, now)
 		s.st.missing()
 		if r.reports(e) {
 			b.rebuild(e, r, now)
 		}
+	}
+	if s.trouble != nil {
+		s.trouble.contested = false
 	}
 }
 
@@ -412,25 +410,24 @@ func (b *Broadcaster) acknowledge(n int64) {
 
 // reconsider corrects a verdict by knowledge beyond the answer. The lock is held.
 func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err error, now time.Time) {
-	if br := b.scopes[sc]; br != nil {
-		br.busy = false
-	}
+	br := b.scopes[sc]
 	if v.verdict == verdictMissing && c.kind == callCreate { // a starting or aggregated server
 		v.verdict = verdictRefused
 		if routeMissing(err) {
 			v.verdict, v.reason = verdictTrouble, "GroupAbsent"
 		}
 	}
-	if v.verdict == verdictRefused && v.reason == string(metav1.StatusReasonForbidden) {
-		br := b.scopes[sc]
-		if believed := br != nil && now.Sub(br.since) >= heldFor; !believed && (br != nil || b.granted[sc] || now.Before(b.doubt)) {
-			v.verdict = verdictHeld
-		} else {
-			delete(b.granted, sc)
-			b.release(sc)
-		}
-	}
 	switch v.verdict {
+	case verdictRefused:
+		if v.reason != string(metav1.StatusReasonForbidden) {
+			return
+		}
+		if br == nil && (b.granted[sc] || now.Before(b.doubt)) || br != nil && now.Sub(br.since) < heldFor {
+			v.verdict = verdictHeld
+			return
+		}
+		delete(b.granted, sc)
+		b.release(sc)
 	case verdictExists, verdictConflict, verdictFault:
 		if s.trouble == nil {
 			s.trouble = &trouble{gate: newGate(&b.opts), okBefore: b.okCalls}
@@ -443,13 +440,13 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err err
 			t.okBefore = b.okCalls
 			t.blamed++
 		}
-		if t.blamed >= maxFaults { // the server fails at this series repeatedly and takes others
+		switch {
+		case t.blamed >= maxFaults: // the server fails at this series repeatedly and takes others
 			v.verdict = verdictRefused
-		} else if v.verdict == verdictConflict && (c.kind == callRead || b.scopes[sc] != nil) {
-			v.verdict = verdictHeld
-			s.st.phase = phaseUnread
-		} else if v.verdict == verdictConflict {
-			t.contested = c.version
+		case v.verdict == verdictConflict && (c.kind == callRead || br != nil):
+			v.verdict, s.st.phase = verdictHeld, phaseUnread
+		case v.verdict == verdictConflict:
+			t.contested = true
 		}
 	}
 }
@@ -473,34 +470,17 @@ func (b *Broadcaster) failed(ctx context.Context, s *series, sc scope, v judged,
 		br.fail(now, v.after)
 	case v.verdict == verdictFault && s != nil && s.trouble.blamed > 0: // others get through
 	default:
-		b.closeGate(ctx, v, err, now)
+		b.doubt = now.Add(authGrace)
+		logger := klog.FromContext(ctx)
+		if b.gate.probing() { // paused before
+			logger = logger.V(4)
+		}
+		b.gate.fail(now, v.after)
+		logger.Info("Event recording paused", "why", v.reason, "for", b.gate.closed(now), "failures", b.gate.failures, "err", err)
 	}
 }
 
-// release lets the calls of a scope go again.
-func (b *Broadcaster) release(sc scope) {
-	br := b.scopes[sc]
-	if br == nil {
-		return
-	}
-	delete(b.scopes, sc)
-	for e := br.waiting.Back(); e != nil; e = br.waiting.Back() {
-		s := e.Value.(*series)
-		b.tab.move(s, b.tab.home(s), true)
-	}
-}
-
-// closeGate holds back everything.
-func (b *Broadcaster) closeGate(ctx context.Context, v judged, err error, now time.Time) {
-	b.doubt = now.Add(authGrace)
-	logger := klog.FromContext(ctx)
-	if b.gate.probing() { // paused before
-		logger = logger.V(4)
-	}
-	b.gate.fail(now, v.after)
-	logger.Info("Event recording paused", "why", v.reason, "for", b.gate.closed(now), "failures", b.gate.failures, "err", err)
-}
-
+// openGate books that the server answers.
 func (b *Broadcaster) openGate(ctx context.Context) {
 	if b.gate.probing() {
 		klog.FromContext(ctx).Info("Event recording resumed", "failures", b.gate.failures)
@@ -511,25 +491,43 @@ func (b *Broadcaster) openGate(ctx context.Context) {
 	b.lastErr = nil
 }
 
+// release lets the calls of a scope go again.
+func (b *Broadcaster) release(sc scope) {
+	if br := b.scopes[sc]; br != nil {
+		delete(b.scopes, sc)
+		for e := br.waiting.Back(); e != nil; e = br.waiting.Back() {
+			s := e.Value.(*series)
+			s.waits.enter(b.tab.home(s), s, true)
+		}
+	}
+}
+
 // settle brings the table in line with the state of a series. The lock is held.
 func (b *Broadcaster) settle(s *series, now time.Time) {
 	t := &b.tab
 	if s.left {
-		if s.st.phase != phaseUnread {
-			t.dropLeft(s)
-		} else if t.left[s.id.hint()] == s && !b.stopped {
-			t.enqueue(s)
+		if t.left[s.id.hint()] == s && !b.stopped {
+			b.enqueue(s)
 		}
 		return
 	}
-	stored := s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone
-	t.pend(s, !stored)
+	if !s.known && (s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone) {
+		s.known = true
+		t.known++
+	}
 	if s.st.over(now) && !s.inflight {
-		if s.st.end == finished && s.st.stored > 1 && s.st.phase != phaseResting {
+		switch {
+		case s.st.phase == phaseResting:
+		case s.st.end == finished && s.st.stored > 1:
 			b.count.Transitions["finished"]++
-		}
-		if s.st.end == evicted && s.st.phase != phaseResting && s.st.stored > 0 {
-			t.leave(s, 2*b.opts.MaxSeries)
+		case s.st.end == evicted && s.st.stored > 0:
+			for id := range t.gone { // any, to make room
+				if len(t.gone) < 2*b.opts.MaxSeries {
+					break
+				}
+				delete(t.gone, id)
+			}
+			t.gone[s.id] = gone{s.name, s.st}
 		}
 		t.forget(s)
 		return
@@ -538,20 +536,13 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	case s.st.end == finished || s.st.end == suspended:
 		t.retire(s)
 	case s.st.end == evicted:
-		t.unage(s)
-	case stored && s.age == nil:
+		s.age.leave()
+	case s.known && s.age.in == nil:
 		t.touch(s)
 	}
-	if s.st.owes(now) && t.enqueue(s) {
-		b.signal()
+	if s.st.owes(now) {
+		b.enqueue(s)
 	}
-}
-
-// retire ends a series replaced by another with the same key.
-func (b *Broadcaster) retire(s *series, now time.Time) {
-	s.st.tick(now, &b.policy)
-	b.tab.retire(s)
-	b.settle(s, now)
 }
 
 // evict makes room in the table by closing the longest idle series. Their last writes are sent
@@ -559,19 +550,19 @@ func (b *Broadcaster) retire(s *series, now time.Time) {
 func (b *Broadcaster) evict(now time.Time) {
 	for b.tab.aged.Len() > b.opts.MaxSeries {
 		s := b.tab.aged.Front().Value.(*series)
-		b.tab.unage(s)
-		b.count.Transitions["evicted"]++
-		b.tab.dequeue(s) // the series moves to the front
+		s.age.leave()
+		s.waits.leave() // for another list
 		s.st.end = evicted
+		b.count.Transitions["evicted"]++
 		b.settle(s, now)
 	}
 }
 
 // complain logs the server's refusals at default verbosity, for each reason once in a while: a
 // missing verb in a role must show in the log. The lock is held.
-func (b *Broadcaster) complain(ctx context.Context, reason string, err error, e *eventsv1.Event) {
+func (b *Broadcaster) complain(ctx context.Context, reason string, err error, e *eventsv1.Event, now time.Time) {
 	const every = 10 * time.Minute
-	logger, now := klog.FromContext(ctx), time.Now()
+	logger := klog.FromContext(ctx)
 	if now.Before(b.complained[reason]) {
 		logger.V(2).Info("Event refused by the server", "event", klog.KObj(e), "reason", e.Reason, "why", reason, "err", err)
 		return
