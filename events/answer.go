@@ -5,7 +5,6 @@ package events
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -109,17 +108,19 @@ func routeMissing(err error) bool {
 // maxRetryAfter is the longest Retry-After honoured.
 const maxRetryAfter = 5 * time.Minute
 
-// gate holds calls back after a failure, for an exponential delay with jitter.
+// gate holds calls back after a failure, for an exponential delay with jitter. Calls behind the gate
+// are then made singly, until one succeeds. A nil gate is open.
 type gate struct {
-	fresh, delay wait.Backoff
-	failures     int
-	until        time.Time
+	delay    wait.Backoff
+	failures int
+	since    time.Time // the first failure
+	until    time.Time
+	conflict bool // the server answers 409 again and again
 }
 
-// newGate returns an open gate with delays between half of BackoffBase and BackoffMax.
-func newGate(o *Options) gate {
-	d := wait.Backoff{Duration: o.BackoffBase / 2, Factor: 2, Jitter: 1, Steps: 64, Cap: o.BackoffMax / 2}
-	return gate{fresh: d, delay: d}
+// newGate returns a gate with delays between half of BackoffBase and BackoffMax.
+func newGate(o *Options, now time.Time) *gate {
+	return &gate{delay: wait.Backoff{Duration: o.BackoffBase / 2, Factor: 2, Jitter: 1, Steps: 64, Cap: o.BackoffMax / 2}, since: now}
 }
 
 // fail closes the gate for the larger of the server's Retry-After and the next delay.
@@ -128,16 +129,15 @@ func (g *gate) fail(now time.Time, asked time.Duration) {
 	g.until = now.Add(max(g.delay.Step(), min(asked, maxRetryAfter)))
 }
 
-// succeed opens the gate and resets the delay.
-func (g *gate) succeed() { g.delay, g.failures, g.until = g.fresh, 0, time.Time{} }
-
 // closed returns for how long nothing may be sent.
-func (g *gate) closed(now time.Time) time.Duration { return max(g.until.Sub(now), 0) }
+func (g *gate) closed(now time.Time) time.Duration {
+	if g == nil {
+		return 0
+	}
+	return max(g.until.Sub(now), 0)
+}
 
-// probing reports whether no call succeeded since the last failure. Calls are then made singly.
-func (g *gate) probing() bool { return g.failures > 0 }
-
-// scope is the unit of a role: calls of a kind in a namespace.
+// scope is the unit of a role: calls of a kind in a namespace. The zero scope is all calls.
 type scope struct {
 	namespace string
 	kind      callKind
@@ -148,15 +148,6 @@ func (s *series) scope() scope {
 		return scope{s.content.namespace, callCreate}
 	}
 	return scope{s.content.namespace, callPatch}
-}
-
-// barrier is a gate over a scope, with the waiting series. One call at a time probes the scope.
-type barrier struct {
-	gate
-	since    time.Time
-	conflict bool       // the server answers 409 again and again; otherwise 403
-	busy     bool       // the probing call is under way
-	waiting  *list.List // of *series
 }
 
 // trouble is the record of a series' failures in a row.

@@ -34,9 +34,8 @@ type Broadcaster struct {
 
 	mu       sync.Mutex // guards everything below; never held over a call of the sink, of a handler or of the caller's code
 	tab      table
-	gate     gate               // over all calls
-	scopes   map[scope]*barrier // over the calls of a kind in a namespace; missing: open
-	granted  map[scope]bool     // calls known to be allowed by the role
+	gates    map[scope]*gate // the closed ones
+	granted  map[scope]bool  // calls known to be allowed by the role
 	limit    limiter
 	count    Stats
 	rosters  []*roster // by the source's index
@@ -78,8 +77,7 @@ func New(opts Options) (*Broadcaster, error) {
 		hostname: hostname,
 		wakeup:   make(chan struct{}, 1),
 		tab:      newTable(),
-		gate:     newGate(&opts),
-		scopes:   map[scope]*barrier{},
+		gates:    map[scope]*gate{},
 		granted:  map[scope]bool{},
 		limit:    limiter{burst: opts.Burst, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
 		count:    newCounters(),

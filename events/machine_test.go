@@ -161,10 +161,11 @@ func TestNoCallsWhereNothingIsOwed(t *testing.T) {
 func TestGate(t *testing.T) {
 	now := time.Now()
 	o := &Options{BackoffBase: time.Second, BackoffMax: 30 * time.Second}
-	g := newGate(o)
-	if g.closed(now) != 0 || g.probing() {
+	var g *gate
+	if g.closed(now) != 0 {
 		t.Error("it is not open at first")
 	}
+	g = newGate(o, now)
 	for i := range 40 {
 		g.fail(now, 0)
 		full := 30 * time.Second
@@ -177,7 +178,7 @@ func TestGate(t *testing.T) {
 	}
 	var waits []time.Duration
 	for _, asked := range []time.Duration{time.Hour, 40 * time.Second} {
-		g.succeed()
+		g = newGate(o, now)
 		g.fail(now, asked)
 		waits = append(waits, g.closed(now))
 	}

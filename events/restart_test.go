@@ -260,8 +260,9 @@ func TestRosterRefused(t *testing.T) {
 			}
 			return nil
 		})
-		r := newRig(t, server, continuing)
+		r := idleRig(t, server, continuing)
 		r.pod("a", 3)
+		r.start()
 		pass(10 * time.Minute)
 		r.wantAbout("a", "Finished ×3")
 		r.wantVerbs("patch! create create! patch")

@@ -48,7 +48,6 @@ type roster struct {
 	next     time.Time // of the next call, zero for none
 	rest     time.Time // no call before
 	shared   uint32    // how often another process's write was found
-	last     []*series // at the shutdown: the active series
 }
 
 // want asks for a call at the given time, or as soon after as allowed.
@@ -95,7 +94,7 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 		case r.next.IsZero(), b.stopped && r.phase == phaseUnread:
 			continue
 		case b.stopped: // once, when every name is final
-			if b.draining == nil || len(r.last) == 0 || b.inflight > 0 || b.owed() > 0 {
+			if b.draining == nil || len(b.goingOn(r)) == 0 || b.inflight > 0 || b.owed() > 0 {
 				continue
 			}
 			at = 0
@@ -229,11 +228,7 @@ func (b *Broadcaster) names(r *roster) (names []string) {
 			names = append(names, s.content.namespace+"/"+s.name)
 		}
 	}
-	goingOn := r.last
-	if !b.stopped {
-		goingOn = b.goingOn(r)
-	}
-	for _, s := range goingOn {
+	for _, s := range b.goingOn(r) {
 		add(s)
 	}
 	for _, l := range b.tab.left {
@@ -255,20 +250,12 @@ func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	return out
 }
 
-// inherit gives a series without an object the object of an earlier process to read.
-func (b *Broadcaster) inherit(s *series) {
-	l := b.tab.left[s.id.hint()]
-	if l != nil && l.content.namespace == s.content.namespace && s.st.unwritten() {
-		s.st.phase, s.name = phaseUnread, l.name
-		b.tab.dropLeft(l)
-	}
-}
-
 // rebuild takes a stored event into the table. If its series was abandoned in the middle, a final
 // write records the end. The lock is held.
 func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
-	f := look(e)
-	goOn, _ := b.policy.continues(f, now)
+	if !r.reports(e) {
+		return
+	}
 	annotations, _ := cleanAnnotations(e.Annotations)
 	c := content{namespace: e.Namespace, note: e.Note, annotations: annotations, regardingVersion: e.Regarding.ResourceVersion}
 	if e.Related != nil {
@@ -276,7 +263,12 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	}
 	s := newSeries(keyOf(e, r), r.src, c)
 	s.name, s.seen = e.Name, r.shared
-	switch other := b.tab.byKey[s.key]; {
+	f, at, other := look(e), now, b.tab.byKey[s.key]
+	if other != nil {
+		at = other.st.begun
+	}
+	goOn, _ := b.policy.continues(f, at)
+	switch {
 	case goOn && other != nil && !other.inflight && other.st.unwritten():
 		other.name = e.Name
 		b.adopt(other, f, now)

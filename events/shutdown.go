@@ -127,47 +127,28 @@ func (b *Broadcaster) share(ctx context.Context) time.Duration {
 	return min(time.Until(end)/3, writeTimeout)
 }
 
-// suspend closes all series for their last writes and records the series a restart may continue.
+// suspend closes all series for their last writes. A restart may continue them.
 func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.draining = ctx
-	b.gate.until = time.Time{}
-	for sc := range b.scopes {
-		b.release(sc)
-	}
+	clear(b.gates)
 	for _, r := range b.rosters {
-		r.next, r.last = now, b.goingOn(r)
+		r.next = now
 	}
-	for e := b.tab.aged.Front(); e != nil; e = b.tab.aged.Front() {
-		s := e.Value.(*series)
-		if s.st.end == going {
-			s.st.end = suspended
-		}
-		s.age.leave()
-		b.settle(s, now)
-	}
-	for e := b.tab.idle.Front(); e != nil; e = b.tab.idle.Front() {
-		e.Value.(*series).waits.leave() // their names go back into the roster
-	}
-	for _, l := range []*list.List{b.tab.urgent, b.tab.queue} {
+	for _, l := range []*list.List{b.tab.aged, b.tab.urgent, b.tab.queue} {
 		var following *list.Element
 		for e, n := l.Front(), l.Len(); n > 0; e, n = following, n-1 {
 			following = e.Next()
 			s := e.Value.(*series)
-			if s.trouble != nil { // failed series come after the others
+			if s.st.end == going {
+				s.st.end = suspended
+				b.settle(s, now)
+			}
+			if s.trouble != nil && l == s.waits.in { // failed series come after the others
 				s.trouble.until = time.Time{}
 				l.MoveToBack(e)
 			}
-			if s.st.end != going {
-				continue
-			}
-			if !s.known { // its name may still change: an earlier process's names may be unread
-				r := b.rosters[s.key.source]
-				r.last = append(r.last, s)
-			}
-			s.st.end = suspended
-			b.tab.retire(s)
 		}
 	}
 }
@@ -199,7 +180,7 @@ func (b *Broadcaster) abandon(ctx context.Context, everRan bool) error {
 	occurrences := b.count.Unsent
 	b.count.drop(DropShutdown, occurrences)
 	b.count.Unsent = 0
-	b.tab, b.scopes = newTable(), map[scope]*barrier{}
+	b.tab = newTable()
 	if left == 0 && occurrences == 0 {
 		return nil
 	}

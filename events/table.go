@@ -240,12 +240,19 @@ func (t *table) addLeft(source uint32, namespace, name string) {
 	s.waits.enter(t.idle, s, false)
 }
 
-// dropLeft ends the wait for an earlier process's object: the object has been read, or is another
-// series' to read.
-func (t *table) dropLeft(s *series) {
-	if t.left[s.id.hint()] == s {
-		delete(t.left, s.id.hint())
+// leftBy returns the object left by an earlier process that a new series may continue, nil for
+// none.
+func (t *table) leftBy(s *series) *series {
+	l := t.left[s.id.hint()]
+	if l == nil || s.left || l.content.namespace != s.content.namespace || !s.st.unwritten() {
+		return nil
 	}
+	return l
+}
+
+// dropLeft ends the wait for an earlier process's object.
+func (t *table) dropLeft(s *series) {
+	delete(t.left, s.id.hint())
 	s.waits.leave()
 }
 

@@ -110,11 +110,8 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 		return j, over
 	}
 	wait = b.sweep(now)
-	if d := b.gate.closed(now); d > 0 {
-		return j, min(wait, d)
-	}
-	if b.gate.probing() && b.inflight > 0 {
-		return j, wait
+	if g := b.gates[scope{}]; g != nil && (g.closed(now) > 0 || b.inflight > 0) {
+		return j, min(wait, cmp.Or(g.closed(now), forever))
 	}
 	// The names left by an earlier process are read before new calls, or a series would get two
 	// objects.
@@ -143,9 +140,9 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	return j, 0
 }
 
-// sweep ends silent series and returns the time until the next end.
+// sweep ends silent series and returns the time until the next end. A shutdown ends them all.
 func (b *Broadcaster) sweep(now time.Time) time.Duration {
-	for e := b.tab.aged.Front(); e != nil; e = b.tab.aged.Front() {
+	for e := b.tab.aged.Front(); e != nil && !b.stopped; e = b.tab.aged.Front() {
 		s := e.Value.(*series)
 		if d := s.st.quiet().Add(b.policy.threshold).Sub(now); d > 0 {
 			return d
@@ -160,26 +157,30 @@ func (b *Broadcaster) sweep(now time.Time) time.Duration {
 // wait too, in order. Without a call, retry is the time until a series may be free.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	retry = forever
-	for _, br := range b.scopes {
-		if first := br.waiting.Front(); first != nil && !br.busy && br.closed(now) == 0 {
-			s := first.Value.(*series)
-			s.waits.enter(b.tab.home(s), s, true)
-		}
+	lists := []*list.List{b.tab.urgent, b.tab.queue, b.tab.idle}
+	if b.stopped {
+		lists = lists[:2] // the names of what an earlier process left go back into the roster
 	}
 	blocked := map[objectKey]bool{}
-	for _, l := range []*list.List{b.tab.urgent, b.tab.queue, b.tab.idle} {
+	for _, l := range lists {
 		var following *list.Element
 		for e := l.Front(); e != nil; e = following {
 			following = e.Next()
 			s := e.Value.(*series)
-			b.inherit(s)
-			br := b.scopes[s.scope()]
-			if br != nil && (br.busy || br.closed(now) > 0) {
-				s.waits.enter(br.waiting, s, false)
-				continue
-			}
 			object := s.key.regarding.object()
 			if b.busy[object] || blocked[object] {
+				continue
+			}
+			if left := b.tab.leftBy(s); left != nil { // perhaps the same series: read first
+				blocked[object] = true
+				if s = left; s.inflight {
+					continue
+				}
+				object = s.key.regarding.object()
+			}
+			g := b.gates[s.scope()]
+			if d := g.closed(now); d > 0 {
+				retry = min(retry, d)
 				continue
 			}
 			if s.trouble != nil && s.trouble.closed(now) > 0 {
@@ -196,30 +197,19 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 				b.settle(s, now)
 				continue
 			}
-			if br != nil {
-				br.busy = true
+			if g != nil {
+				g.until = now.Add(writeTimeout) // for the others, until the answer
 			}
 			s.inflight, b.busy[object] = true, true
 			b.count.Calls[c.kind.String()]++
 			return job{series: s, call: c, event: s.event(b.rosters[s.key.source].src, c)}, 0
 		}
 	}
-	for _, br := range b.scopes {
-		if d := br.closed(now); d > 0 && br.waiting.Len() > 0 {
-			retry = min(retry, d)
-		}
-	}
 	return j, retry
 }
 
 // owed returns the number of series waiting for a call.
-func (b *Broadcaster) owed() int {
-	n := b.tab.urgent.Len() + b.tab.queue.Len()
-	for _, br := range b.scopes {
-		n += br.waiting.Len()
-	}
-	return n
-}
+func (b *Broadcaster) owed() int { return b.tab.urgent.Len() + b.tab.queue.Len() }
 
 // enqueue appends a series to the calls owed.
 func (b *Broadcaster) enqueue(s *series) {
@@ -282,9 +272,8 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	s.inflight = false
 	delete(b.busy, s.key.regarding.object())
 	sc := s.scope()
-	br := b.scopes[sc]
-	if br != nil {
-		br.busy = false
+	if g := b.gates[sc]; g != nil {
+		g.until = now
 	}
 	if contested := s.trouble != nil && s.trouble.contested; v.verdict == verdictOK && c.kind == callRead {
 		b.hasRead(s, stored, now)
@@ -298,8 +287,8 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		if c.kind != callRead {
 			b.hasWritten(s, c, stored, now)
 		}
-		if br != nil && (c.kind != callRead || !br.conflict) {
-			b.release(sc)
+		if g := b.gates[sc]; g != nil && (c.kind != callRead || !g.conflict) {
+			delete(b.gates, sc)
 		}
 		if len(b.granted) < 2*b.opts.MaxSeries {
 			b.granted[sc] = true
@@ -373,30 +362,19 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 		s.st.phase = phaseStored
 		return
 	case s.left:
-		if b.tab.left[s.id.hint()] == s && r.reports(e) { // else another series has read the object
-			b.rebuild(e, r, now)
-		}
+		b.rebuild(e, r, now)
 		return
-	}
-	ours := r.reports(e) && keyOf(e, r) == s.key
-	f := look(e)
-	s.seen = r.shared
-	switch goOn, _ := b.policy.continues(f, s.st.begun); {
-	case ours && (s.st.stored > 0 || s.st.sent > 0):
-		if s.st.sent == 0 && s.st.version != f.version {
-			r.shared++
-			s.seen = r.shared
-		}
-		b.acknowledge(s.st.merge(f, now))
-	case ours && goOn:
-		b.adopt(s, f, now)
-	default: // a new object; this series does not continue the found object
+	case !r.reports(e) || keyOf(e, r) != s.key: // another's object has the name
 		s.name = b.newName(s, now)
 		s.st.missing()
-		if r.reports(e) {
-			b.rebuild(e, r, now)
-		}
+		return
 	}
+	f := look(e)
+	if s.st.sent == 0 && s.st.version != f.version {
+		r.shared++
+	}
+	s.seen = r.shared
+	b.acknowledge(s.st.merge(f, now))
 	if s.trouble != nil {
 		s.trouble.contested = false
 	}
@@ -410,7 +388,7 @@ func (b *Broadcaster) acknowledge(n int64) {
 
 // reconsider corrects a verdict by knowledge beyond the answer. The lock is held.
 func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err error, now time.Time) {
-	br := b.scopes[sc]
+	g := b.gates[sc]
 	if v.verdict == verdictMissing && c.kind == callCreate { // a starting or aggregated server
 		v.verdict = verdictRefused
 		if routeMissing(err) {
@@ -422,15 +400,15 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err err
 		if v.reason != string(metav1.StatusReasonForbidden) {
 			return
 		}
-		if br == nil && (b.granted[sc] || now.Before(b.doubt)) || br != nil && now.Sub(br.since) < heldFor {
+		if g == nil && (b.granted[sc] || now.Before(b.doubt)) || g != nil && now.Sub(g.since) < heldFor {
 			v.verdict = verdictHeld
 			return
 		}
 		delete(b.granted, sc)
-		b.release(sc)
+		delete(b.gates, sc)
 	case verdictExists, verdictConflict, verdictFault:
 		if s.trouble == nil {
-			s.trouble = &trouble{gate: newGate(&b.opts), okBefore: b.okCalls}
+			s.trouble = &trouble{gate: *newGate(&b.opts, now), okBefore: b.okCalls}
 		}
 		t := s.trouble
 		if t.fail(now, v.after); t.failures == 1 && v.verdict != verdictFault {
@@ -443,7 +421,7 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err err
 		switch {
 		case t.blamed >= maxFaults: // the server fails at this series repeatedly and takes others
 			v.verdict = verdictRefused
-		case v.verdict == verdictConflict && (c.kind == callRead || br != nil):
+		case v.verdict == verdictConflict && (c.kind == callRead || g != nil):
 			v.verdict, s.st.phase = verdictHeld, phaseUnread
 		case v.verdict == verdictConflict:
 			t.contested = true
@@ -460,46 +438,33 @@ func (b *Broadcaster) failed(ctx context.Context, s *series, sc scope, v judged,
 	b.lastErr = err
 	b.count.Retries[v.reason]++
 	switch {
-	case v.verdict == verdictHeld:
-		br := b.scopes[sc]
-		if br == nil {
-			br = &barrier{gate: newGate(&b.opts), since: now, waiting: list.New(), conflict: v.reason != string(metav1.StatusReasonForbidden)}
-			b.scopes[sc] = br
-			klog.FromContext(ctx).Error(err, "Event recording paused in a namespace", "namespace", sc.namespace, "call", sc.kind, "why", v.reason)
-		}
-		br.fail(now, v.after)
 	case v.verdict == verdictFault && s != nil && s.trouble.blamed > 0: // others get through
-	default:
+		return
+	case v.verdict != verdictHeld:
+		sc = scope{}
 		b.doubt = now.Add(authGrace)
-		logger := klog.FromContext(ctx)
-		if b.gate.probing() { // paused before
-			logger = logger.V(4)
-		}
-		b.gate.fail(now, v.after)
-		logger.Info("Event recording paused", "why", v.reason, "for", b.gate.closed(now), "failures", b.gate.failures, "err", err)
 	}
+	g, logger := b.gates[sc], klog.FromContext(ctx)
+	if g == nil {
+		g = newGate(&b.opts, now)
+		b.gates[sc] = g
+	} else {
+		logger = logger.V(4)
+	}
+	g.conflict = v.verdict == verdictHeld && v.reason == string(metav1.StatusReasonConflict)
+	g.fail(now, v.after)
+	logger.Info("Event recording paused", "why", v.reason, "for", g.closed(now), "failures", g.failures, "namespace", sc.namespace, "call", sc.kind, "err", err)
 }
 
 // openGate books that the server answers.
 func (b *Broadcaster) openGate(ctx context.Context) {
-	if b.gate.probing() {
-		klog.FromContext(ctx).Info("Event recording resumed", "failures", b.gate.failures)
-		b.gate.succeed()
+	if g := b.gates[scope{}]; g != nil {
+		klog.FromContext(ctx).Info("Event recording resumed", "failures", g.failures)
+		delete(b.gates, scope{})
 		b.signal()
 	}
 	b.doubt = time.Time{}
 	b.lastErr = nil
-}
-
-// release lets the calls of a scope go again.
-func (b *Broadcaster) release(sc scope) {
-	if br := b.scopes[sc]; br != nil {
-		delete(b.scopes, sc)
-		for e := br.waiting.Back(); e != nil; e = br.waiting.Back() {
-			s := e.Value.(*series)
-			s.waits.enter(b.tab.home(s), s, true)
-		}
-	}
 }
 
 // settle brings the table in line with the state of a series. The lock is held.
@@ -517,6 +482,12 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	}
 	if s.st.over(now) && !s.inflight {
 		switch {
+		case s.st.end == suspended && s.st.phase != phaseResting: // stays in aged, for the last roster
+			s.waits.leave()
+			if s.age.in == nil {
+				t.touch(s)
+			}
+			return
 		case s.st.phase == phaseResting:
 		case s.st.end == finished && s.st.stored > 1:
 			b.count.Transitions["finished"]++
@@ -533,7 +504,7 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 		return
 	}
 	switch {
-	case s.st.end == finished || s.st.end == suspended:
+	case s.st.end == finished:
 		t.retire(s)
 	case s.st.end == evicted:
 		s.age.leave()
@@ -548,7 +519,7 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 // evict makes room in the table by closing the longest idle series. Their last writes are sent
 // before all others. The lock is held.
 func (b *Broadcaster) evict(now time.Time) {
-	for b.tab.aged.Len() > b.opts.MaxSeries {
+	for b.tab.aged.Len() > b.opts.MaxSeries && !b.stopped {
 		s := b.tab.aged.Front().Value.(*series)
 		s.age.leave()
 		s.waits.leave() // for another list
