@@ -43,7 +43,7 @@ func (a adapter) DeprecatedNewLegacyRecorder(name string) record.EventRecorderLo
 }
 
 // recordFace is the broadcaster as client-go's record.EventBroadcaster.
-type recordFace struct{ b *Broadcaster }
+type recordFace struct{ *Broadcaster }
 
 // Record returns the broadcaster as client-go's older record.EventBroadcaster, for
 // controller-runtime's manager. StartRecordingToSink starts the recording to the broadcaster's own
@@ -63,20 +63,15 @@ func (s stopper) ResultChan() <-chan watch.Event { return watch.NewEmptyWatch().
 // StartRecordingToSink starts the recording to the broadcaster's own sink; its Stop does nothing,
 // because others may record by the same broadcaster: Shutdown ends the recording.
 func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
-	if err := f.b.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
+	if err := f.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
 		klog.Background().Error(err, "Events are not recorded")
 	}
 	return stopper(func() {})
 }
 
-// StartEventWatcher calls the handler with every emitted event; see
-// [Broadcaster.StartEventWatcher].
+// StartEventWatcher is [Broadcaster.StartEventWatcher] for core/v1 Events.
 func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interface {
-	stop, err := f.b.StartEventWatcher(func(obj runtime.Object) {
-		if e, ok := obj.(*eventsv1.Event); ok {
-			handler(coreEvent(e))
-		}
-	})
+	stop, err := f.Broadcaster.StartEventWatcher(func(obj runtime.Object) { handler(coreEvent(obj.(*eventsv1.Event))) })
 	if err != nil {
 		klog.Background().Error(err, "Events are not watched")
 		stop = func() {}
@@ -93,13 +88,10 @@ func (f recordFace) StartLogging(logf func(format string, args ...any)) watch.In
 
 // StartStructuredLogging logs every event by the global logger.
 func (f recordFace) StartStructuredLogging(verbosity klog.Level) watch.Interface {
-	return stopper(f.b.StartStructuredLogging(verbosity))
+	return stopper(f.Broadcaster.StartStructuredLogging(verbosity))
 }
 
 // NewRecorder returns a recorder of the older interface.
 func (f recordFace) NewRecorder(scheme *runtime.Scheme, source corev1.EventSource) record.EventRecorderLogger {
-	return f.b.NewLegacyRecorder(scheme, source)
+	return f.NewLegacyRecorder(scheme, source)
 }
-
-// Shutdown is [Broadcaster.Shutdown].
-func (f recordFace) Shutdown() { f.b.Shutdown() }

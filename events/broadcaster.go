@@ -50,11 +50,10 @@ type Broadcaster struct {
 	complained map[string]time.Time // by reason of refusal: no further message before
 
 	running   bool            // a Run goes on
-	everRan   bool            // Run has been called
 	stopped   bool            // a shutdown began: nothing is taken any more
 	abandoned bool            // the shutdown is over: late answers are not booked
 	draining  context.Context // of the shutdown, once the rest is being sent
-	runEnded  chan struct{}   // closed when the current Run has ended
+	runEnded  chan struct{}   // closed when the last Run has ended, nil before the first
 	cancel    context.CancelCauseFunc
 	shut      chan struct{} // closed when the shutdown is done
 }

@@ -46,7 +46,6 @@ func FuzzEmit(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.everRan = true
 		r := b.NewSeriesRecorder(nil, controller)
 		ref := &corev1.ObjectReference{Kind: kind, APIVersion: version, Namespace: namespace, Name: name, UID: types.UID(uid), FieldPath: path}
 		related := &corev1.ObjectReference{Kind: name, Namespace: uid, Name: note}

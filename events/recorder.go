@@ -52,8 +52,7 @@ type Recorder struct {
 // Events different in the note only are the same series. Only the first note is formatted and
 // stored, cut to 1024 bytes.
 func (r *Recorder) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
-	e := emission{regarding: regarding, related: related, eventType: eventtype, reason: reason, action: action, note: note, args: args}
-	r.emit(r.logger, &e)
+	r.AnnotatedEventf(regarding, related, nil, eventtype, reason, action, note, args...)
 }
 
 // AnnotatedEventf is Eventf with annotations for the object. Like the note, the annotations of the
@@ -86,8 +85,7 @@ func (r *LegacyRecorder) Event(object runtime.Object, eventtype, reason, message
 
 // Eventf emits an event with a formatted message.
 func (r *LegacyRecorder) Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any) {
-	e := emission{regarding: object, eventType: eventtype, reason: reason, note: messageFmt, args: args}
-	r.emit(r.logger, &e)
+	r.AnnotatedEventf(object, nil, eventtype, reason, messageFmt, args...)
 }
 
 // AnnotatedEventf is Eventf with annotations; see [Recorder.AnnotatedEventf].

@@ -60,9 +60,6 @@ func (r *roster) want(at time.Time) {
 	}
 }
 
-// changed records a new active series.
-func (r *roster) changed(now time.Time) { r.want(now.Add(rosterSoon)) }
-
 // kept records an active series named by the stored roster: the roster must not expire.
 func (r *roster) kept(now time.Time, heartbeat time.Duration) { r.want(now.Add(heartbeat * 9 / 10)) }
 
@@ -184,7 +181,7 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 			r.phase = phaseAbsent
 		}
 		if len(b.goingOn(r)) > 0 { // begun after so many failures
-			r.changed(now)
+			r.want(now.Add(rosterSoon))
 		}
 		if stored == nil || stored.ReportingInstance != r.src.instance {
 			return

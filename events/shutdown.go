@@ -83,39 +83,38 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	b.mu.Lock()
 	if b.stopped {
 		b.mu.Unlock()
-		select {
-		case <-b.shut:
-		case <-ctx.Done():
-		}
+		await(ctx, b.shut)
 		return nil
 	}
 	b.stopped = true
-	running, everRan, ended, cancel := b.running, b.everRan, b.runEnded, b.cancel
+	ended, cancel := b.runEnded, b.cancel
 	b.signal()
 	b.mu.Unlock()
 	defer close(b.shut)
 
-	if running {
+	if ended != nil {
 		brief, done := context.WithTimeout(ctx, b.share(ctx)) // a hanging call does not use up the others' time
 		context.AfterFunc(brief, func() { cancel(errCallTooLong) })
-		select {
-		case <-ended:
-		case <-ctx.Done():
-		}
+		await(ctx, ended)
 		done()
-	}
-	if everRan && ctx.Err() == nil {
-		b.suspend(ctx, time.Now())
+		if ctx.Err() == nil {
+			b.suspend(ctx, time.Now())
+		}
 		if ctx, err := b.start(ctx); err == nil { // else a sink does not heed its context
 			go b.record(ctx)
-			select {
-			case <-b.runEnded:
-			case <-ctx.Done():
-			}
+			await(ctx, b.runEnded)
 		}
 	}
 	b.endWatchers(ctx)
-	return b.abandon(ctx, everRan)
+	return b.abandon(ctx)
+}
+
+// await waits for the channel's end, or the context's.
+func await(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 }
 
 // share returns the longest time for a call out of the shutdown's remaining time.
@@ -163,16 +162,12 @@ func (b *Broadcaster) endWatchers(ctx context.Context) {
 	}
 	b.mu.Unlock()
 	for _, w := range ending {
-		select {
-		case <-w.done:
-		case <-ctx.Done():
-			return
-		}
+		await(ctx, w.done)
 	}
 }
 
 // abandon counts and drops the rest.
-func (b *Broadcaster) abandon(ctx context.Context, everRan bool) error {
+func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.abandoned = true
@@ -186,7 +181,7 @@ func (b *Broadcaster) abandon(ctx context.Context, everRan bool) error {
 	}
 	cause := context.Cause(ctx)
 	switch {
-	case !everRan:
+	case b.runEnded == nil:
 		cause = errNeverRan
 	case b.lastErr != nil && cause != nil:
 		cause = errors.Join(cause, b.lastErr)

@@ -7,13 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	clientevents "k8s.io/client-go/tools/events"
 )
@@ -28,25 +28,50 @@ var errNoNamespace = errors.New("events: an event without a namespace cannot be 
 // REST client's own retries after a 429 would hide the 429 from the recorder, and the recorder
 // could not hold back.
 type ClientSink struct {
-	client kubernetes.Interface
+	client typedcorev1.EventsGetter
 }
 
 // NewClientSink returns a sink over the client. The client's rate limits apply.
-func NewClientSink(client kubernetes.Interface) *ClientSink { return &ClientSink{client} }
+func NewClientSink(client kubernetes.Interface) *ClientSink {
+	if rc, ok := client.CoreV1().RESTClient().(*rest.RESTClient); ok && rc != nil { // a fake clientset has none
+		return &ClientSink{typedcorev1.New(single{rc})}
+	}
+	return &ClientSink{client.CoreV1()}
+}
+
+// single is a REST client that makes each call once.
+type single struct{ rest.Interface }
+
+func (s single) Post() *rest.Request { return s.Interface.Post().MaxRetries(0) }
+
+func (s single) Put() *rest.Request { return s.Interface.Put().MaxRetries(0) }
+
+func (s single) Patch(t types.PatchType) *rest.Request { return s.Interface.Patch(t).MaxRetries(0) }
 
 // Create stores a new event.
 func (s *ClientSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	return s.call(ctx, http.MethodPost, e, nil)
+	if e.Namespace == "" {
+		return nil, errNoNamespace
+	}
+	out, err := s.client.Events(e.Namespace).Create(ctx, coreEvent(e), metav1.CreateOptions{})
+	return seriesEvent(out), err
 }
 
 // Update replaces an event. The recorder never calls Update.
 func (s *ClientSink) Update(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	return s.call(ctx, http.MethodPut, e, nil)
+	if e.Namespace == "" {
+		return nil, errNoNamespace
+	}
+	out, err := s.client.Events(e.Namespace).Update(ctx, coreEvent(e), metav1.UpdateOptions{})
+	return seriesEvent(out), err
 }
 
 // Patch applies a strategic merge patch to the named event. A patch of the series also sets the
 // corresponding core/v1 fields.
 func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	if e.Namespace == "" {
+		return nil, errNoNamespace
+	}
 	var patch struct {
 		Metadata json.RawMessage       `json:"metadata,omitempty"`
 		Series   *eventsv1.EventSeries `json:"series,omitempty"`
@@ -59,39 +84,7 @@ func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) 
 			return nil, err
 		}
 	}
-	return s.call(ctx, http.MethodPatch, e, data)
-}
-
-// call makes a request with the body of a patch or of the event.
-func (s *ClientSink) call(ctx context.Context, verb string, e *eventsv1.Event, patch []byte) (*eventsv1.Event, error) {
-	if e.Namespace == "" {
-		return nil, errNoNamespace
-	}
-	client := s.client.CoreV1()
-	c := client.RESTClient()
-	out := &corev1.Event{}
-	var err error
-	if rc, ok := c.(*rest.RESTClient); c == nil || ok && rc == nil { // a fake clientset has none
-		switch typed := client.Events(e.Namespace); verb {
-		case http.MethodPost:
-			out, err = typed.Create(ctx, coreEvent(e), metav1.CreateOptions{})
-		case http.MethodPut:
-			out, err = typed.Update(ctx, coreEvent(e), metav1.UpdateOptions{})
-		default:
-			out, err = typed.Patch(ctx, e.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-		}
-		return seriesEvent(out), err
-	}
-	r := c.Verb(verb).MaxRetries(0).Namespace(e.Namespace).Resource("events")
-	if verb != http.MethodPost {
-		r.Name(e.Name)
-	}
-	if verb == http.MethodPatch {
-		r.SetHeader("Content-Type", string(types.StrategicMergePatchType)).Body(patch)
-	} else {
-		r.Body(coreEvent(e))
-	}
-	err = r.Do(ctx).Into(out)
+	out, err := s.client.Events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
 	return seriesEvent(out), err
 }
 

@@ -78,10 +78,7 @@ func (b *Broadcaster) distribute(src source, s *series, now time.Time) {
 // StartLogging logs every emitted event until stop is called.
 func (b *Broadcaster) StartLogging(logger klog.Logger) (stop func(), err error) {
 	return b.StartEventWatcher(func(obj runtime.Object) {
-		e, ok := obj.(*eventsv1.Event)
-		if !ok {
-			return
-		}
+		e := obj.(*eventsv1.Event)
 		logger.Info("Event occurred", "object", klog.KRef(e.Regarding.Namespace, e.Regarding.Name), "fieldPath", e.Regarding.FieldPath,
 			"kind", e.Regarding.Kind, "apiVersion", e.Regarding.APIVersion, "type", e.Type, "reason", e.Reason, "action", e.Action, "note", e.Note)
 	})

@@ -49,7 +49,7 @@ func (b *Broadcaster) start(ctx context.Context) (context.Context, error) {
 		return nil, ErrRunning
 	}
 	ctx, b.cancel = context.WithCancelCause(ctx)
-	b.running, b.everRan = true, true
+	b.running = true
 	b.runEnded = make(chan struct{})
 	return ctx, nil
 }
@@ -346,7 +346,7 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 	if s.st.stored > 1 { // tokens for slow loops
 		b.limit.allow(object, now)
 		if before <= 1 {
-			r.changed(now)
+			r.want(now.Add(rosterSoon))
 			b.limit.allow(object, now) // and the create
 		}
 	}
