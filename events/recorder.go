@@ -217,16 +217,14 @@ func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken boo
 		return s, false
 	}
 	b.count.Unsent++
-	if s.age.in != nil || s.st.phase == phaseStored {
+	if s.age != nil || s.st.phase == phaseStored {
 		b.tab.touch(s)
 	}
 	// Slow loops are written as often as by client-go's recorder.
 	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(s.key.regarding.object().hash(), now) {
 		s.st.due = now
 	}
-	if s.st.owes(now) {
-		b.enqueue(s)
-	}
+	b.enqueue(s, now)
 	return s, true
 }
 

@@ -91,7 +91,7 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 		case r.next.IsZero(), b.stopped && r.phase == phaseUnread:
 			continue
 		case b.stopped: // once, when every name is final
-			if b.draining == nil || len(b.goingOn(r)) == 0 || b.inflight > 0 || b.owed() > 0 {
+			if b.draining == nil || len(b.goingOn(r)) == 0 || b.inflight > 0 || b.tab.queue.Len() > 0 {
 				continue
 			}
 			at = 0

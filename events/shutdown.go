@@ -135,7 +135,7 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	for _, r := range b.rosters {
 		r.next = now
 	}
-	for _, l := range []*list.List{b.tab.aged, b.tab.urgent, b.tab.queue} {
+	for _, l := range []*list.List{b.tab.aged, b.tab.queue} {
 		var following *list.Element
 		for e, n := l.Front(), l.Len(); n > 0; e, n = following, n-1 {
 			following = e.Next()
@@ -144,7 +144,7 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 				s.st.end = suspended
 				b.settle(s, now)
 			}
-			if s.trouble != nil && l == s.waits.in { // failed series come after the others
+			if s.trouble != nil && l == b.tab.queue { // failed series come after the others
 				s.trouble.until = time.Time{}
 				l.MoveToBack(e)
 			}
@@ -171,7 +171,7 @@ func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.abandoned = true
-	left := b.owed() + b.inflight
+	left := b.tab.queue.Len() + b.inflight
 	occurrences := b.count.Unsent
 	b.count.drop(DropShutdown, occurrences)
 	b.count.Unsent = 0

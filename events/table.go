@@ -44,8 +44,8 @@ type series struct {
 	seen     uint32   // the roster's shared when the object's content was last known
 	trouble  *trouble // failures since the last success, nil for none
 
-	waits place // among the calls owed
-	age   place // in table.aged
+	waits *list.Element // in table.queue, nil if not
+	age   *list.Element // in table.aged
 }
 
 // content is the stored content of a series besides its key, as of its first occurrence.
@@ -61,29 +61,6 @@ func newSeries(key seriesKey, src source, c content) *series {
 		s.notes = key.notes()
 	}
 	return s
-}
-
-// place is a series' place in a list of *series, zero for none.
-type place struct {
-	in *list.List
-	at *list.Element
-}
-
-func (p *place) leave() {
-	if p.in != nil {
-		p.in.Remove(p.at)
-		*p = place{}
-	}
-}
-
-// enter takes the series to the back of a list, or to the front.
-func (p *place) enter(l *list.List, s *series, front bool) {
-	p.leave()
-	if p.in = l; front {
-		p.at = l.PushFront(s)
-	} else {
-		p.at = l.PushBack(s)
-	}
 }
 
 // event returns the object of a call.
@@ -149,9 +126,7 @@ type table struct {
 	all    int                   // series in memory
 	known  int                   // of these, stored or refused; the others are pending
 	counts map[uint64]int        // series of each pair of objects, and with different notes only, by hash
-	urgent *list.List            // evicted ones; their final counts go first
-	queue  *list.List            // others with a call to make, in the order of emission
-	idle   *list.List            // those in left, to be read when nothing else is owed
+	queue  *list.List            // those with a call to make: evicted ones, then in the order of emission
 	aged   *list.List            // known ones that take occurrences, the longest quiet first
 	left   map[hint]*series      // objects left by an earlier process, of unknown key
 	gone   map[seriesID]gone     // evicted series
@@ -166,7 +141,7 @@ type gone struct {
 func newTable() table {
 	return table{
 		byKey: map[seriesKey]*series{}, counts: map[uint64]int{}, left: map[hint]*series{}, gone: map[seriesID]gone{},
-		urgent: list.New(), queue: list.New(), idle: list.New(), aged: list.New(),
+		queue: list.New(), aged: list.New(),
 	}
 }
 
@@ -191,40 +166,52 @@ func (t *table) retire(s *series) {
 	if t.byKey[s.key] == s {
 		delete(t.byKey, s.key)
 	}
-	s.age.leave()
+	t.unage(s)
 }
 
 // forget drops a series for good.
 func (t *table) forget(s *series) {
 	t.retire(s)
-	s.waits.leave()
+	t.dequeue(s)
 	t.count(s, -1)
 	if s.known {
 		t.known--
 	}
 }
 
-// home returns the list for a series with a call to make.
-func (t *table) home(s *series) *list.List {
-	switch {
-	case s.left:
-		return t.idle
-	case s.st.end == evicted:
-		return t.urgent
+// enqueue puts a series into the queue: at the front before later series.
+func (t *table) enqueue(s *series, front bool) {
+	if t.dequeue(s); front {
+		s.waits = t.queue.PushFront(s)
+	} else {
+		s.waits = t.queue.PushBack(s)
 	}
-	return t.queue
+}
+
+func (t *table) dequeue(s *series) {
+	if s.waits != nil {
+		t.queue.Remove(s.waits)
+		s.waits = nil
+	}
 }
 
 // touch puts a series into its place by age, nearly always the last.
 func (t *table) touch(s *series) {
-	if s.age.in == nil {
-		s.age.enter(t.aged, s, true)
+	if s.age == nil {
+		s.age = t.aged.PushFront(s)
 	}
 	e := t.aged.Back()
-	for e != s.age.at && e.Value.(*series).st.quiet().After(s.st.quiet()) {
+	for e != s.age && e.Value.(*series).st.quiet().After(s.st.quiet()) {
 		e = e.Prev()
 	}
-	t.aged.MoveAfter(s.age.at, e)
+	t.aged.MoveAfter(s.age, e)
+}
+
+func (t *table) unage(s *series) {
+	if s.age != nil {
+		t.aged.Remove(s.age)
+		s.age = nil
+	}
 }
 
 // addLeft takes in an object left by an earlier process, by its name.
@@ -237,7 +224,6 @@ func (t *table) addLeft(source uint32, namespace, name string) {
 	s.st.phase = phaseUnread
 	copy(s.id[:], h[:])
 	t.left[h] = s
-	s.waits.enter(t.idle, s, false)
 }
 
 // leftBy returns the object left by an earlier process that a new series may continue, nil for
@@ -248,12 +234,6 @@ func (t *table) leftBy(s *series) *series {
 		return nil
 	}
 	return l
-}
-
-// dropLeft ends the wait for an earlier process's object.
-func (t *table) dropLeft(s *series) {
-	delete(t.left, s.id.hint())
-	s.waits.leave()
 }
 
 // limiter is a token bucket per key: burst tokens, and another token every refill. A bucket is

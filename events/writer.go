@@ -122,7 +122,7 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	}
 	switch {
 	case j.call.kind != callNone:
-	case b.draining != nil && b.inflight == 0 && b.owed() == 0:
+	case b.draining != nil && b.inflight == 0 && b.tab.queue.Len() == 0:
 		return j, over
 	default:
 		return j, min(wait, cmp.Or(d, forever))
@@ -134,7 +134,7 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	if j.roster != nil || j.series.left {
 		j.limit = min(j.limit, restoreTimeout)
 	}
-	if b.opts.Writers > 1 && b.owed()+len(b.tab.left)+len(b.rosters) > 1 {
+	if b.opts.Writers > 1 && b.tab.queue.Len()+len(b.tab.left)+len(b.rosters) > 1 {
 		b.signal() // there is more for another writer
 	}
 	return j, 0
@@ -153,70 +153,73 @@ func (b *Broadcaster) sweep(now time.Time) time.Duration {
 	return forever
 }
 
-// pick takes the first series free to be sent. If a series has to wait, all others about its object
-// wait too, in order. Without a call, retry is the time until a series may be free.
-func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
-	retry = forever
-	lists := []*list.List{b.tab.urgent, b.tab.queue, b.tab.idle}
-	if b.stopped {
-		lists = lists[:2] // the names of what an earlier process left go back into the roster
-	}
-	blocked := map[objectKey]bool{}
-	for _, l := range lists {
-		var following *list.Element
-		for e := l.Front(); e != nil; e = following {
-			following = e.Next()
-			s := e.Value.(*series)
-			object := s.key.regarding.object()
-			if b.busy[object] || blocked[object] {
-				continue
-			}
-			if left := b.tab.leftBy(s); left != nil { // perhaps the same series: read first
-				blocked[object] = true
-				if s = left; s.inflight {
-					continue
-				}
-				object = s.key.regarding.object()
-			}
-			g := b.gates[s.scope()]
-			if d := g.closed(now); d > 0 {
-				retry = min(retry, d)
-				continue
-			}
-			if s.trouble != nil && s.trouble.closed(now) > 0 {
-				retry = min(retry, s.trouble.closed(now))
-				blocked[object] = true
-				continue
-			}
-			s.waits.leave()
-			if s.seen != b.rosters[s.key.source].shared {
-				s.st.mistrust(now)
-			}
-			c := s.st.next(now, &b.policy)
-			if c.kind == callNone {
-				b.settle(s, now)
-				continue
-			}
-			if g != nil {
-				g.until = now.Add(writeTimeout) // for the others, until the answer
-			}
-			s.inflight, b.busy[object] = true, true
-			b.count.Calls[c.kind.String()]++
-			return job{series: s, call: c, event: s.event(b.rosters[s.key.source].src, c)}, 0
-		}
-	}
-	return j, retry
+// picker looks for a call to make. The lock is held.
+type picker struct {
+	*Broadcaster
+	now     time.Time
+	retry   time.Duration      // until a series may be free
+	blocked map[objectKey]bool // objects of which a series has to wait: later ones wait too, in order
 }
 
-// owed returns the number of series waiting for a call.
-func (b *Broadcaster) owed() int { return b.tab.urgent.Len() + b.tab.queue.Len() }
-
-// enqueue appends a series to the calls owed.
-func (b *Broadcaster) enqueue(s *series) {
-	if s.waits.in == nil && !s.inflight {
-		s.waits.enter(b.tab.home(s), s, false)
-		b.signal()
+// pick takes the first series free to be sent. What an earlier process left is read when nothing
+// else is owed; after a shutdown began, its names go back into the roster. Without a call, retry is
+// the time until a series may be free.
+func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
+	p := &picker{Broadcaster: b, now: now, retry: forever, blocked: map[objectKey]bool{}}
+	var following *list.Element
+	for e := b.tab.queue.Front(); e != nil; e = following {
+		following = e.Next()
+		if j = p.try(e.Value.(*series)); j.series != nil {
+			return j, 0
+		}
 	}
+	for _, s := range b.tab.left {
+		if b.stopped {
+			break
+		}
+		if j = p.try(s); j.series != nil {
+			return j, 0
+		}
+	}
+	return j, p.retry
+}
+
+// try returns the call of a series, or none.
+func (p *picker) try(s *series) (j job) {
+	object := s.key.regarding.object()
+	if s.inflight || p.busy[object] || p.blocked[object] {
+		return j
+	}
+	if left := p.tab.leftBy(s); left != nil { // perhaps the same series: read first
+		p.blocked[object] = true
+		return p.try(left)
+	}
+	g := p.gates[s.scope()]
+	if d := g.closed(p.now); d > 0 {
+		p.retry = min(p.retry, d)
+		return j
+	}
+	if s.trouble != nil && s.trouble.closed(p.now) > 0 {
+		p.retry = min(p.retry, s.trouble.closed(p.now))
+		p.blocked[object] = true
+		return j
+	}
+	p.tab.dequeue(s)
+	r := p.rosters[s.key.source]
+	if s.seen != r.shared {
+		s.st.mistrust(p.now)
+	}
+	c := s.st.next(p.now, &p.policy)
+	if c.kind == callNone {
+		p.settle(s, p.now)
+		return j
+	}
+	if g != nil {
+		g.until = p.now.Add(writeTimeout) // for the others, until the answer
+	}
+	s.inflight, p.busy[object] = true, true
+	p.count.Calls[c.kind.String()]++
+	return job{series: s, call: c, event: s.event(r.src, c)}
 }
 
 // perform makes a call, without the lock, and books the answer.
@@ -320,17 +323,17 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		b.failed(ctx, s, sc, v, err, now)
 	}
 	if s.left && (v.verdict == verdictOK || v.verdict == verdictMissing || v.verdict == verdictRefused) {
-		b.tab.dropLeft(s)
+		delete(b.tab.left, s.id.hint())
 	}
 	b.settle(s, now)
 	switch v.verdict {
 	case verdictOK, verdictTrouble, verdictStopped, verdictConflict:
-		if s.waits.in != nil && (v.verdict != verdictOK || c.kind == callRead) {
-			s.waits.enter(s.waits.in, s, true) // before later series
+		if s.waits != nil && (v.verdict != verdictOK || c.kind == callRead) {
+			b.tab.enqueue(s, true)
 		}
 	}
 	b.evict(now)
-	if b.opts.Writers > 1 && b.owed() > 0 || b.draining != nil { // the object may be free for another writer now
+	if b.opts.Writers > 1 && b.tab.queue.Len() > 0 || b.draining != nil { // the object may be free for another writer now
 		b.signal()
 	}
 }
@@ -471,9 +474,6 @@ func (b *Broadcaster) openGate(ctx context.Context) {
 func (b *Broadcaster) settle(s *series, now time.Time) {
 	t := &b.tab
 	if s.left {
-		if t.left[s.id.hint()] == s && !b.stopped {
-			b.enqueue(s)
-		}
 		return
 	}
 	if !s.known && (s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone) {
@@ -483,8 +483,8 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	if s.st.over(now) && !s.inflight {
 		switch {
 		case s.st.end == suspended && s.st.phase != phaseResting: // stays in aged, for the last roster
-			s.waits.leave()
-			if s.age.in == nil {
+			t.dequeue(s)
+			if s.age == nil {
 				t.touch(s)
 			}
 			return
@@ -507,12 +507,18 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	case s.st.end == finished:
 		t.retire(s)
 	case s.st.end == evicted:
-		s.age.leave()
-	case s.known && s.age.in == nil:
+		t.unage(s)
+	case s.known && s.age == nil:
 		t.touch(s)
 	}
-	if s.st.owes(now) {
-		b.enqueue(s)
+	b.enqueue(s, now)
+}
+
+// enqueue lets a writer make the call of a series, if there is one.
+func (b *Broadcaster) enqueue(s *series, now time.Time) {
+	if s.waits == nil && !s.inflight && s.st.owes(now) {
+		b.tab.enqueue(s, s.st.end == evicted)
+		b.signal()
 	}
 }
 
@@ -521,8 +527,8 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 func (b *Broadcaster) evict(now time.Time) {
 	for b.tab.aged.Len() > b.opts.MaxSeries && !b.stopped {
 		s := b.tab.aged.Front().Value.(*series)
-		s.age.leave()
-		s.waits.leave() // for another list
+		b.tab.unage(s)
+		b.tab.dequeue(s) // for the front
 		s.st.end = evicted
 		b.count.Transitions["evicted"]++
 		b.settle(s, now)
