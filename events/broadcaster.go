@@ -27,7 +27,6 @@ import (
 // concurrent use.
 type Broadcaster struct {
 	opts     Options
-	policy   policy
 	hostname string
 	wakeup   chan struct{} // capacity 1: something is owed
 	watching atomic.Int32  // number of watchers
@@ -72,7 +71,6 @@ func New(opts Options) (*Broadcaster, error) {
 	}
 	return &Broadcaster{
 		opts:     opts,
-		policy:   policy{threshold: opts.FinishAfter, heartbeat: opts.Heartbeat},
 		hostname: hostname,
 		wakeup:   make(chan struct{}, 1),
 		tab:      newTable(),

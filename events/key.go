@@ -7,13 +7,20 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"hash/maphash"
+	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -57,6 +64,15 @@ func (r *refKey) bound() {
 	}
 }
 
+// refKeyOf returns the key of a reference with any content.
+func refKeyOf(o *corev1.ObjectReference) refKey {
+	group, version, ok := strings.Cut(o.APIVersion, "/")
+	if !ok {
+		group, version = "", o.APIVersion
+	}
+	return refKey{o.Kind, group, version, o.Namespace, o.Name, string(o.UID), o.FieldPath}
+}
+
 // reference returns the stored form.
 func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 	version := r.version
@@ -67,6 +83,60 @@ func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 		Kind: r.kind, APIVersion: version, Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid),
 		ResourceVersion: cut(resourceVersion, maxRefField), FieldPath: r.fieldPath,
 	}
+}
+
+// kinds resolves objects to references without garbage. kinds caches the kind of each Go type known
+// to the scheme: a scheme lookup allocates. Safe for concurrent use.
+type kinds struct {
+	scheme *runtime.Scheme
+	seen   sync.Map // reflect.Type → schema.GroupVersionKind
+}
+
+var errNilObject = errors.New("the object is nil")
+
+// refer identifies the object in out and returns its resourceVersion. A nil pointer inside of the
+// interface is an error, not a panic.
+func (k *kinds) refer(obj runtime.Object, out *refKey) (resourceVersion string, err error) {
+	if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return "", errNilObject
+	}
+	defer out.bound()
+	if ref, ok := obj.(*corev1.ObjectReference); ok {
+		*out = refKeyOf(ref)
+		return ref.ResourceVersion, nil
+	}
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	if gvk.Empty() {
+		if gvk, err = k.lookup(obj); err != nil {
+			return "", err
+		}
+	}
+	out.kind, out.group, out.version = gvk.Kind, gvk.Group, gvk.Version
+	if m, err := meta.Accessor(obj); err == nil {
+		out.namespace, out.name, out.uid = m.GetNamespace(), m.GetName(), string(m.GetUID())
+		return m.GetResourceVersion(), nil
+	}
+	common, err := meta.CommonAccessor(obj) // a list has a version, but no name
+	if err != nil {
+		return "", fmt.Errorf("%T has no metadata: %w", obj, err)
+	}
+	return common.GetResourceVersion(), nil
+}
+
+func (k *kinds) lookup(obj runtime.Object) (schema.GroupVersionKind, error) {
+	t := reflect.TypeOf(obj)
+	if v, ok := k.seen.Load(t); ok {
+		return v.(schema.GroupVersionKind), nil
+	}
+	if k.scheme == nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("%T does not say its kind and the recorder has no scheme to look it up", obj)
+	}
+	all, _, err := k.scheme.ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	k.seen.Store(t, all[0])
+	return all[0], nil
 }
 
 // objectKey identifies an object without version and field path, for the order of calls and for

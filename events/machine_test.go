@@ -38,7 +38,7 @@ func (w *world) carry(s *state, c call) verdict {
 // random occurrences, pauses, failures, lost answers, expiry and an end. The object must count
 // every occurrence of both exactly once.
 func TestSeriesAgainstEverything(t *testing.T) {
-	p := policy{threshold: 6 * time.Minute, heartbeat: 30 * time.Minute}
+	p := Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_000_000, 0)
 		w := &world{}
@@ -126,7 +126,7 @@ func TestSeriesAgainstEverything(t *testing.T) {
 // TestEvictedTwiceInOneCall: a series is evicted, takes occurrences during its last call, and is
 // evicted again before the answer. The new occurrences are still owed.
 func TestEvictedTwiceInOneCall(t *testing.T) {
-	p := policy{threshold: 6 * time.Minute, heartbeat: 30 * time.Minute}
+	p := Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
 	now := time.Now()
 	s := state{phase: phaseStored, end: evicted, count: 5, stored: 2, last: now, begun: now, due: now.Add(time.Hour)}
 	c := s.next(now, &p)
@@ -144,7 +144,7 @@ func TestEvictedTwiceInOneCall(t *testing.T) {
 }
 
 func TestNoCallsWhereNothingIsOwed(t *testing.T) {
-	p := policy{threshold: 6 * time.Minute, heartbeat: 30 * time.Minute}
+	p := Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
 	now := time.Now()
 	for _, s := range []state{
 		{phase: phaseStored, count: 1, stored: 1, last: now, begun: now, due: now},

@@ -97,27 +97,24 @@ func (o *Options) complete() error {
 	o.Heartbeat = cmp.Or(o.Heartbeat, 30*time.Minute)
 	o.BackoffBase = cmp.Or(o.BackoffBase, time.Second)
 	o.BackoffMax = cmp.Or(o.BackoffMax, 30*time.Second)
-	var errs []error
-	bad := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("events: "+format, args...))
-		}
+	return errors.Join(
+		check(o.ClusterNamespace == metav1.NamespaceSystem || o.ClusterNamespace == metav1.NamespaceDefault,
+			"ClusterNamespace %q: the API server takes events about cluster-scoped objects in %q or %q only", o.ClusterNamespace, metav1.NamespaceSystem, metav1.NamespaceDefault),
+		check(len(validation.IsDNS1123Label(o.RosterNamespace)) == 0, "RosterNamespace %q is no name of a namespace", o.RosterNamespace),
+		check(len(o.Instance) <= maxWord && utf8.ValidString(o.Instance), "Instance %.200q: the API server takes at most %d bytes of UTF-8", o.Instance, maxWord),
+		positive("MaxSeries", o.MaxSeries), positive("MaxQueue", o.MaxQueue), positive("MaxNotes", o.MaxNotes), positive("Writers", o.Writers),
+		positive("FinishAfter", o.FinishAfter), positive("Heartbeat", o.Heartbeat), positive("BackoffBase", o.BackoffBase),
+		check(o.BackoffBase <= o.BackoffMax, "BackoffBase %v exceeds BackoffMax %v", o.BackoffBase, o.BackoffMax),
+	)
+}
+
+func positive[T int | time.Duration](name string, v T) error {
+	return check(v > 0, "%s is %v: it must be positive, or zero for the default", name, v)
+}
+
+func check(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
 	}
-	bad(o.ClusterNamespace == metav1.NamespaceSystem || o.ClusterNamespace == metav1.NamespaceDefault,
-		"ClusterNamespace %q: the API server takes events about cluster-scoped objects in %q or %q only", o.ClusterNamespace, metav1.NamespaceSystem, metav1.NamespaceDefault)
-	bad(len(validation.IsDNS1123Label(o.RosterNamespace)) == 0, "RosterNamespace %q is no name of a namespace", o.RosterNamespace)
-	bad(len(o.Instance) <= maxWord && utf8.ValidString(o.Instance), "Instance %.200q: the API server takes at most %d bytes of UTF-8", o.Instance, maxWord)
-	positive := func(name string, ok bool, v any) {
-		bad(ok, "%s is %v: it must be positive, or zero for the default", name, v)
-	}
-	positive("MaxSeries", o.MaxSeries > 0, o.MaxSeries)
-	positive("MaxQueue", o.MaxQueue > 0, o.MaxQueue)
-	positive("MaxNotes", o.MaxNotes > 0, o.MaxNotes)
-	positive("Writers", o.Writers > 0, o.Writers)
-	positive("FinishAfter", o.FinishAfter > 0, o.FinishAfter)
-	positive("Heartbeat", o.Heartbeat > 0, o.Heartbeat)
-	positive("BackoffBase", o.BackoffBase > 0, o.BackoffBase)
-	positive("BackoffMax", o.BackoffMax > 0, o.BackoffMax)
-	bad(o.BackoffBase <= o.BackoffMax, "BackoffBase %v exceeds BackoffMax %v", o.BackoffBase, o.BackoffMax)
-	return errors.Join(errs...)
+	return fmt.Errorf("events: "+format, args...)
 }

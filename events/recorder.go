@@ -210,10 +210,10 @@ func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken boo
 	}
 	pause := now.Sub(s.st.last)
 	switch {
-	case s.st.phase == phaseResting && !s.st.silent(now, &b.policy):
+	case s.st.phase == phaseResting && !s.st.silent(now, &b.opts):
 		b.count.drop(DropRejected, 1)
 		return s, true
-	case !s.st.occur(now, &b.policy):
+	case !s.st.occur(now, &b.opts):
 		return s, false
 	}
 	b.count.Unsent++
@@ -269,12 +269,12 @@ func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
 	}
 	b.count.Unsent++
 	if prev != nil { // its time is over
-		prev.st.tick(now, &b.policy)
+		prev.st.tick(now, &b.opts)
 		b.tab.retire(prev)
 		b.settle(prev, now)
 	}
 	s.st, s.name = begin(now), b.newName(s, now)
-	if delete(b.tab.gone, s.id); revived && now.Sub(g.st.last) < b.policy.threshold {
+	if delete(b.tab.gone, s.id); revived && now.Sub(g.st.last) < b.opts.FinishAfter {
 		s.st, s.name = g.st.revived(now), g.name
 	}
 	b.tab.add(s)

@@ -385,20 +385,20 @@ func TestMetrics(t *testing.T) {
 		// The write at the start of the series carries the count of its moment, possibly less than
 		// ten.
 		unsent := 1 + 10 - float64(server.Events()[0].Series.Count)
-		if now[GaugeSeries] != 2 || now[GaugeUnsent] != unsent || now[GaugeQueue] != 1 || now[GaugeGate] <= 0 {
+		if now["event_series_active"] != 2 || now["events_unsent"] != unsent || now["event_queue_length"] != 1 || now["event_gate_closed_seconds"] <= 0 {
 			t.Errorf("gauges: %v", now)
 		}
 		pass(7 * time.Minute)
 		now = values()
-		calls := now[MetricCalls+"create"] + now[MetricCalls+"patch"]
+		calls := now["event_calls/"+"create"] + now["event_calls/"+"patch"]
 		if calls < 4 || calls > 6 {
 			t.Errorf("%v calls", calls)
 		}
-		delete(now, MetricCalls+"create")
-		delete(now, MetricCalls+"patch")
+		delete(now, "event_calls/"+"create")
+		delete(now, "event_calls/"+"patch")
 		want := map[string]float64{
-			MetricEmitted: 12, MetricAcknowledged: 11, MetricDropped + DropInvalid: 1, MetricRetries + "Unreachable": 1, MetricSeries + "finished": 1,
-			MetricAnnotations: 0, MetricWatchDropped: 0, GaugeSeries: 0, GaugeUnsent: 0, GaugeQueue: 0, GaugeGate: 0,
+			"events_emitted": 12, "events_acknowledged": 11, "events_dropped/" + DropInvalid: 1, "event_retries/" + "Unreachable": 1, "event_series/" + "finished": 1,
+			"event_annotations_dropped": 0, "event_watch_dropped": 0, "event_series_active": 0, "events_unsent": 0, "event_queue_length": 0, "event_gate_closed_seconds": 0,
 		}
 		if d := cmp.Diff(want, now); d != "" {
 			t.Error(d)

@@ -349,7 +349,7 @@ func TestCreateOnlyRole(t *testing.T) {
 }
 
 func TestClockBehindTheStoredEvent(t *testing.T) {
-	p := policy{threshold: 6 * time.Minute, heartbeat: 30 * time.Minute}
+	p := Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
 	now := time.Now()
 	for _, tc := range []struct {
 		state string
@@ -361,7 +361,7 @@ func TestClockBehindTheStoredEvent(t *testing.T) {
 		{stateOngoing, -38 * time.Minute, true}, {stateOngoing, -39 * time.Minute, false}, {stateFinished, 0, false},
 	} {
 		f := found{count: 9, begun: now.Add(tc.ahead - time.Hour), last: now.Add(tc.ahead), state: tc.state}
-		if goOn, _ := p.continues(f, now); goOn != tc.want {
+		if goOn, _ := f.continues(now, &p); goOn != tc.want {
 			t.Errorf("%s, %v ahead: continued is %t", tc.state, tc.ahead, goOn)
 		}
 	}

@@ -264,7 +264,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	if other != nil {
 		at = other.st.begun
 	}
-	goOn, _ := b.policy.continues(f, at)
+	goOn, _ := f.continues(at, &b.opts)
 	switch {
 	case goOn && other != nil && !other.inflight && other.st.unwritten():
 		other.name = e.Name
@@ -286,7 +286,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 
 // adopt continues an earlier process's object by a series of this process.
 func (b *Broadcaster) adopt(s *series, f found, now time.Time) {
-	s.st.adopt(f, now, &b.policy)
+	s.st.adopt(f, now, &b.opts)
 	b.count.Transitions["adopted"]++
 	b.rosters[s.key.source].kept(now, b.opts.Heartbeat)
 }

@@ -66,16 +66,6 @@ const (
 	slowLoop    = 10 * time.Second
 )
 
-// policy is the series' part of Options.
-type policy struct {
-	threshold time.Duration
-	heartbeat time.Duration
-}
-
-// continued returns for how long after its last stored time an Ongoing object may be continued: the
-// killed process may have seen occurrences until just before its next heartbeat.
-func (p *policy) continued() time.Duration { return p.heartbeat*11/10 + p.threshold }
-
 // state is a series without its identity: a value without clock, lock or call.
 //
 // The invariant: count-stored is the number of this process's occurrences not yet acknowledged by
@@ -103,8 +93,8 @@ func (s *state) unwritten() bool { return s.phase == phaseAbsent && s.stored+s.s
 
 // occur counts an occurrence. It returns false if the occurrence begins another series. Only occur
 // is called a million times a second.
-func (s *state) occur(now time.Time, p *policy) bool {
-	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silent(now, p) {
+func (s *state) occur(now time.Time, o *Options) bool {
+	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silent(now, o) {
 		return false
 	}
 	if s.adopted.After(s.last) {
@@ -125,11 +115,11 @@ func (s *state) quiet() time.Time {
 }
 
 // silent reports whether the threshold has passed.
-func (s *state) silent(now time.Time, p *policy) bool { return now.Sub(s.quiet()) >= p.threshold }
+func (s *state) silent(now time.Time, o *Options) bool { return now.Sub(s.quiet()) >= o.FinishAfter }
 
 // tick ends a stored series after silence for the threshold.
-func (s *state) tick(now time.Time, p *policy) {
-	if s.end == going && s.silent(now, p) {
+func (s *state) tick(now time.Time, o *Options) {
+	if s.end == going && s.silent(now, o) {
 		s.end = finished
 	}
 }
@@ -153,8 +143,8 @@ func (s *state) over(now time.Time) bool {
 }
 
 // next returns the call to make.
-func (s *state) next(now time.Time, p *policy) call {
-	s.tick(now, p)
+func (s *state) next(now time.Time, o *Options) call {
+	s.tick(now, o)
 	c := call{kind: callPatch, count: s.count, last: s.last, loose: s.loose, version: s.version, final: s.end != going}
 	switch {
 	case !s.owes(now):
@@ -178,7 +168,7 @@ func (s *state) next(now time.Time, p *policy) call {
 
 // done books a successful create or patch and returns the acknowledged occurrences. rand, in [0,1),
 // is the heartbeat's jitter.
-func (s *state) done(c call, version string, now time.Time, rand float64, p *policy) (acked int64) {
+func (s *state) done(c call, version string, now time.Time, rand float64, o *Options) (acked int64) {
 	if acked = max(c.count-s.stored, 0); s.stored > 1 && s.early < earlyWrites {
 		s.early++
 	}
@@ -188,7 +178,7 @@ func (s *state) done(c call, version string, now time.Time, rand float64, p *pol
 	case c.final && s.end != going && s.count == s.stored: // else occurrences came meanwhile
 		s.phase = phaseDone
 	case s.stored > 1 && !c.final:
-		after := time.Duration(float64(p.heartbeat) * (0.9 + 0.2*rand))
+		after := time.Duration(float64(o.Heartbeat) * (0.9 + 0.2*rand))
 		if s.early < earlyWrites {
 			after = min(after, earlyFirst<<s.early)
 		}
@@ -216,10 +206,10 @@ func (s *state) doubtful(c call) {
 
 // refused books a permanent refusal and returns the lost occurrences. A stored series goes on
 // counting until the next heartbeat or the end.
-func (s *state) refused(now time.Time, p *policy) (lost int64) {
+func (s *state) refused(now time.Time, o *Options) (lost int64) {
 	switch {
 	case s.stored > 0 && s.end == going:
-		s.phase, s.due, s.early = phaseStored, now.Add(p.heartbeat), earlyWrites
+		s.phase, s.due, s.early = phaseStored, now.Add(o.Heartbeat), earlyWrites
 		return 0
 	case s.stored > 0:
 		s.phase = phaseDone
@@ -241,21 +231,22 @@ type found struct {
 }
 
 // continues reports whether this process may continue an earlier process's stored series with an
-// occurrence at the given time; killed reports whether the earlier process did not end in order.
-func (p *policy) continues(f found, at time.Time) (goOn, killed bool) {
-	limit := p.threshold
+// occurrence at the given time; killed reports whether the earlier process did not end in order. A
+// killed process may have seen occurrences until just before its next heartbeat.
+func (f *found) continues(at time.Time, o *Options) (goOn, killed bool) {
+	limit := o.FinishAfter
 	if killed = f.count > 1 && f.state != stateUnknown && f.state != stateFinished; killed {
-		limit = p.continued()
+		limit += o.Heartbeat * 11 / 10
 	}
 	return f.state != stateFinished && at.Round(0).Sub(f.last).Abs() < limit, killed
 }
 
 // adopt takes over the series of an earlier process and adds this process's occurrences, if any.
-func (s *state) adopt(f found, now time.Time, p *policy) {
-	_, killed := p.continues(f, now)
+func (s *state) adopt(f found, now time.Time, o *Options) {
+	_, killed := f.continues(now, o)
 	s.loose = f.loose || killed
 	s.begun, s.adopted = f.begun, now
-	s.due = now.Add(p.heartbeat)
+	s.due = now.Add(o.Heartbeat)
 	if s.count == 0 {
 		s.last = now.Add(-max(now.Round(0).Sub(f.last), 0))
 	} else {

@@ -144,10 +144,10 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 func (b *Broadcaster) sweep(now time.Time) time.Duration {
 	for e := b.tab.aged.Front(); e != nil && !b.stopped; e = b.tab.aged.Front() {
 		s := e.Value.(*series)
-		if d := s.st.quiet().Add(b.policy.threshold).Sub(now); d > 0 {
+		if d := s.st.quiet().Add(b.opts.FinishAfter).Sub(now); d > 0 {
 			return d
 		}
-		s.st.tick(now, &b.policy)
+		s.st.tick(now, &b.opts)
 		b.settle(s, now)
 	}
 	return forever
@@ -209,7 +209,7 @@ func (p *picker) try(s *series) (j job) {
 	if s.seen != r.shared {
 		s.st.mistrust(p.now)
 	}
-	c := s.st.next(p.now, &p.policy)
+	c := s.st.next(p.now, &p.opts)
 	if c.kind == callNone {
 		p.settle(s, p.now)
 		return j
@@ -310,7 +310,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		b.openGate(ctx)
 	case verdictRefused:
 		b.openGate(ctx)
-		lost := s.st.refused(now, &b.policy)
+		lost := s.st.refused(now, &b.opts)
 		b.count.Unsent -= lost
 		b.count.drop(DropRejected, lost)
 		b.count.Rejected[v.reason]++
@@ -345,7 +345,7 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 		version = e.ResourceVersion
 	}
 	object, r, before := s.key.regarding.object().hash(), b.rosters[s.key.source], s.st.stored
-	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.policy))
+	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.opts))
 	if s.st.stored > 1 { // tokens for slow loops
 		b.limit.allow(object, now)
 		if before <= 1 {
