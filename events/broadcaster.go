@@ -6,6 +6,7 @@ package events
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientevents "k8s.io/client-go/tools/events"
@@ -27,7 +29,6 @@ import (
 // concurrent use.
 type Broadcaster struct {
 	opts     Options
-	hostname string
 	wakeup   chan struct{} // capacity 1: something is owed
 	watching atomic.Int32  // number of watchers
 
@@ -42,11 +43,10 @@ type Broadcaster struct {
 	inflight int
 	busy     map[objectKey]bool // objects with a call in flight
 	okCalls  int64
-	lastErr  error     // of the last failed call, nil after a success
-	doubt    time.Time // until then a 403 may mean: roles not loaded yet
-
-	lastBirth  time.Time            // the latest time in a name
-	complained map[string]time.Time // by reason of refusal: no further message before
+	lastErr  error                // of the last failed call, nil after a success
+	doubt    time.Time            // until then a 403 may mean: roles not loaded yet
+	birth    time.Time            // the latest time in a name
+	silent   map[string]time.Time // by reason of refusal: no further message before
 
 	running   bool            // a Run goes on
 	stopped   bool            // a shutdown began: nothing is taken any more
@@ -65,13 +65,8 @@ func New(opts Options) (*Broadcaster, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	hostname, err := os.Hostname()
-	if err != nil || hostname == "" {
-		hostname = "unknown"
-	}
 	return &Broadcaster{
 		opts:     opts,
-		hostname: hostname,
 		wakeup:   make(chan struct{}, 1),
 		tab:      newTable(),
 		gates:    map[scope]*gate{},
@@ -81,8 +76,7 @@ func New(opts Options) (*Broadcaster, error) {
 		watchers: map[*watcher]struct{}{},
 		busy:     map[objectKey]bool{},
 		shut:     make(chan struct{}),
-
-		complained: map[string]time.Time{},
+		silent:   map[string]time.Time{},
 	}, nil
 }
 
@@ -120,7 +114,7 @@ func (b *Broadcaster) NewRecorder(scheme *runtime.Scheme, reportingController st
 
 // NewSeriesRecorder is NewRecorder with the recorder's own type, for interfaces of other packages.
 func (b *Broadcaster) NewSeriesRecorder(scheme *runtime.Scheme, reportingController string) *Recorder {
-	instance := cmp.Or(b.opts.Instance, reportingController+"-"+b.hostname)
+	instance := cmp.Or(b.opts.Instance, reportingController+"-"+hostname())
 	return &Recorder{core: b.newCore(scheme, reportingController, instance, false), logger: klog.Background()}
 }
 
@@ -129,8 +123,13 @@ func (b *Broadcaster) NewSeriesRecorder(scheme *runtime.Scheme, reportingControl
 // src.Host or the host name. The action of an event is its reason: the older interface has no
 // action. See [LegacyRecorder] for the series.
 func (b *Broadcaster) NewLegacyRecorder(scheme *runtime.Scheme, src corev1.EventSource) record.EventRecorderLogger {
-	instance := cmp.Or(b.opts.Instance, src.Host, b.hostname)
+	instance := cmp.Or(b.opts.Instance, src.Host, hostname())
 	return &LegacyRecorder{core: b.newCore(scheme, src.Component, instance, true), logger: klog.Background()}
+}
+
+func hostname() string {
+	name, _ := os.Hostname()
+	return cmp.Or(name, "unknown")
 }
 
 // signal wakes a writer without blocking.
@@ -139,4 +138,87 @@ func (b *Broadcaster) signal() {
 	case b.wakeup <- struct{}{}:
 	default:
 	}
+}
+
+// watchBuffer is the number of events buffered per watcher; further events are missed.
+const watchBuffer = 1000
+
+// watcher hands events to a handler, in order, from its own goroutine.
+type watcher struct {
+	ch   chan *eventsv1.Event // closed by remove, under the broadcaster's lock
+	done chan struct{}
+}
+
+// StartEventWatcher calls the handler with every event emitted from now on, as a *eventsv1.Event
+// without a series, in the order of emission, including events withheld from the server by a limit.
+// The handler runs in its own goroutine. A handler more than 1000 events behind misses events;
+// missed events are counted. stop ends the watcher after the events emitted before, and does not
+// wait.
+func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (stop func(), err error) {
+	if handler == nil {
+		return nil, errors.New("events: the handler of a watcher is nil")
+	}
+	w := &watcher{ch: make(chan *eventsv1.Event, watchBuffer), done: make(chan struct{})}
+	b.mu.Lock()
+	if b.stopped {
+		b.mu.Unlock()
+		return nil, ErrShutdown
+	}
+	b.watchers[w] = struct{}{}
+	b.watching.Add(1)
+	b.mu.Unlock()
+	go func() {
+		defer close(w.done)
+		for e := range w.ch {
+			handler(e)
+		}
+	}()
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.removeWatcher(w)
+	}, nil
+}
+
+// removeWatcher ends a watcher after its buffered events. The lock is held.
+func (b *Broadcaster) removeWatcher(w *watcher) {
+	if _, ok := b.watchers[w]; ok {
+		delete(b.watchers, w)
+		b.watching.Add(-1)
+		close(w.ch)
+	}
+}
+
+// distribute hands an occurrence to the watchers. The lock is held, for the order of emission.
+func (b *Broadcaster) distribute(src source, s *series, now time.Time) {
+	seen := *s
+	seen.st, seen.name = begin(now), eventName(s.key.regarding.name, &s.id, now)
+	event := seen.event(src, call{})
+	for w := range b.watchers {
+		select {
+		case w.ch <- event:
+		default:
+			b.count.WatchDropped++
+		}
+	}
+}
+
+// StartLogging logs every emitted event until stop is called.
+func (b *Broadcaster) StartLogging(logger klog.Logger) (stop func(), err error) {
+	return b.StartEventWatcher(func(obj runtime.Object) {
+		e := obj.(*eventsv1.Event)
+		logger.Info("Event occurred", "object", klog.KRef(e.Regarding.Namespace, e.Regarding.Name), "fieldPath", e.Regarding.FieldPath,
+			"kind", e.Regarding.Kind, "apiVersion", e.Regarding.APIVersion, "type", e.Type, "reason", e.Reason, "action", e.Action, "note", e.Note)
+	})
+}
+
+// StartStructuredLogging is StartLogging with the global logger at a verbosity.
+func (b *Broadcaster) StartStructuredLogging(verbosity klog.Level) (stop func()) {
+	logger := klog.Background().V(int(verbosity))
+	stop, err := b.StartLogging(logger)
+	if err != nil {
+		logger.Error(err, "Events are not logged")
+		return func() {}
+	}
+	return stop
 }

@@ -21,14 +21,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// AnnotatedEventRecorder is client-go's interface of the same name, new in v0.37.
-type AnnotatedEventRecorder interface {
-	AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, eventtype, reason, action, note string, args ...any)
-}
-
 var (
 	_ clientevents.EventRecorderLogger = (*Recorder)(nil)
-	_ AnnotatedEventRecorder           = (*Recorder)(nil)
 	_ record.EventRecorderLogger       = (*LegacyRecorder)(nil)
 )
 
@@ -291,10 +285,10 @@ type bucketKey struct {
 // newName returns a name for the object of a series. The time in a name is later than all earlier
 // ones, even if the clock is set back or two events share a clock reading. The lock is held.
 func (b *Broadcaster) newName(s *series, now time.Time) string {
-	if now.UnixNano() <= b.lastBirth.UnixNano() {
-		now = b.lastBirth.Add(1)
+	if now.UnixNano() <= b.birth.UnixNano() {
+		now = b.birth.Add(1)
 	}
-	b.lastBirth = now
+	b.birth = now
 	return eventName(s.key.regarding.name, &s.id, now)
 }
 

@@ -539,12 +539,9 @@ func (b *Broadcaster) evict(now time.Time) {
 // missing verb in a role must show in the log. The lock is held.
 func (b *Broadcaster) complain(ctx context.Context, reason string, err error, e *eventsv1.Event, now time.Time) {
 	const every = 10 * time.Minute
-	logger := klog.FromContext(ctx)
-	if now.Before(b.complained[reason]) {
-		logger.V(2).Info("Event refused by the server", "event", klog.KObj(e), "reason", e.Reason, "why", reason, "err", err)
-		return
+	if now.After(b.silent[reason]) {
+		b.silent[reason] = now.Add(every)
+		klog.FromContext(ctx).Error(err, "The server refuses events; they are lost, and counted as dropped", "why", reason, "event", klog.KObj(e),
+			"reason", e.Reason, "nextMessageIn", every)
 	}
-	b.complained[reason] = now.Add(every)
-	logger.Error(err, "The server refuses events; they are lost, and counted as dropped", "why", reason, "event", klog.KObj(e),
-		"reason", e.Reason, "nextMessageIn", every)
 }
