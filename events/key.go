@@ -231,15 +231,6 @@ func nameFor(name, suffix string) string {
 	return name + suffix
 }
 
-// hintOf returns the hint at the end of an object's name.
-func hintOf(name string) (h hint, ok bool) {
-	if len(name) < 2*len(h) {
-		return h, false
-	}
-	_, err := hex.Decode(h[:], []byte(name[len(name)-2*len(h):]))
-	return h, err == nil
-}
-
 // Values of key.note other than a note: for an event without a note, and the prefix of a combined
 // key.
 const (

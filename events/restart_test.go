@@ -272,6 +272,26 @@ func TestRosterRefused(t *testing.T) {
 	})
 }
 
+// TestRosterIsWrittenBesideAFirstRead: a roster due while another source's is being read is
+// written afterwards.
+func TestRosterIsWrittenBesideAFirstRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, continuing)
+		r.pod("a", 2)
+		settle(r)
+		server.SetFault(slowly(3 * time.Second))
+		r.NewRecorder(nil, "evented-pleg.dev/other")
+		pass(10 * time.Second)
+		server.SetFault(nil)
+		r.kill()
+		next := newRig(t, server, continuing)
+		next.pod("a", 1)
+		pass(time.Second)
+		next.wantAbout("a", "Ongoing ×3")
+	})
+}
+
 // TestRosterCannotBePoison: the server hangs at a roster, or at a series in the roster. Other
 // events are not delayed.
 func TestRosterCannotBePoison(t *testing.T) {

@@ -80,41 +80,39 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	for _, r := range b.rosters {
 		first := r.phase == phaseUnread && r.attempts < restoreTries
-		at := r.next.Sub(now)
-		switch {
+		final := b.draining != nil && b.inflight == 0 && b.tab.queue.Len() == 0 // every name is
+		switch at := r.next.Sub(now); {
 		case r.busy && first:
-			return job{}, 0
-		case r.busy || r.phase == phaseDone || j.roster != nil:
-			continue
-		case first:
-			at = 0
-		case r.next.IsZero(), b.stopped && r.phase == phaseUnread:
-			continue
-		case b.stopped: // once, when every name is final
-			if b.draining == nil || len(b.goingOn(r)) == 0 || b.inflight > 0 || b.tab.queue.Len() > 0 {
-				continue
-			}
-			at = 0
-		}
-		if wait = min(wait, at); at <= 0 {
-			r.busy = true
-			j = job{roster: r, event: b.rosterEvent(r, now), call: call{version: r.version}}
-			switch r.phase {
-			case phaseUnread:
-				j.call.kind = callRead
-				b.count.Calls["read"]++
-				continue
-			case phaseAbsent:
-				j.call.kind = callCreate
-			default:
-				j.call.kind = callPatch
-			}
-			j.names = b.names(r)
-			r.next, r.rest = time.Time{}, now.Add(rosterEvery)
-			b.count.Calls["roster"]++
+			wait = 0
+		case r.busy || r.phase == phaseDone:
+		case first || final && !r.next.IsZero() && r.phase != phaseUnread && len(b.goingOn(r)) > 0:
+			return b.rosterJob(r, now), 0
+		case b.stopped || r.next.IsZero():
+		case at <= 0:
+			return b.rosterJob(r, now), 0
+		default:
+			wait = min(wait, at)
 		}
 	}
 	return j, wait
+}
+
+func (b *Broadcaster) rosterJob(r *roster, now time.Time) job {
+	j := job{roster: r, event: b.rosterEvent(r, now), call: call{version: r.version}}
+	r.busy, r.next = true, time.Time{}
+	switch r.phase {
+	case phaseUnread:
+		j.call.kind = callRead
+		b.count.Calls["read"]++
+		return j
+	case phaseAbsent:
+		j.call.kind = callCreate
+	default:
+		j.call.kind = callPatch
+	}
+	j.names, r.rest = b.names(r), now.Add(rosterEvery)
+	b.count.Calls["roster"]++
+	return j
 }
 
 // rosterEvent returns a roster without its names.
@@ -151,59 +149,54 @@ func rosterBody(j *job) []byte {
 func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv1.Event, v judged, err error, now time.Time) {
 	defer b.signal()
 	r, reading := j.roster, j.call.kind == callRead
-	r.busy = false
+	r.busy, r.rest = false, now
 	if v.reason == string(metav1.StatusReasonForbidden) && now.Before(b.doubt) {
 		v.verdict = verdictTrouble
 	}
 	switch v.verdict {
 	case verdictTrouble, verdictFault, verdictStopped:
-		r.next, r.rest = now, now
 		if v.reason != "Unreachable" && v.verdict != verdictStopped { // else nothing gets through
 			r.attempts++
 			r.rest = now.Add(rosterEvery)
-			r.next = r.rest
 		}
 		switch {
 		case r.attempts <= restoreTries:
 			b.failed(ctx, nil, scope{}, v, err, now)
 		case b.stopped:
-			r.next = time.Time{}
+			return
 		case reading && r.attempts >= maxFaults:
 			r.phase = phaseStored
 		}
+		r.want(now)
 		return
 	}
 	r.attempts = 0
 	b.openGate(ctx)
 	switch {
 	case reading:
-		if r.phase, r.next = phaseStored, (time.Time{}); err != nil {
+		if r.phase = phaseStored; err != nil {
 			r.phase = phaseAbsent
 		}
 		if len(b.goingOn(r)) > 0 { // begun after so many failures
 			r.want(now.Add(rosterSoon))
 		}
-		if stored == nil || stored.ReportingInstance != r.src.instance {
-			return
-		}
-		_, packed, _ := strings.Cut(stored.Annotations[AnnotationRoster], " ")
-		for _, name := range unpackRoster(packed) {
-			namespace, name, _ := strings.Cut(name, "/")
-			b.tab.addLeft(r.index, namespace, name)
-			r.kept(now, b.opts.Heartbeat)
+		if stored != nil && stored.ReportingInstance == r.src.instance {
+			b.addLeft(r, unpackRoster(stored.Annotations[AnnotationRoster]), now)
 		}
 	case err == nil:
 		if r.phase = phaseStored; stored != nil {
 			r.version = stored.ResourceVersion
 		}
+		r.rest = now.Add(rosterEvery)
 		if len(j.names) > 0 && !b.stopped {
 			r.kept(now, b.opts.Heartbeat)
 		}
-	case v.verdict == verdictExists && j.call.kind == callCreate, v.verdict == verdictMissing && j.call.kind == callPatch:
-		if r.phase, r.version = phaseStored, ""; v.verdict == verdictMissing {
-			r.phase = phaseAbsent
-		}
-		r.next, r.rest = now, now
+	case v.verdict == verdictExists && r.phase == phaseAbsent:
+		r.phase = phaseStored
+		r.want(now)
+	case v.verdict == verdictMissing && r.phase == phaseStored:
+		r.phase, r.version = phaseAbsent, ""
+		r.want(now)
 	default:
 		r.phase, r.version, r.rest = phaseAbsent, "", now.Add(rosterEvery)
 		if v.verdict != verdictConflict { // another process's roster, otherwise
@@ -213,6 +206,20 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 		if !b.stopped {
 			r.want(now)
 		}
+	}
+}
+
+// addLeft takes in the objects left by an earlier process, by their names.
+func (b *Broadcaster) addLeft(r *roster, names []string, now time.Time) {
+	for _, name := range names {
+		namespace, name, _ := strings.Cut(name, "/")
+		s := &series{left: true, name: name, key: seriesKey{source: r.index, regarding: refKey{name: name}}, content: content{namespace: namespace}}
+		s.st.phase = phaseUnread
+		if n, err := hex.Decode(s.id[:], []byte(name[max(len(name)-8, 0):])); err != nil || n != len(hint{}) || b.tab.left[s.id.hint()] != nil {
+			continue
+		}
+		b.tab.left[s.id.hint()] = s
+		r.kept(now, b.opts.Heartbeat)
 	}
 }
 
@@ -317,8 +324,9 @@ func packRoster(names []string) string {
 	return base64.StdEncoding.EncodeToString(out.Bytes())
 }
 
-// unpackRoster returns the well-formed names, nil for input not made by packRoster.
-func unpackRoster(packed string) (names []string) {
+// unpackRoster returns the well-formed names in an annotation, nil for any not made by packRoster.
+func unpackRoster(annotation string) (names []string) {
+	_, packed, _ := strings.Cut(annotation, " ")
 	text, err := io.ReadAll(io.LimitReader(flate.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(packed))), maxNames))
 	if err != nil {
 		return nil

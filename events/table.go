@@ -214,18 +214,6 @@ func (t *table) unage(s *series) {
 	}
 }
 
-// addLeft takes in an object left by an earlier process, by its name.
-func (t *table) addLeft(source uint32, namespace, name string) {
-	h, ok := hintOf(name)
-	if !ok || t.left[h] != nil {
-		return
-	}
-	s := &series{left: true, name: name, key: seriesKey{source: source, regarding: refKey{name: name}}, content: content{namespace: namespace}}
-	s.st.phase = phaseUnread
-	copy(s.id[:], h[:])
-	t.left[h] = s
-}
-
 // leftBy returns the object left by an earlier process that a new series may continue, nil for
 // none.
 func (t *table) leftBy(s *series) *series {
