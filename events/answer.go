@@ -44,20 +44,21 @@ type judged struct {
 }
 
 // judge classifies an error by the reaction to take; ctx stops the recorder. A call without a
-// connection is the server's trouble. Every other error without a status, such as an undecodable
-// answer, may be caused by the request.
+// connection is the server's trouble. Every other error without a status, such as an unrecognized
+// failed handshake or an undecodable answer, may be caused by the request.
 func judge(ctx context.Context, err error) judged {
 	if err == nil {
 		return judged{}
 	}
 	var as apierrors.APIStatus
+	var op *net.OpError
 	switch {
 	case errors.As(err, new(*restclient.RequestConstructionError)):
 		return judged{verdict: verdictRefused, reason: "RequestConstruction"}
 	case errors.As(err, &as):
 	case ctx.Err() != nil:
 		return judged{verdict: verdictStopped, reason: "Stopped", perhaps: true}
-	case neverReached(err):
+	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && op.Op == "dial":
 		return judged{verdict: verdictTrouble, reason: "Unreachable"}
 	default:
 		return judged{verdict: verdictFault, reason: "Transport", perhaps: true}
@@ -92,21 +93,11 @@ func judge(ctx context.Context, err error) judged {
 	return j
 }
 
-// neverReached reports whether a call failed before its connection was established. An unrecognized
-// failed handshake delays only its own event.
-func neverReached(err error) bool {
-	op := new(net.OpError)
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
-}
-
 // routeMissing distinguishes a 404 for an unknown resource from a 404 for a missing object.
 func routeMissing(err error) bool {
 	var as apierrors.APIStatus
 	return errors.As(err, &as) && as.Status().Details == nil || apierrors.IsUnexpectedServerError(err)
 }
-
-// maxRetryAfter is the longest Retry-After honoured.
-const maxRetryAfter = 5 * time.Minute
 
 // gate holds calls back after a failure, for an exponential delay with jitter. Calls behind the gate
 // are then made singly, until one succeeds. A nil gate is open.
@@ -161,6 +152,7 @@ type trouble struct {
 var errSteadyConflict = errors.New("409, and a read shows that nobody else has written")
 
 const (
+	maxRetryAfter = 5 * time.Minute // the longest Retry-After honoured
 	// maxFaults bounds a call's failures while other calls succeed; then its series is given up.
 	maxFaults = 12
 	// authGrace is how long after trouble a 403 still counts as trouble: a kube-apiserver refuses

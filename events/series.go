@@ -33,18 +33,15 @@ const (
 	stateUnknown  = "Unknown" // nobody counts any more: evicted, shut down, killed
 )
 
-// callKind is the kind of an API call.
-type callKind uint8
+// callKind is the kind of an API call, by its name in metrics.
+type callKind string
 
 const (
-	callNone callKind = iota
-	callCreate
-	callPatch
-	callRead // an empty patch: a node may patch and may not get an Event
+	callNone   callKind = ""
+	callCreate callKind = "create"
+	callPatch  callKind = "patch"
+	callRead   callKind = "read" // an empty patch: a node may patch and may not get an Event
 )
-
-// String returns the kind's name in metrics.
-func (k callKind) String() string { return [...]string{"none", "create", "patch", "read"}[k] }
 
 // call is a snapshot of a series for a write: later occurrences leave the call unchanged.
 type call struct {

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -105,7 +107,15 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 			await(ctx, b.runEnded)
 		}
 	}
-	b.endWatchers(ctx)
+	b.mu.Lock()
+	watchers := slices.Collect(maps.Keys(b.watchers))
+	for _, w := range watchers {
+		b.removeWatcher(w)
+	}
+	b.mu.Unlock()
+	for _, w := range watchers {
+		await(ctx, w.done)
+	}
 	return b.abandon(ctx)
 }
 
@@ -149,20 +159,6 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 				l.MoveToBack(e)
 			}
 		}
-	}
-}
-
-// endWatchers lets the watchers finish and waits for them.
-func (b *Broadcaster) endWatchers(ctx context.Context) {
-	b.mu.Lock()
-	var ending []*watcher
-	for w := range b.watchers {
-		ending = append(ending, w)
-		b.removeWatcher(w)
-	}
-	b.mu.Unlock()
-	for _, w := range ending {
-		await(ctx, w.done)
 	}
 }
 

@@ -218,7 +218,7 @@ func (p *picker) try(s *series) (j job) {
 		g.until = p.now.Add(writeTimeout) // for the others, until the answer
 	}
 	s.inflight, p.busy[object] = true, true
-	p.count.Calls[c.kind.String()]++
+	p.count.Calls[string(c.kind)]++
 	return job{series: s, call: c, event: s.event(r.src, c)}
 }
 
