@@ -32,12 +32,10 @@ type adapter struct{ *Broadcaster }
 //lint:ignore SA1019 kube-scheduler still takes this type, so it is adapted to on purpose
 func (b *Broadcaster) Adapter() clientevents.EventBroadcasterAdapter { return adapter{b} }
 
-// NewRecorder returns a recorder of the newer interface.
 func (a adapter) NewRecorder(name string) clientevents.EventRecorderLogger {
 	return a.Broadcaster.NewRecorder(scheme.Scheme, name)
 }
 
-// DeprecatedNewLegacyRecorder returns a recorder of the older interface, over the same broadcaster.
 func (a adapter) DeprecatedNewLegacyRecorder(name string) record.EventRecorderLogger {
 	return a.NewLegacyRecorder(scheme.Scheme, corev1.EventSource{Component: name})
 }
@@ -54,14 +52,12 @@ func (b *Broadcaster) Record() record.EventBroadcaster { return recordFace{b} }
 // stopper is a watch.Interface for its Stop only, without results.
 type stopper func()
 
-// Stop calls the function.
 func (s stopper) Stop() { s() }
 
-// ResultChan returns a closed channel.
 func (s stopper) ResultChan() <-chan watch.Event { return watch.NewEmptyWatch().ResultChan() }
 
-// StartRecordingToSink starts the recording to the broadcaster's own sink; its Stop does nothing,
-// because others may record by the same broadcaster: Shutdown ends the recording.
+// StartRecordingToSink returns a Stop without effect: others may record by the same broadcaster, and
+// Shutdown ends the recording.
 func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 	if err := f.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
 		klog.Background().Error(err, "Events are not recorded")
@@ -69,7 +65,6 @@ func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 	return stopper(func() {})
 }
 
-// StartEventWatcher is [Broadcaster.StartEventWatcher] for core/v1 Events.
 func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interface {
 	stop, err := f.Broadcaster.StartEventWatcher(func(obj runtime.Object) { handler(coreEvent(obj.(*eventsv1.Event))) })
 	if err != nil {
@@ -79,19 +74,16 @@ func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interfa
 	return stopper(stop)
 }
 
-// StartLogging logs every event by a function like log.Printf.
 func (f recordFace) StartLogging(logf func(format string, args ...any)) watch.Interface {
 	return f.StartEventWatcher(func(e *corev1.Event) {
 		logf("Event(%#v): type: '%v' reason: '%v' %v", e.InvolvedObject, e.Type, e.Reason, e.Message)
 	})
 }
 
-// StartStructuredLogging logs every event by the global logger.
 func (f recordFace) StartStructuredLogging(verbosity klog.Level) watch.Interface {
 	return stopper(f.Broadcaster.StartStructuredLogging(verbosity))
 }
 
-// NewRecorder returns a recorder of the older interface.
 func (f recordFace) NewRecorder(scheme *runtime.Scheme, source corev1.EventSource) record.EventRecorderLogger {
 	return f.NewLegacyRecorder(scheme, source)
 }

@@ -109,7 +109,7 @@ type gate struct {
 	conflict bool // the server answers 409 again and again
 }
 
-// newGate returns a gate with delays between half of BackoffBase and BackoffMax.
+// newGate returns an open gate. Its delays lie between half of BackoffBase and BackoffMax.
 func newGate(o *Options, now time.Time) *gate {
 	return &gate{delay: wait.Backoff{Duration: o.BackoffBase / 2, Factor: 2, Jitter: 1, Steps: 64, Cap: o.BackoffMax / 2}, since: now}
 }

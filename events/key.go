@@ -149,11 +149,10 @@ func (r *refKey) object() objectKey {
 	return objectKey{r.kind, r.group, r.namespace, r.name, r.uid}
 }
 
-// hash identifies the object in the limiter.
-func (o objectKey) hash() uint64 { return maphash.Comparable(seed, o) }
-
-// seed seeds the hashes of counters and token buckets. Series are found by their whole keys.
 var seed = maphash.MakeSeed()
+
+// hash serves counters and token buckets. Series are found by their whole keys.
+func hash[K comparable](key K) uint64 { return maphash.Comparable(seed, key) }
 
 // seriesKey identifies isomorphic events: everything but the note, the annotations and the time.
 // Only recorders with the older interface distinguish notes: their callers use a reason for
@@ -170,7 +169,7 @@ type seriesKey struct {
 // Events with different related objects are bounded by the number of objects (a ReplicaSet creates
 // 500 pods) and are never spam.
 func (k *seriesKey) pair() uint64 {
-	return maphash.Comparable(seed, [2]objectKey{k.regarding.object(), k.related.object()})
+	return hash([2]objectKey{k.regarding.object(), k.related.object()})
 }
 
 // notes is the hash under which series with different notes are counted: a note has its own series,
@@ -182,7 +181,7 @@ func (k *seriesKey) notes() uint64 {
 	if strings.HasPrefix(k.note, combinedMark) {
 		c.note = combinedMark
 	}
-	return maphash.Comparable(seed, c)
+	return hash(c)
 }
 
 // source is who reports, and whether by the older interface, for which notes count.

@@ -6,7 +6,6 @@ package events
 import (
 	"cmp"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -215,7 +214,7 @@ func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken boo
 		b.tab.touch(s)
 	}
 	// Slow loops are written as often as by client-go's recorder.
-	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(s.key.regarding.object().hash(), now) {
+	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(s.key.regarding.object(), now) {
 		s.st.due = now
 	}
 	b.enqueue(s, now)
@@ -257,7 +256,7 @@ func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
 	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.counts[s.pair] >= b.opts.MaxPerObject:
 		b.count.drop(DropObjectCap, 1)
 		return
-	case !revived && b.tab.left[s.id.hint()] == nil && !b.limit.allow(maphash.Comparable(seed, bucketKey{s.pair, s.key.reason}), now):
+	case !revived && b.tab.left[s.id.hint()] == nil && !b.limit.allow(bucketKey{s.pair, s.key.reason}, now):
 		b.count.drop(DropRateLimited, 1)
 		return
 	}

@@ -60,9 +60,6 @@ func (r *roster) want(at time.Time) {
 	}
 }
 
-// kept records an active series named by the stored roster: the roster must not expire.
-func (r *roster) kept(now time.Time, heartbeat time.Duration) { r.want(now.Add(heartbeat * 9 / 10)) }
-
 func (r *roster) name() string {
 	id := (&seriesKey{}).id(r.src)
 	_, base, _ := strings.Cut(r.src.controller, "/")
@@ -73,6 +70,9 @@ func (r *roster) name() string {
 func (r *roster) reports(e *eventsv1.Event) bool {
 	return e.ReportingController == r.src.controller && e.ReportingInstance == r.src.instance && e.Annotations[AnnotationRoster] == ""
 }
+
+// renewal returns when a roster with names is written again, lest it expire.
+func (b *Broadcaster) renewal(now time.Time) time.Time { return now.Add(b.opts.Heartbeat * 9 / 10) }
 
 // nextRoster returns the call of a roster. Without a call, wait is the time until the next, or 0 if
 // an answer under way must come first. The lock is held.
@@ -189,7 +189,7 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 		}
 		r.rest = now.Add(rosterEvery)
 		if len(j.names) > 0 && !b.stopped {
-			r.kept(now, b.opts.Heartbeat)
+			r.want(b.renewal(now))
 		}
 	case v.verdict == verdictExists && r.phase == phaseAbsent:
 		r.phase = phaseStored
@@ -219,25 +219,22 @@ func (b *Broadcaster) addLeft(r *roster, names []string, now time.Time) {
 			continue
 		}
 		b.tab.left[s.id.hint()] = s
-		r.kept(now, b.opts.Heartbeat)
+		r.want(b.renewal(now))
 	}
 }
 
 // names returns the names under which series of a source are stored, as namespace/name, the latest
 // first. The lock is held.
 func (b *Broadcaster) names(r *roster) (names []string) {
-	size := 0
-	add := func(s *series) {
-		if size += len(s.content.namespace) + len(s.name) + 2; size <= maxNames && s.st.phase != phaseResting {
-			names = append(names, s.content.namespace+"/"+s.name)
-		}
-	}
-	for _, s := range b.goingOn(r) {
-		add(s)
-	}
+	all, size := b.goingOn(r), 0
 	for _, l := range b.tab.left {
 		if l.key.source == r.index {
-			add(l)
+			all = append(all, l)
+		}
+	}
+	for _, s := range all {
+		if size += len(s.content.namespace) + len(s.name) + 2; size <= maxNames {
+			names = append(names, s.content.namespace+"/"+s.name)
 		}
 	}
 	return names
@@ -247,7 +244,7 @@ func (b *Broadcaster) names(r *roster) (names []string) {
 // lock is held.
 func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	for el := b.tab.aged.Back(); el != nil; el = el.Prev() {
-		if s := el.Value.(*series); s.key.source == r.index && s.st.end != finished {
+		if s := el.Value.(*series); s.key.source == r.index && s.st.end != finished && s.st.phase != phaseResting {
 			out = append(out, s)
 		}
 	}
@@ -295,7 +292,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 func (b *Broadcaster) adopt(s *series, f found, now time.Time) {
 	s.st.adopt(f, now, &b.opts)
 	b.count.Transitions["adopted"]++
-	b.rosters[s.key.source].kept(now, b.opts.Heartbeat)
+	b.rosters[s.key.source].want(b.renewal(now))
 }
 
 // keyOf is the key of a stored event.

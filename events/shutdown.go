@@ -62,7 +62,7 @@ func (b *Broadcaster) StartRecordingToSink(stopCh <-chan struct{}) {
 
 // Shutdown is ShutdownWithContext with a five-second limit; unsent events are logged.
 func (b *Broadcaster) Shutdown() {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), shutdownTimeout, errShutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := b.ShutdownWithContext(ctx); err != nil {
 		klog.Background().Error(err, "Events were lost")
@@ -70,9 +70,8 @@ func (b *Broadcaster) Shutdown() {
 }
 
 var (
-	errShutdownTimeout = errors.New("the time for the shutdown was over")
-	errCallTooLong     = errors.New("the call had its share of the time for the shutdown")
-	errNeverRan        = errors.New("recording to the sink was never started")
+	errCallTooLong = errors.New("the call had its share of the time for the shutdown")
+	errNeverRan    = errors.New("recording to the sink was never started")
 )
 
 // ShutdownWithContext takes no more events. It sends the waiting writes and the final count of

@@ -224,8 +224,8 @@ func (t *table) leftBy(s *series) *series {
 	return l
 }
 
-// limiter is a token bucket per key: burst tokens, and another token every refill. A bucket is
-// stored as the time of being full again. Guarded by the broadcaster's lock.
+// limiter is a token bucket per key, any comparable value: burst tokens, and another token every
+// refill. A bucket is stored as the time of being full again. Guarded by the broadcaster's lock.
 type limiter struct {
 	burst int // < 0: no limit
 	size  int
@@ -233,16 +233,16 @@ type limiter struct {
 }
 
 // has reports whether there is a token.
-func (l *limiter) has(key uint64, now time.Time) bool {
-	return l.burst < 0 || l.full[key].Sub(now)+refill <= time.Duration(l.burst)*refill
+func (l *limiter) has(key any, now time.Time) bool {
+	return l.burst < 0 || l.full[hash(key)].Sub(now)+refill <= time.Duration(l.burst)*refill
 }
 
 // allow takes a token, if available.
-func (l *limiter) allow(key uint64, now time.Time) bool {
+func (l *limiter) allow(key any, now time.Time) bool {
 	if l.burst < 0 || !l.has(key, now) {
 		return l.burst < 0
 	}
-	at := l.full[key]
+	at := l.full[hash(key)]
 	if at.Before(now) {
 		at = now
 	}
@@ -252,6 +252,6 @@ func (l *limiter) allow(key uint64, now time.Time) bool {
 			clear(l.full)
 		}
 	}
-	l.full[key] = at.Add(refill)
+	l.full[hash(key)] = at.Add(refill)
 	return true
 }

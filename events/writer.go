@@ -344,7 +344,7 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 	if e != nil {
 		version = e.ResourceVersion
 	}
-	object, r, before := s.key.regarding.object().hash(), b.rosters[s.key.source], s.st.stored
+	object, r, before := s.key.regarding.object(), b.rosters[s.key.source], s.st.stored
 	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.opts))
 	if s.st.stored > 1 { // tokens for slow loops
 		b.limit.allow(object, now)
