@@ -20,7 +20,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// verdict is the recorder's classification of a server's answer.
+// verdict is the recorder's classification of a server's answer. From verdictTrouble on, the call is
+// made again later.
 type verdict uint8
 
 const (
@@ -155,10 +156,8 @@ const (
 	maxRetryAfter = 5 * time.Minute // the longest Retry-After honoured
 	// maxFaults bounds a call's failures while other calls succeed; then its series is given up.
 	maxFaults = 12
-	// authGrace is how long after trouble a 403 still counts as trouble: a kube-apiserver refuses
-	// every call until its roles are loaded. The first accepted call ends the grace.
-	authGrace = 30 * time.Second
 	// heldFor is how long a 403 is held for a call allowed before: the authorizer may fail, or the
-	// role may be under replacement.
+	// role may be under replacement. Likewise after trouble until a call is accepted: a
+	// kube-apiserver refuses every call until its roles are loaded.
 	heldFor = 5 * time.Minute
 )

@@ -44,7 +44,6 @@ type Broadcaster struct {
 	busy     map[objectKey]bool // objects with a call in flight
 	okCalls  int64
 	lastErr  error                // of the last failed call, nil after a success
-	doubt    time.Time            // until then a 403 may mean: roles not loaded yet
 	birth    time.Time            // the latest time in a name
 	silent   map[string]time.Time // by reason of refusal: no further message before
 

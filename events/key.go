@@ -73,7 +73,6 @@ func refKeyOf(o *corev1.ObjectReference) refKey {
 	return refKey{o.Kind, group, version, o.Namespace, o.Name, string(o.UID), o.FieldPath}
 }
 
-// reference returns the stored form.
 func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 	version := r.version
 	if r.group != "" {
@@ -252,5 +251,4 @@ func combinedKey(note string) string {
 	return combinedMark + note[:end]
 }
 
-// anyNote returns the key for all notes.
 func anyNote(string) string { return combinedMark }

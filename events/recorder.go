@@ -92,7 +92,6 @@ func (r *LegacyRecorder) WithLogger(logger klog.Logger) record.EventRecorderLogg
 	return &LegacyRecorder{core: r.core, logger: logger}
 }
 
-// emission is a call of a recorder.
 type emission struct {
 	regarding, related        runtime.Object
 	annotations               map[string]string
@@ -144,7 +143,6 @@ func (c *core) emit(logger klog.Logger, e *emission) {
 	b.mu.Unlock()
 }
 
-// identify fills in the key.
 func (c *core) identify(e *emission) (err error) {
 	if c.bad != nil {
 		return c.bad

@@ -150,7 +150,7 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 	defer b.signal()
 	r, reading := j.roster, j.call.kind == callRead
 	r.busy, r.rest = false, now
-	if v.reason == string(metav1.StatusReasonForbidden) && now.Before(b.doubt) {
+	if v.reason == string(metav1.StatusReasonForbidden) && b.gates[scope{}] != nil {
 		v.verdict = verdictTrouble
 	}
 	switch v.verdict {
@@ -295,7 +295,6 @@ func (b *Broadcaster) adopt(s *series, f found, now time.Time) {
 	b.rosters[s.key.source].want(b.renewal(now))
 }
 
-// keyOf is the key of a stored event.
 func keyOf(e *eventsv1.Event, r *roster) seriesKey {
 	key := seriesKey{source: r.index, eventType: e.Type, reason: e.Reason, action: e.Action, regarding: refKeyOf(&e.Regarding)}
 	if e.Related != nil {

@@ -103,7 +103,6 @@ func (s *state) occur(now time.Time, o *Options) bool {
 	return true
 }
 
-// quiet returns the time from which silence counts.
 func (s *state) quiet() time.Time {
 	if s.adopted.After(s.last) {
 		return s.adopted
@@ -111,7 +110,6 @@ func (s *state) quiet() time.Time {
 	return s.last
 }
 
-// silent reports whether the threshold has passed.
 func (s *state) silent(now time.Time, o *Options) bool { return now.Sub(s.quiet()) >= o.FinishAfter }
 
 // tick ends a stored series after silence for the threshold.
@@ -184,7 +182,6 @@ func (s *state) done(c call, version string, now time.Time, rand float64, o *Opt
 	return acked
 }
 
-// missing books the absence of an object.
 func (s *state) missing() { s.phase, s.version = phaseAbsent, "" }
 
 // mistrust lets a read come before the next patch: another process writes such objects too.

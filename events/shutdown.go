@@ -39,7 +39,6 @@ func (e *UnsentError) Error() string {
 	return fmt.Sprintf("events: shutdown left %d series with %d occurrences unsent: %v", e.Series, e.Occurrences, e.Cause)
 }
 
-// Unwrap returns the cause.
 func (e *UnsentError) Unwrap() error { return e.Cause }
 
 // StartRecordingToSinkWithContext is Run in a goroutine of its own, which ends with the context or
@@ -118,7 +117,6 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	return b.abandon(ctx)
 }
 
-// await waits for the channel's end, or the context's.
 func await(ctx context.Context, ended <-chan struct{}) {
 	select {
 	case <-ended:
@@ -161,7 +159,6 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	}
 }
 
-// abandon counts and drops the rest.
 func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

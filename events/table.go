@@ -63,7 +63,6 @@ func newSeries(key seriesKey, src source, c content) *series {
 	return s
 }
 
-// event returns the object of a call.
 func (s *series) event(src source, c call) *eventsv1.Event {
 	e := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: s.name, Namespace: s.content.namespace, ResourceVersion: c.version},
@@ -90,12 +89,10 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 	return e
 }
 
-// series returns the series field of the object.
 func (c *call) series() *eventsv1.EventSeries {
 	return &eventsv1.EventSeries{Count: int32(min(c.count, math.MaxInt32)), LastObservedTime: metav1.NewMicroTime(c.last)}
 }
 
-// annotations returns the annotations set by a call.
 func (c *call) annotations() map[string]string {
 	out := map[string]string{}
 	if c.state != "" {
@@ -145,7 +142,6 @@ func newTable() table {
 	}
 }
 
-// add takes in a series.
 func (t *table) add(s *series) {
 	t.byKey[s.key] = s
 	t.count(s, 1)
@@ -169,7 +165,6 @@ func (t *table) retire(s *series) {
 	t.unage(s)
 }
 
-// forget drops a series for good.
 func (t *table) forget(s *series) {
 	t.retire(s)
 	t.dequeue(s)
@@ -232,7 +227,6 @@ type limiter struct {
 	full  map[uint64]time.Time
 }
 
-// has reports whether there is a token.
 func (l *limiter) has(key any, now time.Time) bool {
 	return l.burst < 0 || l.full[hash(key)].Sub(now)+refill <= time.Duration(l.burst)*refill
 }

@@ -54,7 +54,6 @@ func (b *Broadcaster) start(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
-// record runs the writers.
 func (b *Broadcaster) record(ctx context.Context) {
 	var writers sync.WaitGroup
 	for range b.opts.Writers {
@@ -253,7 +252,6 @@ func (b *Broadcaster) perform(ctx context.Context, j job) {
 	}
 }
 
-// patchBody returns the body of a patch.
 func patchBody(version string, annotations map[string]string, s *eventsv1.EventSeries) []byte {
 	type meta struct {
 		ResourceVersion string            `json:"resourceVersion,omitempty"`
@@ -285,6 +283,9 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		}
 	}
 	b.reconsider(s, c, sc, &v, err, now)
+	if v.verdict < verdictTrouble {
+		b.openGate(ctx)
+	}
 	switch v.verdict {
 	case verdictOK:
 		if c.kind != callRead {
@@ -296,9 +297,8 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		if len(b.granted) < 2*b.opts.MaxSeries {
 			b.granted[sc] = true
 		}
-		b.openGate(ctx)
 	case verdictMissing:
-		if b.openGate(ctx); s.st.stored > 0 {
+		if s.st.stored > 0 {
 			b.count.Transitions["renewed"]++
 		} else if s.st.sent == 0 { // the object named by a roster is gone
 			s.name = b.newName(s, now)
@@ -307,9 +307,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	case verdictExists, verdictConflict:
 		s.st.phase = phaseUnread
 		b.count.Retries[v.reason]++
-		b.openGate(ctx)
 	case verdictRefused:
-		b.openGate(ctx)
 		lost := s.st.refused(now, &b.opts)
 		b.count.Unsent -= lost
 		b.count.drop(DropRejected, lost)
@@ -338,7 +336,6 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 	}
 }
 
-// hasWritten books a successful create or patch.
 func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.Time) {
 	version := ""
 	if e != nil {
@@ -383,7 +380,6 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	}
 }
 
-// acknowledge books occurrences known to the server.
 func (b *Broadcaster) acknowledge(n int64) {
 	b.count.Acknowledged += n
 	b.count.Unsent -= n
@@ -403,7 +399,7 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err err
 		if v.reason != string(metav1.StatusReasonForbidden) {
 			return
 		}
-		if g == nil && (b.granted[sc] || now.Before(b.doubt)) || g != nil && now.Sub(g.since) < heldFor {
+		if g == nil && (b.granted[sc] || b.gates[scope{}] != nil) || g != nil && now.Sub(g.since) < heldFor {
 			v.verdict = verdictHeld
 			return
 		}
@@ -445,7 +441,6 @@ func (b *Broadcaster) failed(ctx context.Context, s *series, sc scope, v judged,
 		return
 	case v.verdict != verdictHeld:
 		sc = scope{}
-		b.doubt = now.Add(authGrace)
 	}
 	g, logger := b.gates[sc], klog.FromContext(ctx)
 	if g == nil {
@@ -466,7 +461,6 @@ func (b *Broadcaster) openGate(ctx context.Context) {
 		delete(b.gates, scope{})
 		b.signal()
 	}
-	b.doubt = time.Time{}
 	b.lastErr = nil
 }
 
