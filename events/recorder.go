@@ -108,39 +108,47 @@ type emission struct {
 // a new series otherwise.
 func (c *core) emit(logger klog.Logger, e *emission) {
 	b, now := c.b, time.Now()
-	err := c.identify(e)
-	if err != nil {
+	if err := c.identify(e); err != nil {
+		b.mu.Lock()
+		b.count.Emitted++
+		b.count.drop(DropInvalid, 1)
+		b.mu.Unlock()
 		logger.Error(err, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
+		return
 	}
 	var built *series
-	if err == nil && b.watching.Load() > 0 {
+	if b.watching.Load() > 0 {
 		built = c.build(e)
 	}
 	b.mu.Lock()
 	b.count.Emitted++
-	switch {
-	case err != nil:
-		b.count.drop(DropInvalid, 1)
-	case b.stopped:
-		b.count.drop(DropShutdown, 1)
-	case b.opts.Sink == nil:
-		b.count.drop(DropNoSink, 1)
-	default:
-		prev, taken := b.occur(e, now)
-		if !taken && built == nil {
-			b.mu.Unlock() // formatting runs code of the caller: not under the lock
-			built = c.build(e)
-			b.mu.Lock()
-			prev, taken = b.occur(e, now)
-		}
-		if !taken {
-			b.begin(e, built, prev, now)
-		}
+	if !b.take(e, built, now) {
+		b.mu.Unlock() // formatting runs code of the caller: not under the lock
+		built = c.build(e)
+		b.mu.Lock()
+		b.take(e, built, now)
 	}
 	if built != nil && len(b.watchers) > 0 {
 		b.distribute(c.from, built, now)
 	}
 	b.mu.Unlock()
+}
+
+// take books an occurrence. It returns false if it needs the built series. The lock is held.
+func (b *Broadcaster) take(e *emission, built *series, now time.Time) bool {
+	switch {
+	case b.stopped:
+		b.count.drop(DropShutdown, 1)
+		return true
+	case b.opts.Sink == nil:
+		b.count.drop(DropNoSink, 1)
+		return true
+	}
+	prev, taken := b.occur(e, now)
+	if !taken && built != nil {
+		b.begin(e, built, prev, now)
+	}
+	return taken || built != nil
 }
 
 func (c *core) identify(e *emission) (err error) {

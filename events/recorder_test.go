@@ -200,6 +200,20 @@ func TestNothingIsKept(t *testing.T) {
 	})
 }
 
+// closing formats itself by a shutdown.
+type closing struct{ b *Broadcaster }
+
+func (c closing) String() string {
+	c.b.Shutdown()
+	return "closed"
+}
+
+func TestShutdownWithinFormatting(t *testing.T) {
+	r := idleRig(t, eventstest.NewServer(), nil)
+	r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "%v", closing{r.Broadcaster})
+	r.wantBooks(1, 0)
+}
+
 // noisy formats itself by emitting an event.
 type noisy struct{ r *Recorder }
 
