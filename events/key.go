@@ -57,10 +57,12 @@ type refKey struct {
 	kind, group, version, namespace, name, uid, fieldPath string
 }
 
-// bound makes the fields valid for the server; those of existing objects pass unchanged.
+// bound limits the size of a key; existing objects pass unchanged.
 func (r *refKey) bound() {
 	for _, f := range [...]*string{&r.kind, &r.group, &r.version, &r.namespace, &r.name, &r.uid, &r.fieldPath} {
-		*f = cut(*f, maxRefField)
+		if len(*f) > maxRefField {
+			*f = cut(*f, maxRefField)
+		}
 	}
 }
 
@@ -73,14 +75,20 @@ func refKeyOf(o *corev1.ObjectReference) refKey {
 	return refKey{o.Kind, group, version, o.Namespace, o.Name, string(o.UID), o.FieldPath}
 }
 
+// reference returns the stored form: valid UTF-8, unlike the key.
 func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
 	version := r.version
 	if r.group != "" {
 		version = r.group + "/" + r.version
 	}
 	return corev1.ObjectReference{
-		Kind: r.kind, APIVersion: version, Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid),
-		ResourceVersion: cut(resourceVersion, maxRefField), FieldPath: r.fieldPath,
+		Kind:            cut(r.kind, maxRefField),
+		APIVersion:      cut(version, 2*maxRefField),
+		Namespace:       cut(r.namespace, maxRefField),
+		Name:            cut(r.name, maxRefField),
+		UID:             types.UID(cut(r.uid, maxRefField)),
+		ResourceVersion: cut(resourceVersion, maxRefField),
+		FieldPath:       cut(r.fieldPath, maxRefField),
 	}
 }
 
@@ -194,14 +202,12 @@ type seriesID [16]byte
 
 func (k *seriesKey) id(src source) seriesID {
 	buf := make([]byte, 0, 512)
-	add := func(fields ...string) {
-		for _, s := range fields {
-			buf = append(binary.BigEndian.AppendUint32(buf, uint32(len(s))), s...)
-		}
-	}
-	add(src.controller, src.instance, strconv.FormatBool(src.byNote), k.eventType, k.reason, k.action, k.note)
-	for _, r := range [...]*refKey{&k.regarding, &k.related} {
-		add(r.kind, r.group, r.version, r.namespace, r.name, r.uid, r.fieldPath)
+	for _, s := range [...]string{
+		src.controller, src.instance, strconv.FormatBool(src.byNote), k.eventType, k.reason, k.action, k.note,
+		k.regarding.kind, k.regarding.group, k.regarding.version, k.regarding.namespace, k.regarding.name, k.regarding.uid, k.regarding.fieldPath,
+		k.related.kind, k.related.group, k.related.version, k.related.namespace, k.related.name, k.related.uid, k.related.fieldPath,
+	} {
+		buf = append(binary.BigEndian.AppendUint32(buf, uint32(len(s))), s...)
 	}
 	sum := sha256.Sum256(buf)
 	return seriesID(sum[:16])
@@ -216,17 +222,21 @@ func (id *seriesID) hint() hint { return hint(id[:4]) }
 // first occurrence, and the hint. kubectl sorts Events by name, and client-go's names end in the
 // time in the same form: all Events are listed in the order of their beginning.
 func eventName(regarding string, id *seriesID, born time.Time) string {
-	suffix := hex.AppendEncode([]byte{'.'}, binary.BigEndian.AppendUint64(nil, uint64(born.UnixNano())))
-	return nameFor(regarding, string(hex.AppendEncode(suffix, id[:4])))
+	var suffix [12]byte
+	binary.BigEndian.PutUint64(suffix[:8], uint64(born.UnixNano()))
+	copy(suffix[8:], id[:])
+	return nameFor(regarding, ".", suffix[:])
 }
 
-// nameFor returns the name with the suffix. Names too long, or invalid for an Event, as those of
-// some ClusterRoles, become "event".
-func nameFor(name, suffix string) string {
-	if len(name)+len(suffix) > validation.DNS1123SubdomainMaxLength || len(validation.IsDNS1123Subdomain(name)) > 0 {
+// nameFor returns the name with a suffix in hexadecimal form. Names too long, or invalid for an
+// Event, as those of some ClusterRoles, become "event".
+func nameFor(name, mark string, suffix []byte) string {
+	const longest = validation.DNS1123SubdomainMaxLength
+	if len(name)+len(mark)+2*len(suffix) > longest || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		name = "event"
 	}
-	return name + suffix
+	b := append(append(make([]byte, 0, longest), name...), mark...)
+	return string(hex.AppendEncode(b, suffix))
 }
 
 // Values of key.note other than a note: for an event without a note, and the prefix of a combined

@@ -195,7 +195,7 @@ func (c *core) build(e *emission) *series {
 		c.b.mu.Unlock()
 	}
 	return newSeries(e.key, c.from, content{
-		namespace: cmp.Or(e.key.regarding.namespace, c.b.opts.ClusterNamespace), annotations: annotations,
+		namespace: cmp.Or(cut(e.key.regarding.namespace, maxRefField), c.b.opts.ClusterNamespace), annotations: annotations,
 		note: e.note, regardingVersion: e.regardingVersion, relatedVersion: e.relatedVersion,
 	})
 }
@@ -220,7 +220,7 @@ func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken boo
 		b.tab.touch(s)
 	}
 	// Slow loops are written as often as by client-go's recorder.
-	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(s.key.regarding.object(), now) {
+	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(hash(s.key.regarding.object()), now) {
 		s.st.due = now
 	}
 	b.enqueue(s, now)
@@ -262,7 +262,7 @@ func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
 	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.counts[s.pair] >= b.opts.MaxPerObject:
 		b.count.drop(DropObjectCap, 1)
 		return
-	case !revived && b.tab.left[s.id.hint()] == nil && !b.limit.allow(bucketKey{s.pair, s.key.reason}, now):
+	case !revived && b.tab.left[s.id.hint()] == nil && !b.limit.allow(hash(bucketKey{s.pair, s.key.reason}), now):
 		b.count.drop(DropRateLimited, 1)
 		return
 	}
@@ -300,6 +300,9 @@ func (b *Broadcaster) newName(s *series, now time.Time) string {
 // cleanAnnotations copies the annotations valid for the server and returns the number of the
 // others. Keys with this package's prefix are not the caller's.
 func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
+	if len(in) == 0 {
+		return nil, 0
+	}
 	size := 0
 	for _, k := range slices.Sorted(maps.Keys(in)) {
 		v := in[k]

@@ -63,7 +63,7 @@ func (r *roster) want(at time.Time) {
 func (r *roster) name() string {
 	id := (&seriesKey{}).id(r.src)
 	_, base, _ := strings.Cut(r.src.controller, "/")
-	return nameFor(strings.ToLower(cmp.Or(base, r.src.controller)), ".roster-"+hex.EncodeToString(id[:8]))
+	return nameFor(strings.ToLower(cmp.Or(base, r.src.controller)), ".roster-", id[:8])
 }
 
 // reports is true of events of the roster's source.

@@ -69,8 +69,8 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 		EventTime:           metav1.NewMicroTime(s.st.begun),
 		ReportingController: src.controller,
 		ReportingInstance:   src.instance,
-		Action:              s.key.action,
-		Reason:              s.key.reason,
+		Action:              cut(s.key.action, maxWord),
+		Reason:              cut(s.key.reason, maxWord),
 		Regarding:           s.key.regarding.reference(s.content.regardingVersion),
 		Note:                s.content.note,
 		Type:                s.key.eventType,
@@ -219,24 +219,24 @@ func (t *table) leftBy(s *series) *series {
 	return l
 }
 
-// limiter is a token bucket per key, any comparable value: burst tokens, and another token every
-// refill. A bucket is stored as the time of being full again. Guarded by the broadcaster's lock.
+// limiter is a token bucket per hash: burst tokens, and another token every refill. A bucket is
+// stored as the time of being full again. Guarded by the broadcaster's lock.
 type limiter struct {
 	burst int // < 0: no limit
 	size  int
 	full  map[uint64]time.Time
 }
 
-func (l *limiter) has(key any, now time.Time) bool {
-	return l.burst < 0 || l.full[hash(key)].Sub(now)+refill <= time.Duration(l.burst)*refill
+func (l *limiter) has(key uint64, now time.Time) bool {
+	return l.burst < 0 || l.full[key].Sub(now)+refill <= time.Duration(l.burst)*refill
 }
 
 // allow takes a token, if available.
-func (l *limiter) allow(key any, now time.Time) bool {
+func (l *limiter) allow(key uint64, now time.Time) bool {
 	if l.burst < 0 || !l.has(key, now) {
 		return l.burst < 0
 	}
-	at := l.full[hash(key)]
+	at := l.full[key]
 	if at.Before(now) {
 		at = now
 	}
@@ -246,6 +246,6 @@ func (l *limiter) allow(key any, now time.Time) bool {
 			clear(l.full)
 		}
 	}
-	l.full[hash(key)] = at.Add(refill)
+	l.full[key] = at.Add(refill)
 	return true
 }

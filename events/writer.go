@@ -164,7 +164,7 @@ type picker struct {
 // else is owed; after a shutdown began, its names go back into the roster. Without a call, retry is
 // the time until a series may be free.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
-	p := &picker{Broadcaster: b, now: now, retry: forever, blocked: map[objectKey]bool{}}
+	p := &picker{Broadcaster: b, now: now, retry: forever}
 	var following *list.Element
 	for e := b.tab.queue.Front(); e != nil; e = following {
 		following = e.Next()
@@ -183,6 +183,13 @@ func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	return j, p.retry
 }
 
+func (p *picker) block(object objectKey) {
+	if p.blocked == nil {
+		p.blocked = map[objectKey]bool{}
+	}
+	p.blocked[object] = true
+}
+
 // try returns the call of a series, or none.
 func (p *picker) try(s *series) (j job) {
 	object := s.key.regarding.object()
@@ -190,7 +197,7 @@ func (p *picker) try(s *series) (j job) {
 		return j
 	}
 	if left := p.tab.leftBy(s); left != nil { // perhaps the same series: read first
-		p.blocked[object] = true
+		p.block(object)
 		return p.try(left)
 	}
 	g := p.gates[s.scope()]
@@ -200,7 +207,7 @@ func (p *picker) try(s *series) (j job) {
 	}
 	if s.trouble != nil && s.trouble.closed(p.now) > 0 {
 		p.retry = min(p.retry, s.trouble.closed(p.now))
-		p.blocked[object] = true
+		p.block(object)
 		return j
 	}
 	p.tab.dequeue(s)
@@ -223,9 +230,10 @@ func (p *picker) try(s *series) (j job) {
 
 // perform makes a call, without the lock, and books the answer.
 func (b *Broadcaster) perform(ctx context.Context, j job) {
-	body := []byte("{}") // an empty patch reads
+	var body []byte
 	switch {
 	case j.call.kind == callRead:
+		body = []byte("{}")
 	case j.roster != nil:
 		body = rosterBody(&j)
 	case j.call.kind == callPatch:
@@ -341,7 +349,7 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 	if e != nil {
 		version = e.ResourceVersion
 	}
-	object, r, before := s.key.regarding.object(), b.rosters[s.key.source], s.st.stored
+	object, r, before := hash(s.key.regarding.object()), b.rosters[s.key.source], s.st.stored
 	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.opts))
 	if s.st.stored > 1 { // tokens for slow loops
 		b.limit.allow(object, now)
