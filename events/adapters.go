@@ -56,8 +56,7 @@ func (s stopper) Stop() { s() }
 
 func (s stopper) ResultChan() <-chan watch.Event { return watch.NewEmptyWatch().ResultChan() }
 
-// StartRecordingToSink returns a Stop without effect: others may record by the same broadcaster, and
-// Shutdown ends the recording.
+// StartRecordingToSink returns a Stop without effect: others may record by the same broadcaster.
 func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 	if err := f.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
 		klog.Background().Error(err, "Events are not recorded")

@@ -20,8 +20,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// verdict is the recorder's classification of a server's answer. From verdictTrouble on, the call is
-// made again later.
+// verdict is the recorder's classification of a server's answer. From verdictTrouble on, the call
+// is made again later.
 type verdict uint8
 
 const (
@@ -100,8 +100,8 @@ func routeMissing(err error) bool {
 	return errors.As(err, &as) && as.Status().Details == nil || apierrors.IsUnexpectedServerError(err)
 }
 
-// gate holds calls back after a failure, for an exponential delay with jitter. Calls behind the gate
-// are then made singly, until one succeeds. A nil gate is open.
+// gate holds calls back after a failure, for an exponential delay with jitter. Then single calls
+// probe the server, until one succeeds. A nil gate is open.
 type gate struct {
 	delay    wait.Backoff
 	failures int

@@ -201,7 +201,7 @@ func (c *core) build(e *emission) *series {
 }
 
 // occur counts an occurrence of a series in the table. taken is false if the occurrence begins a
-// series; prev is then a series with the same key whose time is over, nil for none. The lock is held.
+// series; prev is then a series with the same key whose time is over, nil for none.
 func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken bool) {
 	s := b.current(e)
 	if s == nil {
