@@ -520,7 +520,9 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 func (b *Broadcaster) enqueue(s *series, now time.Time) {
 	if s.waits == nil && !s.inflight && s.st.owes(now) {
 		b.tab.enqueue(s, s.st.end == evicted)
-		b.signal()
+		if b.gates[s.scope()] == nil { // else at the gate's time
+			b.signal()
+		}
 	}
 }
 
