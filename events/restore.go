@@ -290,9 +290,11 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 
 // adopt continues an earlier process's object by a series of this process.
 func (b *Broadcaster) adopt(s *series, f found, now time.Time) {
+	r := b.rosters[s.key.source]
 	s.st.adopt(f, now, &b.opts)
+	s.seen = r.shared
 	b.count.Transitions["adopted"]++
-	b.rosters[s.key.source].want(b.renewal(now))
+	r.want(b.renewal(now))
 }
 
 func keyOf(e *eventsv1.Event, r *roster) seriesKey {
