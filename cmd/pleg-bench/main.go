@@ -75,8 +75,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if h := hint(err); h != "" {
 		fmt.Fprintln(stderr, h)
 	}
-	if usage, ok := errors.AsType[usageError](err); ok {
-		_ = usage
+	if _, ok := errors.AsType[usageError](err); ok {
 		fmt.Fprintln(stderr, "Run pleg-bench --help, or with a command, for how it is used.")
 		return exitUsage
 	}
