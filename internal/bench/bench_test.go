@@ -299,6 +299,10 @@ func TestDocument(t *testing.T) {
 			t.Errorf("the summary lacks %q:\n%s", want, said)
 		}
 	}
+	r.Load.Pods = 4
+	if said := text(t, r.Document()); !strings.Contains(strings.Join(strings.Fields(said), " "), "in all of 3 pods, of 4 that there should be;") {
+		t.Errorf("a pod that could not be made again is not named:\n%s", said)
+	}
 	r.PLEG.State = "Unsupported"
 	if said := text(t, r.Document()); !strings.Contains(said, "  polled  ") || !strings.Contains(strings.Join(strings.Fields(said), " "), "This runtime offers no events: the PLEG polled.") {
 		t.Errorf("a runtime without events is not named:\n%s", said)

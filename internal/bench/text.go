@@ -57,8 +57,12 @@ func (r RuntimeResult) String() string {
 
 // pass is the verdict on a good run. Unseen changes are part of the verdict.
 func (r *Result) pass() string {
+	pods := Count(r.Consistency.CheckedPods, "pod")
+	if r.Consistency.CheckedPods < r.Load.Pods {
+		pods += fmt.Sprintf(", of %d that there should be", r.Load.Pods)
+	}
 	text := fmt.Sprintf("PASS: the cache equals the runtime in all of %s; no event came twice or out of order, and nothing that was seen to begin was left without its end",
-		Count(r.Consistency.CheckedPods, "pod"))
+		pods)
 	if n := r.Events.Unseen; n > 0 {
 		text += fmt.Sprintf(". %d of %d changes came and went unseen, between two reads", n, r.Events.Changes)
 	}
