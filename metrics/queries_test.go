@@ -54,14 +54,15 @@ func queries(t *testing.T) []query {
 
 // seriesOf returns the growing series of a definition.
 func seriesOf(d definition) []map[string]string {
-	labels := `job="n",instance="a"`
+	pairs := []string{`job="n"`, `instance="a"`}
 	for _, label := range d.labels() {
 		value := "x"
 		if label == "state" {
 			value = "Connected"
 		}
-		labels += fmt.Sprintf(`,%s="%s"`, label, value)
+		pairs = append(pairs, fmt.Sprintf(`%s="%s"`, label, value))
 	}
+	labels := strings.Join(pairs, ",")
 	series := func(name, labels string) map[string]string {
 		values := "0+1x80"
 		if d.kind == gauge {

@@ -303,11 +303,11 @@ func (v *Verdict) Document() bench.Document {
 
 // name is the runtime, its version and the values of --by.
 func (g Group) name() string {
-	name := strings.TrimSpace(g.Runtime + " " + g.Version)
+	parts := []string{strings.TrimSpace(g.Runtime + " " + g.Version)}
 	for _, label := range slices.Sorted(maps.Keys(g.Labels)) {
-		name += " " + label + "=" + g.Labels[label]
+		parts = append(parts, label+"="+g.Labels[label])
 	}
-	return name
+	return strings.Join(parts, " ")
 }
 
 // Benchmarks implements [bench.Finding].
