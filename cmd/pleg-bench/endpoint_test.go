@@ -306,7 +306,7 @@ func TestDisturbedRun(t *testing.T) {
 			}
 			rt.Close()
 		})
-		_, rest := startUntil(t, "changing pods", "run", "--endpoint", socket, "--image", run.FakeImage, "--pods", "3", "--rate", "50", "--duration", "1s", "-v")
+		_, rest := startUntil(t, "changing pods", "run", "--endpoint", socket, "--image", run.FakeImage, "--pods", "3", "--rate", "50", "--duration", "3s", "-v")
 		disturb(rt)
 		return rt, strings.Join(strings.Fields(rest()), " ")
 	}
@@ -316,7 +316,7 @@ func TestDisturbedRun(t *testing.T) {
 		}
 	})
 	command := regexp.MustCompile(`"pleg-bench (cleanup --endpoint \S+ --run \S+)" removes them`).FindStringSubmatch(said)
-	if command == nil || !strings.Contains(said, "CreateContainer failed") {
+	if command == nil || !strings.Contains(said, ", first: virtual failure of ") {
 		t.Fatalf("the errors or the command that removes what is left are not named:\n%s", said)
 	}
 	if err := rt.SetFaults(fakeruntime.Faults{}); err != nil {
