@@ -158,7 +158,7 @@ func (r *refKey) object() objectKey {
 
 var seed = maphash.MakeSeed()
 
-// hash serves counters and token buckets. Series are found by their whole keys.
+// hash serves the table, counters and token buckets.
 func hash[K comparable](key K) uint64 { return maphash.Comparable(seed, key) }
 
 // seriesKey identifies isomorphic events: everything but the note, the annotations and the time.

@@ -196,6 +196,30 @@ func TestLimiterIsBounded(t *testing.T) {
 	}
 }
 
+// TestKeysOfOneHash: keys never share a series, whatever their hashes.
+func TestKeysOfOneHash(t *testing.T) {
+	tab := newTable()
+	var all []*series
+	for _, name := range []string{"a", "b", "c"} {
+		s := newSeries(seriesKey{regarding: refKey{name: name}}, source{}, content{})
+		s.hash = 1
+		all = append(all, s)
+		tab.add(s)
+	}
+	for _, i := range []int{1, 2, 0} {
+		s := all[i]
+		if tab.find(&s.key, 1) != s {
+			t.Errorf("%s is not found", s.key.regarding.name)
+		}
+		if tab.retire(s); tab.find(&s.key, 1) != nil {
+			t.Errorf("%s is still found", s.key.regarding.name)
+		}
+	}
+	if len(tab.byKey) > 0 {
+		t.Error("the table is not empty")
+	}
+}
+
 func TestTableIsEmptyInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()

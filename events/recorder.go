@@ -101,6 +101,7 @@ type emission struct {
 	literal                   bool // the note is not a format
 
 	key                              seriesKey
+	hash                             uint64 // of the key
 	regardingVersion, relatedVersion string
 }
 
@@ -174,6 +175,7 @@ func (c *core) identify(e *emission) (err error) {
 		e.format()
 		k.note = cmp.Or(e.note, emptyNote)
 	}
+	e.hash = hash(*k)
 	return nil
 }
 
@@ -230,14 +232,15 @@ func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken boo
 // current is the series of an event, nil for none. Where notes count, and there are too many of
 // them already, the event is counted with others.
 func (b *Broadcaster) current(e *emission) *series {
-	s := b.tab.byKey[e.key]
+	s := b.tab.find(&e.key, e.hash)
 	if s != nil || e.key.note == "" {
 		return s
 	}
 	for _, combined := range []func(note string) string{combinedKey, anyNote} {
 		if s == nil && b.tab.counts[e.key.notes()] >= b.opts.MaxNotes {
 			e.key.note = combined(e.note)
-			s = b.tab.byKey[e.key]
+			e.hash = hash(e.key)
+			s = b.tab.find(&e.key, e.hash)
 		}
 	}
 	return s

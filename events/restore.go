@@ -264,7 +264,7 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 	}
 	s := newSeries(keyOf(e, r), r.src, c)
 	s.name, s.seen = e.Name, r.shared
-	f, at, other := look(e), now, b.tab.byKey[s.key]
+	f, at, other := look(e), now, b.tab.find(&s.key, s.hash)
 	if other != nil {
 		at = other.st.begun
 	}
@@ -277,14 +277,14 @@ func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
 		return
 	case goOn && other == nil && b.tab.aged.Len() < b.opts.MaxSeries:
 		b.adopt(s, f, now)
-		b.tab.byKey[s.key] = s
+		b.tab.add(s)
 	case f.state == stateOngoing:
 		s.st = state{phase: phaseStored, end: evicted, count: f.count, stored: f.count, begun: f.begun, last: f.last, loose: true, version: f.version}
 		b.count.Transitions["abandoned"]++
+		b.tab.count(s, 1)
 	default:
 		return
 	}
-	b.tab.count(s, 1)
 	b.settle(s, now)
 }
 

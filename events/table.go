@@ -31,6 +31,8 @@ const (
 // the broadcaster's lock, but for the content, which does not change.
 type series struct {
 	key     seriesKey
+	hash    uint64  // of the key
+	next    *series // in the table, with the same hash
 	id      seriesID
 	pair    uint64 // hashes of parts of the key
 	notes   uint64
@@ -56,7 +58,7 @@ type content struct {
 }
 
 func newSeries(key seriesKey, src source, c content) *series {
-	s := &series{key: key, id: key.id(src), pair: key.pair(), content: c}
+	s := &series{key: key, hash: hash(key), id: key.id(src), pair: key.pair(), content: c}
 	if key.note != "" {
 		s.notes = key.notes()
 	}
@@ -119,14 +121,14 @@ func look(e *eventsv1.Event) found {
 // table holds every series and the lists of waiting series. Guarded by the broadcaster's lock. No
 // function of table blocks.
 type table struct {
-	byKey  map[seriesKey]*series // those that take occurrences
-	all    int                   // series in memory
-	known  int                   // of these, stored or refused; the others are pending
-	counts map[uint64]int        // series of each pair of objects, and with different notes only, by hash
-	queue  *list.List            // those with a call to make: evicted ones, then in the order of emission
-	aged   *list.List            // known ones that take occurrences, the longest quiet first
-	left   map[hint]*series      // objects left by an earlier process, of unknown key
-	gone   map[seriesID]gone     // evicted series
+	byKey  map[uint64]*series // those that take occurrences, by hash: a chain of series for each
+	all    int                // series in memory
+	known  int                // of these, stored or refused; the others are pending
+	counts map[uint64]int     // series of each pair of objects, and with different notes only, by hash
+	queue  *list.List         // those with a call to make: evicted ones, then in the order of emission
+	aged   *list.List         // known ones that take occurrences, the longest quiet first
+	left   map[hint]*series   // objects left by an earlier process, of unknown key
+	gone   map[seriesID]gone  // evicted series
 }
 
 // gone is an evicted series: what its continuation needs.
@@ -137,13 +139,22 @@ type gone struct {
 
 func newTable() table {
 	return table{
-		byKey: map[seriesKey]*series{}, counts: map[uint64]int{}, left: map[hint]*series{}, gone: map[seriesID]gone{},
+		byKey: map[uint64]*series{}, counts: map[uint64]int{}, left: map[hint]*series{}, gone: map[seriesID]gone{},
 		queue: list.New(), aged: list.New(),
 	}
 }
 
+// find returns the series of a key, nil for none.
+func (t *table) find(k *seriesKey, hash uint64) *series {
+	s := t.byKey[hash]
+	for s != nil && s.key != *k {
+		s = s.next
+	}
+	return s
+}
+
 func (t *table) add(s *series) {
-	t.byKey[s.key] = s
+	s.next, t.byKey[s.hash] = t.byKey[s.hash], s
 	t.count(s, 1)
 }
 
@@ -159,8 +170,15 @@ func (t *table) count(s *series, n int) {
 
 // retire detaches a series from its key; calls may still be owed.
 func (t *table) retire(s *series) {
-	if t.byKey[s.key] == s {
-		delete(t.byKey, s.key)
+	first := t.byKey[s.hash]
+	for at := &first; *at != nil; at = &(*at).next {
+		if *at == s {
+			*at = s.next
+			break
+		}
+	}
+	if t.byKey[s.hash] = first; first == nil {
+		delete(t.byKey, s.hash)
 	}
 	t.unage(s)
 }
