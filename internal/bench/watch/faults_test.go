@@ -187,11 +187,11 @@ func TestStreamAwayUnderLoad(t *testing.T) {
 	unheard := 0
 	away := scene{
 		jobs: true, rate: 24, life: 2 * time.Second,
-		options: watch.Options{Output: "json", Duration: time.Minute},
+		options: watch.Options{Output: "json", Duration: 25 * time.Second},
 		during: func(rt *fakeruntime.Runtime) {
-			time.Sleep(20 * time.Second)
+			time.Sleep(5 * time.Second)
 			rt.Restart(3*time.Second, 500*time.Millisecond)
-			time.Sleep(20 * time.Second)
+			time.Sleep(15 * time.Second)
 			history, _ := rt.History(0)
 			for _, c := range history {
 				if c.New == fakeruntime.StateExited && c.Event == fakeruntime.NoEvent {
