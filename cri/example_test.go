@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc/test/bufconn"
@@ -48,9 +49,11 @@ func fake() (dial func(context.Context) (net.Conn, error), stop func()) {
 
 func ExampleDial() {
 	_, err := cri.Dial(context.Background(), cri.Config{Endpoint: "unix:///nowhere/containerd.sock"})
-	fmt.Println(err)
+	advice, cause, _ := strings.Cut(err.Error(), ": dial ")
+	fmt.Printf("%s\nfrom dial %s\n", advice, cause)
 	// Output:
-	// cri: there is no socket /nowhere/containerd.sock: is the runtime running, is the path right: dial unix /nowhere/containerd.sock: connect: no such file or directory
+	// cri: there is no socket /nowhere/containerd.sock: is the runtime running, is the path right
+	// from dial unix /nowhere/containerd.sock: connect: no such file or directory
 }
 
 func ExampleClient_List() {

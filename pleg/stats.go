@@ -12,8 +12,8 @@ import (
 // counters are the core's counts since its start.
 type counters struct {
 	relists, relistErrors, sweeps           int
-	inspections, inspectErrors, refused     int
-	connects, reconnects, connectErrors     int
+	inspections, inspectErrors              int
+	connects, connectErrors                 int
 	claims, stale, replayed, dropped        int
 	dominated, acks, acksLost               int
 	missed, missedCreations, missedRemovals int

@@ -167,7 +167,7 @@ func TestClasses(t *testing.T) {
 			t.Errorf("%s, want %s: %s", v.Worth, worth, v.Summary)
 		}
 	}
-	// 100 nodes of one version lose events; two versions in the window are noted; the worst come first.
+	// 100 nodes of one version lose events. Two versions in the window are noted, the worst first.
 	var many []*node
 	for i := range 100 {
 		many = append(many, &node{name: string(rune('a' + i)), runtime: "r", version: "1", runtimes: 1 + i%2, state: "Connected", seen: hour, lists: 900, missed: float64(i), received: 1})

@@ -23,9 +23,6 @@ const (
 	widest          = 100 // columns, without the indentation
 )
 
-// wideComments are the folders with comments over 100 columns, in help texts.
-var wideComments = []string{"internal/simulate", "test/kubelet/cmd/kubelet-build", "test/kubelet/cmd/kubelet-e2e"}
-
 // TestFilesCanBeRead wants comments of 100 columns in every module, and in libraries functions that
 // fit on a screen.
 func TestFilesCanBeRead(t *testing.T) {
@@ -48,7 +45,7 @@ func TestFilesCanBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(comments) > 0 && !slices.Contains(wideComments, dir) {
+		if len(comments) > 0 {
 			t.Errorf("%s: comments over 100 columns", strings.Join(comments, ", "))
 		}
 		if slices.Contains(libraries, dir) && !strings.HasSuffix(path, "_test.go") {

@@ -25,17 +25,17 @@ var (
 //	start, stop                          a generator over the cache
 //	advance 5s                           time passes
 //	calm                                 every fault ends
-//	settle                               time passes until all is at rest; the oracle then expects agreement
-//	empty                                everything is removed and comes to rest; nothing of it may be remembered
+//	settle                               time passes until all is at rest and must agree
+//	empty                                everything is removed, comes to rest, and is forgotten
 //	wait p1 [ago=5s] [limit=2s] [wall] [as=w1]   somebody waits in GetNewerThan
-//	keep p1 10s                          somebody waits there, and again 5 ms after being served, for so long
+//	keep p1 10s                          likewise, again and again 5 ms after an answer
 //	cancel w1                            and gives up
 //	worker p1                            a pod worker that keeps one container of the pod running
 //	relist [p1], reinspect p1            requests
 //	watch stall, watch resume            the reader of Watch
-//	within 3 CMD                         CMD runs between the steps of a turn of the loop, the third from now
+//	within 3 CMD                         CMD runs between two steps of the loop, the third from now
 //	expect …                             see expect.go
-//	agent …, runtime …, stream …, claim …, reads …, clock …, fault …   what happens at the runtime
+//	agent, runtime, stream, claim, reads, clock, fault …   what happens at the runtime
 func (w *world) do(verb string, args []string) error {
 	switch verb {
 	case "start":

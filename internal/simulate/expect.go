@@ -16,7 +16,7 @@ import (
 
 // expect checks, in strict mode:
 //
-//	expect events [p1 ContainerStarted c1, …]   what Watch has told since the last expect events, in order; none without arguments
+//	expect events [p1 ContainerStarted c1, …]   events since the last such line, in order
 //	expect cache p1 [s1=Running c1=Exited] [error]
 //	expect state Connected
 //	expect period 1s

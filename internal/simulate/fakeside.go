@@ -198,7 +198,7 @@ func (f *fakeSide) close() {
 
 // command runs the same commands as the first tier as far as the fake runtime has them, and
 //
-//	fault drop=0.3 stale=0.5 …     the faults in force, by the names of fakeruntime.FaultList; none without arguments
+//	fault drop=0.3 stale=0.5 …     all faults in force, as in fakeruntime.FaultList
 //	agent sandbox p1 s1 …          a call of the agent's own, over gRPC: see fakeagent.go
 //	runtime restart 400ms 100ms    down for that long, and not ready for that long after
 func (f *fakeSide) command(w *world, verb string, args []string) error {

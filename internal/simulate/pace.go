@@ -13,8 +13,9 @@ import (
 // pace bounds the rate of lists of everything, from outside (podpace.go bounds the reads of pods).
 // The ledger's mutex owns it. A list may begin
 //
-//   - at the start, and as soon as the last one has ended, if the embedder asked for it or the stream
-//     was connected or lost since the last one began, or as many pods want a read as SweepAt says;
+//   - at the start, and as soon as the last one has ended, if the embedder asked for it or the
+//     stream was connected or lost since the last one began, or as many pods want a read as SweepAt
+//     says;
 //   - a base period after the last one, if anything is new: polling would be no cheaper;
 //   - a period after the last one, by the period that Stats shows, while nothing is new. The period
 //     must double with lists at rest.

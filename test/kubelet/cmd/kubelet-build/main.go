@@ -5,7 +5,8 @@
 // kubelet, and a kubelet from the same tree with this PLEG installed. Run it in the repository's
 // root.
 //
-//	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [-suite] [-with MODULE=VERSION] [RELEASE...]
+//	go run ./test/kubelet/cmd/kubelet-build [-out build/kubelet] [-evented] [-suite]
+//		[-with MODULE=VERSION] [RELEASE...]
 //
 // The trees stay in the output folder, as v1.36.3 and the like, with the PLEG installed. -suite
 // also builds the release's node e2e tests, in suite-v1.36.3 and the like. -with takes a module at

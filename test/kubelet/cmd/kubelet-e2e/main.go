@@ -6,12 +6,15 @@
 // Command kubelet-e2e runs real kubelets, stock and with the evented PLEG, on a node of static pods
 // without an API server. Run it as root, in the repository's root, after kubelet-build.
 //
-//	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together] [-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
-//	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP] [-out DIR] [VARIANT...]
-//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together]
+//		[-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP]
+//		[-out DIR] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s]
+//		[-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
-// Variants are stock-1.36.3, evented-1.36.3, stock-1.37.1 and evented-1.37.1, and on request gate-1.36.3
-// and gate-1.37.1 (stock with EventedPLEG) and those of 1.38.0-alpha.0.
+// Variants are stock-1.36.3, evented-1.36.3, stock-1.37.1, evented-1.37.1 and,
+// on request, gate-1.36.3 and gate-1.37.1 (stock with EventedPLEG), and those of 1.38.0-alpha.0.
 package main
 
 import (
