@@ -51,7 +51,7 @@ type Stats struct {
 	// all the while; creations and removals apart.
 	Missed, MissedCreations, MissedRemovals int
 	// Unheard counts changes to Running or Exited that only a read reported while the stream was down,
-	// or claims were discarded.
+	// or claims were discarded. An event of a later phase does not stand for the change.
 	Unheard int
 	// Overruled counts claims that a read has refuted, Regressions phases of one read that another
 	// read took back.

@@ -182,7 +182,9 @@ func TestStreamAway(t *testing.T) {
 }
 
 // TestStreamAwayUnderLoad counts every end of a restart under load, though the load removes the
-// ended containers at once, and the stream reports the removals.
+// ended containers at once, and the stream reports the removals. A change after the restart may
+// count, too: a read finds it, and its event is followed by another of the container within the
+// grace.
 func TestStreamAwayUnderLoad(t *testing.T) {
 	unheard := 0
 	away := scene{
@@ -201,7 +203,7 @@ func TestStreamAwayUnderLoad(t *testing.T) {
 		},
 	}
 	s := away.play(t).summary
-	if unheard < 5 || s.Unheard != unheard || s.Missed != 0 || s.Verdict.Worth != stream.WorthPartial {
+	if unheard < 5 || s.Unheard < unheard || s.Unheard > 2*unheard || s.Missed != 0 || s.Verdict.Worth != stream.WorthPartial {
 		t.Errorf("%d ends without an event: unheard %d, missed %d, %+v", unheard, s.Unheard, s.Missed, s.Verdict)
 	}
 }
