@@ -256,11 +256,12 @@ func (c *conductor) send(ctx context.Context, o outcome) {
 
 // waiting returns why a container does not run yet, empty if it does.
 func waiting(pod *core.Pod) string {
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.State.Waiting == nil {
+	if all := pod.Status.ContainerStatuses; len(all) > 0 { // the load's pods have one container
+		state := all[0].State.Waiting
+		if state == nil {
 			return ""
 		}
-		return s.State.Waiting.Reason + " " + s.State.Waiting.Message
+		return state.Reason + " " + state.Message
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == core.PodScheduled && condition.Status == core.ConditionFalse {
