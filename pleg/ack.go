@@ -240,7 +240,7 @@ func (c *core[S]) endCall(p *pod, a *ack, now instant) {
 // expectation returns what a call reports of an item, and whether it reports anything.
 func (a *ack) expectation(it Item) (e expectation, ok bool) {
 	ok = it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved
-	return expectation{id: it.ID, kind: it.Kind, phase: it.Phase, at: a.at, cause: CauseAck}, ok
+	return expectation{reportKey: reportKey{it.ID, CauseAck}, kind: it.Kind, phase: it.Phase, at: a.at}, ok
 }
 
 // onFailed applies the failure of a call: a failed start ends a container, without an event, and a
@@ -251,7 +251,7 @@ func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
 	case x != nil && x.kind == Sandbox:
 		x.cause = CauseRead // see pod.teardown
 	case x != nil || e != nil && e.kind == Container:
-		c.expect(p, x, expectation{id: id, phase: PhaseExited, at: at, cause: CauseAck}, now)
+		c.expect(p, x, expectation{reportKey: reportKey{id, CauseAck}, phase: PhaseExited, at: at}, now)
 	}
 }
 

@@ -215,7 +215,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 // onClaim applies the claim of an ID, naming pod p or none, and reports whether the claim is news.
 // The pod's items are looked at before the index, a look-up in which was a fifth of an exit.
 func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
-	e := expectation{id: claim.item.ID, kind: claim.item.Kind, phase: claim.item.Phase, at: now, stamp: claim.stamp, cause: CauseClaim}
+	e := expectation{reportKey: reportKey{claim.item.ID, CauseClaim}, kind: claim.item.Kind, phase: claim.item.Phase, at: now, stamp: claim.stamp}
 	if e.id == "" || e.phase > PhaseRemoved {
 		return false
 	}
@@ -247,18 +247,31 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 // read or a list will name the pod. The removal of an ID not shown by a read needs no read, but a
 // read under way, or begun within the grace, may still show the ID.
 func (c *core[S]) expectEarly(e expectation, now instant) bool {
-	if old, ok := c.early[e.id]; ok && old.phase >= e.phase {
+	if old, ok := c.early[e.reportKey]; ok && old.phase >= e.phase {
 		return false
 	} else if !ok && len(c.early) >= c.cfg.UnconfirmedMax {
 		c.discard(1, now)
 		return true
 	}
-	c.early[e.id] = e
+	c.early[e.reportKey] = e
 	if e.phase < PhaseRemoved {
 		c.uncertain = max(c.uncertain, now)
 		c.sched.ask(now, false)
 	}
 	return true
+}
+
+// takeEarly makes the early reports of an ID expectations of the pod named by a read or a list, and
+// reports whether there were any.
+func (c *core[S]) takeEarly(p *pod, id string, now instant) (news bool) {
+	for _, cause := range [...]Cause{CauseClaim, CauseAck} {
+		if e, ok := c.early[reportKey{id, cause}]; ok {
+			delete(c.early, e.reportKey)
+			c.expect(p, c.find(p, 0, id), e, now)
+			news = true
+		}
+	}
+	return news
 }
 
 // expect adds the report of an event or an own call to the expectations of a pod, and reports
@@ -315,9 +328,8 @@ func (c *core[S]) resolve(p *pod, began instant) {
 		switch {
 		case x == nil && e.phase == PhaseRemoved:
 			if began <= e.at.add(c.cfg.Grace) && len(c.early) < c.cfg.UnconfirmedMax {
-				old := c.early[e.id] // perhaps the other of two
-				e.at, e.cause = max(e.at, old.at), max(e.cause, old.cause)
-				c.early[e.id] = e // another read may still show the ID
+				e.at = max(e.at, c.early[e.reportKey].at)
+				c.early[e.reportKey] = e // another read may still show the ID
 			}
 		case x == nil || e.cause == CauseAck:
 			if x != nil && began > e.at && x.phase < e.phase {

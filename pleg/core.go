@@ -26,15 +26,15 @@ type core[S any] struct {
 
 	pods      map[cache.UID]*pod
 	index     map[string]*item
-	early     map[string]expectation // claims of unknown IDs: removals, and those without a pod
-	gone      map[string]*item       // removed IDs whose claim may still come
-	calls     map[uint64]*pod        // own calls under way
-	calling   bool                   // an own call without room is under way
-	uncertain instant                // a call without room, or a claim of no pod, may have made IDs until then
-	expected  int                    // expectations of all pods
-	phases    [2][PhaseRemoved]int   // items by kind and phase
-	running   int                    // pods with a ready sandbox
-	marks     uint64                 // comparisons made; see item.mark
+	early     map[reportKey]expectation // of unknown IDs: removals, and those without a pod
+	gone      map[string]*item          // removed IDs whose claim may still come
+	calls     map[uint64]*pod           // own calls under way
+	calling   bool                      // an own call without room is under way
+	uncertain instant                   // a call without room, or a claim of no pod, may have made IDs until then
+	expected  int                       // expectations of all pods
+	phases    [2][PhaseRemoved]int      // items by kind and phase
+	running   int                       // pods with a ready sandbox
+	marks     uint64                    // comparisons made; see item.mark
 
 	conn        conn
 	connCfg     connConfig
@@ -67,7 +67,7 @@ type core[S any] struct {
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 	return &core[S]{
 		cfg: cfg.limits(), clock: clk, random: *rand.NewPCG(seed, seed),
-		pods: make(map[cache.UID]*pod), index: make(map[string]*item), early: make(map[string]expectation),
+		pods: make(map[cache.UID]*pod), index: make(map[string]*item), early: make(map[reportKey]expectation),
 		gone: make(map[string]*item), calls: make(map[uint64]*pod),
 		dirty: make(map[*pod]struct{}), differ: make(map[*pod]struct{}), inflight: make(map[*pod]*flight),
 		conn: conn{deadline: never}, connCfg: cfg.conn(), sched: newSchedule(cfg.RelistBase, cfg.RelistMax),
@@ -250,7 +250,7 @@ func (c *core[S]) housekeep(now instant) {
 		c.deleted, c.floor = oldest < now, max(c.floor, oldest)
 		c.todo.do(action[S]{kind: actPrune, at: oldest})
 	}
-	maps.DeleteFunc(c.early, func(_ string, e expectation) bool {
+	maps.DeleteFunc(c.early, func(_ reportKey, e expectation) bool {
 		return e.at.add(c.cfg.Grace) < oldest && (e.phase == PhaseRemoved || e.at < c.lists.global)
 	})
 	c.todo.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})

@@ -91,8 +91,10 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 		mapCoder[uint64, *pod](k, c, class, cmp.Compare)
 	case reflect.TypeFor[map[string]*item]():
 		mapCoder[string, *item](k, c, class, cmp.Compare)
-	case reflect.TypeFor[map[string]expectation]():
-		mapCoder[string, expectation](k, c, class, cmp.Compare)
+	case reflect.TypeFor[map[reportKey]expectation]():
+		mapCoder[reportKey, expectation](k, c, class, func(a, b reportKey) int {
+			return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause))
+		})
 	case reflect.TypeFor[map[*pod]*flight]():
 		mapCoder[*pod, *flight](k, c, class, byUID)
 	case reflect.TypeFor[map[*pod]struct{}]():

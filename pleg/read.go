@@ -163,11 +163,7 @@ func put(set *map[*pod]struct{}, p *pod) {
 func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	news := false
 	for i := 0; i < len(items) && len(c.early) > 0; i++ {
-		if e, ok := c.early[items[i].ID]; ok { // the list names the pod of a claim
-			delete(c.early, e.id)
-			c.expect(p, c.find(p, 0, e.id), e, now)
-			news = true
-		}
+		news = c.takeEarly(p, items[i].ID, now) || news
 	}
 	same := c.compare(p, items, began)
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
@@ -196,7 +192,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 			p.notBefore = 0 // a list gives the pod another try
 		}
 	case overlaps && !p.reading:
-		p.due = max(p.due, now)
+		p.due = max(p.due, now-1) // a read begun now is later than the list
 	default: // if the pod is being read: core.onInspected compares
 		p.due, p.hold = max(p.due, began-1), min(p.hold, c.old(now))
 	}
@@ -280,12 +276,11 @@ func (c *core[S]) inspect(p *pod, now instant) {
 	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
 	builds := p.entry == statusEntry && p.force == 0 && !p.unknown()
 	began := now
-	switch at, known := p.listedAt, c.knownItems(p); {
-	case at > max(p.want, p.force, p.due, p.readEnd) && at >= max(c.asOf(p), c.floor) && len(p.listed) > 0 && len(p.expected) == 0:
+	if at := p.listedAt; at > max(p.want, p.force, p.due, p.readEnd) && at >= max(c.asOf(p), c.floor) && len(p.listed) > 0 && len(p.expected) == 0 {
 		r.listed, r.ref.Items, r.builds, began = true, p.listed, builds, at
-	case len(known) > 0:
+	} else if known := c.knownItems(p); len(known) > 0 {
 		r.listed, r.ref.Items = true, known
-	case builds:
+	} else if builds {
 		r.builds, r.have = true, p.shownItems()
 	}
 	if p.force != 0 {

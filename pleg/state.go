@@ -36,13 +36,18 @@ type item struct {
 // An expectation causes reads and changes nothing else. A pod has at most two of an ID, one of each
 // cause: events may be false, so an event never hides what a call reports.
 type expectation struct {
-	id     string
+	reportKey
 	kind   Kind
 	phase  Phase
+	stored bool    // a payload has been stored with this phase: no read is due
 	at     instant // when the expectation arose
 	stamp  int64   // of the event, Unix nanoseconds; 0 if none
-	cause  Cause   // CauseAck: certain, and met by any later read
-	stored bool    // a payload has been stored with this phase: no read is due
+}
+
+// reportKey tells the expectations of a pod from each other.
+type reportKey struct {
+	id    string
+	cause Cause // CauseAck: certain, and met by any later read
 }
 
 // pod is the record of a pod.
@@ -190,18 +195,8 @@ func sameItems(a, b []Item) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	ordered := true
-	for i := range a {
-		if a[i].ID != b[i].ID {
-			ordered = false
-			break
-		}
-		if a[i].Phase != b[i].Phase {
-			return false
-		}
-	}
-	if ordered {
-		return true
+	if slices.EqualFunc(a, b, func(x, y Item) bool { return x.ID == y.ID && x.Phase == y.Phase }) {
+		return true // nearly always in the same order
 	}
 	phases := make(map[string]Phase, len(b))
 	for _, it := range b {

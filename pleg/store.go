@@ -96,10 +96,7 @@ func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
 // create adds an ID shown by a report for the first time.
 func (c *core[S]) create(p *pod, it Item, now instant) *item {
 	x := &item{id: it.ID, pod: p, kind: it.Kind, phase: phaseNone}
-	if e, ok := c.early[it.ID]; ok {
-		delete(c.early, it.ID)
-		c.expect(p, nil, e, now)
-	}
+	c.takeEarly(p, it.ID, now)
 	for e := range p.expectations(it.ID) {
 		x.announce(e)
 	}
