@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,20 +24,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestGuideShowsThePatch(t *testing.T) {
-	guide, err := os.ReadFile("../docs/embed.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch, err := os.ReadFile("kubelet/kubelet.patch")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(guide), "```diff\n"+string(patch)+"```") {
-		t.Error("docs/embed.md does not show embed/kubelet/kubelet.patch as it is")
-	}
-}
 
 // client is a CRI client that sends some events and then ends, or waits for its context without an
 // end.
