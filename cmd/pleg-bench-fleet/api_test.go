@@ -5,203 +5,180 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"slices"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
+	kubeerrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	kubetest "k8s.io/client-go/testing"
 )
 
-// fakeAPI is an API server with the controllers and kubelets that a Job needs. It is called in the
-// process, so that a bubble of virtual time holds it. What a node does is the begin of its name.
+func TestMain(m *testing.M) {
+	os.Setenv("KUBE_FEATURE_WatchListClient", "false") // client-go's fake has none
+	os.Exit(m.Run())
+}
+
+// fakeAPI is client-go's fake with the controllers and kubelets that a Job needs. What a node does
+// is the begin of its name.
 type fakeAPI struct {
-	mu       sync.Mutex // owns the fields below
-	nodes    []core.Node
-	job      *batch.Job
-	pods     map[string]*core.Pod
-	made     int
-	watchers map[chan meta.WatchEvent]bool
+	*fake.Clientset
+	mu   sync.Mutex // owns the fields below
+	job  *batch.Job
+	made int
 	// placed counts the pods that each node got; most is the largest number of pods at work.
 	placed  map[string]int
 	most    int
 	removed bool
 	noPods  bool
-	calls   map[string]int
-	bytes   int
 	logs    map[string]string
+	asking  sync.Mutex // owns asked, the pod whose log is read
+	asked   string
 	life    sync.WaitGroup
 	ended   context.Context
 }
 
+var (
+	podResource  = core.SchemeGroupVersion.WithResource("pods")
+	nodeResource = core.SchemeGroupVersion.WithResource("nodes")
+)
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
-	a := &fakeAPI{
-		pods: make(map[string]*core.Pod), watchers: make(map[chan meta.WatchEvent]bool), placed: make(map[string]int), calls: make(map[string]int),
-		logs: make(map[string]string), ended: ctx,
-	}
+	a := &fakeAPI{Clientset: fake.NewClientset(), placed: make(map[string]int), logs: make(map[string]string), ended: ctx}
 	for _, name := range names {
-		n := core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{"pool": "a"}}}
+		n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{"pool": "a"}}}
 		n.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
-		a.nodes = append(a.nodes, n)
+		must(a.Tracker().Add(n))
 	}
+	must(a.Tracker().Add(&core.Event{ObjectMeta: meta.ObjectMeta{Name: "e", Namespace: "default"}, Reason: "FailedCreate", Message: "violates PodSecurity"}))
+	react := func(verb, resource string, f func(kubetest.Action) (runtime.Object, error)) {
+		a.PrependReactor(verb, resource, func(action kubetest.Action) (bool, runtime.Object, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			o, err := f(action)
+			return true, o, err
+		})
+	}
+	react("create", "jobs", func(action kubetest.Action) (runtime.Object, error) {
+		a.job = action.(kubetest.CreateAction).GetObject().(*batch.Job).DeepCopy()
+		a.job.Name = a.job.GenerateName + "x"
+		a.fill()
+		return a.job.DeepCopy(), nil
+	})
+	react("get", "jobs", func(kubetest.Action) (runtime.Object, error) {
+		if a.removed {
+			return nil, kubeerrors.NewNotFound(batch.Resource("jobs"), "x")
+		}
+		return a.job.DeepCopy(), nil
+	})
+	react("delete", "jobs", func(kubetest.Action) (runtime.Object, error) {
+		a.removed = true
+		for _, p := range a.pods() {
+			a.remove(&p)
+		}
+		return nil, nil
+	})
+	react("patch", "pods", func(action kubetest.Action) (runtime.Object, error) {
+		_, o, err := kubetest.ObjectReaction(a.Tracker())(action)
+		if err != nil {
+			return nil, err
+		}
+		pod := o.(*core.Pod)
+		terms := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		if len(pod.Spec.SchedulingGates) > 0 {
+			panic("a pod with a node is gated")
+		}
+		pod.Spec.NodeName = terms[0].MatchFields[0].Values[0]
+		must(a.Tracker().Update(podResource, pod, pod.Namespace))
+		a.placed[pod.Spec.NodeName]++
+		a.most = max(a.most, a.active())
+		a.life.Go(func() { a.live(pod.Name, pod.Spec.NodeName) })
+		return pod, nil
+	})
+	react("delete", "pods", func(action kubetest.Action) (runtime.Object, error) {
+		if p := a.pod(action.(kubetest.DeleteAction).GetName()); p != nil {
+			a.remove(p)
+		}
+		return nil, nil
+	})
+	react("get", "pods/log", func(kubetest.Action) (runtime.Object, error) {
+		return &runtime.Unknown{Raw: []byte(a.logs[a.asked])}, nil
+	})
 	return a
 }
 
 func (a *fakeAPI) cluster(*runOptions) (cluster, error) {
-	return newCluster(&rest.Config{Host: "http://api", Transport: a, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	return cluster{fakeCore{a.CoreV1(), a}, a.BatchV1()}, nil
 }
 
-// RoundTrip serves a request in a goroutine that ends with the body.
-func (a *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(r.Context())
-	body, writer := io.Pipe()
-	w := &pipeResponse{header: make(http.Header), body: writer, ready: make(chan int, 1)}
-	go func() {
-		a.serve(w, r.WithContext(ctx))
-		w.WriteHeader(http.StatusOK)
-		_ = writer.Close()
-	}()
-	return &http.Response{StatusCode: <-w.ready, Header: w.header, Body: closing{body, cancel}, Request: r}, nil
+// fakeCore and fakePods remember whose log is read: the fake's action has no name.
+type fakeCore struct {
+	coreclient.CoreV1Interface
+	a *fakeAPI
 }
 
-type closing struct {
-	*io.PipeReader
-	cancel func()
+type fakePods struct {
+	coreclient.PodInterface
+	a *fakeAPI
 }
 
-func (c closing) Close() error {
-	c.cancel()
-	return c.PipeReader.Close()
+func (c fakeCore) Pods(namespace string) coreclient.PodInterface {
+	return fakePods{c.CoreV1Interface.Pods(namespace), c.a}
 }
 
-type pipeResponse struct {
-	header http.Header
-	body   *io.PipeWriter
-	ready  chan int
-	sent   bool
+func (p fakePods) GetLogs(name string, o *core.PodLogOptions) *rest.Request {
+	p.a.asking.Lock()
+	defer p.a.asking.Unlock()
+	p.a.asked = name
+	return p.PodInterface.GetLogs(name, o)
 }
 
-func (w *pipeResponse) Header() http.Header { return w.header }
-func (w *pipeResponse) WriteHeader(status int) {
-	if !w.sent {
-		w.sent = true
-		w.ready <- status
+// pods returns the Job's pods.
+func (a *fakeAPI) pods() []core.Pod {
+	list, err := a.Tracker().List(podResource, core.SchemeGroupVersion.WithKind("Pod"), "default")
+	must(err)
+	return list.(*core.PodList).Items
+}
+
+// pod returns a pod, or nil.
+func (a *fakeAPI) pod(name string) *core.Pod {
+	o, err := a.Tracker().Get(podResource, "default", name)
+	if err != nil {
+		return nil
 	}
-}
-func (w *pipeResponse) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	return w.body.Write(p)
+	return o.(*core.Pod)
 }
 
-func (a *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
-	parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1"), "/apis/batch/v1"), "/")[1:]
-	if parts[0] == "namespaces" {
-		parts = parts[2:]
+// node returns a node, after a change if there is one.
+func (a *fakeAPI) node(name string, change func(*core.Node)) *core.Node {
+	o, err := a.Tracker().Get(nodeResource, "", name)
+	must(err)
+	n := o.(*core.Node)
+	if change != nil {
+		change(n)
+		must(a.Tracker().Update(nodeResource, n, ""))
 	}
-	call := r.Method + " " + parts[0]
-	if r.URL.Query().Get("watch") != "" {
-		call = "WATCH " + parts[0]
-	}
-	a.mu.Lock()
-	a.calls[call+strings.Repeat("/x", len(parts)-1)]++
-	a.mu.Unlock()
-	if call == "WATCH pods" {
-		a.watch(w, r)
-		return
-	}
-	if len(parts) == 3 { // a log
-		a.mu.Lock()
-		text := a.logs[parts[1]]
-		a.bytes += len(text)
-		a.mu.Unlock()
-		_, _ = io.WriteString(w, text)
-		return
-	}
-	a.mu.Lock()
-	answer := a.answer(call, parts, r)
-	raw, err := json.Marshal(answer)
-	a.bytes += len(raw)
-	a.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	if status, ok := answer.(*meta.Status); ok && status.Code >= 400 || err != nil {
-		w.WriteHeader(http.StatusNotFound)
-	}
-	_, _ = w.Write(raw)
-}
-
-func (a *fakeAPI) answer(call string, parts []string, r *http.Request) any {
-	notFound := &meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 404, Reason: meta.StatusReasonNotFound}
-	done := &meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"}
-	switch call {
-	case "GET nodes":
-		if len(parts) == 2 {
-			return &a.nodes[a.nodeAt(parts[1])]
-		}
-		selector, _ := labels.Parse(r.URL.Query().Get("labelSelector"))
-		list := &core.NodeList{TypeMeta: meta.TypeMeta{Kind: "NodeList", APIVersion: "v1"}}
-		for _, n := range a.nodes {
-			if selector.Matches(labels.Set(n.Labels)) {
-				list.Items = append(list.Items, n)
-			}
-		}
-		return list
-	case "GET events":
-		return &core.EventList{TypeMeta: meta.TypeMeta{Kind: "EventList", APIVersion: "v1"}, Items: []core.Event{{Reason: "FailedCreate", Message: "violates PodSecurity"}}}
-	case "POST jobs":
-		a.job = new(batch.Job)
-		if json.NewDecoder(r.Body).Decode(a.job) != nil {
-			return notFound
-		}
-		a.job.Name, a.job.UID = a.job.GenerateName+"x", types.UID("1")
-		a.fill()
-		return a.job
-	case "GET jobs":
-		if a.removed {
-			return notFound
-		}
-		return a.job
-	case "DELETE jobs":
-		a.removed = true
-		for _, p := range a.pods {
-			a.remove(p)
-		}
-		return done
-	case "PATCH pods":
-		var patch struct{ Spec core.PodSpec }
-		pod := a.pods[parts[1]]
-		if json.NewDecoder(r.Body).Decode(&patch) != nil || pod == nil || len(patch.Spec.SchedulingGates) > 0 || r.Header.Get("Content-Type") != string(types.MergePatchType) {
-			return notFound
-		}
-		terms := patch.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		pod.Spec.SchedulingGates, pod.Spec.NodeName = nil, terms[0].MatchFields[0].Values[0]
-		a.placed[pod.Spec.NodeName]++
-		a.most = max(a.most, a.active())
-		a.changed(pod, "MODIFIED")
-		a.life.Go(func() { a.live(pod.Name) })
-		return pod
-	case "DELETE pods":
-		a.remove(a.pods[parts[1]])
-		return done
-	}
-	return notFound
-}
-
-func (a *fakeAPI) nodeAt(name string) int {
-	return slices.IndexFunc(a.nodes, func(n core.Node) bool { return n.Name == name })
+	return n
 }
 
 func (a *fakeAPI) active() (n int) {
-	for _, p := range a.pods {
+	for _, p := range a.pods() {
 		if p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed && p.DeletionTimestamp == nil {
 			n++
 		}
@@ -212,134 +189,75 @@ func (a *fakeAPI) active() (n int) {
 // fill makes the pods that the Job may have.
 func (a *fakeAPI) fill() {
 	for !a.noPods && !a.removed && a.made < int(*a.job.Spec.Completions) && a.active() < int(*a.job.Spec.Parallelism) {
-		name := fmt.Sprintf("%s-%d", a.job.Name, a.made)
-		pod := &core.Pod{TypeMeta: meta.TypeMeta{Kind: "Pod", APIVersion: "v1"}, ObjectMeta: *a.job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *a.job.Spec.Template.Spec.DeepCopy()}
-		pod.Name, pod.Namespace, pod.Status.Phase = name, a.job.Namespace, core.PodPending
+		pod := &core.Pod{ObjectMeta: *a.job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *a.job.Spec.Template.Spec.DeepCopy()}
+		pod.Name, pod.Namespace, pod.Status.Phase = fmt.Sprintf("%s-%d", a.job.Name, a.made), a.job.Namespace, core.PodPending
+		pod.Labels[batch.JobNameLabel] = a.job.Name
 		pod.Annotations = map[string]string{batch.JobCompletionIndexAnnotation: strconv.Itoa(a.made)}
 		a.made++
-		a.pods[name] = pod
-		a.changed(pod, "ADDED")
+		must(a.Tracker().Add(pod))
 	}
 }
 
 // remove removes a pod, unless its node's kubelet is away.
 func (a *fakeAPI) remove(pod *core.Pod) {
-	if pod == nil {
-		return
-	}
-	if n := a.nodeAt(pod.Spec.NodeName); n >= 0 && a.nodes[n].Status.Conditions[0].Status != core.ConditionTrue {
+	if node := pod.Spec.NodeName; node != "" && a.node(node, nil).Status.Conditions[0].Status != core.ConditionTrue {
 		pod.DeletionTimestamp = new(meta.Now())
-		a.changed(pod, "MODIFIED")
+		must(a.Tracker().Update(podResource, pod, pod.Namespace))
 	} else {
-		delete(a.pods, pod.Name)
-		a.changed(pod, "DELETED")
+		must(a.Tracker().Delete(podResource, pod.Namespace, pod.Name))
 	}
 	a.fill()
-}
-
-func (a *fakeAPI) changed(pod *core.Pod, kind string) {
-	raw, err := json.Marshal(pod)
-	if err != nil {
-		panic(err)
-	}
-	a.bytes += len(raw) * len(a.watchers)
-	for w := range a.watchers {
-		w <- meta.WatchEvent{Type: kind, Object: rawObject(raw)}
-	}
-}
-
-// watch streams the changes of pods, after the present ones if those are wanted.
-func (a *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
-	events := make(chan meta.WatchEvent, 10_000)
-	a.mu.Lock()
-	for _, p := range a.pods {
-		raw, _ := json.Marshal(p)
-		events <- meta.WatchEvent{Type: "ADDED", Object: rawObject(raw)}
-	}
-	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		events <- meta.WatchEvent{Type: "BOOKMARK", Object: rawObject([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}`))}
-	}
-	a.watchers[events] = true
-	a.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	encoder := json.NewEncoder(w)
-	for {
-		select {
-		case e := <-events:
-			if encoder.Encode(e) != nil {
-				return
-			}
-		case <-r.Context().Done():
-			a.mu.Lock()
-			delete(a.watchers, events)
-			a.mu.Unlock()
-			return
-		}
-	}
 }
 
 // update changes a pod that is still there.
 func (a *fakeAPI) update(name string, set func(p *core.Pod)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if p := a.pods[name]; p != nil {
+	if p := a.pod(name); p != nil {
 		set(p)
-		a.changed(p, "MODIFIED")
+		must(a.Tracker().Update(podResource, p, p.Namespace))
 		a.fill()
 	}
 }
 
-// after waits, and reports whether the world still turns.
-func (a *fakeAPI) after(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-a.ended.Done():
-		return false
-	}
-}
-
 // live is the life of a pod on its node.
-func (a *fakeAPI) live(name string) {
-	a.mu.Lock()
-	node := a.pods[name].Spec.NodeName
-	a.mu.Unlock()
+func (a *fakeAPI) live(name, node string) {
 	kind, _, _ := strings.Cut(node, "-")
-	state := func(ready bool, s core.ContainerState) func(*core.Pod) {
+	state := func(ready core.ConditionStatus, s core.ContainerState) func(*core.Pod) {
 		return func(p *core.Pod) {
 			p.Status.Phase = map[bool]core.PodPhase{true: core.PodPending, false: core.PodRunning}[s.Waiting != nil]
 			p.Status.ContainerStatuses = []core.ContainerStatus{{State: s}}
-			status := map[bool]core.ConditionStatus{true: core.ConditionTrue, false: core.ConditionFalse}[ready]
-			p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: status}}
+			p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: ready}}
 		}
 	}
 	running := core.ContainerState{Running: &core.ContainerStateRunning{}}
 	if kind == "pulls" {
-		a.update(name, state(false, core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}))
+		a.update(name, state(core.ConditionFalse, core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}))
 		return
 	}
-	if !a.after(2 * time.Second) {
+	if !wait(a.ended, 2*time.Second) {
 		return
 	}
-	a.update(name, state(true, running))
+	a.update(name, state(core.ConditionTrue, running))
 	kubelet := func(up core.ConditionStatus) {
 		a.mu.Lock()
-		a.nodes[a.nodeAt(node)].Status.Conditions[0] = core.NodeCondition{Type: core.NodeReady, Status: up, LastTransitionTime: meta.Now()}
+		a.node(node, func(n *core.Node) {
+			n.Status.Conditions[0] = core.NodeCondition{Type: core.NodeReady, Status: up, LastTransitionTime: meta.Now()}
+		})
 		a.mu.Unlock()
-		a.update(name, state(up == core.ConditionTrue, running))
+		a.update(name, state(map[bool]core.ConditionStatus{true: up, false: core.ConditionFalse}[up == core.ConditionTrue], running))
 	}
 	if kind == "dead" || kind == "back" {
-		if !a.after(12 * time.Second) {
+		if !wait(a.ended, 12*time.Second) {
 			return
 		}
 		kubelet(core.ConditionUnknown)
-		if kind == "dead" || !a.after(15*time.Second) {
+		if kind == "dead" || !wait(a.ended, 15*time.Second) {
 			return
 		}
 		kubelet(core.ConditionTrue)
 	}
-	if kind == "hangs" || !a.after(20*time.Second) {
+	if kind == "hangs" || !wait(a.ended, 20*time.Second) {
 		return
 	}
 	phase := core.PodSucceeded

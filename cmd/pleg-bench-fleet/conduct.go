@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -12,12 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	kubeerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // mostLog bounds the log read of each pod, in bytes. A result has some kilobytes.
@@ -47,78 +45,111 @@ const (
 
 // conductor runs a Job: it gives each pod its node, reads the results, and removes the Job.
 //
-// The goroutine in run owns everything; calls of the API that may take long send an outcome.
+// The goroutine in run owns everything. Calls of the API are made beside it, and hand what they
+// return to it as a step.
 type conductor struct {
 	cluster
 	options *runOptions
-	// nodes are the names by completion index.
-	nodes    []string
-	report   *LoadReport
-	stderr   io.Writer
-	turns    map[int]*turn
-	outcomes chan outcome
-	calls    sync.WaitGroup
+	// nodes are the names by completion index, turns their states.
+	nodes  []string
+	turns  []turn
+	report *LoadReport
+	line   *cli.Line
+	// steps wait for the loop; calls are the goroutines that send them.
+	steps chan func()
+	calls sync.WaitGroup
+	// seen: the Job has made a pod. failed is why the Job cannot work.
+	seen   bool
+	failed error
 }
+
+// state is how far a turn is.
+type state int
+
+const (
+	gated   state = iota // the pod has no node yet
+	placed               // the pod has the node, and does not run
+	started              // the pod runs
+	reading              // the log of the ended pod is being read
+	done                 // the outcome is known
+)
 
 // turn is the work of one node.
 type turn struct {
-	pod             string
-	placed, started time.Time
+	state state
+	// since is when the state began, limit how long it may last.
+	since time.Time
+	limit *time.Timer
+	// pod is the name of the pod, waits why the pod does not run.
+	pod, waits string
 	// away is when the node's kubelet stopped answering.
 	away time.Time
-	// waiting is why the pod has not started.
-	waiting string
-	// reading: the log is being read. done: the outcome is known.
-	reading, done bool
 }
 
 // outcome is the end of a turn: a result, or why there is none.
 type outcome struct {
-	index  int
 	result *bench.Result
 	reason string
 }
 
-// change is a state of a pod.
-type change struct {
-	pod  *core.Pod
-	gone bool
-}
-
 // run makes the Job and waits for its results. When ctx ends, so does the Job.
-func (c *conductor) run(ctx context.Context, job *batch.Job) (err error) {
-	c.turns, c.outcomes = make(map[int]*turn), make(chan outcome)
-	created, err := c.batch.Jobs(job.Namespace).Create(ctx, job, meta.CreateOptions{})
+func (c *conductor) run(ctx context.Context, job *batch.Job) error {
+	c.turns, c.steps = make([]turn, len(c.nodes)), make(chan func())
+	job, err := c.batch.Jobs(job.Namespace).Create(ctx, job, meta.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("make the Job: %w", err)
 	}
-	c.report.Job = created.Namespace + "/" + created.Name
+	c.report.Job = job.Namespace + "/" + job.Name
 	whole, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer c.calls.Wait()
 	defer stop()
-	changes, store := c.watch(whole, created)
-	working, done := context.WithCancel(ctx)
-	err = c.conduct(working, created, changes)
-	done() // of the calls whose outcome nobody waits for
-	c.progress("removing the Job")
-	defer c.progress("")
-	return errors.Join(err, c.remove(whole, created, changes, store))
+	working, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pods := c.watch(whole, working, job)
+	c.calls.Go(func() { c.follow(working, job) })
+	for c.failed == nil && c.report.Finished < len(c.nodes) {
+		select {
+		case <-ctx.Done():
+			c.endAll("interrupted")
+		case step := <-c.steps:
+			step()
+		}
+		c.progress()
+	}
+	cancel() // the calls whose outcome nobody waits for
+	c.line.Show("removing the Job")
+	defer c.line.Show("")
+	return errors.Join(c.failed, c.remove(whole, job, pods))
 }
 
-// watch returns the changes of the Job's pods, and their present names.
-func (c *conductor) watch(ctx context.Context, job *batch.Job) (<-chan change, cache.Store) {
+// send hands a step to the loop.
+func (c *conductor) send(ctx context.Context, step func()) {
+	select {
+	case c.steps <- step:
+	case <-ctx.Done():
+	}
+}
+
+// call calls the API beside the loop, and next in the loop.
+func call[T any](ctx context.Context, c *conductor, api func(context.Context) T, next func(T)) {
+	c.calls.Go(func() {
+		bounded, cancel := context.WithTimeout(ctx, callIn)
+		defer cancel()
+		answer := api(bounded)
+		c.send(ctx, func() { next(answer) })
+	})
+}
+
+// watch observes the Job's pods until the end of whole, and returns them.
+func (c *conductor) watch(whole, working context.Context, job *batch.Job) cache.Store {
 	pods := c.core.Pods(job.Namespace)
 	selector := batch.JobNameLabel + "=" + job.Name
-	changes := make(chan change)
 	send := func(o any, gone bool) {
 		if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = unknown.Obj
 		}
 		if pod, ok := o.(*core.Pod); ok {
-			select {
-			case changes <- change{pod, gone}:
-			case <-ctx.Done():
-			}
+			c.send(whole, func() { c.observe(working, pod, gone) })
 		}
 	}
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -139,44 +170,38 @@ func (c *conductor) watch(ctx context.Context, job *batch.Job) (<-chan change, c
 			DeleteFunc: func(o any) { send(o, true) },
 		},
 	})
-	c.calls.Go(func() { informer.RunWithContext(ctx) })
-	return changes, store
+	c.calls.Go(func() { informer.RunWithContext(whole) })
+	return store
 }
 
-// conduct returns when every node has an outcome, or ctx ends.
-func (c *conductor) conduct(ctx context.Context, job *batch.Job, changes <-chan change) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	began := time.Now()
-	looked := began
-	var ended time.Time // the Job's end
-	why := ""
-	for c.report.Finished < len(c.nodes) {
-		select {
-		case <-ctx.Done():
-			c.failOpen("interrupted")
-		case change := <-changes:
-			c.observe(ctx, change)
-		case o := <-c.outcomes:
-			c.end(o)
-		case now := <-ticker.C:
-			c.overdue(ctx, now)
-			if len(c.turns) == 0 && now.Sub(began) > podsIn {
-				return fmt.Errorf("the Job %s makes no pods: %s", c.report.Job, c.creationFailure(ctx, job))
-			}
-			if now.Sub(looked) >= jobEvery && ended.IsZero() {
-				looked = now
-				if why = c.jobEnd(ctx, job); why != "" {
-					ended = now
-				}
-			}
-			if !ended.IsZero() && now.Sub(ended) > settleIn {
-				c.failOpen(why)
-			}
-		}
-		c.tell()
+// wait reports whether the time passed before the end of ctx.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return nil
+}
+
+// follow looks at the Job until its end, and ends the turns without an outcome settleIn later.
+func (c *conductor) follow(ctx context.Context, job *batch.Job) {
+	for began := time.Now(); wait(ctx, jobEvery); {
+		if why := c.jobEnd(ctx, job); why != "" {
+			wait(ctx, settleIn)
+			c.send(ctx, func() { c.endAll(why) })
+			return
+		}
+		if time.Since(began) >= podsIn {
+			c.send(ctx, func() {
+				if !c.seen {
+					call(ctx, c, func(ctx context.Context) string { return c.lastWarning(ctx, job) }, func(why string) {
+						c.failed = fmt.Errorf("the Job %s makes no pods: %s", c.report.Job, why)
+					})
+				}
+			})
+		}
+	}
 }
 
 // jobEnd returns why a Job has ended, whether well or not; empty while it runs.
@@ -198,10 +223,8 @@ func (c *conductor) jobEnd(ctx context.Context, job *batch.Job) string {
 	return ""
 }
 
-// creationFailure returns the Job's last warning.
-func (c *conductor) creationFailure(ctx context.Context, job *batch.Job) string {
-	ctx, cancel := context.WithTimeout(ctx, callIn)
-	defer cancel()
+// lastWarning returns the Job's last warning.
+func (c *conductor) lastWarning(ctx context.Context, job *batch.Job) string {
 	events, err := c.core.Events(job.Namespace).List(ctx, meta.ListOptions{FieldSelector: "involvedObject.name=" + job.Name + ",type=Warning"})
 	if err != nil || len(events.Items) == 0 {
 		return "see its events"
@@ -211,47 +234,80 @@ func (c *conductor) creationFailure(ctx context.Context, job *batch.Job) string 
 }
 
 // observe acts on a state of a pod.
-func (c *conductor) observe(ctx context.Context, seen change) {
-	pod := seen.pod
+func (c *conductor) observe(ctx context.Context, pod *core.Pod, gone bool) {
 	index, err := strconv.Atoi(pod.Annotations[batch.JobCompletionIndexAnnotation])
-	if err != nil || index < 0 || index >= len(c.nodes) {
+	if err != nil || index < 0 || index >= len(c.turns) {
 		return
 	}
-	t := c.turns[index]
-	if t == nil {
-		t = new(turn)
-		c.turns[index] = t
-	}
-	if t.done || t.reading {
+	c.seen = true
+	t := &c.turns[index]
+	if t.state >= reading {
 		return
 	}
-	t.waiting = waiting(pod)
+	t.pod, t.waits = pod.Name, waiting(pod)
 	switch {
 	case pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed:
-		t.reading = true
-		c.calls.Go(func() { c.send(ctx, c.read(ctx, index, pod)) })
-	case seen.gone:
-		c.end(outcome{index: index, reason: "its pod was removed before its end"})
-	case len(pod.Spec.SchedulingGates) > 0 && t.placed.IsZero():
-		t.pod, t.placed = pod.Name, time.Now()
-		c.calls.Go(func() { c.place(ctx, index, pod) })
+		t.state = reading
+		call(ctx, c, func(ctx context.Context) outcome { return c.read(ctx, pod) }, func(o outcome) { c.end(index, o) })
+	case gone:
+		c.end(index, outcome{reason: "its pod was removed before its end"})
+	case len(pod.Spec.SchedulingGates) > 0 && t.state == gated:
+		c.enter(ctx, index, placed, startIn)
+		call(ctx, c, func(ctx context.Context) error { return c.place(ctx, index, pod) }, func(err error) {
+			if err != nil {
+				c.end(index, outcome{reason: fmt.Sprintf("its pod could not be given the node: %v", err)})
+			}
+		})
 	case pod.Status.Phase == core.PodRunning:
-		if t.started.IsZero() {
-			t.started = time.Now()
+		if t.state != started {
+			c.enter(ctx, index, started, c.options.duration+aroundLoad)
 		}
-		// Its containers run, and it is not ready: the controller of nodes has lost the kubelet.
-		if t.away.IsZero() && t.waiting == "" && !podReady(pod) {
-			t.away = c.away(ctx, c.nodes[index])
+		// Its container runs, and it is not ready: the controller of nodes has lost the kubelet.
+		if t.away.IsZero() && t.waits == "" && !podReady(pod) {
+			call(ctx, c, func(ctx context.Context) time.Time { return c.away(ctx, index) }, func(since time.Time) {
+				if t.away = since; !since.IsZero() && t.state == started {
+					t.limit.Reset(time.Until(t.since.Add(c.options.duration + returnIn)))
+				}
+			})
 		}
 	}
 }
 
-// send hands an outcome to the loop.
-func (c *conductor) send(ctx context.Context, o outcome) {
-	select {
-	case c.outcomes <- o:
-	case <-ctx.Done():
+// enter changes the state of a turn, which ends if the state lasts longer than the limit.
+func (c *conductor) enter(ctx context.Context, index int, s state, limit time.Duration) {
+	t := &c.turns[index]
+	if t.limit != nil {
+		t.limit.Stop()
 	}
+	t.state, t.since = s, time.Now()
+	t.limit = time.AfterFunc(limit, func() {
+		c.send(ctx, func() {
+			if t.state == s {
+				c.overdue(ctx, index)
+			}
+		})
+	})
+}
+
+// overdue ends a turn that takes too long, and removes its pod, so that the next one starts.
+func (c *conductor) overdue(ctx context.Context, index int) {
+	t := &c.turns[index]
+	reason := fmt.Sprintf("no result after %v", time.Since(t.since).Round(time.Second))
+	if t.state == placed {
+		reason = fmt.Sprintf("its pod did not start within %v: %s", startIn, t.waits)
+	}
+	call(ctx, c, func(ctx context.Context) time.Time { return c.away(ctx, index) }, func(since time.Time) {
+		if t.state >= reading {
+			return
+		}
+		if t.away.IsZero() && t.state == started {
+			t.away = since
+		}
+		c.end(index, outcome{reason: reason})
+		call(ctx, c, func(ctx context.Context) error {
+			return c.core.Pods(c.options.namespace).Delete(ctx, t.pod, meta.DeleteOptions{})
+		}, func(error) {}) // or the Job's removal does
+	})
 }
 
 // waiting returns why a container does not run yet, empty if it does.
@@ -281,10 +337,8 @@ func podReady(pod *core.Pod) bool {
 }
 
 // away returns since when a node is not ready; zero if it is, or cannot be read.
-func (c *conductor) away(ctx context.Context, node string) time.Time {
-	ctx, cancel := context.WithTimeout(ctx, callIn)
-	defer cancel()
-	n, err := c.core.Nodes().Get(ctx, node, meta.GetOptions{})
+func (c *conductor) away(ctx context.Context, index int) time.Time {
+	n, err := c.core.Nodes().Get(ctx, c.nodes[index], meta.GetOptions{})
 	if err != nil {
 		return time.Time{}
 	}
@@ -295,7 +349,7 @@ func (c *conductor) away(ctx context.Context, node string) time.Time {
 }
 
 // place gives a gated pod its node.
-func (c *conductor) place(ctx context.Context, index int, pod *core.Pod) {
+func (c *conductor) place(ctx context.Context, index int, pod *core.Pod) error {
 	requirement := core.NodeSelectorRequirement{Key: meta.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{c.nodes[index]}}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
 		"schedulingGates": nil,
@@ -304,162 +358,110 @@ func (c *conductor) place(ctx context.Context, index int, pod *core.Pod) {
 		}}},
 	}})
 	if err == nil {
-		call, cancel := context.WithTimeout(ctx, callIn)
-		defer cancel()
-		_, err = c.core.Pods(pod.Namespace).Patch(call, pod.Name, types.MergePatchType, patch, meta.PatchOptions{})
+		_, err = c.core.Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, meta.PatchOptions{})
 	}
-	if err != nil {
-		c.send(ctx, outcome{index: index, reason: fmt.Sprintf("its pod could not be given the node: %v", err)})
-	}
+	return err
 }
 
 // read returns the outcome of an ended pod, from its log.
-func (c *conductor) read(ctx context.Context, index int, pod *core.Pod) outcome {
-	ctx, cancel := context.WithTimeout(ctx, callIn)
-	defer cancel()
-	o := outcome{index: index}
+func (c *conductor) read(ctx context.Context, pod *core.Pod) outcome {
+	var log []byte
 	stream, err := c.core.Pods(pod.Namespace).GetLogs(pod.Name, &core.PodLogOptions{TailLines: new(int64(10_000)), LimitBytes: new(int64(mostLog))}).Stream(ctx)
-	if err != nil {
-		o.reason = fmt.Sprintf("the log of its ended pod could not be read: %v", err)
-		return o
+	if err == nil {
+		defer stream.Close()
+		log, err = io.ReadAll(io.LimitReader(stream, mostLog))
 	}
-	defer stream.Close()
-	log, err := io.ReadAll(io.LimitReader(stream, mostLog))
 	result, last := findResult(log)
 	switch {
 	case result != nil:
-		o.result = result
+		return outcome{result: result}
 	case err != nil:
-		o.reason = fmt.Sprintf("the log of its ended pod could not be read: %v", err)
-	default:
-		o.reason = fmt.Sprintf("no result: %s", cmp.Or(pod.Status.Message, last, pod.Status.Reason, "its log is empty"))
+		return outcome{reason: fmt.Sprintf("the log of its ended pod could not be read: %v", err)}
 	}
-	return o
+	return outcome{reason: "no result: " + cmp.Or(pod.Status.Message, last, pod.Status.Reason, "its log is empty")}
 }
 
 // findResult finds a run's result in a log, which mixes it with lines of standard error, and the
 // last other line.
 func findResult(log []byte) (result *bench.Result, last string) {
-	for rest := log; len(rest) > 0; {
-		line, after, _ := bytes.Cut(rest, []byte("\n"))
+	for len(log) > 0 {
+		line, after, _ := bytes.Cut(log, []byte("\n"))
 		if bytes.HasPrefix(line, []byte("{")) {
 			found := new(bench.Result)
-			decoder := json.NewDecoder(bufio.NewReader(bytes.NewReader(rest)))
+			decoder := json.NewDecoder(bytes.NewReader(log))
 			if decoder.Decode(found) == nil && found.Schema == bench.Schema {
-				result, rest = found, rest[decoder.InputOffset():]
+				result, log = found, log[decoder.InputOffset():]
 				continue
 			}
 		}
 		if text := string(bytes.TrimSpace(line)); text != "" {
 			last = text[:min(len(text), 500)]
 		}
-		rest = after
+		log = after
 	}
 	return result, last
 }
 
-// end enters an outcome.
-func (c *conductor) end(o outcome) {
-	t := c.turns[o.index]
-	if t.done {
+// end enters the outcome of a turn, the first one only.
+func (c *conductor) end(index int, o outcome) {
+	t := &c.turns[index]
+	if t.state == done {
 		return
 	}
-	t.done = true
+	t.state = done
 	note := ""
 	if !t.away.IsZero() {
 		note = "its kubelet stopped answering at " + t.away.Format(time.TimeOnly)
 	}
-	c.report.add(c.nodes[o.index], o, note)
+	c.report.add(c.nodes[index], o, note)
 }
 
-// failOpen ends every turn without an outcome.
-func (c *conductor) failOpen(reason string) {
-	for index := range c.nodes {
-		if c.turns[index] == nil {
-			c.turns[index] = new(turn)
-		}
-		c.end(outcome{index: index, reason: reason})
-	}
-}
-
-// overdue ends the turns that take too long, and removes their pods, so that the next ones start.
-func (c *conductor) overdue(ctx context.Context, now time.Time) {
-	for index, t := range c.turns {
-		limit := c.options.duration + aroundLoad
-		if !t.away.IsZero() {
-			limit = c.options.duration + returnIn
-		}
-		reason := ""
-		switch {
-		case t.done || t.reading || t.placed.IsZero():
-		case t.started.IsZero() && now.Sub(t.placed) > startIn:
-			reason = fmt.Sprintf("its pod did not start within %v: %s", startIn, t.waiting)
-		case !t.started.IsZero() && now.Sub(t.started) > limit:
-			if t.away.IsZero() {
-				t.away = c.away(ctx, c.nodes[index])
-			}
-			reason = fmt.Sprintf("no result after %v", limit)
-		}
-		if reason == "" {
-			continue
-		}
-		c.end(outcome{index: index, reason: reason})
-		namespace, pod := c.options.namespace, t.pod
-		c.calls.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, callIn)
-			defer cancel()
-			_ = c.core.Pods(namespace).Delete(ctx, pod, meta.DeleteOptions{}) // or the Job's removal does
-		})
+// endAll ends every turn without an outcome.
+func (c *conductor) endAll(reason string) {
+	for index := range c.turns {
+		c.end(index, outcome{reason: reason})
 	}
 }
 
 // remove removes the Job and waits for the end of its pods. Those that stay are reported.
-func (c *conductor) remove(ctx context.Context, job *batch.Job, changes <-chan change, store cache.Store) error {
-	call, cancel := context.WithTimeout(ctx, callIn)
+func (c *conductor) remove(ctx context.Context, job *batch.Job, pods cache.Store) error {
+	bounded, cancel := context.WithTimeout(ctx, callIn)
 	defer cancel()
-	err := c.batch.Jobs(job.Namespace).Delete(call, job.Name, meta.DeleteOptions{PropagationPolicy: new(meta.DeletePropagationBackground)})
+	err := c.batch.Jobs(job.Namespace).Delete(bounded, job.Name, meta.DeleteOptions{PropagationPolicy: new(meta.DeletePropagationBackground)})
 	if err != nil && !kubeerrors.IsNotFound(err) {
 		return fmt.Errorf("remove the Job %s, which Kubernetes removes %v after its end: %w", c.report.Job, keepFor, err)
 	}
-	limit := time.NewTimer(terminateIn + settleIn)
-	defer limit.Stop()
 	stuck := make(map[string]bool) // nodes without a kubelet, on which no pod ends
 	for index, t := range c.turns {
 		stuck[c.nodes[index]] = !t.away.IsZero()
 	}
+	limit := time.After(terminateIn + settleIn)
 	for {
-		left := []string{}
-		waiting := false
-		for _, o := range store.List() {
+		c.report.LeftBehind = []string{}
+		ends := false
+		for _, o := range pods.List() {
 			pod := o.(*core.Pod)
-			left = append(left, pod.Name+" on "+pod.Spec.NodeName)
-			waiting = waiting || !stuck[pod.Spec.NodeName]
+			c.report.LeftBehind = append(c.report.LeftBehind, pod.Name+" on "+pod.Spec.NodeName)
+			ends = ends || !stuck[pod.Spec.NodeName]
 		}
-		if c.report.LeftBehind = left; !waiting {
+		if !ends {
 			return nil
 		}
 		select {
-		case <-changes:
-		case <-limit.C:
+		case <-c.steps: // a pod has changed
+		case <-limit:
 			return nil
 		}
 	}
 }
 
-// tell shows the progress on a terminal.
-func (c *conductor) tell() {
+// progress shows the progress on a terminal.
+func (c *conductor) progress() {
 	working := 0
 	for _, t := range c.turns {
-		if !t.done && !t.placed.IsZero() {
+		if t.state != gated && t.state != done {
 			working++
 		}
 	}
-	c.progress(fmt.Sprintf("%d of %d nodes have ended, %d at work, %d failed", c.report.Finished, len(c.nodes), working, c.report.Finished-c.report.Passed))
-}
-
-// progress shows a line on a terminal in place of the one before.
-func (c *conductor) progress(line string) {
-	if f, ok := c.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprint(f, "\r\x1b[K"+line)
-	}
+	c.line.Show(fmt.Sprintf("%d of %d nodes have ended, %d at work, %d failed", c.report.Finished, len(c.nodes), working, c.report.Finished-c.report.Passed))
 }

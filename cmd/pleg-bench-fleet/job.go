@@ -52,14 +52,8 @@ func socketPath(endpoint string) string {
 	return p
 }
 
-// LeftOut is a node that takes no load, and why.
-type LeftOut struct {
-	Node   string `json:"node"`
-	Reason string `json:"reason"`
-}
-
 // choose returns the names of the nodes for a load on the endpoint, and the others.
-func choose(nodes []core.Node, endpoint string) (chosen []string, left []LeftOut) {
+func choose(nodes []core.Node, endpoint string) (chosen []string, left []NodeReason) {
 	for _, n := range nodes {
 		reason := ""
 		for _, taint := range n.Spec.Taints {
@@ -77,7 +71,7 @@ func choose(nodes []core.Node, endpoint string) (chosen []string, left []LeftOut
 			reason = "the endpoint is the kubelet's runtime, by the annotation " + socketAnnotation
 		}
 		if reason != "" {
-			left = append(left, LeftOut{n.Name, reason})
+			left = append(left, NodeReason{n.Name, reason})
 		} else {
 			chosen = append(chosen, n.Name)
 		}

@@ -27,9 +27,9 @@ type LoadReport struct {
 	LoadSums
 	Groups []*LoadGroup `json:"groups"`
 	// Failed are the nodes whose run failed, or that have no result. Noted passed all the same.
-	Failed  []FailedNode `json:"failed"`
-	Noted   []FailedNode `json:"noted"`
-	LeftOut []LeftOut    `json:"left_out"`
+	Failed  []NodeReason `json:"failed"`
+	Noted   []NodeReason `json:"noted"`
+	LeftOut []NodeReason `json:"left_out"`
 	// LeftBehind are the pods that were still there in the end.
 	LeftBehind []string `json:"left_behind"`
 
@@ -61,16 +61,16 @@ type LoadGroup struct {
 	LoadSums
 }
 
-// FailedNode is a node with a reason.
-type FailedNode struct {
+// NodeReason is a node, and why it is named.
+type NodeReason struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
 }
 
-func newLoadReport(began time.Time, left []LeftOut) *LoadReport {
+func newLoadReport(began time.Time, left []NodeReason) *LoadReport {
 	return &LoadReport{
-		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []FailedNode{}, Noted: []FailedNode{},
-		LeftOut: append([]LeftOut{}, left...), LeftBehind: []string{}, groups: make(map[[2]string]*LoadGroup),
+		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []NodeReason{}, Noted: []NodeReason{},
+		LeftOut: append([]NodeReason{}, left...), LeftBehind: []string{}, groups: make(map[[2]string]*LoadGroup),
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *LoadReport) add(node string, o outcome, note string) {
 			r.Passed++
 			g.Passed++
 			if note != "" {
-				r.Noted = append(r.Noted, FailedNode{node, note})
+				r.Noted = append(r.Noted, NodeReason{node, note})
 			}
 			return
 		}
@@ -107,7 +107,7 @@ func (r *LoadReport) add(node string, o outcome, note string) {
 	if note != "" {
 		reasons = append([]string{note}, reasons...)
 	}
-	r.Failed = append(r.Failed, FailedNode{node, strings.Join(reasons, "; ")})
+	r.Failed = append(r.Failed, NodeReason{node, strings.Join(reasons, "; ")})
 }
 
 // add adds a result, or nothing if its histograms cannot be read.
@@ -141,7 +141,7 @@ func (r *LoadReport) conclude(interrupted bool) {
 		r.Groups = append(r.Groups, r.groups[key])
 	}
 	r.sum()
-	byName := func(a, b FailedNode) int { return strings.Compare(a.Node, b.Node) }
+	byName := func(a, b NodeReason) int { return strings.Compare(a.Node, b.Node) }
 	slices.SortFunc(r.Failed, byName)
 	slices.SortFunc(r.Noted, byName)
 	slices.Sort(r.LeftBehind)
@@ -177,7 +177,7 @@ func (r *LoadReport) Document() bench.Document {
 			d.Tables = append(d.Tables, t)
 		}
 	}
-	name := func(format string, nodes []FailedNode) {
+	name := func(format string, nodes []NodeReason) {
 		for _, n := range nodes[:min(len(nodes), mostNamed)] {
 			d.Story = append(d.Story, fmt.Sprintf(format, n.Node, n.Reason))
 		}
@@ -187,11 +187,7 @@ func (r *LoadReport) Document() bench.Document {
 	}
 	name("%s failed: %s.", r.Failed)
 	name("%s passed, though %s.", r.Noted)
-	var left []FailedNode
-	for _, l := range r.LeftOut {
-		left = append(left, FailedNode(l))
-	}
-	name("%s was left out: %s.", left)
+	name("%s was left out: %s.", r.LeftOut)
 	if len(r.LeftBehind) > 0 {
 		d.Story = append(d.Story, fmt.Sprintf("Left behind, until the kubelet removes them: %s.", bench.Few(r.LeftBehind)))
 	}

@@ -19,13 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // runOptions are the flags of run.
 type runOptions struct {
-	output
+	output                         cli.Output
 	kubeconfig, context, namespace string
 	nodes                          string
 	atOnce                         int
@@ -74,13 +76,13 @@ failed.`,
   # the Job only, for a look
   pleg-bench fleet run --nodes pool=canary --job-image example.com/pleg-bench \
       --dry-run`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(new(LoadReport)); err != nil {
+			if err := o.output.Check(new(LoadReport)); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			c, err := connect(&o)
 			if err != nil {
@@ -106,7 +108,7 @@ failed.`,
 	flags.DurationVar(&o.duration, "duration", 30*time.Second, "how long pods are changed on each node, at most "+mostDuration.String())
 	flags.StringArrayVar(&o.runArgs, "run-arg", nil, "further argument of pleg-bench run, such as --probe-rate=5; may be repeated")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the Job, and make nothing")
-	o.add(cmd, "missed=0")
+	o.output.AddFlags(flags, outputHelp, "missed=0")
 	return cmd
 }
 
@@ -166,19 +168,15 @@ func (o *runOptions) connect() (c cluster, err error) {
 	rules.ExplicitPath = o.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
 	if err != nil {
-		return c, usageError{fmt.Errorf("--kubeconfig: %w", err)}
+		return c, cli.Usagef("--kubeconfig: %w", err)
 	}
 	config.UserAgent, config.QPS, config.Burst = "pleg-bench-fleet", 50, 100
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	return newCluster(config)
-}
-
-func newCluster(config *rest.Config) (c cluster, err error) {
-	if c.core, err = coreclient.NewForConfig(config); err != nil {
-		return c, usageError{fmt.Errorf("--kubeconfig: %w", err)}
+	if c.core, err = coreclient.NewForConfig(config); err == nil {
+		c.batch, err = batchclient.NewForConfig(config)
 	}
-	if c.batch, err = batchclient.NewForConfig(config); err != nil {
-		return c, usageError{fmt.Errorf("--kubeconfig: %w", err)}
+	if err != nil {
+		return c, cli.Usagef("--kubeconfig: %w", err)
 	}
 	return c, nil
 }
@@ -206,10 +204,14 @@ func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 	}
 	chosen, left := choose(nodes, o.endpoint)
 	if len(chosen) == 0 {
-		return fmt.Errorf("no node takes the load: %d have the labels %s%s", len(nodes), o.nodes, firstLeft(left))
+		reason := ""
+		if len(left) > 0 {
+			reason = "; " + left[0].Node + ": " + left[0].Reason
+		}
+		return fmt.Errorf("no node takes the load: %d have the labels %s%s", len(nodes), o.nodes, reason)
 	}
 	if len(chosen) > mostNodes {
-		return usageError{fmt.Errorf("--nodes %s: %d nodes, more than %d: choose fewer", o.nodes, len(chosen), mostNodes)}
+		return cli.Usagef("--nodes %s: %d nodes, more than %d: choose fewer", o.nodes, len(chosen), mostNodes)
 	}
 	job := o.job(len(chosen))
 	if o.dryRun {
@@ -218,26 +220,12 @@ func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 		return encoder.Encode(job)
 	}
 	began := time.Now()
-	report := newLoadReport(began, left)
-	conductor := &conductor{cluster: c, options: o, nodes: chosen, report: report, stderr: cmd.ErrOrStderr()}
+	loaded := newLoadReport(began, left)
+	conductor := &conductor{cluster: c, options: o, nodes: chosen, report: loaded, line: cli.NewLine(cmd.ErrOrStderr())}
 	err = conductor.run(ctx, job)
-	if report.Job == "" {
+	if loaded.Job == "" {
 		return err
 	}
-	report.conclude(ctx.Err() != nil)
-	written := o.write(cmd, began, report)
-	switch {
-	case err != nil:
-		return err
-	case !report.OK && (written == nil || errors.Is(written, errUnmet)):
-		return errBad
-	}
-	return written
-}
-
-func firstLeft(left []LeftOut) string {
-	if len(left) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; %s: %s", left[0].Node, left[0].Reason)
+	loaded.conclude(ctx.Err() != nil)
+	return o.output.Write(cmd, report.Saved{Kind: "fleet run", Began: began, Setup: cli.Setup(cmd), Result: loaded}, loaded.OK, err)
 }

@@ -18,12 +18,10 @@ import (
 
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
-
-func rawObject(raw []byte) runtime.RawExtension { return runtime.RawExtension{Raw: raw} }
 
 // latencies are those of a node's run: a hundred between 1 and 100 ms times the length of its name.
 func latencies(node string) (list []time.Duration) {
@@ -86,13 +84,13 @@ func TestRunOnAFleet(t *testing.T) {
 		"tainted", "annotated", "unready", "elsewhere",
 	}
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
-		a.nodes[11].Spec.Taints = []core.Taint{{Key: "other", Effect: core.TaintEffectNoSchedule}}
-		a.nodes[12].Annotations = map[string]string{forbidden: ""}
-		a.nodes[13].Status.Conditions[0].Status = core.ConditionUnknown
-		a.nodes[14].Labels = nil
+		a.node("tainted", func(n *core.Node) { n.Spec.Taints = []core.Taint{{Key: "other", Effect: core.TaintEffectNoSchedule}} })
+		a.node("annotated", func(n *core.Node) { n.Annotations = map[string]string{forbidden: ""} })
+		a.node("unready", func(n *core.Node) { n.Status.Conditions[0].Status = core.ConditionUnknown })
+		a.node("elsewhere", func(n *core.Node) { n.Labels = nil })
 		dir := kept(t, "load")
 		r, text, err := a.load(ctx, "--at-once", "3", "--out", dir, "--run-arg=--probe-rate=5")
-		if err != errBad {
+		if err != cli.ErrBad {
 			t.Fatalf("%v: %s", err, text)
 		}
 		for node, n := range a.placed {
@@ -100,7 +98,7 @@ func TestRunOnAFleet(t *testing.T) {
 				t.Errorf("%d pods on %s", n, node)
 			}
 		}
-		if a.most != 3 || len(a.placed) != 11 || !a.removed || len(a.calls) == 0 {
+		if a.most != 3 || len(a.placed) != 11 || !a.removed {
 			t.Errorf("%d at once, want 3; %d nodes, want 11; removed %v", a.most, len(a.placed), a.removed)
 		}
 		want := map[string]string{
@@ -153,10 +151,13 @@ func TestRunCalls(t *testing.T) {
 		if err != nil || !r.OK || r.Passed != 40 || len(r.LeftBehind) != 0 {
 			t.Fatalf("%v: %s", err, text)
 		}
-		if a.calls["PATCH pods/x"] != 40 || a.calls["GET pods/x/x"] != 40 || a.calls["GET jobs/x"] > 10 || a.calls["WATCH pods"] > 2 || a.calls["GET nodes"] != 1 {
-			t.Errorf("%v", a.calls)
+		calls := make(map[string]int)
+		for _, action := range a.Actions() {
+			calls[action.GetVerb()+" "+action.GetResource().Resource+action.GetSubresource()]++
 		}
-		t.Logf("%v; %d bytes for each node", a.calls, a.bytes/len(names))
+		if calls["patch pods"] != 40 || calls["get podslog"] != 40 || calls["get jobs"] > 10 || calls["watch pods"] > 2 || calls["list nodes"] != 1 {
+			t.Errorf("%v", calls)
+		}
 	}, names...)
 }
 
@@ -166,8 +167,8 @@ func TestRunInterrupted(t *testing.T) {
 		asked, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
 		r, text, err := a.load(asked, "--at-once", "2")
-		if err == nil || r.OK || !r.Interrupted || len(r.Failed) != 3 || !a.removed || len(a.pods) != 0 {
-			t.Errorf("%v, removed %v, %d pods: %s", err, a.removed, len(a.pods), text)
+		if err == nil || r.OK || !r.Interrupted || len(r.Failed) != 3 || !a.removed || len(a.pods()) != 0 {
+			t.Errorf("%v, removed %v, %d pods: %s", err, a.removed, len(a.pods()), text)
 		}
 	}, "good-1", "good-2", "good-3")
 }
@@ -182,17 +183,17 @@ func TestRunFails(t *testing.T) {
 	}, "good-1")
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
 		a.life.Go(func() {
-			a.after(10 * time.Second)
+			wait(a.ended, 10*time.Second)
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.job.Status.Conditions = []batch.JobCondition{{Type: batch.JobFailed, Status: core.ConditionTrue, Reason: "DeadlineExceeded"}}
 		})
-		if r, text, err := a.load(ctx); err != errBad || len(r.Failed) != 1 || !strings.Contains(r.Failed[0].Reason, "DeadlineExceeded") {
+		if r, text, err := a.load(ctx); err != cli.ErrBad || len(r.Failed) != 1 || !strings.Contains(r.Failed[0].Reason, "DeadlineExceeded") {
 			t.Errorf("%v: %s", err, text)
 		}
 	}, "hangs-1")
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
-		a.nodes[0].Annotations = map[string]string{socketAnnotation: "unix:///var/run/own/x.sock"}
+		a.node("good-1", func(n *core.Node) { n.Annotations = map[string]string{socketAnnotation: "unix:///var/run/own/x.sock"} })
 		_, _, err := a.load(ctx, "--endpoint", "unix:///run/own/x.sock", "--image", "y")
 		if err == nil || !strings.Contains(err.Error(), "the endpoint is the kubelet's runtime") || a.job != nil {
 			t.Errorf("%v", err)

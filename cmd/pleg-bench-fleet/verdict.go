@@ -16,11 +16,14 @@ import (
 	"github.com/prometheus/client_golang/api"
 	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/spf13/cobra"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // verdictOptions are the flags of verdict.
 type verdictOptions struct {
-	output
+	output                cli.Output
 	prometheus, tokenFile string
 	source
 	trusted time.Duration
@@ -48,10 +51,13 @@ It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.
   # a gate for a rollout
   pleg-bench fleet verdict --prometheus http://127.0.0.1:9090 \
       --expect missed=0 --expect 'trusted_share>0.99'`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(new(Verdict)); err != nil {
+			if err := o.output.Check(new(Verdict)); err != nil {
 				return err
+			}
+			if err := o.validate(); err != nil {
+				return cli.Usage(err)
 			}
 			return o.run(cmd)
 		},
@@ -67,7 +73,7 @@ It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.
 	flags.StringArrayVar(&o.by, "by", nil, "label of the series to group nodes by, beside the runtime, such as pool; may be repeated")
 	flags.StringVar(&o.nodes, "all-nodes", "kube_node_info", "query of all nodes that should deliver metrics")
 	flags.DurationVar(&o.trusted, "trusted", 30*time.Second, "relist period from which on a stream is trusted")
-	o.add(cmd, "missed=0")
+	o.output.AddFlags(flags, outputHelp, "missed=0")
 	return cmd
 }
 
@@ -97,21 +103,18 @@ func (o *verdictOptions) validate() error {
 }
 
 func (o *verdictOptions) run(cmd *cobra.Command) error {
-	if err := o.validate(); err != nil {
-		return usageError{err}
-	}
 	began := time.Now()
 	config := api.Config{Address: strings.TrimSuffix(o.prometheus, "/")}
 	if o.tokenFile != "" {
 		raw, err := os.ReadFile(o.tokenFile)
 		if err != nil {
-			return usageError{fmt.Errorf("--token-file: %w", err)}
+			return cli.Usagef("--token-file: %w", err)
 		}
 		config.RoundTripper = bearer(strings.TrimSpace(string(raw)))
 	}
 	client, err := api.NewClient(config)
 	if err != nil {
-		return usageError{fmt.Errorf("--prometheus %s: %w", o.prometheus, err)}
+		return cli.Usagef("--prometheus %s: %w", o.prometheus, err)
 	}
 	o.api = prometheus.NewAPI(client)
 	o.warn = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "pleg-bench fleet: Prometheus warns: %s\n", text) }
@@ -126,7 +129,7 @@ func (o *verdictOptions) run(cmd *cobra.Command) error {
 		return fmt.Errorf("no node has metrics of pleg-bench watch in Prometheus at %s (%d nodes without): is the DaemonSet scraped, "+
 			"and do --selector and --node-label fit?", o.prometheus, v.Silent)
 	}
-	return o.write(cmd, began, v)
+	return o.output.Write(cmd, report.Saved{Kind: "fleet verdict", Began: began, Setup: cli.Setup(cmd), Result: v}, true, nil)
 }
 
 // bearer sends a token with each request.

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 var (
@@ -82,7 +84,10 @@ func prometheusServer(t *testing.T) string {
 // fleet runs the command line.
 func fleet(args ...string) (status int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	status = execute(args, &out, &err)
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetErr(&err)
+	status = cli.Execute(root, args, nil)
 	return status, out.String(), err.String()
 }
 

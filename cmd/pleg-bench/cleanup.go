@@ -4,11 +4,10 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 func newCleanup(s streams) *cobra.Command {
@@ -22,14 +21,14 @@ touched. The next run does the same before it begins.`,
 		Example: `  pleg-bench cleanup --endpoint unix:///run/own/containerd.sock --dry-run
   pleg-bench cleanup --endpoint unix:///run/own/containerd.sock
   pleg-bench cleanup --endpoint unix:///run/own/containerd.sock --run lq3x0a9k`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Endpoint, err = findEndpoint(o.Endpoint); err != nil {
 				return err
 			}
 			if o.All && o.RunID != "" {
-				return usageError{errors.New("--all and --run exclude each other")}
+				return cli.Usagef("--all and --run exclude each other")
 			}
 			o.Out = s.out
 			return run.Cleanup(cmd.Context(), o)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 func newCompare(s streams) *cobra.Command {
@@ -44,7 +45,7 @@ Options in which A and B differ are named.`,
   benchstat -ignore seed before/*/benchstat.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usageError{fmt.Errorf("compare needs one or two folders of --out: %d given", len(args))}
+				return cli.Usagef("compare needs one or two folders of --out: %d given", len(args))
 			}
 			return nil
 		},
@@ -67,8 +68,8 @@ Options in which A and B differ are named.`,
 			if err := d.WriteText(s.out); err != nil || out == "" {
 				return err
 			}
-			err := report.WriteDocument(out, commandLine(cmd), d)
-			tellKept(s, out)
+			err := report.WriteDocument(out, cli.CommandLine(cmd), d)
+			cli.PrintKept(cmd, out)
 			return err
 		},
 	}

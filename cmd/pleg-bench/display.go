@@ -5,30 +5,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 )
-
-// display shows the progress of a run in a line, written over and over. It shows nothing if
-// standard error is no terminal.
-type display struct {
-	w     io.Writer
-	width int
-}
-
-func newDisplay(s streams) *display { return &display{s.err, s.terminal()} }
-
-// show writes the status over the status before.
-func (d *display) show(s run.Status) {
-	if d.width > 0 {
-		line := []rune(progressLine(s))
-		fmt.Fprint(d.w, "\r\x1b[K"+string(line[:min(len(line), d.width-1)]))
-	}
-}
 
 // progressLine is the phase, and a bar while the load runs.
 func progressLine(s run.Status) string {
@@ -43,11 +25,4 @@ func progressLine(s run.Status) string {
 		line += fmt.Sprintf("  (%s behind: the runtime is slower than the rate)", bench.Short(s.Behind))
 	}
 	return line
-}
-
-// clear takes the status off the screen.
-func (d *display) clear() {
-	if d.width > 0 {
-		fmt.Fprint(d.w, "\r\x1b[K")
-	}
 }

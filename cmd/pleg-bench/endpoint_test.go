@@ -24,6 +24,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // fakeServer runs the fake command until the test ends and returns its socket.
@@ -52,8 +53,8 @@ func fakeServer(t *testing.T, args ...string) string {
 		}
 		for lines.Scan() {
 		}
-		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitOK {
-			t.Errorf("the fake ended with %v, want %d at SIGTERM", cmd.ProcessState, exitOK)
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitOK {
+			t.Errorf("the fake ended with %v, want %d at SIGTERM", cmd.ProcessState, cli.ExitOK)
 		}
 		if _, err := os.Lstat(socket); !os.IsNotExist(err) {
 			t.Error("the fake left its socket behind")
@@ -86,8 +87,8 @@ func TestFindEndpoint(t *testing.T) {
 		t.Setenv(endpointVariable, test.variable)
 		usualSockets = []string{"/nowhere/cri.sock", test.usual}
 		got, err := findEndpoint(test.flag)
-		if usage, ok := errors.AsType[usageError](err); got != test.want || ok != (test.want == "") {
-			t.Errorf("%+v: %q, %v", test, got, usage)
+		if usage := cli.IsUsage(err); got != test.want || usage != (test.want == "") {
+			t.Errorf("%+v: %q, %v", test, got, err)
 		}
 	}
 }
@@ -96,7 +97,7 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t, "--pods", "3", "--rate", "40")
 	o := execCommand(t, "watch", "--endpoint", "unix://"+socket, "--duration", "3s", "-o", "json")
-	if o.status != exitOK || o.stderr != "" {
+	if o.status != cli.ExitOK || o.stderr != "" {
 		t.Fatalf("status %d, stderr %q: want nothing beside the JSON", o.status, o.stderr)
 	}
 	types := make(map[string]int)
@@ -131,15 +132,15 @@ func TestWatch(t *testing.T) {
 
 	raw := execCommand(t, "watch", "--endpoint", socket, "--duration", "2s", "--raw")
 	for _, want := range []string{"EVENT", "STARTED", "sandbox", "RUNNING"} {
-		if raw.status != exitOK || !strings.Contains(raw.stdout, want) {
+		if raw.status != cli.ExitOK || !strings.Contains(raw.stdout, want) {
 			t.Errorf("--raw: status %d, want %q in:\n%s", raw.status, want, raw.stdout)
 		}
 	}
-	if o := execCommand(t, "watch", "--endpoint", socket, "--duration", "1s", "--expect", "lists=0"); o.status != exitUnmet || !strings.Contains(o.stderr, "expected lists=0") {
-		t.Errorf("a bound that is not kept: status %d, want %d; %s", o.status, exitUnmet, o.stderr)
+	if o := execCommand(t, "watch", "--endpoint", socket, "--duration", "1s", "--expect", "lists=0"); o.status != cli.ExitUnmet || !strings.Contains(o.stderr, "expected lists=0") {
+		t.Errorf("a bound that is not kept: status %d, want %d; %s", o.status, cli.ExitUnmet, o.stderr)
 	}
 	text := execCommand(t, "watch", "--endpoint", socket, "--duration", "1s", "--namespace", "default")
-	if text.status != exitOK || !strings.Contains(text.stdout, "default/") || strings.Contains(text.stdout, "pleg-bench-churn") {
+	if text.status != cli.ExitOK || !strings.Contains(text.stdout, "default/") || strings.Contains(text.stdout, "pleg-bench-churn") {
 		t.Errorf("status %d; want events of the namespace default alone:\n%s", text.status, text.stdout)
 	}
 }
@@ -149,7 +150,7 @@ func TestRealEndpoint(t *testing.T) {
 	t.Parallel()
 	socket := fakeServer(t, "--pods", "3")
 	r, o := runJSON(t, "--endpoint", "unix://"+socket, "--image", run.FakeImage, "--beside-kubelet")
-	if o.status != exitOK || !r.OK || r.Runtime.Profile != "" || r.Events.RuntimeEmitted != nil || r.Latency.Count == 0 || r.Consistency.CheckedPods != 10 {
+	if o.status != cli.ExitOK || !r.OK || r.Runtime.Profile != "" || r.Events.RuntimeEmitted != nil || r.Latency.Count == 0 || r.Consistency.CheckedPods != 10 {
 		t.Errorf("status %d, result %+v, stderr %s", o.status, r, o.stderr)
 	}
 	list := execCommand(t, "watch", "--endpoint", socket, "--duration", "500ms", "-o", "json")
@@ -157,7 +158,7 @@ func TestRealEndpoint(t *testing.T) {
 		t.Errorf("after the run there should be the 3 pods with 2 containers that were there before:\n%s", list.stdout)
 	}
 	missing := execCommand(t, "run", "--endpoint", socket, "--image", "nobody/has:this", "--duration", "1s", "--beside-kubelet")
-	if missing.status != exitFailure || !strings.Contains(missing.stderr, "crictl pull") {
+	if missing.status != cli.ExitFailure || !strings.Contains(missing.stderr, "crictl pull") {
 		t.Errorf("status %d, stderr %q; want what to do about the image", missing.status, missing.stderr)
 	}
 }
@@ -168,8 +169,8 @@ func TestUsedRuntime(t *testing.T) {
 	socket := fakeServer(t, "--pods", "5")
 	for _, command := range []string{"run", "stress"} {
 		o := execCommand(t, command, "--endpoint", socket, "--image", run.FakeImage)
-		if o.status != exitUsage || o.stdout != "" {
-			t.Errorf("%s: status %d, want %d; stdout %q", command, o.status, exitUsage, o.stdout)
+		if o.status != cli.ExitUsage || o.stdout != "" {
+			t.Errorf("%s: status %d, want %d; stdout %q", command, o.status, cli.ExitUsage, o.stdout)
 		}
 		for _, want := range []string{"holds 5 pods", "default/", "kubelet", "--beside-kubelet"} {
 			if !strings.Contains(o.stderr, want) {
@@ -177,7 +178,7 @@ func TestUsedRuntime(t *testing.T) {
 			}
 		}
 	}
-	if o := execCommand(t, "cleanup", "--endpoint", socket, "--all"); o.status != exitOK || !strings.Contains(o.stdout, "nothing of pleg-bench") {
+	if o := execCommand(t, "cleanup", "--endpoint", socket, "--all"); o.status != cli.ExitOK || !strings.Contains(o.stdout, "nothing of pleg-bench") {
 		t.Errorf("a refused run leaves nothing: status %d, %s%s", o.status, o.stdout, o.stderr)
 	}
 }
@@ -246,7 +247,7 @@ func TestKilledRun(t *testing.T) {
 	cleanup := func(args ...string) string {
 		t.Helper()
 		o := execCommand(t, append([]string{"cleanup", "--endpoint", socket}, args...)...)
-		if o.status != exitOK {
+		if o.status != cli.ExitOK {
 			t.Errorf("cleanup %v: status %d, %s", args, o.status, o.stderr)
 		}
 		return o.stdout
@@ -322,7 +323,7 @@ func TestDisturbedRun(t *testing.T) {
 	if err := rt.SetFaults(fakeruntime.Faults{}); err != nil {
 		t.Fatal(err)
 	}
-	if o := execCommand(t, strings.Fields(command[1])...); o.status != exitOK || !strings.Contains(o.stdout, ": removed") || len(rt.Truth().Pods) > 0 {
+	if o := execCommand(t, strings.Fields(command[1])...); o.status != cli.ExitOK || !strings.Contains(o.stdout, ": removed") || len(rt.Truth().Pods) > 0 {
 		t.Errorf("%s: status %d, %d pods are left: %s%s", command[1], o.status, len(rt.Truth().Pods), o.stdout, o.stderr)
 	}
 	_, said = disturbed(func(rt *fakeruntime.Runtime) {
@@ -366,8 +367,8 @@ func TestNoRuntimeBehindTheSocket(t *testing.T) {
 	for socket, want := range map[string]string{other: "not as a container runtime", bare: "CRI plugin"} {
 		for _, args := range [][]string{{"watch"}, {"run", "--image", "x"}, {"cleanup"}} {
 			o := execCommand(t, append(args, "--endpoint", socket)...)
-			if o.status != exitFailure || !strings.Contains(o.stderr, want) {
-				t.Errorf("%v on %s: status %d, %q; want %d and %q", args, socket, o.status, o.stderr, exitFailure, want)
+			if o.status != cli.ExitFailure || !strings.Contains(o.stderr, want) {
+				t.Errorf("%v on %s: status %d, %q; want %d and %q", args, socket, o.status, o.stderr, cli.ExitFailure, want)
 			}
 		}
 	}
@@ -397,8 +398,8 @@ func TestInterrupt(t *testing.T) {
 					_ = cmd.Process.Signal(sig)
 				}
 				said := rest()
-				if cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(said, "pleg-bench: interrupted ("+sig.String()+")") {
-					t.Errorf("%v, want status %d; it said:\n%s", cmd.ProcessState, exitInterrupted, said)
+				if cmd.ProcessState.ExitCode() != cli.ExitInterrupted || !strings.Contains(said, "pleg-bench: interrupted ("+sig.String()+")") {
+					t.Errorf("%v, want status %d; it said:\n%s", cmd.ProcessState, cli.ExitInterrupted, said)
 				}
 				if !strings.Contains(said, summary) {
 					t.Errorf("the summary does not say %q:\n%s", summary, said)
@@ -406,7 +407,7 @@ func TestInterrupt(t *testing.T) {
 			})
 		}
 	}
-	if o := execCommand(t, "cleanup", "--endpoint", socket, "--all"); o.status != exitOK || !strings.Contains(o.stdout, "nothing of pleg-bench") {
+	if o := execCommand(t, "cleanup", "--endpoint", socket, "--all"); o.status != cli.ExitOK || !strings.Contains(o.stdout, "nothing of pleg-bench") {
 		t.Errorf("pods were left on the runtime:\n%s%s", o.stdout, o.stderr)
 	}
 }
@@ -424,8 +425,8 @@ func TestNohup(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Error(err)
 	}
-	if said := rest(); cmd.ProcessState.ExitCode() != exitOK || !strings.Contains(said, "PASS") {
-		t.Errorf("%v, want status %d and a verdict; it said:\n%s", cmd.ProcessState, exitOK, said)
+	if said := rest(); cmd.ProcessState.ExitCode() != cli.ExitOK || !strings.Contains(said, "PASS") {
+		t.Errorf("%v, want status %d and a verdict; it said:\n%s", cmd.ProcessState, cli.ExitOK, said)
 	}
 }
 
@@ -441,7 +442,7 @@ func TestUnwritableFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := rest()
-	if cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(said, "PASS") || !strings.Contains(said, "--out: ") {
-		t.Errorf("%v; want the summary, the reason, and status %d:\n%s", cmd.ProcessState, exitFailure, said)
+	if cmd.ProcessState.ExitCode() != cli.ExitFailure || !strings.Contains(said, "PASS") || !strings.Contains(said, "--out: ") {
+		t.Errorf("%v; want the summary, the reason, and status %d:\n%s", cmd.ProcessState, cli.ExitFailure, said)
 	}
 }

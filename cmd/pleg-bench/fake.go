@@ -24,6 +24,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 func newFake(s streams) *cobra.Command {
@@ -63,35 +64,35 @@ names a content.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
   crictl --runtime-endpoint unix:///tmp/cri.sock pods
   pleg-bench fake --socket /tmp/cri.sock --profile crio --fault drop=0.05
   pleg-bench fake --list-faults`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if listFaults {
 				return writeFaults(s.out)
 			}
 			if socket == "" {
-				return usageError{errors.New("--socket is missing: name the unix socket to listen on, such as --socket /tmp/cri.sock")}
+				return cli.Usagef("--socket is missing: name the unix socket to listen on, such as --socket /tmp/cri.sock")
 			}
 			profile, err := fakeruntime.ProfileByName(fake.profile)
 			if err != nil {
-				return usageError{fmt.Errorf("--profile: %w", err)}
+				return cli.Usagef("--profile: %w", err)
 			}
 			faults, err := fakeruntime.ParseFaults(fake.faults...)
 			if err != nil {
-				return usageError{fmt.Errorf("--fault: %w", err)}
+				return cli.Usagef("--fault: %w", err)
 			}
 			if pods < 0 || containers < 0 || life < 0 || !(rate >= 0) || math.IsInf(rate, 0) {
-				return usageError{errors.New("--pods, --containers, --life and --rate must be numbers that are not negative")}
+				return cli.Usagef("--pods, --containers, --life and --rate must be numbers that are not negative")
 			}
 			if socket, err = filepath.Abs(socket); err != nil {
-				return usageError{fmt.Errorf("--socket: %w", err)}
+				return cli.Usagef("--socket: %w", err)
 			}
 			known, err := readImages(images)
 			if err != nil {
-				return usageError{fmt.Errorf("--images: %w", err)}
+				return cli.Usagef("--images: %w", err)
 			}
 			rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: faults, Images: known, Seed: fake.seed, HistoryLimit: historyLimit})
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			population := fakeruntime.Population{Pods: pods, Containers: containers}
 			if life > 0 {

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // quiet are streams without a reader.
@@ -46,7 +48,7 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 			t.Errorf("%s has no description or no example", c.CommandPath())
 		}
 		for line := range strings.Lines(out.String()) {
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > helpWidth {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > cli.HelpWidth {
 				t.Errorf("%s --help: %d columns: %s", c.CommandPath(), n, line)
 			}
 		}
@@ -92,7 +94,7 @@ func TestCompletionKnowsValues(t *testing.T) {
 		"stress --restart-ru": ":4",
 	} {
 		o := execCommand(t, append([]string{"__complete"}, strings.Split(args, " ")...)...)
-		if o.status != exitOK || !strings.Contains(o.stdout, want) {
+		if o.status != cli.ExitOK || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: status %d, %q, want %q", args, o.status, o.stdout, want)
 		}
 	}
@@ -103,7 +105,7 @@ func TestAnEndpointThatIsNone(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"run --image x", "stress --image x", "watch", "cleanup"} {
 		args := append(strings.Fields(command), "--endpoint", "http://localhost:80")
-		if o := execCommand(t, args...); o.status != exitUsage || !strings.Contains(o.stderr, "unix:///path/to/socket") {
+		if o := execCommand(t, args...); o.status != cli.ExitUsage || !strings.Contains(o.stderr, "unix:///path/to/socket") {
 			t.Errorf("%s: status %d, %s", command, o.status, o.stderr)
 		}
 	}
@@ -126,7 +128,7 @@ func TestImagesOfTheFake(t *testing.T) {
 	help := execCommand(t, "fake", "--help")
 	for _, command := range []string{"run", "stress"} {
 		o := execCommand(t, command, "--endpoint", "unix://"+socket)
-		if o.status != exitUsage || !strings.Contains(o.stderr, "--image is missing") {
+		if o.status != cli.ExitUsage || !strings.Contains(o.stderr, "--image is missing") {
 			t.Errorf("%s: status %d, %s", command, o.status, o.stderr)
 		}
 		for _, image := range answer.GetImages() {

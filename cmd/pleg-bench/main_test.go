@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // asCommand makes the test binary the command itself, children included, so that the tests need no
@@ -77,7 +78,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}, {"cleanup"}, {"compare"}, {"fleet"}} {
 		o := execCommand(t, append(args, "--help")...)
-		if o.status != exitOK || !strings.Contains(o.stdout, "Examples:") || !strings.Contains(o.stdout, "pleg-bench "+strings.Join(args, " ")) || o.stderr != "" {
+		if o.status != cli.ExitOK || !strings.Contains(o.stdout, "Examples:") || !strings.Contains(o.stdout, "pleg-bench "+strings.Join(args, " ")) || o.stderr != "" {
 			t.Errorf("%v --help: status %d, stderr %q:\n%s", args, o.status, o.stderr, o.stdout)
 		}
 		if strings.Contains(o.stdout, workerCommand) {
@@ -97,7 +98,7 @@ func TestFleet(t *testing.T) {
 		_ = cmd.Run() // the status tells
 		return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 	}
-	if o := fleet(); o.status != exitFailure || !strings.Contains(o.stderr, "go install github.com/evented-pleg/evented-pleg/cmd/pleg-bench-fleet@") {
+	if o := fleet(); o.status != cli.ExitFailure || !strings.Contains(o.stderr, "go install github.com/evented-pleg/evented-pleg/cmd/pleg-bench-fleet@") {
 		t.Errorf("without the program: status %d, %s", o.status, o.stderr)
 	}
 	if err := os.WriteFile(filepath.Join(dir, fleetProgram), []byte("#!/bin/sh\necho \"$*\"; exit 7\n"), 0o755); err != nil {
@@ -151,8 +152,8 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"fake", "--socket", "x", "--profile", "docker"}, "docker"},
 	} {
 		o := execCommand(t, test.args...)
-		if o.status != exitUsage || !strings.Contains(o.stderr, test.says) || o.stdout != "" {
-			t.Errorf("%v: status %d, want %d; stderr %q, want %q; stdout %q, want none", test.args, o.status, exitUsage, o.stderr, test.says, o.stdout)
+		if o.status != cli.ExitUsage || !strings.Contains(o.stderr, test.says) || o.stdout != "" {
+			t.Errorf("%v: status %d, want %d; stderr %q, want %q; stdout %q, want none", test.args, o.status, cli.ExitUsage, o.stderr, test.says, o.stdout)
 		}
 	}
 }
@@ -166,8 +167,8 @@ func TestNoRuntime(t *testing.T) {
 		{"cleanup", "--endpoint", "unix:///nowhere/cri.sock"},
 	} {
 		o := execCommand(t, args...)
-		if o.status != exitFailure || strings.Count(o.stderr, "there is no socket /nowhere/cri.sock") != 1 {
-			t.Errorf("%v: status %d, stderr %q; want %d and the reason once", args, o.status, o.stderr, exitFailure)
+		if o.status != cli.ExitFailure || strings.Count(o.stderr, "there is no socket /nowhere/cri.sock") != 1 {
+			t.Errorf("%v: status %d, stderr %q; want %d and the reason once", args, o.status, o.stderr, cli.ExitFailure)
 		}
 	}
 }
@@ -199,7 +200,7 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, o := runJSON(t, args...)
-			if o.status != exitOK || !r.OK || len(r.Failures) != 0 {
+			if o.status != cli.ExitOK || !r.OK || len(r.Failures) != 0 {
 				t.Errorf("status %d, failures %q, differences %q; stderr %s", o.status, r.Failures, r.Consistency.Differences, o.stderr)
 			}
 			if r.Schema != bench.Schema || r.Consistency.CheckedPods != 10 || r.Runtime.Profile == "" || r.Cost.PLEGMaxRSSBytes == 0 {
@@ -240,7 +241,7 @@ func TestRun(t *testing.T) {
 func TestRunText(t *testing.T) {
 	t.Parallel()
 	o := execCommand(t, "--pods", "10", "--duration", "1s")
-	if o.status != exitOK || o.stderr != "" {
+	if o.status != cli.ExitOK || o.stderr != "" {
 		t.Errorf("status %d, stderr %q; want no progress where there is no terminal", o.status, o.stderr)
 	}
 	for _, want := range []string{"evented", "generic", "from a change to its event", "PASS"} {
@@ -260,7 +261,7 @@ func TestStress(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
 		t.Fatalf("%v\nstdout %s\nstderr %s", err, o.stdout, o.stderr)
 	}
-	if o.status != exitOK || r.Schema != bench.StressSchema || r.End == "" || len(r.Steps) == 0 || r.Events == 0 || r.Mismatches != 0 {
+	if o.status != cli.ExitOK || r.Schema != bench.StressSchema || r.End == "" || len(r.Steps) == 0 || r.Events == 0 || r.Mismatches != 0 {
 		t.Errorf("status %d, result %+v", o.status, r)
 	}
 }
@@ -273,7 +274,7 @@ func TestKeptRuns(t *testing.T) {
 		"a": {"--expect", "latency.p99<1ns", "--expect", "events.missed>=0"}, "b": {"--compare", "--duration", "2s", "--restart-runtime-at", "500ms"},
 	} {
 		o := execCommand(t, append([]string{"run", "--pods", "5", "--rate", "50", "--duration", "1s", "--compare=false", "--out", filepath.Join(dir, name)}, args...)...)
-		if want := map[string]int{"a": exitUnmet, "b": exitOK}[name]; o.status != want || strings.Contains(o.stderr, "expected latency.p99<1ns") != (name == "a") {
+		if want := map[string]int{"a": cli.ExitUnmet, "b": cli.ExitOK}[name]; o.status != want || strings.Contains(o.stderr, "expected latency.p99<1ns") != (name == "a") {
 			t.Errorf("%s: status %d, want %d; stderr %s", name, o.status, want, o.stderr)
 		}
 		files, err := os.ReadDir(filepath.Join(dir, name))
@@ -284,18 +285,18 @@ func TestKeptRuns(t *testing.T) {
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	o := execCommand(t, "compare", a, filepath.Join(b, "benchstat.txt"), "--out", filepath.Join(dir, "c"))
 	for _, want := range []string{"not alike: restart-runtime-at: 0s and 500ms", "Run/mode=evented", "p99-sec", "vs base", "~ (p=1.000 n=1)", "need >= 6 samples"} {
-		if o.status != exitOK || !strings.Contains(o.stdout, want) || o.stderr != "" {
+		if o.status != cli.ExitOK || !strings.Contains(o.stdout, want) || o.stderr != "" {
 			t.Errorf("compare: status %d, want %q:\n%s%s", o.status, want, o.stdout, o.stderr)
 		}
 	}
 	if page, err := os.ReadFile(filepath.Join(dir, "c", "report.html")); err != nil || !strings.Contains(string(page), "not alike: restart-runtime-at") {
 		t.Errorf("the page of the comparison: %v", err)
 	}
-	if o := execCommand(t, "compare", b); o.status != exitOK || !strings.Contains(o.stdout, "A: generic") {
+	if o := execCommand(t, "compare", b); o.status != cli.ExitOK || !strings.Contains(o.stdout, "A: generic") {
 		t.Errorf("compare the PLEGs of one run: status %d, %s%s", o.status, o.stdout, o.stderr)
 	}
 	for _, test := range []struct{ path, says string }{{t.TempDir(), "holds no benchstat.txt"}, {filepath.Join(dir, "nowhere"), "no such file"}, {a, "--compare"}} {
-		if o := execCommand(t, "compare", test.path); o.status != exitFailure || !strings.Contains(o.stderr, test.says) {
+		if o := execCommand(t, "compare", test.path); o.status != cli.ExitFailure || !strings.Contains(o.stderr, test.says) {
 			t.Errorf("compare of %s: status %d, %s; want %q", test.path, o.status, o.stderr, test.says)
 		}
 	}
@@ -326,10 +327,10 @@ func TestNothingChecked(t *testing.T) {
 		args, says string
 		status     int
 	}{
-		{"run --fault fail-write=1 --duration 1s", "virtual failure", exitFailure},
-		{"run --profile no-events --duration 1s", "This runtime offers no events", exitOK},
-		{"stress --profile no-events --step 1s", "no-events: the runtime offers no events", exitFailure},
-		{"stress --profile no-events --step 1s --expect late=0", "expected late=0: this run has no such number", exitFailure},
+		{"run --fault fail-write=1 --duration 1s", "virtual failure", cli.ExitFailure},
+		{"run --profile no-events --duration 1s", "This runtime offers no events", cli.ExitOK},
+		{"stress --profile no-events --step 1s", "no-events: the runtime offers no events", cli.ExitFailure},
+		{"stress --profile no-events --step 1s --expect late=0", "expected late=0: this run has no such number", cli.ExitFailure},
 	} {
 		o := execCommand(t, append(strings.Fields(test.args), "--pods", "3")...)
 		if said := strings.Join(strings.Fields(o.stdout+o.stderr), " "); o.status != test.status || !strings.Contains(said, test.says) {
@@ -339,18 +340,18 @@ func TestNothingChecked(t *testing.T) {
 	// Everything fails after the runtime was killed: the load fills the runtime again before the
 	// verdict.
 	r, o := runJSON(t, "--kill-runtime-at", "700ms", "--outage", "250ms")
-	if o.status != exitOK || r.Consistency.CheckedPods != 10 {
+	if o.status != cli.ExitOK || r.Consistency.CheckedPods != 10 {
 		t.Errorf("status %d, %d pods checked, failures %q", o.status, r.Consistency.CheckedPods, r.Failures)
 	}
 }
 
 func TestVersionAndCompletion(t *testing.T) {
 	t.Parallel()
-	if o := execCommand(t, "--version"); o.status != exitOK || !strings.HasPrefix(o.stdout, "pleg-bench ") || !strings.Contains(o.stdout, "go1.") {
+	if o := execCommand(t, "--version"); o.status != cli.ExitOK || !strings.HasPrefix(o.stdout, "pleg-bench ") || !strings.Contains(o.stdout, "go1.") {
 		t.Errorf("status %d, %q", o.status, o.stdout)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if o := execCommand(t, "completion", shell); o.status != exitOK || !strings.Contains(o.stdout, "pleg-bench") {
+		if o := execCommand(t, "completion", shell); o.status != cli.ExitOK || !strings.Contains(o.stdout, "pleg-bench") {
 			t.Errorf("completion %s: status %d, %s", shell, o.status, o.stderr)
 		}
 	}
@@ -359,7 +360,7 @@ func TestVersionAndCompletion(t *testing.T) {
 func TestListFaults(t *testing.T) {
 	t.Parallel()
 	o := execCommand(t, "fake", "--list-faults")
-	if o.status != exitOK || !strings.Contains(o.stdout, "drop") || strings.Count(o.stdout, "\n") < 30 {
+	if o.status != cli.ExitOK || !strings.Contains(o.stdout, "drop") || strings.Count(o.stdout, "\n") < 30 {
 		t.Errorf("status %d:\n%s", o.status, o.stdout)
 	}
 }

@@ -5,44 +5,28 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // streams are those of the process.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-}
-
-// terminal returns the width of the terminal behind standard error, 0 if there is none.
-func (s streams) terminal() int {
-	f, ok := s.err.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return 0
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil || width < 20 {
-		return 80
-	}
-	return width
 }
 
 // newRoot returns the command line. The default command is run.
@@ -68,18 +52,13 @@ else, and takes about 20 seconds.`,
   pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox
   # a runtime for crictl, a kubelet, or "watch"
   pleg-bench fake --socket /tmp/cri.sock --pods 20`,
-		Args:          noArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          run.RunE,
+		RunE: run.RunE,
 	}
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.Version = version()
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	narrow(root)
+	hideFlags(root)
+	cli.Prepare(root, commit)
 	root.Flags().SortFlags = false
 	root.Flags().AddFlagSet(run.Flags())
 	verbose := root.PersistentFlags().CountP("verbose", "v", "log more to standard error; twice for everything")
@@ -97,38 +76,6 @@ else, and takes about 20 seconds.`,
 // commit is set by `make build` and by a release: Go itself stamps no commit into what a workspace
 // or a module proxy gives.
 var commit string
-
-// version is the module's version, the commit if it is known, and the Go release.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "of an unknown build"
-	}
-	from := commit
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			from = cmp.Or(from, s.Value)
-		}
-	}
-	v := cmp.Or(info.Main.Version, "(devel)")
-	if from != "" {
-		v += " commit " + from
-	}
-	return v + " " + info.GoVersion
-}
-
-// noArgs is cobra.NoArgs with a usage error.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		cmd.SuggestionsMinimumDistance = 2
-		near := ""
-		if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
-			near = ": did you mean " + strings.Join(names, " or ") + "?"
-		}
-		return usageError{fmt.Errorf("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), near)}
-	}
-	return nil
-}
 
 // setLogger sends all logs to standard error, in a common form: warnings only, or more with -v.
 func setLogger(cmd *cobra.Command, s streams, verbose int) {
@@ -154,30 +101,6 @@ func verboseArgs(cmd *cobra.Command) []string {
 	return slices.Repeat([]string{"-v"}, n)
 }
 
-// checkOutput checks the value of --output.
-func checkOutput(output string) error {
-	if output != "text" && output != "json" {
-		return usageError{fmt.Errorf("--output %s: use text or json", output)}
-	}
-	return nil
-}
-
-// writeResult writes a result as --output says.
-func writeResult(w io.Writer, output string, result any, text func(io.Writer) error) error {
-	var err error
-	if output == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(result)
-	} else {
-		err = text(w)
-	}
-	if err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	return nil
-}
-
 // workerCommand is the command with which this program becomes the PLEG under test.
 const workerCommand = "internal-worker"
 
@@ -186,7 +109,7 @@ func newWorker(s streams) *cobra.Command {
 		Use:    workerCommand,
 		Short:  "The PLEG under test, for other commands",
 		Hidden: true,
-		Args:   noArgs,
+		Args:   cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return worker.Serve(cmd.Context(), s.in, s.out)
 		},
@@ -211,8 +134,8 @@ func findEndpoint(flag string) (string, error) {
 		}
 	}
 	if endpoint == "" {
-		return "", usageError{fmt.Errorf("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket",
-			endpointVariable, strings.Join(usualSockets, ", "))}
+		return "", cli.Usagef("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket",
+			endpointVariable, strings.Join(usualSockets, ", "))
 	}
 	return endpoint, checkEndpoint(endpoint)
 }
@@ -224,20 +147,16 @@ func checkEndpoint(endpoint string) error {
 	}
 	client, err := cri.New(cri.Config{Endpoint: endpoint})
 	if err != nil {
-		return usageError{fmt.Errorf("--endpoint: %w", err)}
+		return cli.Usagef("--endpoint: %w", err)
 	}
 	return client.Close()
 }
 
-// helpWidth is how wide help texts are, whatever the terminal.
-const helpWidth = 80
-
-// narrow wraps the flags' help of all commands. The root command shows no flags: they are run's.
-func narrow(root *cobra.Command) {
+// hideFlags shows no flags in the help of the root command: they are run's.
+func hideFlags(root *cobra.Command) {
 	const flags = "{{.LocalFlags.FlagUsages"
 	template := strings.Replace(root.UsageTemplate(), flags, `{{if not .HasParent}}  those of run: "{{.Name}} run --help"{{else}}`+flags, 1)
-	template = strings.Replace(template, flags+" | trimTrailingWhitespaces}}", flags+" | trimTrailingWhitespaces}}{{end}}", 1)
-	root.SetUsageTemplate(strings.ReplaceAll(template, ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
+	root.SetUsageTemplate(strings.Replace(template, flags+" | trimTrailingWhitespaces}}", flags+" | trimTrailingWhitespaces}}{{end}}", 1))
 }
 
 // completeFlags lets shells complete the values of flags with few values.

@@ -17,6 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 // fakeFlags are the flags of a fake runtime.
@@ -51,7 +52,7 @@ func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 		return err
 	}
 	if endpoint != "" && cmd.Flags().Changed("profile") {
-		return usageError{fmt.Errorf("--profile is for the fake runtime: it does not go with --endpoint")}
+		return cli.Usagef("--profile is for the fake runtime: it does not go with --endpoint")
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func hintAt(ctx context.Context, o run.Options) string {
 // refusal turns a refused runtime into a usage error: a flag decides.
 func refusal(err error) error {
 	if refused, ok := errors.AsType[*run.Refused](err); ok {
-		return usageError{refused}
+		return cli.Usage(refused)
 	}
 	return err
 }
@@ -124,22 +125,22 @@ failed.`,
   # a real runtime
   pleg-bench run --endpoint unix:///run/own/containerd.sock --image busybox \
       --pods 10 --rate 20`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Compare = compare
 			if !cmd.Flags().Changed("compare") {
-				o.Compare = l.output == "text" && o.Endpoint == "" && o.Mode == worker.Evented
+				o.Compare = l.output.Form == "text" && o.Endpoint == "" && o.Mode == worker.Evented
 			}
 			validate := func() error { return o.Validate() }
 			if err := l.begin(cmd, s, &o, validate, report.BlankRun()); err != nil {
 				return err
 			}
 			result, err := run.Run(cmd.Context(), o)
-			l.display.clear()
+			l.display.Show("")
 			if result == nil {
 				return refusal(err)
 			}
-			return l.end(cmd, s, "run", result, result.OK, result.Series, err)
+			return l.end(cmd, result, result.OK, result.Series, err)
 		},
 	}
 	flags := cmd.Flags()
@@ -165,7 +166,6 @@ failed.`,
 	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
-	flags.StringVarP(&l.output, "output", "o", "text", "text or json; json is documented in docs/pleg-bench.md")
-	l.keep.add(flags, "latency.p99<5ms")
+	l.output.AddFlags(flags, "text or json; json is documented in docs/pleg-bench.md", "latency.p99<5ms")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 func newStress(s streams) *cobra.Command {
@@ -35,18 +36,18 @@ made is removed at the end, also after Ctrl-C.`,
   pleg-bench stress --out stress --expect 'knee_rate>200' --expect missed=0
   # a real runtime, which nobody else uses
   pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			validate := func() error { return o.Validate() }
 			if err := l.begin(cmd, s, &o.Options, validate, new(bench.StressResult)); err != nil {
 				return err
 			}
 			result, err := run.Stress(cmd.Context(), o)
-			l.display.clear()
+			l.display.Show("")
 			if result == nil {
 				return refusal(err)
 			}
-			return l.end(cmd, s, "stress", result, result.OK, result.Series, err)
+			return l.end(cmd, result, result.OK, result.Series, err)
 		},
 	}
 	flags := cmd.Flags()
@@ -65,7 +66,6 @@ made is removed at the end, also after Ctrl-C.`,
 	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
 	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.05s")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
-	flags.StringVarP(&l.output, "output", "o", "text", "text or json")
-	l.keep.add(flags, "knee_rate>200")
+	l.output.AddFlags(flags, "text or json", "knee_rate>200")
 	return cmd
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
 func newWatch(s streams) *cobra.Command {
 	var (
-		o    watch.Options
-		keep keepFlags
+		o      watch.Options
+		output cli.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "watch",
@@ -47,35 +48,31 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
   pleg-bench watch --endpoint /tmp/cri.sock --raw --duration 30s
   pleg-bench watch --endpoint /tmp/cri.sock --duration 1m --out watched \
       --expect verdict.worth=full`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Endpoint, err = findEndpoint(o.Endpoint); err != nil {
 				return err
 			}
-			if err := checkOutput(o.Output); err != nil {
-				return err
-			}
 			if o.Mode != worker.Evented && o.Mode != worker.Generic {
-				return usageError{fmt.Errorf("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)}
+				return cli.Usagef("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)
 			}
 			if o.Raw && o.Mode != worker.Evented {
-				return usageError{errors.New("--raw prints the event stream: it does not go with --mode generic")}
+				return cli.Usagef("--raw prints the event stream: it does not go with --mode generic")
 			}
 			if o.Duration < 0 {
-				return usageError{fmt.Errorf("--duration %v: it must not be negative", o.Duration)}
+				return cli.Usagef("--duration %v: it must not be negative", o.Duration)
 			}
-			bounds, err := keep.parse(watch.BlankSummary())
-			if err != nil {
+			if err := output.Check(watch.BlankSummary()); err != nil {
 				return err
 			}
-			o.Out, o.Err = s.out, s.err
-			o.Keep = watch.Keep{Dir: keep.out, Command: commandLine(cmd), Setup: setup(cmd), Expect: bounds}
+			o.Out, o.Err, o.Output = s.out, s.err, output.Form
+			o.Keep = watch.Keep{Dir: output.Dir, Command: cli.CommandLine(cmd), Setup: cli.Setup(cmd), Expect: output.Bounds}
 			err = watch.Run(cmd.Context(), o)
-			tellKept(s, keep.out)
+			cli.PrintKept(cmd, output.Dir)
 			if errors.Is(err, watch.ErrExpectation) {
 				fmt.Fprintf(s.err, "pleg-bench: %v\n", err)
-				return errUnmet
+				return cli.ErrUnmet
 			}
 			return err
 		},
@@ -90,7 +87,6 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second, "print the state that often on standard error when nothing happens; 0 never")
 	flags.BoolVar(&o.Raw, "raw", false, "print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve metrics and /healthz on this address, such as 127.0.0.1:9464")
-	flags.StringVarP(&o.Output, "output", "o", "text", "text, or json with one object a line, all on standard output")
-	keep.add(flags, "missed=0")
+	output.AddFlags(flags, "text, or json with one object a line, all on standard output", "missed=0")
 	return cmd
 }

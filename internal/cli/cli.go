@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the common frame of pleg-bench and pleg-bench-fleet.
+//
+// # Model
+//
+// [Prepare] completes a root command. [Execute] runs the command line until its end or a signal,
+// and returns the exit status. An [Output] has the flags by which a finding is printed, kept and
+// judged. A [Line] shows progress.
+//
+// # Concurrency
+//
+// Values here have no lock: a goroutine owns each.
+//
+// # Errors
+//
+// [ErrBad] and [ErrUnmet] are returned by commands that have printed their finding. Errors of
+// [Usage] and [Usagef] are about the command line.
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Exit statuses.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1
+	ExitUsage       = 2
+	ExitUnmet       = 3
+	ExitInterrupted = 130
+)
+
+var (
+	// ErrBad is returned by a command that has printed a bad finding.
+	ErrBad = errors.New("the finding is bad")
+	// ErrUnmet is returned by a command that has printed the broken bounds of --expect.
+	ErrUnmet = errors.New("an expectation was not kept")
+	// errInterrupted is why the context ends at a Ctrl-C, SIGTERM or hangup.
+	errInterrupted = errors.New("interrupted")
+)
+
+type usageError struct{ error }
+
+// Usage marks an error as one about the command line.
+func Usage(err error) error { return usageError{err} }
+
+// Usagef is [fmt.Errorf] for errors about the command line.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// IsUsage reports whether an error is about the command line.
+func IsUsage(err error) bool {
+	_, ok := errors.AsType[usageError](err)
+	return ok
+}
+
+// HelpWidth is the width of help texts, on every terminal.
+const HelpWidth = 80
+
+// Prepare completes a root command: the version, errors of usage, and the width of help texts.
+func Prepare(root *cobra.Command, commit string) {
+	root.Version, root.Args, root.SilenceErrors, root.SilenceUsage = Version(commit), NoArgs, true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", HelpWidth)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
+}
+
+// Execute runs a command line and returns the exit status. The hint for an error, if any, is
+// printed below.
+func Execute(root *cobra.Command, args []string, hint func(error) string) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer endAtSignals(cancel)()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	say := func(what any) { fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.CommandPath(), what) }
+	printed := errors.Is(err, ErrBad) || errors.Is(err, ErrUnmet)
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return ExitOK
+	case errors.Is(cause, errInterrupted):
+		if !printed && !errors.Is(err, errInterrupted) {
+			say(err)
+		}
+		say(cause)
+		return ExitInterrupted
+	case errors.Is(err, ErrBad):
+		return ExitFailure
+	case errors.Is(err, ErrUnmet):
+		return ExitUnmet
+	}
+	say(err)
+	if hint != nil {
+		fmt.Fprint(root.ErrOrStderr(), hint(err))
+	}
+	if IsUsage(err) {
+		fmt.Fprintf(root.ErrOrStderr(), "Run %s --help, or with a command, for how it is used.\n", root.CommandPath())
+		return ExitUsage
+	}
+	return ExitFailure
+}
+
+// endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM
+// kills. A second hangup does not, because shells repeat the terminal's; nor does output without a
+// reader. Pods have to be removed first. The returned function ends the handling.
+func endAtSignals(cancel context.CancelCauseFunc) (stop func()) {
+	asked := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		asked = append(asked, syscall.SIGHUP)
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, asked...)
+	signal.Ignore(syscall.SIGPIPE)
+	go func() { // ends with the program
+		s := <-signals
+		cancel(fmt.Errorf("%w (%v)", errInterrupted, s))
+		signal.Ignore(syscall.SIGHUP)
+		signal.Reset(syscall.SIGINT, syscall.SIGTERM)
+	}()
+	return func() { signal.Stop(signals) }
+}
+
+// Version is the module's version, the commit if it is known, and the Go release.
+func Version(commit string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of an unknown build"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = cmp.Or(commit, s.Value)
+		}
+	}
+	v := cmp.Or(info.Main.Version, "(devel)")
+	if commit != "" {
+		v += " commit " + commit
+	}
+	return v + " " + info.GoVersion
+}
+
+// NoArgs is [cobra.NoArgs] with a usage error.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	near := ""
+	if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+		near = ": did you mean " + strings.Join(names, " or ") + "?"
+	}
+	return Usagef("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), near)
+}
+
+// Line is a line of progress, each text in place of the one before. It shows nothing unless its
+// writer is a terminal.
+type Line struct {
+	w     io.Writer
+	width int
+}
+
+// NewLine returns a line on a writer.
+func NewLine(w io.Writer) *Line { return &Line{w, terminal(w)} }
+
+// Show shows a text, cut to the terminal's width; an empty one clears the line.
+func (l *Line) Show(text string) {
+	if l.width > 0 {
+		cut := []rune(text)
+		fmt.Fprint(l.w, "\r\x1b[K"+string(cut[:min(len(cut), l.width-1)]))
+	}
+}
+
+// terminal returns the width of the terminal behind a writer, 0 if there is none.
+func terminal(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 20 {
+		return 80
+	}
+	return width
+}

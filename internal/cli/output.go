@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+)
+
+// Output is how a finding is printed, kept and judged: the flags --output, --out and --expect.
+type Output struct {
+	// Form is text or json, Dir the folder for what is kept, if any.
+	Form, Dir string
+	// Bounds are the parsed bounds of --expect.
+	Bounds []report.Expectation
+	expect []string
+}
+
+// AddFlags adds the flags, with the help of --output and an example of --expect.
+func (o *Output) AddFlags(flags *pflag.FlagSet, form, example string) {
+	flags.StringVarP(&o.Form, "output", "o", "text", form)
+	flags.StringVar(&o.Dir, "out", "", "keep what was found in this folder: report.html, result.json, benchstat.txt")
+	flags.StringArrayVar(&o.expect, "expect", nil, "exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
+}
+
+// Check reads the bounds on results like blank, and checks before the work that the folder is
+// writable.
+func (o *Output) Check(blank any) (err error) {
+	if o.Form != "text" && o.Form != "json" {
+		return Usagef("--output %s: use text or json", o.Form)
+	}
+	if o.Bounds, err = report.ParseExpectations(o.expect, blank); err != nil {
+		return Usage(err)
+	}
+	if o.Dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return Usagef("--out: %w", err)
+	}
+	f, err := os.CreateTemp(o.Dir, ".try-")
+	if err != nil {
+		return Usagef("--out: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// Write prints a finding and keeps it. It returns left, if not nil, or ErrBad if the finding is not
+// good, or ErrUnmet if a bound was broken.
+func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left error) error {
+	var err error
+	if o.Form == "json" {
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(saved.Result)
+	} else {
+		err = saved.Result.Document().WriteText(cmd.OutOrStdout())
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the result: %w", err), left)
+	}
+	saved.Command = CommandLine(cmd)
+	saved.Expect(o.Bounds)
+	if o.Dir != "" {
+		left = errors.Join(left, saved.Write(o.Dir))
+	}
+	for _, failure := range saved.Failures {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().CommandPath(), failure)
+	}
+	PrintKept(cmd, o.Dir)
+	switch {
+	case left != nil:
+		return left
+	case !good:
+		return ErrBad
+	case len(saved.Failures) > 0:
+		return ErrUnmet
+	}
+	return nil
+}
+
+// PrintKept prints the page's path, on a terminal only: scripts know the folder.
+func PrintKept(cmd *cobra.Command, dir string) {
+	if dir != "" && terminal(cmd.ErrOrStderr()) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "kept in %s\n", filepath.Join(dir, "report.html"))
+	}
+}
+
+// CommandLine is the user's command line.
+func CommandLine(cmd *cobra.Command) []string {
+	return append(strings.Fields(cmd.Root().CommandPath()), os.Args[1:]...)
+}
+
+// Setup returns the options that shape a finding, and the version of the program.
+func Setup(cmd *cobra.Command) map[string]string {
+	options := map[string]string{cmd.Root().Name(): cmd.Root().Version}
+	others := []string{
+		"out", "expect", "output", "verbose", "help", "version", "metrics-addr", "endpoint", "log-directory", "status-every", "compare",
+		"kubeconfig", "token-file", "dry-run",
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(others, f.Name) {
+			options[f.Name] = f.Value.String()
+		}
+	})
+	return options
+}
