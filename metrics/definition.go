@@ -27,8 +27,11 @@ type definition struct {
 	// name is the full name, with the kubelet's prefix for the kubelet's own metrics.
 	name string
 	kind kind
-	// source is the generator's name for the metric.
+	// source is the reporter's name for the metric. Of a metric with a label the source is a prefix of
+	// names, and the rest the label's value; if the metric has states, the source yields the number
+	// of the present state.
 	source string
+	states []string
 	help   string
 	// buckets are the upper bounds of a histogram, in seconds.
 	buckets []float64

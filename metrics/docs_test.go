@@ -27,14 +27,14 @@ const (
 
 // table renders every metric as a row of Markdown.
 func table() string {
-	return "## Of the generator\n\n" + section(pushed, gauges) +
-		"\n## Of the CRI client\n\n" + section(nil, clientCounters) + "\n## Of the Event recorder\n\n" + section(nil, eventsMetrics)
+	return "## Of the generator\n\n" + section(slices.Concat(pushed, gauges)) +
+		"\n## Of the CRI client\n\n" + section(clientCounters) + "\n## Of the Event recorder\n\n" + section(eventsMetrics)
 }
 
-func section(reported []definition, gauges []gaugeDefinition) string {
+func section(list []definition) string {
 	var b strings.Builder
 	b.WriteString("| metric | type | meaning | what it tells |\n|---|---|---|---|\n")
-	row := func(d definition) {
+	for _, d := range list {
 		name := "`" + d.name + "`"
 		if d.label != "" {
 			name = "`" + d.name + "{" + d.label + "}`"
@@ -43,12 +43,6 @@ func section(reported []definition, gauges []gaugeDefinition) string {
 			name += "<br>(`" + d.registeredName(true) + "`)"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, strings.ToLower(string(d.kind)), d.help, d.guidance)
-	}
-	for _, d := range reported {
-		row(d)
-	}
-	for _, g := range gauges {
-		row(g.definition)
 	}
 	return b.String()
 }
@@ -82,7 +76,7 @@ func TestTable(t *testing.T) {
 // served returns every name in a scrape, series of histograms included.
 func served() map[string]bool {
 	names := make(map[string]bool)
-	add := func(d definition) {
+	for _, d := range slices.Concat(pushed, gauges, clientCounters, eventsMetrics) {
 		for _, omit := range []bool{false, true} {
 			names[d.registeredName(omit)] = true
 			if d.kind == histogram {
@@ -91,12 +85,6 @@ func served() map[string]bool {
 				}
 			}
 		}
-	}
-	for _, d := range pushed {
-		add(d)
-	}
-	for _, g := range slices.Concat(gauges, clientCounters, eventsMetrics) {
-		add(g.definition)
 	}
 	return names
 }
@@ -159,62 +147,62 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// dashboard is a Grafana dashboard.
+type dashboard struct {
+	Title  string
+	UID    string
+	Panels []struct {
+		ID                 int
+		Title, Description string
+		GridPos            struct{ H, W, X, Y int }
+		Targets            []struct{ RefID, Expr string }
+	}
+}
+
+// dashboards returns the dashboards and their texts, by file name.
+func dashboards(t *testing.T) (boards map[string]dashboard, texts map[string]string) {
+	t.Helper()
+	paths, err := filepath.Glob("../docs/dashboards/*.json")
+	if err != nil || len(paths) < 2 {
+		t.Fatalf("dashboards: %v, %v", paths, err)
+	}
+	boards, texts = make(map[string]dashboard), make(map[string]string)
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board dashboard
+		if err := json.Unmarshal(raw, &board); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		boards[filepath.Base(path)], texts[filepath.Base(path)] = board, string(raw)
+	}
+	return boards, texts
+}
+
 // TestDashboards checks that the Grafana dashboards are valid JSON, that their panels have
-// expressions of served names only, and that each metric has a panel.
+// expressions of served names only, and that each metric has a panel under every name.
 func TestDashboards(t *testing.T) {
-	boards, err := filepath.Glob("../docs/dashboards/*.json")
-	if err != nil || len(boards) < 2 {
-		t.Fatalf("dashboards: %v, %v", boards, err)
+	boards, texts := dashboards(t)
+	for name, board := range boards {
+		t.Run(name, func(t *testing.T) { board.check(t) })
+		checkNames(t, name, texts[name])
 	}
-	for _, board := range boards {
-		t.Run(filepath.Base(board), func(t *testing.T) { checkDashboard(t, board) })
-	}
-	hasPanels(t, "../docs/dashboards/events.json", definitions(eventsMetrics))
-	hasPanels(t, "../docs/dashboards/evented-pleg.json", slices.Concat(pushed, definitions(gauges), definitions(clientCounters)))
-}
-
-func definitions(gauges []gaugeDefinition) (list []definition) {
-	for _, g := range gauges {
-		list = append(list, g.definition)
-	}
-	return list
-}
-
-// hasPanels checks that a dashboard shows each of the metrics under every name.
-func hasPanels(t *testing.T, path string, list []definition) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := metricName.FindAllString(string(raw), -1)
-	for _, d := range list {
-		for _, omit := range []bool{false, true} {
-			name := d.registeredName(omit)
-			if !slices.Contains(shown, name) && !slices.Contains(shown, name+"_bucket") {
-				t.Errorf("%s: %s has no panel", path, name)
+	for name, list := range map[string][]definition{"events.json": eventsMetrics, "evented-pleg.json": slices.Concat(pushed, gauges, clientCounters)} {
+		shown := metricName.FindAllString(texts[name], -1)
+		for _, d := range list {
+			for _, omit := range []bool{false, true} {
+				metric := d.registeredName(omit)
+				if !slices.Contains(shown, metric) && !slices.Contains(shown, metric+"_bucket") {
+					t.Errorf("%s: %s has no panel", name, metric)
+				}
 			}
 		}
 	}
 }
 
-func checkDashboard(t *testing.T, path string) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var board struct {
-		Title  string
-		UID    string
-		Panels []struct {
-			ID                 int
-			Title, Description string
-			GridPos            struct{ H, W, X, Y int }
-			Targets            []struct{ RefID, Expr string }
-		}
-	}
-	if err := json.Unmarshal(raw, &board); err != nil {
-		t.Fatal(err)
-	}
+func (board dashboard) check(t *testing.T) {
 	if board.Title == "" || board.UID == "" || len(board.Panels) == 0 {
 		t.Fatalf("dashboard lacks a title, a uid or panels")
 	}
@@ -243,5 +231,4 @@ func checkDashboard(t *testing.T, path string) {
 			}
 		}
 	}
-	checkNames(t, path, string(raw))
 }

@@ -5,13 +5,12 @@ package metrics
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 )
 
 // eventsMetrics are those of an Event recorder, which yields them at a scrape, in the order of
-// docs/metrics.md. A source that ends in a slash is followed by the label's value.
-var eventsMetrics = pulled([]definition{
+// docs/metrics.md.
+var eventsMetrics = []definition{
 	{name: "event_recorder_emitted_total", kind: counter, source: "events_emitted",
 		help:     "Number of events given to the recorder.",
 		guidance: "Each ends up acknowledged, dropped or is still unsent."},
@@ -51,18 +50,6 @@ var eventsMetrics = pulled([]definition{
 	{name: "event_recorder_gate_closed_seconds", kind: gauge, source: "event_gate_closed_seconds",
 		help:     "Time in seconds for which nothing will be sent, at the API server's request or after its failure.",
 		guidance: "0. Above: at most 30 seconds at a time, or 5 minutes at the server's request."},
-})
-
-// pulled returns definitions with their sources as what to collect.
-func pulled(definitions []definition) (out []gaugeDefinition) {
-	for _, d := range definitions {
-		collect := single(d.source)
-		if strings.HasSuffix(d.source, "/") {
-			collect = byLabel(d.source)
-		}
-		out = append(out, gaugeDefinition{d, collect})
-	}
-	return out
 }
 
 // NewEvents registers the metrics of an Event recorder: values is its Metrics method, which scrapes

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/component-base/metrics"
 )
@@ -15,30 +14,25 @@ import (
 // streamStates are the label values of the stream's state, in the generator's numbering.
 var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsupported"}
 
-// gaugeDefinition is a metric pulled by scrapes, a gauge or the counter of another component, with
-// its computation from the yielded values.
-type gaugeDefinition struct {
-	definition
-	// collect calls yield for each series. The label value is ignored if the gauge has no label; the
-	// values of several labels stand between slashes.
-	collect func(yielded map[string]float64, now time.Time, yield func(labelValue string, v float64))
-}
-
-// single serves the value yielded under a name.
-func single(source string) func(map[string]float64, time.Time, func(string, float64)) {
-	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
-		if v, ok := yielded[source]; ok {
-			yield("", v)
+// series calls yield for each series of a metric pulled by scrapes, a gauge or the counter of another
+// component, with the values yielded by the sources. The values of several labels stand between
+// slashes.
+func (d definition) series(yielded map[string]float64, yield func(labelValue string, v float64)) {
+	v, ok := yielded[d.source]
+	switch {
+	case ok && d.states != nil:
+		for i, state := range d.states {
+			if int(v) == i {
+				yield(state, 1)
+			} else {
+				yield(state, 0)
+			}
 		}
-	}
-}
-
-// byLabel serves the values yielded under names with a prefix. The rest of the name is the label's
-// value.
-func byLabel(prefix string) func(map[string]float64, time.Time, func(string, float64)) {
-	return func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
+	case ok:
+		yield("", v)
+	case d.label != "":
 		for name, v := range yielded {
-			if value, ok := strings.CutPrefix(name, prefix); ok {
+			if value, ok := strings.CutPrefix(name, d.source); ok {
 				yield(value, v)
 			}
 		}
@@ -46,74 +40,43 @@ func byLabel(prefix string) func(map[string]float64, time.Time, func(string, flo
 }
 
 // gauges are computed at a scrape, in the order of docs/metrics.md.
-var gauges = []gaugeDefinition{
-	{definition{name: "evented_pleg_stream_state", kind: gauge, source: "stream_state", label: "state",
+var gauges = []definition{
+	{name: "evented_pleg_stream_state", kind: gauge, source: "stream_state", label: "state", states: streamStates,
 		help:     "1 for the present state of the stream of container events, 0 for the others.",
 		guidance: "Connected on a healthy node. Backoff: lost. Unsupported: no events. Idle: a generic generator."},
-		func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
-			v, ok := yielded["stream_state"]
-			if !ok {
-				return
-			}
-			for i, s := range streamStates {
-				if int(v) == i {
-					yield(s, 1)
-				} else {
-					yield(s, 0)
-				}
-			}
-		}},
-	{definition{name: "evented_pleg_runtime_info", kind: gauge, source: "runtime/", label: "runtime,version",
+	{name: "evented_pleg_runtime_info", kind: gauge, source: "runtime/", label: "runtime,version",
 		help:     "1 for the name and the version of the container runtime, as the runtime says.",
 		guidance: "Served by `pleg-bench watch`. Joins the other metrics of a node with its runtime's version."},
-		byLabel("runtime/")},
-	{definition{name: "evented_pleg_relist_period_seconds", kind: gauge, source: "relist_period_seconds",
+	{name: "evented_pleg_relist_period_seconds", kind: gauge, source: "relist_period_seconds",
 		help:     "Time in seconds from a list of the whole runtime to the next, as set by trust in the stream.",
 		guidance: "1 without trust, up to 300 on a healthy node."},
-		single("relist_period_seconds")},
-	{definition{name: "evented_pleg_healthy", kind: gauge, source: "healthy",
+	{name: "evented_pleg_healthy", kind: gauge, source: "healthy",
 		help:     "1 while the generator is healthy, 0 while no list of the whole runtime has finished for too long.",
 		guidance: "1. At 0 a kubelet turns its node NotReady."},
-		single("healthy")},
-	{definition{name: "evented_pleg_last_relist_age_seconds", kind: gauge, source: "last_relist_age_seconds",
+	{name: "evented_pleg_last_relist_age_seconds", kind: gauge, source: "last_relist_age_seconds",
 		help:     "Time in seconds since the last successful list of the whole runtime, or since the start.",
 		guidance: "Below the period plus a relist. Unhealthy at 180 over the period."},
-		single("last_relist_age_seconds")},
-	{definition{name: "kubelet_pleg_last_seen_seconds", kind: gauge, source: "last_seen_seconds",
+	{name: "kubelet_pleg_last_seen_seconds", kind: gauge, source: "last_seen_seconds",
 		help:     "Timestamp in seconds of the end of the last successful list of the whole runtime.",
 		guidance: "The kubelet's form of the age above. Missing before the first list."},
-		single("last_seen_seconds")},
-	{definition{name: "evented_pleg_waiters", kind: gauge, source: "waiters",
+	{name: "evented_pleg_waiters", kind: gauge, source: "waiters",
 		help:     "Number of callers waiting in the cache for a newer status.",
 		guidance: "A few, for milliseconds. Many for long: reads are slow or fail."},
-		single("waiters")},
-	{definition{name: "evented_pleg_dirty_pods", kind: gauge, source: "dirty_pods",
+	{name: "evented_pleg_dirty_pods", kind: gauge, source: "dirty_pods",
 		help:     "Number of pods that want a read.",
 		guidance: "Near 0 between bursts. Growing: reads are slower than changes."},
-		single("dirty_pods")},
-	{definition{name: "evented_pleg_inspecting_pods", kind: gauge, source: "inspecting",
+	{name: "evented_pleg_inspecting_pods", kind: gauge, source: "inspecting",
 		help:     "Number of pods being read.",
 		guidance: "At most InspectWorkers while reads are quick. More for long: the runtime hangs on pods."},
-		single("inspecting")},
-	{definition{name: "evented_pleg_owed_pods", kind: gauge, source: "owed_pods",
+	{name: "evented_pleg_owed_pods", kind: gauge, source: "owed_pods",
 		help:     "Number of pods owed a PodSync because Watch was full.",
 		guidance: "0. Above: Watch is not being read."},
-		single("owed_pods")},
-	{definition{name: "kubelet_running_pods", kind: gauge, source: "running_pods",
+	{name: "kubelet_running_pods", kind: gauge, source: "running_pods",
 		help:     "Number of pods with a ready sandbox.",
 		guidance: "Equals the runtime's lists."},
-		single("running_pods")},
-	{definition{name: "kubelet_running_containers", kind: gauge, label: "container_state",
-		source:   "containers_created, containers_running, containers_exited, containers_unknown",
+	{name: "kubelet_running_containers", kind: gauge, source: "containers_", label: "container_state",
 		help:     "Number of containers in the runtime, by state.",
 		guidance: "Equals the runtime's lists. Exited growing: nobody removes dead containers."},
-		func(yielded map[string]float64, _ time.Time, yield func(string, float64)) {
-			for _, state := range []string{"created", "running", "exited", "unknown"} {
-				if v, ok := yielded["containers_"+state]; ok {
-					yield(state, v)
-				}
-			}
-		}},
 }
 
 // gaugeSource is where scrapes read gauges from.
@@ -139,11 +102,11 @@ type collector struct {
 	metrics.BaseStableCollector
 	from   *gaugeSource
 	used   *atomic.Bool // whether anything was reported to the set
-	gauges []gaugeDefinition
+	gauges []definition
 	descs  []*metrics.Desc // parallel to gauges
 }
 
-func newCollector(from *gaugeSource, used *atomic.Bool, gauges []gaugeDefinition, omitKubelet bool) *collector {
+func newCollector(from *gaugeSource, used *atomic.Bool, gauges []definition, omitKubelet bool) *collector {
 	c := &collector{from: from, used: used, gauges: gauges}
 	for _, g := range gauges {
 		c.descs = append(c.descs, metrics.NewDesc(g.registeredName(omitKubelet), g.help, g.labels(), nil, stability, ""))
@@ -175,13 +138,12 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for _, source := range *sources {
 		source(func(name string, v float64) { yielded[name] = v })
 	}
-	now := time.Now()
 	for i, g := range c.gauges {
 		valueType := metrics.GaugeValue
 		if g.kind == counter {
 			valueType = metrics.CounterValue
 		}
-		g.collect(yielded, now, func(labelValue string, v float64) {
+		g.series(yielded, func(labelValue string, v float64) {
 			if g.label == "" {
 				ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v)
 				return

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	kubemetrics "k8s.io/component-base/metrics"
 
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/metrics"
@@ -76,39 +77,74 @@ func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
 	}
 }
 
-// TestEveryCountOfTheClientIsServed yields each of the client's names, with a method where there is
-// a dimension.
-func TestEveryCountOfTheClientIsServed(t *testing.T) {
+// TestEveryPulledNameIsServed yields each name of the CRI client and of the recorder of Events, with
+// a label's value where the name ends in a slash: a single series must show.
+func TestEveryPulledNameIsServed(t *testing.T) {
 	client, err := cri.New(cri.Config{Endpoint: "unix:///absent"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	names := []string{"client_calls/"} // of a client that has made no call
-	client.Counts(func(name string, _ float64) { names = append(names, name) })
-	for _, name := range names {
+	ofClient := []string{"client_calls/"} // of a client that has made no call
+	client.Counts(func(name string, _ float64) { ofClient = append(ofClient, name) })
+	text, err := os.ReadFile("../events/stats.go") // another module
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofEvents := regexp.MustCompile(`"(events?_\w+/?)"`).FindAllString(string(text), -1)
+	if len(ofEvents) == 0 {
+		t.Fatal("no names found in events/stats.go")
+	}
+	check := func(name string, serve func(reg kubemetrics.KubeRegistry, yield func(func(string, float64)))) {
 		t.Run(strings.TrimSuffix(name, "/"), func(t *testing.T) {
-			m, reg := newMetrics(t, metrics.Options{})
-			before := gather(t, reg)
 			labelled := strings.HasSuffix(name, "/")
 			if labelled {
-				name += "Version"
+				name += "why"
 			}
-			m.SetGauges(nil, func(yield func(string, float64)) { yield(name, 7) })
-			after := gather(t, reg)
+			reg := kubemetrics.NewKubeRegistry()
+			serve(reg, func(yield func(string, float64)) { yield(name, 7); yield("nothing/else", 1) })
 			found := 0
-			for key, v := range after {
-				if _, ok := before[key]; ok {
+			for key, v := range gather(t, reg) {
+				if v == 0 { // a counter of the generator
 					continue
 				}
-				found++
-				if v != 7 || labelled != strings.HasSuffix(key, "{Version}") {
+				if found++; v != 7 || labelled != strings.HasSuffix(key, "{why}") {
 					t.Errorf("%s is served as %s = %v", name, key, v)
 				}
 			}
 			if found != 1 {
-				t.Errorf("%q of cri.Client.Counts shows in %d series, want 1", name, found)
+				t.Errorf("%q shows in %d series, want 1", name, found)
 			}
 		})
+	}
+	for _, name := range ofClient {
+		check(name, func(reg kubemetrics.KubeRegistry, yield func(func(string, float64))) {
+			m, err := metrics.New(reg, metrics.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.SetGauges(nil, yield)
+		})
+	}
+	for _, name := range ofEvents {
+		check(strings.Trim(name, `"`), func(reg kubemetrics.KubeRegistry, yield func(func(string, float64))) {
+			if err := metrics.NewEvents(reg, yield); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestGeneratorAndRecorderShareARegistry is how a node agent registers them.
+func TestGeneratorAndRecorderShareARegistry(t *testing.T) {
+	reg := kubemetrics.NewKubeRegistry()
+	if _, err := metrics.New(reg, metrics.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.NewEvents(reg, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.NewEvents(reg, nil); err == nil || !strings.Contains(err.Error(), "event_recorder_") {
+		t.Errorf("a second set was accepted, or the error does not name a metric: %v", err)
 	}
 }

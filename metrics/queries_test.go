@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,29 +24,13 @@ type query struct{ record, board, panel, expr string }
 // queries returns the expressions of all dashboards with Grafana's variables filled in.
 func queries(t *testing.T) []query {
 	t.Helper()
-	boards, err := filepath.Glob("../docs/dashboards/*.json")
-	if err != nil || len(boards) == 0 {
-		t.Fatalf("dashboards: %v, %v", boards, err)
-	}
+	boards, _ := dashboards(t)
 	var list []query
-	for _, path := range boards {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var board struct {
-			Panels []struct {
-				Title   string
-				Targets []struct{ Expr string }
-			}
-		}
-		if err := json.Unmarshal(raw, &board); err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range board.Panels {
+	for _, name := range slices.Sorted(maps.Keys(boards)) {
+		for _, p := range boards[name].Panels {
 			for _, target := range p.Targets {
 				expr := strings.NewReplacer("$__rate_interval", "5m", "$__range", "5m", "$instance", ".*").Replace(target.Expr)
-				list = append(list, query{fmt.Sprintf("query:%d", len(list)), filepath.Base(path), p.Title, expr})
+				list = append(list, query{fmt.Sprintf("query:%d", len(list)), name, p.Title, expr})
 			}
 		}
 	}
@@ -95,11 +80,8 @@ func TestQueries(t *testing.T) {
 		})
 	}
 	var input []map[string]string
-	for _, d := range pushed {
+	for _, d := range slices.Concat(pushed, gauges, clientCounters, eventsMetrics) {
 		input = append(input, seriesOf(d)...)
-	}
-	for _, g := range slices.Concat(gauges, clientCounters, eventsMetrics) {
-		input = append(input, seriesOf(g.definition)...)
 	}
 	write := func(name string, v any) string {
 		raw, err := json.Marshal(v) // which is YAML too

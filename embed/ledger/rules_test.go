@@ -88,235 +88,157 @@ func (h *hand) wantList(want string) {
 	}
 }
 
+// claim claims a phase of a container in the pod.
+func (h *hand) claim(id string, p Phase) { h.Claim(id, ContainerKind, p, "pod") }
+
+// shows ends a full list: c is created, r in the given phase, x has ended.
+func (h *hand) shows(began Read, r Phase) {
+	h.Containers(began, nil, []*runtimeapi.Container{ct("c", Created), ct("r", r), ct("x", Exited)}, h.now)
+}
+
+// newOnes claims the creation of that many unknown containers.
+func (h *hand) newOnes(n int) {
+	for i := range n {
+		h.Claim(fmt.Sprint("new", i), ContainerKind, Created, "")
+	}
+}
+
 // TestRules plays a short history for each rule. C is created, r runs, x has ended.
 func TestRules(t *testing.T) {
-	for name, play := range map[string]func(h *hand) (want string){
-		"what a full list shows is served": func(h *hand) string { return "[c1 r2 x3]" },
-		"a claim makes no end known, it wants a read": func(h *hand) string {
-			h.Claim("r", ContainerKind, Exited, "pod")
-			return "read [r]"
-		},
-		"a false claim of an end ends nothing": func(h *hand) string {
-			h.Claim("r", ContainerKind, Exited, "pod")
-			h.read("r", ct("r", Running))
-			return "[c1 r2 x3]"
-		},
-		"a read that began before the claim answers nothing": func(h *hand) string {
+	byPod := &runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: "pod"}}
+	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	for _, tt := range []struct {
+		name, want string
+		play       func(h *hand)
+	}{
+		{"what a full list shows is served", "[c1 r2 x3]", func(*hand) {}},
+		{"a claim makes no end known, it wants a read", "read [r]", func(h *hand) { h.claim("r", Exited) }},
+		{"a false claim of an end ends nothing", "[c1 r2 x3]", func(h *hand) { h.claim("r", Exited); h.read("r", ct("r", Running)) }},
+		{"a read that began before the claim answers nothing", "read [r]", func(h *hand) {
 			before := h.Begin(h.now)
-			h.Claim("r", ContainerKind, Exited, "pod")
-			h.Containers(before, nil, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited)}, h.now)
-			return "read [r]"
-		},
-		"unless it shows what was claimed": func(h *hand) string {
+			h.claim("r", Exited)
+			h.shows(before, Running)
+		}},
+		{"unless it shows what was claimed", "[c1 r3 x3]", func(h *hand) {
 			before := h.Begin(h.now)
-			h.Claim("r", ContainerKind, Exited, "pod")
-			h.Containers(before, nil, []*runtimeapi.Container{ct("c", Created), ct("r", Exited), ct("x", Exited)}, h.now)
-			return "[c1 r3 x3]"
-		},
-		"a claim that tells nothing new is no doubt": func(h *hand) string {
-			h.Claim("r", ContainerKind, Running, "pod")
-			h.Claim("x", EitherKind, Exited, "")
-			return "[c1 r2 x3]"
-		},
-		"a claim of an unknown ID wants a read": func(h *hand) string {
-			h.Claim("new", ContainerKind, Created, "other")
-			return "read [new]"
-		},
-		"a list that leaves it out answers": func(h *hand) string {
-			h.Claim("new", ContainerKind, Created, "other")
-			h.read("new")
-			return "[c1 r2 x3]"
-		},
-		"a list by labels does not: what is made by hand has none": func(h *hand) string {
-			h.Claim("new", ContainerKind, Created, "pod")
-			f := &runtimeapi.ContainerFilter{LabelSelector: map[string]string{PodUIDLabel: "pod"}}
-			h.Containers(h.Begin(h.now), f, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited)}, h.now)
-			return "read [new]"
-		},
-		"a list by state takes nothing away": func(h *hand) string {
-			f := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
-			h.Containers(h.Begin(h.now), f, []*runtimeapi.Container{ct("new", Running)}, h.now)
-			return "[c1 new2 r2 x3]"
-		},
-		"StartContainer: running": func(h *hand) string {
-			h.own(StartContainer, "c", Answer{})
-			return "[c2 r2 x3]"
-		},
-		"nothing is served while it is under way": func(h *hand) string {
-			h.Start(StartContainer, "c")
-			return "creating"
-		},
-		"its STARTED that comes first is no doubt": func(h *hand) string {
-			h.own(StartContainer, "c", Answer{}, func() { h.Claim("c", ContainerKind, Running, "pod") })
-			return "[c2 r2 x3]"
-		},
-		"a STOPPED that comes before its answer is not forgotten": func(h *hand) string {
-			h.own(StartContainer, "c", Answer{}, func() { h.Claim("c", ContainerKind, Exited, "pod") })
-			return "read [c]"
-		},
-		"an end that was read before its answer stays": func(h *hand) string {
+			h.claim("r", Exited)
+			h.shows(before, Exited)
+		}},
+		{"a claim that tells nothing new is no doubt", "[c1 r2 x3]", func(h *hand) { h.claim("r", Running); h.Claim("x", EitherKind, Exited, "") }},
+		{"a claim of an unknown ID wants a read", "read [new]", func(h *hand) { h.Claim("new", ContainerKind, Created, "other") }},
+		{"a list that leaves it out answers", "[c1 r2 x3]", func(h *hand) { h.Claim("new", ContainerKind, Created, "other"); h.read("new") }},
+		{"a list by labels does not: what is made by hand has none", "read [new]", func(h *hand) {
+			h.claim("new", Created)
+			h.Containers(h.Begin(h.now), byPod, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited)}, h.now)
+		}},
+		{"a list by state takes nothing away", "[c1 new2 r2 x3]", func(h *hand) {
+			h.Containers(h.Begin(h.now), running, []*runtimeapi.Container{ct("new", Running)}, h.now)
+		}},
+		{"StartContainer: running", "[c2 r2 x3]", func(h *hand) { h.own(StartContainer, "c", Answer{}) }},
+		{"nothing is served while it is under way", "creating", func(h *hand) { h.Start(StartContainer, "c") }},
+		{"its STARTED that comes first is no doubt", "[c2 r2 x3]", func(h *hand) {
+			h.own(StartContainer, "c", Answer{}, func() { h.claim("c", Running) })
+		}},
+		{"a STOPPED that comes before its answer is not forgotten", "read [c]", func(h *hand) {
+			h.own(StartContainer, "c", Answer{}, func() { h.claim("c", Exited) })
+		}},
+		{"an end that was read before its answer stays", "[c3 r2 x3]", func(h *hand) {
 			h.own(StartContainer, "c", Answer{}, func() { h.read("c", ct("c", Exited)) })
-			return "[c3 r2 x3]"
-		},
-		"StartContainer failed: in doubt": func(h *hand) string {
-			h.own(StartContainer, "c", failed)
-			return "read [c]"
-		},
-		"StopContainer of what runs: ended": func(h *hand) string {
-			h.own(StopContainer, "r", Answer{})
-			return "[c1 r3 x3]"
-		},
-		"StopContainer of what was only created: in doubt": func(h *hand) string {
-			h.own(StopContainer, "c", Answer{})
-			return "read [c]"
-		},
-		"StopContainer of what was started meanwhile: in doubt": func(h *hand) string {
+		}},
+		{"StartContainer failed: in doubt", "read [c]", func(h *hand) { h.own(StartContainer, "c", failed) }},
+		{"StopContainer of what runs: ended", "[c1 r3 x3]", func(h *hand) { h.own(StopContainer, "r", Answer{}) }},
+		{"StopContainer of what was only created: in doubt", "read [c]", func(h *hand) { h.own(StopContainer, "c", Answer{}) }},
+		{"StopContainer of what was started meanwhile: in doubt", "read [c]", func(h *hand) {
 			h.own(StopContainer, "c", Answer{}, func() { h.own(StartContainer, "c", Answer{}) })
-			return "read [c]"
-		},
-		"the STOPPED that overtakes its answer is no doubt": func(h *hand) string {
-			h.own(StopContainer, "r", Answer{}, func() {
-				h.Claim("r", ContainerKind, Exited, "pod")
-				h.wantList("[c1 r2 x3]")
-			})
-			return "[c1 r3 x3]"
-		},
-		"but a removal is, which a stop does not bring": func(h *hand) string {
-			h.own(StopContainer, "r", Answer{}, func() { h.Claim("r", ContainerKind, Gone, "pod") })
-			return "read [r]"
-		},
-		"StopContainer failed: in doubt, whatever overtook it": func(h *hand) string {
-			h.own(StopContainer, "r", failed, func() { h.Claim("r", ContainerKind, Exited, "pod") })
-			return "read [r]"
-		},
-		"RemoveContainer: gone, and a list from before does not bring it back": func(h *hand) string {
+		}},
+		{"the STOPPED that overtakes its answer is no doubt", "[c1 r3 x3]", func(h *hand) {
+			h.own(StopContainer, "r", Answer{}, func() { h.claim("r", Exited); h.wantList("[c1 r2 x3]") })
+		}},
+		{"but a removal is, which a stop does not bring", "read [r]", func(h *hand) {
+			h.own(StopContainer, "r", Answer{}, func() { h.claim("r", Gone) })
+		}},
+		{"StopContainer failed: in doubt, whatever overtook it", "read [r]", func(h *hand) {
+			h.own(StopContainer, "r", failed, func() { h.claim("r", Exited) })
+		}},
+		{"RemoveContainer: gone, and a list from before does not bring it back", "[c1 r2]", func(h *hand) {
 			before := h.Begin(h.now)
 			h.own(RemoveContainer, "x", Answer{})
-			h.Containers(before, nil, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited)}, h.now)
-			h.Claim("x", ContainerKind, Exited, "pod")
-			h.Claim("x", ContainerKind, Gone, "pod")
-			return "[c1 r2]"
-		},
-		"StopPodSandbox: what ran in it has ended, what was created is in doubt": func(h *hand) string {
-			h.own(StopPodSandbox, "s", Answer{}, func() { h.Claim("r", ContainerKind, Exited, "pod") })
+			h.shows(before, Running)
+			h.claim("x", Exited)
+			h.claim("x", Gone)
+		}},
+		{"StopPodSandbox: what ran in it has ended, what was created is in doubt", "[c1 r3 x3]", func(h *hand) {
+			h.own(StopPodSandbox, "s", Answer{}, func() { h.claim("r", Exited) })
 			h.wantList("read [c]")
 			h.read("c", ct("c", Created))
-			return "[c1 r3 x3]"
-		},
-		"StopPodSandbox failed: all that ran in it is in doubt": func(h *hand) string {
-			h.own(StopPodSandbox, "s", failed)
-			return "read [c r]"
-		},
-		"RemovePodSandbox: its containers went with it": func(h *hand) string {
-			h.own(RemovePodSandbox, "s", Answer{})
-			return "[]"
-		},
-		"CreateContainer: a read must show it": func(h *hand) string {
+		}},
+		{"StopPodSandbox failed: all that ran in it is in doubt", "read [c r]", func(h *hand) { h.own(StopPodSandbox, "s", failed) }},
+		{"RemovePodSandbox: its containers went with it", "[]", func(h *hand) { h.own(RemovePodSandbox, "s", Answer{}) }},
+		{"CreateContainer: a read must show it", "[c1 new1 r2 x3]", func(h *hand) {
 			h.own(CreateContainer, "", Answer{Made: "new", Pod: "pod"})
 			h.wantList("read [new]")
 			h.read("new", ct("new", Created))
-			return "[c1 new1 r2 x3]"
-		},
-		"or has": func(h *hand) string {
+		}},
+		{"or has", "[c1 new1 r2 x3]", func(h *hand) {
 			h.own(CreateContainer, "", Answer{Made: "new", Pod: "pod"}, func() { h.read("new", ct("new", Created)) })
-			return "[c1 new1 r2 x3]"
-		},
-		"CreateContainer failed: there may be one that nobody knows": func(h *hand) string {
-			h.own(CreateContainer, "", failed)
-			return "failed_call"
-		},
-		"a full list finds it": func(h *hand) string {
-			h.own(CreateContainer, "", failed)
-			h.full(ct("lost", Created))
-			return "[lost1]"
-		},
-		"a full list that began before does not count": func(h *hand) string {
+		}},
+		{"CreateContainer failed: there may be one that nobody knows", "failed_call", func(h *hand) { h.own(CreateContainer, "", failed) }},
+		{"a full list finds it", "[lost1]", func(h *hand) { h.own(CreateContainer, "", failed); h.full(ct("lost", Created)) }},
+		{"a full list that began before does not count", "failed_call", func(h *hand) {
 			sandboxes, containers := h.Begin(h.now), h.Begin(h.now)
 			h.own(RunPodSandbox, "", failed)
 			h.Sandboxes(sandboxes, nil, []*runtimeapi.PodSandbox{ready()}, h.now)
 			h.Containers(containers, nil, nil, h.now)
-			return "failed_call"
-		},
-		"one that was not answered may have one yet": func(h *hand) string {
-			h.own(CreateContainer, "", unanswered)
-			h.full(ct("c", Created))
-			return "failed_call"
-		},
-		"for some minutes": func(h *hand) string {
+		}},
+		{"one that was not answered may have one yet", "failed_call", func(h *hand) { h.own(CreateContainer, "", unanswered); h.full(ct("c", Created)) }},
+		{"for some minutes", "failed_call", func(h *hand) {
 			h.own(CreateContainer, "", unanswered)
 			h.now = h.now.Add(late)
 			h.full(ct("c", Created))
-			return "failed_call"
-		},
-		"and then a full list finds it": func(h *hand) string {
+		}},
+		{"and then a full list finds it", "[lost1]", func(h *hand) {
 			h.own(CreateContainer, "", unanswered)
 			h.now = h.now.Add(late + 1)
 			h.full(ct("lost", Created))
-			return "[lost1]"
-		},
-		"of sandboxes and of containers": func(h *hand) string {
+		}},
+		{"of sandboxes and of containers", "failed_call", func(h *hand) {
 			h.own(RunPodSandbox, "", unanswered)
 			h.full(ct("c", Created))
 			h.now = h.now.Add(late + 1)
 			h.Containers(h.Begin(h.now), nil, []*runtimeapi.Container{ct("c", Created)}, h.now)
 			h.SetMaxAge(time.Hour)
-			return "failed_call"
-		},
-		"the last of two counts": func(h *hand) string {
+		}},
+		{"the last of two counts", "failed_call", func(h *hand) {
 			h.own(CreateContainer, "", unanswered)
 			h.now = h.now.Add(late)
 			h.own(CreateContainer, "", unanswered)
 			h.now = h.now.Add(1)
 			h.full(ct("c", Created))
-			return "failed_call"
-		},
-		"an unknown state refuses the list": func(h *hand) string {
-			h.full(ct("r", Unknown))
-			return "unknown_state"
-		},
-		"until it is known": func(h *hand) string {
-			h.full(ct("r", Unknown))
-			h.read("r", ct("r", Running))
-			return "[r2]"
-		},
-		"a stream that was lost wants full lists": func(h *hand) string {
-			h.Trust(false)
-			h.wantList("untrusted")
-			h.Trust(true)
-			return "untrusted"
-		},
-		"a list of what came while another was read is not undone by that": func(h *hand) string {
+		}},
+		{"an unknown state refuses the list", "unknown_state", func(h *hand) { h.full(ct("r", Unknown)) }},
+		{"until it is known", "[r2]", func(h *hand) { h.full(ct("r", Unknown)); h.read("r", ct("r", Running)) }},
+		{"a stream that was lost wants full lists", "untrusted", func(h *hand) { h.Trust(false); h.wantList("untrusted"); h.Trust(true) }},
+		{"a list of what came while another was read is not undone by that", "[new1 r2]", func(h *hand) {
 			torn := h.Begin(h.now)
 			h.full(ct("r", Running), ct("new", Created))
 			h.Containers(torn, nil, []*runtimeapi.Container{ct("r", Running)}, h.now)
-			return "[new1 r2]"
-		},
-		"the last full list is too old": func(h *hand) string {
-			h.now = h.now.Add(time.Minute + 1)
-			return "stale"
-		},
-		"many doubts are cheaper forwarded": func(h *hand) string {
-			for i := range 5 {
-				h.Claim(fmt.Sprint("new", i), ContainerKind, Created, "")
-			}
-			return "doubt"
-		},
-		"a flood of claims is bounded, and refuses until the next full lists": func(h *hand) string {
-			for i := range 3 * maxDoubts {
-				h.Claim(fmt.Sprint("new", i), ContainerKind, Created, "")
-			}
+		}},
+		{"the last full list is too old", "stale", func(h *hand) { h.now = h.now.Add(time.Minute + 1) }},
+		{"many doubts are cheaper forwarded", "doubt", func(h *hand) { h.newOnes(5) }},
+		{"a flood of claims is bounded, and refuses until the next full lists", "[r2]", func(h *hand) {
+			h.newOnes(3 * maxDoubts)
 			if _, _, doubts := h.Len(); doubts > maxDoubts {
 				h.t.Errorf("%d IDs in doubt, want at most %d", doubts, maxDoubts)
 			}
 			clear(h.containers.doubts)
 			h.wantList("doubt")
 			h.full(ct("r", Running))
-			return "[r2]"
-		},
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			h := newHand(t, ct("c", Created), ct("r", Running), ct("x", Exited))
-			h.wantList(play(h))
+			tt.play(h)
+			h.wantList(tt.want)
 		})
 	}
 }
