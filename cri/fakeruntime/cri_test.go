@@ -130,34 +130,40 @@ func TestCRIErrors(t *testing.T) {
 	})
 }
 
+// ExecSync runs what the shell knows, as the container's user.
 func TestExecSync(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		sb := must(w.rt.AddPod(PodSpec{}))(t)
-		c := must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
-		exec := func(timeout int64, cmd ...string) (int32, codes.Code, time.Duration) {
+		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		cfg := containerConfig("c", "sleep", "1h")
+		cfg.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "nobody", ReadonlyRootfs: true}
+		c := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
+		exec := func(timeout int64, cmd ...string) (*runtimeapi.ExecSyncResponse, codes.Code, time.Duration) {
 			begun := time.Now()
 			res, err := w.cri.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: c, Cmd: cmd, Timeout: timeout})
-			return res.GetExitCode(), status.Code(err), time.Since(begun)
+			return res, status.Code(err), time.Since(begun)
 		}
 		if _, code, _ := exec(0, "true"); code != codes.FailedPrecondition {
 			t.Errorf("in a container that does not run: %v", code)
 		}
 		check(t, w.rt.Start(c))
 		for _, tt := range []struct {
-			timeout int64
-			cmd     []string
-			exit    int32
-			code    codes.Code
-			took    time.Duration
+			timeout        int64
+			cmd            []string
+			exit           int32
+			code           codes.Code
+			took           time.Duration
+			stdout, stderr string
 		}{
-			{0, []string{"exit", "3"}, 3, codes.OK, 0},
-			{0, []string{"sleep", "2"}, 0, codes.OK, 2 * time.Second},
-			{1, []string{"sleep", "2"}, 0, codes.DeadlineExceeded, time.Second},
-			{0, []string{"cat", "/etc/passwd"}, 0, codes.Unimplemented, 0},
-			{0, []string{"sleep", "soon"}, 0, codes.InvalidArgument, 0},
+			{cmd: []string{"exit", "3"}, exit: 3},
+			{cmd: []string{"sleep", "2"}, took: 2 * time.Second},
+			{cmd: []string{"sh", "-c", "id -nu; touch f; exit 3"}, exit: 3, stdout: "nobody\n", stderr: "touch: f: Read-only file system\n"},
+			{timeout: 1, cmd: []string{"sleep", "2"}, code: codes.DeadlineExceeded, took: time.Second},
+			{cmd: []string{"cat", "/etc/passwd"}, code: codes.Unimplemented},
+			{cmd: []string{"sleep", "soon"}, code: codes.InvalidArgument},
 		} {
-			if exit, code, took := exec(tt.timeout, tt.cmd...); exit != tt.exit || code != tt.code || took != tt.took {
-				t.Errorf("%v: %d, %v after %v", tt.cmd, exit, code, took)
+			res, code, took := exec(tt.timeout, tt.cmd...)
+			if res.GetExitCode() != tt.exit || code != tt.code || took != tt.took || string(res.GetStdout()) != tt.stdout || string(res.GetStderr()) != tt.stderr {
+				t.Errorf("%v: %v, %v after %v", tt.cmd, res, code, took)
 			}
 		}
 	})
@@ -232,38 +238,17 @@ func TestClientsAccept(t *testing.T) {
 				if after.Timestamp-before.Timestamp != int64(time.Second) || after.UsageCoreNanoSeconds.GetValue() <= before.UsageCoreNanoSeconds.GetValue() {
 					t.Errorf("CPU: %v, then %v", before, after)
 				}
-				if pods := must(w.cri.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}))(t).Stats; len(pods) != 3 ||
-					len(pods[0].Linux.Containers) != 2 || pods[0].Linux.Cpu.GetUsageCoreNanoSeconds().GetValue() == 0 {
-					t.Errorf("pod stats: %v", pods)
+				pods := must(w.cri.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}))(t).Stats
+				if len(pods) != 3 || len(pods[0].Linux.Containers) != 2 || pods[0].Linux.Cpu.GetUsageCoreNanoSeconds().GetValue() == 0 {
+					t.Fatalf("pod stats: %v", pods)
+				}
+				linux := must(w.cri.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pods[0].Attributes.Id}))(t).Stats.Linux
+				if sum := linux.Containers[0].Memory.WorkingSetBytes.Value + linux.Containers[1].Memory.WorkingSetBytes.Value; linux.Memory.WorkingSetBytes.Value <= sum {
+					t.Errorf("the pod uses %d bytes, its containers %d", linux.Memory.WorkingSetBytes.Value, sum)
 				}
 			})
 		})
 	}
-}
-
-func TestImages(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		spec := &runtimeapi.ImageSpec{Image: "example.com:5000/app:2"}
-		if st := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec}))(t); st.Image != nil {
-			t.Errorf("before the pull: %v", st)
-		}
-		ref := must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec}))(t).ImageRef
-		for _, name := range []string{spec.Image, ref} {
-			img := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}, Verbose: true}))(t).Image
-			if img.GetId() != ref || img.RepoTags[0] != spec.Image || img.RepoDigests[0] != "example.com:5000/app@"+ref {
-				t.Errorf("by %s: %v", name, img)
-			}
-		}
-		if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{Filter: &runtimeapi.ImageFilter{Image: spec}}))(t).Images; len(got) != 1 {
-			t.Errorf("by filter: %v", got)
-		}
-		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}))(t)
-		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}))(t)
-		if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{}))(t).Images; len(got) != 2 {
-			t.Errorf("after the removal: %v", got)
-		}
-	})
 }
 
 // Images have the names, the users and the commands that the registries give them; all names of one

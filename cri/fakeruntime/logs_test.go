@@ -171,19 +171,3 @@ func TestPodAnnotations(t *testing.T) {
 		}
 	})
 }
-
-// ExecSync prints as the container's user.
-func TestExecSyncOutput(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
-		cfg := containerConfig("c", "sleep", "1h")
-		cfg.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "nobody", ReadonlyRootfs: true}
-		id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
-		must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
-		res := must(w.cri.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"sh", "-c", "id -nu; touch f; exit 3"}}))(t)
-		if string(res.Stdout) != "nobody\n" || string(res.Stderr) != "touch: f: Read-only file system\n" || res.ExitCode != 3 {
-			t.Errorf("%q, %q, code %d", res.Stdout, res.Stderr, res.ExitCode)
-		}
-	})
-}

@@ -99,43 +99,31 @@ func TestCrioPayloadNeedsLabels(t *testing.T) {
 	})
 }
 
-// containerd tells of a sandbox's deletion before its lists do, with the zero time as its creation.
-func TestSandboxDeletedBeforeItLeavesTheStore(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		l := w.listen(w.conn)
-		sb := must(w.rt.AddPod(PodSpec{}))(t)
-		check(t, w.rt.RemoveSandbox(sb))
-		events := l.soFar()
-		ev := events[len(events)-1]
-		if ev.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT || ev.PodSandboxStatus.CreatedAt != -6795364578871345152 {
-			t.Fatalf("last event: %v", ev)
-		}
-		count := func() int {
-			return len(must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items)
-		}
-		if n := count(); n != 1 {
-			t.Errorf("right after the event %d sandboxes are listed, want 1", n)
-		}
-		time.Sleep(w.rt.Profile().DeleteLag)
-		if n := count(); n != 0 {
-			t.Errorf("later %d sandboxes are listed", n)
-		}
-		l.stop()
-	})
-}
-
-// The IP is still in the STOPPED event of a sandbox, and gone from its status.
-func TestStoppedSandboxKeepsItsIPInTheEvent(t *testing.T) {
+// The IP is still in the STOPPED event of a sandbox, and gone from its status. containerd tells of a
+// sandbox's deletion before its lists do, with the zero time as its creation.
+func TestEndOfASandbox(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
 		check(t, w.rt.StopSandbox(sb))
-		events := l.stop()
+		events := l.soFar()
 		ev := events[len(events)-1]
 		st := must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status
 		if ev.PodSandboxStatus.Network.Ip == "" || ev.PodSandboxStatus.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY || st.Network.Ip != "" {
 			t.Errorf("event %v, status %v", ev.PodSandboxStatus, st)
 		}
+		check(t, w.rt.RemoveSandbox(sb))
+		events = l.soFar()
+		if ev := events[len(events)-1]; ev.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT || ev.PodSandboxStatus.CreatedAt != -6795364578871345152 {
+			t.Fatalf("last event: %v", ev)
+		}
+		for _, want := range []int{1, 0} {
+			if n := len(must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items); n != want {
+				t.Errorf("%d sandboxes are listed, want %d", n, want)
+			}
+			time.Sleep(w.rt.Profile().DeleteLag)
+		}
+		l.stop()
 	})
 }
 
@@ -209,10 +197,21 @@ func TestImageNames(t *testing.T) {
 		image := func(name string) *runtimeapi.ImageSpec { return &runtimeapi.ImageSpec{Image: name} }
 		ref := must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("nginx")}))(t).ImageRef
 		for _, name := range []string{"nginx", "docker.io/library/nginx", "docker.io/library/nginx:latest", ref} {
-			got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image(name)}))(t).Image
+			got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image(name), Verbose: true}))(t).Image
 			if got.GetId() != ref || got.GetRepoTags()[0] != "docker.io/library/nginx:latest" {
 				t.Errorf("%s is %v, want the image pulled as nginx", name, got)
 			}
+		}
+		for filter, want := range map[string]int{"nginx": 1, "absent": 0, "": 3} {
+			if got := must(w.img.ListImages(ctx, &runtimeapi.ListImagesRequest{Filter: &runtimeapi.ImageFilter{Image: image(filter)}}))(t).Images; len(got) != want {
+				t.Errorf("%d images by the filter %q, want %d", len(got), filter, want)
+			}
+		}
+		for range 2 {
+			must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: image(ref)}))(t)
+		}
+		if got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image("nginx"), Verbose: true}))(t); got.Image != nil {
+			t.Errorf("after the removal: %v", got)
 		}
 		must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("x.io/y@" + digest)}))(t)
 		got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image("x.io/y@" + digest)}))(t).Image
@@ -221,24 +220,6 @@ func TestImageNames(t *testing.T) {
 		}
 		if _, err := w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("NOT A REF!!")}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("PullImage of what is no name: %v, want InvalidArgument", err)
-		}
-	})
-}
-
-// A pod uses at least as much as its containers.
-func TestPodMemory(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		sb := must(w.rt.AddPod(PodSpec{}))(t)
-		for range 3 {
-			check(t, w.rt.Start(must(w.rt.AddContainer(sb, ContainerSpec{}))(t)))
-		}
-		linux := must(w.cri.PodSandboxStats(t.Context(), &runtimeapi.PodSandboxStatsRequest{PodSandboxId: sb}))(t).Stats.Linux
-		sum := uint64(0)
-		for _, c := range linux.Containers {
-			sum += c.Memory.WorkingSetBytes.Value
-		}
-		if len(linux.Containers) != 3 || linux.Memory.WorkingSetBytes.Value <= sum {
-			t.Errorf("the pod uses %d bytes, its %d containers %d", linux.Memory.WorkingSetBytes.Value, len(linux.Containers), sum)
 		}
 	})
 }
