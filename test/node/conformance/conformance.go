@@ -76,7 +76,8 @@ func Parse(text string) (Transcript, error) {
 
 // Options say how Record records.
 type Options struct {
-	// Quiet is how long the stream must be silent until a step counts as over.
+	// Quiet is how long the stream must at least be silent until a step counts as over; after a
+	// long step, half as long as the step took.
 	Quiet time.Duration
 	// NewestFirst: see runtimes.Traits. Otherwise the containers of a payload are told by name.
 	NewestFirst bool
@@ -92,7 +93,7 @@ func OptionsFor(t runtimes.Traits, quiet time.Duration) Options {
 }
 
 // limit ends a hung script.
-const limit = 3 * time.Minute
+const limit = 10 * time.Minute
 
 // A recording is Record at work. A single goroutine owns it.
 type recording struct {
@@ -122,13 +123,14 @@ func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, 
 	}()
 	defer func() { stop(); <-ended }()
 	defer func() { _ = client.RemoveAll(context.WithoutCancel(ctx)) }()
-	if err := r.settle(); err != nil { // a subscription cannot be seen
+	if err := r.settle(time.Now()); err != nil { // a subscription cannot be seen
 		return nil, err
 	}
 	for _, s := range script() {
 		r.steps = append(r.steps, Step{Name: s.name})
+		began := time.Now()
 		s.run(r)
-		if err := r.settle(); err != nil {
+		if err := r.settle(began); err != nil {
 			return r.steps, fmt.Errorf("conformance: in the step %q: %w", s.name, err)
 		}
 		r.removes = s.removes
@@ -140,12 +142,14 @@ func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, 
 	return r.steps, ctx.Err()
 }
 
-// settle waits until the stream is quiet.
-func (r *recording) settle() error {
+// settle waits until the stream is quiet after a step that began at the given time. Events of slow
+// calls are slow too.
+func (r *recording) settle(began time.Time) error {
+	quiet := max(r.o.Quiet, time.Since(began)/2)
 	for count := -1; count != len(r.raw.Events()); {
 		count = len(r.raw.Events())
 		select {
-		case <-time.After(r.o.Quiet):
+		case <-time.After(quiet):
 		case <-r.ctx.Done():
 			return r.ctx.Err()
 		}

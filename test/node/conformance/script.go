@@ -132,15 +132,14 @@ func (r *recording) create(pod *crikit.Pod, spec crikit.Spec) string {
 	return id
 }
 
-// young is how long a container's program may take until it hears signals, invisibly from outside.
-// Before, SIGTERM ends the program with code 2.
-const young = 400 * time.Millisecond
-
-// runs creates and starts a container with a program that hears signals.
+// runs creates and starts a container, and waits until its program hears signals. That cannot be
+// seen from outside; the wait is longer after slow calls. Before, SIGTERM ends the program with
+// code 2.
 func (r *recording) runs(pod *crikit.Pod, name string, args ...string) string {
+	began := time.Now()
 	id := r.starts(pod, name, args...)
 	select {
-	case <-time.After(young):
+	case <-time.After(max(r.o.Quiet/2, time.Since(began))):
 	case <-r.ctx.Done():
 	}
 	return id
@@ -155,7 +154,7 @@ func (r *recording) starts(pod *crikit.Pod, name string, args ...string) string 
 
 // ends runs a container that outlives the event of its start.
 func (r *recording) ends(pod *crikit.Pod, name string, code int32) {
-	id := r.starts(pod, name, "sleep", "300ms", fmt.Sprint(code))
+	id := r.starts(pod, name, "sleep", (3 * r.o.Quiet).String(), fmt.Sprint(code))
 	status, err := r.WaitState(r.ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
 	r.called("end", err)
 	if err == nil {

@@ -95,7 +95,7 @@ func (a *Agent) finish() {
 	if !a.alive() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.n.t.ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.n.t.ctx), startLimit)
 	defer cancel()
 	a.reportViolations(ctx)
 	if stats, err := a.Stats(ctx); err == nil {
@@ -156,8 +156,8 @@ func (a *Agent) MustEvents() []agent.Event {
 	return events
 }
 
-// settle bounds the wait for a state on a slow machine.
-const settle = 2 * time.Minute
+// settle bounds the wait for a state, on a machine however slow.
+const settle = 4 * time.Minute
 
 // WaitState waits until the agent's stream is in the state.
 func (a *Agent) WaitState(state pleg.StreamState) time.Duration {

@@ -110,7 +110,7 @@ func (l *load) life(ctx context.Context, name string, containers int, life time.
 }
 
 // callLimit is when a call of a load counts as hung.
-const callLimit = 20 * time.Second
+const callLimit = 2 * time.Minute
 
 // try calls f until success or the end of ctx. A pause waits for the call only.
 func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int) error) {

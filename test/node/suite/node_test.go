@@ -7,6 +7,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -162,6 +163,32 @@ func (n *Node) Container(pod *crikit.Pod, name string, args ...string) string {
 	id, err := n.CreateAndStart(n.t.ctx, pod, crikit.Spec{Name: name, Args: args})
 	n.t.Check(err)
 	return id
+}
+
+// Mortal creates and starts a container that runs until [Node.End], and returns its ID and its PID.
+func (n *Node) Mortal(pod *crikit.Pod, name string, code int32) (id string, pid int) {
+	id = n.Container(pod, name, "sleep", "1h", fmt.Sprint(code))
+	return id, n.pidOf(id)
+}
+
+// End lets the program of a Mortal end with its code, and waits until the end is kept for a runtime
+// that may be down.
+func (n *Node) End(id string, pid int) {
+	n.t.Eventually(settle, "the program ends", func() error {
+		// Again and again, since a young program does not hear the signal.
+		if err := syscall.Kill(pid, syscall.SIGUSR1); !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("process %d is there: %v", pid, err)
+		}
+		return nil
+	})
+	if !n.Traits.KeeperTells { // the container's own keeper writes the code and goes
+		n.t.Eventually(settle, "the keeper ends", func() error {
+			if pid, found := n.findKeeper(id); found {
+				return fmt.Errorf("process %d is there", pid)
+			}
+			return nil
+		})
+	}
 }
 
 // Exited waits until the runtime reports the container as exited.

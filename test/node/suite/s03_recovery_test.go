@@ -20,9 +20,10 @@ func recovery(t *T) {
 		before := n.NewAgent()
 		before.WaitConnected()
 		pod := n.Pod([]string{"first", "second"}[round])
-		id := n.Container(pod, "c", "sleep", "2s", []string{"0", "7"}[round])
+		id, pid := n.Mortal(pod, "c", code)
 		before.WaitEvent(pleg.ContainerStarted, id)
 		before.Kill()
+		n.End(id, pid)
 		if status := n.Exited(id); status.ExitCode != code {
 			t.Fatalf("the runtime says exit code %d, want %d", status.ExitCode, code)
 		}

@@ -60,18 +60,15 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 			t.noneMissed(a, missed, ", while the runtime was up")
 		}
 		pod := n.Pod(fmt.Sprintf("witness%d", round))
-		lives := "300ms"
-		if !n.Traits.Events {
-			lives = "2s" // a poll each second must find it running
-		}
-		witness := n.Container(pod, "witness", "sleep", lives, "3")
+		witness, pid := n.Mortal(pod, "witness", 3)
 		a.WaitEvent(pleg.ContainerStarted, witness)
 		stopped := time.Now()
 		n.StopRuntime(signals[round%len(signals)])
 		if n.Traits.Events {
 			a.WaitState(pleg.StreamBackoff)
+			a.waitErrors(before.ConnectErrors + 1)
 		}
-		t.Sleep(time.Second) // the witness ends meanwhile
+		n.End(witness, pid)
 		n.StartRuntime()
 		ready := time.Now()
 		down = append(down, ready.Sub(stopped))
@@ -108,4 +105,14 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 	t.Figure("violations", "%d", stats.Violations)
 	t.latencies(a.MustEvents())
 	t.waits(a)
+}
+
+// waitErrors waits until the agent counts that many failed connections.
+func (a *Agent) waitErrors(count int) {
+	a.n.t.Eventually(settle, fmt.Sprintf("%s counts %d failed connections", a.name, count), func() error {
+		if got := a.MustStats().Generator.ConnectErrors; got < count {
+			return fmt.Errorf("it counts %d", got)
+		}
+		return nil
+	})
 }

@@ -27,17 +27,16 @@ func away(t *T) {
 	a := n.NewAgent(flags...)
 	a.WaitConnected()
 	pod := n.Pod("pod")
-	id := n.Container(pod, "c", "sleep", "3s", "5")
+	id, pid := n.Mortal(pod, "c", 5)
 	a.WaitEvent(pleg.ContainerStarted, id)
 	before := a.MustStats().Generator
 	n.StopRuntime(syscall.SIGTERM)
 	a.WaitState(pleg.StreamBackoff)
-	t.Sleep(gone)
-	during := a.MustStats()
-	attempts := during.Generator.ConnectErrors - before.ConnectErrors
-	if attempts < 6 {
-		t.Errorf("%d failed connections in %v, want more than five", attempts, gone)
-	}
+	stopped := time.Now()
+	n.End(id, pid)
+	a.waitErrors(before.ConnectErrors + 6)
+	t.Sleep(gone - time.Since(stopped))
+	attempts := a.MustStats().Generator.ConnectErrors - before.ConnectErrors
 	if err := a.Health(t.ctx); err != nil {
 		t.Errorf("a runtime that was away for %v makes the agent unhealthy below its threshold of 3 minutes: %v", gone, err)
 	}

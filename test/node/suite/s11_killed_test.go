@@ -181,13 +181,20 @@ func (n *Node) deletePod(sandboxID string) {
 // keeperOf is the PID of the process that keeps a sandbox: its shim, or the monitor of its
 // container, for a sandbox without a process.
 func (n *Node) keeperOf(id string) int {
+	pid, found := n.findKeeper(id)
+	if !found {
+		n.t.Fatalf("no %s of %s is among the run's processes", n.Traits.Keeper, id)
+	}
+	return pid
+}
+
+func (n *Node) findKeeper(id string) (pid int, found bool) {
 	for _, p := range n.target.Processes() {
 		if strings.Contains(p.Command, n.Traits.Keeper) && strings.Contains(p.Command, id) {
-			return p.PID
+			return p.PID, true
 		}
 	}
-	n.t.Fatalf("no %s of %s is among the run's processes", n.Traits.Keeper, id)
-	return 0
+	return 0, false
 }
 
 // pidOf returns the PID of a container.

@@ -7,7 +7,6 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,7 +37,7 @@ var wireFaults = []struct {
 	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}}},
 	// A number of answers, and not every fourth: a pod of four changed containers is read with four
 	// of them, and would fail for ever.
-	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Skip: 1, Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
+	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
 	// The first answers, and not every second: a new pod causes a single call, and of two pods
 	// either may be gone before a poll.
 	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Times: 2, Do: criproxy.Truncate{}}},
@@ -58,8 +57,8 @@ func every(n int) func([]byte) bool {
 	}
 }
 
-// wire disturbs the wire in each way while pods live and die, and demands that the cache equals the
-// runtime during the fault.
+// wire disturbs the wire in each way while pods live and die, round by round until the fault has
+// acted, and demands that the cache equals the runtime during the fault.
 func wire(t *T) {
 	n := t.NewNode()
 	// The period bounds the cost of a silent loss.
@@ -77,22 +76,15 @@ func wire(t *T) {
 		t.Check(err)
 		began := time.Now()
 		var pods []*crikit.Pod
-		for p := range t.Size(4, 2) {
-			pods = append(pods, n.Pod(fmt.Sprintf("w%dp%d", i, p)))
-		}
-		ids := n.Burst(pods, 4, 2, "c", "sleep", "200ms", "2")
-		for _, made := range ids {
-			for _, id := range made {
-				n.Exited(id)
-			}
-		}
-		t.Check(n.Delete(t.ctx, pods[0].SandboxID))
-		quiet := time.Now()
-		a.Converge()
-		converged := time.Since(quiet)
+		var converged time.Duration
+		round := 0
 		t.Eventually(settle, "the fault acts: "+w.name, func() error {
+			more := n.liveThrough(fmt.Sprintf("w%dr%d", i, round))
+			pods = append(pods, more...)
+			converged = max(converged, a.Converge())
+			round++
 			if injected.Hits() == 0 {
-				return errors.New("it has not yet")
+				return fmt.Errorf("not in %d rounds", round)
 			}
 			return nil
 		})
@@ -100,19 +92,35 @@ func wire(t *T) {
 		injected.Remove()
 		a.Converge()
 		a.WaitConnected()
-		each(n, pods[1:], func(ctx context.Context, pod *crikit.Pod) error { return n.Delete(ctx, pod.SandboxID) })
+		each(n, pods, func(ctx context.Context, pod *crikit.Pod) error { return n.Delete(ctx, pod.SandboxID) })
 		a.Converge()
 		after := a.MustStats().Generator
 		if !w.lossy {
 			t.noneMissed(a, after.Missed-before.Missed, ", "+w.name)
 		}
-		t.Logf("%s: %d hits in %v; missed %d, connects %d, errors %d", w.name, hits, time.Since(began).Round(time.Millisecond),
+		t.Logf("%s: %d hits in %d rounds and %v; missed %d, connects %d, errors %d", w.name, hits, round, time.Since(began).Round(time.Millisecond),
 			after.Missed-before.Missed, after.Connects-before.Connects, after.ConnectErrors-before.ConnectErrors)
 		t.Figure(w.name, "%dms", converged.Milliseconds())
 	}
 	n.frozen(a)
 	t.latencies(a.MustEvents())
 	t.waits(a)
+}
+
+// liveThrough runs the containers of a few pods to their end, and removes a pod. It returns the
+// rest.
+func (n *Node) liveThrough(prefix string) []*crikit.Pod {
+	var pods []*crikit.Pod
+	for p := range n.t.Size(4, 2) {
+		pods = append(pods, n.Pod(fmt.Sprintf("%sp%d", prefix, p)))
+	}
+	for _, made := range n.Burst(pods, 4, 2, "c", "sleep", "200ms", "2") {
+		for _, id := range made {
+			n.Exited(id)
+		}
+	}
+	n.t.Check(n.Delete(n.t.ctx, pods[0].SandboxID))
+	return pods[1:]
 }
 
 // frozen stops every byte between agent and runtime without closing anything,

@@ -58,10 +58,10 @@ func idle(t *T) {
 			millis(agentAfter-agentBefore), millis(runtimeAfter-runtimeBefore), length)
 		a.Kill()
 	}
-	// Polling makes at least a list of sandboxes and of containers a second. The stream must save
-	// nearly all of them, the project's purpose.
-	if n.Traits.Events && calls["evented"]*4 > calls["generic"] {
-		t.Errorf("with the stream %d RPCs in %v, polling %d: want less than a quarter", calls["evented"], length, calls["generic"])
+	// Polling makes a list of sandboxes and of containers a second, on a machine that is fast enough.
+	// The stream must save nearly all of them, the project's purpose.
+	if polls := 2 * int(length/time.Second); n.Traits.Events && calls["evented"]*4 > polls {
+		t.Errorf("with the stream %d RPCs in %v, where polling makes %d: want less than a quarter", calls["evented"], length, polls)
 	}
 	t.Figure("pods", "%d", len(names))
 	if spent["generic"] > 0 {

@@ -37,7 +37,7 @@ const (
 	// grace is how long an interrupted child may take to end by itself.
 	grace = 30 * time.Second
 	// sweepLimit bounds a clean-up.
-	sweepLimit = time.Minute
+	sweepLimit = 3 * time.Minute
 )
 
 // Environment by which the supervisor names the run's directory and cgroup to its child.

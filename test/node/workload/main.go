@@ -5,7 +5,8 @@
 // container and as every container's process, so the image needs no base, no shell and no registry.
 //
 //	workload pause             wait for a signal, reap what is orphaned to it
-//	workload sleep D [code]    wait D (a Go duration), exit with code or 0; 143 at SIGTERM
+//	workload sleep D [code]    wait D (a Go duration) or for SIGUSR1, exit with code or 0;
+//	                           143 at SIGTERM
 //	workload exit N            exit with N at once
 //	workload eat N             touch N MiB, then wait; a lower limit makes the kernel kill it
 //
@@ -84,13 +85,15 @@ func sleep(args []string) error {
 		}
 	}
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
 	select {
 	case <-time.After(d):
-		os.Exit(code)
-	case <-signals:
-		os.Exit(143)
+	case s := <-signals:
+		if s != syscall.SIGUSR1 {
+			code = 143
+		}
 	}
+	os.Exit(code)
 	return nil
 }
 
