@@ -7,6 +7,7 @@ package cri
 // the first question to a runtime, Version.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,12 +218,8 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 
 // withDefaults returns the configuration with every zero field at its default.
 func (c Config) withDefaults() Config {
-	if c.MaxMessageSize == 0 {
-		c.MaxMessageSize = DefaultMaxMessageSize
-	}
-	if c.MaxStatusCalls == 0 {
-		c.MaxStatusCalls = DefaultMaxStatusCalls
-	}
+	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, DefaultMaxMessageSize)
+	c.MaxStatusCalls = cmp.Or(c.MaxStatusCalls, DefaultMaxStatusCalls)
 	return c
 }
 

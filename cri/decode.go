@@ -18,22 +18,22 @@ import (
 
 // SandboxStatus is the status of a sandbox (CRI PodSandboxStatus).
 type SandboxStatus struct {
-	ID string `json:"id"`
+	ID string
 	// Name, Namespace and UID are the pod's, from the sandbox's metadata.
-	Name      string `json:"name,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	UID       string `json:"uid,omitempty"`
+	Name      string
+	Namespace string
+	UID       string
 	// Attempt counts the sandboxes made for the pod, from 0.
-	Attempt uint32 `json:"attempt"`
+	Attempt uint32
 	// Phase is Running for a ready sandbox, otherwise Exited.
-	Phase pleg.Phase `json:"-"`
+	Phase pleg.Phase
 	// CreatedAt is the runtime's stamp; zero if absent, as in the event about a removal.
-	CreatedAt time.Time `json:"createdAt,omitzero"`
+	CreatedAt time.Time
 	// IPs are the sandbox's addresses, the primary one first; none with host networking.
-	IPs            []string          `json:"ips,omitempty"`
-	RuntimeHandler string            `json:"runtimeHandler,omitempty"`
-	Labels         map[string]string `json:"labels,omitempty"`
-	Annotations    map[string]string `json:"annotations,omitempty"`
+	IPs            []string
+	RuntimeHandler string
+	Labels         map[string]string
+	Annotations    map[string]string
 }
 
 // Ready reports whether the sandbox is ready.
@@ -41,54 +41,54 @@ func (s *SandboxStatus) Ready() bool { return s.Phase == pleg.PhaseRunning }
 
 // ContainerStatus is the status of a container (CRI ContainerStatus).
 type ContainerStatus struct {
-	ID string `json:"id"`
+	ID string
 	// SandboxID is the container's sandbox; empty if the pod has several sandboxes and the container's
 	// is not known.
-	SandboxID string `json:"sandboxId,omitempty"`
-	Name      string `json:"name,omitempty"`
+	SandboxID string
+	Name      string
 	// Attempt counts the containers of the same name made for the pod, from 0.
-	Attempt uint32     `json:"attempt"`
-	Phase   pleg.Phase `json:"-"`
+	Attempt uint32
+	Phase   pleg.Phase
 	// CreatedAt, StartedAt and FinishedAt are the runtime's stamps, zero if not reached.
-	CreatedAt  time.Time `json:"createdAt,omitzero"`
-	StartedAt  time.Time `json:"startedAt,omitzero"`
-	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	CreatedAt  time.Time
+	StartedAt  time.Time
+	FinishedAt time.Time
 	// ExitCode means something once FinishedAt is set.
-	ExitCode int32 `json:"exitCode"`
+	ExitCode int32
 	// Reason is a CamelCase word, Message a sentence on why the container is in its phase.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
+	Reason  string
+	Message string
 	// Image is the image named at creation, ImageRef its digested reference, ImageID the runtime's ID
 	// of the image.
-	Image       string            `json:"image,omitempty"`
-	ImageRef    string            `json:"imageRef,omitempty"`
-	ImageID     string            `json:"imageId,omitempty"`
-	LogPath     string            `json:"logPath,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Mounts      []Mount           `json:"mounts,omitempty"`
+	Image       string
+	ImageRef    string
+	ImageID     string
+	LogPath     string
+	Labels      map[string]string
+	Annotations map[string]string
+	Mounts      []Mount
 	// Resources are the limits in force, nil if absent from the status.
-	Resources *Resources `json:"resources,omitempty"`
+	Resources *Resources
 }
 
 // Mount is a mount of a container (CRI Mount).
 type Mount struct {
-	ContainerPath string `json:"containerPath"`
-	HostPath      string `json:"hostPath,omitempty"`
-	ReadOnly      bool   `json:"readOnly,omitempty"`
+	ContainerPath string
+	HostPath      string
+	ReadOnly      bool
 }
 
 // Resources are the limits of a container (CRI LinuxContainerResources). Zero means not specified.
 type Resources struct {
-	CPUPeriod   int64             `json:"cpuPeriod,omitempty"` // microseconds
-	CPUQuota    int64             `json:"cpuQuota,omitempty"`  // microseconds
-	CPUShares   int64             `json:"cpuShares,omitempty"`
-	MemoryLimit int64             `json:"memoryLimit,omitempty"` // bytes
-	OOMScoreAdj int64             `json:"oomScoreAdj,omitempty"`
-	CpusetCPUs  string            `json:"cpusetCpus,omitempty"`
-	CpusetMems  string            `json:"cpusetMems,omitempty"`
-	MemorySwap  int64             `json:"memorySwap,omitempty"` // bytes
-	Unified     map[string]string `json:"unified,omitempty"`
+	CPUPeriod   int64 // microseconds
+	CPUQuota    int64 // microseconds
+	CPUShares   int64
+	MemoryLimit int64 // bytes
+	OOMScoreAdj int64
+	CpusetCPUs  string
+	CpusetMems  string
+	MemorySwap  int64 // bytes
+	Unified     map[string]string
 }
 
 // decodeSandbox decodes a CRI PodSandboxStatus. Malformed parts are left out, and reported by

@@ -6,7 +6,6 @@ package cri_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 
@@ -16,8 +15,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// fake starts a fake CRI-O with a pod and returns the configuration to dial with.
-func fake() (dial func(context.Context) (net.Conn, error), stop func()) {
+// fake starts a fake CRI-O with a pod and returns a client.
+func fake() (client *cri.Client, stop func()) {
 	profile, err := fakeruntime.ProfileByName("crio")
 	if err != nil {
 		panic(err)
@@ -44,7 +43,11 @@ func fake() (dial func(context.Context) (net.Conn, error), stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	served.Go(func() { _ = rt.Serve(ctx, listener) })
-	return listener.DialContext, func() { cancel(); served.Wait(); rt.Close() }
+	client, err = cri.Dial(ctx, cri.Config{Dialer: listener.DialContext}) // or Endpoint: "unix:///run/crio/crio.sock"
+	if err != nil {
+		panic(err)
+	}
+	return client, func() { client.Close(); cancel(); served.Wait(); rt.Close() }
 }
 
 func ExampleDial() {
@@ -57,16 +60,9 @@ func ExampleDial() {
 }
 
 func ExampleClient_List() {
-	dial, stop := fake()
+	client, stop := fake()
 	defer stop()
 	ctx := context.Background()
-	client, err := cri.Dial(ctx, cri.Config{Dialer: dial})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-
 	listing, err := client.List(ctx, 0)
 	if err != nil {
 		fmt.Println(err)
@@ -89,16 +85,9 @@ func ExampleClient_List() {
 }
 
 func ExampleClient_Inspect() {
-	dial, stop := fake()
+	client, stop := fake()
 	defer stop()
 	ctx := context.Background()
-	client, err := cri.Dial(ctx, cri.Config{Dialer: dial})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-
 	pod, err := client.ListPod(ctx, "4f6b")
 	if err != nil {
 		fmt.Println(err)

@@ -3,10 +3,10 @@
 
 package cri
 
-// A stored status from the runtime's bytes to its readers: PodStatus, the merge KeepIPs, and JSON.
+// A stored status from the runtime's bytes to its readers: PodStatus, and the merge KeepIPs.
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,22 +76,15 @@ func (s *PodStatus) Namespace() string {
 // RequestReinspect.
 func (s *PodStatus) names() (name, namespace string) {
 	for _, sandbox := range s.Sandboxes() {
-		name, namespace = firstNonEmpty(name, sandbox.Name), firstNonEmpty(namespace, sandbox.Namespace)
+		name, namespace = cmp.Or(name, sandbox.Name), cmp.Or(namespace, sandbox.Namespace)
 	}
-	name, namespace = firstNonEmpty(name, s.name), firstNonEmpty(namespace, s.namespace)
+	name, namespace = cmp.Or(name, s.name), cmp.Or(namespace, s.namespace)
 	if name == "" || namespace == "" {
 		for _, container := range s.Containers() {
-			name, namespace = firstNonEmpty(name, container.Labels[labelPodName]), firstNonEmpty(namespace, container.Labels[labelPodNamespace])
+			name, namespace = cmp.Or(name, container.Labels[labelPodName]), cmp.Or(namespace, container.Labels[labelPodNamespace])
 		}
 	}
 	return name, namespace
-}
-
-func firstNonEmpty(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // IPs returns the pod's addresses, the primary one first: the addresses of the newest ready
@@ -259,34 +252,4 @@ func (b *encodedStatus) readyOrAddressed() bool {
 		}
 	}
 	return false
-}
-
-// MarshalJSON returns the whole status, decoded. Phases are given by name.
-func (s *PodStatus) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		UID        cache.UID         `json:"uid"`
-		Name       string            `json:"name,omitempty"`
-		Namespace  string            `json:"namespace,omitempty"`
-		IPs        []string          `json:"ips,omitempty"`
-		Sandboxes  []SandboxStatus   `json:"sandboxes,omitempty"`
-		Containers []ContainerStatus `json:"containers,omitempty"`
-	}{s.uid, s.Name(), s.Namespace(), s.IPs(), s.Sandboxes(), s.Containers()})
-}
-
-// MarshalJSON gives the phase by name.
-func (s SandboxStatus) MarshalJSON() ([]byte, error) {
-	type plain SandboxStatus // without this method
-	return json.Marshal(struct {
-		plain
-		Phase string `json:"phase"`
-	}{plain(s), s.Phase.String()})
-}
-
-// MarshalJSON gives the phase by name.
-func (c ContainerStatus) MarshalJSON() ([]byte, error) {
-	type plain ContainerStatus // without this method
-	return json.Marshal(struct {
-		plain
-		Phase string `json:"phase"`
-	}{plain(c), c.Phase.String()})
 }

@@ -30,17 +30,14 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 
 // newContainer makes a container for the direct methods, with a kubelet's labels and size.
 func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
-	c := &container{id: rt.ids.hex64(), name: spec.Name, sb: sb, image: spec.Image, life: spec.Life, program: idle}
-	if c.name == "" {
-		c.name = "c" + strconv.Itoa(len(sb.containers))
+	c := &container{
+		id: rt.ids.hex64(), name: cmp.Or(spec.Name, "c"+strconv.Itoa(len(sb.containers))), sb: sb,
+		image: cmp.Or(spec.Image, WorkloadImage), life: spec.Life, program: idle,
 	}
 	for _, other := range sb.containers {
 		if other.name == c.name {
 			c.attempt = max(c.attempt, other.attempt+1)
 		}
-	}
-	if c.image == "" {
-		c.image = WorkloadImage
 	}
 	c.labels = c.withPodLabels(spec.Labels)
 	c.annotations = c.kubeletAnnotations(spec.Annotations)

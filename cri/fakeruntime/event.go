@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 )
 
@@ -66,7 +67,7 @@ func (p payload) id() string {
 // the runtime is down, or a fault prevents it. They return the event, if one was or will be sent,
 // and its fate.
 func (rt *Runtime) emitSandbox(sb *sandbox, kind eventKind) (*event, Emission) {
-	return rt.emit(payload{kind, sb, nil})
+	return rt.emit(payload{kind, sb, nil}, &event{how: Emitted})
 }
 
 func (rt *Runtime) emitContainer(c *container, kind eventKind) (*event, Emission) {
@@ -75,7 +76,7 @@ func (rt *Runtime) emitContainer(c *container, kind eventKind) (*event, Emission
 	if held == nil && rt.mayHold(p) {
 		return rt.hold(p), Emitted
 	}
-	ev, how := rt.emit(p)
+	ev, how := rt.emit(p, &event{how: Emitted})
 	if held != nil {
 		rt.release(c, held)
 	}
@@ -114,7 +115,7 @@ func (rt *Runtime) release(c *container, h *heldEvent) {
 	}
 	c.held = nil
 	rt.sched.cancel(h.task)
-	_, how := rt.emitInto(payload{h.kind, c.sb, c}, h.ev)
+	_, how := rt.emit(payload{h.kind, c.sb, c}, h.ev)
 	rt.settle(h.ev, how)
 }
 
@@ -123,11 +124,7 @@ func (rt *Runtime) tells() bool {
 	return rt.cfg.Profile.Events == EventsOn && rt.phase == phaseUp
 }
 
-func (rt *Runtime) emit(p payload) (*event, Emission) {
-	return rt.emitInto(p, &event{how: Emitted})
-}
-
-func (rt *Runtime) emitInto(p payload, ev *event) (*event, Emission) {
+func (rt *Runtime) emit(p payload, ev *event) (*event, Emission) {
 	if !rt.tells() {
 		return nil, NoEvent
 	}
@@ -148,19 +145,12 @@ func (rt *Runtime) emitInto(p payload, ev *event) (*event, Emission) {
 	}
 	ev.wire = rt.encodeEvent(p, broken)
 	if rt.roll(rollOversize, f.Oversize, id, k) {
-		ev.pad = f.OversizeBytes
-		if ev.pad == 0 {
-			ev.pad = defaultOversize
-		}
+		ev.pad = cmp.Or(f.OversizeBytes, 17<<20)
 	}
 	again := rt.roll(rollDuplicate, f.Duplicate, id, k)
 	if rt.roll(rollDelay, f.Delay, id, k) {
-		by := f.DelayBy
-		if by == 0 {
-			by = defaultDelayBy
-		}
 		ev.deferred = true
-		rt.thisLife(by, func() {
+		rt.thisLife(cmp.Or(f.DelayBy, 200*time.Millisecond), func() {
 			rt.settle(ev, rt.publish(ev))
 			rt.repeat(ev, again)
 		}, func() { rt.settle(ev, Lost) })

@@ -78,7 +78,11 @@ func (d Fault) of(f *Faults) any { return reflect.ValueOf(f).Elem().Field(d.fiel
 func (f *Faults) Set(name, value string) error {
 	i := slices.IndexFunc(faultList, func(d Fault) bool { return d.Name == name })
 	if i < 0 {
-		return fmt.Errorf("fakeruntime: unknown fault %q: the known ones are %s", name, strings.Join(faultNames(), ", "))
+		var names []string
+		for _, d := range faultList {
+			names = append(names, d.Name)
+		}
+		return fmt.Errorf("fakeruntime: unknown fault %q: the known ones are %s", name, strings.Join(names, ", "))
 	}
 	next := *f
 	var err error
@@ -175,11 +179,3 @@ func (f Faults) Strings() []string {
 
 // String joins [Faults.Strings] by spaces.
 func (f Faults) String() string { return strings.Join(f.Strings(), " ") }
-
-func faultNames() []string {
-	names := make([]string, len(faultList))
-	for i, d := range faultList {
-		names[i] = d.Name
-	}
-	return names
-}

@@ -74,10 +74,4 @@ type Faults struct {
 	OrphanContainer float64 `fault:"orphan-container" help:"a list shows a container of an unknown sandbox" example:"0.1"`
 }
 
-const (
-	defaultDelayBy        = 200 * time.Millisecond
-	defaultOversize       = 17 << 20
-	defaultReplayEvents   = 100
-	defaultClockStepEvery = 10 * time.Second
-	swapHold              = 100 * time.Millisecond
-)
+const swapHold = 100 * time.Millisecond

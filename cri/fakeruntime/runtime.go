@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -36,35 +37,19 @@ type Config struct {
 	Images []Image
 }
 
-const (
-	defaultContainerBytes = 1500
-	defaultSandboxBytes   = 1200
-	defaultHistoryLimit   = 100_000
-	maxPayloadBytes       = 1 << 20
-)
+const maxPayloadBytes = 1 << 20
 
 func (c Config) withDefaults() Config {
 	if c.Profile.Name == "" && c.Profile == (Profile{}) {
 		c.Profile = profiles[0]
 	}
-	if c.Name != "" {
-		c.Profile.RuntimeName = c.Name
-	}
-	if c.Version != "" {
-		c.Profile.RuntimeVersion = c.Version
-	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.ContainerBytes == 0 {
-		c.ContainerBytes = defaultContainerBytes
-	}
-	if c.SandboxBytes == 0 {
-		c.SandboxBytes = defaultSandboxBytes
-	}
-	if c.HistoryLimit == 0 {
-		c.HistoryLimit = defaultHistoryLimit
-	}
+	c.Profile.RuntimeName, c.Profile.RuntimeVersion = cmp.Or(c.Name, c.Profile.RuntimeName), cmp.Or(c.Version, c.Profile.RuntimeVersion)
+	c.ContainerBytes = cmp.Or(c.ContainerBytes, 1500)
+	c.SandboxBytes = cmp.Or(c.SandboxBytes, 1200)
+	c.HistoryLimit = cmp.Or(c.HistoryLimit, 100_000)
 	return c
 }
 
@@ -188,14 +173,8 @@ func (rt *Runtime) SetFaults(f Faults) error {
 // stamp is the wall clock of the runtime, in nanoseconds since 1970, as distorted by the faults.
 func (rt *Runtime) stamp() int64 {
 	t := rt.cfg.Now().Add(rt.faults.ClockSkew)
-	if rt.faults.ClockStep != 0 {
-		every := rt.faults.ClockStepEvery
-		if every == 0 {
-			every = defaultClockStepEvery
-		}
-		if time.Since(rt.begun)/every%2 == 1 {
-			t = t.Add(rt.faults.ClockStep)
-		}
+	if every := cmp.Or(rt.faults.ClockStepEvery, 10*time.Second); time.Since(rt.begun)/every%2 == 1 {
+		t = t.Add(rt.faults.ClockStep)
 	}
 	return t.UnixNano()
 }

@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -28,24 +29,18 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 
 // newSandbox makes a sandbox for the direct methods, with a kubelet's labels and size.
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
-	id := rt.ids.hex64()
-	sb := &sandbox{id: id, uid: spec.UID, name: spec.Name, namespace: spec.Namespace, handler: spec.Handler, hostNetwork: spec.HostNetwork, pid: pidPerContainer}
+	sb := &sandbox{
+		id: rt.ids.hex64(), uid: spec.UID, name: cmp.Or(spec.Name, fmt.Sprintf("pod-%06d", rt.ips)), namespace: cmp.Or(spec.Namespace, "default"),
+		attempt: spec.Attempt, handler: spec.Handler, hostNetwork: spec.HostNetwork, pid: pidPerContainer,
+		annotations: spec.Annotations, tail: rt.sandboxTail,
+	}
 	if sb.uid == "" {
 		sb.uid = rt.ids.uid()
 	}
-	if sb.name == "" {
-		sb.name = fmt.Sprintf("pod-%06d", rt.ips)
-	}
-	if sb.namespace == "" {
-		sb.namespace = "default"
-	}
-	sb.attempt = spec.Attempt
 	if p := rt.store.pods[sb.uid]; p != nil {
 		sb.attempt = max(sb.attempt, p.attempts)
 	}
 	sb.labels = sb.withPodLabels(spec.Labels)
-	sb.annotations = spec.Annotations
-	sb.tail = rt.sandboxTail
 	return sb
 }
 
@@ -105,7 +100,7 @@ func (rt *Runtime) StopSandbox(id string) error {
 
 func (rt *Runtime) stopSandbox(sb *sandbox) {
 	rt.stopContainers(sb)
-	rt.sandboxDown(sb)
+	rt.sandboxDown(sb, false)
 }
 
 func (rt *Runtime) stopContainers(sb *sandbox) {
@@ -119,24 +114,19 @@ func (sb *sandbox) runs() bool {
 	return slices.ContainsFunc(sb.containers, func(c *container) bool { return c.state == StateRunning })
 }
 
-// sandboxDown is the end of the sandbox itself; its containers are left as they are.
-func (rt *Runtime) sandboxDown(sb *sandbox) {
+// sandboxDown ends the sandbox itself; its containers are left as they are. Silent: without an event.
+func (rt *Runtime) sandboxDown(sb *sandbox, silent bool) {
 	if sb.state != StateReady {
 		return
 	}
 	sb.state = StateNotReady
-	ev, how := rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
+	var ev *event
+	how := NoEvent
+	if !silent {
+		ev, how = rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
+	}
 	sb.ip = ""
 	rt.record(sb, nil, StateReady, StateNotReady, how, ev)
-}
-
-// sandboxFades is the end of a sandbox of which nobody is told.
-func (rt *Runtime) sandboxFades(sb *sandbox) {
-	if sb.state != StateReady {
-		return
-	}
-	sb.state, sb.ip = StateNotReady, ""
-	rt.record(sb, nil, StateReady, StateNotReady, NoEvent, nil)
 }
 
 // RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that reports a
@@ -156,11 +146,7 @@ func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
 		return nil, nil
 	}
 	rt.stopContainers(sb)
-	if rt.cfg.Profile.SilentCascade {
-		rt.sandboxFades(sb)
-	} else {
-		rt.sandboxDown(sb)
-	}
+	rt.sandboxDown(sb, rt.cfg.Profile.SilentCascade)
 	for len(sb.containers) > 0 {
 		rt.removeContainer(sb.containers[0], rt.cfg.Profile.SilentCascade)
 	}
@@ -195,7 +181,7 @@ func (rt *Runtime) dropSandbox(sb *sandbox, how Emission, ev *event) {
 // containers still run; they end with code 255 after 1.4 s.
 func (rt *Runtime) KillShim(id string) error {
 	return rt.onSandbox("KillShim", id, func(sb *sandbox) error {
-		rt.sandboxDown(sb)
+		rt.sandboxDown(sb, false)
 		for _, c := range sb.containers {
 			rt.sched.after(shimDeathLag, func() { rt.exit(c, exitUnknown, "Unknown", "") })
 		}

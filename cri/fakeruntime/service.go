@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,7 +206,7 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 	}
 	hangs := rt.roll(rollHang, hang, method, n)
 	fails := rt.roll(rollFail, fail, method, n)
-	code := codes.Code(f.FailCode)
+	code := cmp.Or(codes.Code(f.FailCode), codes.Unknown)
 	rt.mu.Unlock()
 
 	if hangs {
@@ -220,9 +221,6 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 		return n, err
 	}
 	if fails {
-		if code == codes.OK {
-			code = codes.Unknown
-		}
 		return n, status.Errorf(code, "virtual failure of %s, call %d", method, n)
 	}
 	return n, nil

@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -48,10 +49,6 @@ func (rt *Runtime) subscribe() *subscriber {
 	}
 	s.done = s.next
 	if rt.roll(rollReplay, f.Replay, "replay", h.subSeq) {
-		n := f.ReplayEvents
-		if n == 0 {
-			n = defaultReplayEvents
-		}
 		old, ahead := h.recent, s.next
 		if rt.cfg.Profile.Delivery == DeliverCompete {
 			ahead = h.head
@@ -59,7 +56,7 @@ func (rt *Runtime) subscribe() *subscriber {
 		for len(old) > 0 && old[len(old)-1].seq >= ahead {
 			old = old[:len(old)-1]
 		}
-		s.replay = append(s.replay, old[max(0, len(old)-n):]...)
+		s.replay = append(s.replay, old[max(0, len(old)-cmp.Or(f.ReplayEvents, 100)):]...)
 	}
 	h.served = true
 	h.subs = append(h.subs, s)
