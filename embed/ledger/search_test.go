@@ -191,11 +191,8 @@ func (w *world) finish(r *toyRead) {
 			r.lookAt(t)
 		}
 	}
-	for i, x := range w.reads {
-		if x == r {
-			w.reads = append(w.reads[:i], w.reads[i+1:]...)
-			break
-		}
+	if i := slices.Index(w.reads, r); i >= 0 {
+		w.reads = slices.Delete(w.reads, i, i+1)
 	}
 	w.step++
 	i := 1
@@ -240,20 +237,7 @@ func (w *world) list(sandboxes bool, f filter) bool {
 	}
 	for range 2 {
 		w.l.Trust(w.connected)
-		shown, v := make(map[string]Phase), Verdict{}
-		if sandboxes {
-			var list []*runtimeapi.PodSandbox
-			list, v = w.l.ServeSandboxes(f.forSandboxes(), w.now())
-			for _, s := range list {
-				shown[s.Id] = SandboxPhase(s.State)
-			}
-		} else {
-			var list []*runtimeapi.Container
-			list, v = w.l.ServeContainers(f.forContainers(), w.now())
-			for _, c := range list {
-				shown[c.Id] = ContainerPhase(c.State)
-			}
-		}
+		shown, v := w.serve(sandboxes, f)
 		if v.Reason == "" {
 			for i, s := range situations {
 				if s.in(w, f) {
@@ -272,7 +256,7 @@ func (w *world) list(sandboxes bool, f filter) bool {
 			for range w.rng.IntN(3) {
 				w.turn(false)
 			}
-			if w.pending(r) {
+			if slices.Contains(w.reads, r) {
 				w.finish(r)
 			}
 		}
@@ -281,8 +265,21 @@ func (w *world) list(sandboxes bool, f filter) bool {
 	return false
 }
 
-func (w *world) pending(r *toyRead) bool {
-	return slices.Contains(w.reads, r)
+// serve returns the phases in a list from memory, by ID.
+func (w *world) serve(sandboxes bool, f filter) (shown map[string]Phase, v Verdict) {
+	shown = make(map[string]Phase)
+	if sandboxes {
+		list, v := w.l.ServeSandboxes(f.forSandboxes(), w.now())
+		for _, s := range list {
+			shown[s.Id] = SandboxPhase(s.State)
+		}
+		return shown, v
+	}
+	list, v := w.l.ServeContainers(f.forContainers(), w.now())
+	for _, c := range list {
+		shown[c.Id] = ContainerPhase(c.State)
+	}
+	return shown, v
 }
 
 // compare is the oracle.
@@ -399,18 +396,7 @@ func (w *world) rest() {
 
 // truth compares the lists served at rest with the things, item by item.
 func (w *world) truth(sandboxes bool) {
-	shown := make(map[string]Phase)
-	if sandboxes {
-		list, _ := w.l.ServeSandboxes(nil, w.now())
-		for _, s := range list {
-			shown[s.Id] = SandboxPhase(s.State)
-		}
-	} else {
-		list, _ := w.l.ServeContainers(nil, w.now())
-		for _, c := range list {
-			shown[c.Id] = ContainerPhase(c.State)
-		}
-	}
+	shown, _ := w.serve(sandboxes, filter{})
 	for _, t := range w.things {
 		want := t.phase
 		if t.sandboxed != sandboxes || want == Gone {

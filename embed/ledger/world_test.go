@@ -102,12 +102,7 @@ func (w *world) fail(format string, args ...any) {
 
 // pick returns a thing of the kind in the runtime, or nil.
 func (w *world) pick(sandbox bool) *thing {
-	var all []*thing
-	for _, t := range w.things {
-		if t.sandboxed == sandbox && t.phase != Gone {
-			all = append(all, t)
-		}
-	}
+	all := slices.DeleteFunc(slices.Clone(w.things), func(t *thing) bool { return t.sandboxed != sandbox || t.phase == Gone })
 	if len(all) == 0 {
 		return nil
 	}
