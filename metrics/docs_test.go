@@ -33,7 +33,7 @@ func table() string {
 
 func section(list []definition) string {
 	var b strings.Builder
-	b.WriteString("| metric | type | meaning | what it tells |\n|---|---|---|---|\n")
+	b.WriteString("| metric | type | meaning, and what its values tell |\n|---|---|---|\n")
 	for _, d := range list {
 		name := "`" + d.name + "`"
 		if d.label != "" {
@@ -42,7 +42,7 @@ func section(list []definition) string {
 		if d.kubelet() {
 			name += "<br>(`" + d.registeredName(true) + "`)"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, strings.ToLower(string(d.kind)), d.help, d.guidance)
+		fmt.Fprintf(&b, "| %s | %s | %s %s |\n", name, strings.ToLower(string(d.kind)), d.help, d.guidance)
 	}
 	return b.String()
 }
