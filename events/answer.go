@@ -5,6 +5,7 @@ package events
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -108,6 +109,7 @@ type gate struct {
 	since    time.Time // the first failure
 	until    time.Time
 	conflict bool // the server answers 409 again and again
+	queue    list.List
 }
 
 // newGate returns an open gate. Its delays lie between half of BackoffBase and BackoffMax.

@@ -191,7 +191,7 @@ func (b *Broadcaster) removeWatcher(w *watcher) {
 // distribute hands an occurrence to the watchers. The lock is held, for the order of emission.
 func (b *Broadcaster) distribute(src source, s *series, now time.Time) {
 	seen := *s
-	seen.st, seen.name = begin(now), eventName(s.key.regarding.name, &s.id, now)
+	seen.st, seen.name = begin(now), eventName(s.key.regarding.Name, &s.id, now)
 	event := seen.event(src, call{})
 	for w := range b.watchers {
 		select {

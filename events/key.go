@@ -19,8 +19,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -51,109 +51,88 @@ func cut(s string, limit int) string {
 	return strings.ToValidUTF8(s, "?") // never longer
 }
 
-// refKey identifies a referenced object. The resourceVersion is omitted: each write of the object
-// changes the version and would begin a new series.
-type refKey struct {
-	kind, group, version, namespace, name, uid, fieldPath string
-}
-
-// bound limits the size of a key; existing objects pass unchanged.
-func (r *refKey) bound() {
-	for _, f := range [...]*string{&r.kind, &r.group, &r.version, &r.namespace, &r.name, &r.uid, &r.fieldPath} {
-		if len(*f) > maxRefField {
-			*f = cut(*f, maxRefField)
-		}
-	}
-}
-
-// refKeyOf returns the key of a reference with any content.
-func refKeyOf(o *corev1.ObjectReference) refKey {
-	group, version, ok := strings.Cut(o.APIVersion, "/")
-	if !ok {
-		group, version = "", o.APIVersion
-	}
-	return refKey{o.Kind, group, version, o.Namespace, o.Name, string(o.UID), o.FieldPath}
-}
-
-// reference returns the stored form: valid UTF-8, unlike the key.
-func (r *refKey) reference(resourceVersion string) corev1.ObjectReference {
-	version := r.version
-	if r.group != "" {
-		version = r.group + "/" + r.version
-	}
-	return corev1.ObjectReference{
-		Kind:            cut(r.kind, maxRefField),
-		APIVersion:      cut(version, 2*maxRefField),
-		Namespace:       cut(r.namespace, maxRefField),
-		Name:            cut(r.name, maxRefField),
-		UID:             types.UID(cut(r.uid, maxRefField)),
-		ResourceVersion: cut(resourceVersion, maxRefField),
-		FieldPath:       cut(r.fieldPath, maxRefField),
-	}
-}
-
 // kinds resolves objects to references without garbage. kinds caches the kind of each Go type known
 // to the scheme: a scheme lookup allocates. Safe for concurrent use.
 type kinds struct {
 	scheme *runtime.Scheme
-	seen   sync.Map // reflect.Type → schema.GroupVersionKind
+	seen   sync.Map // reflect.Type → metav1.TypeMeta
 }
 
 var errNilObject = errors.New("the object is nil")
 
-// refer identifies the object in out and returns its resourceVersion. A nil pointer inside of the
-// interface is an error, not a panic.
-func (k *kinds) refer(obj runtime.Object, out *refKey) (resourceVersion string, err error) {
+// refer writes the reference to an object, fit for the server, and returns its resourceVersion
+// apart: each write of the object changes the version and would begin a new series. A nil pointer
+// inside of the interface is an error, not a panic.
+func (k *kinds) refer(obj runtime.Object, out *corev1.ObjectReference) (resourceVersion string, err error) {
 	if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return "", errNilObject
 	}
-	defer out.bound()
 	if ref, ok := obj.(*corev1.ObjectReference); ok {
-		*out = refKeyOf(ref)
-		return ref.ResourceVersion, nil
+		*out = *ref
+	} else if err := k.describe(obj, out); err != nil {
+		return "", err
 	}
-	gvk := obj.GetObjectKind().GroupVersionKind()
-	if gvk.Empty() {
-		if gvk, err = k.lookup(obj); err != nil {
-			return "", err
-		}
+	for _, f := range [...]*string{
+		&out.Kind, &out.APIVersion, &out.Namespace, &out.Name, (*string)(&out.UID), &out.FieldPath, &out.ResourceVersion,
+	} {
+		*f = cut(*f, maxRefField)
 	}
-	out.kind, out.group, out.version = gvk.Kind, gvk.Group, gvk.Version
-	if m, err := meta.Accessor(obj); err == nil {
-		out.namespace, out.name, out.uid = m.GetNamespace(), m.GetName(), string(m.GetUID())
-		return m.GetResourceVersion(), nil
-	}
-	common, err := meta.CommonAccessor(obj) // a list has a version, but no name
-	if err != nil {
-		return "", fmt.Errorf("%T has no metadata: %w", obj, err)
-	}
-	return common.GetResourceVersion(), nil
+	resourceVersion, out.ResourceVersion = out.ResourceVersion, ""
+	return resourceVersion, nil
 }
 
-func (k *kinds) lookup(obj runtime.Object) (schema.GroupVersionKind, error) {
+func (k *kinds) describe(obj runtime.Object, out *corev1.ObjectReference) error {
+	kind, ok := obj.GetObjectKind().(*metav1.TypeMeta)
+	if !ok { // an unstructured object
+		kind = &metav1.TypeMeta{}
+		kind.APIVersion, kind.Kind = obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	}
+	if *kind == (metav1.TypeMeta{}) {
+		found, err := k.lookup(obj)
+		if err != nil {
+			return err
+		}
+		kind = &found
+	}
+	out.Kind, out.APIVersion = kind.Kind, kind.APIVersion
+	if m, err := meta.Accessor(obj); err == nil {
+		out.Namespace, out.Name, out.UID, out.ResourceVersion = m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion()
+		return nil
+	}
+	list, err := meta.CommonAccessor(obj) // has a version, but no name
+	if err != nil {
+		return fmt.Errorf("%T has no metadata: %w", obj, err)
+	}
+	out.ResourceVersion = list.GetResourceVersion()
+	return nil
+}
+
+func (k *kinds) lookup(obj runtime.Object) (kind metav1.TypeMeta, err error) {
 	t := reflect.TypeOf(obj)
 	if v, ok := k.seen.Load(t); ok {
-		return v.(schema.GroupVersionKind), nil
+		return v.(metav1.TypeMeta), nil
 	}
 	if k.scheme == nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("%T does not say its kind and the recorder has no scheme to look it up", obj)
+		return kind, fmt.Errorf("%T does not say its kind and the recorder has no scheme to look it up", obj)
 	}
 	all, _, err := k.scheme.ObjectKinds(obj)
 	if err != nil {
-		return schema.GroupVersionKind{}, err
+		return kind, err
 	}
-	k.seen.Store(t, all[0])
-	return all[0], nil
+	kind.APIVersion, kind.Kind = all[0].ToAPIVersionAndKind()
+	k.seen.Store(t, kind)
+	return kind, nil
 }
 
 // objectKey identifies an object without version and field path, for the order of calls and for
 // limits.
 type objectKey struct {
-	kind, group, namespace, name, uid string
+	kind, namespace, name string
+	uid                   types.UID
 }
 
-func (r *refKey) object() objectKey {
-	return objectKey{r.kind, r.group, r.namespace, r.name, r.uid}
+func objectOf(r *corev1.ObjectReference) objectKey {
+	return objectKey{r.Kind, r.Namespace, r.Name, r.UID}
 }
 
 var seed = maphash.MakeSeed()
@@ -168,15 +147,15 @@ type seriesKey struct {
 	source             uint32 // index in Broadcaster.rosters
 	eventType          string
 	reason, action     string
-	regarding, related refKey
-	note               string // "" where notes do not count; see combinedKey
+	regarding, related corev1.ObjectReference // without resourceVersion
+	note               string                 // "" where notes do not count; see combinedKey
 }
 
 // pair returns a hash of an event's regarding and related objects, for the cap and the rate limits.
 // Events with different related objects are bounded by the number of objects (a ReplicaSet creates
 // 500 pods) and are never spam.
 func (k *seriesKey) pair() uint64 {
-	return hash([2]objectKey{k.regarding.object(), k.related.object()})
+	return hash([2]objectKey{objectOf(&k.regarding), objectOf(&k.related)})
 }
 
 // notes is the hash under which series with different notes are counted: a note has its own series,
@@ -202,12 +181,14 @@ type seriesID [16]byte
 
 func (k *seriesKey) id(src source) seriesID {
 	buf := make([]byte, 0, 512)
-	for _, s := range [...]string{
-		src.controller, src.instance, strconv.FormatBool(src.byNote), k.eventType, k.reason, k.action, k.note,
-		k.regarding.kind, k.regarding.group, k.regarding.version, k.regarding.namespace, k.regarding.name, k.regarding.uid, k.regarding.fieldPath,
-		k.related.kind, k.related.group, k.related.version, k.related.namespace, k.related.name, k.related.uid, k.related.fieldPath,
-	} {
-		buf = append(binary.BigEndian.AppendUint32(buf, uint32(len(s))), s...)
+	add := func(all ...string) {
+		for _, s := range all {
+			buf = append(binary.BigEndian.AppendUint32(buf, uint32(len(s))), s...)
+		}
+	}
+	add(src.controller, src.instance, strconv.FormatBool(src.byNote), k.eventType, k.reason, k.action, k.note)
+	for _, r := range [...]*corev1.ObjectReference{&k.regarding, &k.related} {
+		add(r.Kind, r.APIVersion, r.Namespace, r.Name, string(r.UID), r.FieldPath)
 	}
 	sum := sha256.Sum256(buf)
 	return seriesID(sum[:16])

@@ -201,7 +201,7 @@ func TestKeysOfOneHash(t *testing.T) {
 	tab := newTable()
 	var all []*series
 	for _, name := range []string{"a", "b", "c"} {
-		s := newSeries(seriesKey{regarding: refKey{name: name}}, source{}, content{})
+		s := newSeries(seriesKey{regarding: corev1.ObjectReference{Name: name}}, source{}, content{})
 		s.hash = 1
 		all = append(all, s)
 		tab.add(s)
@@ -209,10 +209,10 @@ func TestKeysOfOneHash(t *testing.T) {
 	for _, i := range []int{1, 2, 0} {
 		s := all[i]
 		if tab.find(&s.key, 1) != s {
-			t.Errorf("%s is not found", s.key.regarding.name)
+			t.Errorf("%s is not found", s.key.regarding.Name)
 		}
 		if tab.retire(s); tab.find(&s.key, 1) != nil {
-			t.Errorf("%s is still found", s.key.regarding.name)
+			t.Errorf("%s is still found", s.key.regarding.Name)
 		}
 	}
 	if len(tab.byKey) > 0 {

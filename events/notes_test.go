@@ -84,7 +84,7 @@ func TestNotesAreBounded(t *testing.T) {
 				count[kind]++
 			}
 		}
-		if len(all) > 2*defaultMaxNotes+1 || len(all) < defaultMaxNotes {
+		if len(all) > 2*maxNotes+1 || len(all) < maxNotes {
 			t.Errorf("%d series: %s", len(all), brief(all))
 		}
 		if count["Readiness"] != each || count["Liveness"] != each {

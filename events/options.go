@@ -19,7 +19,7 @@ import (
 const (
 	defaultMaxSeries    = 4096
 	defaultMaxPerObject = 100
-	defaultMaxNotes     = 10
+	maxNotes            = 10               // under a reason and object
 	refill              = 5 * time.Minute  // of a token
 	writeTimeout        = 30 * time.Second // of a call
 	shutdownTimeout     = 5 * time.Second  // of Shutdown
@@ -57,10 +57,6 @@ type Options struct {
 	// MaxPerObject bounds the series of each pair of a regarding and a related object, or of a
 	// regarding object alone. Default 100. Negative: no bound.
 	MaxPerObject int
-	// MaxNotes bounds the messages distinguished at a time under the same reason and object, for
-	// recorders with the older interface only. Default 10; twice as many series at most, see
-	// [LegacyRecorder].
-	MaxNotes int
 	// Burst is the size of a token bucket per regarding object, related object and reason. A bucket
 	// gets a token every five minutes; each new series takes a token. Another bucket per regarding
 	// object paces the writes of loops with ten seconds or more between two occurrences; without a
@@ -90,7 +86,6 @@ func (o *Options) complete() error {
 	o.MaxSeries = cmp.Or(o.MaxSeries, defaultMaxSeries)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 16384)
 	o.MaxPerObject = cmp.Or(o.MaxPerObject, defaultMaxPerObject)
-	o.MaxNotes = cmp.Or(o.MaxNotes, defaultMaxNotes)
 	o.Burst = cmp.Or(o.Burst, 25)
 	o.Writers = cmp.Or(o.Writers, 4)
 	o.FinishAfter = cmp.Or(o.FinishAfter, 6*time.Minute)
@@ -102,7 +97,7 @@ func (o *Options) complete() error {
 			"ClusterNamespace %q: the API server takes events about cluster-scoped objects in %q or %q only", o.ClusterNamespace, metav1.NamespaceSystem, metav1.NamespaceDefault),
 		check(len(validation.IsDNS1123Label(o.RosterNamespace)) == 0, "RosterNamespace %q is no name of a namespace", o.RosterNamespace),
 		check(len(o.Instance) <= maxWord && utf8.ValidString(o.Instance), "Instance %.200q: the API server takes at most %d bytes of UTF-8", o.Instance, maxWord),
-		positive("MaxSeries", o.MaxSeries), positive("MaxQueue", o.MaxQueue), positive("MaxNotes", o.MaxNotes), positive("Writers", o.Writers),
+		positive("MaxSeries", o.MaxSeries), positive("MaxQueue", o.MaxQueue), positive("Writers", o.Writers),
 		positive("FinishAfter", o.FinishAfter), positive("Heartbeat", o.Heartbeat), positive("BackoffBase", o.BackoffBase),
 		check(o.BackoffBase <= o.BackoffMax, "BackoffBase %v exceeds BackoffMax %v", o.BackoffBase, o.BackoffMax),
 	)

@@ -63,8 +63,8 @@ func (r *Recorder) WithLogger(logger klog.Logger) clientevents.EventRecorderLogg
 
 // LegacyRecorder is a [Recorder] with the interface of client-go's tools/record. Its callers use a
 // reason for different things (a kubelet's Failed, Unhealthy, FailedMount), so events with
-// different messages are different series, up to Options.MaxNotes. Beyond MaxNotes, events are
-// counted together if their messages begin alike.
+// different messages are different series, ten at a time under one reason and object. Beyond ten,
+// events are counted together if their messages begin alike.
 type LegacyRecorder struct {
 	*core
 	logger klog.Logger
@@ -165,7 +165,7 @@ func (c *core) identify(e *emission) (err error) {
 	}
 	if e.related != nil {
 		if e.relatedVersion, err = c.kinds.refer(e.related, &k.related); err != nil {
-			k.related = refKey{} // as if there were none
+			k.related = corev1.ObjectReference{} // as if there were none
 		}
 	}
 	k.source, k.eventType = c.source, e.eventType
@@ -197,7 +197,7 @@ func (c *core) build(e *emission) *series {
 		c.b.mu.Unlock()
 	}
 	return newSeries(e.key, c.from, content{
-		namespace: cmp.Or(cut(e.key.regarding.namespace, maxRefField), c.b.opts.ClusterNamespace), annotations: annotations,
+		namespace: cmp.Or(e.key.regarding.Namespace, c.b.opts.ClusterNamespace), annotations: annotations,
 		note: e.note, regardingVersion: e.regardingVersion, relatedVersion: e.relatedVersion,
 	})
 }
@@ -222,7 +222,7 @@ func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken boo
 		b.tab.touch(s)
 	}
 	// Slow loops are written as often as by client-go's recorder.
-	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(hash(s.key.regarding.object()), now) {
+	if pause >= slowLoop && now.Before(s.st.due) && b.limit.has(hash(s.object()), now) {
 		s.st.due = now
 	}
 	b.enqueue(s, now)
@@ -237,7 +237,7 @@ func (b *Broadcaster) current(e *emission) *series {
 		return s
 	}
 	for _, combined := range []func(note string) string{combinedKey, anyNote} {
-		if s == nil && b.tab.counts[e.key.notes()] >= b.opts.MaxNotes {
+		if s == nil && b.tab.counts[e.key.notes()] >= maxNotes {
 			e.key.note = combined(e.note)
 			e.hash = hash(e.key)
 			s = b.tab.find(&e.key, e.hash)
@@ -255,6 +255,7 @@ func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
 		s.content.note = cut(combinedNote+e.note, maxNote)
 	}
 	g, revived := b.tab.gone[s.id]
+	r := b.rosters[s.key.source]
 	switch {
 	case b.tab.all-b.tab.known >= b.opts.MaxQueue:
 		b.count.drop(DropQueueFull, 1)
@@ -265,7 +266,7 @@ func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
 	case b.opts.MaxPerObject > 0 && prev == nil && b.tab.counts[s.pair] >= b.opts.MaxPerObject:
 		b.count.drop(DropObjectCap, 1)
 		return
-	case !revived && b.tab.left[s.id.hint()] == nil && !b.limit.allow(hash(bucketKey{s.pair, s.key.reason}), now):
+	case !revived && r.left[s.id.hint()] == "" && !b.limit.allow(hash(bucketKey{s.pair, s.key.reason}), now):
 		b.count.drop(DropRateLimited, 1)
 		return
 	}
@@ -278,6 +279,8 @@ func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
 	s.st, s.name = begin(now), b.newName(s, now)
 	if delete(b.tab.gone, s.id); revived && now.Sub(g.st.last) < b.opts.FinishAfter {
 		s.st, s.name = g.st.revived(now), g.name
+	} else {
+		r.claim(s)
 	}
 	b.tab.add(s)
 	b.settle(s, now)
@@ -297,7 +300,7 @@ func (b *Broadcaster) newName(s *series, now time.Time) string {
 		now = b.birth.Add(1)
 	}
 	b.birth = now
-	return eventName(s.key.regarding.name, &s.id, now)
+	return eventName(s.key.regarding.Name, &s.id, now)
 }
 
 // cleanAnnotations copies the annotations valid for the server and returns the number of the

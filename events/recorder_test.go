@@ -165,17 +165,17 @@ func TestKindsOfObjects(t *testing.T) {
 	stamped := testPod("a")
 	stamped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	for _, obj := range []runtime.Object{testPod("a"), stamped, podRef("a")} {
-		var got refKey
+		var got corev1.ObjectReference
 		if _, err := r.rec.kinds.refer(obj, &got); err != nil {
 			t.Fatal(err)
 		}
-		if want := (refKey{kind: "Pod", version: "v1", namespace: "ns", name: "a", uid: "uid-a"}); got != want {
+		if want := (corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "a", UID: "uid-a"}); got != want {
 			t.Errorf("%T: %+v", obj, got)
 		}
 	}
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
-	var got refKey
-	if v, err := r.rec.kinds.refer(list, &got); err != nil || v != "5" || got.kind != "PodList" {
+	var got corev1.ObjectReference
+	if v, err := r.rec.kinds.refer(list, &got); err != nil || v != "5" || got.Kind != "PodList" {
 		t.Errorf("a list: %+v, %q, %v", got, v, err)
 	}
 }

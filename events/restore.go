@@ -12,6 +12,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,10 +46,12 @@ type roster struct {
 	phase    phase
 	attempts int       // failures since the last answer
 	busy     bool      // a call is under way
-	version  string    // of the last write by this process
 	next     time.Time // of the next call, zero for none
 	rest     time.Time // no call before
 	shared   uint32    // how often another process's write was found
+
+	left   map[hint]string // objects left by an earlier process and not continued, as namespace/name
+	readAt time.Time       // when their names were read
 }
 
 // want asks for a call at the given time, or as soon after as allowed.
@@ -80,7 +84,7 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	for _, r := range b.rosters {
 		first := r.phase == phaseUnread && r.attempts < restoreTries
-		final := b.draining != nil && b.inflight == 0 && b.tab.queue.Len() == 0 // every name is
+		final := b.draining != nil && b.inflight == 0 && b.queued() == 0 // every name is
 		switch at := r.next.Sub(now); {
 		case r.busy && first:
 			wait = 0
@@ -98,7 +102,7 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 }
 
 func (b *Broadcaster) rosterJob(r *roster, now time.Time) job {
-	j := job{roster: r, event: b.rosterEvent(r, now), call: call{version: r.version}}
+	j := job{roster: r, event: b.rosterEvent(r, now)}
 	r.busy, r.next = true, time.Time{}
 	switch r.phase {
 	case phaseUnread:
@@ -142,7 +146,7 @@ func rosterBody(j *job) []byte {
 	// life.
 	packed = j.event.EventTime.UTC().Format(time.RFC3339) + " " + packed
 	j.event.Annotations = map[string]string{AnnotationRoster: packed}
-	return patchBody(j.call.version, j.event.Annotations, nil)
+	return patchBody("", j.event.Annotations, nil)
 }
 
 // rosterAnswered books the answer to a read or write of a roster, and the names read.
@@ -184,10 +188,7 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 			b.addLeft(r, unpackRoster(stored.Annotations[AnnotationRoster]), now)
 		}
 	case err == nil:
-		if r.phase = phaseStored; stored != nil {
-			r.version = stored.ResourceVersion
-		}
-		r.rest = now.Add(rosterEvery)
+		r.phase, r.rest = phaseStored, now.Add(rosterEvery)
 		if len(j.names) > 0 && !b.stopped {
 			r.want(b.renewal(now))
 		}
@@ -195,49 +196,82 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 		r.phase = phaseStored
 		r.want(now)
 	case v.verdict == verdictMissing && r.phase == phaseStored:
-		r.phase, r.version = phaseAbsent, ""
+		r.phase = phaseAbsent
 		r.want(now)
 	default:
-		r.phase, r.version, r.rest = phaseAbsent, "", now.Add(rosterEvery)
-		if v.verdict != verdictConflict { // another process's roster, otherwise
-			r.rest = now.Add(b.opts.Heartbeat)
-			klog.FromContext(ctx).Info("Event series will not be continued after a restart: their roster cannot be stored", "err", err)
-		}
+		r.phase, r.rest = phaseAbsent, now.Add(b.opts.Heartbeat)
+		klog.FromContext(ctx).Info("Event series will not be continued after a restart: their roster cannot be stored", "err", err)
 		if !b.stopped {
 			r.want(now)
 		}
 	}
 }
 
-// addLeft takes in the objects left by an earlier process, by their names.
+// addLeft takes in the names of the objects left by an earlier process. Series wait for their first
+// write meanwhile.
 func (b *Broadcaster) addLeft(r *roster, names []string, now time.Time) {
+	r.left, r.readAt = make(map[hint]string, len(names)), now
 	for _, name := range names {
-		namespace, name, _ := strings.Cut(name, "/")
-		s := &series{left: true, name: name, key: seriesKey{source: r.index, regarding: refKey{name: name}}, content: content{namespace: namespace}}
-		s.st.phase = phaseUnread
-		if n, err := hex.Decode(s.id[:], []byte(name[max(len(name)-8, 0):])); err != nil || n != len(hint{}) || b.tab.left[s.id.hint()] != nil {
-			continue
+		var h hint
+		if n, err := hex.Decode(h[:], []byte(name[max(len(name)-2*len(h), 0):])); err == nil && n == len(h) {
+			r.left[h] = name
 		}
-		b.tab.left[s.id.hint()] = s
+	}
+	if len(r.left) > 0 {
 		r.want(b.renewal(now))
 	}
+	for e := b.tab.queue.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*series); s.key.source == r.index {
+			r.claim(s)
+		}
+	}
+}
+
+// claim lets a new series continue the object of an earlier process, if there is one: a read comes
+// first.
+func (r *roster) claim(s *series) {
+	if namespace, name, _ := strings.Cut(r.left[s.id.hint()], "/"); name != "" && namespace == s.content.namespace && s.st.unwritten() {
+		s.name, s.st.phase = name, phaseUnread
+		delete(r.left, s.id.hint())
+	}
+}
+
+// closeLeft takes an object into the table that no series has continued within the threshold, and
+// returns the time until then. A read of the object comes first. The lock is held.
+func (b *Broadcaster) closeLeft(now time.Time) (wait time.Duration) {
+	wait = forever
+	for _, r := range b.rosters {
+		if d := r.readAt.Add(b.opts.FinishAfter).Sub(now); len(r.left) > 0 && d > 0 {
+			wait = min(wait, d)
+			continue
+		}
+		for h, left := range r.left {
+			delete(r.left, h)
+			b.close(r, left, state{phase: phaseUnread, end: finished, begun: r.readAt}, now)
+			return 0
+		}
+	}
+	return wait
+}
+
+// close takes an object into the table for the calls that end its series.
+func (b *Broadcaster) close(r *roster, left string, st state, now time.Time) {
+	s := &series{key: seriesKey{source: r.index}, st: st, seen: r.shared}
+	s.content.namespace, s.name, _ = strings.Cut(left, "/")
+	b.tab.count(s, 1)
+	b.settle(s, now)
 }
 
 // names returns the names under which series of a source are stored, as namespace/name, the latest
 // first. The lock is held.
 func (b *Broadcaster) names(r *roster) (names []string) {
-	all, size := b.goingOn(r), 0
-	for _, l := range b.tab.left {
-		if l.key.source == r.index {
-			all = append(all, l)
+	size := 0
+	for _, s := range b.goingOn(r) {
+		if size += len(s.path()) + 1; size <= maxNames {
+			names = append(names, s.path())
 		}
 	}
-	for _, s := range all {
-		if size += len(s.content.namespace) + len(s.name) + 2; size <= maxNames {
-			names = append(names, s.content.namespace+"/"+s.name)
-		}
-	}
-	return names
+	return slices.AppendSeq(names, maps.Values(r.left))
 }
 
 // goingOn returns the stored series of a source for a restart to continue, the latest first. The
@@ -251,64 +285,42 @@ func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	return out
 }
 
-// rebuild takes a stored event into the table. If its series was abandoned in the middle, a final
-// write records the end. The lock is held.
-func (b *Broadcaster) rebuild(e *eventsv1.Event, r *roster, now time.Time) {
-	if !r.reports(e) {
-		return
-	}
-	annotations, _ := cleanAnnotations(e.Annotations)
-	c := content{namespace: e.Namespace, note: e.Note, annotations: annotations, regardingVersion: e.Regarding.ResourceVersion}
-	if e.Related != nil {
-		c.relatedVersion = e.Related.ResourceVersion
-	}
-	s := newSeries(keyOf(e, r), r.src, c)
-	s.name, s.seen = e.Name, r.shared
-	f, at, other := look(e), now, b.tab.find(&s.key, s.hash)
-	if other != nil {
-		at = other.st.begun
-	}
-	goOn, _ := f.continues(at, &b.opts)
-	switch {
-	case goOn && other != nil && !other.inflight && other.st.unwritten():
-		other.name = e.Name
-		b.adopt(other, f, now)
-		b.settle(other, now)
-		return
-	case goOn && other == nil && b.tab.aged.Len() < b.opts.MaxSeries:
-		b.adopt(s, f, now)
-		b.tab.add(s)
-	case f.state == stateOngoing:
-		s.st = state{phase: phaseStored, end: evicted, count: f.count, stored: f.count, begun: f.begun, last: f.last, loose: true, version: f.version}
-		b.count.Transitions["abandoned"]++
-		b.tab.count(s, 1)
-	default:
-		return
-	}
-	b.settle(s, now)
-}
-
-// adopt continues an earlier process's object by a series of this process.
-func (b *Broadcaster) adopt(s *series, f found, now time.Time) {
+// restored books the first read of an object of an earlier process: its series goes on, or ends. The
+// lock is held.
+func (b *Broadcaster) restored(s *series, f found, now time.Time) {
 	r := b.rosters[s.key.source]
-	s.st.adopt(f, now, &b.opts)
-	s.seen = r.shared
-	b.count.Transitions["adopted"]++
-	r.want(b.renewal(now))
+	goOn, killed := f.continues(s.st.begun, &b.opts)
+	if killed && !(goOn && s.st.count > 0) {
+		b.count.Transitions["abandoned"]++
+	}
+	switch s.seen = r.shared; {
+	case s.st.count == 0:
+		s.st = f.closed(goOn, killed, now)
+	case goOn:
+		s.st.adopt(f, killed, now)
+		b.count.Transitions["adopted"]++
+		r.want(b.renewal(now))
+	default:
+		b.close(r, s.path(), f.closed(goOn, killed, now), now)
+		b.rename(s, now)
+	}
 }
 
-func keyOf(e *eventsv1.Event, r *roster) seriesKey {
-	key := seriesKey{source: r.index, eventType: e.Type, reason: e.Reason, action: e.Action, regarding: refKeyOf(&e.Regarding)}
-	if e.Related != nil {
-		key.related = refKeyOf(e.Related)
+// rename lets a series begin an object of its own: that of its name is another's, or gone. The lock
+// is held.
+func (b *Broadcaster) rename(s *series, now time.Time) {
+	if s.st.missing(); s.key.reason == "" {
+		s.st.phase = phaseDone
+	} else {
+		s.name = b.newName(s, now)
 	}
-	if r.src.byNote {
-		key.note = cmp.Or(e.Note, emptyNote)
-		if rest, combined := strings.CutPrefix(e.Note, combinedNote); combined {
-			key.note = combinedKey(rest)
-		}
-	}
-	return key
+}
+
+// same reports whether a stored event is that of a series.
+func (r *roster) same(e *eventsv1.Event, s *series) bool {
+	regarding := e.Regarding
+	regarding.ResourceVersion = ""
+	return r.reports(e) && (s.st.count == 0 || regarding == s.key.regarding && e.Reason == s.key.reason && e.Type == s.key.eventType)
 }
 
 func packRoster(names []string) string {

@@ -79,7 +79,7 @@ type state struct {
 	version string    // resourceVersion of the object, "" if unknown
 	begun   time.Time // eventTime of the object
 	last    time.Time // last occurrence
-	adopted time.Time // when an earlier process's series was taken over, or the series was refused
+	adopted time.Time // when the series was refused, or an earlier process's series was taken over to end
 	due     time.Time // an occurrence from then on is written
 }
 
@@ -93,9 +93,6 @@ func (s *state) unwritten() bool { return s.phase == phaseAbsent && s.stored+s.s
 func (s *state) occur(now time.Time, o *Options) bool {
 	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silent(now, o) {
 		return false
-	}
-	if s.adopted.After(s.last) {
-		s.due = now // the object says Unknown, or belongs to a killed process
 	}
 	s.end = going // evicted, but not flushed yet: the series goes on
 	s.count++
@@ -235,19 +232,21 @@ func (f *found) continues(at time.Time, o *Options) (goOn, killed bool) {
 	return f.state != stateFinished && at.Round(0).Sub(f.last).Abs() < limit, killed
 }
 
-// adopt takes over the series of an earlier process and adds this process's occurrences, if any.
-func (s *state) adopt(f found, now time.Time, o *Options) {
-	_, killed := f.continues(now, o)
-	s.loose = f.loose || killed
-	s.begun, s.adopted = f.begun, now
-	s.due = now.Add(o.Heartbeat)
-	if s.count == 0 {
-		s.last = now.Add(-max(now.Round(0).Sub(f.last), 0))
-	} else {
-		s.adopted, s.due = time.Time{}, now
-	}
-	s.phase, s.version, s.stored = phaseStored, f.version, f.count
+// adopt adds this process's occurrences to the series of an earlier process.
+func (s *state) adopt(f found, killed bool, now time.Time) {
+	s.phase, s.loose, s.begun, s.due, s.version = phaseStored, f.loose || killed, f.begun, now, f.version
+	s.stored = f.count
 	s.count += f.count
+}
+
+// closed returns the state of a series of an earlier process that ends: Finished if this process has
+// waited for occurrences long enough, Unknown if the earlier process was killed.
+func (f *found) closed(goOn, killed bool, now time.Time) state {
+	s := state{phase: phaseDone, end: finished, count: f.count, stored: f.count, begun: f.begun, last: f.last, loose: f.loose || killed, version: f.version, adopted: now}
+	if killed || goOn && !s.loose {
+		s.phase = phaseStored
+	}
+	return s
 }
 
 // merge books a read of an object written before by this process and returns the acknowledged

@@ -138,11 +138,14 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.draining = ctx
+	for _, g := range b.gates {
+		b.release(g)
+	}
 	clear(b.gates)
 	for _, r := range b.rosters {
 		r.next = now
 	}
-	for _, l := range []*list.List{b.tab.aged, b.tab.queue} {
+	for _, l := range []*list.List{&b.tab.aged, &b.tab.queue} {
 		var following *list.Element
 		for e, n := l.Front(), l.Len(); n > 0; e, n = following, n-1 {
 			following = e.Next()
@@ -151,7 +154,7 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 				s.st.end = suspended
 				b.settle(s, now)
 			}
-			if s.trouble != nil && l == b.tab.queue { // failed series come after the others
+			if s.trouble != nil && l == &b.tab.queue { // failed series come after the others
 				s.trouble.until = time.Time{}
 				l.MoveToBack(e)
 			}
@@ -163,7 +166,7 @@ func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.abandoned = true
-	left := b.tab.queue.Len() + b.inflight
+	left := b.queued() + b.inflight
 	occurrences := b.count.Unsent
 	b.count.drop(DropShutdown, occurrences)
 	b.count.Unsent = 0

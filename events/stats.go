@@ -62,7 +62,7 @@ func (b *Broadcaster) Stats() Stats {
 	for _, by := range []*map[string]int64{&s.Dropped, &s.Rejected, &s.Retries, &s.Calls, &s.Transitions} {
 		*by = maps.Clone(*by)
 	}
-	s.Series, s.Queue, s.GateClosed = b.tab.all, b.tab.queue.Len(), b.gates[scope{}].closed(time.Now())
+	s.Series, s.Queue, s.GateClosed = b.tab.all, b.queued(), b.gates[scope{}].closed(time.Now())
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -40,13 +41,13 @@ type series struct {
 	content content
 	st      state
 
-	left     bool // in table.left: the key is a placeholder
 	known    bool // in table.known: the server has answered
 	inflight bool
 	seen     uint32   // the roster's shared when the object's content was last known
 	trouble  *trouble // failures since the last success, nil for none
 
-	waits *list.Element // in table.queue, nil if not
+	waits *list.Element // in its queue, nil if not
+	queue *list.List    // table.queue, or a gate's
 	age   *list.Element // in table.aged
 }
 
@@ -73,12 +74,13 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 		ReportingInstance:   src.instance,
 		Action:              cut(s.key.action, maxWord),
 		Reason:              cut(s.key.reason, maxWord),
-		Regarding:           s.key.regarding.reference(s.content.regardingVersion),
+		Regarding:           s.key.regarding,
 		Note:                s.content.note,
 		Type:                s.key.eventType,
 	}
-	if s.key.related != (refKey{}) {
-		related := s.key.related.reference(s.content.relatedVersion)
+	e.Regarding.ResourceVersion = s.content.regardingVersion
+	if related := s.key.related; related != (corev1.ObjectReference{}) {
+		related.ResourceVersion = s.content.relatedVersion
 		e.Related = &related
 	}
 	if s.content.annotations != nil || c.state != "" {
@@ -118,6 +120,18 @@ func look(e *eventsv1.Event) found {
 	return f
 }
 
+// object is the object that a series is about. Only the end of a series left by an earlier process
+// has none: its name stands in.
+func (s *series) object() objectKey {
+	if s.key.reason == "" {
+		return objectKey{name: s.name}
+	}
+	return objectOf(&s.key.regarding)
+}
+
+// path identifies the object of a series in a roster.
+func (s *series) path() string { return s.content.namespace + "/" + s.name }
+
 // table holds every series and the lists of waiting series. Guarded by the broadcaster's lock. No
 // function of table blocks.
 type table struct {
@@ -125,9 +139,8 @@ type table struct {
 	all    int                // series in memory
 	known  int                // of these, stored or refused; the others are pending
 	counts map[uint64]int     // series of each pair of objects, and with different notes only, by hash
-	queue  *list.List         // those with a call to make: evicted ones, then in the order of emission
-	aged   *list.List         // known ones that take occurrences, the longest quiet first
-	left   map[hint]*series   // objects left by an earlier process, of unknown key
+	queue  list.List          // those with a call to make: evicted ones, then in the order of emission
+	aged   list.List          // known ones that take occurrences, the longest quiet first
 	gone   map[seriesID]gone  // evicted series
 }
 
@@ -139,8 +152,7 @@ type gone struct {
 
 func newTable() table {
 	return table{
-		byKey: map[uint64]*series{}, counts: map[uint64]int{}, left: map[hint]*series{}, gone: map[seriesID]gone{},
-		queue: list.New(), aged: list.New(),
+		byKey: map[uint64]*series{}, counts: map[uint64]int{}, gone: map[seriesID]gone{},
 	}
 }
 
@@ -185,25 +197,26 @@ func (t *table) retire(s *series) {
 
 func (t *table) forget(s *series) {
 	t.retire(s)
-	t.dequeue(s)
+	s.dequeue()
 	t.count(s, -1)
 	if s.known {
 		t.known--
 	}
 }
 
-// enqueue puts a series into the queue: at the front before later series.
-func (t *table) enqueue(s *series, front bool) {
-	if t.dequeue(s); front {
-		s.waits = t.queue.PushFront(s)
+// enqueue puts a series into a queue: at the front before later series.
+func (s *series) enqueue(queue *list.List, front bool) {
+	if s.dequeue(); front {
+		s.waits = queue.PushFront(s)
 	} else {
-		s.waits = t.queue.PushBack(s)
+		s.waits = queue.PushBack(s)
 	}
+	s.queue = queue
 }
 
-func (t *table) dequeue(s *series) {
+func (s *series) dequeue() {
 	if s.waits != nil {
-		t.queue.Remove(s.waits)
+		s.queue.Remove(s.waits)
 		s.waits = nil
 	}
 }
@@ -225,16 +238,6 @@ func (t *table) unage(s *series) {
 		t.aged.Remove(s.age)
 		s.age = nil
 	}
-}
-
-// leftBy returns the object left by an earlier process that a new series may continue, nil for
-// none.
-func (t *table) leftBy(s *series) *series {
-	l := t.left[s.id.hint()]
-	if l == nil || s.left || l.content.namespace != s.content.namespace || !s.st.unwritten() {
-		return nil
-	}
-	return l
 }
 
 // limiter is a token bucket per hash: burst tokens, and another token every refill. A bucket is

@@ -156,6 +156,43 @@ func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.H
 	return client
 }
 
+// TestSeriesBehindAGateAreNotScanned: calls of other namespaces do not pass through the series that
+// wait for a refused namespace.
+func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		r := newRig(t, server, nil)
+		r.pod("first", 1)
+		settle(r)
+		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			if c.Namespace == "ns" {
+				return forbidden(c.Name)
+			}
+			return nil
+		})
+		for i := range 1000 {
+			r.pod(fmt.Sprint("p", i), 1)
+		}
+		settle(r)
+		r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", "R", "A", "")
+		settle(r)
+		if n := r.Stats().Queue; n != 1000 {
+			t.Errorf("%d series have a call to make", n)
+		}
+		r.mu.Lock()
+		if n := r.tab.queue.Len(); n > 0 {
+			t.Errorf("%d series are looked at for each call", n)
+		}
+		r.mu.Unlock()
+		server.SetFault(nil)
+		pass(time.Minute)
+		if n := len(server.Events()); n != 1002 {
+			t.Errorf("%d events", n)
+		}
+		r.wantBooks(0, 0)
+	})
+}
+
 // TestPoisonOverTLS: the server breaks off at a single event, over HTTP/2 like a kube-apiserver and
 // over HTTP/1.1. No other event is delayed.
 func TestPoisonOverTLS(t *testing.T) {

@@ -117,11 +117,14 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	j, d := b.nextRoster(now)
 	if j.roster == nil && d > 0 {
 		wait = min(wait, d)
+		if !b.stopped && b.tab.queue.Len() == 0 {
+			wait = min(wait, b.closeLeft(now))
+		}
 		j, d = b.pick(now)
 	}
 	switch {
 	case j.call.kind != callNone:
-	case b.draining != nil && b.inflight == 0 && b.tab.queue.Len() == 0:
+	case b.draining != nil && b.inflight == 0 && b.queued() == 0:
 		return j, over
 	default:
 		return j, min(wait, cmp.Or(d, forever))
@@ -130,10 +133,10 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	if j.limit = writeTimeout; b.draining != nil {
 		j.limit = b.share(b.draining)
 	}
-	if j.roster != nil || j.series.left {
+	if j.roster != nil || j.call.kind == callRead && j.series.st.stored+j.series.st.sent == 0 {
 		j.limit = min(j.limit, restoreTimeout)
 	}
-	if b.opts.Writers > 1 && b.tab.queue.Len()+len(b.tab.left)+len(b.rosters) > 1 {
+	if b.opts.Writers > 1 && b.tab.queue.Len()+len(b.rosters) > 1 {
 		b.signal() // there is more for another writer
 	}
 	return j, 0
@@ -160,23 +163,21 @@ type picker struct {
 	blocked map[objectKey]bool // objects of which a series has to wait: later ones wait too, in order
 }
 
-// pick takes the first series free to be sent. What an earlier process left is read when nothing
-// else is owed; after a shutdown began, its names go back into the roster. Without a call, retry is
-// the time until a series may be free.
+// pick takes the first series free to be sent. Without a call, retry is the time until a series may
+// be free.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
 	p := &picker{Broadcaster: b, now: now, retry: forever}
+	for _, g := range b.gates {
+		if d := g.closed(now); d == 0 {
+			b.release(g)
+		} else if g.queue.Len() > 0 {
+			p.retry = min(p.retry, d)
+		}
+	}
 	var following *list.Element
 	for e := b.tab.queue.Front(); e != nil; e = following {
 		following = e.Next()
 		if j = p.try(e.Value.(*series)); j.series != nil {
-			return j, 0
-		}
-	}
-	for _, s := range b.tab.left {
-		if b.stopped {
-			break
-		}
-		if j = p.try(s); j.series != nil {
 			return j, 0
 		}
 	}
@@ -192,17 +193,14 @@ func (p *picker) block(object objectKey) {
 
 // try returns the call of a series, or none.
 func (p *picker) try(s *series) (j job) {
-	object := s.key.regarding.object()
+	object := s.object()
 	if s.inflight || p.busy[object] || p.blocked[object] {
 		return j
-	}
-	if left := p.tab.leftBy(s); left != nil { // perhaps the same series: read first
-		p.block(object)
-		return p.try(left)
 	}
 	g := p.gates[s.scope()]
 	if d := g.closed(p.now); d > 0 {
 		p.retry = min(p.retry, d)
+		s.enqueue(&g.queue, false)
 		return j
 	}
 	if s.trouble != nil && s.trouble.closed(p.now) > 0 {
@@ -210,7 +208,7 @@ func (p *picker) try(s *series) (j job) {
 		p.block(object)
 		return j
 	}
-	p.tab.dequeue(s)
+	s.dequeue()
 	r := p.rosters[s.key.source]
 	if s.seen != r.shared {
 		s.st.mistrust(p.now)
@@ -279,7 +277,7 @@ func patchBody(version string, annotations map[string]string, s *eventsv1.EventS
 func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Event, v judged, err error, now time.Time) {
 	s, c := j.series, j.call
 	s.inflight = false
-	delete(b.busy, s.key.regarding.object())
+	delete(b.busy, s.object())
 	sc := s.scope()
 	if g := b.gates[sc]; g != nil {
 		g.until = now
@@ -300,22 +298,30 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 			b.hasWritten(s, c, stored, now)
 		}
 		if g := b.gates[sc]; g != nil && (c.kind != callRead || !g.conflict) {
+			b.release(g)
 			delete(b.gates, sc)
 		}
 		if len(b.granted) < 2*b.opts.MaxSeries {
 			b.granted[sc] = true
 		}
 	case verdictMissing:
-		if s.st.stored > 0 {
+		switch {
+		case s.key.reason == "", s.st.stored+s.st.sent == 0: // named by a roster
+			b.rename(s, now)
+		case s.st.stored > 0:
 			b.count.Transitions["renewed"]++
-		} else if s.st.sent == 0 { // the object named by a roster is gone
-			s.name = b.newName(s, now)
+			fallthrough
+		default:
+			s.st.missing()
 		}
-		s.st.missing()
 	case verdictExists, verdictConflict:
 		s.st.phase = phaseUnread
 		b.count.Retries[v.reason]++
 	case verdictRefused:
+		if c.kind == callRead && s.st.stored+s.st.sent == 0 { // of an earlier process
+			b.rename(s, now)
+			break
+		}
 		lost := s.st.refused(now, &b.opts)
 		b.count.Unsent -= lost
 		b.count.drop(DropRejected, lost)
@@ -328,14 +334,11 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		}
 		b.failed(ctx, s, sc, v, err, now)
 	}
-	if s.left && (v.verdict == verdictOK || v.verdict == verdictMissing || v.verdict == verdictRefused) {
-		delete(b.tab.left, s.id.hint())
-	}
 	b.settle(s, now)
 	switch v.verdict {
 	case verdictOK, verdictTrouble, verdictStopped, verdictConflict:
 		if s.waits != nil && (v.verdict != verdictOK || c.kind == callRead) {
-			b.tab.enqueue(s, true)
+			s.enqueue(&b.tab.queue, true)
 		}
 	}
 	b.evict(now)
@@ -349,7 +352,7 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 	if e != nil {
 		version = e.ResourceVersion
 	}
-	object, r, before := hash(s.key.regarding.object()), b.rosters[s.key.source], s.st.stored
+	object, r, before := hash(s.object()), b.rosters[s.key.source], s.st.stored
 	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.opts))
 	if s.st.stored > 1 { // tokens for slow loops
 		b.limit.allow(object, now)
@@ -369,12 +372,11 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	case e == nil: // a sink without an answer
 		s.st.phase = phaseStored
 		return
-	case s.left:
-		b.rebuild(e, r, now)
+	case !r.same(e, s): // another's object has the name
+		b.rename(s, now)
 		return
-	case !r.reports(e) || keyOf(e, r) != s.key: // another's object has the name
-		s.name = b.newName(s, now)
-		s.st.missing()
+	case s.st.stored+s.st.sent == 0:
+		b.restored(s, look(e), now)
 		return
 	}
 	f := look(e)
@@ -412,6 +414,7 @@ func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err err
 			return
 		}
 		delete(b.granted, sc)
+		b.release(g)
 		delete(b.gates, sc)
 	case verdictExists, verdictConflict, verdictFault:
 		if s.trouble == nil {
@@ -462,6 +465,22 @@ func (b *Broadcaster) failed(ctx context.Context, s *series, sc scope, v judged,
 	logger.Info("Event recording paused", "why", v.reason, "for", g.closed(now), "failures", g.failures, "namespace", sc.namespace, "call", sc.kind, "err", err)
 }
 
+// release returns the series behind a gate to the queue.
+func (b *Broadcaster) release(g *gate) {
+	for g != nil && g.queue.Len() > 0 {
+		g.queue.Back().Value.(*series).enqueue(&b.tab.queue, true)
+	}
+}
+
+// queued returns how many series have a call to make. The lock is held.
+func (b *Broadcaster) queued() int {
+	n := b.tab.queue.Len()
+	for _, g := range b.gates {
+		n += g.queue.Len()
+	}
+	return n
+}
+
 // openGate books that the server answers.
 func (b *Broadcaster) openGate(ctx context.Context) {
 	if g := b.gates[scope{}]; g != nil {
@@ -475,9 +494,6 @@ func (b *Broadcaster) openGate(ctx context.Context) {
 // settle brings the table in line with the state of a series. The lock is held.
 func (b *Broadcaster) settle(s *series, now time.Time) {
 	t := &b.tab
-	if s.left {
-		return
-	}
 	if !s.known && (s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone) {
 		s.known = true
 		t.known++
@@ -485,7 +501,7 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 	if s.st.over(now) && !s.inflight {
 		switch {
 		case s.st.end == suspended && s.st.phase != phaseResting: // stays in aged, for the last roster
-			t.dequeue(s)
+			s.dequeue()
 			if s.age == nil {
 				t.touch(s)
 			}
@@ -519,7 +535,7 @@ func (b *Broadcaster) settle(s *series, now time.Time) {
 // enqueue lets a writer make the call of a series, if there is one.
 func (b *Broadcaster) enqueue(s *series, now time.Time) {
 	if s.waits == nil && !s.inflight && s.st.owes(now) {
-		b.tab.enqueue(s, s.st.end == evicted)
+		s.enqueue(&b.tab.queue, s.st.end == evicted)
 		if b.gates[s.scope()] == nil { // else at the gate's time
 			b.signal()
 		}
@@ -532,7 +548,7 @@ func (b *Broadcaster) evict(now time.Time) {
 	for b.tab.aged.Len() > b.opts.MaxSeries && !b.stopped {
 		s := b.tab.aged.Front().Value.(*series)
 		b.tab.unage(s)
-		b.tab.dequeue(s) // for the front
+		s.dequeue() // for the front
 		s.st.end = evicted
 		b.count.Transitions["evicted"]++
 		b.settle(s, now)
