@@ -285,8 +285,8 @@ func (b *Broadcaster) goingOn(r *roster) (out []*series) {
 	return out
 }
 
-// restored books the first read of an object of an earlier process: its series goes on, or ends. The
-// lock is held.
+// restored books the first read of an object of an earlier process: its series goes on, or ends.
+// The lock is held.
 func (b *Broadcaster) restored(s *series, f found, now time.Time) {
 	r := b.rosters[s.key.source]
 	goOn, killed := f.continues(s.st.begun, &b.opts)

@@ -239,8 +239,8 @@ func (s *state) adopt(f found, killed bool, now time.Time) {
 	s.count += f.count
 }
 
-// closed returns the state of a series of an earlier process that ends: Finished if this process has
-// waited for occurrences long enough, Unknown if the earlier process was killed.
+// closed returns the state of a series of an earlier process that ends: Finished if this process
+// has waited for occurrences long enough, Unknown if the earlier process was killed.
 func (f *found) closed(goOn, killed bool, now time.Time) state {
 	s := state{phase: phaseDone, end: finished, count: f.count, stored: f.count, begun: f.begun, last: f.last, loose: f.loose || killed, version: f.version, adopted: now}
 	if killed || goOn && !s.loose {

@@ -305,15 +305,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 			b.granted[sc] = true
 		}
 	case verdictMissing:
-		switch {
-		case s.key.reason == "", s.st.stored+s.st.sent == 0: // named by a roster
-			b.rename(s, now)
-		case s.st.stored > 0:
-			b.count.Transitions["renewed"]++
-			fallthrough
-		default:
-			s.st.missing()
-		}
+		b.missing(s, now)
 	case verdictExists, verdictConflict:
 		s.st.phase = phaseUnread
 		b.count.Retries[v.reason]++
@@ -479,6 +471,16 @@ func (b *Broadcaster) queued() int {
 		n += g.queue.Len()
 	}
 	return n
+}
+
+// missing books that a series has no object.
+func (b *Broadcaster) missing(s *series, now time.Time) {
+	switch s.st.missing(); {
+	case s.key.reason == "", s.st.stored+s.st.sent == 0: // named by a roster
+		b.rename(s, now)
+	case s.st.stored > 0:
+		b.count.Transitions["renewed"]++
+	}
 }
 
 // openGate books that the server answers.
