@@ -87,7 +87,7 @@ func script() []step {
 			o.again = r.runPod("pod", 1)
 			r.ends(o.again, "new", 0)
 		}},
-		{name: "stop the old sandbox", run: func(r *recording) { r.called("stop", r.StopPod(r.ctx, o.pod.SandboxID)); r.told("runs", o.runs) }},
+		{name: "stop the old sandbox", anyOrder: true, run: func(r *recording) { r.called("stop", r.StopPod(r.ctx, o.pod.SandboxID)); r.told("runs", o.runs) }},
 		{name: "stop it again", run: func(r *recording) { r.called("stop", r.StopPod(r.ctx, o.pod.SandboxID)) }},
 		{name: "create in it", run: func(r *recording) { r.create(o.pod, crikit.Spec{Name: "late", Args: []string{"sleep", "1h"}}) }},
 		{name: "remove it", anyOrder: true, run: func(r *recording) { r.called("remove", r.RemovePod(r.ctx, o.pod.SandboxID)) }},
@@ -210,7 +210,7 @@ func (r *recording) statuses(pod *crikit.Pod) {
 
 // refusals makes impossible requests.
 func (r *recording) refusals(o *objects) {
-	exited := r.starts(o.pod, "exited", "sleep", "100ms")
+	exited := r.starts(o.pod, "exited", "sleep", (3 * r.o.Quiet).String()) // for the event of its start
 	if _, err := r.WaitState(r.ctx, exited, runtimeapi.ContainerState_CONTAINER_EXITED); err != nil {
 		r.called("end", err)
 	}
