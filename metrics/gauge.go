@@ -14,9 +14,9 @@ import (
 // streamStates are the label values of the stream's state, in the generator's numbering.
 var streamStates = []string{"Idle", "Opening", "Connected", "Backoff", "Unsupported"}
 
-// series calls yield for each series of a metric pulled by scrapes, a gauge or the counter of another
-// component, with the values yielded by the sources. The values of several labels stand between
-// slashes.
+// series calls yield for each series of a metric pulled by scrapes, a gauge or the counter of
+// another component, with the values yielded by the sources. The values of several labels stand
+// between slashes.
 func (d definition) series(yielded map[string]float64, yield func(labelValue string, v float64)) {
 	v, ok := yielded[d.source]
 	switch {

@@ -77,8 +77,8 @@ func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
 	}
 }
 
-// TestEveryPulledNameIsServed yields each name of the CRI client and of the recorder of Events, with
-// a label's value where the name ends in a slash: a single series must show.
+// TestEveryPulledNameIsServed yields each name of the CRI client and of the recorder of Events,
+// with a label's value where the name ends in a slash: a single series must show.
 func TestEveryPulledNameIsServed(t *testing.T) {
 	client, err := cri.New(cri.Config{Endpoint: "unix:///absent"})
 	if err != nil {

@@ -99,8 +99,8 @@ func TestCrioPayloadNeedsLabels(t *testing.T) {
 	})
 }
 
-// The IP is still in the STOPPED event of a sandbox, and gone from its status. containerd tells of a
-// sandbox's deletion before its lists do, with the zero time as its creation.
+// The IP is still in the STOPPED event of a sandbox, and gone from its status. containerd reports
+// the deletion of a sandbox before its lists do, with the zero time as its creation.
 func TestEndOfASandbox(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)

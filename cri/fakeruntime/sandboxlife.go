@@ -114,7 +114,8 @@ func (sb *sandbox) runs() bool {
 	return slices.ContainsFunc(sb.containers, func(c *container) bool { return c.state == StateRunning })
 }
 
-// sandboxDown ends the sandbox itself; its containers are left as they are. Silent: without an event.
+// sandboxDown ends the sandbox itself, silently or with an event; its containers are left as they
+// are.
 func (rt *Runtime) sandboxDown(sb *sandbox, silent bool) {
 	if sb.state != StateReady {
 		return
