@@ -18,17 +18,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 )
 
-// promDuration is a duration in Prometheus' form, such as 1d.
-type promDuration time.Duration
-
-func (d *promDuration) String() string { return model.Duration(*d).String() }
-func (d *promDuration) Type() string   { return "duration" }
-func (d *promDuration) Set(s string) error {
-	v, err := model.ParseDuration(s)
-	*d = promDuration(v)
-	return err
-}
-
 // Verdict is the worth of a fleet's event streams. docs/pleg-bench.md documents its JSON.
 type Verdict struct {
 	Schema        string    `json:"schema"`

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/api"
 	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
@@ -67,7 +68,7 @@ It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.
 	flags.StringVar(&o.prometheus, "prometheus", "", "address of Prometheus, or of a server with its API, such as http://127.0.0.1:9090")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token for Prometheus")
 	o.window = time.Hour
-	flags.Var((*promDuration)(&o.window), "window", "time to judge, up to now, such as 30m or 1d")
+	flags.Var((*model.Duration)(&o.window), "window", "time to judge, up to now, such as 30m or 1d")
 	flags.StringVar(&o.selector, "selector", "", "matchers of the series, such as 'job=\"pleg-watch\",cluster=\"a\"'")
 	flags.StringVar(&o.nodeLabel, "node-label", "node", "label of the series that names the node")
 	flags.StringArrayVar(&o.by, "by", nil, "label of the series to group nodes by, beside the runtime, such as pool; may be repeated")

@@ -132,9 +132,10 @@ func (c *cluster) await(what string, check func(context.Context) error) {
 	}
 }
 
-// run runs a program, from the root of the repository.
+// run runs a program from the root of the repository, until a Ctrl-C at the end of ctx.
 func (c *cluster) run(ctx context.Context, program string, args ...string) (stdout, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Dir = c.Root
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+filepath.Dir(c.Bench)+":"+os.Getenv("PATH"))
 	var out, complaints bytes.Buffer

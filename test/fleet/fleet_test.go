@@ -36,12 +36,14 @@ const (
 const mostSeries = 150
 
 // TestFleet deploys the watch on two nodes. One of them loses the events of exits: alert and
-// verdict name this node and not the other. A load runs on both, and its report names the node
-// whose kubelet is killed meanwhile, and not the other.
+// verdict name this node and not the other. Loads run on both: on fake runtimes in the load's pods,
+// until a Ctrl-C, and on runtimes beside the kubelets'. The report of the last names the node whose
+// kubelet is killed meanwhile, and not the other.
 func TestFleet(t *testing.T) {
 	c := newCluster(t)
 	c.deploy()
 	c.startPrometheus(c.watches())
+	c.overlays()
 	c.await("metrics of both nodes in Prometheus", func(ctx context.Context) error {
 		got, err := c.query(ctx, `evented_pleg_stream_state{state="Connected"} == 1`)
 		if err != nil || len(got) != len(c.nodes) {
@@ -60,6 +62,7 @@ func TestFleet(t *testing.T) {
 
 	c.do("drop the exits of n2", c.nodes[1].command(dropExits))
 	c.churn(24)
+	fake := c.startLoad("--pods", "4", "--duration", "3s") // on the fake runtime in its pods
 	c.await("the alert names n2 alone", func(ctx context.Context) error {
 		firing, err := c.query(ctx, `ALERTS{alertname="PLEGFleetNodeLosesEvents",alertstate="firing"}`)
 		if names := slices.Sorted(maps.Keys(firing)); err != nil || !slices.Equal(names, []string{"n2"}) {
@@ -72,7 +75,12 @@ func TestFleet(t *testing.T) {
 	if missed["n1"] != "0" {
 		t.Errorf("missed events: %v, want none on n1", missed)
 	}
+	if r := fake.end(0); r.Passed != 2 || r.Changes == 0 {
+		t.Errorf("the report of the load on fake runtimes is %s", fake.out)
+	}
 	c.verdict()
+	c.dashboard()
+	c.interrupted()
 	c.load()
 	c.undeploy()
 }
@@ -99,27 +107,73 @@ func (c *cluster) verdict() {
 	c.step("the verdict names n2 alone")
 }
 
-// load puts a load on a runtime beside the kubelet's on both nodes, and kills the kubelet of n2.
-func (c *cluster) load() {
-	type result struct {
-		out, complaints string
-		err             error
+// dashboard checks that each query of the fleet's dashboard finds something in Prometheus.
+func (c *cluster) dashboard() {
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
 	}
-	ended, out := make(chan result, 1), c.out("load")
+	text, err := os.ReadFile(filepath.Join(c.Root, "docs/dashboards/fleet.json"))
+	c.do("read the dashboard", errors.Join(err, json.Unmarshal(text, &board)))
+	queries := 0
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			expr := strings.NewReplacer("$__range", "5m", "$__rate_interval", "30s").Replace(target.Expr)
+			if found, err := c.query(c.t.Context(), expr); err != nil || len(found) == 0 {
+				c.t.Errorf("the panel %q shows nothing: %s (%v)", panel.Title, expr, err)
+			}
+			queries++
+		}
+	}
+	c.step(fmt.Sprintf("the dashboard's %d queries have answers", queries))
+}
+
+// loading is `pleg-bench fleet run` on both nodes.
+type loading struct {
+	c *cluster
+	// interrupt is the Ctrl-C; ended closes at the command's end, and the fields below are set then.
+	interrupt       context.CancelFunc
+	ended           chan struct{}
+	out, complaints string
+	status          int
+	report          loadReport
+}
+
+// loadReport is the part of the command's report that the test reads.
+type loadReport struct {
+	Nodes, Passed, Changes, Missed, Mismatches int
+	OK, Interrupted                            bool
+	Failed                                     []named
+}
+
+// startLoad starts the command.
+func (c *cluster) startLoad(args ...string) *loading {
+	ctx, interrupt := context.WithCancel(c.t.Context())
+	l := &loading{c: c, interrupt: interrupt, ended: make(chan struct{})}
+	args = append([]string{"fleet", "run", "--namespace", namespace, "--nodes", "kubernetes.io/os=linux", "--job-image", benchImage, "-o", "json"}, args...)
 	go func() { // ends with the command
-		var r result
-		r.out, r.complaints, r.err = c.run(c.t.Context(), c.Bench, "fleet", "run", "--namespace", namespace, "--nodes", "kubernetes.io/os=linux",
-			"--job-image", benchImage, "--endpoint", loadEndpoint, "--image", image.DefaultRef, "--pods", "4", "--rate", "10", "--duration", "15s",
-			"-o", "json", "--out", out)
-		ended <- r
+		defer close(l.ended)
+		var err error
+		l.out, l.complaints, err = c.run(ctx, c.Bench, args...)
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			l.status = exit.ExitCode()
+		}
+		_ = json.Unmarshal([]byte(l.out), &l.report) // or the report stays empty
 	}()
-	c.await("a load on both nodes", func(ctx context.Context) error {
+	return l
+}
+
+// await waits for a pod at work on each node.
+func (l *loading) await() {
+	l.c.await("a load on both nodes", func(ctx context.Context) error {
 		select {
-		case r := <-ended:
-			c.t.Fatalf("fleet run has ended: %v\n%s%s", r.err, r.out, r.complaints)
+		case <-l.ended:
+			l.c.t.Fatalf("fleet run has ended with %d:\n%s%s", l.status, l.out, l.complaints)
 		default:
 		}
-		list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
+		list, err := l.c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
 		running := 0
 		if err == nil {
 			for _, p := range list.Items {
@@ -128,37 +182,58 @@ func (c *cluster) load() {
 				}
 			}
 		}
-		if err != nil || running != len(c.nodes) {
+		if err != nil || running != len(l.c.nodes) {
 			return fmt.Errorf("%d pods run (%w)", running, err)
 		}
 		return nil
 	})
-	n2 := c.nodes[1]
-	c.do("kill the kubelet of n2", n2.command(killKubelet))
-	r := <-ended
-	if status, ok := errors.AsType[*exec.ExitError](r.err); !ok || status.ExitCode() != 1 {
-		c.t.Errorf("fleet run: %v, want exit status 1\n%s%s", r.err, r.out, r.complaints)
+}
+
+// end waits for the end of the command, with a status, and of all that the command has made.
+func (l *loading) end(status int) loadReport {
+	<-l.ended
+	if l.status != status {
+		l.c.t.Errorf("fleet run: exit status %d, want %d\n%s%s", l.status, status, l.out, l.complaints)
 	}
-	var report struct {
-		Nodes, Passed, Changes, Missed, Mismatches int
-		Failed                                     []named
-	}
-	c.do("read the report", json.Unmarshal([]byte(r.out), &report))
-	if f := report.Failed; report.Nodes != 2 || report.Passed != 1 || report.Changes == 0 || report.Missed+report.Mismatches != 0 ||
-		len(f) != 1 || f[0].Node != "n2" || !strings.Contains(f[0].Reason, "kubelet stopped answering") {
-		c.t.Errorf("the report is %s, want n1 passed and n2 failed by its kubelet", r.out)
-	}
-	c.step("the report names n2 alone: " + fmt.Sprint(report.Failed))
-	c.do("start the kubelet of n2", n2.command(startKubelet))
-	c.await("the load has gone", func(ctx context.Context) error {
-		pods, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
+	l.c.await("the load has gone", func(ctx context.Context) error {
+		pods, err := l.c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
 		if err != nil || len(pods.Items) > 0 {
 			return fmt.Errorf("%d pods of the load are left (%w)", len(pods.Items), err)
 		}
-		jobs, err := c.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
+		jobs, err := l.c.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
 		if err != nil || len(jobs.Items) > 0 {
 			return fmt.Errorf("%d Jobs of the load are left (%w)", len(jobs.Items), err)
 		}
+		return nil
+	})
+	return l.report
+}
+
+// interrupted ends a load on the fake runtime in its pods by a Ctrl-C.
+func (c *cluster) interrupted() {
+	l := c.startLoad("--duration", "5m")
+	l.await()
+	l.interrupt()
+	if r := l.end(130); !r.Interrupted || r.OK || !strings.Contains(l.complaints, "interrupted (interrupt)") {
+		c.t.Errorf("the report of an interrupted load is %s%s", l.out, l.complaints)
+	}
+}
+
+// load puts a load on a runtime beside the kubelet's on both nodes, and kills the kubelet of n2.
+func (c *cluster) load() {
+	l := c.startLoad("--endpoint", loadEndpoint, "--image", image.DefaultRef, "--pods", "4", "--rate", "10", "--duration", "15s", "--out", c.out("load"))
+	l.await()
+	n2 := c.nodes[1]
+	c.do("kill the kubelet of n2", n2.command(killKubelet))
+	<-l.ended
+	c.do("start the kubelet of n2", n2.command(startKubelet))
+	r := l.end(1)
+	if f := r.Failed; r.Nodes != 2 || r.Passed != 1 || r.Changes == 0 || r.Missed+r.Mismatches != 0 ||
+		len(f) != 1 || f[0].Node != "n2" || !strings.Contains(f[0].Reason, "kubelet stopped answering") {
+		c.t.Errorf("the report is %s, want n1 passed and n2 failed by its kubelet", l.out)
+	}
+	c.step("the report names n2 alone: " + fmt.Sprint(r.Failed))
+	c.await("the runtimes for loads are empty", func(ctx context.Context) error {
 		for _, n := range c.nodes {
 			sandboxes, err := n.loadSandboxes(ctx)
 			if err != nil || sandboxes > 0 {
@@ -183,10 +258,15 @@ func (c *cluster) deploy() {
 	}
 	c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "deploy/base")
-	for _, folder := range []string{"crio", "k3s"} {
-		c.kubectl("apply", "--server-side", "--validate=strict", "--dry-run=server", "-k", "deploy/"+folder)
-	}
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "deploy/prometheus-operator")
+	for folder := range otherSockets { // each in a namespace of its own
+		dir := filepath.Join(c.dir, folder)
+		overlay, err := filepath.Rel(dir, filepath.Join(c.Root, "deploy", folder))
+		c.do("name the overlay", err)
+		text := fmt.Sprintf("namespace: %s\nresources: [%s]\n", folder, overlay)
+		c.do("write the overlay", errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644)))
+		c.kubectl("apply", "--server-side", "--validate=strict", "-k", dir)
+	}
 	c.step("deploy/ applied")
 }
 
@@ -212,6 +292,16 @@ func (c *cluster) watches() (pods []corev1.Pod) {
 		return nil
 	})
 	return pods
+}
+
+// overlays waits for the watches of deploy/'s overlays, which are ready with a socket only, and
+// removes them.
+func (c *cluster) overlays() {
+	for folder := range otherSockets {
+		c.kubectl("--namespace", folder, "rollout", "status", "daemonset/pleg-watch", "--timeout=60s")
+		c.kubectl("delete", "--wait=false", "namespace", folder)
+		c.step("the overlay " + folder + " watches both nodes")
+	}
 }
 
 // conditions returns why pods wait.

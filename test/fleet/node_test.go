@@ -45,6 +45,9 @@ const (
 	loadEndpoint  = "unix://" + loadBase + "/c.sock"
 )
 
+// otherSockets are the sockets of deploy/'s overlays. Each is the watched socket by another name.
+var otherSockets = map[string]string{"crio": "/run/crio/crio.sock", "k3s": "/run/k3s/containerd/containerd.sock"}
+
 // Lines by which the test commands a node.
 const (
 	dropExits    = "drop exits"
@@ -190,6 +193,11 @@ func runInside() error {
 	}
 	if err := os.Chmod(watchedSocket, 0o660); err != nil { // as containerd's own
 		return err
+	}
+	for _, socket := range otherSockets {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(socket), 0o711), os.Link(watchedSocket, socket)); err != nil {
+			return err
+		}
 	}
 	kubelet, err := n.kubelet()
 	if err != nil {
