@@ -265,9 +265,11 @@ func (c *conductor) observe(ctx context.Context, pod *core.Pod, gone bool) {
 		// Its container runs, and it is not ready: the controller of nodes has lost the kubelet.
 		if t.away.IsZero() && t.waits == "" && !podReady(pod) {
 			call(ctx, c, func(ctx context.Context) time.Time { return c.away(ctx, index) }, func(since time.Time) {
-				if t.away = since; !since.IsZero() && t.state == started {
-					t.limit.Reset(time.Until(t.since.Add(c.options.duration + returnIn)))
+				if since.IsZero() || !t.away.IsZero() || t.state != started {
+					return // it answers, or this is known
 				}
+				t.away = since
+				t.limit.Reset(time.Until(t.since.Add(c.options.duration + returnIn)))
 			})
 		}
 	}
