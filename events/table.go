@@ -79,7 +79,8 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 		Type:                s.key.eventType,
 	}
 	e.Regarding.ResourceVersion = s.content.regardingVersion
-	if related := s.key.related; related != (corev1.ObjectReference{}) {
+	if s.key.related != (corev1.ObjectReference{}) {
+		related := s.key.related // on the heap
 		related.ResourceVersion = s.content.relatedVersion
 		e.Related = &related
 	}
