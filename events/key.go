@@ -213,11 +213,28 @@ func eventName(regarding string, id *seriesID, born time.Time) string {
 // Event, as those of some ClusterRoles, become "event".
 func nameFor(name, mark string, suffix []byte) string {
 	const longest = validation.DNS1123SubdomainMaxLength
-	if len(name)+len(mark)+2*len(suffix) > longest || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if len(name)+len(mark)+2*len(suffix) > longest || !validName(name) {
 		name = "event"
 	}
 	b := append(append(make([]byte, 0, longest), name...), mark...)
 	return string(hex.AppendEncode(b, suffix))
+}
+
+// validName reports whether a name is a DNS-1123 subdomain, but for its length. The library's regular
+// expression costs a tenth of a new series.
+func validName(name string) bool {
+	before := byte('.')
+	for _, c := range []byte(name + ".") {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case c == '-' && before != '.':
+		case c == '.' && before != '.' && before != '-':
+		default:
+			return false
+		}
+		before = c
+	}
+	return true
 }
 
 // Values of key.note other than a note: for an event without a note, and the prefix of a combined

@@ -237,11 +237,12 @@ func (b *Broadcaster) current(e *emission) *series {
 		return s
 	}
 	for _, combined := range []func(note string) string{combinedKey, anyNote} {
-		if s == nil && b.tab.counts[e.key.notes()] >= maxNotes {
-			e.key.note = combined(e.note)
-			e.hash = hash(e.key)
-			s = b.tab.find(&e.key, e.hash)
+		if s != nil || b.tab.counts[e.key.notes()] < maxNotes {
+			break
 		}
+		e.key.note = combined(e.note)
+		e.hash = hash(e.key)
+		s = b.tab.find(&e.key, e.hash)
 	}
 	return s
 }
