@@ -220,8 +220,8 @@ func nameFor(name, mark string, suffix []byte) string {
 	return string(hex.AppendEncode(b, suffix))
 }
 
-// validName reports whether a name is a DNS-1123 subdomain, but for its length. The library's regular
-// expression costs a tenth of a new series.
+// validName reports whether a name is a DNS-1123 subdomain, but for its length. The library's
+// regular expression costs a tenth of a new series.
 func validName(name string) bool {
 	before := byte('.')
 	for _, c := range []byte(name + ".") {
