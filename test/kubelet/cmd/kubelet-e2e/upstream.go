@@ -31,9 +31,9 @@ const (
 	notShort  = notHere + `|\[Serial\]|\[Slow\]|\[Feature:`
 	lifecycle = `Containers Lifecycle|InitContainer|Pod Extended|Deleted pods|MirrorPod|Container Lifecycle Hook|Lifecycle [Ss]leep|Probing|PreStop|Static Pod|` +
 		`Container Runtime|Pod conditions|Pod Status|Ephemeral|Kubelet |Pods |Restartable|Pods Lifecycle|ContainerStopSignals|Pod InPlace Resize Container`
-	garbage  = `\] GarbageCollect \[Serial\]|Unknown Pods` // the containers of pods that are gone
-	killed   = `Network should recover from ip leak`       // containerd, six times, under 100 pods
-	restarts = `Restart \[Serial\].*Kubelet should|RestartAllContainersWithKubeletRestarts|StaticPod \[Serial\]|MirrorPod \[Serial\]|` +
+	garbage  = `\] GarbageCollect |Unknown Pods`     // the containers of pods that are gone
+	killed   = `Network should recover from ip leak` // containerd, six times, under 100 pods
+	restarts = `\] Restart .*Kubelet should|RestartAllContainersWithKubeletRestarts|StaticPod .*\[Serial\]|MirrorPod .*\[Serial\]|` +
 		`Containers Lifecycle when The kubelet restarts|Containers Lifecycle when A node|OOMKiller \[LinuxOnly\]|Kubelet Pods API|Not Change Container Status`
 )
 
