@@ -74,7 +74,7 @@ const (
 	done                 // the outcome is known
 )
 
-// turn is the work of one node.
+// turn is the work of a node.
 type turn struct {
 	state state
 	// since is when the state began, limit how long it may last.
@@ -262,7 +262,7 @@ func (c *conductor) observe(ctx context.Context, pod *core.Pod, gone bool) {
 		if t.state != started {
 			c.enter(ctx, index, started, c.options.duration+aroundLoad)
 		}
-		// Its container runs, and it is not ready: the controller of nodes has lost the kubelet.
+		// The container runs, and the pod is not ready: the controller of nodes has lost the kubelet.
 		if t.away.IsZero() && t.waits == "" && !podReady(pod) {
 			call(ctx, c, func(ctx context.Context) time.Time { return c.away(ctx, index) }, func(since time.Time) {
 				if since.IsZero() || !t.away.IsZero() || t.state != started {
@@ -312,7 +312,7 @@ func (c *conductor) overdue(ctx context.Context, index int) {
 	})
 }
 
-// waiting returns why a container does not run yet, empty if it does.
+// waiting returns why a container does not run yet; empty while running.
 func waiting(pod *core.Pod) string {
 	if all := pod.Status.ContainerStatuses; len(all) > 0 { // the load's pods have one container
 		state := all[0].State.Waiting
@@ -338,7 +338,7 @@ func podReady(pod *core.Pod) bool {
 	return false
 }
 
-// away returns since when a node is not ready; zero if it is, or cannot be read.
+// away returns since when a node is not ready; zero if the node is, or cannot be read.
 func (c *conductor) away(ctx context.Context, index int) time.Time {
 	n, err := c.core.Nodes().Get(ctx, c.nodes[index], meta.GetOptions{})
 	if err != nil {
@@ -383,7 +383,7 @@ func (c *conductor) read(ctx context.Context, pod *core.Pod) outcome {
 	return outcome{reason: "no result: " + cmp.Or(pod.Status.Message, last, pod.Status.Reason, "its log is empty")}
 }
 
-// findResult finds a run's result in a log, which mixes it with lines of standard error, and the
+// findResult finds a run's result in a log, among lines of standard error, and the
 // last other line.
 func findResult(log []byte) (result *bench.Result, last string) {
 	for len(log) > 0 {

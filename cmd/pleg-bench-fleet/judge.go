@@ -35,7 +35,7 @@ type Verdict struct {
 	Upgraded int `json:"upgraded"`
 }
 
-// Totals are sums over nodes. Each node is in one class.
+// Totals are sums over nodes. Each node is in a single class.
 type Totals struct {
 	Nodes       int `json:"nodes"`
 	Trusted     int `json:"trusted"`
@@ -59,7 +59,7 @@ type Totals struct {
 	SavedShare  float64 `json:"saved_share"`
 }
 
-// Group is the nodes with one version of a runtime.
+// Group is the nodes with a version of a runtime.
 type Group struct {
 	Runtime string            `json:"runtime"`
 	Version string            `json:"version"`

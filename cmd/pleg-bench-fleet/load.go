@@ -53,7 +53,7 @@ type LoadSums struct {
 	latency, eventLatency, freshness bench.Histogram
 }
 
-// LoadGroup is the runs on one version of a runtime.
+// LoadGroup is the runs on a version of a runtime.
 type LoadGroup struct {
 	Runtime string `json:"runtime"`
 	Version string `json:"version"`
@@ -61,7 +61,7 @@ type LoadGroup struct {
 	LoadSums
 }
 
-// NodeReason is a node, and why it is named.
+// NodeReason is a node, and the reason to name it.
 type NodeReason struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason"`

@@ -77,7 +77,7 @@ Options in which A and B differ are named.`,
 	return cmd
 }
 
-// measured is what one side of a comparison has measured.
+// measured is the figures of a side of a comparison.
 type measured struct {
 	name string
 	// values are by benchmark and unit, options the values of each configuration key.

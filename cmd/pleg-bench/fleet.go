@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// fleetProgram is the program that is `pleg-bench fleet`. It is a module of its own, so that this
-// one needs no Kubernetes client.
+// fleetProgram is the program behind `pleg-bench fleet`, in a module of its own: pleg-bench has no
+// Kubernetes client.
 const fleetProgram = "pleg-bench-fleet"
 
 func newFleet() *cobra.Command {
@@ -48,7 +48,7 @@ chosen nodes as a Kubernetes Job. Install it with
 
 const installFleet = "go install github.com/evented-pleg/evented-pleg/cmd/" + fleetProgram + "@latest"
 
-// findFleet returns the program beside this one, or in PATH.
+// findFleet returns the program beside pleg-bench, or in PATH.
 func findFleet() (string, error) {
 	own, err := os.Executable()
 	if err == nil {

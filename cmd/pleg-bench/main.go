@@ -8,8 +8,8 @@
 // pods live and die, and prints the results of an evented and a polling PLEG. See `pleg-bench
 // --help` and docs/pleg-bench.md.
 //
-// It exits with 0 if all is well, 1 if a run failed or found something wrong, 2 if it was called
-// wrongly, 3 if only a bound of --expect was not kept, and 130 if it was interrupted.
+// The exit status is 0 if all is well, 1 if a run failed or found something wrong, 2 if called
+// wrongly, 3 if only a bound of --expect was not kept, and 130 if interrupted.
 package main
 
 import (
