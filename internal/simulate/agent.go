@@ -266,7 +266,7 @@ func (b *ledger) returned(c *ownCall, err error) {
 		b.cause(x, now)                  // not believed without a read
 		delete(b.prompt.believed, c.pod) // nor shown by an earlier payload
 		b.settling(c.pod, now, true)
-		b.unnamed[c.pod] = b.unnamed[c.pod] || c.about.Pod.UID == ""
+		b.unnamed[c.now.ID] = b.unnamed[c.now.ID] || c.about.Pod.UID == ""
 	}
 	if err != nil {
 		b.truth.Loosen(c.pod)

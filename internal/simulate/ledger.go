@@ -49,7 +49,7 @@ type ledger struct {
 	pace       pace
 	prompt     prompt
 	own        map[cache.UID]*agentAt
-	unnamed    map[cache.UID]bool          // pods with news of unknown place, until a read shows them
+	unnamed    map[string]bool             // IDs with news of unknown place, until a read or a list shows them
 	shows      func(cache.UID) []pleg.Item // by the cache
 	failed     func(cache.UID) bool        // the cache has an error
 	outcome    *Outcome                    // nil without a recording
@@ -60,7 +60,7 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time), unnamed: make(map[cache.UID]bool),
+		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time), unnamed: make(map[string]bool),
 	}
 }
 
@@ -158,7 +158,7 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	b.settling(pod, now, false)
 	b.settling(owner, now, false)
 	if pod == "" || it.Phase == pleg.PhaseRemoved {
-		b.unnamed[owner] = true
+		b.unnamed[it.ID] = true
 	}
 	b.promised(pod, it, payload, now)
 	b.pace.heard(now)

@@ -171,11 +171,11 @@ func (b *ledger) overtaken(x *podPace, now time.Time) {
 // showed records in which pod a read or a list shows IDs. Where reads lie, or show an ID in another
 // pod than before, the generator has to look again.
 func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.Time) {
-	if b.unnamed[uid] { // the news is known to be of this pod from now on
-		delete(b.unnamed, uid)
-		b.settling(uid, now, false)
-	}
 	for _, it := range items {
+		if b.unnamed[it.ID] { // the news is known to be of this pod from now on
+			delete(b.unnamed, it.ID)
+			b.settling(uid, now, false)
+		}
 		old, known := b.pace.shown[it.ID]
 		b.pace.shown[it.ID] = uid
 		if known && old != uid {

@@ -150,7 +150,9 @@ func (b *ledger) atEase(pod cache.UID, shown []pleg.Item) bool {
 			return false
 		}
 	}
-	known := x.begun.After(x.caused) || !b.prompt.believed[pod].Before(x.caused)
+	// A payload believed is as good as a read until a read has ended. A read begun in the instant of
+	// the claim may show that another ID is gone: the pod is read again.
+	known := x.begun.After(x.caused) || !b.prompt.believed[pod].Before(x.caused) && !x.ended.After(b.prompt.believed[pod])
 	return known && b.inflight[pod] == 0 && !x.open && x.begun.After(latest(b.prompt.ahead[pod], b.prompt.began).Add(grace))
 }
 
