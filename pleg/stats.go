@@ -81,8 +81,7 @@ func (c *core[S]) stats() Stats {
 		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
 		Acks: n.acks, DiscardedAcks: n.acksLost,
 		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
-		Overruled: n.overruled, Regressions: n.regressions,
-		Events:      n.events,
+		Overruled: n.overruled, Regressions: n.regressions, Events: n.events,
 		RunningPods: c.running, ContainersBy: c.phases[Container],
 		Pods: len(c.pods), DirtyPods: len(c.dirty), Inspecting: len(c.inflight),
 	}

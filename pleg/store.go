@@ -253,17 +253,20 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 
 // contradicts returns when the first and the last of the claims contradicted by a read were made;
 // zero if the read shows no less than the status. A payload has brought the difference. First
-// leaves out the effects of the agent's own calls: a read begun after the call is right.
+// leaves out the effects of the agent's own calls, and states that the runtime does not know: a
+// read begun later is right.
 func (c *core[S]) contradicts(p *pod, shows []Item) (first, last instant) {
 	for i, it := range shows {
 		x := c.find(p, i, it.ID)
-		if x == nil || it.Phase >= x.phase || it.Phase == PhaseUnknown {
+		if x == nil || it.Phase >= x.phase {
 			continue
 		}
 		for e := range p.expectations(it.ID) {
-			last = max(last, e.at)
-			if e.cause == CauseClaim && (first == 0 || e.at < first) {
-				first = e.at
+			if known := it.Phase != PhaseUnknown; known || e.stored {
+				last = max(last, e.at)
+				if known && e.cause == CauseClaim && (first == 0 || e.at < first) {
+					first = e.at
+				}
 			}
 		}
 	}

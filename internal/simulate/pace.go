@@ -46,6 +46,7 @@ type pace struct {
 	period  time.Duration // as Stats showed it last
 	raised  time.Time     // since when, at the latest
 	missed  int
+	dropped int       // claims without room; each asks for a list
 	doubled time.Time // a list ended then after which the period must be doubled; zero if none
 
 	pods map[cache.UID]*podPace
@@ -243,6 +244,9 @@ func (b *ledger) sampled(s pleg.Stats, now time.Time) {
 	}
 	if s.Missed != p.missed || s.State != pleg.StreamConnected {
 		p.missed, p.raised, p.doubled, p.news = s.Missed, now, time.Time{}, now
+	}
+	if s.DiscardedClaims != p.dropped {
+		p.dropped, p.news = s.DiscardedClaims, now
 	}
 	if d := p.doubled; !d.IsZero() && now.After(d) {
 		p.doubled = time.Time{}
