@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
@@ -169,9 +167,9 @@ func writeFaults(w io.Writer) error {
 
 // churn makes pods on the runtime behind the socket and changes them until ctx ends.
 func churn(ctx context.Context, socket string, pods, containers int, rate float64, seed uint64) error {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := load.Connect(socket)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", socket, err)
+		return err
 	}
 	defer conn.Close()
 	driver := load.New(load.Config{

@@ -30,9 +30,11 @@ type Delivery struct {
 	State State
 	// Claim: the runtime's stream reported the change first; otherwise a read did.
 	Claim bool
-	// At is a Stamp of the receipt by the consumer, Stamp the runtime's stamp of the reporting
-	// event, 0 after a read.
-	At, Stamp int64
+	// At is a Stamp of the receipt by the consumer, Seen that of when the generator learned of the
+	// change, Stamp the runtime's stamp of the reporting event, 0 after a read.
+	At, Seen, Stamp int64
+	// FinishedAt is the container's, in the cache at the receipt; only a worker that checks fills it.
+	FinishedAt int64
 }
 
 // Ledger matches the history of the runtime with the events of Watch, and checks Watch's promise

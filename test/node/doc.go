@@ -10,7 +10,7 @@
 // supervisor starts the suite as its child, becomes the reaper of all the child's leftovers, and
 // sweeps by directory and cgroup when the child ends (package sweep). The suite runs scenarios in
 // order; each gets a private runtime (packages runtimes and daemon), a proxy between the runtime
-// and the agent (package criproxy), and the requested agents (package agent).
+// and the agent (package criproxy), and the requested agents (internal/bench/worker).
 //
 //	node-e2e (supervisor, reaper)
 //	  └─ node-e2e (suite)

@@ -49,9 +49,15 @@ func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find this program to start it as %s: %w", name, err)
 	}
-	c := &Child{name: name, cmd: exec.Command(self, args...), done: make(chan struct{})}
-	c.cmd.Stderr = stderr
-	c.cmd.SysProcAttr = ownGroup()
+	cmd := exec.Command(self, args...)
+	cmd.Stderr = stderr
+	return Run(name, cmd)
+}
+
+// Run starts a program that answers calls.
+func Run(name string, cmd *exec.Cmd) (*Child, error) {
+	c := &Child{name: name, cmd: cmd, done: make(chan struct{})}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // out of the reach of the terminal's Ctrl-C
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -74,6 +80,9 @@ func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 	}()
 	return c, nil
 }
+
+// Process is the child's process.
+func (c *Child) Process() *os.Process { return c.cmd.Process }
 
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
@@ -162,6 +171,3 @@ func Tell(ctx context.Context, c Calls, method string, argument any) error {
 	_, err := Ask[bool](ctx, c, method, argument)
 	return err
 }
-
-// ownGroup puts a process into a group of its own, out of the reach of the terminal's Ctrl-C.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

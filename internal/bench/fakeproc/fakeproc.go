@@ -119,17 +119,23 @@ type receiver struct{ rt *fakeruntime.Runtime }
 
 // Report returns the changes from since on, and the counters.
 func (r receiver) Report(since uint64, report *Report) error {
-	history, next := r.rt.History(since)
-	*report = Report{Next: next, Stats: r.rt.Stats(), CPUSeconds: bench.OwnUsage().CPUSeconds}
-	report.Dropped = next - since - uint64(len(history))
+	*report = Report{Stats: r.rt.Stats(), CPUSeconds: bench.OwnUsage().CPUSeconds}
+	report.Changes, report.Next = Changes(r.rt, since)
+	report.Dropped = report.Next - since - uint64(len(report.Changes))
+	return nil
+}
+
+// Changes returns the changes of the runtime's history from since on, and the number of the next.
+func Changes(rt *fakeruntime.Runtime, since uint64) (changes []bench.Change, next uint64) {
+	history, next := rt.History(since)
 	for _, h := range history {
 		ch := bench.Change{Pod: h.PodUID, ID: h.ContainerID, State: states[h.New], At: bench.Stamp(h.Time), Told: h.Event == fakeruntime.Emitted}
 		if h.ContainerID == "" {
 			ch.ID, ch.Sandbox = h.SandboxID, true
 		}
-		report.Changes = append(report.Changes, ch)
+		changes = append(changes, ch)
 	}
-	return nil
+	return changes, next
 }
 
 // Outage is how long a restarted runtime is down, and then initializes.

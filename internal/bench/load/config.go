@@ -21,10 +21,11 @@ const (
 	// logsAnnotation is the LogDirectory of the load of a sandbox.
 	logsAnnotation = "evented-pleg.io/bench-logs"
 
-	labelPodUID        = "io.kubernetes.pod.uid"
-	labelPodName       = "io.kubernetes.pod.name"
-	labelPodNamespace  = "io.kubernetes.pod.namespace"
-	labelContainerName = "io.kubernetes.container.name"
+	// LabelPodUID and the others are the labels of a kubelet's pods and containers.
+	LabelPodUID        = "io.kubernetes.pod.uid"
+	LabelPodName       = "io.kubernetes.pod.name"
+	LabelPodNamespace  = "io.kubernetes.pod.namespace"
+	LabelContainerName = "io.kubernetes.container.name"
 
 	defaultParallel    = 16
 	defaultCallTimeout = 30 * time.Second

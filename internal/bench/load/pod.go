@@ -49,7 +49,7 @@ func (d *Driver) namespace() string { return "pleg-bench-" + d.config.RunID }
 
 func (d *Driver) labels(p *pod) map[string]string {
 	return map[string]string{
-		RunLabel: d.config.RunID, labelPodUID: p.uid, labelPodName: p.config.Metadata.Name, labelPodNamespace: d.namespace(),
+		RunLabel: d.config.RunID, LabelPodUID: p.uid, LabelPodName: p.config.Metadata.Name, LabelPodNamespace: d.namespace(),
 	}
 }
 
@@ -164,7 +164,7 @@ func (d *Driver) nextAttempt(p *pod) uint32 {
 // startContainer creates and starts a container. Created is called in between.
 func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attempt uint32, life time.Duration, created func(id string)) (string, error) {
 	labels := d.labels(p)
-	labels[labelContainerName] = name
+	labels[LabelContainerName] = name
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
 		Image:    &runtimeapi.ImageSpec{Image: d.config.Image, UserSpecifiedImage: d.config.Image}, // CRI-O checks signatures by the latter

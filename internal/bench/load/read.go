@@ -7,9 +7,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -18,10 +21,21 @@ import (
 // maxMessage lets a runtime without streaming lists send 100,000 containers in a message.
 const maxMessage = 1 << 30
 
-// Read reads every pod with a label of this value, all pods for an empty label, with the statuses
-// of the containers. Items that go away between two calls are left out.
-func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value string) ([]bench.Pod, error) {
-	client := runtimeapi.NewRuntimeServiceClient(conn)
+// Connect returns a connection to the runtime's socket. It finds a restarted runtime within a
+// fraction of a second, where grpc's default could wait for two minutes.
+func Connect(socket string) (*grpc.ClientConn, error) {
+	quick := backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.1, MaxDelay: 200 * time.Millisecond}
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 2 * time.Second}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", socket, err)
+	}
+	return conn, nil
+}
+
+// list lists the sandboxes and containers with a label of this value, all for an empty label.
+func list(ctx context.Context, client runtimeapi.RuntimeServiceClient, label, value string) ([]*runtimeapi.PodSandbox, []*runtimeapi.Container, error) {
 	var selector map[string]string
 	if label != "" {
 		selector = map[string]string{label: value}
@@ -29,18 +43,40 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 	limit := grpc.MaxCallRecvMsgSize(maxMessage)
 	sandboxes, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}}, limit)
 	if err != nil {
-		return nil, fmt.Errorf("load: list the sandboxes: %w", err)
+		return nil, nil, fmt.Errorf("load: list the sandboxes: %w", err)
 	}
 	containers, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}}, limit)
 	if err != nil {
-		return nil, fmt.Errorf("load: list the containers: %w", err)
+		return nil, nil, fmt.Errorf("load: list the containers: %w", err)
 	}
+	return sandboxes.GetItems(), containers.GetContainers(), nil
+}
 
+// FactsOf returns the state of a pod's items in the runtime's lists.
+func FactsOf(ctx context.Context, conn grpc.ClientConnInterface, uid string) (facts []Fact, err error) {
+	sandboxes, containers, err := list(ctx, runtimeapi.NewRuntimeServiceClient(conn), LabelPodUID, uid)
+	for _, s := range sandboxes {
+		facts = append(facts, Fact{Pod: uid, ID: s.GetId(), Sandbox: true, State: StateOfSandbox(s.GetState())})
+	}
+	for _, c := range containers {
+		facts = append(facts, Fact{Pod: uid, ID: c.GetId(), State: StateOf(c.GetState())})
+	}
+	return facts, err
+}
+
+// Read reads every pod with a label of this value, all pods for an empty label, with the statuses
+// of the containers. Items that go away between two calls are left out.
+func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value string) ([]bench.Pod, error) {
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	sandboxes, containers, err := list(ctx, client, label, value)
+	if err != nil {
+		return nil, err
+	}
 	r := reader{client: client, pods: make(map[string]*bench.Pod)}
 	podOf := make(map[string]string)
 	var tasks errgroup.Group
 	tasks.SetLimit(defaultParallel)
-	for _, s := range sandboxes.GetItems() {
+	for _, s := range sandboxes {
 		uid := s.GetMetadata().GetUid()
 		podOf[s.GetId()] = uid
 		state := StateOfSandbox(s.GetState())
@@ -49,10 +85,10 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 			tasks.Go(func() error { return r.readIPs(ctx, uid, s.GetId()) })
 		}
 	}
-	for _, c := range containers.GetContainers() {
+	for _, c := range containers {
 		uid, ok := podOf[c.GetPodSandboxId()]
 		if !ok {
-			uid = c.GetLabels()[labelPodUID]
+			uid = c.GetLabels()[LabelPodUID]
 		}
 		tasks.Go(func() error { return r.readContainer(ctx, uid, c.GetId()) })
 	}

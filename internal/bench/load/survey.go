@@ -64,7 +64,7 @@ func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
 	for _, item := range list.GetItems() {
 		id := item.GetLabels()[RunLabel]
 		if id == "" {
-			if item.GetLabels()[labelPodUID] != "" {
+			if item.GetLabels()[LabelPodUID] != "" {
 				s.Strangers = append(s.Strangers, item.GetMetadata().GetNamespace()+"/"+item.GetMetadata().GetName())
 			}
 			continue

@@ -32,7 +32,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -231,9 +230,9 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		return errors.Join(err, r.closeRuntime())
 	}
 	config.LogDirectory = r.logs
-	conn, err := grpc.NewClient("unix:"+r.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := load.Connect(r.socket)
 	if err != nil {
-		return errors.Join(fmt.Errorf("connect to %s: %w", r.socket, err), r.closeRuntime())
+		return errors.Join(err, r.closeRuntime())
 	}
 	r.conn = conn
 	config.Conn = conn

@@ -12,9 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
@@ -77,7 +74,7 @@ func (r *runner) tell(format string, args ...any) {
 func Images(ctx context.Context, endpoint string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(endpoint, "unix://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := load.Connect(strings.TrimPrefix(endpoint, "unix://"))
 	if err != nil {
 		return ""
 	}
@@ -107,9 +104,9 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 	if _, err := client.Version(ctx); err != nil {
 		return err
 	}
-	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(o.Endpoint, "unix://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := load.Connect(strings.TrimPrefix(o.Endpoint, "unix://"))
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", o.Endpoint, err)
+		return err
 	}
 	defer conn.Close()
 	found, err := load.Look(ctx, conn)

@@ -5,10 +5,14 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
@@ -24,16 +28,18 @@ const (
 )
 
 // prober stands for pod workers: at a rate, it asks the cache for a status of some pod newer than
-// now.
+// now. It compares the answer with the facts, or with the runtime's own lists before and after.
 type prober struct {
 	cache *cache.Cache[cri.PodStatus]
 	facts *facts
-	wake  chan struct{} // capacity 1: the rate was changed
+	truth grpc.ClientConnInterface // nil: only facts are known
+	wake  chan struct{}            // capacity 1: the rate was changed
 
-	mu     sync.Mutex // owns the fields below
-	rate   float64
-	waits  []time.Duration
-	errors int
+	mu      sync.Mutex // owns the fields below
+	rate    float64
+	changed []cache.UID // pods of the last events
+	waits   []time.Duration
+	errors  int
 }
 
 func newProber(c *cache.Cache[cri.PodStatus], seed uint64) *prober {
@@ -88,9 +94,13 @@ func (p *prober) run(ctx context.Context) {
 // read is a call of a pod worker.
 func (p *prober) read(ctx context.Context) {
 	pod, known := p.facts.pick()
+	if p.truth != nil {
+		pod = p.pick()
+	}
 	if pod == "" {
 		return
 	}
+	known, errBefore := p.look(ctx, pod, known)
 	callCtx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	begun := time.Now()
@@ -99,14 +109,52 @@ func (p *prober) read(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the end of the run, not an answer
 	}
+	later, errAfter := p.look(ctx, pod, nil)
+	if errors.Join(errBefore, errAfter) != nil {
+		return // nothing to compare with
+	}
 	if err == nil {
-		p.facts.check(known, Show(cache.UID(pod), status, nil))
+		p.facts.check(known, Show(cache.UID(pod), status, nil), later)
 	}
 	p.mu.Lock() // last: a counted call has been checked
 	defer p.mu.Unlock()
 	p.waits = append(p.waits, took)
 	if err != nil {
 		p.errors++
+	}
+}
+
+// look returns a pod's facts of the runtime's lists, or the known facts where these are all.
+func (p *prober) look(ctx context.Context, pod string, known []load.Fact) ([]load.Fact, error) {
+	if p.truth == nil {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return load.FactsOf(ctx, p.truth, pod)
+}
+
+// pick chooses a pod of the last events, which may be gone, or any in the cache.
+func (p *prober) pick() string {
+	p.mu.Lock()
+	from := append([]cache.UID(nil), p.changed...)
+	p.mu.Unlock()
+	if len(from) == 0 || rand.IntN(2) == 0 {
+		from = p.cache.UIDs()
+	}
+	if len(from) == 0 {
+		return ""
+	}
+	return string(from[rand.IntN(len(from))])
+}
+
+// delivered remembers the pod of an event.
+func (p *prober) delivered(uid cache.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed = append(p.changed, uid)
+	if len(p.changed) > maxGone {
+		p.changed = p.changed[1:]
 	}
 }
 
@@ -212,8 +260,9 @@ func (f *facts) pick() (pod string, known []load.Fact) {
 	return pod, known
 }
 
-// check compares a status with the facts known before the question.
-func (f *facts) check(known []load.Fact, got bench.Pod) {
+// check compares a status with the facts known before the question, and with the runtime's lists
+// after the answer if there are any.
+func (f *facts) check(known []load.Fact, got bench.Pod, later []load.Fact) {
 	shown := make(map[string]bench.State, len(got.Items))
 	for _, i := range got.Items {
 		shown[i.ID] = i.State
@@ -225,6 +274,8 @@ func (f *facts) check(known []load.Fact, got bench.Pod) {
 		switch {
 		case fact.State == bench.Removed && ok:
 			f.complain("%s was removed before the call, and the status shows it %s", fact.ID, state)
+		case !ok && slices.ContainsFunc(later, func(l load.Fact) bool { return l.ID == fact.ID }):
+			f.complain("%s was %s before the call and is there after, and the status lacks it", fact.ID, fact.State)
 		case !ok && fact.State != bench.Removed:
 			if now, still := f.pods[fact.Pod][fact.ID]; still && now.State != bench.Removed {
 				f.absent[fact.ID] = fact.Pod

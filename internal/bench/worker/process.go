@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
@@ -123,9 +124,17 @@ func (p *Process) Report(ctx context.Context) (Report, error) {
 	return bring[Report](ctx, p, "Report")
 }
 
+// Metrics returns the generator's metrics as [bench.Scrape] does.
+func Metrics(ctx context.Context, c child.Calls) (map[string]float64, error) {
+	text, err := child.Ask[[]byte](ctx, c, "Metrics", true)
+	return bench.Scrape(text), err
+}
+
 // Tail requests the tail of the latency histogram.
 func (p *Process) Tail(ctx context.Context) (Tail, error) {
-	return child.Ask[Tail](ctx, p.child.Calls, "Tail", true)
+	m, err := Metrics(ctx, p.child.Calls)
+	count := m[MetricLatency+"_count"]
+	return Tail{uint64(count), uint64(count - m[MetricLatency+`_bucket{le="1"}`])}, err
 }
 
 // Snapshot requests the cache's content. Every event delivered by Watch before was handed to

@@ -26,6 +26,9 @@ type Config struct {
 	Mode string
 	// RelistBase and RelistMax are those of pleg.Config; zero means its defaults.
 	RelistBase, RelistMax time.Duration
+	// ReconnectBase and the others are those of pleg.Config, likewise.
+	ReconnectBase, ReconnectMax, ReconnectSteady, StableAfter time.Duration
+	Capacity                                                  int
 	// ReadTimeout bounds a read of the runtime, of a pod or of everything; zero means pleg's
 	// defaults.
 	ReadTimeout time.Duration
@@ -33,6 +36,11 @@ type Config struct {
 	Seed uint64
 	// MetricsAddr is the address of the metrics; empty for none.
 	MetricsAddr string
+	// Truth is a socket of the runtime for pod workers that compare each answer with the runtime's
+	// own lists. Empty: they compare with the facts.
+	Truth string
+	// Check has every status and event checked, and the violations reported as complaints.
+	Check bool
 }
 
 // Hello is the answer of the first call: the generator runs.
@@ -68,7 +76,8 @@ type Report struct {
 	// Calls counts calls by CRI method.
 	Calls map[string]uint64
 	// Waits are the durations of the pod workers' calls, StaleReads the number of those that
-	// returned less than the caller knew, ReadErrors the number of failed calls.
+	// returned less than the caller knew, ReadErrors the number of failed calls. With Config.Check,
+	// violations count as stale reads.
 	Waits                  []time.Duration
 	StaleReads, ReadErrors int
 	// Complaints are the first few stale reads, for people.
@@ -76,8 +85,20 @@ type Report struct {
 }
 
 // Tail is the number of received container events, and of those of a second or more, by the
-// histogram evented_pleg_connection_latency_seconds.
+// histogram of the latency.
 type Tail struct{ Count, Late uint64 }
+
+// Metrics of the generator, by which KEP-3386 measures stress and loss.
+const (
+	MetricLatency = "kubelet_evented_pleg_connection_latency_seconds"
+	MetricMissed  = "kube_pod_missed_events"
+)
+
+// Newer is the answer of GetNewerThan for the present moment.
+type Newer struct {
+	Pod  bench.Pod
+	Took time.Duration
+}
 
 // Snapshot is the cache's content, and what Watch delivered before.
 type Snapshot struct {

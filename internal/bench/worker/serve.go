@@ -11,7 +11,10 @@
 //
 // The parent sends the worker the effects of its load (facts). A pod worker picks a pod, takes the
 // facts known by then, asks the cache for a status newer than now, and checks the answer against
-// the facts: a status older than the caller's knowledge is a stale read.
+// the facts: a status older than the caller's knowledge is a stale read. Without a load of the
+// parent's, the facts are the runtime's own lists from before the question (Config.Truth).
+//
+// Any program may stand for the worker that answers the calls of [Server].
 //
 // # Concurrency
 //
@@ -24,12 +27,16 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
@@ -46,7 +53,7 @@ const (
 // Serve answers the parent's calls on in and out until in ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &server{ctx: ctx, cancel: cancel}
+	s := &Server{ctx: ctx, cancel: cancel, reading: make(chan struct{}, 1)}
 	err := child.Serve(in, out, s)
 	cancel(nil)
 	s.group.Wait()
@@ -56,13 +63,14 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// server is a worker. Its exported methods are the parent's calls, the first of them Start.
-type server struct {
+// Server is a worker. Its exported methods are the parent's calls, the first of them Start.
+type Server struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // with the generator's error
 	group   sync.WaitGroup
 	subject *subject
 	prober  *prober
+	reading chan struct{} // capacity 1: held by the consumer for each event, and by Consume
 
 	mu     sync.Mutex // owns the fields below
 	buffer []bench.Delivery
@@ -70,11 +78,11 @@ type server struct {
 }
 
 // Start starts the generator and its users.
-func (s *server) Start(c Config, hello *Hello) (err error) {
+func (s *Server) Start(c Config, hello *Hello) (err error) {
 	if s.subject, err = newSubject(s.ctx, c); err != nil {
 		return err
 	}
-	s.prober = newProber(s.subject.cache, c.Seed)
+	s.prober = s.subject.prober
 	s.group.Go(func() { s.cancel(s.subject.run(s.ctx)) })
 	s.group.Go(func() { s.consume(s.subject.generator.Watch()) })
 	s.group.Go(func() { s.prober.run(s.ctx) })
@@ -83,45 +91,85 @@ func (s *server) Start(c Config, hello *Hello) (err error) {
 }
 
 // Facts enters effects of the load.
-func (s *server) Facts(facts []load.Fact, _ *bool) error {
+func (s *Server) Facts(facts []load.Fact, _ *bool) error {
 	s.prober.facts.learn(facts)
 	return nil
 }
 
 // Forget voids all facts: the runtime has lost everything.
-func (s *server) Forget(bool, *bool) error {
+func (s *Server) Forget(bool, *bool) error {
 	s.prober.facts.forget()
 	return nil
 }
 
 // Probe sets the rate of the pod workers' reads.
-func (s *server) Probe(rate float64, _ *bool) error {
+func (s *Server) Probe(rate float64, _ *bool) error {
 	s.prober.setRate(rate)
 	return nil
 }
 
 // Relist asks the generator to list everything now.
-func (s *server) Relist(bool, *bool) error {
+func (s *Server) Relist(bool, *bool) error {
 	s.subject.generator.RequestRelist("")
 	return nil
 }
 
 // Report returns usage and counts.
-func (s *server) Report(_ bool, r *Report) error {
+func (s *Server) Report(_ bool, r *Report) error {
 	r.News, r.Calls = s.news(), s.subject.client.Stats().Calls
 	r.Waits, r.ReadErrors = s.prober.results()
 	r.StaleReads, r.Complaints = s.prober.facts.verdict()
 	return nil
 }
 
-// Tail returns the tail of the latency histogram.
-func (s *server) Tail(_ bool, t *Tail) (err error) {
-	*t, err = s.subject.tail()
-	return err
+// Metrics returns the metrics in the text format.
+func (s *Server) Metrics(_ bool, text *[]byte) error {
+	families, err := s.subject.registry.Gather()
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+			return err
+		}
+	}
+	*text = out.Bytes()
+	return nil
+}
+
+// Newer asks the cache for a status of the pod newer than now.
+func (s *Server) Newer(uid string, n *Newer) error {
+	begun := time.Now()
+	status, err := s.subject.cache.GetNewerThan(s.ctx, cache.UID(uid), begun)
+	*n = Newer{Pod: Show(cache.UID(uid), status, err), Took: time.Since(begun)}
+	return nil
+}
+
+// StepClock sets the wall clock to the machine's plus the step.
+func (s *Server) StepClock(step time.Duration, _ *bool) error {
+	s.subject.step.Store(int64(step))
+	return nil
+}
+
+// Consume stops or resumes the consumer of Watch.
+func (s *Server) Consume(read bool, _ *bool) error {
+	if read {
+		<-s.reading
+	} else {
+		s.reading <- struct{}{}
+	}
+	return nil
+}
+
+// Cache returns the cache's content.
+func (s *Server) Cache(_ bool, pods *[]bench.Pod) error {
+	*pods = s.subject.snapshot()
+	return nil
 }
 
 // Snapshot returns the cache's content once Watch is quiet.
-func (s *server) Snapshot(_ bool, snapshot *Snapshot) error {
+func (s *Server) Snapshot(_ bool, snapshot *Snapshot) error {
 	s.settle(s.ctx)
 	snapshot.Pods = s.subject.snapshot()
 	snapshot.News = s.news()
@@ -129,7 +177,7 @@ func (s *server) Snapshot(_ bool, snapshot *Snapshot) error {
 }
 
 // News returns the news. It fails if the generator has failed.
-func (s *server) News(_ bool, news *News) error {
+func (s *Server) News(_ bool, news *News) error {
 	if err := context.Cause(s.ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -138,7 +186,7 @@ func (s *server) News(_ bool, news *News) error {
 }
 
 // news returns the progress, and the deliveries since the last news.
-func (s *server) news() News {
+func (s *Server) news() News {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := News{Deliveries: s.buffer, Progress: s.subject.progress()}
@@ -147,7 +195,7 @@ func (s *server) news() News {
 }
 
 // settle waits until Watch has been quiet for a moment.
-func (s *server) settle(ctx context.Context) {
+func (s *Server) settle(ctx context.Context) {
 	for begun := time.Now(); time.Since(begun) < drain && ctx.Err() == nil; {
 		s.mu.Lock()
 		since := time.Since(s.last)
@@ -160,16 +208,27 @@ func (s *server) settle(ctx context.Context) {
 }
 
 // consume is the consumer of Watch: it stamps what it receives.
-func (s *server) consume(watch <-chan pleg.Event) {
+func (s *Server) consume(watch <-chan pleg.Event) {
 	for e := range watch { // ends with the generator
+		select {
+		case s.reading <- struct{}{}:
+		case <-s.ctx.Done():
+			continue
+		}
 		now := time.Now()
 		d := bench.Delivery{
-			Pod: string(e.Pod), ID: e.ID, Sandbox: e.Kind == pleg.Sandbox, State: stateOfEvent[e.Type], Claim: e.Cause == pleg.CauseClaim, At: bench.Stamp(now),
-			Stamp: nanoseconds(e.Stamp),
+			Pod: string(e.Pod), ID: e.ID, Sandbox: e.Kind == pleg.Sandbox, State: stateOfEvent[e.Type], Claim: e.Cause == pleg.CauseClaim,
+			At: bench.Stamp(now), Seen: bench.Stamp(e.Seen), Stamp: nanoseconds(e.Stamp),
 		}
+		if o := s.subject.observer; o != nil {
+			status, _ := s.subject.cache.Get(e.Pod)
+			d.FinishedAt = o.delivered(e, Show(e.Pod, status, nil))
+		}
+		s.prober.delivered(e.Pod)
 		s.mu.Lock()
 		s.last = now
 		s.buffer = append(s.buffer, d)
 		s.mu.Unlock()
+		<-s.reading
 	}
 }

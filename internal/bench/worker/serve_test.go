@@ -156,3 +156,58 @@ func TestServeFails(t *testing.T) {
 		}
 	}
 }
+
+// TestServeLooksItself is a worker without a load of its parent's: it compares with the runtime.
+func TestServeLooksItself(t *testing.T) {
+	rt, path := serveRuntime(t)
+	if _, err := rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1}); err != nil {
+		t.Fatal(err)
+	}
+	pod := rt.Truth().Pods[0]
+	id := pod.Sandboxes[0].Containers[0].ID
+	c := converse(t)
+	ask[Hello](t, c, "Start", Config{Endpoint: path, Truth: path, Mode: Evented, Check: true})
+	ask[bool](t, c, "Probe", 200.0)
+	ask[bool](t, c, "Consume", false)
+	if newer := ask[Newer](t, c, "Newer", pod.UID); bench.Find([]bench.Pod{newer.Pod}, pod.UID, id).State != bench.Running || newer.Took <= 0 {
+		t.Errorf("newer %+v, want a running container", newer)
+	}
+	for len(ask[Report](t, c, "Report", true).Waits) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := rt.Exit(id, 0); err != nil {
+		t.Fatal(err)
+	}
+	for bench.Find(ask[[]bench.Pod](t, c, "Cache", true), pod.UID, id).State != bench.Exited {
+		time.Sleep(time.Millisecond)
+	}
+	ended := func(e bench.Delivery) bool {
+		return e.ID == id && e.State == bench.Exited && e.Seen <= e.At && e.FinishedAt > 0
+	}
+	if news := ask[News](t, c, "News", true); slices.ContainsFunc(news.Deliveries, ended) {
+		t.Error("a consumer that does not read has delivered an end")
+	}
+	ask[bool](t, c, "Consume", true)
+	for !slices.ContainsFunc(ask[News](t, c, "News", true).Deliveries, ended) {
+		time.Sleep(time.Millisecond)
+	}
+
+	// A claim stamped by the runtime has taken an hour, by a clock that is an hour ahead.
+	ask[bool](t, c, "StepClock", time.Hour)
+	if _, err := rt.AddPod(fakeruntime.PodSpec{UID: "late"}); err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]float64
+	for m[MetricLatency+"_sum"] < 3000 {
+		var err error
+		if m, err = Metrics(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m[MetricLatency+"_count"] <= m[MetricLatency+`_bucket{le="1"}`] || m[MetricMissed] != 0 {
+		t.Errorf("metrics %v", m)
+	}
+	if report := ask[Report](t, c, "Report", true); report.StaleReads != 0 || report.ReadErrors != 0 {
+		t.Errorf("violations %q, %d errors of a right generator", report.Complaints, report.ReadErrors)
+	}
+}

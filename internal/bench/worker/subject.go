@@ -5,21 +5,24 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"runtime"
 	rtmetrics "runtime/metrics"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
 	kubemetrics "k8s.io/component-base/metrics"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -34,12 +37,18 @@ type subject struct {
 	cache     *cache.Cache[cri.PodStatus]
 	generator *pleg.Generator[cri.PodStatus]
 	registry  kubemetrics.KubeRegistry
-	listener  net.Listener // of the metrics; nil for none
+	prober    *prober
+	observer  *observer        // nil: nothing is checked
+	truth     *grpc.ClientConn // nil for none
+	step      atomic.Int64     // of the wall clock, in nanoseconds
+	listed    chan struct{}    // capacity 1: a list of everything was applied
+	listener  net.Listener     // of the metrics; nil for none
 	hello     Hello
 }
 
-func newSubject(ctx context.Context, config Config) (*subject, error) {
-	s := &subject{config: config, cache: cache.New(cri.EmptyStatus), registry: kubemetrics.NewKubeRegistry()}
+func newSubject(ctx context.Context, config Config) (_ *subject, err error) {
+	s := &subject{config: config, cache: cache.New(cri.EmptyStatus), registry: kubemetrics.NewKubeRegistry(), listed: make(chan struct{}, 1)}
+	s.prober = newProber(s.cache, config.Seed)
 	set, err := metrics.New(s.registry, metrics.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
@@ -49,30 +58,51 @@ func newSubject(ctx context.Context, config Config) (*subject, error) {
 	if s.client, err = cri.Dial(ctx, cri.Config{Endpoint: config.Endpoint}); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	version, err := s.client.Version(ctx)
 	if err != nil {
-		return nil, errors.Join(err, s.client.Close())
+		return nil, err
 	}
 	s.hello = Hello{RuntimeName: version.RuntimeName, RuntimeVersion: version.RuntimeVersion}
 	plegConfig := pleg.Config[cri.PodStatus]{
-		Source: s.client, Cache: s.cache, Merge: cri.KeepIPs, Metrics: set,
+		Source: s.client, Cache: s.cache, Merge: cri.KeepIPs, Metrics: watched{set, s.listed},
 		RelistBase: config.RelistBase, RelistMax: config.RelistMax,
 		RelistTimeout: config.ReadTimeout, InspectTimeout: config.ReadTimeout,
+		ReconnectBase: config.ReconnectBase, ReconnectMax: config.ReconnectMax, ReconnectSteady: config.ReconnectSteady,
+		StableAfter: config.StableAfter, Capacity: config.Capacity,
+		WallClock: func() time.Time { return time.Now().Add(time.Duration(s.step.Load())) },
 	}
 	switch config.Mode {
 	case Evented:
 		plegConfig.Stream = s.client
 	case Generic:
 	default:
-		return nil, errors.Join(fmt.Errorf("worker: mode %q: it must be %s or %s", config.Mode, Evented, Generic), s.client.Close())
+		return nil, fmt.Errorf("worker: mode %q: it must be %s or %s", config.Mode, Evented, Generic)
+	}
+	if config.Check {
+		s.observer = newObserver(s.prober.facts)
+		plegConfig.Merge = func(prev, next *cri.PodStatus) *cri.PodStatus {
+			s.observer.storing(Show(next.UID(), next, nil))
+			return cri.KeepIPs(prev, next)
+		}
+	}
+	if config.Truth != "" {
+		if s.truth, err = load.Connect(strings.TrimPrefix(config.Truth, "unix://")); err != nil {
+			return nil, err
+		}
+		s.prober.truth = s.truth
 	}
 	if s.generator, err = pleg.New(plegConfig); err != nil {
-		return nil, errors.Join(err, s.client.Close())
+		return nil, err
 	}
 	set.SetGauges(s.generator.Gauges, s.client.Counts)
 	if config.MetricsAddr != "" {
 		if s.listener, err = net.Listen("tcp", config.MetricsAddr); err != nil {
-			return nil, errors.Join(fmt.Errorf("worker: cannot serve metrics on %s: %w", config.MetricsAddr, err), s.client.Close())
+			return nil, fmt.Errorf("worker: cannot serve metrics on %s: %w", config.MetricsAddr, err)
 		}
 		s.hello.MetricsAddr = s.listener.Addr().String()
 	}
@@ -115,6 +145,9 @@ func ServeMetrics(ctx context.Context, listener net.Listener, metrics prometheus
 
 func (s *subject) close() {
 	_ = s.client.Close()
+	if s.truth != nil {
+		_ = s.truth.Close()
+	}
 	if s.listener != nil {
 		_ = s.listener.Close()
 	}
@@ -129,25 +162,6 @@ func (s *subject) progress() Progress {
 		p.Health = err.Error()
 	}
 	return p
-}
-
-// tail reads off the latency histogram the container events, and those above its 1-second bucket.
-func (s *subject) tail() (t Tail, err error) {
-	families, err := s.registry.Gather()
-	for _, f := range families {
-		if f.GetName() != "kubelet_evented_pleg_connection_latency_seconds" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			h := m.GetHistogram()
-			for _, b := range h.GetBucket() {
-				if b.GetUpperBound() == 1 {
-					t = Tail{h.GetSampleCount(), h.GetSampleCount() - b.GetCumulativeCount()}
-				}
-			}
-		}
-	}
-	return t, err
 }
 
 func (s *subject) snapshot() (pods []bench.Pod) {

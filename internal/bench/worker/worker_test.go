@@ -12,6 +12,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,7 +55,7 @@ func TestFactsCheck(t *testing.T) {
 			for id, state := range test.shown {
 				got.Items = append(got.Items, bench.Item{ID: id, State: state})
 			}
-			f.check(known, got)
+			f.check(known, got, nil)
 			f.learn(test.later)
 			if test.forget {
 				f.forget()
@@ -84,5 +85,48 @@ func TestFactsNeverGoBack(t *testing.T) {
 	_, known := f.pick()
 	if diff := cmp.Diff([]load.Fact{fact("c", bench.Exited)}, known); diff != "" {
 		t.Errorf("known (-want +got):\n%s", diff)
+	}
+}
+
+// TestChecksSeeViolations checks the observer and the comparison with the runtime's lists: blind
+// checks would pass every scenario.
+func TestChecksSeeViolations(t *testing.T) {
+	status := func(state bench.State) bench.Pod {
+		return bench.Pod{UID: "p", Items: []bench.Item{{ID: "c", State: state}}}
+	}
+	running, exited, gone := status(bench.Running), status(bench.Exited), bench.Pod{UID: "p"}
+	event := func(kind pleg.EventType) pleg.Event { return pleg.Event{Pod: "p", ID: "c", Type: kind} }
+	for name, test := range map[string]struct {
+		do   func(*observer)
+		want string // part of the only complaint; empty: none
+	}{
+		"forward": {func(o *observer) {
+			o.storing(running)
+			o.delivered(event(pleg.ContainerStarted), running)
+			o.storing(exited)
+			o.delivered(event(pleg.ContainerDied), exited)
+			o.delivered(event(pleg.ContainerRemoved), gone)
+		}, ""},
+		"the cache is ahead":  {func(o *observer) { o.delivered(event(pleg.ContainerStarted), exited) }, ""},
+		"a PodSync":           {func(o *observer) { o.delivered(pleg.Event{Pod: "p", Type: pleg.PodSync}, running) }, ""},
+		"the cache goes back": {func(o *observer) { o.storing(exited); o.storing(running) }, "c went back to Running"},
+		"it returns":          {func(o *observer) { o.delivered(event(pleg.ContainerRemoved), gone); o.storing(exited) }, "c went back to Exited"},
+		"the event is ahead":  {func(o *observer) { o.delivered(event(pleg.ContainerDied), running) }, "Exited of c was delivered while"},
+		"removed and shown":   {func(o *observer) { o.delivered(event(pleg.ContainerRemoved), exited) }, "Removed of c was delivered while"},
+		"an unknown type":     {func(o *observer) { o.delivered(event("ContainerBorn"), running) }, `unknown event type "ContainerBorn"`},
+		"there before and after": {func(o *observer) {
+			o.facts.check([]load.Fact{fact("c", bench.Running)}, bench.Pod{}, []load.Fact{fact("c", bench.Exited)})
+		}, "the status lacks it"},
+		"there before only": {func(o *observer) { o.facts.check([]load.Fact{fact("c", bench.Running)}, bench.Pod{}, nil) }, ""},
+		"there after only":  {func(o *observer) { o.facts.check(nil, bench.Pod{}, []load.Fact{fact("c", bench.Running)}) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newObserver(newFacts(1))
+			test.do(o)
+			stale, complaints := o.facts.verdict()
+			if test.want == "" && stale != 0 || test.want != "" && (stale != 1 || !strings.Contains(complaints[0], test.want)) {
+				t.Errorf("complaints %q, want one with %q", complaints, test.want)
+			}
+		})
 	}
 }

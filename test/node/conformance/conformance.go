@@ -30,6 +30,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
@@ -247,7 +248,7 @@ func (r *recording) payload(e crikit.Event) string {
 
 // tellLists writes the lists' content, by name.
 func (r *recording) tellLists() error {
-	selector := map[string]string{crikit.LabelPodNamespace: r.Namespace}
+	selector := map[string]string{load.LabelPodNamespace: r.Namespace}
 	sandboxes, err := r.ListPodSandbox(r.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}})
 	if err != nil {
 		return fmt.Errorf("conformance: list sandboxes: %w", err)

@@ -27,28 +27,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
-
-// MaxMessage is the receive limit of the client, in bytes: the kubelet's limit. With grpc's default
-// of 4 MiB a list of some 3000 containers fails.
-const MaxMessage = 16 << 20
-
-// Labels of a kubelet's pods and containers.
-const (
-	LabelPodName       = "io.kubernetes.pod.name"
-	LabelPodNamespace  = "io.kubernetes.pod.namespace"
-	LabelPodUID        = "io.kubernetes.pod.uid"
-	LabelContainerName = "io.kubernetes.container.name"
-)
-
-// quickBackoff makes a client find a restarted runtime within a fraction of a
-// second, where grpc's default could wait for two minutes.
-var quickBackoff = backoff.Config{
-	BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.1, MaxDelay: 200 * time.Millisecond,
-}
 
 // Options configure a Client.
 type Options struct {
@@ -77,12 +59,9 @@ func Dial(o Options) (*Client, error) {
 	if !strings.HasPrefix(o.Endpoint, "unix://") {
 		return nil, fmt.Errorf("crikit: the endpoint %q must begin with unix://", o.Endpoint)
 	}
-	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(o.Endpoint, "unix://"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quickBackoff, MinConnectTimeout: 2 * time.Second}))
+	conn, err := load.Connect(strings.TrimPrefix(o.Endpoint, "unix://"))
 	if err != nil {
-		return nil, fmt.Errorf("crikit: dial %s: %w", o.Endpoint, err)
+		return nil, fmt.Errorf("crikit: %w", err)
 	}
 	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), Options: o, conn: conn}, nil
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
 // A Pod is a sandbox of a pod. A pod made anew under its old UID has another sandbox, and so
@@ -55,7 +57,7 @@ func namespaces() *runtimeapi.NamespaceOption {
 }
 
 func (c *Client) podLabels(uid, name string) map[string]string {
-	return map[string]string{LabelPodUID: uid, LabelPodName: name, LabelPodNamespace: c.Namespace}
+	return map[string]string{load.LabelPodUID: uid, load.LabelPodName: name, load.LabelPodNamespace: c.Namespace}
 }
 
 // A Spec describes a container to create.
@@ -79,7 +81,7 @@ type Spec struct {
 // Create makes a container in the pod and returns its ID.
 func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error) {
 	labels := c.podLabels(pod.UID, pod.Name)
-	maps.Copy(labels, map[string]string{LabelContainerName: spec.Name})
+	maps.Copy(labels, map[string]string{load.LabelContainerName: spec.Name})
 	security := &runtimeapi.LinuxContainerSecurityContext{}
 	if spec.Security != nil {
 		proto.Merge(security, spec.Security)
@@ -170,7 +172,7 @@ func (c *Client) Delete(ctx context.Context, sandboxID string) error {
 // RemoveAll deletes every sandbox of the client's namespace.
 func (c *Client) RemoveAll(ctx context.Context) error {
 	list, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
-		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodNamespace: c.Namespace}},
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{load.LabelPodNamespace: c.Namespace}},
 	})
 	if err != nil {
 		return fmt.Errorf("crikit: list the sandboxes of %s: %w", c.Namespace, err)

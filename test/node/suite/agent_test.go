@@ -9,152 +9,187 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/pleg"
-	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// An Agent is an agent's process and its client.
+// An Agent is an agent's process, with the events of its Watch.
 type Agent struct {
-	*agent.Client
+	*child.Child
 
-	n       *Node
-	name    string
-	process *os.Process
-	ended   chan struct{}
+	n    *Node
+	name string
+
+	mu     sync.Mutex // owns the fields below
+	events []bench.Delivery
+	ledger *bench.Ledger
 }
 
+// workerRate is how often the pod workers of an agent ask for a newer status, a second.
+const workerRate = 20
+
 // NewAgent starts an agent behind the proxy, with pod workers that compare with the runtime itself.
-// Flags come on top and win. The agent stops with the scenario, and its violations then fail the
-// scenario.
-func (n *Node) NewAgent(flags ...string) *Agent {
+// The agent stops with the scenario, and its violations then fail the scenario.
+func (n *Node) NewAgent(settings ...func(*worker.Config)) *Agent {
 	t := n.t
 	n.agents++
-	name := fmt.Sprintf("agent-%d", n.agents)
-	args := append([]string{"--endpoint", n.Proxy.Endpoint(), "--truth", n.Endpoint, "--namespace", n.Namespace}, flags...)
-	log, err := os.Create(filepath.Join(t.Dir, name+".log"))
+	a := &Agent{n: n, name: fmt.Sprintf("agent-%d", n.agents), ledger: bench.NewLedger()}
+	config := worker.Config{Endpoint: n.Proxy.Endpoint(), Truth: n.Endpoint, Mode: worker.Evented, Check: true}
+	for _, set := range settings {
+		set(&config)
+	}
+	log, err := os.Create(filepath.Join(t.Dir, a.name+".log"))
 	t.Check(err)
 	defer log.Close()
 	self, err := os.Executable()
 	t.Check(err)
-	cmd := exec.Command(cmp.Or(*another, self), args...)
+	cmd := exec.Command(cmp.Or(*another, self))
 	cmd.Env = append(os.Environ(), envAgent+"=1")
 	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Check(n.target.Enter(cmd))
-	stdin, err := cmd.StdinPipe()
+	a.Child, err = child.Run(a.name, cmd)
 	t.Check(err)
-	out, in, err := os.Pipe() // not StdoutPipe, which Wait closes before the last answer is read
-	t.Check(err)
-	cmd.Stdout = in
-	t.Check(cmd.Start())
-	in.Close()
-	a := &Agent{n: n, name: name, process: cmd.Process, ended: make(chan struct{})}
-	a.Client = agent.NewClient(struct {
-		io.Reader
-		io.WriteCloser
-	}{out, stdin})
-	go func() { // ends with the process
-		defer close(a.ended)
-		_ = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		a.finish()
-		a.Client.Close()
-		out.Close()
-	})
-	if _, err := a.Stats(t.ctx); err != nil {
+	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+	defer cancel()
+	_, err = child.Ask[worker.Hello](ctx, a.Calls, "Start", config)
+	if err == nil && config.Truth != "" {
+		err = child.Tell(ctx, a.Calls, "Probe", float64(workerRate))
+	}
+	if err != nil {
+		a.Kill()
 		t.Fatalf("the agent did not start (%v): %s", err, tailOf(log.Name()))
 	}
-	t.Logf("%s started, pid %d: %s", name, a.PID(), strings.Join(args, " "))
+	t.Cleanup(a.finish)
+	t.Logf("%s started, pid %d: %+v", a.name, a.Process().Pid, config)
 	return a
 }
 
-// PID is the process ID.
-func (a *Agent) PID() int { return a.process.Pid }
+// withoutWorkers leaves the pod workers out.
+func withoutWorkers(c *worker.Config) { c.Truth = "" }
 
-func (a *Agent) alive() bool {
-	select {
-	case <-a.ended:
-		return false
-	default:
-		return true
-	}
+// stableAfter sets how long a stream lives to count as stable.
+func stableAfter(d time.Duration) func(*worker.Config) {
+	return func(c *worker.Config) { c.StableAfter = d }
 }
 
 // finish asks for violations and ends the agent. A killed agent has none to report.
 func (a *Agent) finish() {
-	if !a.alive() {
+	select {
+	case <-a.Done():
 		return
+	default:
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.n.t.ctx), startLimit)
 	defer cancel()
-	a.reportViolations(ctx)
-	if stats, err := a.Stats(ctx); err == nil {
-		a.n.t.Logf("%s at its end: %+v", a.name, stats)
-		if stats.Generator.Missed > 0 {
-			a.n.t.Figure(a.name+" missed", "%d", stats.Generator.Missed)
-		}
-	}
-	_ = a.process.Signal(syscall.SIGTERM)
-	select {
-	case <-a.ended:
-	case <-ctx.Done():
-		a.n.t.Errorf("%s did not end at SIGTERM", a.name)
-		a.Kill()
-	}
-}
-
-func (a *Agent) reportViolations(ctx context.Context) {
-	violations, err := a.Violations(ctx)
+	report, err := child.Ask[worker.Report](ctx, a.Calls, "Report", true)
 	if err != nil {
 		a.n.t.Errorf("%s: %v", a.name, err)
 	}
-	for i, violation := range violations {
-		a.n.t.Logf("violation: %s", violation)
-		if i < 5 {
-			a.n.t.Errorf("%s: %s", a.name, violation)
-		}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.take(report.News)
+	violations := append(report.Complaints, a.ledger.Complaints...)
+	for _, violation := range violations {
+		a.n.t.Errorf("%s: violation: %s", a.name, violation)
+	}
+	if report.StaleReads > len(report.Complaints) {
+		a.n.t.Errorf("%s: %d violations", a.name, report.StaleReads)
+	}
+	a.n.t.Logf("%s at its end: %+v", a.name, report.Progress)
+	if missed := report.Progress.Missed; missed > 0 {
+		a.n.t.Figure(a.name+" missed", "%d", missed)
+	}
+	if err := a.Stop(startLimit); err != nil {
+		a.n.t.Error(err)
 	}
 }
 
-// Kill is kill -9.
-func (a *Agent) Kill() {
-	_ = a.process.Kill()
-	<-a.ended
+// take keeps the events of the news. The caller holds mu since the question.
+func (a *Agent) take(n worker.News) {
+	a.events = append(a.events, n.Deliveries...)
+	for _, d := range n.Deliveries {
+		a.ledger.Delivered(d)
+	}
 }
 
 // Signal sends a signal, SIGSTOP and SIGCONT for instance.
-func (a *Agent) Signal(s syscall.Signal) { a.n.t.Check(a.process.Signal(s)) }
+func (a *Agent) Signal(s syscall.Signal) { a.n.t.Check(a.Process().Signal(s)) }
+
+// Stats returns the state of the generator.
+func (a *Agent) Stats() (worker.Progress, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	news, err := child.Ask[worker.News](a.n.t.ctx, a.Calls, "News", true)
+	a.take(news)
+	return news.Progress, err
+}
+
+// must returns an answer of the agent; an error ends the scenario.
+func must[A any](a *Agent, method string, argument any) A {
+	answer, err := child.Ask[A](a.n.t.ctx, a.Calls, method, argument)
+	a.n.t.Check(err)
+	return answer
+}
 
 // MustStats returns Stats; an error ends the scenario.
-func (a *Agent) MustStats() agent.Stats {
-	stats, err := a.Stats(a.n.t.ctx)
+func (a *Agent) MustStats() worker.Progress {
+	stats, err := a.Stats()
 	a.n.t.Check(err)
 	return stats
 }
 
+// Cache returns the agent's cache, in the form of Truth: the pods of the run.
+func (a *Agent) Cache() ([]bench.Pod, error) {
+	pods, err := child.Ask[[]bench.Pod](a.n.t.ctx, a.Calls, "Cache", true)
+	return a.n.bare(pods), err
+}
+
 // MustCache returns Cache; an error ends the scenario.
 func (a *Agent) MustCache() []bench.Pod {
-	pods, err := a.Cache(a.n.t.ctx)
+	pods, err := a.Cache()
 	a.n.t.Check(err)
 	return pods
 }
 
-// MustEvents returns the agent's events so far.
-func (a *Agent) MustEvents() []agent.Event {
-	events, err := a.Events(a.n.t.ctx)
-	a.n.t.Check(err)
-	return events
+// bare leaves out pods of others, and what two correct observers may differ in.
+func (n *Node) bare(pods []bench.Pod) []bench.Pod {
+	pods = slices.DeleteFunc(pods, func(p bench.Pod) bool { return !strings.HasPrefix(p.UID, n.UID("")) })
+	for i := range pods {
+		crikit.Bare(&pods[i])
+	}
+	return pods
 }
+
+// MustEvents returns the agent's events so far.
+func (a *Agent) MustEvents() []bench.Delivery {
+	a.MustStats()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.events)
+}
+
+// Newer asks the agent's cache for a status of the pod newer than now.
+func (a *Agent) Newer(uid string) []bench.Pod {
+	return []bench.Pod{must[worker.Newer](a, "Newer", uid).Pod}
+}
+
+// Waits returns the durations of the pod workers' questions compared so far.
+func (a *Agent) Waits() []time.Duration { return must[worker.Report](a, "Report", true).Waits }
+
+// Metrics returns the agent's metrics.
+func (a *Agent) Metrics() (map[string]float64, error) { return worker.Metrics(a.n.t.ctx, a.Calls) }
 
 // settle bounds the wait for a state, on a machine however slow.
 const settle = 4 * time.Minute
@@ -162,8 +197,8 @@ const settle = 4 * time.Minute
 // WaitState waits until the agent's stream is in the state.
 func (a *Agent) WaitState(state pleg.StreamState) time.Duration {
 	return a.n.t.Eventually(settle, a.name+" reaches "+state.String(), func() error {
-		stats, err := a.Stats(a.n.t.ctx)
-		if err == nil && stats.State != state.String() {
+		stats, err := a.Stats()
+		if err == nil && stats.State != state {
 			err = fmt.Errorf("the state is %s", stats.State)
 		}
 		return err
@@ -188,7 +223,7 @@ func (a *Agent) Converge() time.Duration {
 		if err != nil {
 			return err
 		}
-		held, err := a.Cache(a.n.t.ctx)
+		held, err := a.Cache()
 		if err != nil {
 			return err
 		}
@@ -201,24 +236,27 @@ func (a *Agent) Converge() time.Duration {
 	return took
 }
 
-// WaitEvent waits for an event of the type for the ID.
-func (a *Agent) WaitEvent(kind pleg.EventType, id string) agent.Event {
-	var found agent.Event
-	a.n.t.Eventually(settle, fmt.Sprintf("%s tells %s of %s", a.name, kind, id), func() error {
-		events, err := a.Events(a.n.t.ctx)
-		if err != nil {
+// WaitEvent waits for the event of the ID's state.
+func (a *Agent) WaitEvent(state bench.State, id string) bench.Delivery {
+	var found bench.Delivery
+	a.n.t.Eventually(settle, fmt.Sprintf("%s delivers %s of %s", a.name, state, id), func() error {
+		if _, err := a.Stats(); err != nil {
 			return err
 		}
-		for _, e := range events {
-			if e.Type == kind && e.ID == id {
-				found = e
-				return nil
-			}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		i := slices.IndexFunc(a.events, func(e bench.Delivery) bool { return e.State == state && e.ID == id })
+		if i < 0 {
+			return fmt.Errorf("not among %d events", len(a.events))
 		}
-		return fmt.Errorf("not among %d events", len(events))
+		found = a.events[i]
+		return nil
 	})
 	return found
 }
+
+// since returns the time from a moment to a stamp of an event.
+func since(from time.Time, at int64) time.Duration { return time.Duration(at - bench.Stamp(from)) }
 
 func tailOf(path string) string {
 	data, err := os.ReadFile(path)

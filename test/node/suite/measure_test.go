@@ -12,16 +12,12 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/pleg"
-	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
 // quantiles returns p50, p99 and the largest of the samples.
 func quantiles(samples []time.Duration) string {
-	return spread(bench.Summarize(slices.Clone(samples)))
-}
-
-func spread(q bench.Quantiles) string {
+	q := bench.Summarize(slices.Clone(samples))
 	return fmt.Sprintf("%s/%s/%s ms (n=%d)", ms(q.P50), ms(q.P99), ms(q.Max), q.Count)
 }
 
@@ -34,24 +30,22 @@ func ms(d time.Duration) string {
 // latencies records figures of the events: from the runtime's stamp to Watch, with the generator's
 // share from learning of the change; from a container's end to Watch, with the runtime's share
 // until its stamp.
-func (t *T) latencies(events []agent.Event) {
+func (t *T) latencies(events []bench.Delivery) {
 	var stamped, own, finished, runtime []time.Duration
-	for _, e := range events {
-		own = append(own, e.At.Sub(e.Seen))
-		if !e.Stamp.IsZero() {
-			stamped = append(stamped, e.At.Sub(e.Stamp))
-		}
-		if e.Type == pleg.ContainerDied && !e.FinishedAt.IsZero() {
-			finished = append(finished, e.At.Sub(e.FinishedAt))
-			if !e.Stamp.IsZero() {
-				runtime = append(runtime, e.Stamp.Sub(e.FinishedAt))
-			}
-		}
-	}
 	byKind := map[string][]time.Duration{}
 	for _, e := range events {
-		kind := e.Kind + " " + string(e.Type) + " by a " + e.Cause
-		byKind[kind] = append(byKind[kind], e.At.Sub(e.Seen))
+		kind := fmt.Sprintf("%s (sandbox %v) by a %s", e.State, e.Sandbox, cause(e))
+		took := time.Duration(e.At - e.Seen)
+		own, byKind[kind] = append(own, took), append(byKind[kind], took)
+		if e.Stamp != 0 {
+			stamped = append(stamped, time.Duration(e.At-e.Stamp))
+		}
+		if e.State == bench.Exited && e.FinishedAt != 0 {
+			finished = append(finished, time.Duration(e.At-e.FinishedAt))
+			if e.Stamp != 0 {
+				runtime = append(runtime, time.Duration(e.Stamp-e.FinishedAt))
+			}
+		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
 		t.Logf("learned→Watch, %s: %s", kind, quantiles(byKind[kind]))
@@ -62,12 +56,20 @@ func (t *T) latencies(events []agent.Event) {
 	t.Figure("finished_at→created_at", "%s", quantiles(runtime))
 }
 
-// types counts the events of an ID by type.
-func types(events []agent.Event, id string) map[string]int {
-	count := map[string]int{}
+// cause is what reported the change of an event first.
+func cause(e bench.Delivery) string {
+	if e.Claim {
+		return "claim"
+	}
+	return "read"
+}
+
+// types counts the events of an ID by state.
+func types(events []bench.Delivery, id string) map[bench.State]int {
+	count := map[bench.State]int{}
 	for _, e := range events {
 		if e.ID == id {
-			count[string(e.Type)]++
+			count[e.State]++
 		}
 	}
 	return count
@@ -76,18 +78,12 @@ func types(events []agent.Event, id string) map[string]int {
 // waits records the measurements of the agent's pod workers, and fails the scenario if
 // one waited longer than it should while the runtime answered.
 func (t *T) waits(a *Agent) {
-	w := a.MustStats().Workers
-	t.Figure("GetNewerThan", "%s", spread(w.Waits))
-	if w.Checked == 0 {
+	waits := a.Waits()
+	t.Figure("GetNewerThan", "%s", quantiles(waits))
+	if len(waits) == 0 {
 		t.Errorf("%s: no answer of GetNewerThan could be compared with the runtime", a.name)
 	}
 }
-
-// The metrics by which the enhancement measures stress and loss.
-const (
-	metricLatency = "kubelet_evented_pleg_connection_latency_seconds"
-	metricMissed  = "kube_pod_missed_events"
-)
 
 // noneMissed fails the scenario if the agent counts sent events as missed. An event later than the
 // agent's grace of 2 s is rightly counted, so a machine with events of a second gets a figure
@@ -96,9 +92,9 @@ func (t *T) noneMissed(a *Agent, missed int, during string) {
 	if missed == 0 {
 		return
 	}
-	metrics, err := a.Metrics(t.ctx)
+	metrics, err := a.Metrics()
 	t.Check(err)
-	late := metrics[metricLatency+"_count"] - metrics[metricLatency+`_bucket{le="1"}`]
+	late := metrics[worker.MetricLatency+"_count"] - metrics[worker.MetricLatency+`_bucket{le="1"}`]
 	if late == 0 {
 		t.Errorf("%s%s: %d events counted as missed, and none was lost or late", a.name, during, missed)
 		return

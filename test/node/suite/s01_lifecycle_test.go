@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/pleg"
-	"github.com/evented-pleg/evented-pleg/test/node/agent"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
@@ -22,14 +20,14 @@ func lifecycle(t *T) {
 	n := t.NewNode()
 	a := n.NewAgent()
 	a.WaitConnected()
-	var events []agent.Event
+	var events []bench.Delivery
 	for round := range t.Size(10, 3) {
 		oneLife(t, n, a, fmt.Sprintf("life%d", round))
 	}
 	events = a.MustEvents()
 	t.latencies(events)
 	t.waits(a)
-	g := a.MustStats().Generator
+	g := a.MustStats()
 	t.Figure("events", "%d", len(events))
 	t.Figure("missed", "%d", g.Missed)
 	if held := a.MustCache(); len(held) != 0 {
@@ -39,7 +37,7 @@ func lifecycle(t *T) {
 
 func oneLife(t *T, n *Node, a *Agent, name string) {
 	pod := n.Pod(name)
-	a.WaitEvent(pleg.ContainerStarted, pod.SandboxID)
+	a.WaitEvent(bench.Running, pod.SandboxID)
 
 	// expect waits for the end of a container and checks the cache.
 	expect := func(id string, codes ...int32) {
@@ -48,7 +46,7 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 		if !slices.Contains(codes, code) {
 			t.Errorf("the runtime says that %s exited with %d, want %d", id, code, codes)
 		}
-		a.WaitEvent(pleg.ContainerDied, id)
+		a.WaitEvent(bench.Exited, id)
 		held := bench.Find(a.MustCache(), pod.UID, id)
 		if held.State != bench.Exited || held.ExitCode != code {
 			t.Errorf("after ContainerDied of %s the cache says %v, want exit code %d", id, held, code)
@@ -60,7 +58,7 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 	expect(three, 3)
 
 	killed := n.Container(pod, "killed", "sleep", "1h")
-	a.WaitEvent(pleg.ContainerStarted, killed)
+	a.WaitEvent(bench.Running, killed)
 	t.Check(n.Stop(t.ctx, killed, 0))
 	expect(killed, n.Traits.StopNowCodes...)
 
@@ -71,19 +69,19 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 	// A restart is a new container of the same name beside the old container.
 	again, err := n.CreateAndStart(t.ctx, pod, crikit.Spec{Name: "three", Attempt: 1, Args: []string{"sleep", "1h"}})
 	t.Check(err)
-	a.WaitEvent(pleg.ContainerStarted, again)
+	a.WaitEvent(bench.Running, again)
 	a.Converge()
 	t.Check(n.Remove(t.ctx, three))
-	a.WaitEvent(pleg.ContainerRemoved, three)
+	a.WaitEvent(bench.Removed, three)
 	a.Converge()
 
 	t.Check(n.StopPod(t.ctx, pod.SandboxID))
-	a.WaitEvent(pleg.ContainerDied, again)
-	a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
+	a.WaitEvent(bench.Exited, again)
+	a.WaitEvent(bench.Exited, pod.SandboxID)
 	a.Converge()
 	t.Check(n.RemovePod(t.ctx, pod.SandboxID))
 	for _, id := range []string{zero, killed, oom, again, pod.SandboxID} {
-		a.WaitEvent(pleg.ContainerRemoved, id)
+		a.WaitEvent(bench.Removed, id)
 	}
 	took := a.Converge()
 	t.Logf("%s: the pod was gone from the cache after %v", name, took.Round(time.Millisecond))
@@ -93,7 +91,7 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 		"exit 0": zero, "exit 3": three, "killed": killed, "OOM killed": oom, "restarted": again, "sandbox": pod.SandboxID,
 	} {
 		count := types(events, id)
-		if count["ContainerDied"] != 1 || count["ContainerRemoved"] != 1 || count["ContainerStarted"] > 1 {
+		if count[bench.Exited] != 1 || count[bench.Removed] != 1 || count[bench.Running] > 1 {
 			t.Errorf("%s (%s): events %v, want one Died, one Removed and at most one Started", what, id, count)
 		}
 	}

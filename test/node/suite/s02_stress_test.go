@@ -10,7 +10,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
@@ -19,7 +20,7 @@ import (
 func stress(t *T) {
 	n := t.NewNode()
 	// Workers would compete with the runtime for the machine.
-	a := n.NewAgent("--truth", "")
+	a := n.NewAgent(withoutWorkers)
 	a.WaitConnected()
 	raw := n.Record()
 
@@ -52,9 +53,9 @@ func stress(t *T) {
 		want = 4*len(ids) + n.Traits.SandboxEvents*sandboxes
 	}
 	t.Eventually(settle, "every event of the runtime has reached the agent", func() error {
-		metrics, err := a.Metrics(t.ctx)
-		if err == nil && int(metrics[metricLatency+"_count"]) != want {
-			err = fmt.Errorf("%s_count is %v, want %d", metricLatency, metrics[metricLatency+"_count"], want)
+		metrics, err := a.Metrics()
+		if err == nil && int(metrics[worker.MetricLatency+"_count"]) != want {
+			err = fmt.Errorf("%s_count is %v, want %d", worker.MetricLatency, metrics[worker.MetricLatency+"_count"], want)
 		}
 		return err
 	})
@@ -66,19 +67,19 @@ func stress(t *T) {
 	})
 	events := a.MustEvents()
 	for _, id := range ids {
-		if count := types(events, id); count["ContainerDied"] != 1 || count["ContainerRemoved"] != 1 || count["ContainerStarted"] > 1 {
+		if count := types(events, id); count[bench.Exited] != 1 || count[bench.Removed] != 1 || count[bench.Running] > 1 {
 			t.Errorf("container %s: events %v, want one Died, one Removed and at most one Started", id, count)
 		}
 	}
-	metrics, err := a.Metrics(t.ctx)
+	metrics, err := a.Metrics()
 	t.Check(err)
-	t.noneMissed(a, int(metrics[metricMissed]), "")
+	t.noneMissed(a, int(metrics[worker.MetricMissed]), "")
 	if held := a.MustCache(); len(held) != 0 {
 		t.Errorf("every pod is gone, and the cache holds %d", len(held))
 	}
 	owed := 0
 	for _, e := range events {
-		if e.Type == pleg.PodSync {
+		if e.ID == "" {
 			owed++
 		}
 	}
@@ -87,11 +88,11 @@ func stress(t *T) {
 	t.Figure("rate", "%.0f/s", float64(len(ids))/ran.Seconds())
 	t.Figure("CRI events", "%d", want)
 	for _, le := range []string{"0.001", "0.01", "0.1", "1"} {
-		t.Figure("≤"+le+"s", "%.1f%%", 100*metrics[metricLatency+`_bucket{le="`+le+`"}`]/float64(max(want, 1)))
+		t.Figure("≤"+le+"s", "%.1f%%", 100*metrics[worker.MetricLatency+`_bucket{le="`+le+`"}`]/float64(max(want, 1)))
 	}
 	t.Figure("regressions in the raw stream", "%d", len(crikit.Regressions(raw.Events())))
 	t.Figure("PodSync", "%d", owed)
-	t.Figure("relists", "%d", stats.Generator.Relists)
+	t.Figure("relists", "%d", stats.Relists)
 	t.Figure("converged", "%dms+%dms", full.Milliseconds(), empty.Milliseconds())
 	t.latencies(events)
 }

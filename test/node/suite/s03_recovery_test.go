@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // recovery kills the agent while a container runs; the container ends while no
@@ -21,7 +20,7 @@ func recovery(t *T) {
 		before.WaitConnected()
 		pod := n.Pod([]string{"first", "second"}[round])
 		id, pid := n.Mortal(pod, "c", code)
-		before.WaitEvent(pleg.ContainerStarted, id)
+		before.WaitEvent(bench.Running, id)
 		before.Kill()
 		n.End(id, pid)
 		if status := n.Exited(id); status.ExitCode != code {
@@ -29,8 +28,8 @@ func recovery(t *T) {
 		}
 		began := time.Now()
 		after := n.NewAgent()
-		event := after.WaitEvent(pleg.ContainerDied, id)
-		t.Figure("restart→Watch", "%dms", event.At.Sub(began).Milliseconds())
+		event := after.WaitEvent(bench.Exited, id)
+		t.Figure("restart→Watch", "%dms", since(began, event.At).Milliseconds())
 		held := bench.Find(after.MustCache(), pod.UID, id)
 		if held.State != bench.Exited || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
 			t.Errorf("the restarted agent holds %v, want exit code %d", held, code)

@@ -46,22 +46,22 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 	n := t.NewNode()
 	// A stream of 2 s counts as stable, so each loss begins at the first step of the backoff, like
 	// losses hours apart.
-	a := n.NewAgent("--stable-after", "2s")
+	a := n.NewAgent(stableAfter(2 * time.Second))
 	a.WaitConnected()
 	l := n.StartLoad(3, 3, 600*time.Millisecond)
 	var down, connected, converged []time.Duration
 	round, missedUp := 0, 0
 	for ; goOn(round); round++ {
-		began := a.MustStats().Generator
+		began := a.MustStats()
 		t.Sleep(up)
-		before := a.MustStats().Generator
+		before := a.MustStats()
 		if missed := before.Missed - began.Missed; up > 0 && n.Traits.Events {
 			missedUp += missed
 			t.noneMissed(a, missed, ", while the runtime was up")
 		}
 		pod := n.Pod(fmt.Sprintf("witness%d", round))
 		witness, pid := n.Mortal(pod, "witness", 3)
-		a.WaitEvent(pleg.ContainerStarted, witness)
+		a.WaitEvent(bench.Running, witness)
 		stopped := time.Now()
 		n.StopRuntime(signals[round%len(signals)])
 		if n.Traits.Events {
@@ -73,14 +73,14 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 		ready := time.Now()
 		down = append(down, ready.Sub(stopped))
 
-		a.WaitEvent(pleg.ContainerDied, witness)
+		a.WaitEvent(bench.Exited, witness)
 		a.WaitConnected()
 		connected = append(connected, time.Since(ready))
 		l.Paused(func() {
 			a.Converge()
 			converged = append(converged, time.Since(ready))
 		})
-		after := a.MustStats().Generator
+		after := a.MustStats()
 		t.Logf("round %d: witness %v; connected after %v, converged after %v; missed %d→%d", round,
 			bench.Find(a.MustCache(), pod.UID, witness), connected[round], converged[round], before.Missed, after.Missed)
 		errors := after.ConnectErrors - before.ConnectErrors
@@ -101,8 +101,7 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 	t.Figure("ready→connected", "%s", quantiles(connected))
 	t.Figure("ready→converged", "%s", quantiles(converged))
 	t.Figure("missed while up", "%d", missedUp)
-	t.Figure("missed", "%d", stats.Generator.Missed)
-	t.Figure("violations", "%d", stats.Violations)
+	t.Figure("missed", "%d", stats.Missed)
 	t.latencies(a.MustEvents())
 	t.waits(a)
 }
@@ -110,7 +109,7 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 // waitErrors waits until the agent counts that many failed connections.
 func (a *Agent) waitErrors(count int) {
 	a.n.t.Eventually(settle, fmt.Sprintf("%s counts %d failed connections", a.name, count), func() error {
-		if got := a.MustStats().Generator.ConnectErrors; got < count {
+		if got := a.MustStats().ConnectErrors; got < count {
 			return fmt.Errorf("it counts %d", got)
 		}
 		return nil

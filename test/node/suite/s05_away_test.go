@@ -6,12 +6,12 @@
 package suite
 
 import (
-	"fmt"
 	"slices"
 	"syscall"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -19,26 +19,26 @@ import (
 // after which the kubelet's evented PLEG has given up for ever.
 func away(t *T) {
 	n := t.NewNode()
-	flags, gone := []string{}, 95*time.Second
-	if *bounded {
-		// The schedule of the enhancement, ten times as fast.
-		flags, gone = []string{"--reconnect-base", "100ms", "--reconnect-max", "6400ms", "--reconnect-steady", "6s"}, 10*time.Second
-	}
-	a := n.NewAgent(flags...)
+	gone := time.Duration(t.Size(95, 10)) * time.Second
+	a := n.NewAgent(func(c *worker.Config) {
+		if *bounded { // the schedule of the enhancement, ten times as fast
+			c.ReconnectBase, c.ReconnectMax, c.ReconnectSteady = 100*time.Millisecond, 6400*time.Millisecond, 6*time.Second
+		}
+	})
 	a.WaitConnected()
 	pod := n.Pod("pod")
 	id, pid := n.Mortal(pod, "c", 5)
-	a.WaitEvent(pleg.ContainerStarted, id)
-	before := a.MustStats().Generator
+	a.WaitEvent(bench.Running, id)
+	before := a.MustStats()
 	n.StopRuntime(syscall.SIGTERM)
 	a.WaitState(pleg.StreamBackoff)
 	stopped := time.Now()
 	n.End(id, pid)
 	a.waitErrors(before.ConnectErrors + 6)
 	t.Sleep(gone - time.Since(stopped))
-	attempts := a.MustStats().Generator.ConnectErrors - before.ConnectErrors
-	if err := a.Health(t.ctx); err != nil {
-		t.Errorf("a runtime that was away for %v makes the agent unhealthy below its threshold of 3 minutes: %v", gone, err)
+	attempts := a.MustStats().ConnectErrors - before.ConnectErrors
+	if health := a.MustStats().Health; health != "" {
+		t.Errorf("a runtime that was away for %v makes the agent unhealthy below its threshold of 3 minutes: %s", gone, health)
 	}
 	isSandbox := func(i bench.Item) bool { return i.Sandbox }
 	if held := slices.DeleteFunc(bench.ItemsOf(a.MustCache(), pod.UID), isSandbox); len(held) != 1 || held[0].ID != id {
@@ -46,19 +46,13 @@ func away(t *T) {
 	}
 	back := time.Now()
 	n.StartRuntime()
-	died := a.WaitEvent(pleg.ContainerDied, id)
+	died := a.WaitEvent(bench.Exited, id)
 	a.Converge()
 	converged := time.Since(back)
-	t.Eventually(5*time.Minute, "the agent returns to the stream", func() error {
-		stats, err := a.Stats(t.ctx)
-		if err == nil && stats.State != n.open().String() {
-			err = fmt.Errorf("the state is %s", stats.State)
-		}
-		return err
-	})
+	a.WaitConnected()
 	t.Figure("away", "%v", gone)
 	t.Figure("failed connections", "%d", attempts)
-	t.Figure("back→ContainerDied", "%dms", died.At.Sub(back).Milliseconds())
+	t.Figure("back→ContainerDied", "%dms", since(back, died.At).Milliseconds())
 	t.Figure("back→converged", "%dms", converged.Milliseconds())
 	t.Figure("back→connected", "%.1fs", time.Since(back).Seconds())
 	t.waits(a)

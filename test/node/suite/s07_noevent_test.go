@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -19,10 +20,10 @@ import (
 // runtime is down.
 func noEvent(t *T) {
 	n := t.NewNode()
-	a := n.NewAgent("--relist-max", "8s", "--truth", "", "--stable-after", "2s")
+	a := n.NewAgent(withoutWorkers, stableAfter(2*time.Second), func(c *worker.Config) { c.RelistMax = 8 * time.Second })
 	a.WaitConnected()
 	pod := n.Pod("pod")
-	a.WaitEvent(pleg.ContainerStarted, pod.SandboxID)
+	a.WaitEvent(bench.Running, pod.SandboxID)
 	a.waitPeriod(8 * time.Second)
 
 	if n.Traits.CreateFails {
@@ -36,8 +37,8 @@ func noEvent(t *T) {
 		return
 	}
 	silent, pid := n.Mortal(pod, "silent", 9)
-	a.WaitEvent(pleg.ContainerStarted, silent)
-	before := a.MustStats().Generator
+	a.WaitEvent(bench.Running, silent)
+	before := a.MustStats()
 	n.StopRuntime(syscall.SIGKILL)
 	if n.Traits.Events {
 		a.WaitState(pleg.StreamBackoff)
@@ -45,9 +46,9 @@ func noEvent(t *T) {
 	n.End(silent, pid)
 	back := time.Now()
 	n.StartRuntime()
-	died := a.WaitEvent(pleg.ContainerDied, silent)
+	died := a.WaitEvent(bench.Exited, silent)
 	a.Converge()
-	t.Figure("exit while down→Watch", "%dms after its start, by a %s", died.At.Sub(back).Milliseconds(), died.Cause)
+	t.Figure("exit while down→Watch", "%dms after its start, by a %s", since(back, died.At).Milliseconds(), cause(died))
 	held := bench.Find(a.MustCache(), pod.UID, silent)
 	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
 	a.WaitConnected()
@@ -55,7 +56,7 @@ func noEvent(t *T) {
 		return // nothing is unheard where nothing is promised
 	}
 	t.Eventually(settle, "the exit while the runtime was down is counted as unheard", func() error {
-		if now := a.MustStats().Generator; now.Unheard <= before.Unheard || now.Missed != before.Missed {
+		if now := a.MustStats(); now.Unheard <= before.Unheard || now.Missed != before.Missed {
 			return fmt.Errorf("unheard %d, before %d; missed %d, before %d", now.Unheard, before.Unheard, now.Missed, before.Missed)
 		}
 		return nil
@@ -68,19 +69,19 @@ func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 	t := n.t
 	id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
 	t.Check(err)
-	before := a.MustStats().Generator
+	before := a.MustStats()
 	if err := n.Start(t.ctx, id); err == nil {
 		t.Fatalf("a container with a command that does not exist started")
 	}
 	failed := time.Now()
-	died := a.WaitEvent(pleg.ContainerDied, id)
-	took := died.At.Sub(failed)
-	if died.Cause != pleg.CauseRead.String() {
-		t.Errorf("the failed start was found by a %s, and the runtime tells no event", died.Cause)
+	died := a.WaitEvent(bench.Exited, id)
+	took := since(failed, died.At)
+	if died.Claim {
+		t.Error("the failed start was found by an event, and the runtime sends none")
 	}
 	after := before
 	t.Eventually(settle, "the failed start is counted as missed", func() error {
-		if after = a.MustStats().Generator; after.Missed != before.Missed+1 {
+		if after = a.MustStats(); after.Missed != before.Missed+1 {
 			return fmt.Errorf("missed %d, before %d", after.Missed, before.Missed)
 		}
 		return nil
@@ -95,7 +96,7 @@ func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 // failedCreate: a bad command that fails in CreateContainer leaves no container to find.
 func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 	t := n.t
-	before := a.MustStats().Generator
+	before := a.MustStats()
 	if id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"}); err == nil {
 		t.Fatalf("a container with a command that does not exist was created: %s", id)
 	}
@@ -106,7 +107,7 @@ func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 			t.Errorf("a container that could not be created left %v", i)
 		}
 	}
-	if now := a.MustStats().Generator; now.Missed != before.Missed {
+	if now := a.MustStats(); now.Missed != before.Missed {
 		t.Errorf("missed %d→%d by a container that could not be created", before.Missed, now.Missed)
 	}
 	t.Figure("failed create", "leaves nothing")
@@ -118,7 +119,7 @@ func (a *Agent) waitPeriod(d time.Duration) {
 		return // polling goes on
 	}
 	a.n.t.Eventually(settle, fmt.Sprintf("the relist period reaches %v", d), func() error {
-		if got := a.MustStats().Generator.RelistPeriod; got < d {
+		if got := a.MustStats().RelistPeriod; got < d {
 			return fmt.Errorf("it is %v", got)
 		}
 		return nil

@@ -10,7 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
@@ -45,28 +46,28 @@ func (l *load) undisturbed(while string, d time.Duration) {
 func stalled(t *T) {
 	n := t.NewNode()
 	// Straight to the runtime: the proxy would take up part of the stall.
-	a := n.NewAgent("--endpoint", n.Endpoint, "--truth", "", "--capacity", "16")
+	a := n.NewAgent(withoutWorkers, func(c *worker.Config) { c.Endpoint, c.Capacity = n.Endpoint, 16 })
 	a.WaitConnected()
 	l := n.StartLoad(4, 3, 100*time.Millisecond)
 	l.undisturbed("agent reads", time.Duration(t.Size(10, 4))*time.Second)
 
 	// The consumer stops reading: Watch is full after 16 events.
-	t.Check(a.Consume(t.ctx, false))
-	before := a.MustStats().Generator
+	must[bool](a, "Consume", false)
+	before := a.MustStats()
 	l.undisturbed("Watch not read", time.Duration(t.Size(30, 8))*time.Second)
 	t.Eventually(settle, "Watch of size 16 is full", func() error {
-		if now := a.MustStats().Generator; now.Owed == before.Owed {
+		if now := a.MustStats(); now.Owed == before.Owed {
 			return fmt.Errorf("%d claims came", now.Claims-before.Claims)
 		}
 		return nil
 	})
-	t.Figure("events meanwhile", "%d", a.MustStats().Generator.Claims-before.Claims)
-	if err := a.Health(t.ctx); err != nil {
-		t.Errorf("a Watch that is not read makes the agent unhealthy: %v", err)
+	t.Figure("events meanwhile", "%d", a.MustStats().Claims-before.Claims)
+	if health := a.MustStats().Health; health != "" {
+		t.Errorf("a Watch that is not read makes the agent unhealthy: %s", health)
 	}
-	t.Check(a.Consume(t.ctx, true))
+	must[bool](a, "Consume", true)
 	t.Eventually(settle, "the debt is paid", func() error {
-		if s := a.MustStats().Generator; s.OwedPods > 0 {
+		if s := a.MustStats(); s.OwedPods > 0 {
 			return fmt.Errorf("%d pods are owed", s.OwedPods)
 		}
 		return nil
@@ -106,6 +107,6 @@ func stalled(t *T) {
 	again := n.NewAgent()
 	again.Converge()
 	id := n.Container(n.Pod("after"), "after", "exit", "4")
-	again.WaitEvent(pleg.ContainerDied, id)
+	again.WaitEvent(bench.Exited, id)
 	again.Converge()
 }

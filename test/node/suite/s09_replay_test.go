@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
@@ -46,7 +46,7 @@ func replay(t *T) {
 
 	a := n.NewAgent()
 	a.WaitConnected()
-	a.WaitEvent(pleg.ContainerStarted, runs)
+	a.WaitEvent(bench.Running, runs)
 	a.Converge()
 	// Longer than the grace, in which a claim may still wait for its read.
 	t.Sleep(5 * time.Second)
@@ -64,7 +64,7 @@ func replay(t *T) {
 			}
 		}
 	}
-	g := a.MustStats().Generator
+	g := a.MustStats()
 	t.Figure("history", "%v", time.Since(began).Round(time.Second))
 	t.Figure("old IDs", "%d", len(old))
 	t.Figure("claims replayed", "%d", g.ReplayedClaims)
@@ -76,7 +76,7 @@ func replay(t *T) {
 		t.Errorf("%d changes counted as missed", g.Missed)
 	}
 	t.Check(n.Delete(context.WithoutCancel(t.ctx), stays.SandboxID))
-	a.WaitEvent(pleg.ContainerRemoved, runs)
+	a.WaitEvent(bench.Removed, runs)
 	a.Converge()
 	t.waits(a)
 }

@@ -14,8 +14,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/pleg"
-	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // clients runs two agents and a reader with crictl's questions, over and over, at the same time.
@@ -63,19 +62,18 @@ func clients(t *T) {
 	t.Figure("IDs told to both", "%d", both)
 	t.Figure("to one", "%d", one)
 	for i, a := range agents {
-		g := a.MustStats().Generator
+		g := a.MustStats()
 		t.Figure(fmt.Sprintf("agent %d", i+1), "claims %d, missed %d", g.Claims, g.Missed)
 		if !n.Traits.SharedStream { // there each agent hears a part of the events, and finds the rest
 			t.noneMissed(a, g.Missed, "")
 		}
 	}
-	var all []agent.Event
+	var all []bench.Delivery
 	for _, a := range agents {
 		all = append(all, a.MustEvents()...)
 	}
 	t.latencies(all)
-	w := agents[0].MustStats().Workers
-	t.Figure("GetNewerThan", "%s", spread(w.Waits))
+	t.Figure("GetNewerThan", "%s", quantiles(agents[0].Waits()))
 }
 
 // An end is the delivered end of an ID, and how long it was known before.
@@ -86,16 +84,16 @@ type end struct {
 
 // ends is every ID with its delivered end. Started may differ between agents: an agent that learns
 // of start and end at once delivers the end only.
-func ends(events []agent.Event) map[string]end {
+func ends(events []bench.Delivery) map[string]end {
 	told := map[string]end{}
-	first := map[string]time.Time{}
+	first := map[string]int64{}
 	for _, e := range events {
 		if _, ok := first[e.ID]; !ok {
 			first[e.ID] = e.At
 		}
-		if e.Type == pleg.ContainerDied || e.Type == pleg.ContainerRemoved {
+		if e.State == bench.Exited || e.State == bench.Removed {
 			before := told[e.ID]
-			told[e.ID] = end{before.told + string(e.Type) + " ", e.At.Sub(first[e.ID])}
+			told[e.ID] = end{before.told + string(e.State) + " ", time.Duration(e.At - first[e.ID])}
 		}
 	}
 	return told

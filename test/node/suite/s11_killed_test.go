@@ -15,7 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
@@ -45,7 +46,6 @@ func killed(t *T) {
 	for _, method := range methods {
 		n.removedWhileInspected(a, method)
 	}
-	t.Figure("violations", "%d", a.MustStats().Violations)
 }
 
 // killShim kills a pod's shim: the sandbox's STOPPED comes with the container still RUNNING.
@@ -53,17 +53,17 @@ func (n *Node) killShim(a *Agent) {
 	t := n.t
 	pod := n.Pod("shim")
 	id := n.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(pleg.ContainerStarted, id)
+	a.WaitEvent(bench.Running, id)
 	t.Check(syscall.Kill(n.keeperOf(pod.SandboxID), syscall.SIGKILL))
 	began := time.Now()
-	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
-	container := a.WaitEvent(pleg.ContainerDied, id)
+	sandbox := a.WaitEvent(bench.Exited, pod.SandboxID)
+	container := a.WaitEvent(bench.Exited, id)
 	a.Converge()
 	held := bench.Find(a.MustCache(), pod.UID, id)
-	t.Figure("shim killed→sandbox died", "%dms", sandbox.At.Sub(began).Milliseconds())
-	t.Figure("shim killed→container died", "%dms (%d %s)", container.At.Sub(began).Milliseconds(), held.ExitCode, held.Reason)
+	t.Figure("shim killed→sandbox died", "%dms", since(began, sandbox.At).Milliseconds())
+	t.Figure("shim killed→container died", "%dms (%d %s)", since(began, container.At).Milliseconds(), held.ExitCode, held.Reason)
 	n.deletePod(pod.SandboxID)
-	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.WaitEvent(bench.Removed, pod.SandboxID)
 }
 
 // killMonitor kills a container's monitor, and then the container: the runtime notices neither, and
@@ -72,7 +72,7 @@ func (n *Node) killMonitor(a *Agent) {
 	t := n.t
 	pod := n.Pod("monitor")
 	id := n.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(pleg.ContainerStarted, id)
+	a.WaitEvent(bench.Running, id)
 	process := n.pidOf(id)
 	t.Check(syscall.Kill(n.keeperOf(id), syscall.SIGKILL))
 	t.Check(syscall.Kill(process, syscall.SIGKILL))
@@ -81,8 +81,8 @@ func (n *Node) killMonitor(a *Agent) {
 	shown := bench.Find(n.MustTruth(), pod.UID, id)
 	t.Figure("monitor and container killed", "the runtime says %s (%d %s)", shown.State, shown.ExitCode, shown.Reason)
 	n.deletePod(pod.SandboxID)
-	a.WaitEvent(pleg.ContainerRemoved, id)
-	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.WaitEvent(bench.Removed, id)
+	a.WaitEvent(bench.Removed, pod.SandboxID)
 	a.Converge()
 }
 
@@ -91,18 +91,18 @@ func (n *Node) killPause(a *Agent) {
 	t := n.t
 	pod := n.Pod("pause")
 	id := n.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(pleg.ContainerStarted, id)
+	a.WaitEvent(bench.Running, id)
 	t.Check(syscall.Kill(n.pauseOf(pod.SandboxID), syscall.SIGKILL))
 	began := time.Now()
-	sandbox := a.WaitEvent(pleg.ContainerDied, pod.SandboxID)
+	sandbox := a.WaitEvent(bench.Exited, pod.SandboxID)
 	a.Converge()
-	t.Figure("sandbox killed→died", "%dms", sandbox.At.Sub(began).Milliseconds())
+	t.Figure("sandbox killed→died", "%dms", since(began, sandbox.At).Milliseconds())
 	if state := bench.Find(a.MustCache(), pod.UID, id).State; state != bench.Running {
 		t.Logf("the container did not outlive its sandbox: %s", state)
 	}
 	n.deletePod(pod.SandboxID)
-	a.WaitEvent(pleg.ContainerDied, id)
-	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.WaitEvent(bench.Exited, id)
+	a.WaitEvent(bench.Removed, pod.SandboxID)
 	a.Converge()
 }
 
@@ -111,17 +111,17 @@ func (n *Node) killContainer(a *Agent) {
 	t := n.t
 	pod := n.Pod("container")
 	id := n.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(pleg.ContainerStarted, id)
+	a.WaitEvent(bench.Running, id)
 	t.Check(syscall.Kill(n.pidOf(id), syscall.SIGKILL))
 	began := time.Now()
-	died := a.WaitEvent(pleg.ContainerDied, id)
+	died := a.WaitEvent(bench.Exited, id)
 	a.Converge()
 	if held := bench.Find(a.MustCache(), pod.UID, id); held.ExitCode != 137 {
 		t.Errorf("a container whose process was killed is held as %v, want exit code 137", held)
 	}
-	t.Figure("container killed→died", "%dms", died.At.Sub(began).Milliseconds())
+	t.Figure("container killed→died", "%dms", since(began, died.At).Milliseconds())
 	n.deletePod(pod.SandboxID)
-	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.WaitEvent(bench.Removed, pod.SandboxID)
 	a.Converge()
 }
 
@@ -130,7 +130,7 @@ func (n *Node) removedWhileInspected(a *Agent, method string) {
 	t := n.t
 	pod := n.Pod("inspected-" + strings.ToLower(method))
 	id := n.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(pleg.ContainerStarted, id)
+	a.WaitEvent(bench.Running, id)
 	hold, err := n.Proxy.Inject(criproxy.Fault{Method: method, On: criproxy.OnCall, Do: criproxy.Stall{}})
 	t.Check(err)
 	all := []*Agent{a}
@@ -150,7 +150,7 @@ func (n *Node) removedWhileInspected(a *Agent, method string) {
 	asked := make(chan struct{})
 	go func() { // ends when the agent answers, or the scenario does
 		defer close(asked)
-		_, _ = a.Newer(t.ctx, pod.UID)
+		_, _ = child.Ask[worker.Newer](t.ctx, a.Calls, "Newer", pod.UID)
 	}()
 	held := t.Eventually(settle, "the agent calls "+method, func() error {
 		if hold.Hits() == 0 {
@@ -161,8 +161,8 @@ func (n *Node) removedWhileInspected(a *Agent, method string) {
 	n.deletePod(pod.SandboxID)
 	hold.Remove()
 	<-asked
-	a.WaitEvent(pleg.ContainerRemoved, id)
-	a.WaitEvent(pleg.ContainerRemoved, pod.SandboxID)
+	a.WaitEvent(bench.Removed, id)
+	a.WaitEvent(bench.Removed, pod.SandboxID)
 	for _, agent := range all {
 		agent.Converge()
 		if held := agent.MustCache(); len(held) != 0 {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
@@ -62,7 +63,9 @@ func every(n int) func([]byte) bool {
 func wire(t *T) {
 	n := t.NewNode()
 	// The period bounds the cost of a silent loss.
-	a := n.NewAgent("--relist-max", "5s", "--stable-after", "1s", "--reconnect-max", "4s", "--reconnect-steady", "4s")
+	a := n.NewAgent(stableAfter(time.Second), func(c *worker.Config) {
+		c.RelistMax, c.ReconnectMax, c.ReconnectSteady = 5*time.Second, 4*time.Second, 4*time.Second
+	})
 	a.WaitConnected()
 	for i, w := range wireFaults {
 		if w.fault.Method == "StreamContainers" && !n.Traits.StreamingLists {
@@ -71,7 +74,7 @@ func wire(t *T) {
 		if w.fault.Method == stream && !n.Traits.Events {
 			continue // nothing to harm
 		}
-		before := a.MustStats().Generator
+		before := a.MustStats()
 		injected, err := n.Proxy.Inject(w.fault)
 		t.Check(err)
 		began := time.Now()
@@ -94,7 +97,7 @@ func wire(t *T) {
 		a.WaitConnected()
 		each(n, pods, func(ctx context.Context, pod *crikit.Pod) error { return n.Delete(ctx, pod.SandboxID) })
 		a.Converge()
-		after := a.MustStats().Generator
+		after := a.MustStats()
 		if !w.lossy {
 			t.noneMissed(a, after.Missed-before.Missed, ", "+w.name)
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
@@ -26,7 +25,7 @@ func static(t *T) {
 	pod, err := n.RunPod(t.ctx, uid, "static", 0)
 	t.Check(err)
 	runs := n.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(pleg.ContainerStarted, runs)
+	a.WaitEvent(bench.Running, runs)
 
 	stop := n.watchCache(a, uid)
 	var seen []time.Duration
@@ -44,11 +43,10 @@ func static(t *T) {
 		pod, err = n.RunPod(t.ctx, uid, "static", uint32(round))
 		t.Check(err)
 		began := time.Now()
-		newer, err := a.Newer(t.ctx, uid)
-		t.Check(err)
+		newer := a.Newer(uid)
 		seen = append(seen, time.Since(began))
-		if bench.Find([]bench.Pod{newer.Pod}, uid, pod.SandboxID).State != bench.Running {
-			t.Errorf("round %d: asked after the new sandbox was ready, the cache answers %v", round, newer.Pod)
+		if bench.Find(newer, uid, pod.SandboxID).State != bench.Running {
+			t.Errorf("round %d: asked after the new sandbox was ready, the cache answers %v", round, newer)
 		}
 		if round%2 == 1 {
 			// Both are there at once; the old sandbox is deleted beside a start.
@@ -57,26 +55,25 @@ func static(t *T) {
 		gone, goneContainers = append(gone, old.SandboxID), append(goneContainers, runs)
 		runs, err = n.CreateAndStart(t.ctx, pod, crikit.Spec{Name: "c", Attempt: uint32(round), Args: []string{"sleep", "1h"}})
 		t.Check(err)
-		newer, err = a.Newer(t.ctx, uid)
-		t.Check(err)
-		if bench.Find([]bench.Pod{newer.Pod}, uid, runs).State != bench.Running {
-			t.Errorf("round %d: asked after the new container ran, the cache answers %v", round, newer.Pod)
+		newer = a.Newer(uid)
+		if bench.Find(newer, uid, runs).State != bench.Running {
+			t.Errorf("round %d: asked after the new container ran, the cache answers %v", round, newer)
 		}
 		removal.Wait()
 		t.Check(failed)
-		a.WaitEvent(pleg.ContainerStarted, runs)
-		a.WaitEvent(pleg.ContainerRemoved, old.SandboxID)
+		a.WaitEvent(bench.Running, runs)
+		a.WaitEvent(bench.Removed, old.SandboxID)
 		a.Converge()
 	}
 	stop()
 	events := a.MustEvents()
 	for _, id := range append(gone, goneContainers...) {
-		if count := types(events, id); count["ContainerDied"] != 1 || count["ContainerRemoved"] != 1 {
+		if count := types(events, id); count[bench.Exited] != 1 || count[bench.Removed] != 1 {
 			t.Errorf("%s: events %v, want one Died and one Removed", id, count)
 		}
 	}
 	for _, id := range []string{pod.SandboxID, runs} {
-		if count := types(events, id); count["ContainerDied"]+count["ContainerRemoved"] > 0 {
+		if count := types(events, id); count[bench.Exited]+count[bench.Removed] > 0 {
 			t.Errorf("%s lives, and the agent told %v", id, count)
 		}
 	}
@@ -96,7 +93,7 @@ func (n *Node) watchCache(a *Agent, uid string) func() {
 	all.Go(func() {
 		shown, gone := map[string]bool{}, map[string]bool{}
 		for ctx.Err() == nil {
-			held, err := a.Cache(ctx)
+			held, err := a.Cache()
 			if err != nil {
 				return
 			}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 )
 
 // clock steps the agent's wall clock back and forward by an hour while pods live
@@ -22,18 +22,17 @@ func clock(t *T) {
 	a := n.NewAgent()
 	a.WaitConnected()
 	l := n.StartLoad(2, 3, 400*time.Millisecond)
-	before := a.MustStats().Generator
+	before := a.MustStats()
 	for i, step := range []time.Duration{-time.Hour, time.Hour, 0, -time.Hour, 0} {
-		t.Check(a.StepClock(t.ctx, step))
+		must[bool](a, "StepClock", step)
 		oneLife(t, n, a, fmt.Sprintf("step%d", i))
 		// An unchanged pod must not be frozen: a question is answered.
 		l.Paused(func() {
 			pod := n.Pod(fmt.Sprintf("still%d", i))
 			id := n.Container(pod, "c", "sleep", "1h")
-			newer, err := a.Newer(t.ctx, pod.UID)
-			t.Check(err)
-			if bench.Find([]bench.Pod{newer.Pod}, pod.UID, id).State != bench.Running {
-				t.Errorf("with the clock at %v, asked after the container ran, the cache answers %v", step, newer.Pod)
+			newer := a.Newer(pod.UID)
+			if bench.Find(newer, pod.UID, id).State != bench.Running {
+				t.Errorf("with the clock at %v, asked after the container ran, the cache answers %v", step, newer)
 			}
 			a.Converge()
 			t.Check(n.Delete(t.ctx, pod.SandboxID))
@@ -41,16 +40,16 @@ func clock(t *T) {
 	}
 	l.Stop()
 	a.Converge()
-	after := a.MustStats().Generator
+	after := a.MustStats()
 	// By the machine's clock; the metric's is stepped.
-	late := slices.ContainsFunc(a.MustEvents(), func(e agent.Event) bool { return !e.Stamp.IsZero() && e.At.Sub(e.Stamp) > time.Second })
+	late := slices.ContainsFunc(a.MustEvents(), func(e bench.Delivery) bool { return e.Stamp != 0 && e.At-e.Stamp > int64(time.Second) })
 	if after.Missed != before.Missed && !late || after.Connects != before.Connects || after.RelistErrors != before.RelistErrors {
 		t.Errorf("steps of the wall clock changed more than the latency metric: before %+v, after %+v", before, after)
 	}
-	metrics, err := a.Metrics(t.ctx)
+	metrics, err := a.Metrics()
 	t.Check(err)
-	if metrics[metricLatency+"_sum"] < 0 {
-		t.Errorf("%s_sum is %v: a latency was below zero", metricLatency, metrics[metricLatency+"_sum"])
+	if metrics[worker.MetricLatency+"_sum"] < 0 {
+		t.Errorf("%s_sum is %v: a latency was below zero", worker.MetricLatency, metrics[worker.MetricLatency+"_sum"])
 	}
 	t.Figure("steps", "-1h, +1h, 0, -1h, 0")
 	t.Figure("containers", "%d", l.made.Load())

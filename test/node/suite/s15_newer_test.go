@@ -6,11 +6,12 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/test/node/agent"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
@@ -24,32 +25,34 @@ const newerLimit = 45 * time.Second
 // The workers of every other scenario do the same at the kubelet's own rate.
 func newer(t *T) {
 	n := t.NewNode()
-	a := n.NewAgent("--worker-period", "100ms", "--stable-after", "2s")
+	a := n.NewAgent(stableAfter(2 * time.Second))
 	a.WaitConnected()
-	for p := range t.Size(20, 8) {
+	pods := t.Size(20, 8)
+	must[bool](a, "Probe", 10*float64(pods))
+	for p := range pods {
 		pod := n.Pod(fmt.Sprintf("still%d", p))
 		n.Container(pod, "c", "sleep", "1h")
 	}
 	phase := func(name string, wait time.Duration, bounded bool) {
-		before := a.MustStats().Generator
+		before := a.MustStats()
 		defer func() {
-			after := a.MustStats().Generator
+			after := a.MustStats()
 			t.Figure("missed "+name, "%d, and creations %d, removals %d, unheard %d, reconnects %d", after.Missed-before.Missed,
 				after.MissedCreations-before.MissedCreations, after.MissedRemovals-before.MissedRemovals,
 				after.Unheard-before.Unheard, after.Reconnects-before.Reconnects)
 		}()
-		t.Check(a.ResetWorkers(t.ctx))
+		asked := len(a.Waits())
 		t.Sleep(wait)
-		var w agent.WorkerStats
+		var waits []time.Duration
 		t.Eventually(settle, name+": an answer is compared with the runtime", func() error {
-			if w = a.MustStats().Workers; w.Checked == 0 {
-				return fmt.Errorf("%d answers, none compared", w.Gets)
+			if waits = a.Waits()[asked:]; len(waits) == 0 {
+				return errors.New("none")
 			}
 			return nil
 		})
-		t.Figure(name, "%s", spread(w.Waits))
-		if bounded && w.Waits.Max > newerLimit {
-			t.Errorf("%s: a worker waited %v while the runtime answered", name, w.Waits.Max)
+		t.Figure(name, "%s", quantiles(waits))
+		if longest := slices.Max(waits); bounded && longest > newerLimit {
+			t.Errorf("%s: a worker waited %v while the runtime answered", name, longest)
 		}
 	}
 	length := time.Duration(t.Size(20, 5)) * time.Second
@@ -76,5 +79,4 @@ func newer(t *T) {
 	l.Stop()
 	a.Converge()
 	phase("afterwards", length, true)
-	t.Figure("violations", "%d", a.MustStats().Violations)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
@@ -37,10 +38,9 @@ func idle(t *T) {
 		t.Check(err)
 		t.Figure("no agent", "runtime %.1fms CPU in %v", millis(after-before), length)
 	}
-	for _, mode := range []string{"evented", "generic"} {
-		flags := []string{"--truth", "", fmt.Sprintf("--generic=%v", mode == "generic")}
-		a := n.NewAgent(flags...)
-		if mode == "evented" {
+	for _, mode := range []string{worker.Evented, worker.Generic} {
+		a := n.NewAgent(withoutWorkers, func(c *worker.Config) { c.Mode = mode })
+		if mode == worker.Evented {
 			a.WaitConnected()
 			a.waitPeriod(time.Duration(t.Size(64, 8)) * time.Second)
 		}
@@ -71,7 +71,7 @@ func idle(t *T) {
 
 // cpu is the CPU time of the agent and the runtime's daemon so far; 0 for a foreign daemon.
 func (n *Node) cpu(a *Agent) (ofAgent, ofRuntime time.Duration) {
-	ofAgent, err := sweep.CPUTime(a.PID())
+	ofAgent, err := sweep.CPUTime(a.Process().Pid)
 	n.t.Check(err)
 	if n.Daemon != nil {
 		ofRuntime, err = sweep.CPUTime(n.Daemon.PID())

@@ -22,8 +22,9 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 
-	"github.com/evented-pleg/evented-pleg/test/node/agent"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
@@ -40,7 +41,7 @@ var (
 	onNames  = flag.String("runtime", os.Getenv("NODE_E2E_RUNTIME"), "private runtimes, separated by commas, or all (default "+runtimes.Default().Name+")")
 	endpoint = flag.String("endpoint", os.Getenv("NODE_E2E_ENDPOINT"), "a runtime that is already there, unix:///path")
 	imageRef = flag.String("image", os.Getenv("NODE_E2E_IMAGE"), "the workload image on the runtime that is already there; default: ours, imported")
-	another  = flag.String("agent", "", "a program in place of the agent, which answers the calls of package agent")
+	another  = flag.String("agent", "", "a program in place of the agent, which answers the calls of internal/bench/worker")
 	results  = flag.String("results", "", "directory for figures.md and the logs of failures (default build/node/results)")
 
 	run struct { // set before the first scenario
@@ -53,7 +54,7 @@ var (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envAgent) != "" {
-		os.Exit(agent.Main(os.Args[1:]))
+		os.Exit(beAgent())
 	}
 	flag.Parse()
 	os.Exit(sweep.Main(*endpoint == "", func(target sweep.Target) int {
@@ -67,6 +68,17 @@ func TestMain(m *testing.M) {
 		}
 		return code
 	}))
+}
+
+// beAgent answers the calls of the suite until its input ends.
+func beAgent() int {
+	logs := flag.NewFlagSet("logs", flag.ContinueOnError)
+	klog.InitFlags(logs)
+	if err := errors.Join(logs.Set("v", "2"), worker.Serve(context.Background(), os.Stdin, os.Stdout)); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		return 1
+	}
+	return 0
 }
 
 // A Scenario is a test of the suite.
