@@ -159,7 +159,7 @@ bench: ## package benchmarks, and ours beside the floor: lines for benchstat
 	test/peer/run -a floor,generated,ours
 
 .PHONY: bench-peer
-bench-peer: ## this PLEG beside the kubelet's own, both versions; builds them first (minutes)
+bench-peer: ## this PLEG beside the kubelet's own; builds it first (minutes)
 	mkdir -p $(BUILD)
 	test/peer/run >$(BUILD)/peer.bench
 	$(GO) tool benchstat -row .fullname -col /agent $(BUILD)/peer.bench

@@ -33,7 +33,7 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
-	github.com/prometheus/common v0.72.0
+	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
@@ -56,7 +56,7 @@ require (
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
-	k8s.io/component-base v0.37.2
+	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/cri-api v0.37.2
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
@@ -70,7 +70,6 @@ require (
 require (
 	github.com/evented-pleg/evented-pleg v0.1.0
 	github.com/evented-pleg/evented-pleg/internal v0.1.0
-	github.com/evented-pleg/evented-pleg/test/peer/agent v0.1.0
 )
 
 require (
@@ -95,5 +94,4 @@ replace (
 	github.com/evented-pleg/evented-pleg => ..
 	github.com/evented-pleg/evented-pleg/events => ../events
 	github.com/evented-pleg/evented-pleg/internal => ../internal
-	github.com/evented-pleg/evented-pleg/test/peer/agent => ./peer/agent
 )

@@ -5,7 +5,6 @@ go 1.26.0
 godebug default=go1.26
 
 require (
-	github.com/evented-pleg/evented-pleg/test/peer/agent v0.1.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cadvisor v0.56.2
 	go.opentelemetry.io/otel/trace v1.41.0
@@ -139,8 +138,6 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.3 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-replace github.com/evented-pleg/evented-pleg/test/peer/agent => ../agent
 
 // The modules of the Kubernetes repository's staging folder, at the version that goes with v1.36.3.
 replace (

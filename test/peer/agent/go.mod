@@ -1,3 +1,0 @@
-module github.com/evented-pleg/evented-pleg/test/peer/agent
-
-go 1.26.0

@@ -1,0 +1,430 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package peer
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+)
+
+// The contestants.
+const (
+	floors    = "floor"
+	generated = "generated"
+	ours      = "ours"
+	kubelet   = "kubelet-v1.36.3"
+)
+
+// envContestant makes this program a contestant.
+const envContestant = "PEER_CONTESTANT"
+
+var (
+	agents  = flag.String("agents", strings.Join([]string{floors, generated, ours}, ","), "measure these contestants")
+	program = flag.String("kubelet", "", "the program of folder kubelet, for the contestant "+kubelet)
+	shrink  = flag.Int("shrink", 1, "divide the number of pods of every row, and its work, by this")
+	idle    = flag.Duration("idle", 5*time.Minute, "length of each of the two windows of row idle")
+	settle  = flag.Duration("settle", 2*time.Second, "time for the effects of the start, and for a polling PLEG")
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	switch name := os.Getenv(envContestant); name {
+	case "":
+		os.Exit(m.Run())
+	case ours:
+		err = worker.Serve(context.Background(), os.Stdin, os.Stdout)
+	default:
+		err = child.Serve(os.Stdin, os.Stdout, &floor{decode: name == generated})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// never is a relist period longer than any run.
+const never = 24 * time.Hour
+
+// The ways to run a PLEG.
+var (
+	manual  = worker.Config{Mode: worker.Generic, RelistBase: never} // lists on request
+	generic = worker.Config{Mode: worker.Generic}
+	evented = worker.Config{Mode: worker.Evented}
+	intake  = worker.Config{Mode: worker.Evented, RelistBase: never} // one list, at the start
+)
+
+// row is a row of the table in docs/performance.md.
+type row struct {
+	name   string
+	agents []string
+	// pods is the size of the node, streams whether it has the streaming list calls, delay how much
+	// longer a status call takes.
+	pods    int
+	streams bool
+	delay   time.Duration
+	config  worker.Config
+	measure func(*node)
+}
+
+func rows() []row {
+	everybody := []string{floors, generated, ours, kubelet}
+	plegs := everybody[2:]
+	var all []row
+	for _, pods := range []int{500, 2500, 5000} {
+		all = append(all, row{
+			name: fmt.Sprintf("relist/containers=%d", 2*pods), agents: everybody, pods: pods, config: manual,
+			measure: func(n *node) { n.relist(max(10, 50_000/pods)) },
+		})
+	}
+	return append(all,
+		// the streaming list calls are unused by the kubelet by default
+		row{"streaming/containers=10000", []string{floors, ours, kubelet}, 5000, true, 0, manual, func(n *node) { n.relist(10) }},
+		row{"changed/containers=10000", plegs, 5000, false, 0, manual, (*node).changed},
+		row{"intake/exit", everybody, 5000, false, 0, intake, (*node).intake},
+		row{"first/pods=5000", plegs, 5000, false, time.Millisecond, manual, (*node).first},
+		row{"newer/pods=500", []string{ours}, 500, false, 0, evented, (*node).newer},
+		row{"newer/pods=500", []string{kubelet}, 500, false, 0, generic, (*node).newer},
+		row{"latency/evented/changes/s=1000", plegs, 5000, false, 0, evented, (*node).latency},
+		row{"latency/generic/changes/s=1000", plegs, 5000, false, 0, generic, (*node).latency},
+		row{"memory/containers=10000", []string{kubelet}, 5000, false, 0, manual, (*node).memory},
+		row{"memory/containers=10000", []string{ours}, 5000, true, 0, manual, (*node).memory},
+		row{"memory/containers=100000", []string{ours}, 50_000, true, 0, manual, (*node).memory},
+		row{"idle/evented", plegs, 500, false, 0, evented, (*node).idle},
+		row{"idle/generic", plegs, 500, false, 0, generic, (*node).idle},
+	)
+}
+
+func BenchmarkPeer(b *testing.B) {
+	for _, r := range rows() {
+		for _, agent := range r.agents {
+			if slices.Contains(strings.Split(*agents, ","), agent) {
+				b.Run(r.name+"/agent="+agent, func(b *testing.B) { r.run(b, agent) })
+			}
+		}
+	}
+}
+
+// size returns a number of the documents, shrunk.
+func size(n int) int { return max(1, n / *shrink) }
+
+// node is the fake runtime with a contestant.
+type node struct {
+	b       *testing.B
+	rt      *fakeruntime.Runtime
+	calls   child.Calls
+	config  worker.Config
+	running []string // containers left to exit, one of every pod, then the next of every pod
+}
+
+// run measures a contestant on a node of its own.
+func (r row) run(b *testing.B, agent string) {
+	n := &node{b: b, config: r.config}
+	n.rt, n.config.Endpoint = startRuntime(b, r)
+	pods := n.rt.Truth().Pods
+	for i := range 2 {
+		for _, p := range pods {
+			n.running = append(n.running, p.Sandboxes[0].Containers[i].ID)
+		}
+	}
+	self, err := os.Executable()
+	n.must(err)
+	if agent == kubelet {
+		self = *program
+	}
+	cmd := exec.Command(self)
+	cmd.Env, cmd.Stderr = append(os.Environ(), envContestant+"="+agent), os.Stderr
+	c, err := child.Run(agent, cmd)
+	n.must(err)
+	b.Cleanup(func() {
+		if err := c.Stop(10 * time.Second); err != nil {
+			b.Error(err)
+		}
+	})
+	n.calls = c.Calls
+	r.measure(n)
+}
+
+// The sizes of the statuses, in bytes: a pod with the labels, annotations and mounts of a
+// kubelet's.
+const (
+	containerBytes = 1850
+	sandboxBytes   = 1200
+)
+
+// startRuntime serves a fake runtime with the row's pods of two containers until the end of the
+// test, and returns its socket.
+func startRuntime(tb testing.TB, r row) (*fakeruntime.Runtime, string) {
+	profile, err := fakeruntime.ProfileByName(fakeruntime.DefaultProfile)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if !r.streams {
+		profile.StreamBatch = 0
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{
+		Profile: profile, Faults: fakeruntime.Faults{SlowStatus: r.delay}, ContainerBytes: containerBytes, SandboxBytes: sandboxBytes,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := rt.Populate(fakeruntime.Population{Pods: size(r.pods), Containers: 2}); err != nil {
+		tb.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "peer-") // short, as socket paths must be
+	if err != nil {
+		tb.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- rt.Serve(ctx, listener) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := cmp.Or(<-served, os.RemoveAll(dir)); err != nil {
+			tb.Error(err)
+		}
+		rt.Close()
+	})
+	return rt, socket
+}
+
+func (n *node) must(err error) {
+	n.b.Helper()
+	if err != nil {
+		n.b.Fatal(err)
+	}
+}
+
+// ask makes a call of the contestant.
+func ask[A any](n *node, method string, argument any) A {
+	n.b.Helper()
+	answer, err := child.Ask[A](context.Background(), n.calls, method, argument)
+	n.must(err)
+	return answer
+}
+
+// start starts the contestant, and waits until it is at work unless it lists on request.
+func (n *node) start() (claims int) {
+	ask[worker.Hello](n, "Start", n.config)
+	if n.config.Mode == manual.Mode && n.config.RelistBase == manual.RelistBase {
+		return 0
+	}
+	claims = ask[int](n, "Await", 0)
+	for limit := time.Now().Add(time.Minute); n.config.Mode == worker.Evented && len(n.rt.Stats().Subscribers) == 0; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(limit) {
+			n.b.Fatal("nobody subscribes to the events")
+		}
+	}
+	return claims
+}
+
+// cost reports what the contestant uses in f for an operation, by the cost of some.
+func (n *node) cost(operations int, f func()) {
+	n.b.ReportAllocs()
+	before := ask[worker.Cost](n, "Used", true)
+	f()
+	after, per := ask[worker.Cost](n, "Used", false), float64(operations)
+	n.b.ReportMetric(float64(after.CPU-before.CPU)/per, "cpu-ns/op")
+	n.b.ReportMetric(float64(after.Wall-before.Wall)/per, "ns/op")
+	n.b.ReportMetric(float64(after.Bytes-before.Bytes)/per, "B/op")
+	n.b.ReportMetric(float64(after.Objects-before.Objects)/per, "allocs/op")
+	n.b.ReportMetric(float64(after.Wakeups-before.Wakeups)/per, "wakeups/op")
+}
+
+// quantiles reports those of latencies.
+func (n *node) quantiles(took []time.Duration) {
+	q := bench.Summarize(took)
+	n.b.ReportMetric(float64(q.P50), "p50-ns")
+	n.b.ReportMetric(float64(q.P99), "p99-ns")
+	n.b.ReportMetric(float64(q.Max), "max-ns")
+}
+
+// exit makes the next containers exit, so many a second, or as fast as possible.
+func (n *node) exit(count, rate int) {
+	begin := time.Now()
+	for i, id := range n.running[:count] {
+		if rate > 0 {
+			time.Sleep(time.Duration(i)*time.Second/time.Duration(rate) - time.Since(begin))
+		}
+		n.must(n.rt.Exit(id, 0))
+	}
+	n.running = n.running[count:]
+}
+
+// lists has everything listed so many times.
+func (n *node) lists(times int) { ask[bool](n, "Relists", times) }
+
+// relist measures lists of a node on which nothing changes.
+func (n *node) relist(times int) {
+	n.start()
+	n.lists(3) // the first inspects every pod
+	n.cost(size(times), func() { n.lists(size(times)) })
+}
+
+// changed measures lists of a node with 1 % of the containers changed since the list before, with
+// their inspection.
+func (n *node) changed() {
+	n.start()
+	n.lists(3)
+	n.exit(size(100), 0)
+	n.cost(1, func() { n.lists(1) })
+}
+
+// intake measures the event stream: every container of the node exits as fast as the runtime can.
+func (n *node) intake() {
+	before, exits := n.start(), len(n.running)
+	n.cost(exits, func() {
+		n.exit(exits, 0)
+		ask[int](n, "Await", before+exits)
+	})
+}
+
+// first measures the first list of a node on a runtime with slow status calls.
+func (n *node) first() {
+	n.cost(1, func() {
+		n.start()
+		n.lists(1)
+	})
+}
+
+// newer measures how long a pod worker waits for a status of its pod newer than now.
+func (n *node) newer() {
+	n.start()
+	var took []time.Duration
+	pods := n.rt.Truth().Pods
+	for i := range size(500) {
+		answer := ask[worker.Newer](n, "Newer", pods[i%len(pods)].UID)
+		if len(answer.Pod.Items) == 0 || answer.Pod.Err != "" {
+			n.b.Fatalf("pod %s: nothing newer: %s", pods[i%len(pods)].UID, answer.Pod.Err)
+		}
+		took = append(took, answer.Took)
+		time.Sleep(7 * time.Millisecond)
+	}
+	n.quantiles(took)
+}
+
+// latency measures the time from a container's exit to its event on Watch, at 1000 exits a second.
+func (n *node) latency() {
+	n.start()
+	time.Sleep(*settle)
+	ask[worker.News](n, "News", true)
+	_, next := fakeproc.Changes(n.rt, 0)
+	n.exit(size(8000), 1000)
+	time.Sleep(*settle + time.Second) // two periods of a polling PLEG, and more
+	ledger := bench.NewLedger()
+	changes, _ := fakeproc.Changes(n.rt, next)
+	for _, c := range changes {
+		ledger.Happened(c)
+	}
+	for _, d := range ask[worker.News](n, "News", true).Deliveries {
+		ledger.Delivered(d)
+	}
+	v := ledger.Judge(func(int64) bool { return true })
+	n.quantiles(v.Latency)
+	n.b.ReportMetric(float64(v.Unseen), "lost")
+}
+
+// memory measures the live heap on big nodes, and the statuses in it.
+func (n *node) memory() {
+	n.start()
+	n.lists(3)
+	ask[worker.News](n, "News", true) // no longer kept
+	m, containers := ask[worker.Memory](n, "Memory", true), float64(len(n.running))
+	n.b.ReportMetric(float64(m.Heap)/containers, "B/container")
+	n.b.ReportMetric(float64(m.Statuses)/containers, "status-B/container")
+	n.b.ReportMetric(float64(m.Heap-m.Statuses)/containers, "other-B/container")
+}
+
+// idle measures the cost of an idle node in two windows: from the contestant's start, and with
+// earned trust. The fake runtime builds every answer like real runtimes.
+func (n *node) idle() {
+	n.start()
+	for _, window := range []string{"first", "next"} {
+		runtime := bench.OwnUsage().CPUSeconds
+		before := ask[worker.Cost](n, "Used", false) // an idle agent collects at its own times
+		time.Sleep(*idle)
+		after := ask[worker.Cost](n, "Used", false)
+		n.b.ReportMetric(float64(after.CPU-before.CPU), window+"-cpu-ns")
+		n.b.ReportMetric(float64(after.Wakeups-before.Wakeups), window+"-wakeups")
+		n.b.ReportMetric(float64(after.CPU-before.CPU)+1e9*(bench.OwnUsage().CPUSeconds-runtime), window+"-total-cpu-ns")
+	}
+}
+
+// TestRowsAreMeasured runs every row small: each reports its measures, and no contestant loses a
+// change for good.
+func TestRowsAreMeasured(t *testing.T) {
+	for name, value := range map[string]string{"test.benchtime": "1x", "shrink": "100", "idle": "50ms", "settle": "100ms"} {
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	measures := map[string]string{ // by the beginning of a row's name, one that must be above 0
+		"relist": "cpu-ns/op", "streaming": "allocs/op", "changed": "allocs/op", "intake": "cpu-ns/op",
+		"first": "ns/op", "newer": "p50-ns", "latency": "p99-ns", "memory": "status-B/container", "idle": "next-total-cpu-ns",
+	}
+	for _, r := range rows() {
+		for _, agent := range r.agents {
+			if agent == kubelet {
+				continue // a program of its own
+			}
+			t.Run(r.name+"/"+agent, func(t *testing.T) {
+				kind, _, _ := strings.Cut(r.name, "/")
+				got := testing.Benchmark(func(b *testing.B) { r.run(b, agent) })
+				if got.N != 1 || got.Extra[measures[kind]] <= 0 || got.Extra["lost"] != 0 {
+					t.Errorf("measured %v", got.Extra)
+				}
+			})
+		}
+	}
+}
+
+// TestItemsAreAsLongAsOnRealNodes checks that small items do not make the comparison cheap.
+func TestItemsAreAsLongAsOnRealNodes(t *testing.T) {
+	_, socket := startRuntime(t, row{pods: 1})
+	conn, err := load.Connect(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	sandboxes, err := client.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	containers, err := client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for item, size := range map[string][2]int{
+		"sandbox": {proto.Size(sandboxes), 1100}, "container": {proto.Size(containers), 2 * 1455},
+	} {
+		if got, want := size[0], size[1]; got < want*7/8 || got > want*9/8 {
+			t.Errorf("the %s takes %d bytes in a list, want about %d", item, got, want)
+		}
+	}
+}
