@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,7 +23,7 @@ import (
 )
 
 var (
-	record = flag.String("record", "", "address of a Prometheus whose answers to the verdict's queries become testdata/prometheus.json")
+	record = flag.String("record", "", "address of a Prometheus whose answers to the verdict's queries become testdata/prometheus.txt")
 	keep   = flag.String("keep", "", "folder for the pages of a verdict and of a load")
 )
 
@@ -33,18 +35,20 @@ func kept(t *testing.T, name string) string {
 	return filepath.Join(*keep, name)
 }
 
-const recorded = "testdata/prometheus.json"
+// recorded has a line for each query, with its answer behind a tab.
+const recorded = "testdata/prometheus.txt"
 
 // prometheusServer answers recorded queries, and fails the test for others.
 func prometheusServer(t *testing.T) string {
-	answers := make(map[string]json.RawMessage)
+	answers := make(map[string][]byte)
 	if *record == "" {
-		raw, err := os.ReadFile(recorded)
-		if err == nil {
-			err = json.Unmarshal(raw, &answers)
-		}
+		text, err := os.ReadFile(recorded)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			query, answer, _ := strings.Cut(line, "\t")
+			answers[query] = []byte(answer)
 		}
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,11 +73,11 @@ func prometheusServer(t *testing.T) string {
 	t.Cleanup(func() {
 		server.Close()
 		if *record != "" && !t.Failed() {
-			raw, err := json.MarshalIndent(answers, "", " ")
-			if err == nil {
-				err = os.WriteFile(recorded, append(raw, '\n'), 0o644)
+			var text strings.Builder
+			for _, query := range slices.Sorted(maps.Keys(answers)) {
+				fmt.Fprintf(&text, "%s\t%s\n", query, bytes.TrimSpace(answers[query]))
 			}
-			if err != nil {
+			if err := os.WriteFile(recorded, []byte(text.String()), 0o644); err != nil {
 				t.Error(err)
 			}
 		}
