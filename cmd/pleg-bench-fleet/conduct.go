@@ -35,8 +35,8 @@ const mostLog = 1 << 20
 // Moments of a conductor.
 const (
 	callIn = 20 * time.Second
-	// podEvery is how often the observed state of a pod is looked at, jobEvery how often the Job is read;
-	// settleIn is how long after its end pods may report.
+	// podEvery is how often the observed state of a pod is looked at, jobEvery how often the Job is
+	// read; settleIn is how long after its end pods may report.
 	podEvery = time.Second
 	jobEvery = 5 * time.Second
 	settleIn = 10 * time.Second
@@ -384,8 +384,8 @@ func findResult(log []byte) (result *bench.Result, last string) {
 	return result, last
 }
 
-// remove removes the Job and waits for the end of its pods. Those that stay are reported; those of a
-// node without a kubelet are not waited for.
+// remove removes the Job and waits for the end of its pods, but of those on a node without a
+// kubelet. Those that stay are reported.
 func (c *conductor) remove(ctx context.Context, job *batch.Job) error {
 	_, err := bounded(ctx, func(ctx context.Context) (any, error) {
 		return nil, c.batch.Jobs(job.Namespace).Delete(ctx, job.Name, meta.DeleteOptions{PropagationPolicy: new(meta.DeletePropagationBackground)})

@@ -26,6 +26,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/node/components"
 )
 
 // namespace is that of deploy/base.
@@ -34,7 +35,7 @@ const namespace = "evented-pleg"
 // prometheusURL is the address of the cluster's Prometheus.
 const prometheusURL = "http://127.0.0.1:9090"
 
-// cluster is Kubernetes with two nodes, and Prometheus.
+// cluster is Kubernetes with n1 and n2 on containerd, n3 on CRI-O, and Prometheus.
 type cluster struct {
 	*scene.API
 	t     *testing.T
@@ -63,15 +64,16 @@ func newCluster(t *testing.T) *cluster {
 		c.Spawn("kube-scheduler", "--kubeconfig="+c.Kubeconfig, "--bind-address=127.0.0.1", "--cert-dir="+c.dir, "--leader-elect=false")))
 	kubeconfig, err := os.ReadFile(c.Kubeconfig)
 	c.do("read the kubeconfig", err)
-	for i, name := range []string{"n1", "n2"} {
+	for i, runtime := range []components.Set{c.Containerd, c.Containerd, c.CRIO} {
+		name := fmt.Sprint("n", i+1)
 		n := &node{
-			Name: name, Number: 11 + i, Cgroup: target.Cgroup + "/" + name, Programs: c.programs,
+			Name: name, Number: 11 + i, Cgroup: target.Cgroup + "/" + name, Programs: c.programs, Runtime: runtime,
 			dir: filepath.Join(target.Dir, name),
 		}
 		c.nodes = append(c.nodes, n)
 		c.do("start "+name, n.start(kubeconfig))
 	}
-	c.await("two nodes ready", func(ctx context.Context) error {
+	c.await("all nodes ready", func(ctx context.Context) error {
 		for _, n := range c.nodes {
 			if ready, err := c.ready(ctx, n); err != nil || !ready {
 				return fmt.Errorf("%s is not ready (%w)", n.Name, errors.Join(err, ctx.Err()))

@@ -6,19 +6,20 @@
 // # Model
 //
 // The tests with the tag e2e make the cluster on this machine: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler and Prometheus in a network of their own, and two nodes
-// in namespaces of their own (package machine of test/kubelet), each with a kubelet on a containerd
-// and a second containerd for the loads of `pleg-bench fleet run`. The programs come from the
-// module registry and from Debian's packages; none is installed.
+// kube-controller-manager, kube-scheduler and Prometheus in a network of their own, and three nodes
+// in namespaces of their own (package machine of test/kubelet), each with a kubelet on a runtime
+// and a second runtime for the loads of `pleg-bench fleet run`: containerd on n1 and n2, CRI-O on
+// n3. The programs come from the module registry and from Debian's packages; none is installed but
+// conmon.
 //
 //	fleet.test (supervisor, reaper)
 //	  └─ fleet.test (prepares: builds, packages, images)
 //	       └─ fleet.test (tests, in the cluster's network)
 //	            ├─ etcd, API server, controller manager, scheduler, Prometheus
-//	            └─ node n1, n2: first process of the node's namespaces
+//	            └─ node n1, n2, n3: first process of the node's namespaces
 //	                 └─ fleet.test (node) ── proxy on the watched socket
-//	                      ├─ kubelet ── containerd ── pods
-//	                      └─ containerd beside
+//	                      ├─ kubelet ── runtime ── pods
+//	                      └─ runtime beside
 //
 // The watch of each node reads through a proxy (package criproxy of test/node), which drops the
 // events of exits on one node.

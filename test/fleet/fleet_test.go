@@ -35,16 +35,16 @@ const (
 // mostSeries is the bound on the series of a node.
 const mostSeries = 150
 
-// TestFleet deploys the watch on two nodes. One of them loses the events of exits: alert and
-// verdict name this node and not the other. Loads run on both: on fake runtimes in the load's pods,
-// until a Ctrl-C, and on runtimes beside the kubelets'. The report of the last names the node whose
-// kubelet is killed meanwhile, and not the other.
+// TestFleet deploys the watch on three nodes. One of two with containerd loses the events of exits:
+// alert and verdict name this node and no other. Loads run on all: on fake runtimes in the load's
+// pods, until a Ctrl-C, and on runtimes beside the kubelets'. The report of the last names the node
+// whose kubelet is killed meanwhile, and no other.
 func TestFleet(t *testing.T) {
 	c := newCluster(t)
 	c.deploy()
 	c.startPrometheus(c.watches())
-	c.overlays()
-	c.await("metrics of both nodes in Prometheus", func(ctx context.Context) error {
+	c.alias()
+	c.await("metrics of all nodes in Prometheus", func(ctx context.Context) error {
 		got, err := c.query(ctx, `evented_pleg_stream_state{state="Connected"} == 1`)
 		if err != nil || len(got) != len(c.nodes) {
 			return fmt.Errorf("connected: %v (%w)", got, err)
@@ -61,7 +61,7 @@ func TestFleet(t *testing.T) {
 	c.t.Logf("series: %v", series)
 
 	c.do("drop the exits of n2", c.nodes[1].command(dropExits))
-	c.churn(24)
+	c.churn(36)
 	fake := c.startLoad("--pods", "4", "--duration", "3s") // on the fake runtime in its pods
 	c.await("the alert names n2 alone", func(ctx context.Context) error {
 		firing, err := c.query(ctx, `ALERTS{alertname="PLEGFleetNodeLosesEvents",alertstate="firing"}`)
@@ -72,10 +72,10 @@ func TestFleet(t *testing.T) {
 	})
 	missed, err := c.query(t.Context(), "kube_pod_missed_events")
 	c.do("missed events", err)
-	if missed["n1"] != "0" {
-		t.Errorf("missed events: %v, want none on n1", missed)
+	if missed["n1"] != "0" || missed["n3"] != "0" {
+		t.Errorf("missed events: %v, want none on n1 and n3", missed)
 	}
-	if r := fake.end(0); r.Passed != 2 || r.Changes == 0 {
+	if r := fake.end(0); r.Passed != 3 || r.Changes == 0 {
 		t.Errorf("the report of the load on fake runtimes is %s", fake.out)
 	}
 	c.verdict()
@@ -98,13 +98,29 @@ func (c *cluster) verdict() {
 	var verdict struct {
 		Worth         string
 		Nodes, Losing int
-		Named         []named
+		Groups        []struct {
+			Runtime, Version string
+			Nodes, Losing    int
+		}
+		Named []named
 	}
 	c.do("read the verdict", json.Unmarshal([]byte(out), &verdict))
-	if n := verdict.Named; verdict.Worth != "partial" || verdict.Nodes != 2 || verdict.Losing != 1 || len(n) != 1 || n[0].Node != "n2" || n[0].Class != "losing" {
+	if n := verdict.Named; verdict.Worth != "partial" || verdict.Nodes != 3 || verdict.Losing != 1 || len(n) != 1 || n[0].Node != "n2" || n[0].Class != "losing" {
 		c.t.Errorf("the verdict is %s, want n2 named alone, as losing", out)
 	}
-	c.step("the verdict names n2 alone")
+	var groups []string
+	for _, g := range verdict.Groups {
+		version, _, _ := strings.Cut(strings.TrimPrefix(g.Version, "v"), "+")
+		groups = append(groups, fmt.Sprintf("%s v%s: %d of %d lose", g.Runtime, version, g.Losing, g.Nodes))
+	}
+	want := []string{
+		fmt.Sprintf("containerd %s: 1 of 2 lose", c.Containerd.Runtime.Version),
+		fmt.Sprintf("cri-o %s: 0 of 1 lose", c.CRIO.Runtime.Version),
+	}
+	if !slices.Equal(groups, want) {
+		c.t.Errorf("the groups are %q, want %q", groups, want)
+	}
+	c.step(fmt.Sprintf("the verdict names n2 alone: %q", groups))
 }
 
 // dashboard checks that each query of the fleet's dashboard finds something in Prometheus.
@@ -130,7 +146,7 @@ func (c *cluster) dashboard() {
 	c.step(fmt.Sprintf("the dashboard's %d queries have answers", queries))
 }
 
-// loading is `pleg-bench fleet run` on both nodes.
+// loading is `pleg-bench fleet run` on all nodes.
 type loading struct {
 	c *cluster
 	// interrupt is the Ctrl-C; ended closes at the command's end, and the fields below are set then.
@@ -167,7 +183,7 @@ func (c *cluster) startLoad(args ...string) *loading {
 
 // await waits for a pod at work on each node.
 func (l *loading) await() {
-	l.c.await("a load on both nodes", func(ctx context.Context) error {
+	l.c.await("a load on all nodes", func(ctx context.Context) error {
 		select {
 		case <-l.ended:
 			l.c.t.Fatalf("fleet run has ended with %d:\n%s%s", l.status, l.out, l.complaints)
@@ -219,7 +235,7 @@ func (c *cluster) interrupted() {
 	}
 }
 
-// load puts a load on a runtime beside the kubelet's on both nodes, and kills the kubelet of n2.
+// load puts a load on a runtime beside the kubelet's on all nodes, and kills the kubelet of n2.
 func (c *cluster) load() {
 	l := c.startLoad("--endpoint", loadEndpoint, "--image", image.DefaultRef, "--pods", "4", "--rate", "10", "--duration", "15s", "--out", c.out("load"))
 	l.await()
@@ -228,9 +244,9 @@ func (c *cluster) load() {
 	<-l.ended
 	c.do("start the kubelet of n2", n2.command(startKubelet))
 	r := l.end(1)
-	if f := r.Failed; r.Nodes != 2 || r.Passed != 1 || r.Changes == 0 || r.Missed+r.Mismatches != 0 ||
+	if f := r.Failed; r.Nodes != 3 || r.Passed != 2 || r.Changes == 0 || r.Missed+r.Mismatches != 0 ||
 		len(f) != 1 || f[0].Node != "n2" || !strings.Contains(f[0].Reason, "kubelet stopped answering") {
-		c.t.Errorf("the report is %s, want n1 passed and n2 failed by its kubelet", l.out)
+		c.t.Errorf("the report is %s, want n2 alone failed, by its kubelet", l.out)
 	}
 	c.step("the report names n2 alone: " + fmt.Sprint(r.Failed))
 	c.await("the runtimes for loads are empty", func(ctx context.Context) error {
@@ -257,18 +273,33 @@ func (c *cluster) deploy() {
 		c.kubectl("apply", "--server-side", "-f", filepath.Join(c.CRDs, "monitoring.coreos.com_"+kind+".yaml"))
 	}
 	c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "deploy/base")
+	c.apply("base", "containerd", "")
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "deploy/prometheus-operator")
-	for folder := range otherSockets { // each in a namespace of its own
-		dir := filepath.Join(c.dir, folder)
-		overlay, err := filepath.Rel(dir, filepath.Join(c.Root, "deploy", folder))
-		c.do("name the overlay", err)
-		text := fmt.Sprintf("namespace: %s\nresources: [%s]\n", folder, overlay)
-		c.do("write the overlay", errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644)))
-		c.kubectl("apply", "--server-side", "--validate=strict", "-k", dir)
-	}
+	c.apply("crio", "cri-o", "nameSuffix: -crio\nlabels: [{includeSelectors: true, pairs: {app.kubernetes.io/instance: crio}}]\n")
+	c.apply("k3s", "containerd", "namespace: k3s\n")
 	c.step("deploy/ applied")
 }
+
+// apply applies a folder of deploy/ to the nodes with a runtime, as docs/fleet.md does with several
+// runtimes, and with further lines of its kustomization.
+func (c *cluster) apply(folder, runtime, lines string) {
+	dir := c.kustomization(folder)
+	overlay, err := filepath.Rel(dir, filepath.Join(c.Root, "deploy", folder))
+	c.do("name the overlay", err)
+	text := fmt.Sprintf(`resources: [%s]
+patches:
+- patch: |-
+    apiVersion: apps/v1
+    kind: DaemonSet
+    metadata: {name: pleg-watch, namespace: evented-pleg}
+    spec: {template: {spec: {nodeSelector: {runtime: %s}}}}
+%s`, overlay, runtime, lines)
+	c.do("write the overlay", errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644)))
+	c.kubectl("apply", "--server-side", "--validate=strict", "-k", dir)
+}
+
+// kustomization is the folder of the kustomization by which a folder of deploy/ was applied.
+func (c *cluster) kustomization(folder string) string { return filepath.Join(c.dir, folder) }
 
 // watches waits for the pods of the DaemonSet, one a node.
 func (c *cluster) watches() (pods []corev1.Pod) {
@@ -285,7 +316,7 @@ func (c *cluster) watches() (pods []corev1.Pod) {
 				ready = append(ready, p.Spec.NodeName)
 			}
 		}
-		if slices.Sort(ready); !slices.Equal(ready, []string{"n1", "n2"}) {
+		if slices.Sort(ready); !slices.Equal(ready, []string{"n1", "n2", "n3"}) {
 			return fmt.Errorf("ready on %q: %s", ready, c.conditions(ctx, list.Items))
 		}
 		pods = list.Items
@@ -294,14 +325,12 @@ func (c *cluster) watches() (pods []corev1.Pod) {
 	return pods
 }
 
-// overlays waits for the watches of deploy/'s overlays, which are ready with a socket only, and
-// removes them.
-func (c *cluster) overlays() {
-	for folder := range otherSockets {
-		c.kubectl("--namespace", folder, "rollout", "status", "daemonset/pleg-watch", "--timeout=60s")
-		c.kubectl("delete", "--wait=false", "namespace", folder)
-		c.step("the overlay " + folder + " watches both nodes")
-	}
+// alias waits for the watches of the overlay k3s, whose socket is containerd's by another name and
+// which are ready with a socket only, and removes them.
+func (c *cluster) alias() {
+	c.kubectl("--namespace", "k3s", "rollout", "status", "daemonset/pleg-watch", "--timeout=60s")
+	c.kubectl("delete", "--wait=false", "namespace", "k3s")
+	c.step("the overlay k3s watches n1 and n2")
 }
 
 // conditions returns why pods wait.
@@ -320,13 +349,13 @@ func (c *cluster) conditions(ctx context.Context, pods []corev1.Pod) string {
 	return strings.Join(why, "\n")
 }
 
-// churn runs short pods, half of them on each node.
+// churn runs short pods, a third of them on each node.
 func (c *cluster) churn(pods int32) {
 	labels := map[string]string{"app": "churn"}
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "churn"},
 		Spec: batchv1.JobSpec{
-			Completions: new(pods), Parallelism: new(pods / 2), CompletionMode: new(batchv1.IndexedCompletion),
+			Completions: new(pods), Parallelism: new(pods / 3), CompletionMode: new(batchv1.IndexedCompletion),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
@@ -346,6 +375,7 @@ func (c *cluster) churn(pods int32) {
 // undeploy removes what deploy applied.
 func (c *cluster) undeploy() {
 	c.kubectl("delete", "-k", "deploy/prometheus-operator")
-	c.kubectl("delete", "--timeout=60s", "-k", "deploy/base")
+	c.kubectl("delete", "--timeout=60s", "-k", c.kustomization("base"))
+	c.kubectl("delete", "--ignore-not-found", "-k", c.kustomization("crio")) // the namespace was that of base
 	c.step("deploy/ removed")
 }

@@ -36,9 +36,10 @@ type programs struct {
 	// Root is the repository's root, Kube the folder of Kubernetes' programs, Debs that of the
 	// unpacked packages, CRDs that of the definitions of Prometheus' operator.
 	Root, Kube, Debs, CRDs string
-	// Bench is pleg-bench, Image its image as an archive.
-	Bench, Image string
-	Runtime      components.Set
+	// Bench is pleg-bench, Image its image as docker's archive, Layout as an OCI archive.
+	Bench, Image, Layout string
+
+	Containerd, CRIO components.Set
 }
 
 // Environment by which a stage of this program is recognized.
@@ -114,17 +115,19 @@ func build(ctx context.Context) (p programs, err error) {
 	under := func(path string) string { return filepath.Join(p.Root, "build", path) }
 	p.Kube, p.Debs = under("apiserver/"+kubernetes), under("debs")
 	p.Bench = under("fleet/pleg-bench-" + release + "-linux-amd64")
-	p.Image = p.Bench + ".docker.tar"
+	p.Image, p.Layout = p.Bench+".docker.tar", under("fleet/pleg-bench-"+release+".oci.tar")
 	if err := os.MkdirAll(filepath.Dir(p.Bench), 0o755); err != nil {
 		return p, err
 	}
-	if p.Runtime, err = components.Build(ctx, components.Options{Root: p.Root, Runtime: "containerd", Own: true, Log: os.Stderr}); err != nil {
-		return p, err
+	for name, set := range map[string]*components.Set{"containerd": &p.Containerd, "crio": &p.CRIO} {
+		if *set, err = components.Build(ctx, components.Options{Root: p.Root, Runtime: name, Own: true, Log: os.Stderr}); err != nil {
+			return p, err
+		}
+		set.RuncDir = filepath.Join(p.Debs, "usr/sbin") // with seccomp, for the profile of deploy/base
 	}
 	if err := components.Unpack(ctx, p.Debs, "runc", "containernetworking-plugins", "prometheus"); err != nil {
 		return p, err
 	}
-	p.Runtime.RuncDir = filepath.Join(p.Debs, "usr/sbin") // with seccomp, for the profile of deploy/base
 	run := func(name string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir = p.Root

@@ -27,26 +27,30 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // gateway is the cluster's own address, of its API server too.
 const gateway = "10.99.0.1"
 
-// Sockets of a node: of the kubelet's runtime, of the same behind the proxy, and of the runtime for
-// loads.
+// Folders of a node's runtimes, the kubelet's and that for loads, and the latter's socket.
 const (
-	ownBase       = machine.At + "/c"
-	watchedSocket = "/run/containerd/containerd.sock"
-	loadBase      = machine.At + "/b"
-	loadEndpoint  = "unix://" + loadBase + "/c.sock"
+	ownBase      = machine.At + "/c"
+	loadBase     = machine.At + "/b"
+	loadEndpoint = "unix://" + machine.At + "/load/cri.sock"
 )
 
-// otherSockets are the sockets of deploy/'s overlays. Each is the watched socket by another name.
-var otherSockets = map[string]string{"crio": "/run/crio/crio.sock", "k3s": "/run/k3s/containerd/containerd.sock"}
+// watchedSockets are those that the folders of deploy/ name, by the family of the runtime. The
+// proxy listens on all of the node's.
+var watchedSockets = map[runtimes.Family][]string{
+	runtimes.Containerd: {"/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"},
+	runtimes.CRIO:       {"/run/crio/crio.sock"},
+}
 
 // Lines by which the test commands a node.
 const (
@@ -62,6 +66,8 @@ type node struct {
 	Number   int
 	Cgroup   string
 	Programs programs
+	// Runtime is the kubelet's runtime, and that for loads.
+	Runtime components.Set
 
 	dir      string
 	process  *standalone.Process
@@ -169,18 +175,25 @@ func runInside() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return err
 	}
-	for _, base := range []string{ownBase, loadBase} {
-		if err := n.runtime(ctx, base); err != nil {
-			return err
-		}
-	}
-	if err := daemon.Import(ctx, n.Programs.Runtime, "unix://"+ownBase+"/c.sock", n.Programs.Image); err != nil {
+	own, err := n.runtime(ctx, ownBase)
+	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Dir(watchedSocket), 0o711); err != nil {
+	if err := n.importImage(ctx, own); err != nil {
 		return err
 	}
-	proxy, err := criproxy.New(criproxy.Config{Listen: watchedSocket, Target: ownBase + "/c.sock"})
+	load, err := n.runtime(ctx, loadBase)
+	if err != nil {
+		return err
+	}
+	if err := link(load, strings.TrimPrefix(loadEndpoint, "unix://")); err != nil {
+		return err
+	}
+	sockets := watchedSockets[n.Runtime.Runtime.Family]
+	if err := os.MkdirAll(filepath.Dir(sockets[0]), 0o711); err != nil {
+		return err
+	}
+	proxy, err := criproxy.New(criproxy.Config{Listen: sockets[0], Target: own})
 	if err != nil {
 		return err
 	}
@@ -191,15 +204,15 @@ func runInside() error {
 		return err
 	case <-proxy.Ready():
 	}
-	if err := os.Chmod(watchedSocket, 0o660); err != nil { // as containerd's own
+	if err := os.Chmod(sockets[0], 0o660); err != nil { // as a runtime's own
 		return err
 	}
-	for _, socket := range otherSockets {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(socket), 0o711), os.Link(watchedSocket, socket)); err != nil {
+	for _, socket := range sockets[1:] {
+		if err := link(sockets[0], socket); err != nil {
 			return err
 		}
 	}
-	kubelet, err := n.kubelet()
+	kubelet, err := n.kubelet(own)
 	if err != nil {
 		return err
 	}
@@ -211,7 +224,7 @@ func runInside() error {
 		case killKubelet:
 			err = kubelet.Kill()
 		case startKubelet:
-			kubelet, err = n.kubelet()
+			kubelet, err = n.kubelet(own)
 		default:
 			err = fmt.Errorf("unknown command %q", lines.Text())
 		}
@@ -228,34 +241,66 @@ func tellsExit(message []byte) bool {
 	return proto.Unmarshal(message, &event) == nil && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
 }
 
-// runtime starts a containerd below base.
-func (n *node) runtime(ctx context.Context, base string) error {
+// link gives a socket another name, in a folder of its own.
+func link(socket, name string) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(name), 0o711), os.Link(socket, name))
+}
+
+// runtime starts a runtime below base, and returns its socket.
+func (n *node) runtime(ctx context.Context, base string) (socket string, err error) {
 	if err := os.Mkdir(base, 0o711); err != nil {
-		return err
+		return "", err
 	}
-	d, err := daemon.New(daemon.Config{Base: base, Components: n.Programs.Runtime, Image: image.DefaultRef})
+	d, err := daemon.New(daemon.Config{Base: base, Components: n.Runtime, Image: image.DefaultRef})
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
 		if err := os.Symlink(filepath.Join(n.Programs.Debs, "usr/lib/cni", plugin), filepath.Join(base, "cni/bin", plugin)); err != nil {
-			return err
+			return "", err
 		}
 	}
 	cni := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "fleet", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
   "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`, base+"/ipam", n.pods())
 	if err := os.WriteFile(filepath.Join(base, "cni/conf/10-fleet.conflist"), []byte(cni), 0o644); err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return d.Start(ctx)
+	return strings.TrimPrefix(d.Endpoint(), "unix://"), d.Start(ctx)
+}
+
+// importImage brings the image of pleg-bench to the kubelet's runtime. CRI-O pulls from the layout
+// in the folder of the image's name, below its working directory.
+func (n *node) importImage(ctx context.Context, socket string) error {
+	if n.Runtime.Runtime.Family == runtimes.Containerd {
+		return daemon.Import(ctx, n.Runtime, "unix://"+socket, n.Programs.Image)
+	}
+	name, _, _ := strings.Cut(benchImage, ":")
+	layout := filepath.Join(ownBase, name)
+	if err := os.MkdirAll(layout, 0o755); err != nil {
+		return err
+	}
+	if out, err := exec.Command("tar", "-C", layout, "-xf", n.Programs.Layout).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack %s: %w: %s", n.Programs.Layout, err, out)
+	}
+	conn, err := dial(socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	pull := &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: benchImage}}
+	_, err = runtimeapi.NewImageServiceClient(conn).PullImage(ctx, pull)
+	return err
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 // loadSandboxes counts the sandboxes of the runtime for loads, from outside the node.
 func (n *node) loadSandboxes(ctx context.Context) (int, error) {
-	socket := strings.Replace(loadEndpoint, machine.At, n.dir, 1)
-	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(strings.Replace(loadEndpoint, "unix://"+machine.At, n.dir, 1))
 	if err != nil {
 		return 0, err
 	}
@@ -264,13 +309,13 @@ func (n *node) loadSandboxes(ctx context.Context) (int, error) {
 	return len(list.GetItems()), err
 }
 
-// kubelet starts the node's kubelet, in a folder of its own.
-func (n *node) kubelet() (*standalone.Process, error) {
+// kubelet starts the node's kubelet on the runtime, in a folder of its own.
+func (n *node) kubelet(socket string) (*standalone.Process, error) {
 	config, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
 		"authorization":            map[string]any{"mode": "AlwaysAllow"},
-		"containerRuntimeEndpoint": "unix://" + ownBase + "/c.sock", "resolvConf": "", "volumePluginDir": "/var/lib/kubelet/plugins",
+		"containerRuntimeEndpoint": "unix://" + socket, "resolvConf": "", "volumePluginDir": "/var/lib/kubelet/plugins",
 		"cgroupRoot": "/", "cgroupDriver": "cgroupfs", "failCgroupV1": false, "failSwapOn": false, "enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false, "serializeImagePulls": false,
 		"nodeStatusUpdateFrequency": "2s", "nodeLeaseDurationSeconds": 10,
@@ -285,7 +330,8 @@ func (n *node) kubelet() (*standalone.Process, error) {
 		return nil, err
 	}
 	cmd := exec.Command(filepath.Join(n.Programs.Kube, "kubelet"), "--config="+machine.At+"/kubelet.yaml", "--kubeconfig="+machine.At+"/kubeconfig",
-		"--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki", "--hostname-override="+n.Name, "--node-ip="+n.address())
+		"--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki", "--hostname-override="+n.Name, "--node-ip="+n.address(),
+		"--node-labels=runtime="+string(n.Runtime.Runtime.Family))
 	cmd.Dir = cwd
 	return standalone.Spawn(cmd, machine.At+"/kubelet.log")
 }

@@ -194,6 +194,7 @@ func (m Machine) mounts() error {
 			mount("cgroup", point, controllers)
 		}
 	}
+	do(standalone.HideHugePages(), "huge pages")
 	mount("tmpfs", "/tmp", "mode=1777")
 	mount("tmpfs", "/run", "")
 	folder("/var/lib/cni")

@@ -51,8 +51,8 @@ func RunInside(args []string) error {
 	if err := Seal(writable); err != nil {
 		return fmt.Errorf("%s is not started: %w", argv[0], err)
 	}
-	if err := hideHugePages(cgroups, hugePages); err != nil {
-		return fmt.Errorf("standalone: %w", err)
+	if err := HideHugePages(); err != nil {
+		return err
 	}
 	if err := os.Chdir(f.cwd()); err != nil {
 		return fmt.Errorf("standalone: %w", err)
@@ -140,9 +140,17 @@ func seal(writable []string) (own []string, err error) {
 // hugePages is where a kubelet sees which sizes of huge pages the machine has.
 const hugePages = "/sys/kernel/mm/hugepages"
 
-// hideHugePages hides the machine's huge pages where no cgroup can limit them. A kubelet requests a
-// limit of zero for each size, and CRI-O, which goes by /proc/cgroups, then tries to set it in an
-// unmounted hierarchy, and makes no container. Containerd leaves the limit out.
+// HideHugePages hides the machine's huge pages in this mount namespace where no cgroup can limit
+// them. A kubelet requests a limit of zero for each size, and CRI-O, which goes by /proc/cgroups,
+// then tries to set it in an unmounted hierarchy, and makes no container. Containerd leaves the
+// limit out.
+func HideHugePages() error {
+	if err := hideHugePages(cgroups, hugePages); err != nil {
+		return fmt.Errorf("standalone: %w", err)
+	}
+	return nil
+}
+
 func hideHugePages(cgroups, hugePages string) error {
 	limited, err := limitsHugePages(cgroups)
 	if err != nil || limited {

@@ -33,7 +33,7 @@ func (crio) logs() string { return "log" }
 func (crio) command(c Config) *exec.Cmd {
 	cmd := exec.Command(c.Components.CRIO(), "--config", filepath.Join(c.Base, "crio.conf"), "--config-dir", filepath.Join(c.Base, "conf.d"))
 	cmd.Env = []string{
-		"CONTAINERS_REGISTRIES_CONF=" + filepath.Join(c.Base, "registries.conf"),
+		"CONTAINER_REGISTRIES_CONF=" + filepath.Join(c.Base, "registries.conf"),
 		"CONTAINERS_STORAGE_CONF=" + filepath.Join(c.Base, "storage.conf"),
 		"TMPDIR=" + filepath.Join(c.Base, "tmp"),
 	}
