@@ -23,8 +23,7 @@ type lists struct {
 	err      error    // of the last list, nil after success
 }
 
-// round is a list whose changed pods are still to be read. When none is left, the global time moves
-// to the begin of the list.
+// round is a list with changed pods still to be read; without one the global time moves to began.
 type round struct {
 	began   instant
 	pending map[*pod]struct{}
@@ -71,9 +70,6 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			Reason: ReasonRelistSlow, Action: "Relist", Warning: true,
 			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
 		}, now)
-	}
-	for _, f := range c.inflight {
-		f.lapped = true
 	}
 	found := c.candidates.len()
 	pending := c.visitAll(r, now)
@@ -126,6 +122,10 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 		if p.visited != began {
 			put(&rest, p)
 		}
+	}
+	for p, f := range c.inflight { // or a failure from before the list would count as newer
+		f.lapped = true
+		add(p)
 	}
 	if r.listing.Delta {
 		for p := range c.dirty {

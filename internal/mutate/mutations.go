@@ -125,6 +125,7 @@ var mutations = []mutation{
 	{"list: it erases a pod that is being read", readFile, "gone := (!overlaps || same) &&", "gone :="},
 	{"list: a difference is not read", readFile, "\t\tp.due, p.hold = max(p.due, began-1), min(p.hold, c.old(now))\n", ""},
 	{"list: one that ends during a read is forgotten", readFile, "if lapped && r.err == nil && p.differs() {", "if lapped && false {"},
+	{"list: a pod is not compared with a list while it is read", readFile, "\t\tf.lapped = true\n\t\tadd(p)\n", "\t\tif f.lapped = true; false {\n\t\t\tadd(p)\n\t\t}\n"},
 	{"list: a read begun after the list is made again", readFile, "flight{began: began, started: now}", "flight{began: began, started: now, lapped: true}"},
 	{"list: one that ends as a read begins and ends is forgotten", readFile, "if !same {\n\t\t\tp.due = max(p.due, now)", "if !same {\n\t\t\tp.due = max(p.due, now-1)"},
 	{"list: a failed pod gets no other try", readFile, "p.notBefore = 0 // a list gives the pod another try", "_ = now"},
