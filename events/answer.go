@@ -5,7 +5,6 @@ package events
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -27,9 +26,8 @@ type verdict uint8
 
 const (
 	verdictOK       verdict = iota
-	verdictExists           // the name is taken
 	verdictMissing          // no such object, or no such resource
-	verdictConflict         // somebody else wrote at the same time: read and try again
+	verdictConflict         // somebody else has created or written the object: read and try again
 	verdictRefused          // never going to work
 	verdictTrouble          // the server cannot be reached or is overloaded: everything waits
 	verdictFault            // the server failed at this call, perhaps at all
@@ -72,10 +70,10 @@ func judge(ctx context.Context, err error) judged {
 		j.after = time.Duration(s) * time.Second
 	}
 	switch code := int(st.Code); {
-	case st.Reason == metav1.StatusReasonAlreadyExists:
-		j.verdict = verdictExists
-	case code == http.StatusConflict || st.Reason == metav1.StatusReasonConflict:
+	case code == http.StatusConflict, st.Reason == metav1.StatusReasonAlreadyExists, st.Reason == metav1.StatusReasonConflict:
 		j.verdict = verdictConflict
+	case code == http.StatusNotFound && apierrors.IsUnexpectedServerError(err):
+		j.verdict = verdictTrouble // no API server, or not yet
 	case code == http.StatusNotFound || st.Reason == metav1.StatusReasonNotFound:
 		j.verdict = verdictMissing
 		if st.Details != nil && st.Details.Kind == "namespaces" {
@@ -95,12 +93,6 @@ func judge(ctx context.Context, err error) judged {
 	return j
 }
 
-// routeMissing distinguishes a 404 for an unknown resource from a 404 for a missing object.
-func routeMissing(err error) bool {
-	var as apierrors.APIStatus
-	return errors.As(err, &as) && as.Status().Details == nil || apierrors.IsUnexpectedServerError(err)
-}
-
 // gate holds calls back after a failure, for an exponential delay with jitter. Then single calls
 // probe the server, until one succeeds. A nil gate is open.
 type gate struct {
@@ -108,8 +100,6 @@ type gate struct {
 	failures int
 	since    time.Time // the first failure
 	until    time.Time
-	conflict bool // the server answers 409 again and again
-	queue    list.List
 }
 
 // newGate returns an open gate. Its delays lie between half of BackoffBase and BackoffMax.
@@ -147,12 +137,9 @@ func (s *series) scope() scope {
 // trouble is the record of a series' failures in a row.
 type trouble struct {
 	gate
-	blamed    int   // failures between which calls of others succeeded
-	okBefore  int64 // how many calls had succeeded at the last of these
-	contested bool  // a patch was answered with 409, and no read came since
+	blamed   int   // failures between which calls of others succeeded
+	okBefore int64 // how many calls had succeeded at the last of these
 }
-
-var errSteadyConflict = errors.New("409, and a read shows that nobody else has written")
 
 const (
 	maxRetryAfter = 5 * time.Minute // the longest Retry-After honoured

@@ -7,18 +7,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -28,24 +28,24 @@ import (
 // as series. Broadcaster implements client-go's events.EventBroadcaster. All methods are safe for
 // concurrent use.
 type Broadcaster struct {
-	opts     Options
-	wakeup   chan struct{} // capacity 1: something is owed
-	watching atomic.Int32  // number of watchers
+	opts   Options
+	wakeup chan struct{} // capacity 1: something is owed
 
-	mu       sync.Mutex // guards everything below; never held over a call of the sink, of a handler or of the caller's code
-	tab      table
-	gates    map[scope]*gate // the closed ones
-	granted  map[scope]bool  // calls known to be allowed by the role
-	limit    limiter
-	count    Stats
-	rosters  []*roster // by the source's index
-	watchers map[*watcher]struct{}
-	inflight int
-	busy     map[objectKey]bool // objects with a call in flight
-	okCalls  int64
-	lastErr  error                // of the last failed call, nil after a success
-	birth    time.Time            // the latest time in a name
-	silent   map[string]time.Time // by reason of refusal: no further message before
+	mu        sync.Mutex // guards everything below; never held over a call of the sink, of a handler or of the caller's code
+	tab       table
+	gates     map[scope]*gate // the closed ones
+	heldUntil time.Time       // the next time at which a series behind a gate may be free
+	granted   map[scope]bool  // calls known to be allowed by the role
+	limit     limiter
+	count     Stats
+	rosters   []*roster // by the source's index
+	watchers  map[*watcher]struct{}
+	inflight  int
+	busy      map[objectKey]time.Time // objects with a call in flight, or with trouble: until when they wait
+	okCalls   int64
+	lastErr   error                // of the last failed call, nil after a success
+	birth     time.Time            // the latest time in a name
+	silent    map[string]time.Time // by reason of refusal: no further message before
 
 	running   bool            // a Run goes on
 	stopped   bool            // a shutdown began: nothing is taken any more
@@ -56,7 +56,12 @@ type Broadcaster struct {
 	shut      chan struct{} // closed when the shutdown is done
 }
 
-var _ clientevents.EventBroadcaster = (*Broadcaster)(nil)
+var (
+	_ clientevents.EventBroadcaster = (*Broadcaster)(nil)
+	//lint:ignore SA1019 kube-scheduler still takes this type, so it is adapted to on purpose
+	_ clientevents.EventBroadcasterAdapter = adapter{}
+	_ record.EventBroadcaster              = recordFace{}
+)
 
 // New returns a broadcaster and starts nothing: see [Broadcaster.Run] and
 // [Broadcaster.StartRecordingToSinkWithContext]. Events emitted before the start wait in the table.
@@ -73,7 +78,7 @@ func New(opts Options) (*Broadcaster, error) {
 		limit:    limiter{burst: opts.Burst, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
 		count:    newCounters(),
 		watchers: map[*watcher]struct{}{},
-		busy:     map[objectKey]bool{},
+		busy:     map[objectKey]time.Time{},
 		shut:     make(chan struct{}),
 		silent:   map[string]time.Time{},
 	}, nil
@@ -81,9 +86,12 @@ func New(opts Options) (*Broadcaster, error) {
 
 // newCore interns the source: keys of series hold only its index.
 func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance string, byNote bool) *core {
-	c := &core{b: b, kinds: &kinds{scheme: scheme}, from: source{controller, cut(instance, maxWord), byNote}}
-	if msgs := validation.IsQualifiedName(controller); len(msgs) > 0 {
-		c.bad = fmt.Errorf("events: the controller %q has no name that the API server takes: %s", controller, strings.Join(msgs, "; "))
+	c := &core{b: b, kinds: &kinds{scheme: scheme}, from: source{controller, instance, byNote}}
+	invalid := validation.IsQualifiedName(controller)
+	if c.bad = errors.Join(
+		check(len(invalid) == 0, "the API server does not take the controller %q: %s", controller, strings.Join(invalid, "; ")),
+		checkInstance(instance),
+	); c.bad != nil {
 		klog.Background().Error(c.bad, "No event of this recorder will be recorded")
 		return c
 	}
@@ -164,7 +172,6 @@ func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (sto
 		return nil, ErrShutdown
 	}
 	b.watchers[w] = struct{}{}
-	b.watching.Add(1)
 	b.mu.Unlock()
 	go func() {
 		defer close(w.done)
@@ -183,13 +190,15 @@ func (b *Broadcaster) StartEventWatcher(handler func(event runtime.Object)) (sto
 func (b *Broadcaster) removeWatcher(w *watcher) {
 	if _, ok := b.watchers[w]; ok {
 		delete(b.watchers, w)
-		b.watching.Add(-1)
 		close(w.ch)
 	}
 }
 
 // distribute hands an occurrence to the watchers. The lock is held, for the order of emission.
 func (b *Broadcaster) distribute(src source, s *series, now time.Time) {
+	if len(b.watchers) == 0 {
+		return
+	}
 	seen := *s
 	seen.st, seen.name = begin(now), eventName(s.key.regarding.Name, &s.id, now)
 	event := seen.event(src, call{})
@@ -220,4 +229,68 @@ func (b *Broadcaster) StartStructuredLogging(verbosity klog.Level) (stop func())
 		return func() {}
 	}
 	return stop
+}
+
+// adapter is the broadcaster as client-go's events.EventBroadcasterAdapter.
+type adapter struct{ *Broadcaster }
+
+// Adapter returns the broadcaster as the adapter of client-go's tools/events, which kube-scheduler
+// takes. Its recorders know the kinds of client-go's own scheme.
+//
+//lint:ignore SA1019 kube-scheduler still takes this type, so it is adapted to on purpose
+func (b *Broadcaster) Adapter() clientevents.EventBroadcasterAdapter { return adapter{b} }
+
+func (a adapter) NewRecorder(name string) clientevents.EventRecorderLogger {
+	return a.Broadcaster.NewRecorder(scheme.Scheme, name)
+}
+
+func (a adapter) DeprecatedNewLegacyRecorder(name string) record.EventRecorderLogger {
+	return a.NewLegacyRecorder(scheme.Scheme, corev1.EventSource{Component: name})
+}
+
+// recordFace is the broadcaster as client-go's record.EventBroadcaster.
+type recordFace struct{ *Broadcaster }
+
+// Record returns the broadcaster as client-go's older record.EventBroadcaster, for
+// controller-runtime's manager. StartRecordingToSink starts the recording to the broadcaster's own
+// sink, once, however often called, and ignores the given core/v1 sink: series need
+// events.k8s.io/v1. Watchers get core/v1 Events.
+func (b *Broadcaster) Record() record.EventBroadcaster { return recordFace{b} }
+
+// stopper is a watch.Interface for its Stop only, without results.
+type stopper func()
+
+func (s stopper) Stop() { s() }
+
+func (s stopper) ResultChan() <-chan watch.Event { return watch.NewEmptyWatch().ResultChan() }
+
+// StartRecordingToSink returns a Stop without effect: others may record by the same broadcaster.
+func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
+	if err := f.StartRecordingToSinkWithContext(context.Background()); err != nil && !errors.Is(err, ErrRunning) {
+		klog.Background().Error(err, "Events are not recorded")
+	}
+	return stopper(func() {})
+}
+
+func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interface {
+	stop, err := f.Broadcaster.StartEventWatcher(func(obj runtime.Object) { handler(coreEvent(obj.(*eventsv1.Event))) })
+	if err != nil {
+		klog.Background().Error(err, "Events are not watched")
+		stop = func() {}
+	}
+	return stopper(stop)
+}
+
+func (f recordFace) StartLogging(logf func(format string, args ...any)) watch.Interface {
+	return f.StartEventWatcher(func(e *corev1.Event) {
+		logf("Event(%#v): type: '%v' reason: '%v' %v", e.InvolvedObject, e.Type, e.Reason, e.Message)
+	})
+}
+
+func (f recordFace) StartStructuredLogging(verbosity klog.Level) watch.Interface {
+	return stopper(f.Broadcaster.StartStructuredLogging(verbosity))
+}
+
+func (f recordFace) NewRecorder(scheme *runtime.Scheme, source corev1.EventSource) record.EventRecorderLogger {
+	return f.NewLegacyRecorder(scheme, source)
 }

@@ -485,10 +485,10 @@ func TestExpiredObject(t *testing.T) {
 
 func TestHTTPStatusesAreCovered(t *testing.T) {
 	for code := 400; code < 600; code++ {
-		err := apierrors.NewGenericServerResponse(code, "POST", resource, "x", "", 0, true)
+		err := apierrors.NewGenericServerResponse(code, "POST", resource, "x", "", 0, false)
 		v := judge(t.Context(), err)
 		switch {
-		case code == http.StatusConflict && (v.verdict == verdictExists || v.verdict == verdictConflict):
+		case code == http.StatusConflict && v.verdict == verdictConflict:
 		case code == http.StatusNotFound && v.verdict == verdictMissing:
 		case (code == 401 || code == 408 || code == 429) && v.verdict == verdictTrouble:
 		case (code == 500 || code == 504) && v.verdict == verdictFault:
@@ -500,5 +500,9 @@ func TestHTTPStatusesAreCovered(t *testing.T) {
 		if v.reason == "" {
 			t.Errorf("%d has no reason", code)
 		}
+	}
+	noServer := apierrors.NewGenericServerResponse(http.StatusNotFound, "POST", resource, "x", "404 page not found", 0, true)
+	if v := judge(t.Context(), noServer); v.verdict != verdictTrouble {
+		t.Errorf("a 404 of something that is no API server is judged %d", v.verdict)
 	}
 }

@@ -21,7 +21,7 @@ type world struct {
 func (w *world) carry(s *state, c call) verdict {
 	switch {
 	case c.kind == callCreate && w.object != nil:
-		return verdictExists
+		return verdictConflict
 	case c.kind != callCreate && w.object == nil:
 		return verdictMissing
 	case c.kind == callRead:
@@ -67,7 +67,7 @@ func TestSeriesAgainstEverything(t *testing.T) {
 				}
 			case verdictMissing:
 				s.missing()
-			case verdictExists, verdictConflict:
+			case verdictConflict:
 				s.phase = phaseUnread
 			}
 		}

@@ -117,19 +117,14 @@ func (c *core) emit(logger klog.Logger, e *emission) {
 		logger.Error(err, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
 		return
 	}
-	var built *series
-	if b.watching.Load() > 0 {
-		built = c.build(e)
-	}
 	b.mu.Lock()
 	b.count.Emitted++
-	if !b.take(e, built, now) {
+	if len(b.watchers) > 0 || !b.take(e, nil, now) {
 		b.mu.Unlock() // formatting runs code of the caller: not under the lock
-		built = c.build(e)
+		built, left := c.build(e)
 		b.mu.Lock()
+		b.count.AnnotationsDropped += left
 		b.take(e, built, now)
-	}
-	if built != nil && len(b.watchers) > 0 {
 		b.distribute(c.from, built, now)
 	}
 	b.mu.Unlock()
@@ -187,19 +182,15 @@ func (e *emission) format() {
 	e.note = cut(e.note, maxNote)
 }
 
-// build makes a series of an emission, without a name and state. build runs without the lock.
-func (c *core) build(e *emission) *series {
+// build makes a series of an emission, without a name and state, and returns the number of
+// annotations left out. build runs without the lock.
+func (c *core) build(e *emission) (s *series, left int64) {
 	e.format()
 	annotations, left := cleanAnnotations(e.annotations)
-	if left > 0 {
-		c.b.mu.Lock()
-		c.b.count.AnnotationsDropped += int64(left)
-		c.b.mu.Unlock()
-	}
 	return newSeries(e.key, c.from, content{
 		namespace: cmp.Or(e.key.regarding.Namespace, c.b.opts.ClusterNamespace), annotations: annotations,
 		note: e.note, regardingVersion: e.regardingVersion, relatedVersion: e.relatedVersion,
-	})
+	}), left
 }
 
 // occur counts an occurrence of a series in the table. taken is false if the occurrence begins a
@@ -306,7 +297,7 @@ func (b *Broadcaster) newName(s *series, now time.Time) string {
 
 // cleanAnnotations copies the annotations valid for the server and returns the number of the
 // others. Keys with this package's prefix are not the caller's.
-func cleanAnnotations(in map[string]string) (out map[string]string, left int) {
+func cleanAnnotations(in map[string]string) (out map[string]string, left int64) {
 	if len(in) == 0 {
 		return nil, 0
 	}

@@ -343,8 +343,8 @@ func TestOptions(t *testing.T) {
 		"FinishAfter":      {FinishAfter: -time.Second},
 		"BackoffBase 1h":   {BackoffBase: time.Hour},
 		"RosterNamespace":  {RosterNamespace: "no name"},
-		"Instance \"xxx":   {Instance: strings.Repeat("x", 200)},
-		"Instance \"\\xff": {Instance: "\xff"},
+		"not \"xxx":       {Instance: strings.Repeat("x", 200)},
+		"not \"\\xff": {Instance: "\xff"},
 	} {
 		o.Sink = eventstest.NewServer().Sink()
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {

@@ -84,7 +84,7 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	wait = forever
 	for _, r := range b.rosters {
 		first := r.phase == phaseUnread && r.attempts < restoreTries
-		final := b.draining != nil && b.inflight == 0 && b.queued() == 0 // every name is
+		final := b.draining != nil && b.inflight == 0 && b.tab.queued() == 0 // every name is
 		switch at := r.next.Sub(now); {
 		case r.busy && first:
 			wait = 0
@@ -192,7 +192,7 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 		if len(j.names) > 0 && !b.stopped {
 			r.want(b.renewal(now))
 		}
-	case v.verdict == verdictExists && r.phase == phaseAbsent:
+	case v.verdict == verdictConflict && r.phase == phaseAbsent:
 		r.phase = phaseStored
 		r.want(now)
 	case v.verdict == verdictMissing && r.phase == phaseStored:

@@ -138,10 +138,9 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.draining = ctx
-	for _, g := range b.gates {
-		b.release(g)
-	}
+	b.release(now)
 	clear(b.gates)
+	clear(b.busy)
 	for _, r := range b.rosters {
 		r.next = now
 	}
@@ -155,7 +154,6 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 				b.settle(s, now)
 			}
 			if s.trouble != nil && l == &b.tab.queue { // failed series come after the others
-				s.trouble.until = time.Time{}
 				l.MoveToBack(e)
 			}
 		}
@@ -166,7 +164,7 @@ func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.abandoned = true
-	left := b.queued() + b.inflight
+	left := b.tab.queued() + b.inflight
 	occurrences := b.count.Unsent
 	b.count.drop(DropShutdown, occurrences)
 	b.count.Unsent = 0

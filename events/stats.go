@@ -41,13 +41,6 @@ type Stats struct {
 	GateClosed         time.Duration // for how long nothing will be sent
 }
 
-// newCounters returns a broadcaster's counters, guarded by its lock. Stats fills in the others.
-func newCounters() Stats {
-	return Stats{
-		Dropped: map[string]int64{}, Rejected: map[string]int64{}, Retries: map[string]int64{}, Calls: map[string]int64{}, Transitions: map[string]int64{},
-	}
-}
-
 func (c *Stats) drop(reason string, n int64) {
 	if n > 0 {
 		c.Dropped[reason] += n
@@ -62,7 +55,7 @@ func (b *Broadcaster) Stats() Stats {
 	for _, by := range []*map[string]int64{&s.Dropped, &s.Rejected, &s.Retries, &s.Calls, &s.Transitions} {
 		*by = maps.Clone(*by)
 	}
-	s.Series, s.Queue, s.GateClosed = b.tab.all, b.queued(), b.gates[scope{}].closed(time.Now())
+	s.Series, s.Queue, s.GateClosed = b.tab.all, b.tab.queued(), b.gates[scope{}].closed(time.Now())
 	return s
 }
 

@@ -47,7 +47,7 @@ type series struct {
 	trouble  *trouble // failures since the last success, nil for none
 
 	waits *list.Element // in its queue, nil if not
-	queue *list.List    // table.queue, or a gate's
+	queue *list.List    // table.queue or table.held
 	age   *list.Element // in table.aged
 }
 
@@ -141,6 +141,7 @@ type table struct {
 	known  int                // of these, stored or refused; the others are pending
 	counts map[uint64]int     // series of each pair of objects, and with different notes only, by hash
 	queue  list.List          // those with a call to make: evicted ones, then in the order of emission
+	held   list.List          // those with a call to make, behind a gate
 	aged   list.List          // known ones that take occurrences, the longest quiet first
 	gone   map[seriesID]gone  // evicted series
 }
@@ -221,6 +222,9 @@ func (s *series) dequeue() {
 		s.waits = nil
 	}
 }
+
+// queued returns how many series have a call to make.
+func (t *table) queued() int { return t.queue.Len() + t.held.Len() }
 
 // touch puts a series into its place by age, nearly always the last.
 func (t *table) touch(s *series) {

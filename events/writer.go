@@ -124,7 +124,7 @@ func (b *Broadcaster) next(now time.Time) (j job, wait time.Duration) {
 	}
 	switch {
 	case j.call.kind != callNone:
-	case b.draining != nil && b.inflight == 0 && b.queued() == 0:
+	case b.draining != nil && b.inflight == 0 && b.tab.queued() == 0:
 		return j, over
 	default:
 		return j, min(wait, cmp.Or(d, forever))
@@ -155,74 +155,49 @@ func (b *Broadcaster) sweep(now time.Time) time.Duration {
 	return forever
 }
 
-// picker looks for a call to make. The lock is held.
-type picker struct {
-	*Broadcaster
-	now     time.Time
-	retry   time.Duration      // until a series may be free
-	blocked map[objectKey]bool // objects of which a series has to wait: later ones wait too, in order
-}
-
 // pick takes the first series free to be sent. Without a call, retry is the time until a series may
 // be free.
 func (b *Broadcaster) pick(now time.Time) (j job, retry time.Duration) {
-	p := &picker{Broadcaster: b, now: now, retry: forever}
-	for _, g := range b.gates {
-		if d := g.closed(now); d == 0 {
-			b.release(g)
-		} else if g.queue.Len() > 0 {
-			p.retry = min(p.retry, d)
-		}
+	if !b.heldUntil.After(now) {
+		b.release(now)
 	}
+	retry = b.heldUntil.Sub(now)
 	var following *list.Element
-	for e := b.tab.queue.Front(); e != nil; e = following {
+	for e := b.tab.queue.Front(); e != nil && j.series == nil; e = following {
 		following = e.Next()
-		if j = p.try(e.Value.(*series)); j.series != nil {
-			return j, 0
+		s := e.Value.(*series)
+		g, object := b.gates[s.scope()], s.object()
+		if d := b.busy[object].Sub(now); d > 0 {
+			retry = min(retry, d)
+		} else if d := g.closed(now); d > 0 {
+			s.enqueue(&b.tab.held, false)
+			if retry = min(retry, d); g.until.Before(b.heldUntil) {
+				b.heldUntil = g.until
+			}
+		} else if j = b.callOf(s, now); j.series != nil {
+			b.busy[object] = now.Add(forever) // until the answer
+			if g != nil {
+				g.until = now.Add(writeTimeout) // for the others, likewise
+			}
 		}
 	}
-	return j, p.retry
+	return j, retry
 }
 
-func (p *picker) block(object objectKey) {
-	if p.blocked == nil {
-		p.blocked = map[objectKey]bool{}
-	}
-	p.blocked[object] = true
-}
-
-// try returns the call of a series, or none.
-func (p *picker) try(s *series) (j job) {
-	object := s.object()
-	if s.inflight || p.busy[object] || p.blocked[object] {
-		return j
-	}
-	g := p.gates[s.scope()]
-	if d := g.closed(p.now); d > 0 {
-		p.retry = min(p.retry, d)
-		s.enqueue(&g.queue, false)
-		return j
-	}
-	if s.trouble != nil && s.trouble.closed(p.now) > 0 {
-		p.retry = min(p.retry, s.trouble.closed(p.now))
-		p.block(object)
-		return j
-	}
+// callOf takes a series from the queue. It returns the call of the series, if one is left to make.
+func (b *Broadcaster) callOf(s *series, now time.Time) (j job) {
 	s.dequeue()
-	r := p.rosters[s.key.source]
+	r := b.rosters[s.key.source]
 	if s.seen != r.shared {
-		s.st.mistrust(p.now)
+		s.st.mistrust(now)
 	}
-	c := s.st.next(p.now, &p.opts)
+	c := s.st.next(now, &b.opts)
 	if c.kind == callNone {
-		p.settle(s, p.now)
+		b.settle(s, now)
 		return j
 	}
-	if g != nil {
-		g.until = p.now.Add(writeTimeout) // for the others, until the answer
-	}
-	s.inflight, p.busy[object] = true, true
-	p.count.Calls[string(c.kind)]++
+	s.inflight = true
+	b.count.Calls[string(c.kind)]++
 	return job{series: s, call: c, event: s.event(r.src, c)}
 }
 
@@ -275,30 +250,21 @@ func patchBody(version string, annotations map[string]string, s *eventsv1.EventS
 
 // answered books the answer to the call of a series. The lock is held.
 func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Event, v judged, err error, now time.Time) {
-	s, c := j.series, j.call
+	s, c, sc := j.series, j.call, j.series.scope()
 	s.inflight = false
 	delete(b.busy, s.object())
-	sc := s.scope()
 	if g := b.gates[sc]; g != nil {
-		g.until = now
+		g.until, b.heldUntil = now, now
 	}
-	if contested := s.trouble != nil && s.trouble.contested; v.verdict == verdictOK && c.kind == callRead {
-		b.hasRead(s, stored, now)
-		if contested && stored != nil && stored.ResourceVersion == c.version {
-			v, err = judged{verdict: verdictHeld, reason: string(metav1.StatusReasonConflict)}, errSteadyConflict
-		}
-	}
-	b.reconsider(s, c, sc, &v, err, now)
-	if v.verdict < verdictTrouble {
+	if v.verdict = b.reconsider(s, c, sc, v, now); v.verdict < verdictTrouble {
 		b.openGate(ctx)
 	}
 	switch v.verdict {
 	case verdictOK:
-		if c.kind != callRead {
+		if c.kind == callRead {
+			b.hasRead(s, stored, now)
+		} else {
 			b.hasWritten(s, c, stored, now)
-		}
-		if g := b.gates[sc]; g != nil && (c.kind != callRead || !g.conflict) {
-			b.release(g)
 			delete(b.gates, sc)
 		}
 		if len(b.granted) < 2*b.opts.MaxSeries {
@@ -306,7 +272,7 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		}
 	case verdictMissing:
 		b.missing(s, now)
-	case verdictExists, verdictConflict:
+	case verdictConflict:
 		s.st.phase = phaseUnread
 		b.count.Retries[v.reason]++
 	case verdictRefused:
@@ -327,11 +293,8 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 		b.failed(ctx, s, sc, v, err, now)
 	}
 	b.settle(s, now)
-	switch v.verdict {
-	case verdictOK, verdictTrouble, verdictStopped, verdictConflict:
-		if s.waits != nil && (v.verdict != verdictOK || c.kind == callRead) {
-			s.enqueue(&b.tab.queue, true)
-		}
+	if written := v.verdict == verdictOK && c.kind != callRead; s.waits != nil && !written && v.verdict != verdictFault {
+		s.enqueue(&b.tab.queue, true) // back to its place
 	}
 	b.evict(now)
 	if b.opts.Writers > 1 && b.tab.queue.Len() > 0 || b.draining != nil { // the object may be free for another writer now
@@ -377,9 +340,6 @@ func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	}
 	s.seen = r.shared
 	b.acknowledge(s.st.merge(f, now))
-	if s.trouble != nil {
-		s.trouble.contested = false
-	}
 }
 
 func (b *Broadcaster) acknowledge(n int64) {
@@ -388,47 +348,38 @@ func (b *Broadcaster) acknowledge(n int64) {
 }
 
 // reconsider corrects a verdict by knowledge beyond the answer. The lock is held.
-func (b *Broadcaster) reconsider(s *series, c call, sc scope, v *judged, err error, now time.Time) {
+func (b *Broadcaster) reconsider(s *series, c call, sc scope, v judged, now time.Time) verdict {
 	g := b.gates[sc]
-	if v.verdict == verdictMissing && c.kind == callCreate { // a starting or aggregated server
-		v.verdict = verdictRefused
-		if routeMissing(err) {
-			v.verdict, v.reason = verdictTrouble, "GroupAbsent"
-		}
-	}
-	switch v.verdict {
-	case verdictRefused:
-		if v.reason != string(metav1.StatusReasonForbidden) {
-			return
-		}
+	switch {
+	case v.verdict == verdictMissing && c.kind == callCreate:
+		return verdictRefused
+	case v.verdict == verdictRefused && v.reason == string(metav1.StatusReasonForbidden):
 		if g == nil && (b.granted[sc] || b.gates[scope{}] != nil) || g != nil && now.Sub(g.since) < heldFor {
-			v.verdict = verdictHeld
-			return
+			return verdictHeld
 		}
 		delete(b.granted, sc)
-		b.release(g)
 		delete(b.gates, sc)
-	case verdictExists, verdictConflict, verdictFault:
+	case v.verdict == verdictConflict, v.verdict == verdictFault:
 		if s.trouble == nil {
 			s.trouble = &trouble{gate: *newGate(&b.opts, now), okBefore: b.okCalls}
 		}
 		t := s.trouble
-		if t.fail(now, v.after); t.failures == 1 && v.verdict != verdictFault {
-			t.until = time.Time{} // read at once
-		}
+		t.fail(now, v.after)
 		if b.okCalls > t.okBefore {
 			t.okBefore = b.okCalls
 			t.blamed++
 		}
-		switch {
+		switch steady := t.failures > 1; {
 		case t.blamed >= maxFaults: // the server fails at this series repeatedly and takes others
-			v.verdict = verdictRefused
-		case v.verdict == verdictConflict && (c.kind == callRead || g != nil):
-			v.verdict, s.st.phase = verdictHeld, phaseUnread
-		case v.verdict == verdictConflict:
-			t.contested = true
+			return verdictRefused
+		case v.verdict == verdictConflict && (c.kind == callRead || c.kind == callPatch && (steady || g != nil)):
+			s.st.phase = phaseUnread
+			return verdictHeld
+		case v.verdict == verdictFault || steady: // else read at once
+			b.busy[s.object()] = t.until
 		}
 	}
+	return v.verdict
 }
 
 // failed books a call to be made again, and holds back calls likely to fail alike. The lock is
@@ -452,25 +403,16 @@ func (b *Broadcaster) failed(ctx context.Context, s *series, sc scope, v judged,
 	} else {
 		logger = logger.V(4)
 	}
-	g.conflict = v.verdict == verdictHeld && v.reason == string(metav1.StatusReasonConflict)
 	g.fail(now, v.after)
 	logger.Info("Event recording paused", "why", v.reason, "for", g.closed(now), "failures", g.failures, "namespace", sc.namespace, "call", sc.kind, "err", err)
 }
 
-// release returns the series behind a gate to the queue.
-func (b *Broadcaster) release(g *gate) {
-	for g != nil && g.queue.Len() > 0 {
-		g.queue.Back().Value.(*series).enqueue(&b.tab.queue, true)
+// release returns the held series to the queue.
+func (b *Broadcaster) release(now time.Time) {
+	for e := b.tab.held.Back(); e != nil; e = b.tab.held.Back() {
+		e.Value.(*series).enqueue(&b.tab.queue, true)
 	}
-}
-
-// queued returns how many series have a call to make. The lock is held.
-func (b *Broadcaster) queued() int {
-	n := b.tab.queue.Len()
-	for _, g := range b.gates {
-		n += g.queue.Len()
-	}
-	return n
+	b.heldUntil = now.Add(forever)
 }
 
 // missing books that a series has no object.
