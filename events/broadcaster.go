@@ -70,13 +70,16 @@ func New(opts Options) (*Broadcaster, error) {
 		return nil, err
 	}
 	return &Broadcaster{
-		opts:     opts,
-		wakeup:   make(chan struct{}, 1),
-		tab:      newTable(),
-		gates:    map[scope]*gate{},
-		granted:  map[scope]bool{},
-		limit:    limiter{burst: opts.Burst, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
-		count:    newCounters(),
+		opts:    opts,
+		wakeup:  make(chan struct{}, 1),
+		tab:     newTable(),
+		gates:   map[scope]*gate{},
+		granted: map[scope]bool{},
+		limit:   limiter{burst: opts.Burst, size: 4 * opts.MaxSeries, full: map[uint64]time.Time{}},
+		count: Stats{
+			Dropped: map[string]int64{}, Calls: map[string]int64{}, Retries: map[string]int64{},
+			Rejected: map[string]int64{}, Transitions: map[string]int64{},
+		},
 		watchers: map[*watcher]struct{}{},
 		busy:     map[objectKey]time.Time{},
 		shut:     make(chan struct{}),
@@ -100,11 +103,7 @@ func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance strin
 	i := slices.IndexFunc(b.rosters, func(r *roster) bool { return r.src == c.from })
 	if i < 0 {
 		i = len(b.rosters)
-		r := &roster{index: uint32(i), src: c.from, phase: phaseUnread}
-		if b.opts.NoRoster {
-			r.phase = phaseDone
-		}
-		b.rosters = append(b.rosters, r)
+		b.rosters = append(b.rosters, &roster{index: uint32(i), src: c.from, phase: phaseUnread})
 		b.signal()
 	}
 	c.source = uint32(i)

@@ -102,14 +102,4 @@ func TestFakeClientset(t *testing.T) {
 	if _, err := NewClientSink(client).Update(t.Context(), e); err != nil {
 		t.Error(err)
 	}
-	e.Namespace = ""
-	for _, err := range []error{
-		func() error { _, err := NewClientSink(client).Create(t.Context(), e); return err }(),
-		func() error { _, err := NewClientSink(client).Update(t.Context(), e); return err }(),
-		func() error { _, err := NewClientSink(client).Patch(t.Context(), e, nil); return err }(),
-	} {
-		if err == nil {
-			t.Error("an event without a namespace is accepted")
-		}
-	}
 }

@@ -27,29 +27,24 @@
 // kubectl shows Events in the order of their names. A restarted process continues the series of its
 // predecessor. Their names are in the roster, an Event with a constant name, which a node may read
 // with an empty patch. A patch carries the resourceVersion; where the content of an object is in
-// doubt, a read comes first. A series left Ongoing by a killed process is continued up to a
-// heartbeat and the threshold after its stored last time, with AnnotationAtLeast, or becomes
-// Unknown.
+// doubt, a read comes first. A series left Ongoing by a killed process continues as a lower bound
+// (AnnotationAtLeast), or becomes Unknown.
 //
 // # What holds back
 //
-// A new series takes a token from a bucket per regarding object, related object and reason, and
-// each pair of objects may have a bounded number of series. Writes wait in a bounded queue, in the
-// order of emission. A gate closes after 429, 5xx, 401 or a failed connection, for the larger of
-// Retry-After (at most five minutes) and an exponential delay with jitter (at most 30 s); a single
-// call then probes the server. Meanwhile only series beyond the table are lost. A hanging or broken
-// call, a 500 or a 504 delays its own series only. After a dozen failures, with successes of others
-// between them, the series is given up. A refusal (400, 403, 413, 422, a namespace that goes away)
-// before the first write drops the series for six minutes: counted by reason, logged once in ten
-// minutes. A stored series goes on counting. A 403 after a success holds the calls of its kind and
-// namespace for five minutes before the recorder believes the answer.
+// New series take tokens, and each pair of objects may have a bounded number of series. Writes wait
+// in a bounded queue, in the order of emission. A gate closes after 429, 5xx, 401 or a failed
+// connection; a single call then probes the server. A hanging or broken call, a 500 or a 504 delays
+// its own object only; after a dozen, with successes of others between them, the series is given
+// up. A refusal (400, 403, 413, 422, a namespace that goes away) before the first write drops the
+// series for six minutes; a stored series goes on counting. A 403 after a success, or a 409 twice,
+// holds the calls of its kind and namespace.
 //
 // # Concurrency
 //
 // Recorders are safe for concurrent use. They block on a short lock only, start nothing, and
 // neither format nor allocate for an active series; those with the older interface format each
-// message. Four writers (Options.Writers) make all calls, without the lock. Events about the same
-// object reach the server in the order of emission.
+// message. Four writers (Options.Writers) make all calls, without the lock.
 //
 // # Errors
 //

@@ -95,15 +95,11 @@ func (k *kinds) describe(obj runtime.Object, out *corev1.ObjectReference) error 
 		kind = &found
 	}
 	out.Kind, out.APIVersion = kind.Kind, kind.APIVersion
-	if m, err := meta.Accessor(obj); err == nil {
-		out.Namespace, out.Name, out.UID, out.ResourceVersion = m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion()
-		return nil
-	}
-	list, err := meta.CommonAccessor(obj) // has a version, but no name
+	m, err := meta.Accessor(obj)
 	if err != nil {
 		return fmt.Errorf("%T has no metadata: %w", obj, err)
 	}
-	out.ResourceVersion = list.GetResourceVersion()
+	out.Namespace, out.Name, out.UID, out.ResourceVersion = m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion()
 	return nil
 }
 

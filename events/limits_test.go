@@ -198,26 +198,31 @@ func TestLimiterIsBounded(t *testing.T) {
 
 // TestKeysOfOneHash: keys never share a series, whatever their hashes.
 func TestKeysOfOneHash(t *testing.T) {
-	tab := newTable()
-	var all []*series
-	for _, name := range []string{"a", "b", "c"} {
-		s := newSeries(seriesKey{regarding: corev1.ObjectReference{Name: name}}, source{}, content{})
-		s.hash = 1
-		all = append(all, s)
-		tab.add(s)
-	}
-	for _, i := range []int{1, 2, 0} {
-		s := all[i]
-		if tab.find(&s.key, 1) != s {
-			t.Errorf("%s is not found", s.key.regarding.Name)
+	r := idleRig(t, eventstest.NewServer(), nil)
+	emit := func(name string) *series {
+		e := emission{regarding: podRef(name), eventType: "Normal", reason: "R"}
+		if err := r.rec.identify(&e); err != nil {
+			t.Fatal(err)
 		}
-		if tab.retire(s); tab.find(&s.key, 1) != nil {
-			t.Errorf("%s is still found", s.key.regarding.Name)
+		e.hash = 1
+		built, _ := r.rec.build(&e)
+		built.hash = 1
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.take(&e, built, time.Now())
+		return r.tab.byKey[1]
+	}
+	for _, name := range []string{"a", "b", "b", "a"} {
+		if s := emit(name); s.key.regarding.Name != name {
+			t.Errorf("%s is counted as %s", name, s.key.regarding.Name)
 		}
 	}
-	if len(tab.byKey) > 0 {
-		t.Error("the table is not empty")
+	r.start()
+	if err := r.shutdown(time.Minute); err != nil {
+		t.Fatal(err)
 	}
+	r.wantAbout("a", "single, single")
+	r.wantAbout("b", "Unknown ×2")
 }
 
 func TestTableIsEmptyInTheEnd(t *testing.T) {

@@ -31,9 +31,8 @@ type Options struct {
 	// [ClientSink]. Nil: there are watchers only, as in a node agent without an API server; nothing
 	// is kept, and recording cannot be started.
 	Sink clientevents.EventSink
-	// NoRoster keeps no roster. The roster is a single Event with the names of the active series. A
-	// restart reads the roster and continues the series. The roster needs create and patch of
-	// Events only.
+	// NoRoster keeps no roster: the single Event with the names of the active series, by which a
+	// restart continues them. The roster needs create and patch of Events only.
 	NoRoster bool
 	// RosterNamespace is where the roster goes. Default: ClusterNamespace. A controller with a
 	// namespaced role names its own.
@@ -57,10 +56,10 @@ type Options struct {
 	// MaxPerObject bounds the series of each pair of a regarding and a related object, or of a
 	// regarding object alone. Default 100. Negative: no bound.
 	MaxPerObject int
-	// Burst is the size of a token bucket per regarding object, related object and reason. A bucket
-	// gets a token every five minutes; each new series takes a token. Another bucket per regarding
-	// object paces the writes of loops with ten seconds or more between two occurrences; without a
-	// token such a loop is written by time. Default 25. Negative: no bound.
+	// Burst is the size of a token bucket per regarding object, related object and reason, for new
+	// series. A bucket gets a token every five minutes. Another bucket per regarding object paces
+	// the writes of loops with ten seconds or more between two occurrences. Default 25. Negative:
+	// no bound.
 	Burst int
 	// Writers is the number of calls allowed in flight. Default 4: events about the same object
 	// reach the server in the order of emission; with 1 all do.

@@ -52,7 +52,8 @@ func (r *Recorder) Eventf(regarding, related runtime.Object, eventtype, reason, 
 // first event of a series are stored. The map is copied. At most 8 KiB are kept, with keys valid
 // for the server.
 func (r *Recorder) AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, eventtype, reason, action, note string, args ...any) {
-	e := emission{regarding: regarding, related: related, annotations: annotations, eventType: eventtype, reason: reason, action: action, note: note, args: args}
+	e := emission{regarding: regarding, related: related, eventType: eventtype, reason: reason, action: action, args: args}
+	e.annotations, e.note = annotations, note
 	r.emit(r.logger, &e)
 }
 
@@ -72,7 +73,8 @@ type LegacyRecorder struct {
 
 // Event emits an event with an unformatted message.
 func (r *LegacyRecorder) Event(object runtime.Object, eventtype, reason, message string) {
-	e := emission{regarding: object, eventType: eventtype, reason: reason, note: message, literal: true}
+	e := emission{regarding: object, eventType: eventtype, reason: reason, literal: true}
+	e.note = message
 	r.emit(r.logger, &e)
 }
 
@@ -83,7 +85,8 @@ func (r *LegacyRecorder) Eventf(object runtime.Object, eventtype, reason, messag
 
 // AnnotatedEventf is Eventf with annotations; see [Recorder.AnnotatedEventf].
 func (r *LegacyRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any) {
-	e := emission{regarding: object, annotations: annotations, eventType: eventtype, reason: reason, note: messageFmt, args: args}
+	e := emission{regarding: object, eventType: eventtype, reason: reason, args: args}
+	e.annotations, e.note = annotations, messageFmt
 	r.emit(r.logger, &e)
 }
 
@@ -94,15 +97,13 @@ func (r *LegacyRecorder) WithLogger(logger klog.Logger) record.EventRecorderLogg
 
 type emission struct {
 	regarding, related        runtime.Object
-	annotations               map[string]string
 	eventType, reason, action string
-	note                      string
-	args                      []any
-	literal                   bool // the note is not a format
+	content
+	args    []any
+	literal bool // the note is not a format
 
-	key                              seriesKey
-	hash                             uint64 // of the key
-	regardingVersion, relatedVersion string
+	key  seriesKey
+	hash uint64 // of the key
 }
 
 // emit counts an occurrence of a known series without formatting or allocating anything, and begins
@@ -140,9 +141,9 @@ func (b *Broadcaster) take(e *emission, built *series, now time.Time) bool {
 		b.count.drop(DropNoSink, 1)
 		return true
 	}
-	prev, taken := b.occur(e, now)
+	taken := b.occur(e, now)
 	if !taken && built != nil {
-		b.begin(e, built, prev, now)
+		b.begin(e, built, now)
 	}
 	return taken || built != nil
 }
@@ -186,27 +187,25 @@ func (e *emission) format() {
 // annotations left out. build runs without the lock.
 func (c *core) build(e *emission) (s *series, left int64) {
 	e.format()
-	annotations, left := cleanAnnotations(e.annotations)
-	return newSeries(e.key, c.from, content{
-		namespace: cmp.Or(e.key.regarding.Namespace, c.b.opts.ClusterNamespace), annotations: annotations,
-		note: e.note, regardingVersion: e.regardingVersion, relatedVersion: e.relatedVersion,
-	}), left
+	e.annotations, left = cleanAnnotations(e.annotations)
+	e.namespace = cmp.Or(e.key.regarding.Namespace, c.b.opts.ClusterNamespace)
+	return newSeries(e.key, c.from, e.content), left
 }
 
-// occur counts an occurrence of a series in the table. taken is false if the occurrence begins a
-// series; prev is then a series with the same key whose time is over, nil for none.
-func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken bool) {
+// occur counts an occurrence of a series in the table. It returns false if the occurrence begins a
+// series.
+func (b *Broadcaster) occur(e *emission, now time.Time) bool {
 	s := b.current(e)
 	if s == nil {
-		return nil, false
+		return false
 	}
 	pause := now.Sub(s.st.last)
 	switch {
 	case s.st.phase == phaseResting && !s.st.silent(now, &b.opts):
 		b.count.drop(DropRejected, 1)
-		return s, true
+		return true
 	case !s.st.occur(now, &b.opts):
-		return s, false
+		return false
 	}
 	b.count.Unsent++
 	if s.age != nil || s.st.phase == phaseStored {
@@ -217,7 +216,7 @@ func (b *Broadcaster) occur(e *emission, now time.Time) (prev *series, taken boo
 		s.st.due = now
 	}
 	b.enqueue(s, now)
-	return s, true
+	return true
 }
 
 // current is the series of an event, nil for none. Where notes count, and there are too many of
@@ -239,13 +238,14 @@ func (b *Broadcaster) current(e *emission) *series {
 }
 
 // begin puts a new series into the table, or drops the event by a limit. An evicted series is
-// continued. prev is the former series with the same key, nil for none. The lock is held.
-func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
+// continued. The lock is held.
+func (b *Broadcaster) begin(e *emission, built *series, now time.Time) {
 	s := built
 	if strings.HasPrefix(e.key.note, combinedMark) {
 		s = newSeries(e.key, b.rosters[e.key.source].src, built.content)
 		s.content.note = cut(combinedNote+e.note, maxNote)
 	}
+	prev := b.tab.byKey[s.hash] // its time is over, or its key has the same hash by chance
 	g, revived := b.tab.gone[s.id]
 	r := b.rosters[s.key.source]
 	switch {
@@ -263,8 +263,10 @@ func (b *Broadcaster) begin(e *emission, built, prev *series, now time.Time) {
 		return
 	}
 	b.count.Unsent++
-	if prev != nil { // its time is over
-		prev.st.tick(now, &b.opts)
+	if prev != nil {
+		if prev.st.tick(now, &b.opts); prev.st.end == going {
+			prev.st.end = evicted
+		}
 		b.tab.retire(prev)
 		b.settle(prev, now)
 	}

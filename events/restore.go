@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -27,7 +26,7 @@ import (
 const (
 	rosterSoon     = time.Second / 4  // from a change to the write: other series may change too
 	rosterEvery    = 10 * time.Second // the least time between two writes of a roster
-	maxNames       = 1 << 20          // bytes of the names in a roster
+	maxNames       = 4 << 20          // bytes of the names read from a roster
 	maxRoster      = 240 << 10        // bytes of a packed roster: annotations may have 256 KiB
 	restoreTimeout = 5 * time.Second  // of a call for what an earlier process has left
 	restoreTries   = 3                // after so many failed first reads, events do not wait
@@ -38,8 +37,8 @@ const (
 // roster with an empty patch, but may neither list nor get Events. Guarded by the broadcaster's
 // lock.
 //
-// The phases of a roster are those of a series: read first (phaseUnread), then written by creates
-// (phaseAbsent) or patches (phaseStored). There is none in phaseDone.
+// The phases are those of a series: read first (phaseUnread), then written by a create (phaseAbsent)
+// or patches (phaseStored).
 type roster struct {
 	index    uint32 // of the source
 	src      source
@@ -70,11 +69,6 @@ func (r *roster) name() string {
 	return nameFor(strings.ToLower(cmp.Or(base, r.src.controller)), ".roster-", id[:8])
 }
 
-// reports is true of events of the roster's source.
-func (r *roster) reports(e *eventsv1.Event) bool {
-	return e.ReportingController == r.src.controller && e.ReportingInstance == r.src.instance && e.Annotations[AnnotationRoster] == ""
-}
-
 // renewal returns when a roster with names is written again, lest it expire.
 func (b *Broadcaster) renewal(now time.Time) time.Time { return now.Add(b.opts.Heartbeat * 9 / 10) }
 
@@ -85,24 +79,31 @@ func (b *Broadcaster) nextRoster(now time.Time) (j job, wait time.Duration) {
 	for _, r := range b.rosters {
 		first := r.phase == phaseUnread && r.attempts < restoreTries
 		final := b.draining != nil && b.inflight == 0 && b.tab.queued() == 0 // every name is
-		switch at := r.next.Sub(now); {
+		at := r.next.Sub(now)
+		switch {
+		case b.opts.NoRoster:
 		case r.busy && first:
 			wait = 0
-		case r.busy || r.phase == phaseDone:
-		case first || final && !r.next.IsZero() && r.phase != phaseUnread && len(b.goingOn(r)) > 0:
+		case r.busy || !first && r.next.IsZero():
+		case first, final && r.phase != phaseUnread && len(b.goingOn(r)) > 0, !b.stopped && at <= 0:
 			return b.rosterJob(r, now), 0
-		case b.stopped || r.next.IsZero():
-		case at <= 0:
-			return b.rosterJob(r, now), 0
-		default:
+		case !b.stopped:
 			wait = min(wait, at)
 		}
 	}
 	return j, wait
 }
 
+// rosterJob returns the call of a roster: its first read, or a write of the names.
 func (b *Broadcaster) rosterJob(r *roster, now time.Time) job {
-	j := job{roster: r, event: b.rosterEvent(r, now)}
+	e := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.opts.RosterNamespace, Name: r.name()},
+		EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeNormal, Reason: "EventSeriesKept", Action: "Record",
+		ReportingController: r.src.controller, ReportingInstance: r.src.instance,
+		Regarding: corev1.ObjectReference{Kind: "EventRecorder", Namespace: b.opts.RosterNamespace, Name: r.src.instance},
+		Note:      r.src.controller + " notes here which of its event series a restart continues",
+	}
+	j := job{roster: r, event: e, call: call{kind: callPatch}}
 	r.busy, r.next = true, time.Time{}
 	switch r.phase {
 	case phaseUnread:
@@ -111,27 +112,10 @@ func (b *Broadcaster) rosterJob(r *roster, now time.Time) job {
 		return j
 	case phaseAbsent:
 		j.call.kind = callCreate
-	default:
-		j.call.kind = callPatch
 	}
 	j.names, r.rest = b.names(r), now.Add(rosterEvery)
 	b.count.Calls["roster"]++
 	return j
-}
-
-// rosterEvent returns a roster without its names.
-func (b *Broadcaster) rosterEvent(r *roster, now time.Time) *eventsv1.Event {
-	e := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.opts.RosterNamespace, Name: r.name()},
-		EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeNormal, Reason: "EventSeriesKept", Action: "Record",
-		ReportingController: r.src.controller, ReportingInstance: r.src.instance,
-		Regarding: corev1.ObjectReference{Kind: "EventRecorder", Name: r.src.instance},
-		Note:      fmt.Sprintf("%s notes here which of its event series a restart continues", r.src.controller),
-	}
-	if ns := b.opts.RosterNamespace; ns != metav1.NamespaceSystem && ns != metav1.NamespaceDefault {
-		e.Regarding.Namespace = ns
-	}
-	return e
 }
 
 // rosterBody packs the names into the event of a job, and returns the body of a patch.
@@ -184,7 +168,7 @@ func (b *Broadcaster) rosterAnswered(ctx context.Context, j job, stored *eventsv
 		if len(b.goingOn(r)) > 0 { // begun after so many failures
 			r.want(now.Add(rosterSoon))
 		}
-		if stored != nil && stored.ReportingInstance == r.src.instance {
+		if stored.ReportingInstance == r.src.instance {
 			b.addLeft(r, unpackRoster(stored.Annotations[AnnotationRoster]), now)
 		}
 	case err == nil:
@@ -218,7 +202,7 @@ func (b *Broadcaster) addLeft(r *roster, names []string, now time.Time) {
 		}
 	}
 	if len(r.left) > 0 {
-		r.want(b.renewal(now))
+		r.want(b.renewal(now)) // with those that go on
 	}
 	for e := b.tab.queue.Front(); e != nil; e = e.Next() {
 		if s := e.Value.(*series); s.key.source == r.index {
@@ -265,11 +249,8 @@ func (b *Broadcaster) close(r *roster, left string, st state, now time.Time) {
 // names returns the names under which series of a source are stored, as namespace/name, the latest
 // first. The lock is held.
 func (b *Broadcaster) names(r *roster) (names []string) {
-	size := 0
 	for _, s := range b.goingOn(r) {
-		if size += len(s.path()) + 1; size <= maxNames {
-			names = append(names, s.path())
-		}
+		names = append(names, s.path())
 	}
 	return slices.AppendSeq(names, maps.Values(r.left))
 }
@@ -299,7 +280,6 @@ func (b *Broadcaster) restored(s *series, f found, now time.Time) {
 	case goOn:
 		s.st.adopt(f, killed, now)
 		b.count.Transitions["adopted"]++
-		r.want(b.renewal(now))
 	default:
 		b.close(r, s.path(), f.closed(goOn, killed, now), now)
 		b.rename(s, now)
@@ -320,7 +300,8 @@ func (b *Broadcaster) rename(s *series, now time.Time) {
 func (r *roster) same(e *eventsv1.Event, s *series) bool {
 	regarding := e.Regarding
 	regarding.ResourceVersion = ""
-	return r.reports(e) && (s.st.count == 0 || regarding == s.key.regarding && e.Reason == s.key.reason && e.Type == s.key.eventType)
+	return e.ReportingController == r.src.controller && e.ReportingInstance == r.src.instance && e.Annotations[AnnotationRoster] == "" &&
+		(s.st.count == 0 || regarding == s.key.regarding && e.Reason == s.key.reason && e.Type == s.key.eventType)
 }
 
 func packRoster(names []string) string {

@@ -144,18 +144,19 @@ func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
 	for _, r := range b.rosters {
 		r.next = now
 	}
+	var all []*series
 	for _, l := range []*list.List{&b.tab.aged, &b.tab.queue} {
-		var following *list.Element
-		for e, n := l.Front(), l.Len(); n > 0; e, n = following, n-1 {
-			following = e.Next()
-			s := e.Value.(*series)
-			if s.st.end == going {
-				s.st.end = suspended
-				b.settle(s, now)
-			}
-			if s.trouble != nil && l == &b.tab.queue { // failed series come after the others
-				l.MoveToBack(e)
-			}
+		for e := l.Front(); e != nil; e = e.Next() {
+			all = append(all, e.Value.(*series))
+		}
+	}
+	for _, s := range all {
+		if s.st.end == going {
+			s.st.end = suspended
+			b.settle(s, now)
+		}
+		if s.trouble != nil && s.waits != nil { // failed series come after the others
+			s.enqueue(&b.tab.queue, false)
 		}
 	}
 }

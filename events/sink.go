@@ -20,8 +20,6 @@ import (
 
 var _ clientevents.EventSink = (*ClientSink)(nil)
 
-var errNoNamespace = errors.New("events: an event without a namespace cannot be stored")
-
 // ClientSink stores Events through a client, as core/v1: its endpoint holds the same objects as
 // events.k8s.io/v1 and lets a writer update count, firstTimestamp, lastTimestamp and source.
 // kubectl describe and other readers sort by lastTimestamp alone. Each call is a single request: a
@@ -50,18 +48,12 @@ func (s single) Patch(t types.PatchType) *rest.Request { return s.Interface.Patc
 
 // Create stores a new event.
 func (s *ClientSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	if e.Namespace == "" {
-		return nil, errNoNamespace
-	}
 	out, err := s.client.Events(e.Namespace).Create(ctx, coreEvent(e), metav1.CreateOptions{})
 	return seriesEvent(out), err
 }
 
 // Update replaces an event. The recorder never calls Update.
 func (s *ClientSink) Update(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	if e.Namespace == "" {
-		return nil, errNoNamespace
-	}
 	out, err := s.client.Events(e.Namespace).Update(ctx, coreEvent(e), metav1.UpdateOptions{})
 	return seriesEvent(out), err
 }
@@ -69,9 +61,6 @@ func (s *ClientSink) Update(ctx context.Context, e *eventsv1.Event) (*eventsv1.E
 // Patch applies a strategic merge patch to the named event. A patch of the series also sets the
 // corresponding core/v1 fields.
 func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
-	if e.Namespace == "" {
-		return nil, errNoNamespace
-	}
 	var patch struct {
 		Metadata json.RawMessage       `json:"metadata,omitempty"`
 		Series   *eventsv1.EventSeries `json:"series,omitempty"`

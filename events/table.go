@@ -32,8 +32,7 @@ const (
 // the broadcaster's lock, but for the content, which does not change.
 type series struct {
 	key     seriesKey
-	hash    uint64  // of the key
-	next    *series // in the table, with the same hash
+	hash    uint64 // of the key
 	id      seriesID
 	pair    uint64 // hashes of parts of the key
 	notes   uint64
@@ -136,7 +135,7 @@ func (s *series) path() string { return s.content.namespace + "/" + s.name }
 // table holds every series and the lists of waiting series. Guarded by the broadcaster's lock. No
 // function of table blocks.
 type table struct {
-	byKey  map[uint64]*series // those that take occurrences, by hash: a chain of series for each
+	byKey  map[uint64]*series // those that take occurrences, by the hash of their key
 	all    int                // series in memory
 	known  int                // of these, stored or refused; the others are pending
 	counts map[uint64]int     // series of each pair of objects, and with different notes only, by hash
@@ -160,15 +159,14 @@ func newTable() table {
 
 // find returns the series of a key, nil for none.
 func (t *table) find(k *seriesKey, hash uint64) *series {
-	s := t.byKey[hash]
-	for s != nil && s.key != *k {
-		s = s.next
+	if s := t.byKey[hash]; s != nil && s.key == *k {
+		return s
 	}
-	return s
+	return nil
 }
 
 func (t *table) add(s *series) {
-	s.next, t.byKey[s.hash] = t.byKey[s.hash], s
+	t.byKey[s.hash] = s
 	t.count(s, 1)
 }
 
@@ -184,14 +182,7 @@ func (t *table) count(s *series, n int) {
 
 // retire detaches a series from its key; calls may still be owed.
 func (t *table) retire(s *series) {
-	first := t.byKey[s.hash]
-	for at := &first; *at != nil; at = &(*at).next {
-		if *at == s {
-			*at = s.next
-			break
-		}
-	}
-	if t.byKey[s.hash] = first; first == nil {
+	if t.byKey[s.hash] == s {
 		delete(t.byKey, s.hash)
 	}
 	t.unage(s)

@@ -221,6 +221,9 @@ func (b *Broadcaster) perform(ctx context.Context, j job) {
 	} else {
 		stored, err = b.opts.Sink.Patch(timed, j.event, body)
 	}
+	if stored == nil {
+		stored = j.event // a sink without an answer
+	}
 	now, v := time.Now(), judge(ctx, err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -303,12 +306,8 @@ func (b *Broadcaster) answered(ctx context.Context, j job, stored *eventsv1.Even
 }
 
 func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.Time) {
-	version := ""
-	if e != nil {
-		version = e.ResourceVersion
-	}
 	object, r, before := hash(s.object()), b.rosters[s.key.source], s.st.stored
-	b.acknowledge(s.st.done(c, version, now, rand.Float64(), &b.opts))
+	b.acknowledge(s.st.done(c, e.ResourceVersion, now, rand.Float64(), &b.opts))
 	if s.st.stored > 1 { // tokens for slow loops
 		b.limit.allow(object, now)
 		if before <= 1 {
@@ -324,9 +323,6 @@ func (b *Broadcaster) hasWritten(s *series, c call, e *eventsv1.Event, now time.
 func (b *Broadcaster) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	r := b.rosters[s.key.source]
 	switch {
-	case e == nil: // a sink without an answer
-		s.st.phase = phaseStored
-		return
 	case !r.same(e, s): // another's object has the name
 		b.rename(s, now)
 		return
