@@ -32,6 +32,12 @@ type rig struct {
 
 const controller = "evented-pleg.dev/test"
 
+// bubble runs a test in virtual time, with a rig of its own server.
+func bubble(t *testing.T, change func(*Options), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, eventstest.NewServer(), change)) })
+}
+
 // newRig starts a rig. The rig ends with the test.
 func newRig(t *testing.T, server *eventstest.Server, change func(*Options)) *rig {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,15 +17,13 @@ import (
 )
 
 func TestTenThousandDistinct(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		const n = 10_000
 		for i := range n {
 			r.pod(fmt.Sprint("p", i), 1)
 		}
 		pass(time.Minute)
-		if got := len(server.Events()); got != n {
+		if got := len(r.server.Events()); got != n {
 			t.Errorf("%d events are stored, want %d", got, n)
 		}
 		r.wantBooks(0, 0)
@@ -37,10 +34,8 @@ func TestTenThousandDistinct(t *testing.T) {
 }
 
 func TestDistinctStormWhileTheServerIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetFault(during(time.Minute, errAway))
-		r := newRig(t, server, func(o *Options) { o.MaxQueue, o.MaxSeries, o.Writers = 1000, 200, 1 })
+	bubble(t, func(o *Options) { o.MaxQueue, o.MaxSeries, o.Writers = 1000, 200, 1 }, func(t *testing.T, r *rig) {
+		r.server.SetFault(during(time.Minute, errAway))
 		settle(r)
 		const n = 20_000
 		before := runtime.NumGoroutine()
@@ -54,10 +49,10 @@ func TestDistinctStormWhileTheServerIsAway(t *testing.T) {
 			t.Errorf("%d series are held", s.Series)
 		}
 		pass(10 * time.Minute)
-		if got := len(server.Events()); got != 1000 {
+		if got := len(r.server.Events()); got != 1000 {
 			t.Errorf("%d events are stored, want 1000", got)
 		}
-		for i, e := range server.Events() {
+		for i, e := range r.server.Events() {
 			if want := fmt.Sprint("p", i); e.Regarding.Name != want || e.Series == nil || e.Series.Count != 2 {
 				t.Fatalf("event %d is about %s and says %s", i, e.Regarding.Name, told(&e))
 			}
@@ -72,9 +67,7 @@ func TestDistinctStormWhileTheServerIsAway(t *testing.T) {
 // TestEviction: with more live series than the table holds, each evicted series is flushed first
 // and returns with its count.
 func TestEviction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, func(o *Options) { o.MaxSeries = 10 })
+	bubble(t, func(o *Options) { o.MaxSeries = 10 }, func(t *testing.T, r *rig) {
 		const pods, rounds = 30, 8
 		for range rounds {
 			for i := range pods {
@@ -86,7 +79,7 @@ func TestEviction(t *testing.T) {
 			}
 		}
 		pass(7 * time.Minute)
-		all := server.Events()
+		all := r.server.Events()
 		if len(all) != pods {
 			t.Fatalf("%d events, want %d", len(all), pods)
 		}
@@ -100,24 +93,20 @@ func TestEviction(t *testing.T) {
 }
 
 func TestEvictedSeriesThatNeverComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, func(o *Options) { o.MaxSeries = 1 })
+	bubble(t, func(o *Options) { o.MaxSeries = 1 }, func(t *testing.T, r *rig) {
 		r.pod("a", 5)
 		settle(r)
 		r.pod("a", 5)
 		r.pod("b", 1)
 		settle(r)
-		if e := server.Events()[0]; told(&e) != "Unknown ×10" {
+		if e := r.server.Events()[0]; told(&e) != "Unknown ×10" {
 			t.Errorf("it says %s", told(&e))
 		}
 	})
 }
 
 func TestRateLimitPerObjectAndReason(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		emit := func(reason string, n int) {
 			for i := range n {
 				ref := podRef("a")
@@ -128,7 +117,7 @@ func TestRateLimitPerObjectAndReason(t *testing.T) {
 		emit("Noisy", 40)
 		emit("Quiet", 1) // client-go's filter has no reason in its key: this one would be lost
 		pass(time.Second)
-		if n := len(server.Events()); n != 26 {
+		if n := len(r.server.Events()); n != 26 {
 			t.Errorf("%d events, want 25 and one", n)
 		}
 		if s := r.Stats(); s.Dropped[DropRateLimited] != 15 {
@@ -137,16 +126,14 @@ func TestRateLimitPerObjectAndReason(t *testing.T) {
 		pass(10 * time.Minute)
 		emit("Noisy", 40)
 		pass(time.Second)
-		if n := len(server.Events()); n != 28 {
+		if n := len(r.server.Events()); n != 28 {
 			t.Errorf("%d events after ten minutes, want two more", n)
 		}
 	})
 }
 
 func TestRateLimitSparesActiveSeries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, func(o *Options) { o.Burst = 1 })
+	bubble(t, func(o *Options) { o.Burst = 1 }, func(t *testing.T, r *rig) {
 		r.pod("a", 1000)
 		pass(6 * time.Minute)
 		r.wantTold("Finished ×1000")
@@ -155,15 +142,13 @@ func TestRateLimitSparesActiveSeries(t *testing.T) {
 }
 
 func TestObjectCap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		for i := range 150 {
 			r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, reasonOf(i), "A", "")
 		}
 		r.pod("b", 1)
 		pass(time.Second)
-		if n := len(server.Events()); n != defaultMaxPerObject+1 {
+		if n := len(r.server.Events()); n != defaultMaxPerObject+1 {
 			t.Errorf("%d events", n)
 		}
 		if s := r.Stats(); s.Dropped[DropObjectCap] != 50 {
@@ -172,7 +157,7 @@ func TestObjectCap(t *testing.T) {
 		pass(6 * time.Minute) // the cap is on what is live
 		r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, "Later", "A", "")
 		settle(r)
-		if n := len(server.Events()); n != defaultMaxPerObject+2 {
+		if n := len(r.server.Events()); n != defaultMaxPerObject+2 {
 			t.Errorf("%d events later", n)
 		}
 	})
@@ -226,9 +211,7 @@ func TestKeysOfOneHash(t *testing.T) {
 }
 
 func TestTableIsEmptyInTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		for i := range 500 {
 			r.pod(fmt.Sprint("p", i), 1+i%3)
 		}
@@ -246,11 +229,9 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 // TestFourWritersAndMoreLiveSeriesThanFit: every occurrence is stored while series are evicted,
 // return and are evicted again in the middle of their calls.
 func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetTTL(1000 * time.Hour)
-		server.SetFault(slowly(300 * time.Millisecond))
-		r := newRig(t, server, func(o *Options) { o.MaxSeries, o.MaxQueue, o.Writers = 8, 100, 4 })
+	bubble(t, func(o *Options) { o.MaxSeries, o.MaxQueue, o.Writers = 8, 100, 4 }, func(t *testing.T, r *rig) {
+		r.server.SetTTL(1000 * time.Hour)
+		r.server.SetFault(slowly(300 * time.Millisecond))
 		const pods, rounds = 24, 2000
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for range rounds {
@@ -261,7 +242,7 @@ func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
 		}
 		pass(7 * time.Minute)
 		var stored int64
-		for _, e := range server.Events() {
+		for _, e := range r.server.Events() {
 			if stored++; e.Series != nil {
 				stored += int64(e.Series.Count) - 1
 			}
@@ -277,10 +258,8 @@ func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
 // TestReplicaSetOf500: events with different related objects are the proposal's objects × objects,
 // no spam: all are stored, as are the 180 runs of a CronJob in three hours.
 func TestReplicaSetOf500(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetTTL(100 * time.Hour)
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.server.SetTTL(100 * time.Hour)
 		rs := &corev1.ObjectReference{Kind: "ReplicaSet", APIVersion: "apps/v1", Namespace: "ns", Name: "web", UID: "1"}
 		cron := &corev1.ObjectReference{Kind: "CronJob", APIVersion: "batch/v1", Namespace: "ns", Name: "tick", UID: "2"}
 		for i := range 500 {
@@ -290,7 +269,7 @@ func TestReplicaSetOf500(t *testing.T) {
 			r.rec.Eventf(cron, podRef(fmt.Sprint("tick-", i)), corev1.EventTypeNormal, "SuccessfulCreate", "CreateJob", "created job tick-%d", i)
 			pass(time.Minute)
 		}
-		if n := len(server.Events()); n != 680 {
+		if n := len(r.server.Events()); n != 680 {
 			t.Errorf("%d events are stored, want 500 and 180", n)
 		}
 		r.wantBooks(0, 0)
@@ -301,7 +280,7 @@ func TestReplicaSetOf500(t *testing.T) {
 			r.rec.Eventf(ref, podRef(fmt.Sprint("x", i%2)), corev1.EventTypeNormal, "Spam", "A", "")
 		}
 		pass(time.Minute)
-		if n := len(server.Events()) - 680; n != 50 {
+		if n := len(r.server.Events()) - 680; n != 50 {
 			t.Errorf("%d events of the hot loop, want 25 for each of two related objects", n)
 		}
 	})

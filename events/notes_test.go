@@ -30,9 +30,7 @@ var kubeletsNine = [][2]string{
 
 // TestKubeletsNineMessages: a reason is used for different things; each message has its own count.
 func TestKubeletsNineMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
 		for n := range 3 {
 			for _, e := range kubeletsNine {
@@ -42,7 +40,7 @@ func TestKubeletsNineMessages(t *testing.T) {
 		}
 		pass(6 * time.Minute)
 		got := map[string]string{}
-		for _, e := range server.Events() {
+		for _, e := range r.server.Events() {
 			got[e.Note] = told(&e)
 		}
 		for _, e := range kubeletsNine {
@@ -60,9 +58,7 @@ func TestKubeletsNineMessages(t *testing.T) {
 // TestNotesAreBounded: distinct messages make a bounded number of series; a probe's messages are
 // never counted under the other kind of probe.
 func TestNotesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
 		const each = 300
 		for i := range each {
@@ -74,7 +70,7 @@ func TestNotesAreBounded(t *testing.T) {
 			kubelet.Eventf(podRef("a"), corev1.EventTypeWarning, "Unhealthy", "%s probe failed", strings.Repeat("x", i))
 		}
 		pass(6 * time.Minute)
-		all := server.Events()
+		all := r.server.Events()
 		count := map[string]int{}
 		for _, e := range all {
 			kind, _, _ := strings.Cut(strings.TrimPrefix(e.Note, combinedNote), " ")
@@ -135,28 +131,26 @@ func TestNotesOverARestart(t *testing.T) {
 // TestBothInterfacesOverRestarts: a controller and instance has recorders of either kind, as in a
 // scheduler; no object is continued by both.
 func TestBothInterfacesOverRestarts(t *testing.T) {
-	{
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
-			server.SetFault(slowly(5 * time.Millisecond))
-			for range 8 {
-				r := newRig(t, server, continuing)
-				older := r.NewLegacyRecorder(nil, corev1.EventSource{Component: controller, Host: "node-1"})
-				for range 10 {
-					older.Event(podRef("older"), corev1.EventTypeWarning, "Failed", "no")
-					r.rec.Eventf(podRef("newer"), nil, corev1.EventTypeWarning, "Failed", "Try", "no")
-				}
-				if err := r.shutdown(time.Minute); err != nil {
-					t.Fatal(err)
-				}
-				r.wantBooks(0, 0)
-				if n := r.Stats().Transitions["adopted"]; n > 2 {
-					t.Errorf("%d series are continued", n)
-				}
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(slowly(5 * time.Millisecond))
+		for range 8 {
+			r := newRig(t, server, continuing)
+			older := r.NewLegacyRecorder(nil, corev1.EventSource{Component: controller, Host: "node-1"})
+			for range 10 {
+				older.Event(podRef("older"), corev1.EventTypeWarning, "Failed", "no")
+				r.rec.Eventf(podRef("newer"), nil, corev1.EventTypeWarning, "Failed", "Try", "no")
 			}
-			r := newRig(t, server, nil)
-			r.wantAbout("older", "Unknown ×80")
-			r.wantAbout("newer", "Unknown ×80")
-		})
-	}
+			if err := r.shutdown(time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			r.wantBooks(0, 0)
+			if n := r.Stats().Transitions["adopted"]; n > 2 {
+				t.Errorf("%d series are continued", n)
+			}
+		}
+		r := newRig(t, server, nil)
+		r.wantAbout("older", "Unknown ×80")
+		r.wantAbout("newer", "Unknown ×80")
+	})
 }

@@ -30,8 +30,7 @@ import (
 // TestWholeEvent checks every field of a first event, with a container of the pod as the object and
 // another as the related one.
 func TestWholeEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		pod := testPod("a")
 		regarding, err := reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{one}")
 		if err != nil {
@@ -78,8 +77,7 @@ func TestWholeEvent(t *testing.T) {
 }
 
 func TestDefaultInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), func(o *Options) { o.Instance = "" })
+	bubble(t, func(o *Options) { o.Instance = "" }, func(t *testing.T, r *rig) {
 		r.pod("a", 1)
 		settle(r)
 		if e := r.one(); !strings.HasPrefix(e.ReportingInstance, controller+"-") || len(e.ReportingInstance) == len(controller)+1 {
@@ -102,8 +100,7 @@ func TestNamespaceRule(t *testing.T) {
 		{"related namespaced", nil, node, testPod("a"), "kube-system", "Node"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, eventstest.NewServer(), tc.change)
+			bubble(t, tc.change, func(t *testing.T, r *rig) {
 				r.rec.Eventf(tc.regarding, tc.related, "Normal", "R", "A", "")
 				settle(r)
 				if e := r.one(); e.Namespace != tc.want || e.Regarding.Kind != tc.about {
@@ -148,8 +145,7 @@ func TestBadInputIsCountedAndLogged(t *testing.T) {
 }
 
 func TestTypedNilRelatedIsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		var related *corev1.Pod
 		r.rec.Eventf(podRef("a"), related, "Normal", "R", "A", "")
 		r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "")
@@ -178,8 +174,7 @@ func TestKindsOfObjects(t *testing.T) {
 
 // TestNothingIsKept: the caller may change all arguments after the call.
 func TestNothingIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		annotations := map[string]string{"example.com/a": "1"}
 		ref, related := podRef("a"), podRef("b")
 		args := []any{&strings.Builder{}}
@@ -219,8 +214,7 @@ func (n noisy) String() string {
 }
 
 func TestEventfWithinFormatting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.rec.Eventf(podRef("outer"), nil, "Normal", "R", "A", "%v", noisy{r.rec})
 		settle(r)
 		if all := r.server.Events(); len(all) != 2 {
@@ -238,8 +232,7 @@ func TestLongAndBrokenNotes(t *testing.T) {
 		"empty":         "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, eventstest.NewServer(), nil)
+			bubble(t, nil, func(t *testing.T, r *rig) {
 				r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "%s", note)
 				settle(r)
 				e := r.one()
@@ -253,8 +246,7 @@ func TestLongAndBrokenNotes(t *testing.T) {
 }
 
 func TestAnnotationsTheServerWouldRefuse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.rec.AnnotatedEventf(podRef("a"), nil, map[string]string{
 			"good": "1", "bad key": "2", "": "3", "example.com/huge": strings.Repeat("x", 10_000), AnnotationState: "Finished",
 		}, "Normal", "R", "A", "")
@@ -308,18 +300,16 @@ func TestManyGoroutines(t *testing.T) {
 }
 
 func TestOccurrenceWhileTheEvictionIsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, func(o *Options) { o.MaxSeries = 1 })
+	bubble(t, func(o *Options) { o.MaxSeries = 1 }, func(t *testing.T, r *rig) {
 		r.pod("a", 3)
 		settle(r)
-		server.SetFault(slowly(time.Second))
+		r.server.SetFault(slowly(time.Second))
 		r.pod("a", 1)
 		r.pod("b", 1)
 		pass(1500 * time.Millisecond) // b is stored, a's final count is under way
 		r.pod("a", 1)
 		pass(10 * time.Minute)
-		if e := server.Events()[0]; e.Series.Count != 5 {
+		if e := r.server.Events()[0]; e.Series.Count != 5 {
 			t.Errorf("a says %s", told(&e))
 		}
 		r.wantBooks(0, 0)
@@ -327,7 +317,8 @@ func TestOccurrenceWhileTheEvictionIsInFlight(t *testing.T) {
 }
 
 func TestCountsBeyondTheAPI(t *testing.T) {
-	if got := (&call{count: math.MaxInt32 + 5}).series().Count; got != math.MaxInt32 {
+	s := newSeries(seriesKey{}, source{}, content{})
+	if got := s.event(source{}, call{count: math.MaxInt32 + 5, state: stateOngoing}).Series.Count; got != math.MaxInt32 {
 		t.Errorf("got %d", got)
 	}
 }
@@ -377,9 +368,7 @@ func TestNoSink(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		values := func() map[string]float64 {
 			m := map[string]float64{}
 			r.Metrics(func(name string, v float64) { m[name] = v })
@@ -388,13 +377,13 @@ func TestMetrics(t *testing.T) {
 		r.pod("a", 10)
 		settle(r)
 		r.rec.Eventf(nil, nil, "Normal", "R", "A", "")
-		server.SetFault(during(100*time.Millisecond, errAway))
+		r.server.SetFault(during(100*time.Millisecond, errAway))
 		r.pod("b", 1)
 		settle(r)
 		now := values()
 		// The write at the start of the series carries the count of its moment, possibly less than
 		// ten.
-		unsent := 1 + 10 - float64(server.Events()[0].Series.Count)
+		unsent := 1 + 10 - float64(r.server.Events()[0].Series.Count)
 		if now["event_series_active"] != 2 || now["events_unsent"] != unsent || now["event_queue_length"] != 1 || now["event_gate_closed_seconds"] <= 0 {
 			t.Errorf("gauges: %v", now)
 		}

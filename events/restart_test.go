@@ -58,42 +58,38 @@ func continuing(o *Options) { o.NoRoster = false }
 
 // TestShortProcesses: each process ends before reading its predecessor's names.
 func TestShortProcesses(t *testing.T) {
-	{
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
-			server.SetFault(slowly(10 * time.Millisecond))
-			for range 11 {
-				r := newRig(t, server, continuing)
-				r.pod("a", 100)
-				r.pod("b", 1)
-				if err := r.shutdown(time.Minute); err != nil {
-					t.Fatal(err)
-				}
-				r.wantBooks(0, 0)
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(slowly(10 * time.Millisecond))
+		for range 11 {
+			r := newRig(t, server, continuing)
+			r.pod("a", 100)
+			r.pod("b", 1)
+			if err := r.shutdown(time.Minute); err != nil {
+				t.Fatal(err)
 			}
-			r := newRig(t, server, nil)
-			r.wantAbout("a", "Unknown ×1100")
-			r.wantAbout("b", "Unknown ×11")
-		})
-	}
+			r.wantBooks(0, 0)
+		}
+		r := newRig(t, server, nil)
+		r.wantAbout("a", "Unknown ×1100")
+		r.wantAbout("b", "Unknown ×11")
+	})
 }
 
 // TestKilledSoonAfterARestart: adopted series do not keep new series from the roster.
 func TestKilledSoonAfterARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, continuing)
+	bubble(t, continuing, func(t *testing.T, r *rig) {
 		r.pod("old", 3)
 		pass(time.Second)
 		if err := r.shutdown(time.Second); err != nil {
 			t.Fatal(err)
 		}
-		r = newRig(t, server, continuing)
+		r = newRig(t, r.server, continuing)
 		pass(time.Second)
 		r.pod("new", 2)
 		pass(time.Second)
 		r.kill()
-		r = newRig(t, server, continuing)
+		r = newRig(t, r.server, continuing)
 		r.pod("new", 1)
 		r.pod("old", 1)
 		pass(time.Second)
@@ -130,9 +126,7 @@ func TestRestartLater(t *testing.T) {
 func TestRestartOfALongSeries(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed %t", killed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := eventstest.NewServer()
-				r := newRig(t, server, continuing)
+			bubble(t, continuing, func(t *testing.T, r *rig) {
 				const n = 5 * 60
 				for range n {
 					r.pod("a", 1)
@@ -143,10 +137,10 @@ func TestRestartOfALongSeries(t *testing.T) {
 				} else if err := r.shutdown(time.Second); err != nil {
 					t.Fatal(err)
 				}
-				next := newRig(t, server, continuing)
+				next := newRig(t, r.server, continuing)
 				next.pod("a", 1)
 				pass(6 * time.Minute)
-				e := about(server.Events(), "a")
+				e := about(r.server.Events(), "a")
 				switch count := e[0].Series.Count; {
 				case len(e) != 1 || e[0].Annotations[AnnotationState] != stateFinished:
 					t.Errorf("stored: %s", brief(e))
@@ -163,91 +157,81 @@ func TestRestartOfALongSeries(t *testing.T) {
 // TestKilled: a process is killed in the middle of a crash loop. Its series is continued where
 // possible, and otherwise no longer Ongoing.
 func TestKilled(t *testing.T) {
-	{
-		for _, tc := range []struct {
-			name string
-			down time.Duration
-			goOn bool
-			want string // about the one series, Ongoing ×2 when its process was killed
-		}{
-			{"it goes on at once", 10 * time.Second, true, "Finished ×5"},
-			{"it goes on within heartbeat and threshold", 35 * time.Minute, true, "Finished ×5"},
-			{"nothing more happens", 10 * time.Second, false, "Unknown ×2"},
-			{"nothing more happens, later", 35 * time.Minute, false, "Unknown ×2"},
-			{"too late", 45 * time.Minute, true, "Unknown ×2, Finished ×3"},
-			{"too late, and nothing happens", 45 * time.Minute, false, "Unknown ×2"},
-		} {
-			t.Run(tc.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					server := eventstest.NewServer()
-					r := newRig(t, server, continuing)
-					r.pod("a", 1)
-					pass(time.Second)
-					r.pod("a", 1)
-					pass(time.Second)
-					last := r.wantAbout("a", "Ongoing ×2")[0].Series.LastObservedTime
-					r.kill()
-					pass(tc.down)
-					next := newRig(t, server, continuing)
-					pass(time.Second)
-					if tc.goOn {
-						next.pod("a", 3)
-						settle(next)
-					}
-					pass(6*time.Minute + time.Second)
-					all := next.wantAbout("a", tc.want)
-					if first := all[0]; !tc.goOn && !first.Series.LastObservedTime.Equal(&last) {
-						t.Errorf("it was last seen %v, not %v: nothing occurred", first.Series.LastObservedTime, last)
-					} else if first.Annotations[AnnotationAtLeast] == "" {
-						t.Error("nothing says that the count is a lower bound")
-					}
-					next.wantBooks(0, 0)
-				})
+	for _, tc := range []struct {
+		name string
+		down time.Duration
+		goOn bool
+		want string // about the one series, Ongoing ×2 when its process was killed
+	}{
+		{"it goes on at once", 10 * time.Second, true, "Finished ×5"},
+		{"it goes on within heartbeat and threshold", 35 * time.Minute, true, "Finished ×5"},
+		{"nothing more happens", 10 * time.Second, false, "Unknown ×2"},
+		{"nothing more happens, later", 35 * time.Minute, false, "Unknown ×2"},
+		{"too late", 45 * time.Minute, true, "Unknown ×2, Finished ×3"},
+		{"too late, and nothing happens", 45 * time.Minute, false, "Unknown ×2"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, continuing, func(t *testing.T, r *rig) {
+				r.pod("a", 1)
+				pass(time.Second)
+				r.pod("a", 1)
+				pass(time.Second)
+				last := r.wantAbout("a", "Ongoing ×2")[0].Series.LastObservedTime
+				r.kill()
+				pass(tc.down)
+				next := newRig(t, r.server, continuing)
+				pass(time.Second)
+				if tc.goOn {
+					next.pod("a", 3)
+					settle(next)
+				}
+				pass(6*time.Minute + time.Second)
+				all := next.wantAbout("a", tc.want)
+				if first := all[0]; !tc.goOn && !first.Series.LastObservedTime.Equal(&last) {
+					t.Errorf("it was last seen %v, not %v: nothing occurred", first.Series.LastObservedTime, last)
+				} else if first.Annotations[AnnotationAtLeast] == "" {
+					t.Error("nothing says that the count is a lower bound")
+				}
+				next.wantBooks(0, 0)
 			})
-		}
+		})
 	}
 }
 
 // TestSourceAfterStart: a recorder made during recording also finds its predecessor's series.
 func TestSourceAfterStart(t *testing.T) {
-	{
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
-			for range 2 {
-				r := newRig(t, server, continuing)
-				pass(time.Second)
-				late := r.NewRecorder(nil, "example.com/late")
-				for range 3 {
-					late.Eventf(podRef("late"), nil, "Normal", "R", "A", "note")
-				}
-				pass(time.Second)
-				if err := r.shutdown(time.Second); err != nil {
-					t.Fatal(err)
-				}
-			}
-			newRig(t, server, nil).wantAbout("late", "Unknown ×6")
-		})
-	}
-}
-
-// TestStartWhileTheServerIsAway: the hand-over waits for the server, as the events do.
-func TestStartWhileTheServerIsAway(t *testing.T) {
-	{
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		for range 2 {
 			r := newRig(t, server, continuing)
-			r.pod("a", 3)
+			pass(time.Second)
+			late := r.NewRecorder(nil, "example.com/late")
+			for range 3 {
+				late.Eventf(podRef("late"), nil, "Normal", "R", "A", "note")
+			}
 			pass(time.Second)
 			if err := r.shutdown(time.Second); err != nil {
 				t.Fatal(err)
 			}
-			server.SetFault(during(3*time.Minute, errAway))
-			next := newRig(t, server, continuing)
-			next.pod("a", 2)
-			pass(4 * time.Minute)
-			next.wantAbout("a", "Ongoing ×5")
-		})
-	}
+		}
+		newRig(t, server, nil).wantAbout("late", "Unknown ×6")
+	})
+}
+
+// TestStartWhileTheServerIsAway: the hand-over waits for the server, as the events do.
+func TestStartWhileTheServerIsAway(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		r.pod("a", 3)
+		pass(time.Second)
+		if err := r.shutdown(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		r.server.SetFault(during(3*time.Minute, errAway))
+		next := newRig(t, r.server, continuing)
+		next.pod("a", 2)
+		pass(4 * time.Minute)
+		next.wantAbout("a", "Ongoing ×5")
+	})
 }
 
 // TestRosterRefused: a role without write access to the cluster's namespace still records.
@@ -275,17 +259,15 @@ func TestRosterRefused(t *testing.T) {
 // TestRosterIsWrittenBesideAFirstRead: a roster due while another source's is being read is
 // written afterwards.
 func TestRosterIsWrittenBesideAFirstRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, continuing)
+	bubble(t, continuing, func(t *testing.T, r *rig) {
 		r.pod("a", 2)
 		settle(r)
-		server.SetFault(slowly(3 * time.Second))
+		r.server.SetFault(slowly(3 * time.Second))
 		r.NewRecorder(nil, "evented-pleg.dev/other")
 		pass(10 * time.Second)
-		server.SetFault(nil)
+		r.server.SetFault(nil)
 		r.kill()
-		next := newRig(t, server, continuing)
+		next := newRig(t, r.server, continuing)
 		next.pod("a", 1)
 		pass(time.Second)
 		next.wantAbout("a", "Ongoing ×3")
@@ -296,22 +278,20 @@ func TestRosterIsWrittenBesideAFirstRead(t *testing.T) {
 // events are not delayed.
 func TestRosterCannotBePoison(t *testing.T) {
 	for _, poison := range []string{"roster", "a."} {
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
-			r := newRig(t, server, continuing)
+		bubble(t, continuing, func(t *testing.T, r *rig) {
 			r.pod("a", 3)
 			r.pod("b", 3)
 			pass(time.Second)
 			if err := r.shutdown(time.Second); err != nil {
 				t.Fatal(err)
 			}
-			server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+			r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
 				if strings.Contains(c.Name, poison) && c.Verb == eventstest.Patch {
 					return slowly(time.Hour)(ctx, c)
 				}
 				return nil
 			})
-			next := newRig(t, server, continuing)
+			next := newRig(t, r.server, continuing)
 			next.pod("c", 1)
 			pass(15 * time.Minute)
 			next.wantAbout("c", "single")
@@ -320,26 +300,6 @@ func TestRosterCannotBePoison(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestEveryNameTaken: whatever the server holds, the walk ends.
-func TestEveryNameTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		n := 0
-		server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Verb == eventstest.Create && n < 10 {
-				n++
-				return apierrors.NewAlreadyExists(resource, c.Name)
-			}
-			return nil
-		})
-		r := newRig(t, server, nil)
-		r.pod("a", 2)
-		pass(20 * time.Minute)
-		r.wantBooks(0, 0)
-		r.wantTold("Finished ×2")
-	})
 }
 
 // TestCreateOnlyRole: a role with create but not patch keeps its first events; the unwritten rest
@@ -389,9 +349,7 @@ func TestClockBehindTheStoredEvent(t *testing.T) {
 
 // TestNamesAreInTheOrderOfTime: kubectl shows Events in the order of their names.
 func TestNamesAreInTheOrderOfTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, continuing)
+	bubble(t, continuing, func(t *testing.T, r *rig) {
 		reasons := []string{"Scheduled", "Pulling", "Pulled", "Created", "Started", "Unhealthy", "Killing", "Stopped"}
 		for i, reason := range reasons {
 			if i == 4 { // a restart in the middle
@@ -399,7 +357,7 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 				if err := r.shutdown(time.Second); err != nil {
 					t.Fatal(err)
 				}
-				r = newRig(t, server, continuing)
+				r = newRig(t, r.server, continuing)
 			}
 			r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, reason, "A", "")
 			if i%2 == 0 { // the others come in the same nanosecond
@@ -407,7 +365,7 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 			}
 		}
 		settle(r)
-		all := about(server.Events(), "a")
+		all := about(r.server.Events(), "a")
 		slices.SortFunc(all, func(x, y eventsv1.Event) int { return strings.Compare(x.Name, y.Name) })
 		var got []string
 		for _, e := range all {

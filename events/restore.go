@@ -118,8 +118,8 @@ func (b *Broadcaster) rosterJob(r *roster, now time.Time) job {
 	return j
 }
 
-// rosterBody packs the names into the event of a job, and returns the body of a patch.
-func rosterBody(j *job) []byte {
+// writeNames packs the names of a job into its event.
+func (j *job) writeNames() {
 	names := j.names
 	packed := packRoster(names)
 	for len(packed) > maxRoster {
@@ -130,7 +130,6 @@ func rosterBody(j *job) []byte {
 	// life.
 	packed = j.event.EventTime.UTC().Format(time.RFC3339) + " " + packed
 	j.event.Annotations = map[string]string{AnnotationRoster: packed}
-	return patchBody("", j.event.Annotations, nil)
 }
 
 // rosterAnswered books the answer to a read or write of a roster, and the names read.
@@ -242,6 +241,7 @@ func (b *Broadcaster) closeLeft(now time.Time) (wait time.Duration) {
 func (b *Broadcaster) close(r *roster, left string, st state, now time.Time) {
 	s := &series{key: seriesKey{source: r.index}, st: st, seen: r.shared}
 	s.content.namespace, s.name, _ = strings.Cut(left, "/")
+	s.key.regarding.Name = left // stands in for the object, which nothing here knows
 	b.tab.count(s, 1)
 	b.settle(s, now)
 }

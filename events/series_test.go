@@ -9,13 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
 func TestSingletonIsOneCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		at := time.Now()
 		r.pod("a", 1)
 		pass(2 * time.Hour)
@@ -32,8 +29,7 @@ func TestSingletonIsOneCall(t *testing.T) {
 }
 
 func TestProposalLifeOfASeries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.pod("a", 1)
 		settle(r)
 		r.wantTold("single")
@@ -65,8 +61,7 @@ func TestProposalLifeOfASeries(t *testing.T) {
 }
 
 func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		begin := time.Now()
 		const seconds = 4 * 3600
 		for range seconds {
@@ -99,49 +94,23 @@ func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
 }
 
 func TestNextSeriesAfterTheThreshold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
-		r.pod("a", 2)
-		pass(6 * time.Minute)
-		r.pod("a", 3)
-		pass(6 * time.Minute)
-		r.pod("a", 1)
-		pass(6 * time.Minute)
-		all := r.server.Events()
-		if len(all) != 3 || told(&all[0]) != "Finished ×2" || told(&all[1]) != "Finished ×3" || told(&all[2]) != "single" {
-			t.Errorf("stored: %s", brief(all))
-		}
-		r.wantBooks(0, 0)
-	})
-}
-
-func TestExactlyAtTheThreshold(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		gap  time.Duration
-		want int
-	}{
-		{"just within", 6*time.Minute - time.Nanosecond, 1},
-		{"exactly", 6 * time.Minute, 2},
+	for gap, want := range map[time.Duration]string{
+		6*time.Minute - time.Nanosecond: "Finished ×6", 6 * time.Minute: "Finished ×2, Finished ×3, single",
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, eventstest.NewServer(), nil)
-				r.pod("a", 1)
-				time.Sleep(tc.gap)
-				r.pod("a", 1)
-				synctest.Wait()
-				if all := r.server.Events(); len(all) != tc.want {
-					t.Errorf("%d events, want %d: %s", len(all), tc.want, brief(all))
-				}
-			})
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			for _, n := range []int{2, 3, 1} {
+				r.pod("a", n)
+				pass(gap)
+			}
+			pass(time.Nanosecond)
+			r.wantAbout("a", want)
+			r.wantBooks(0, 0)
 		})
 	}
 }
 
 func TestRecurringSingletonsDoNotProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		const n = 60
 		for range n {
 			r.pod("a", 1)
@@ -190,8 +159,7 @@ func TestWhatMakesAnotherSeries(t *testing.T) {
 		}, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, eventstest.NewServer(), nil)
+			bubble(t, nil, func(t *testing.T, r *rig) {
 				r.rec.Eventf(base, nil, "Normal", "R", "A", "note")
 				tc.emit(r.rec)
 				synctest.Wait()
@@ -210,10 +178,8 @@ func TestWhatMakesAnotherSeries(t *testing.T) {
 func TestEventsOfOneObjectInOrder(t *testing.T) {
 	for _, writers := range []int{1, 4} {
 		t.Run(map[int]string{1: "one writer", 4: "four writers"}[writers], func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := eventstest.NewServer()
-				server.SetFault(slowly(time.Millisecond))
-				r := newRig(t, server, func(o *Options) { o.Writers, o.MaxPerObject, o.Burst = writers, -1, -1 })
+			bubble(t, func(o *Options) { o.Writers, o.MaxPerObject, o.Burst = writers, -1, -1 }, func(t *testing.T, r *rig) {
+				r.server.SetFault(slowly(time.Millisecond))
 				const n = 500
 				for i := range n {
 					r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, reasonOf(i), "A", "")

@@ -19,10 +19,8 @@ import (
 )
 
 func TestShutdownFlushes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetFault(slowly(10 * time.Millisecond))
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.server.SetFault(slowly(10 * time.Millisecond))
 		r.pod("a", 2)
 		pass(time.Second)
 		r.pod("a", 98)
@@ -37,7 +35,7 @@ func TestShutdownFlushes(t *testing.T) {
 		if n := r.Stats().Dropped[DropShutdown]; n != 3 {
 			t.Errorf("%d dropped after the shutdown", n)
 		}
-		if all := server.Events(); len(all) != 21 {
+		if all := r.server.Events(); len(all) != 21 {
 			t.Errorf("stored: %s", brief(all))
 		}
 		r.wantAbout("a", "Unknown ×100")
@@ -47,13 +45,11 @@ func TestShutdownFlushes(t *testing.T) {
 }
 
 func TestShutdownHonoursTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.pod("a", 5)
 		settle(r)
 		r.pod("a", 7)
-		server.SetFault(during(time.Hour, errAway))
+		r.server.SetFault(during(time.Hour, errAway))
 		r.pod("b", 1)
 		pass(time.Second)
 		begin := time.Now()
@@ -76,10 +72,8 @@ func TestShutdownHonoursTheDeadline(t *testing.T) {
 
 // TestShutdownWhileTheServerIsBack: an outage of 150 s ends just before the shutdown.
 func TestShutdownAfterAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
-		server.SetFault(during(150*time.Second, errAway))
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.server.SetFault(during(150*time.Second, errAway))
 		for i := range 50 {
 			r.pod(fmt.Sprint("p", i), 3)
 			pass(3 * time.Second)
@@ -87,7 +81,7 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 		if err := r.shutdown(time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(server.Events()); n != 50 {
+		if n := len(r.server.Events()); n != 50 {
 			t.Errorf("%d events", n)
 		}
 		r.wantBooks(0, 0)
@@ -98,22 +92,20 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 // others. The call may have been under way before the shutdown.
 func TestShutdownWithOneCallThatHangs(t *testing.T) {
 	for _, underWay := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
-			server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
 				if strings.HasPrefix(c.Name, "hangs") {
 					return slowly(time.Hour)(ctx, c)
 				}
 				return nil
 			})
-			r := newRig(t, server, nil)
 			if !underWay {
-				server.SetFault(nil)
+				r.server.SetFault(nil)
 			}
 			r.pod("hangs", 2)
 			settle(r)
 			if !underWay {
-				server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+				r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
 					if strings.HasPrefix(c.Name, "hangs") {
 						return slowly(time.Hour)(ctx, c)
 					}
@@ -128,12 +120,12 @@ func TestShutdownWithOneCallThatHangs(t *testing.T) {
 			if err := r.shutdown(5 * time.Second); !errors.As(err, &left) || left.Series != 1 {
 				t.Errorf("left: %v; want the one that hangs", err)
 			}
-			for _, e := range server.Events() {
+			for _, e := range r.server.Events() {
 				if got := told(&e); got != "Unknown ×2" && e.Regarding.Name != "hangs" {
 					t.Errorf("%s says %s", e.Name, got)
 				}
 			}
-			if n := len(server.Events()); n < 20 {
+			if n := len(r.server.Events()); n < 20 {
 				t.Errorf("%d events are stored", n)
 			}
 		})
@@ -141,14 +133,12 @@ func TestShutdownWithOneCallThatHangs(t *testing.T) {
 }
 
 func TestShutdownWithAStuckSink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		release := make(chan struct{})
-		server.SetFault(func(context.Context, eventstest.Call) error { // deaf to its context
+		r.server.SetFault(func(context.Context, eventstest.Call) error { // deaf to its context
 			<-release
 			return nil
 		})
-		r := newRig(t, server, nil)
 		r.pod("a", 5)
 		synctest.Wait()
 		err := r.shutdown(2 * time.Second)
@@ -186,9 +176,7 @@ func TestShutdownWithoutRecording(t *testing.T) {
 }
 
 func TestShutdownAfterTheContextEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.pod("a", 2)
 		settle(r)
 		r.stop() // as components do: first the context, then Shutdown
@@ -197,7 +185,7 @@ func TestShutdownAfterTheContextEnded(t *testing.T) {
 		r.pod("b", 1)
 		pass(time.Second)
 		r.Shutdown()
-		all := server.Events()
+		all := r.server.Events()
 		if len(all) != 2 || told(&all[0]) != "Unknown ×10" {
 			t.Errorf("stored: %s", brief(all))
 		}
@@ -206,9 +194,7 @@ func TestShutdownAfterTheContextEnded(t *testing.T) {
 }
 
 func TestRunAgainContinues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		if err := r.Run(t.Context()); !errors.Is(err, ErrRunning) {
 			t.Errorf("a second Run says %v", err)
 		}
@@ -224,10 +210,8 @@ func TestRunAgainContinues(t *testing.T) {
 }
 
 func TestConcurrentShutdowns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetFault(slowly(time.Second))
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.server.SetFault(slowly(time.Second))
 		r.pod("a", 5)
 		var all sync.WaitGroup
 		for range 5 {

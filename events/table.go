@@ -83,29 +83,17 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 		related.ResourceVersion = s.content.relatedVersion
 		e.Related = &related
 	}
-	if s.content.annotations != nil || c.state != "" {
-		e.Annotations = c.annotations()
-		maps.Copy(e.Annotations, s.content.annotations)
+	if c.kind != callPatch { // else the server has them
+		e.Annotations = maps.Clone(s.content.annotations)
 	}
 	if c.state != "" {
-		e.Series = c.series()
+		e.Series = &eventsv1.EventSeries{Count: int32(min(c.count, math.MaxInt32)), LastObservedTime: metav1.NewMicroTime(c.last)}
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, AnnotationState, c.state)
+		if c.loose {
+			metav1.SetMetaDataAnnotation(&e.ObjectMeta, AnnotationAtLeast, "true")
+		}
 	}
 	return e
-}
-
-func (c *call) series() *eventsv1.EventSeries {
-	return &eventsv1.EventSeries{Count: int32(min(c.count, math.MaxInt32)), LastObservedTime: metav1.NewMicroTime(c.last)}
-}
-
-func (c *call) annotations() map[string]string {
-	out := map[string]string{}
-	if c.state != "" {
-		out[AnnotationState] = c.state
-	}
-	if c.loose {
-		out[AnnotationAtLeast] = "true"
-	}
-	return out
 }
 
 // look returns a stored object's content about its series.
@@ -120,14 +108,8 @@ func look(e *eventsv1.Event) found {
 	return f
 }
 
-// object is the object that a series is about. Only the end of a series left by an earlier process
-// has none: its name stands in.
-func (s *series) object() objectKey {
-	if s.key.reason == "" {
-		return objectKey{name: s.name}
-	}
-	return objectOf(&s.key.regarding)
-}
+// object is the object that a series is about.
+func (s *series) object() objectKey { return objectOf(&s.key.regarding) }
 
 // path identifies the object of a series in a roster.
 func (s *series) path() string { return s.content.namespace + "/" + s.name }

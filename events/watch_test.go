@@ -55,9 +55,7 @@ func TestWatchersSeeEveryOccurrenceInOrder(t *testing.T) {
 }
 
 func TestSlowWatcherMissesEventsAndBlocksNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		release := make(chan struct{})
 		seen := 0
 		if _, err := r.StartEventWatcher(func(runtime.Object) { <-release; seen++ }); err != nil {
@@ -79,8 +77,7 @@ func TestSlowWatcherMissesEventsAndBlocksNobody(t *testing.T) {
 }
 
 func TestWatchersEndWithTheShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, eventstest.NewServer(), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		seen := 0
 		if _, err := r.StartEventWatcher(func(runtime.Object) { time.Sleep(time.Millisecond); seen++ }); err != nil {
 			t.Fatal(err)

@@ -47,48 +47,20 @@ func stored(server *eventstest.Server) (count int64, ongoing int) {
 	return count, ongoing
 }
 
-// TestForbiddenForAWhile: an authorizer fails for half a minute in the middle of 100 series.
-func TestForbiddenForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
-		for second := range 120 {
-			if second == 40 {
-				server.SetFault(during(30*time.Second, forbidden("x")))
-			}
-			for i := range 100 {
-				r.pod(fmt.Sprint("p", i), 1)
-			}
-			r.pod(fmt.Sprint("new", second), 1)
-			pass(time.Second)
-		}
-		pass(7 * time.Minute)
-		if count, ongoing := stored(server); count != 120*101 || ongoing > 0 {
-			t.Errorf("%d of %d occurrences are stored, %d series are Ongoing for ever", count, 120*101, ongoing)
-		}
-		if _, failed := server.Count(); failed > 20 {
-			t.Errorf("%d calls failed", failed)
-		}
-		r.wantBooks(0, 0)
-	})
-}
-
 // TestRefusedPatchGoesOnCounting: a stored series is tried again with the heartbeat or the end.
 func TestRefusedPatchGoesOnCounting(t *testing.T) {
 	for name, lasts := range map[string]time.Duration{"until the end": 10 * time.Minute, "until the heartbeat": 3 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := eventstest.NewServer()
-				r := newRig(t, server, nil)
+			bubble(t, nil, func(t *testing.T, r *rig) {
 				r.pod("a", 1)
 				pass(time.Second)
-				server.SetFault(during(lasts, apierrors.NewBadRequest("no")))
+				r.server.SetFault(during(lasts, apierrors.NewBadRequest("no")))
 				const n = 40 * 60
 				for range n {
 					r.pod("a", 1)
 					pass(time.Second)
 				}
-				if _, failed := server.Count(); failed != 1 {
+				if _, failed := r.server.Count(); failed != 1 {
 					t.Errorf("%d calls failed, want 1 until the heartbeat", failed)
 				}
 				pass(6 * time.Minute)
@@ -103,16 +75,14 @@ func TestRefusedPatchGoesOnCounting(t *testing.T) {
 // other.
 func TestForbiddenElsewhere(t *testing.T) {
 	for _, from := range []time.Duration{0, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
+		bubble(t, nil, func(t *testing.T, r *rig) {
 			begin := time.Now()
-			server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
 				if c.Namespace == "ns" && time.Since(begin) >= from {
 					return forbidden(c.Name)
 				}
 				return nil
 			})
-			r := newRig(t, server, nil)
 			for i := range 600 {
 				r.pod(fmt.Sprint("p", i), 1)
 				r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: fmt.Sprint("n", i)}, nil, "Normal", "R", "A", "")
@@ -159,12 +129,10 @@ func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.H
 // TestSeriesBehindAGateAreNotScanned: calls of other namespaces do not pass through the series that
 // wait for a refused namespace.
 func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.pod("first", 1)
 		settle(r)
-		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+		r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
 			if c.Namespace == "ns" {
 				return forbidden(c.Name)
 			}
@@ -184,9 +152,9 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 			t.Errorf("%d series are looked at for each call", n)
 		}
 		r.mu.Unlock()
-		server.SetFault(nil)
+		r.server.SetFault(nil)
 		pass(time.Minute)
-		if n := len(server.Events()); n != 1002 {
+		if n := len(r.server.Events()); n != 1002 {
 			t.Errorf("%d events", n)
 		}
 		r.wantBooks(0, 0)
@@ -259,27 +227,25 @@ func TestRestoreThatFails(t *testing.T) {
 		"403":     func(context.Context, eventstest.Call) error { return forbidden("roster") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := eventstest.NewServer()
-				r := newRig(t, server, continuing)
+			bubble(t, continuing, func(t *testing.T, r *rig) {
 				r.pod("old", 3)
 				pass(time.Second)
 				if err := r.shutdown(time.Second); err != nil {
 					t.Fatal(err)
 				}
-				server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+				r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
 					if c.Verb == eventstest.Patch && c.Body == "{}" {
 						return fault(ctx, c)
 					}
 					return nil
 				})
-				next := newRig(t, server, continuing)
+				next := newRig(t, r.server, continuing)
 				next.pod("new", 1)
 				pass(25 * time.Second)
 				next.wantAbout("new", "single")
-				before, _ := server.Count()
+				before, _ := r.server.Count()
 				pass(time.Hour)
-				if all, _ := server.Count(); all-before > 60 {
+				if all, _ := r.server.Count(); all-before > 60 {
 					t.Errorf("%d calls in the hour after", all-before)
 				}
 				next.wantBooks(0, 0)
@@ -333,36 +299,6 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
-// TestConflictsAreNoFault: 100 series ended by two processes at the same moment are all written
-// soon. A 409 with another's write in the following read is no fault of the server.
-func TestConflictsAreNoFault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		rigs := []*rig{newRig(t, server, continuing)}
-		told := int64(0)
-		for second := range 120 {
-			if second == 40 {
-				rigs = append(rigs, newRig(t, server, continuing))
-			}
-			for p, r := range rigs {
-				for i := range 100 {
-					r.pod(fmt.Sprint("p", i), 1)
-				}
-				r.pod(fmt.Sprint("new-", p, "-", second), 1)
-				told += 101
-			}
-			pass(time.Second)
-		}
-		pass(7 * time.Minute)
-		if count, ongoing := stored(server); count != told || ongoing > 0 {
-			t.Errorf("told %d, stored %d, %d are Ongoing", told, count, ongoing)
-		}
-		for _, r := range rigs {
-			r.wantBooks(0, 0)
-		}
-	})
-}
-
 // TestReadBeforeTheNextPatch: once another process's write was found, objects not seen since are
 // read before a patch, instead of after a 409.
 func TestReadBeforeTheNextPatch(t *testing.T) {
@@ -394,27 +330,25 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 // TestSteadyConflict: a server that never takes a patch is left alone.
 func TestSteadyConflict(t *testing.T) {
 	for _, body := range []string{"", "series"} { // of all patches, or of those that write
-		synctest.Test(t, func(t *testing.T) {
-			server := eventstest.NewServer()
-			server.SetFault(func(_ context.Context, c eventstest.Call) error {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
 				if c.Verb == eventstest.Patch && strings.Contains(c.Body, body) {
 					return apierrors.NewConflict(resource, c.Name, errors.New("modified"))
 				}
 				return nil
 			})
-			r := newRig(t, server, nil)
 			for range 60 {
 				for i := range 500 {
 					r.pod(fmt.Sprint("p", i), 1)
 				}
 				pass(10 * time.Second)
 			}
-			if all, _ := server.Count(); all > 500+300 {
-				t.Errorf("%d calls in 10 minutes for 500 series: %v, %v", all, server.Counts(), r.Stats().Retries)
+			if all, _ := r.server.Count(); all > 500+300 {
+				t.Errorf("%d calls in 10 minutes for 500 series: %v", all, r.Stats().Retries)
 			}
-			server.SetFault(nil)
+			r.server.SetFault(nil)
 			pass(20 * time.Minute)
-			if count, ongoing := stored(server); count != 500*60 || ongoing > 0 {
+			if count, ongoing := stored(r.server); count != 500*60 || ongoing > 0 {
 				t.Errorf("%d of %d are stored, %d are Ongoing", count, 500*60, ongoing)
 			}
 			r.wantBooks(0, 0)
@@ -424,9 +358,7 @@ func TestSteadyConflict(t *testing.T) {
 
 // TestThroughputAfterARestart: 4,000 series at 20 ms a call are kept, and do not delay new events.
 func TestThroughputAfterARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, continuing)
+	bubble(t, continuing, func(t *testing.T, r *rig) {
 		const n = 4000
 		name := func(i int) string { // as the pods of a Deployment have, with a random part
 			return fmt.Sprintf("some-deployment-%08x-%05x", uint32(i/10)*2654435761, uint32(i)*2246822519>>12)
@@ -438,8 +370,8 @@ func TestThroughputAfterARestart(t *testing.T) {
 		if err := r.shutdown(10 * time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		server.SetFault(slowly(20 * time.Millisecond))
-		next := newRig(t, server, continuing)
+		r.server.SetFault(slowly(20 * time.Millisecond))
+		next := newRig(t, r.server, continuing)
 		begin := time.Now()
 		next.pod("new", 1)
 		for i := range n {
@@ -453,8 +385,8 @@ func TestThroughputAfterARestart(t *testing.T) {
 		if d := time.Since(begin); d > n*2*20*time.Millisecond/4+2*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		if count, _ := stored(server); count != 3*n+1 || len(server.Events()) != n+2 {
-			t.Errorf("%d occurrences in %d objects", count, len(server.Events()))
+		if count, _ := stored(r.server); count != 3*n+1 || len(r.server.Events()) != n+2 {
+			t.Errorf("%d occurrences in %d objects", count, len(r.server.Events()))
 		}
 		next.wantBooks(0, 0)
 	})
@@ -462,11 +394,9 @@ func TestThroughputAfterARestart(t *testing.T) {
 
 // TestNoCallUnderTheLock: recorders do not wait while names are packed or a call is made.
 func TestNoCallUnderTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		r := newRig(t, server, func(o *Options) { o.NoRoster, o.Writers = false, 1 })
+	bubble(t, func(o *Options) { o.NoRoster, o.Writers = false, 1 }, func(t *testing.T, r *rig) {
 		rosters := 0
-		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+		r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
 			if !r.mu.TryLock() {
 				t.Errorf("%s of %s under the lock", c.Verb, c.Name)
 				return nil
@@ -509,15 +439,13 @@ func TestNamespacedRole(t *testing.T) {
 
 // TestTableFull: a table full of stored series without a flush has its own drop reason.
 func TestTableFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetFault(func(_ context.Context, c eventstest.Call) error {
+	bubble(t, func(o *Options) { o.MaxSeries, o.MaxQueue = 10, 100 }, func(t *testing.T, r *rig) {
+		r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
 			if c.Verb == eventstest.Patch {
 				return status(409, metav1.StatusReasonConflict, 0)
 			}
 			return nil
 		})
-		r := newRig(t, server, func(o *Options) { o.MaxSeries, o.MaxQueue = 10, 100 })
 		for i := range 100 {
 			r.pod(fmt.Sprint("p", i), 1)
 			pass(2 * time.Second)

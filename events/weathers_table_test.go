@@ -66,6 +66,7 @@ func weather(t *testing.T, n int, ours bool) (told, lost int64, ongoing int, cal
 		start := func() {
 			if ours {
 				r := newRig(t, server, continuing)
+				ends = append(ends, func() { r.wantBooks(0, 0) })
 				emits = append(emits, func(name string) { r.pod(name, 1) })
 				return
 			}

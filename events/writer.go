@@ -203,14 +203,12 @@ func (b *Broadcaster) callOf(s *series, now time.Time) (j job) {
 
 // perform makes a call, without the lock, and books the answer.
 func (b *Broadcaster) perform(ctx context.Context, j job) {
-	var body []byte
-	switch {
-	case j.call.kind == callRead:
-		body = []byte("{}")
-	case j.roster != nil:
-		body = rosterBody(&j)
-	case j.call.kind == callPatch:
-		body = patchBody(j.call.version, j.call.annotations(), j.call.series())
+	body := []byte("{}")
+	if j.roster != nil && j.call.kind != callRead {
+		j.writeNames()
+	}
+	if j.call.kind == callPatch {
+		body = patchBody(j.event)
 	}
 	timed, cancel := context.WithTimeout(ctx, j.limit)
 	defer cancel()
@@ -236,15 +234,16 @@ func (b *Broadcaster) perform(ctx context.Context, j job) {
 	}
 }
 
-func patchBody(version string, annotations map[string]string, s *eventsv1.EventSeries) []byte {
-	type meta struct {
-		ResourceVersion string            `json:"resourceVersion,omitempty"`
-		Annotations     map[string]string `json:"annotations"`
+func patchBody(e *eventsv1.Event) []byte {
+	var p struct {
+		Metadata struct {
+			ResourceVersion string            `json:"resourceVersion,omitempty"`
+			Annotations     map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Series *eventsv1.EventSeries `json:"series,omitempty"`
 	}
-	body, err := json.Marshal(struct {
-		Metadata meta                  `json:"metadata"`
-		Series   *eventsv1.EventSeries `json:"series,omitempty"`
-	}{meta{version, annotations}, s})
+	p.Metadata.ResourceVersion, p.Metadata.Annotations, p.Series = e.ResourceVersion, e.Annotations, e.Series
+	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // these types always have an encoding
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,14 +30,12 @@ const (
 	Create Verb = "create"
 	Update Verb = "update"
 	Patch  Verb = "patch"
-	Probe  Verb = "probe" // discovery of the group
 )
 
 // Call is a received request.
 type Call struct {
 	At        time.Time
 	Verb      Verb
-	Core      bool // core/v1 instead of events.k8s.io/v1
 	Namespace string
 	Name      string
 	Body      string // of a patch
@@ -58,12 +55,9 @@ type Server struct {
 	ttl     time.Duration
 	fault   Fault
 	after   AfterFault
-	absent  bool
-	keep    int
 	version int64
 	events  map[string]*entry
 	calls   []Call
-	counts  map[Verb]int64
 	errs    int64
 	all     int64
 }
@@ -75,10 +69,7 @@ type entry struct {
 
 // NewServer returns a server without events and faults. The server records the first 100,000 calls.
 func NewServer() *Server {
-	return &Server{
-		ttl: DefaultTTL, keep: 100_000,
-		events: map[string]*entry{}, counts: map[Verb]int64{},
-	}
+	return &Server{ttl: DefaultTTL, events: map[string]*entry{}}
 }
 
 // SetTTL changes how long events live after a write, from the next write on.
@@ -89,14 +80,6 @@ func (s *Server) SetFault(f Fault) { s.set(func() { s.fault = f }) }
 
 // SetAfterFault sets the fault for answers from now on; nil for none.
 func (s *Server) SetAfterFault(f AfterFault) { s.set(func() { s.after = f }) }
-
-// SetGroupAbsent sets whether the server serves core/v1 Events only, or both groups.
-func (s *Server) SetGroupAbsent(absent bool) { s.set(func() { s.absent = absent }) }
-
-// Delete removes an event.
-func (s *Server) Delete(namespace, name string) {
-	s.set(func() { delete(s.events, namespace+"/"+name) })
-}
 
 func (s *Server) set(f func()) {
 	s.mu.Lock()
@@ -134,13 +117,6 @@ func (s *Server) Count() (all, failed int64) {
 	return s.all, s.errs
 }
 
-// Counts returns the calls by verb.
-func (s *Server) Counts() map[Verb]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.counts)
-}
-
 // serve runs a call through the faults and records the call.
 func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error) {
 	c.At = time.Now()
@@ -155,9 +131,6 @@ func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.absent && !c.Core {
-		err = noRoute()
-	}
 	if err == nil {
 		err = do()
 	}
@@ -166,25 +139,18 @@ func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error)
 	}
 	c.Err = err
 	s.all++
-	s.counts[c.Verb]++
 	if err != nil {
 		s.errs++
 	}
-	if len(s.calls) < s.keep {
+	if len(s.calls) < 100_000 {
 		s.calls = append(s.calls, c)
 	}
 	return err
 }
 
-// noRoute is the 404 for an unknown path, as seen by a client.
-func noRoute() error {
-	return apierrors.NewGenericServerResponse(404, "", schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, "", "404 page not found", 0, true)
-}
-
 var (
 	eventsResource = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 	eventsKind     = schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}
-	coreResource   = schema.GroupResource{Resource: "events"}
 )
 
 // create stores a new event if the rules of the calling API allow the event.

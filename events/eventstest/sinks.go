@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Sink is the server as an events.EventSink.
@@ -50,15 +49,6 @@ func (k *Sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (out *
 	return out, err
 }
 
-// Probe reports whether the server knows events.k8s.io/v1.
-func (s *Server) Probe(ctx context.Context) (served bool, err error) {
-	err = s.serve(ctx, Call{Verb: Probe}, func() error { return nil })
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // Create stores a new event.
 func (k *LegacySink) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
 	return k.serve(ctx, Create, e, "", func() (*eventsv1.Event, error) { return k.s.create(fromCore(e), true) })
@@ -75,7 +65,7 @@ func (k *LegacySink) Patch(ctx context.Context, e *corev1.Event, data []byte) (*
 }
 
 func (k *LegacySink) serve(ctx context.Context, verb Verb, e *corev1.Event, body string, do func() (*eventsv1.Event, error)) (out *corev1.Event, err error) {
-	err = k.s.serve(ctx, Call{Verb: verb, Core: true, Namespace: e.Namespace, Name: e.Name, Body: body}, func() error {
+	err = k.s.serve(ctx, Call{Verb: verb, Namespace: e.Namespace, Name: e.Name, Body: body}, func() error {
 		stored, err := do()
 		if err == nil {
 			out = CoreEvent(stored)
