@@ -37,8 +37,8 @@ const (
 // roster with an empty patch, but may neither list nor get Events. Guarded by the broadcaster's
 // lock.
 //
-// The phases are those of a series: read first (phaseUnread), then written by a create (phaseAbsent)
-// or patches (phaseStored).
+// The phases are those of a series: read first (phaseUnread), then written by a create
+// (phaseAbsent) or patches (phaseStored).
 type roster struct {
 	index    uint32 // of the source
 	src      source
