@@ -142,10 +142,10 @@ test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, cras
 UPSTREAM ?= stock-1.36.3 evented-1.36.3
 
 .PHONY: test-upstream
-test-upstream: ## upstream's own node e2e tests on both kubelets, on containerd, spec by spec (UPSTREAM_BOUNDED=1: the short form; UPSTREAM=...: other columns, such as gate-1.36.3)
+test-upstream: ## upstream's own node e2e tests on both kubelets, spec by spec (RUNTIME=crio; UPSTREAM_BOUNDED=1: the short form; UPSTREAM=...: other columns, such as gate-1.36.3)
 	$(GO) run ./test/kubelet/cmd/kubelet-build -suite -out $(BUILD)/kubelet $(lastword $(subst -, ,$(firstword $(UPSTREAM))))
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
-	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_BOUNDED),-bounded) $(UPSTREAM)
+	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_BOUNDED),-bounded) $(if $(RUNTIME),-runtime $(RUNTIME)) $(UPSTREAM)
 
 .PHONY: test-fleet
 test-fleet: ## deploy/ and pleg-bench fleet on a cluster of three nodes on this machine, with Prometheus
@@ -159,7 +159,7 @@ bench: ## package benchmarks, and ours beside the floor: lines for benchstat
 	test/peer/run -a floor,generated,ours
 
 .PHONY: bench-peer
-bench-peer: ## this PLEG beside the kubelet's own; builds it first (minutes)
+bench-peer: ## this PLEG beside the kubelet's own, both versions; builds them first (minutes)
 	mkdir -p $(BUILD)
 	test/peer/run >$(BUILD)/peer.bench
 	$(GO) tool benchstat -row .fullname -col /agent $(BUILD)/peer.bench

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package upstream runs the unmodified node e2e tests of a release of Kubernetes on several
-// kubelets at the same time, each on a real containerd, and compares them spec by spec.
+// kubelets at the same time, each on a real containerd or CRI-O, and compares them spec by spec.
 //
 // # Model
 //
 // A column is a kubelet, a part a selection of specs, and a [Node] the run of a part on a column:
 // mount, PID, network, UTS, IPC and cgroup namespaces of its own, with / read-only. In them
 // [RunNode] sets up mounts, cgroups and network, and [RunSuite] starts a registry of images,
-// containerd and ginkgo. All nodes of a run have the same seed.
+// the runtime and ginkgo. All nodes of a run have the same seed.
 //
 // No systemd is needed: the program itself, called systemd-run, systemctl, journalctl or sudo,
 // plays that part ([Unit]). Images are made of the suite's own programs, Debian's busybox, and curl

@@ -64,7 +64,7 @@ func layersOf(c Config) (map[string]v1.Layer, error) {
 		return nil, fmt.Errorf("upstream: busybox: %w", err)
 	}
 	base := map[string]entry{
-		"bin/busybox": {file: busybox}, "bin/nmeter": {file: c.Workload},
+		"bin/busybox": {file: busybox}, "bin/nmeter": {file: c.Runtime.Workload()},
 		"etc/passwd": {text: users}, "etc/group": {text: groups},
 		"root": {}, "tmp": {}, "uploads": {},
 	}

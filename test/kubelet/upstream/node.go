@@ -19,6 +19,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
@@ -27,8 +28,8 @@ type Config struct {
 	// Tree is the release's source tree, Suite the folder of its tests' programs, Debs that of the
 	// unpacked packages.
 	Tree, Suite, Debs string
-	// Containerd is the folder of containerd and its shim. Workload is the program that plays nmeter.
-	Containerd, Workload string
+	// Runtime is the runtime's programs, and the one that plays nmeter.
+	Runtime components.Set
 	// Out is the folder of the results, with a folder for each node.
 	Out  string
 	Seed int64
@@ -68,7 +69,7 @@ const at = machine.At
 var unitsDir = at + "/units"
 
 // folders are those of a node, beside those of its machine.
-const folders = "report cni units c/s c/certs.d/_default"
+const folders = "report cni units c/s"
 
 const (
 	nodeName = "e2enode"

@@ -17,20 +17,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-const (
-	images         = "127.0.0.1:5555"
-	socket         = at + "/c/c.sock"
-	containerdUnit = "containerd.service"
-)
+const images = "127.0.0.1:5555"
 
 // RunSuite runs the specs in a node made by [RunNode].
 func RunSuite(ctx context.Context) error {
@@ -42,7 +39,11 @@ func RunSuite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.configure(pauseOf(refs)); err != nil {
+	runtime := containerd
+	if n.Config.Runtime.Runtime.Family == runtimes.CRIO {
+		runtime = crio
+	}
+	if err := n.configure(runtime, pauseOf(refs)); err != nil {
 		return err
 	}
 	layers, err := layersOf(n.Config)
@@ -58,19 +59,18 @@ func RunSuite(ctx context.Context) error {
 	if err := push(images, layers, refs); err != nil {
 		return err
 	}
-	daemon := []string{n.Config.Containerd + "/containerd", "--config", at + "/c/config.toml"}
-	if err := newUnit(containerdUnit, at+"/containerd.log", daemon); err != nil {
+	if err := newUnit(runtime.unit, at+"/runtime.log", runtime.command(n.Config)); err != nil {
 		return err
 	}
 	go func() { // Restart=always
 		for range time.Tick(time.Second) {
-			_ = unit(filepath.Join(unitsDir, containerdUnit)).start()
+			_ = unit(filepath.Join(unitsDir, runtime.unit)).start()
 		}
 	}()
-	if err := pull(ctx, refs); err != nil {
+	endpoint := "unix://" + runtime.socket
+	if err := pull(ctx, endpoint, refs); err != nil {
 		return err
 	}
-	const endpoint = "unix://" + socket
 	cmd := exec.Command(filepath.Join(n.Config.Suite, "ginkgo"),
 		fmt.Sprint("-procs=", n.Part.Procs), "--focus="+n.Part.Focus, "--skip="+n.Part.Skip,
 		fmt.Sprint("--timeout=", n.Part.Within), fmt.Sprint("--seed=", n.Config.Seed),
@@ -86,22 +86,17 @@ func RunSuite(ctx context.Context) error {
 	return err
 }
 
-// configure writes the files of containerd, CNI, the kubelet and the suite.
-func (n *Node) configure(pause string) error {
+// configure writes the files of the runtime, CNI, the kubelet and the suite.
+func (n *Node) configure(runtime service, pause string) error {
 	var kubelet strings.Builder
 	kubelet.WriteString("#!/bin/sh\nexec " + n.Column.Binary + ` "$@"`)
 	for gate, on := range n.Column.Gates { // in the file they would be the suite's too
 		fmt.Fprintf(&kubelet, " --feature-gates=%s=%v", gate, on)
 	}
-	var config strings.Builder
-	err := containerdConfig.Execute(&config, map[string]any{
-		"At": at, "Containerd": n.Config.Containerd, "Debs": n.Config.Debs, "Pause": pause,
-		"Handlers": []string{"runc", "test-handler"},
-	})
+	err := runtime.configure(n.Config, pause)
 	suite := filepath.Join(n.Config.Suite, "e2e_node.test")
 	errs := []error{err, os.Symlink(suite, at+"/cwd/e2e_node.test")}
 	for name, text := range map[string]string{
-		"c/config.toml": config.String(), "c/certs.d/_default/hosts.toml": hosts,
 		"cni/10-e2e.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
 		"spec.yaml":   "os: Linux\nkernelSpec:\n  versions: ['.*']\n",
 		"cwd/kubelet": kubelet.String() + "\n", // found beside e2e_node.test
@@ -111,12 +106,10 @@ func (n *Node) configure(pause string) error {
 	return errors.Join(errs...)
 }
 
-const hosts = "[host.\"http://" + images + "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
-
-// pull waits for containerd and pulls the images, so that no spec waits for that.
-func pull(ctx context.Context, refs []string) error {
+// pull waits for the runtime and pulls the images, so that no spec waits for that.
+func pull(ctx context.Context, endpoint string, refs []string) error {
 	insecure := grpc.WithTransportCredentials(insecure.NewCredentials())
-	conn, err := grpc.NewClient("unix://"+socket, insecure)
+	conn, err := grpc.NewClient(endpoint, insecure)
 	if err != nil {
 		return err
 	}
@@ -132,45 +125,6 @@ func pull(ctx context.Context, refs []string) error {
 	}
 	return nil
 }
-
-var containerdConfig = template.Must(template.New("config.toml").Parse(`version = 3
-root = '{{.At}}/c/root'
-state = '{{.At}}/c/state'
-imports = []
-disabled_plugins = ['io.containerd.nri.v1.nri']
-[grpc]
-  address = '{{.At}}/c/c.sock'
-[ttrpc]
-  address = '{{.At}}/c/c.sock.ttrpc'
-[plugins.'io.containerd.cri.v1.images']
-  snapshotter = 'overlayfs'
-  [plugins.'io.containerd.cri.v1.images'.registry]
-    config_path = '{{.At}}/c/certs.d'
-  [plugins.'io.containerd.cri.v1.images'.pinned_images]
-    sandbox = '{{.Pause}}'
-[plugins.'io.containerd.cri.v1.runtime']
-  disable_apparmor = true
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-{{- range $handler := .Handlers}}
-  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{{$handler}}]
-    runtime_type = 'io.containerd.runc.v2'
-    runtime_path = '{{$.Containerd}}/containerd-shim-runc-v2'
-    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{{$handler}}.options]
-      BinaryName = '{{$.Debs}}/usr/sbin/runc'
-      Root = '{{$.At}}/c/runc'
-{{- end}}
-  [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = ['{{.Debs}}/usr/lib/cni']
-    conf_dir = '{{.At}}/cni'
-[plugins.'io.containerd.grpc.v1.cri']
-  stream_server_address = '127.0.0.1'
-  stream_server_port = '0'
-[plugins.'io.containerd.internal.v1.opt']
-  path = '{{.At}}/c/opt'
-[plugins.'io.containerd.shim.v1.manager']
-  socket_dir = '{{.At}}/c/s'
-`))
 
 const cniConfig = `{"cniVersion": "1.0.0", "name": "e2e", "plugins": [{
   "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,

@@ -9,7 +9,7 @@
 //	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together]
 //		[-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP]
-//		[-out DIR] [VARIANT...]
+//		[-runtime crio] [-out DIR] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s]
 //		[-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //

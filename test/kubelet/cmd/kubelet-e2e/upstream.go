@@ -22,6 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/upstream"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
 // Specs that need what a node of this harness lacks, or are known to flake upstream. Debian's
@@ -61,8 +62,12 @@ func runUpstream(ctx context.Context, args []string) error {
 	out := flags.String("out", "build/upstream", "folder for the table, specs.html and specs.md, and for each node's files")
 	bounded := flags.Bool("bounded", false, "eight minutes of specs")
 	seed := flags.Int64("seed", 1, "of the order of specs")
+	name := flags.String("runtime", "containerd", "the runtime of each kubelet ("+strings.Join(runtimes.Names(), ", ")+")")
 	focus := flags.String("focus", "", "only these specs, by a regular expression, one after the other")
 	_ = flags.Parse(args)
+	if _, err := runtimes.ByName(*name); err != nil {
+		return usageError{err}
+	}
 	columns, err := variants(*dir, flags.Args())
 	if err != nil {
 		return err
@@ -76,7 +81,7 @@ func runUpstream(ctx context.Context, args []string) error {
 	if *focus != "" {
 		parts = []upstream.Part{{Name: "focus", Focus: *focus, Skip: notHere, Procs: 1, Within: time.Hour}}
 	}
-	config, err := prepare(ctx, *dir, *out, columns[0].Version)
+	config, err := prepare(ctx, *dir, *out, columns[0].Version, *name)
 	if err != nil {
 		return err
 	}
@@ -146,13 +151,13 @@ func differences(table *upstream.Table, columns []scene.Variant) []string {
 	return slices.Compact(specs)
 }
 
-// prepare builds containerd and the stand-in for nmeter, and unpacks Debian's packages.
-func prepare(ctx context.Context, kubelets, out, version string) (c upstream.Config, err error) {
+// prepare builds the runtime and the stand-in for nmeter, and unpacks Debian's packages.
+func prepare(ctx context.Context, kubelets, out, version, runtime string) (c upstream.Config, err error) {
 	root, err := components.FindRoot()
 	if err != nil {
 		return c, err
 	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: "containerd", Own: true, Log: os.Stderr})
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: runtime, Own: true, Log: os.Stderr})
 	if err != nil {
 		return c, err
 	}
@@ -164,8 +169,9 @@ func prepare(ctx context.Context, kubelets, out, version string) (c upstream.Con
 	}
 	c = upstream.Config{
 		Tree: filepath.Join(kubelets, "v"+version), Suite: filepath.Join(kubelets, "suite-v"+version), Debs: filepath.Join(root, "build/debs"),
-		Containerd: set.RuntimeDir, Workload: set.Workload(), Out: out,
+		Runtime: set, Out: out,
 	}
+	c.Runtime.RuncDir = filepath.Join(c.Debs, "usr/sbin")
 	if _, err := os.Stat(filepath.Join(c.Suite, "pause")); err != nil {
 		return c, fmt.Errorf("%w (make kubelet KUBELET_BUILD=-suite builds it)", err)
 	}
