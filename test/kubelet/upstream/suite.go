@@ -77,6 +77,7 @@ func RunSuite(ctx context.Context) error {
 		"--no-color", "--silence-skips", "--junit-report=junit.xml", "--output-dir="+at+"/report",
 		"./e2e_node.test", "--", "--node-name="+nodeName,
 		"--container-runtime-endpoint="+endpoint, "--image-service-endpoint="+endpoint,
+		"--container-runtime-process-name="+strings.TrimSuffix(runtime.unit, ".service"),
 		"--prepull-images=false", "--report-dir="+at+"/report", "--server-start-timeout=8m",
 		"--kubelet-config-file="+at+"/kubelet.yaml", "--system-spec-file="+at+"/spec.yaml")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
