@@ -51,6 +51,21 @@ func during(d time.Duration, err error) eventstest.Fault {
 	}
 }
 
+// always fails every call.
+func always(err error) eventstest.Fault {
+	return func(context.Context, eventstest.Call) error { return err }
+}
+
+// where limits a fault to some calls.
+func where(these func(eventstest.Call) bool, fault eventstest.Fault) eventstest.Fault {
+	return func(ctx context.Context, c eventstest.Call) error {
+		if these(c) {
+			return fault(ctx, c)
+		}
+		return nil
+	}
+}
+
 func status(code int32, reason metav1.StatusReason, after int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Details: &metav1.StatusDetails{RetryAfterSeconds: after},
@@ -180,12 +195,7 @@ func TestRefusedForGood(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
-					if c.Namespace == "ns" {
-						return tc.err
-					}
-					return nil
-				})
+				r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, always(tc.err)))
 				r.pod("a", 1000)
 				pass(time.Second)
 				r.pod("a", 1000)
@@ -302,20 +312,15 @@ func TestPoison(t *testing.T) {
 		name  string
 		fault eventstest.Fault
 	}{
-		{"500", func(context.Context, eventstest.Call) error { return status(500, metav1.StatusReasonInternalError, 0) }},
-		{"504", func(context.Context, eventstest.Call) error { return status(504, metav1.StatusReasonTimeout, 0) }},
+		{"500", always(status(500, metav1.StatusReasonInternalError, 0))},
+		{"504", always(status(504, metav1.StatusReasonTimeout, 0))},
 		{"hangs", slowly(time.Hour)},
-		{"reset", func(context.Context, eventstest.Call) error { return fmt.Errorf("read: %w", syscall.ECONNRESET) }},
-		{"EOF", func(context.Context, eventstest.Call) error { return fmt.Errorf("Post: %w", io.EOF) }},
+		{"reset", always(fmt.Errorf("read: %w", syscall.ECONNRESET))},
+		{"EOF", always(fmt.Errorf("Post: %w", io.EOF))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
-					if c.Namespace == "ns" {
-						return tc.fault(ctx, c)
-					}
-					return nil
-				})
+				r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, tc.fault))
 				r.pod("poison", 1)
 				for i := range 50 {
 					r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", reasonOf(i), "A", "")

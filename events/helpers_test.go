@@ -88,6 +88,14 @@ func (r *rig) shutdown(limit time.Duration) error {
 	return r.ShutdownWithContext(ctx)
 }
 
+// end is a shutdown that leaves nothing unsent.
+func (r *rig) end(limit time.Duration) {
+	r.t.Helper()
+	if err := r.shutdown(limit); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // pod emits n isomorphic events about a pod.
 func (r *rig) pod(name string, n int) {
 	for range n {
@@ -200,10 +208,7 @@ func (r *rig) wantVerbs(want string) {
 func (r *rig) wantBooks(dropped, unsent int64) {
 	r.t.Helper()
 	s := r.Stats()
-	var all int64
-	for _, n := range s.Dropped {
-		all += n
-	}
+	all := sum(s.Dropped)
 	if s.Emitted != s.Acknowledged+all+s.Unsent {
 		r.t.Errorf("the books do not balance: %+v", s)
 	}

@@ -203,9 +203,7 @@ func TestKeysOfOneHash(t *testing.T) {
 		}
 	}
 	r.start()
-	if err := r.shutdown(time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	r.end(time.Minute)
 	r.wantAbout("a", "single, single")
 	r.wantAbout("b", "Unknown ×2")
 }
@@ -241,15 +239,10 @@ func TestFourWritersAndMoreLiveSeriesThanFit(t *testing.T) {
 			pass(time.Duration(rnd.IntN(600)) * time.Millisecond)
 		}
 		pass(7 * time.Minute)
-		var stored int64
-		for _, e := range r.server.Events() {
-			if stored++; e.Series != nil {
-				stored += int64(e.Series.Count) - 1
-			}
-		}
 		st := r.Stats()
-		if want := 6*rounds - sum(st.Dropped); stored != want || st.Transitions["evicted"] < 1000 {
-			t.Errorf("%d of %d occurrences are stored; %d evictions", stored, want, st.Transitions["evicted"])
+		count, _ := stored(r.server)
+		if want := 6*rounds - sum(st.Dropped); count != want || st.Transitions["evicted"] < 1000 {
+			t.Errorf("%d of %d occurrences are stored; %d evictions", count, want, st.Transitions["evicted"])
 		}
 		r.wantBooks(st.Dropped[DropTableFull], 0) // 16 stored series, those that leave included, fit
 	})

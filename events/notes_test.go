@@ -108,9 +108,7 @@ func TestNotesOverARestart(t *testing.T) {
 				}
 				kubelet.Event(podRef("b"), corev1.EventTypeWarning, "Failed", "")
 				pass(time.Second)
-				if err := r.shutdown(time.Second); err != nil {
-					t.Fatal(err)
-				}
+				r.end(time.Second)
 				if all := about(server.Events(), "b"); len(all) != 1 {
 					t.Errorf("process %d: without a message: %s", n, brief(all))
 				}
@@ -141,9 +139,7 @@ func TestBothInterfacesOverRestarts(t *testing.T) {
 				older.Event(podRef("older"), corev1.EventTypeWarning, "Failed", "no")
 				r.rec.Eventf(podRef("newer"), nil, corev1.EventTypeWarning, "Failed", "Try", "no")
 			}
-			if err := r.shutdown(time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			r.end(time.Minute)
 			r.wantBooks(0, 0)
 			if n := r.Stats().Transitions["adopted"]; n > 2 {
 				t.Errorf("%d series are continued", n)

@@ -83,14 +83,10 @@ func randomHistory(t *testing.T, seed uint64) {
 			r := newRig(t, server, change)
 			end := func() {
 				healthy.Store(true)
-				if err := r.shutdown(time.Hour); err != nil {
-					t.Fatal(err)
-				}
+				r.end(time.Hour)
 				s := r.Stats()
 				emitted += s.Emitted
-				for _, n := range s.Dropped {
-					dropped += n
-				}
+				dropped += sum(s.Dropped)
 				if s.Emitted != s.Acknowledged+s.Unsent+sum(s.Dropped) || s.Unsent != 0 {
 					t.Fatalf("books: %+v", s)
 				}
@@ -110,19 +106,8 @@ func randomHistory(t *testing.T, seed uint64) {
 				}
 			}
 			end()
-			var stored int64
-			for _, e := range server.Events() {
-				if e.Annotations[AnnotationRoster] != "" {
-					continue
-				}
-				if e.Series != nil {
-					stored += int64(e.Series.Count)
-				} else {
-					stored++
-				}
-			}
-			if stored != emitted-dropped {
-				t.Fatalf("emitted %d, dropped %d, stored %d: %s", emitted, dropped, stored, brief(server.Events()))
+			if count, _ := stored(server); count != emitted-dropped {
+				t.Fatalf("emitted %d, dropped %d, stored %d: %s", emitted, dropped, count, brief(server.Events()))
 			}
 		})
 	})

@@ -287,11 +287,7 @@ func TestManyGoroutines(t *testing.T) {
 			all.Wait()
 			stop()
 			pass(6*time.Minute + time.Second)
-			total := 0
-			for _, e := range server.Events() {
-				total += int(e.Series.Count)
-			}
-			if total != 8*500 {
+			if total, _ := stored(server); total != 8*500 {
 				t.Errorf("%d writers: %d occurrences are stored, want 4000", writers, total)
 			}
 			r.wantBooks(0, 0)

@@ -4,7 +4,6 @@
 package events
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,9 +36,7 @@ func TestRestarts(t *testing.T) {
 						r.pod("a", 1)
 						pass(100 * time.Millisecond)
 					}
-					if err := r.shutdown(time.Second); err != nil {
-						t.Fatal(err)
-					}
+					r.end(time.Second)
 					r.wantBooks(0, 0)
 					pass(time.Minute)
 				}
@@ -65,9 +62,7 @@ func TestShortProcesses(t *testing.T) {
 			r := newRig(t, server, continuing)
 			r.pod("a", 100)
 			r.pod("b", 1)
-			if err := r.shutdown(time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			r.end(time.Minute)
 			r.wantBooks(0, 0)
 		}
 		r := newRig(t, server, nil)
@@ -81,9 +76,7 @@ func TestKilledSoonAfterARestart(t *testing.T) {
 	bubble(t, continuing, func(t *testing.T, r *rig) {
 		r.pod("old", 3)
 		pass(time.Second)
-		if err := r.shutdown(time.Second); err != nil {
-			t.Fatal(err)
-		}
+		r.end(time.Second)
 		r = newRig(t, r.server, continuing)
 		pass(time.Second)
 		r.pod("new", 2)
@@ -106,9 +99,7 @@ func TestRestartLater(t *testing.T) {
 			r := newRig(t, server, continuing)
 			r.pod("a", n)
 			pass(time.Second)
-			if err := r.shutdown(time.Second); err != nil {
-				t.Fatal(err)
-			}
+			r.end(time.Second)
 		}
 		run(2)
 		pass(10 * time.Minute)
@@ -210,9 +201,7 @@ func TestSourceAfterStart(t *testing.T) {
 				late.Eventf(podRef("late"), nil, "Normal", "R", "A", "note")
 			}
 			pass(time.Second)
-			if err := r.shutdown(time.Second); err != nil {
-				t.Fatal(err)
-			}
+			r.end(time.Second)
 		}
 		newRig(t, server, nil).wantAbout("late", "Unknown ×6")
 	})
@@ -223,9 +212,7 @@ func TestStartWhileTheServerIsAway(t *testing.T) {
 	bubble(t, continuing, func(t *testing.T, r *rig) {
 		r.pod("a", 3)
 		pass(time.Second)
-		if err := r.shutdown(time.Second); err != nil {
-			t.Fatal(err)
-		}
+		r.end(time.Second)
 		r.server.SetFault(during(3*time.Minute, errAway))
 		next := newRig(t, r.server, continuing)
 		next.pod("a", 2)
@@ -238,21 +225,14 @@ func TestStartWhileTheServerIsAway(t *testing.T) {
 func TestRosterRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Namespace == "kube-system" {
-				return apierrors.NewForbidden(resource, c.Name, errors.New("no"))
-			}
-			return nil
-		})
+		server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "kube-system" }, always(apierrors.NewForbidden(resource, "x", errors.New("no")))))
 		r := idleRig(t, server, continuing)
 		r.pod("a", 3)
 		r.start()
 		pass(10 * time.Minute)
 		r.wantAbout("a", "Finished ×3")
 		r.wantVerbs("patch! create create! patch")
-		if err := r.shutdown(time.Second); err != nil {
-			t.Error(err)
-		}
+		r.end(time.Second)
 	})
 }
 
@@ -282,15 +262,8 @@ func TestRosterCannotBePoison(t *testing.T) {
 			r.pod("a", 3)
 			r.pod("b", 3)
 			pass(time.Second)
-			if err := r.shutdown(time.Second); err != nil {
-				t.Fatal(err)
-			}
-			r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
-				if strings.Contains(c.Name, poison) && c.Verb == eventstest.Patch {
-					return slowly(time.Hour)(ctx, c)
-				}
-				return nil
-			})
+			r.end(time.Second)
+			r.server.SetFault(where(func(c eventstest.Call) bool { return strings.Contains(c.Name, poison) && c.Verb == eventstest.Patch }, slowly(time.Hour)))
 			next := newRig(t, r.server, continuing)
 			next.pod("c", 1)
 			pass(15 * time.Minute)
@@ -307,12 +280,7 @@ func TestRosterCannotBePoison(t *testing.T) {
 func TestCreateOnlyRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Verb == eventstest.Patch {
-				return apierrors.NewForbidden(resource, c.Name, errors.New("no"))
-			}
-			return nil
-		})
+		server.SetFault(where(func(c eventstest.Call) bool { return c.Verb == eventstest.Patch }, always(apierrors.NewForbidden(resource, "x", errors.New("no")))))
 		for range 2 {
 			r := newRig(t, server, nil)
 			r.pod("a", 1)
@@ -354,9 +322,7 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 		for i, reason := range reasons {
 			if i == 4 { // a restart in the middle
 				pass(time.Millisecond)
-				if err := r.shutdown(time.Second); err != nil {
-					t.Fatal(err)
-				}
+				r.end(time.Second)
 				r = newRig(t, r.server, continuing)
 			}
 			r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, reason, "A", "")

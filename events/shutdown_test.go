@@ -27,9 +27,7 @@ func TestShutdownFlushes(t *testing.T) {
 		for i := range 20 {
 			r.pod(fmt.Sprint("p", i), i+1) // many are still in the queue
 		}
-		if err := r.shutdown(time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		r.end(time.Minute)
 		r.pod("late", 3)
 		r.wantBooks(3, 0)
 		if n := r.Stats().Dropped[DropShutdown]; n != 3 {
@@ -78,9 +76,7 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 			r.pod(fmt.Sprint("p", i), 3)
 			pass(3 * time.Second)
 		}
-		if err := r.shutdown(time.Second); err != nil {
-			t.Fatal(err)
-		}
+		r.end(time.Second)
 		if n := len(r.server.Events()); n != 50 {
 			t.Errorf("%d events", n)
 		}
@@ -93,24 +89,13 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 func TestShutdownWithOneCallThatHangs(t *testing.T) {
 	for _, underWay := range []bool{true, false} {
 		bubble(t, nil, func(t *testing.T, r *rig) {
-			r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
-				if strings.HasPrefix(c.Name, "hangs") {
-					return slowly(time.Hour)(ctx, c)
-				}
-				return nil
-			})
-			if !underWay {
-				r.server.SetFault(nil)
+			hangs := where(func(c eventstest.Call) bool { return strings.HasPrefix(c.Name, "hangs") }, slowly(time.Hour))
+			if underWay {
+				r.server.SetFault(hangs)
 			}
 			r.pod("hangs", 2)
-			settle(r)
-			if !underWay {
-				r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
-					if strings.HasPrefix(c.Name, "hangs") {
-						return slowly(time.Hour)(ctx, c)
-					}
-					return nil
-				})
+			if settle(r); !underWay {
+				r.server.SetFault(hangs)
 				r.pod("hangs", 9)
 			}
 			for i := range 20 {
@@ -216,9 +201,7 @@ func TestConcurrentShutdowns(t *testing.T) {
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				if err := r.shutdown(time.Minute); err != nil {
-					t.Error(err)
-				}
+				r.end(time.Minute)
 			})
 		}
 		all.Wait()

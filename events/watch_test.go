@@ -83,9 +83,7 @@ func TestWatchersEndWithTheShutdown(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.pod("a", 100)
-		if err := r.shutdown(time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		r.end(time.Minute)
 		if seen != 100 {
 			t.Errorf("it saw %d of 100", seen)
 		}

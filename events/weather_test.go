@@ -77,12 +77,7 @@ func TestForbiddenElsewhere(t *testing.T) {
 	for _, from := range []time.Duration{0, time.Minute} {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			begin := time.Now()
-			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
-				if c.Namespace == "ns" && time.Since(begin) >= from {
-					return forbidden(c.Name)
-				}
-				return nil
-			})
+			r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" && time.Since(begin) >= from }, always(forbidden("x"))))
 			for i := range 600 {
 				r.pod(fmt.Sprint("p", i), 1)
 				r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: fmt.Sprint("n", i)}, nil, "Normal", "R", "A", "")
@@ -132,12 +127,7 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.pod("first", 1)
 		settle(r)
-		r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Namespace == "ns" {
-				return forbidden(c.Name)
-			}
-			return nil
-		})
+		r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, always(forbidden("x"))))
 		for i := range 1000 {
 			r.pod(fmt.Sprint("p", i), 1)
 		}
@@ -215,30 +205,19 @@ func TestPoisonOverTLS(t *testing.T) {
 // TestRestoreThatFails: events go out soon even if the calls for an earlier process's series fail.
 func TestRestoreThatFails(t *testing.T) {
 	for name, fault := range map[string]eventstest.Fault{
-		"hangs": slowly(time.Hour),
-		"500":   func(context.Context, eventstest.Call) error { return status(500, metav1.StatusReasonInternalError, 0) },
-		"503": func(context.Context, eventstest.Call) error {
-			return status(503, metav1.StatusReasonServiceUnavailable, 0)
-		},
-		"429": func(context.Context, eventstest.Call) error {
-			return status(429, metav1.StatusReasonTooManyRequests, 0)
-		},
-		"garbage": func(context.Context, eventstest.Call) error { return errors.New("couldn't get version/kind") },
-		"403":     func(context.Context, eventstest.Call) error { return forbidden("roster") },
+		"hangs":   slowly(time.Hour),
+		"500":     always(status(500, metav1.StatusReasonInternalError, 0)),
+		"503":     always(status(503, metav1.StatusReasonServiceUnavailable, 0)),
+		"429":     always(status(429, metav1.StatusReasonTooManyRequests, 0)),
+		"garbage": always(errors.New("couldn't get version/kind")),
+		"403":     always(forbidden("roster")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, continuing, func(t *testing.T, r *rig) {
 				r.pod("old", 3)
 				pass(time.Second)
-				if err := r.shutdown(time.Second); err != nil {
-					t.Fatal(err)
-				}
-				r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
-					if c.Verb == eventstest.Patch && c.Body == "{}" {
-						return fault(ctx, c)
-					}
-					return nil
-				})
+				r.end(time.Second)
+				r.server.SetFault(where(func(c eventstest.Call) bool { return c.Verb == eventstest.Patch && c.Body == "{}" }, fault))
 				next := newRig(t, r.server, continuing)
 				next.pod("new", 1)
 				pass(25 * time.Second)
@@ -285,9 +264,7 @@ func TestTwoProcesses(t *testing.T) {
 		}
 		newer := newRig(t, server, continuing)
 		work(300, older, newer)
-		if err := older.shutdown(time.Minute); err != nil {
-			t.Error(err)
-		}
+		older.end(time.Minute)
 		work(60, newer)
 		pass(7 * time.Minute)
 		count, ongoing := stored(server)
@@ -317,9 +294,7 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 		newer := newRig(t, server, one)
 		emit(newer, 1)
 		emit(older, 1)
-		if err := older.shutdown(time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		older.end(time.Minute)
 		if got := older.Stats().Retries["Conflict"]; got != 1 {
 			t.Errorf("%d answers of 409 for %d objects of another process", got, n)
 		}
@@ -331,12 +306,7 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 func TestSteadyConflict(t *testing.T) {
 	for _, body := range []string{"", "series"} { // of all patches, or of those that write
 		bubble(t, nil, func(t *testing.T, r *rig) {
-			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
-				if c.Verb == eventstest.Patch && strings.Contains(c.Body, body) {
-					return apierrors.NewConflict(resource, c.Name, errors.New("modified"))
-				}
-				return nil
-			})
+			r.server.SetFault(where(func(c eventstest.Call) bool { return c.Verb == eventstest.Patch && strings.Contains(c.Body, body) }, always(apierrors.NewConflict(resource, "x", errors.New("modified")))))
 			for range 60 {
 				for i := range 500 {
 					r.pod(fmt.Sprint("p", i), 1)
@@ -367,9 +337,7 @@ func TestThroughputAfterARestart(t *testing.T) {
 			r.pod(name(i), 2)
 		}
 		pass(time.Minute)
-		if err := r.shutdown(10 * time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		r.end(10 * time.Minute)
 		r.server.SetFault(slowly(20 * time.Millisecond))
 		next := newRig(t, r.server, continuing)
 		begin := time.Now()
@@ -419,19 +387,12 @@ func TestNoCallUnderTheLock(t *testing.T) {
 func TestNamespacedRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Namespace != "ns" {
-				return forbidden(c.Name)
-			}
-			return nil
-		})
+		server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace != "ns" }, always(forbidden("x"))))
 		for range 3 {
 			r := newRig(t, server, func(o *Options) { o.NoRoster, o.RosterNamespace = false, "ns" })
 			r.pod("a", 5)
 			pass(time.Second)
-			if err := r.shutdown(time.Second); err != nil {
-				t.Fatal(err)
-			}
+			r.end(time.Second)
 		}
 		newRig(t, server, nil).wantAbout("a", "Unknown ×15")
 	})
@@ -440,12 +401,7 @@ func TestNamespacedRole(t *testing.T) {
 // TestTableFull: a table full of stored series without a flush has its own drop reason.
 func TestTableFull(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxSeries, o.MaxQueue = 10, 100 }, func(t *testing.T, r *rig) {
-		r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if c.Verb == eventstest.Patch {
-				return status(409, metav1.StatusReasonConflict, 0)
-			}
-			return nil
-		})
+		r.server.SetFault(where(func(c eventstest.Call) bool { return c.Verb == eventstest.Patch }, always(status(409, metav1.StatusReasonConflict, 0))))
 		for i := range 100 {
 			r.pod(fmt.Sprint("p", i), 1)
 			pass(2 * time.Second)
