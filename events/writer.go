@@ -203,11 +203,14 @@ func (b *Broadcaster) callOf(s *series, now time.Time) (j job) {
 
 // perform makes a call, without the lock, and books the answer.
 func (b *Broadcaster) perform(ctx context.Context, j job) {
-	body := []byte("{}")
 	if j.roster != nil && j.call.kind != callRead {
 		j.writeNames()
 	}
-	if j.call.kind == callPatch {
+	var body []byte
+	switch j.call.kind {
+	case callRead:
+		body = []byte("{}")
+	case callPatch:
 		body = patchBody(j.event)
 	}
 	timed, cancel := context.WithTimeout(ctx, j.limit)
