@@ -27,20 +27,15 @@ import (
 	"net/rpc"
 	"os"
 	"os/exec"
-	"sync/atomic"
-	"syscall"
 	"time"
 )
 
-// Child is a running process. Its calls are answered on its standard input and output.
+// Child is a process that answers calls on its standard input and output.
 type Child struct {
 	Calls
+	*Process
 	name   string
-	cmd    *exec.Cmd
 	stdout io.Closer
-	killed atomic.Bool
-	done   chan struct{} // closed once the process has ended and err is set
-	err    error
 }
 
 // Start starts this program with other arguments. Its standard error goes to stderr.
@@ -56,9 +51,8 @@ func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 
 // Run starts a program that answers calls.
 func Run(name string, cmd *exec.Cmd) (*Child, error) {
-	c := &Child{name: name, cmd: cmd, done: make(chan struct{})}
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // out of the reach of the terminal's Ctrl-C
-	stdin, err := c.cmd.StdinPipe()
+	c := &Child{name: name}
+	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -67,25 +61,15 @@ func Run(name string, cmd *exec.Cmd) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	c.cmd.Stdout, c.stdout = w, r
-	if err := c.cmd.Start(); err != nil {
+	cmd.Stdout, c.stdout = w, r
+	if c.Process, err = Spawn(cmd); err != nil {
 		_, _ = r.Close(), w.Close()
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	_ = w.Close()
 	c.Calls = NewCalls(r, stdin)
-	go func() { // ends with the process
-		c.err = c.cmd.Wait()
-		close(c.done)
-	}()
 	return c, nil
 }
-
-// Process is the child's process.
-func (c *Child) Process() *os.Process { return c.cmd.Process }
-
-// Done is closed when the child has ended.
-func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Err returns how the child ended: nil for exit status 0 or a kill on purpose. Call Err after Done
 // is closed.
@@ -98,9 +82,7 @@ func (c *Child) Err() error {
 
 // Kill kills the child like kill -9, and waits for its end.
 func (c *Child) Kill() {
-	c.killed.Store(true)
-	_ = c.cmd.Process.Kill()
-	<-c.done
+	_ = c.Process.Kill()
 	_ = c.stdout.Close()
 }
 
@@ -110,7 +92,7 @@ func (c *Child) Stop(grace time.Duration) error {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
-	case <-c.done:
+	case <-c.Done():
 	case <-timer.C:
 		c.Kill()
 		return fmt.Errorf("%s did not end within %v and was killed", c.name, grace)

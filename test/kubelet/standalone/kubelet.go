@@ -80,9 +80,8 @@ func (n *Node) sealed(self, binary string, args ...string) *exec.Cmd {
 func (k *Kubelet) awaitHealthy(ctx context.Context) error {
 	for end := time.Now().Add(healthyWithin); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		select {
-		case err := <-k.done:
-			k.done <- err
-			return fmt.Errorf("ended: %w", errors.Join(err, errors.New("see its log")))
+		case <-k.Done():
+			return fmt.Errorf("ended: %w", errors.Join(k.Wait(ctx), errors.New("see its log")))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		default:
@@ -96,7 +95,7 @@ func (k *Kubelet) awaitHealthy(ctx context.Context) error {
 
 // CPUSeconds is the kubelet's CPU time so far.
 func (k *Kubelet) CPUSeconds() (float64, error) {
-	p, err := procfs.NewProc(k.cmd.Process.Pid)
+	p, err := procfs.NewProc(k.PID())
 	if err != nil {
 		return 0, err
 	}
@@ -106,7 +105,7 @@ func (k *Kubelet) CPUSeconds() (float64, error) {
 
 // RSS is the kubelet's resident memory in bytes.
 func (k *Kubelet) RSS() (int64, error) {
-	p, err := procfs.NewProc(k.cmd.Process.Pid)
+	p, err := procfs.NewProc(k.PID())
 	if err != nil {
 		return 0, err
 	}

@@ -7,20 +7,16 @@ package standalone
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 )
 
-// Process is a child that dies with this process, in a process group of its own.
-type Process struct {
-	cmd  *exec.Cmd
-	done chan error // capacity 1: its end
-}
+// Process is a child that dies with this process.
+type Process struct{ *child.Process }
 
 // Spawn starts a command with its output at the end of a log.
 func Spawn(cmd *exec.Cmd, log string) (*Process, error) {
@@ -33,59 +29,14 @@ func Spawn(cmd *exec.Cmd, log string) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
-	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
-	p := &Process{cmd: cmd, done: make(chan error, 1)}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // the kernel sends Pdeathsig at the end of the forking thread
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.done <- cmd.Wait()
-		}
-	}()
-	return p, <-started
-}
-
-// Kill kills the process, like a crash, and waits for its end.
-func (p *Process) Kill() error {
-	err := p.cmd.Process.Kill()
-	p.done <- <-p.done
-	return err
-}
-
-// Wait waits for the end of the process. At the end of ctx it kills the process.
-func (p *Process) Wait(ctx context.Context) error {
-	select {
-	case err := <-p.done:
-		p.done <- err
-		return err
-	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), p.Kill())
-	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	p, err := child.Spawn(cmd)
+	return &Process{p}, err
 }
 
 // Stop ends the process in order, and kills it after the grace.
 func (p *Process) Stop(grace time.Duration) error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case err := <-p.done:
-		p.done <- err
-	case <-time.After(grace):
-		_ = p.Kill()
-		return fmt.Errorf("%s did not end by itself within %v", p.cmd.Path, grace)
-	}
-	return nil
-}
-
-// Alive says whether the process still runs.
-func (p *Process) Alive() bool {
-	select {
-	case err := <-p.done:
-		p.done <- err
-		return false
-	default:
-		return true
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return p.End(ctx, syscall.SIGTERM)
 }

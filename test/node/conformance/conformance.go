@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -101,18 +102,34 @@ type recording struct {
 	*crikit.Client
 	ctx  context.Context
 	o    Options
-	raw  *crikit.Recorder
 	seen int // events of earlier steps
 	// removes is the name of a container removed while running.
 	removes string
 	names   map[string]string // by ID
 	steps   Transcript
+
+	mu  sync.Mutex // owns raw
+	raw []*runtimeapi.ContainerEventResponse
+}
+
+// heard adds an event.
+func (r *recording) heard(e *runtimeapi.ContainerEventResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.raw = append(r.raw, e)
+}
+
+// events returns the events so far.
+func (r *recording) events() []*runtimeapi.ContainerEventResponse {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.raw)
 }
 
 // Record runs the script. It leaves nothing on the runtime in any case, unless the runtime does not
 // let go.
 func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, error) {
-	r := &recording{Client: client, ctx: ctx, o: o, raw: &crikit.Recorder{}, names: map[string]string{}}
+	r := &recording{Client: client, ctx: ctx, o: o, names: map[string]string{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the script did not end within %v", limit))
 	defer cancel()
 	r.ctx = ctx
@@ -120,7 +137,7 @@ func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = r.raw.Run(listening, client)
+		_ = client.Listen(listening, r.heard)
 	}()
 	defer func() { stop(); <-ended }()
 	defer func() { _ = client.RemoveAll(context.WithoutCancel(ctx)) }()
@@ -147,8 +164,8 @@ func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, 
 // calls are slow too.
 func (r *recording) settle(began time.Time) error {
 	quiet := max(r.o.Quiet, time.Since(began)/2)
-	for count := -1; count != len(r.raw.Events()); {
-		count = len(r.raw.Events())
+	for count := -1; count != len(r.events()); {
+		count = len(r.events())
 		select {
 		case <-time.After(quiet):
 		case <-r.ctx.Done():
@@ -193,7 +210,7 @@ const lag = 5 * time.Millisecond
 // tellEvents tells the events since the step before. Where the order of several containers is the
 // runtime's mood, the events are sorted, and the payloads left out.
 func (r *recording) tellEvents(anyOrder bool) {
-	events := r.raw.Events()
+	events := r.events()
 	var lines []string
 	for _, e := range events[r.seen:] {
 		kind := strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT")
@@ -229,7 +246,7 @@ func (r *recording) tellEvents(anyOrder bool) {
 }
 
 // payload is the sandbox's phase and those of the containers.
-func (r *recording) payload(e crikit.Event) string {
+func (r *recording) payload(e *runtimeapi.ContainerEventResponse) string {
 	words := []string{"no sandbox"}
 	if s := e.PodSandboxStatus; s != nil {
 		words[0] = r.nameOf(s.Id) + "=" + strings.TrimPrefix(s.State.String(), "SANDBOX_")

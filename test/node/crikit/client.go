@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crikit drives a CRI runtime from a test: pods and containers made by single calls, the
-// runtime's whole state as a value, and a recorder of its raw event stream.
+// Package crikit drives a CRI runtime from a test: pods and containers made by single calls, and the
+// runtime's whole state as a value.
 //
 // # Model
 //
@@ -88,4 +88,17 @@ func (c *Client) WaitReady(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// Listen calls f with each event of the runtime's stream until its end or ctx's, and returns the
+// reason. It always reads: an idle subscriber would stop the runtime.
+func (c *Client) Listen(ctx context.Context, f func(*runtimeapi.ContainerEventResponse)) error {
+	stream, err := c.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	for err == nil {
+		var message *runtimeapi.ContainerEventResponse
+		if message, err = stream.Recv(); err == nil {
+			f(message)
+		}
+	}
+	return err
 }

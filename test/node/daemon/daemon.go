@@ -33,6 +33,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
@@ -87,9 +88,8 @@ type Daemon struct {
 	config Config
 	family family
 
-	mu      sync.Mutex // guards the fields below
-	process *os.Process
-	ended   chan struct{} // closed once the process is reaped
+	mu      sync.Mutex     // guards the fields below
+	process *child.Process // nil before the first start
 	loaded  bool
 }
 
@@ -146,23 +146,13 @@ func (d *Daemon) PID() int {
 	if !d.aliveLocked() {
 		return 0
 	}
-	return d.process.Pid
+	return d.process.PID()
 }
 
 // Alive reports whether the process runs.
 func (d *Daemon) Alive() bool { return d.PID() != 0 }
 
-func (d *Daemon) aliveLocked() bool {
-	if d.ended == nil {
-		return false
-	}
-	select {
-	case <-d.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (d *Daemon) aliveLocked() bool { return d.process != nil && d.process.Alive() }
 
 // Start starts the runtime and waits for its readiness or the end of ctx.
 func (d *Daemon) Start(ctx context.Context) error {
@@ -192,19 +182,14 @@ func (d *Daemon) spawn() error {
 	cmd.Dir = d.config.Base
 	// runc is looked for on PATH in some code paths, configured or not.
 	cmd.Env = append(append(os.Environ(), cmd.Env...), "PATH="+d.config.Components.RuncDir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := d.config.Owner.Enter(cmd); err != nil {
 		return fmt.Errorf("daemon: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
+	process, err := child.Spawn(cmd)
+	if err != nil {
 		return fmt.Errorf("daemon: start the runtime: %w", err)
 	}
-	ended := make(chan struct{})
-	go func() { // ends with the process
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
-	d.process, d.ended = cmd.Process, ended
+	d.process = process
 	return nil
 }
 
@@ -237,22 +222,15 @@ func (d *Daemon) ready(ctx context.Context) error {
 // of ctx kills the process.
 func (d *Daemon) Stop(ctx context.Context, signal syscall.Signal) error {
 	d.mu.Lock()
-	process, ended, alive := d.process, d.ended, d.aliveLocked()
+	process, alive := d.process, d.aliveLocked()
 	d.mu.Unlock()
 	if !alive {
 		return nil
 	}
-	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("daemon: signal the runtime: %w", err)
+	if err := process.End(ctx, signal); err != nil {
+		return fmt.Errorf("daemon: stop the runtime: %w", err)
 	}
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		_ = process.Kill()
-		<-ended
-		return fmt.Errorf("daemon: the runtime did not end at %v, and was killed: %w", signal, context.Cause(ctx))
-	}
+	return nil
 }
 
 func (d *Daemon) logTail(n int) string {

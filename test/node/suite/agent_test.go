@@ -72,7 +72,7 @@ func (n *Node) NewAgent(settings ...func(*worker.Config)) *Agent {
 		t.Fatalf("the agent did not start (%v): %s", err, tailOf(log.Name()))
 	}
 	t.Cleanup(a.finish)
-	t.Logf("%s started, pid %d: %+v", a.name, a.Process().Pid, config)
+	t.Logf("%s started, pid %d: %+v", a.name, a.PID(), config)
 	return a
 }
 
@@ -86,10 +86,8 @@ func stableAfter(d time.Duration) func(*worker.Config) {
 
 // finish asks for violations and ends the agent. A killed agent has none to report.
 func (a *Agent) finish() {
-	select {
-	case <-a.Done():
+	if !a.Alive() {
 		return
-	default:
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.n.t.ctx), startLimit)
 	defer cancel()
@@ -125,7 +123,7 @@ func (a *Agent) take(n worker.News) {
 }
 
 // Signal sends a signal, SIGSTOP and SIGCONT for instance.
-func (a *Agent) Signal(s syscall.Signal) { a.n.t.Check(a.Process().Signal(s)) }
+func (a *Agent) Signal(s syscall.Signal) { a.n.t.Check(a.Process.Signal(s)) }
 
 // Stats returns the state of the generator.
 func (a *Agent) Stats() (worker.Progress, error) {

@@ -10,13 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
@@ -207,33 +211,64 @@ func (n *Node) MustTruth() []bench.Pod {
 	return truth
 }
 
-// Record records the runtime's stream until the scenario ends: with a separate subscription, or, on
+// A recorder judges the runtime's stream.
+type recorder struct {
+	mu     sync.Mutex // owns the fields below
+	judge  *stream.Judge
+	events int
+	stale  []stream.Event // those with a phase before an earlier event's
+}
+
+// message takes a message of the stream.
+func (r *recorder) message(raw []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.judge.Event(time.Now(), raw)
+	r.events++
+	if hasFlaw(e, stream.StalePayload) || hasFlaw(e, stream.Contradicting) || hasFlaw(e, stream.Reordered) {
+		r.stale = append(r.stale, e)
+	}
+}
+
+func hasFlaw(e stream.Event, f stream.Flaw) bool {
+	return slices.ContainsFunc(e.Flaws, func(text string) bool { return strings.HasPrefix(text, string(f)) })
+}
+
+// soFar returns the number of events, and the stale events.
+func (r *recorder) soFar() (events int, stale []stream.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events, slices.Clone(r.stale)
+}
+
+// Record judges the runtime's stream until the scenario ends: with a separate subscription, or, on
 // a runtime with a single subscriber for each event, by observing the proxy's traffic to the
 // scenario's only agent.
-func (n *Node) Record() *crikit.Recorder {
-	recorder := &crikit.Recorder{}
+func (n *Node) Record() *recorder {
+	r := &recorder{judge: stream.New(0)}
 	n.t.Cleanup(func() {
-		if found := len(crikit.Regressions(recorder.Events())); found > 0 {
-			n.t.Figure("stale payloads seen", "%d", found)
+		if _, stale := r.soFar(); len(stale) > 0 {
+			n.t.Figure("stale payloads seen", "%d", len(stale))
 		}
 	})
 	if n.Traits.SharedStream && n.agents > 0 {
 		tap := func(message []byte) bool {
-			if err := recorder.Tap(message); err != nil {
-				n.t.Errorf("the runtime's stream: %v", err)
-			}
+			r.message(message)
 			return false
 		}
-		_, err := n.Proxy.Inject(criproxy.Fault{Method: stream, Match: tap, Do: criproxy.Drop{}})
+		_, err := n.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
 		n.t.Check(err)
-		return recorder
+		return r
 	}
 	ctx, cancel := context.WithCancel(n.t.ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = recorder.Run(ctx, n.Client)
+		_ = n.Listen(ctx, func(e *runtimeapi.ContainerEventResponse) {
+			raw, _ := proto.Marshal(e) // it was unmarshalled
+			r.message(raw)
+		})
 	}()
 	n.t.Cleanup(func() { cancel(); <-ended })
-	return recorder
+	return r
 }

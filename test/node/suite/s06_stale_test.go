@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
@@ -39,7 +40,7 @@ func stale(t *T) {
 		each(n, ids, func(ctx context.Context, id string) error { return n.Remove(ctx, id) })
 		each(n, pods, func(ctx context.Context, pod *crikit.Pod) error { return n.Delete(ctx, pod.SandboxID) })
 		ran++
-		if ran >= rounds && len(crikit.Regressions(raw.Events())) > 0 {
+		if _, found := raw.soFar(); ran >= rounds && len(found) > 0 {
 			break
 		}
 	}
@@ -47,11 +48,11 @@ func stale(t *T) {
 	if held := a.MustCache(); len(held) != 0 {
 		t.Errorf("every pod is gone, and the cache holds %d", len(held))
 	}
-	found := crikit.Regressions(raw.Events())
+	sent, found := raw.soFar()
 	newer := 0
-	for _, r := range found {
-		t.Logf("stale: event %d, container %s: %s → %s, newer stamp %v", r.Index, r.Container, r.Was, r.Is, r.NewerStamp)
-		if r.NewerStamp {
+	for _, e := range found {
+		t.Logf("stale: %s of %s: %q", e.Type, e.ID, e.Flaws)
+		if !hasFlaw(e, stream.StampBack) {
 			newer++
 		}
 	}
@@ -59,7 +60,7 @@ func stale(t *T) {
 	stats := a.MustStats()
 	t.Figure("rounds", "%d", ran)
 	t.Figure("containers", "%d", containers)
-	t.Figure("raw events", "%d", len(raw.Events()))
+	t.Figure("raw events", "%d", sent)
 	if len(found) > 0 {
 		t.Figure("stale payloads sent", "%d", len(found))
 		t.Figure("with a newer stamp", "%d", newer)

@@ -18,8 +18,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
-// stream is the method of the event stream.
-const stream = "GetContainerEvents"
+// eventStream is the method of the event stream.
+const eventStream = "GetContainerEvents"
 
 // wireFaults are the faults of the event stream and the calls.
 var wireFaults = []struct {
@@ -28,13 +28,13 @@ var wireFaults = []struct {
 	// lossy: the agent loses some changes, so it may count missed events and lose the stream.
 	lossy bool
 }{
-	{name: "late", fault: criproxy.Fault{Method: stream, Do: criproxy.Delay{For: 700 * time.Millisecond}}},
-	{name: "half dropped", fault: criproxy.Fault{Method: stream, Match: everySecond(), Do: criproxy.Drop{}}, lossy: true},
-	{name: "cut", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Cut{}}, lossy: true},
-	{name: "cut mid-message", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Cut{MidMessage: true}}, lossy: true},
-	{name: "truncated", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Truncate{}}, lossy: true},
-	{name: "failed", fault: criproxy.Fault{Method: stream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
-	{name: "stalled", fault: criproxy.Fault{Method: stream, Do: criproxy.Stall{}}, lossy: true},
+	{name: "late", fault: criproxy.Fault{Method: eventStream, Do: criproxy.Delay{For: 700 * time.Millisecond}}},
+	{name: "half dropped", fault: criproxy.Fault{Method: eventStream, Match: everySecond(), Do: criproxy.Drop{}}, lossy: true},
+	{name: "cut", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Cut{}}, lossy: true},
+	{name: "cut mid-message", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Cut{MidMessage: true}}, lossy: true},
+	{name: "truncated", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Truncate{}}, lossy: true},
+	{name: "failed", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
+	{name: "stalled", fault: criproxy.Fault{Method: eventStream, Do: criproxy.Stall{}}, lossy: true},
 	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}}},
 	// A number of answers, and not every fourth: a pod of four changed containers is read with four
 	// of them, and would fail for ever.
@@ -71,7 +71,7 @@ func wire(t *T) {
 		if w.fault.Method == "StreamContainers" && !n.Traits.StreamingLists {
 			w.fault.Method = "ListContainers"
 		}
-		if w.fault.Method == stream && !n.Traits.Events {
+		if w.fault.Method == eventStream && !n.Traits.Events {
 			continue // nothing to harm
 		}
 		before := a.MustStats()

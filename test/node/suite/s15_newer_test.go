@@ -61,7 +61,7 @@ func newer(t *T) {
 	l := n.StartLoad(4, 3, 500*time.Millisecond)
 	phase("under load", length, true)
 
-	hold, err := n.Proxy.Inject(criproxy.Fault{Method: stream, Do: criproxy.Stall{}})
+	hold, err := n.Proxy.Inject(criproxy.Fault{Method: eventStream, Do: criproxy.Stall{}})
 	t.Check(err)
 	phase("stream stalled", length, true)
 	hold.Remove()

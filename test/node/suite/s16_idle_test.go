@@ -71,7 +71,7 @@ func idle(t *T) {
 
 // cpu is the CPU time of the agent and the runtime's daemon so far; 0 for a foreign daemon.
 func (n *Node) cpu(a *Agent) (ofAgent, ofRuntime time.Duration) {
-	ofAgent, err := sweep.CPUTime(a.Process().Pid)
+	ofAgent, err := sweep.CPUTime(a.PID())
 	n.t.Check(err)
 	if n.Daemon != nil {
 		ofRuntime, err = sweep.CPUTime(n.Daemon.PID())
