@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crikit drives a CRI runtime from a test: pods and containers made by single calls, and the
-// runtime's whole state as a value.
+// Package crikit drives a CRI runtime from a test: pods and containers made by single calls, and
+// the runtime's whole state as a value.
 //
 // # Model
 //
