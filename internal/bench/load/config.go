@@ -48,8 +48,12 @@ type Fact struct {
 type Config struct {
 	// Conn is the connection to the runtime.
 	Conn grpc.ClientConnInterface
-	// RunID names the run in RunLabel and in the pods' namespace.
+	// RunID names the run in RunLabel, and begins the UIDs of pods.
 	RunID string
+	// Namespace is the pods' namespace. Default: one with the RunID in it.
+	Namespace string
+	// CgroupParent is the cgroup for pods. Empty: the runtime's choice.
+	CgroupParent string
 	// Pods and Containers are the number of pods and of long-lived containers in each.
 	Pods, Containers int
 	// Rate is the intended number of state changes a second. 0: Run changes nothing.
@@ -89,6 +93,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Parallel, c.UnderWay = cmp.Or(c.Parallel, defaultParallel), cmp.Or(c.UnderWay, defaultUnderWay)
 	c.CallTimeout, c.JobLife = cmp.Or(c.CallTimeout, defaultCallTimeout), cmp.Or(c.JobLife, 200*time.Millisecond)
+	c.Namespace = cmp.Or(c.Namespace, "pleg-bench-"+c.RunID)
 	if len(c.Args) == 0 {
 		c.Args = []string{"sleep", "{life}"}
 	}

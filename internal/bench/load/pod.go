@@ -45,11 +45,9 @@ func (d *Driver) uidOf(p *pod) string {
 	return fmt.Sprintf("%s-%04d-%06d", d.config.RunID, p.index, p.generation)
 }
 
-func (d *Driver) namespace() string { return "pleg-bench-" + d.config.RunID }
-
 func (d *Driver) labels(p *pod) map[string]string {
 	return map[string]string{
-		RunLabel: d.config.RunID, LabelPodUID: p.uid, LabelPodName: p.config.Metadata.Name, LabelPodNamespace: d.namespace(),
+		RunLabel: d.config.RunID, LabelPodUID: p.uid, LabelPodName: p.config.Metadata.Name, LabelPodNamespace: d.config.Namespace,
 	}
 }
 
@@ -93,8 +91,10 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 	p.attempts = 0
 	p.slots = make([]string, d.config.Containers)
 	p.config = &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: fmt.Sprintf("pod-%04d-%d", p.index, p.generation), Namespace: d.namespace(), Uid: p.uid},
-		Linux:    &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: d.namespaces()}},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: fmt.Sprintf("pod-%04d-%d", p.index, p.generation), Namespace: d.config.Namespace, Uid: p.uid},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: d.config.CgroupParent, SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: d.namespaces()},
+		},
 		// Containers of all pods share the folder: their log paths differ.
 		LogDirectory: d.config.LogDirectory,
 		Annotations:  map[string]string{ownerAnnotation: processName(), logsAnnotation: d.config.LogDirectory},

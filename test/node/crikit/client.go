@@ -51,7 +51,7 @@ type Client struct {
 	runtimeapi.RuntimeServiceClient
 	Options
 
-	conn *grpc.ClientConn
+	Conn *grpc.ClientConn
 }
 
 // Dial prepares a client. The first call connects.
@@ -63,16 +63,16 @@ func Dial(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("crikit: %w", err)
 	}
-	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), Options: o, conn: conn}, nil
+	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), Options: o, Conn: conn}, nil
 }
 
 // Images is the runtime's image service, on the same connection.
 func (c *Client) Images() runtimeapi.ImageServiceClient {
-	return runtimeapi.NewImageServiceClient(c.conn)
+	return runtimeapi.NewImageServiceClient(c.Conn)
 }
 
 // Close ends the connection with every call.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error { return c.Conn.Close() }
 
 // WaitReady waits until the runtime answers a list. A containerd just started answers Unavailable
 // for a moment.

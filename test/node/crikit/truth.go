@@ -17,7 +17,7 @@ import (
 // Truth reads the runtime's state of the client's namespace: the expected content of a quiet cache,
 // bare.
 func (c *Client) Truth(ctx context.Context) ([]bench.Pod, error) {
-	pods, err := load.Read(ctx, c.conn, load.LabelPodNamespace, c.Namespace)
+	pods, err := load.Read(ctx, c.Conn, load.LabelPodNamespace, c.Namespace)
 	for i := range pods {
 		Bare(&pods[i])
 	}

@@ -8,159 +8,94 @@ package suite
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"math"
+	"os"
+	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	driver "github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// A load makes pods, runs containers in them to their end and removes all of it, over and over, and
-// survives all errors of the runtime: it goes on when the runtime is back. Pause stops the load
-// between two pods' lives, so that runtime and cache can be compared.
+// A load changes pods as fast as the runtime can, and survives all errors of the runtime: it goes
+// on when the runtime is back.
 type load struct {
-	n      *Node
-	cancel context.CancelFunc
-	all    sync.WaitGroup
-	pause  sync.RWMutex // held for reading while a call is made
-	made   atomic.Int64 // containers started
-
-	mu    sync.Mutex // guards the fields below
-	calls calls
-	since time.Time // of the last call that succeeded
+	*driver.Driver
+	n     *Node
+	all   sync.WaitGroup
+	begun time.Time
 }
 
-// calls are the outcomes of a load's calls.
-type calls struct {
-	took   []time.Duration // of those that succeeded
-	hung   int
-	failed []string // the first errors
-}
+const (
+	// callLimit bounds a call of a load.
+	callLimit = 2 * time.Minute
+	// flatOut is a rate beyond any runtime: the next change begins at the end of another.
+	flatOut = 1000
+)
 
-// StartLoad starts workers that go on until Stop or the scenario's end. Each pod gets the given
-// number of containers, which exit after up to life.
-func (n *Node) StartLoad(workers, containers int, life time.Duration) *load {
-	ctx, cancel := context.WithCancel(n.t.ctx)
-	l := &load{n: n, cancel: cancel, since: time.Now()}
-	for w := range workers {
-		l.all.Go(func() {
-			for round := 0; ctx.Err() == nil; round++ {
-				l.life(ctx, fmt.Sprintf("load%d-%d", w, round), containers, life)
-			}
-		})
-	}
+// StartLoad changes so many pods of so many containers until Stop or the scenario's end. Short jobs
+// live for about life.
+func (n *Node) StartLoad(pods, containers int, life time.Duration) *load {
+	logs := filepath.Join(n.t.Dir, "load")
+	n.t.Check(os.MkdirAll(logs, 0o755))
+	l := &load{n: n, begun: time.Now(), Driver: driver.New(driver.Config{
+		Conn: n.Conn, RunID: n.Namespace, Namespace: n.Namespace, CgroupParent: n.CgroupParent, Image: n.Image, HostNetwork: true,
+		Pods: pods, Containers: containers, Rate: flatOut, JobLife: life, LogDirectory: logs,
+		Parallel: pods, UnderWay: pods, CallTimeout: callLimit,
+	})}
+	n.t.Check(l.Setup(n.t.ctx))
+	l.all.Go(func() { l.Run(n.t.ctx, math.MaxInt64) })
 	n.t.Cleanup(l.Stop)
 	return l
 }
 
-// Stop ends the load after the calls under way; pods may be left. An abandoned call would leave the
-// runtime at work.
+// Stop ends the load after the changes under way; pods are left.
 func (l *load) Stop() {
-	l.cancel()
+	l.Finish()
 	l.all.Wait()
 }
 
-// Paused runs f while no call of the load is under way.
+// Paused runs f while no change of the load is under way.
 func (l *load) Paused(f func()) {
-	l.pause.Lock()
-	defer l.pause.Unlock()
+	l.SetRate(0)
+	defer l.SetRate(flatOut)
+	l.n.t.Eventually(settle, "the load pauses", func() error {
+		if left := l.Stats().UnderWay; left > 0 {
+			return fmt.Errorf("%d changes are under way", left)
+		}
+		return nil
+	})
 	f()
 }
 
-// life is a pod's life. Failures are tried again until done or ctx ends.
-func (l *load) life(ctx context.Context, name string, containers int, life time.Duration) {
-	var pod *crikit.Pod
-	l.try(ctx, func(ctx context.Context, attempt int) (err error) {
-		// A failed try may have left its name taken.
-		pod, err = l.n.RunPod(ctx, l.n.UID(name), name, uint32(attempt))
-		return err
-	})
-	if pod == nil {
-		return
+// errorsIn returns the number of failed calls.
+func errorsIn(s driver.Stats) (count int) {
+	for _, n := range s.Errors {
+		count += n
 	}
-	for c := range containers {
-		l.try(ctx, func(ctx context.Context, attempt int) error {
-			if attempt > 20 {
-				return nil // the sandbox may have died with the runtime
-			}
-			_, err := l.n.CreateAndStart(ctx, pod, crikit.Spec{
-				Name: fmt.Sprintf("c%d", c), Attempt: uint32(attempt), Args: []string{"sleep", rand.N(life).String(), "0"},
-			})
-			if err == nil {
-				l.made.Add(1)
-			}
-			return err
-		})
-	}
-	select {
-	case <-time.After(rand.N(life)):
-	case <-ctx.Done():
-		return
-	}
-	l.try(ctx, func(ctx context.Context, _ int) error {
-		err := l.n.Delete(ctx, pod.SandboxID)
-		if crikit.Gone(err) {
-			return nil
-		}
-		return err
-	})
+	return count
 }
 
-// callLimit is when a call of a load counts as hung.
-const callLimit = 2 * time.Minute
-
-// try calls f until success or the end of ctx. A pause waits for the call only.
-func (l *load) try(ctx context.Context, f func(ctx context.Context, attempt int) error) {
-	for attempt := 0; ctx.Err() == nil; attempt++ {
-		l.pause.RLock()
-		limited, cancel := context.WithTimeout(l.n.t.ctx, callLimit)
-		began := time.Now()
-		err := f(limited, attempt)
-		l.note(time.Since(began), err, limited.Err() != nil)
-		cancel()
-		l.pause.RUnlock()
-		if err == nil {
-			return
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-		}
+// tookSince returns the durations of the calls since an earlier moment.
+func (l *load) tookSince(s driver.Stats) (took []time.Duration) {
+	for _, c := range l.Stats().Calls[len(s.Calls):] {
+		took = append(took, c.Took)
 	}
-}
-
-// note records the outcome of a call.
-func (l *load) note(took time.Duration, err error, hung bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case err == nil:
-		l.calls.took = append(l.calls.took, took)
-		l.since = time.Now()
-	case hung:
-		l.calls.hung++
-	case len(l.calls.failed) < 10:
-		l.calls.failed = append(l.calls.failed, err.Error())
-	}
-}
-
-// take returns and forgets the outcomes.
-func (l *load) take() calls {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.calls
-	l.calls = calls{}
-	return c
+	return took
 }
 
 // idle returns the time since a call has succeeded.
 func (l *load) idle() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Since(l.since)
+	calls := l.Stats().Calls
+	if len(calls) == 0 {
+		return time.Since(l.begun)
+	}
+	last := calls[len(calls)-1]
+	return time.Duration(bench.Now()-last.At) - last.Took
 }
 
 // progressed waits until a call has succeeded from now on.

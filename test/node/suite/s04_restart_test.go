@@ -96,7 +96,7 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 	a.Converge()
 	stats := a.MustStats()
 	t.Figure("restarts", "%d", round)
-	t.Figure("containers", "%d", l.made.Load())
+	t.Figure("changes", "%d", l.Stats().Changes)
 	t.Figure("down", "%s", quantiles(down))
 	t.Figure("ready→connected", "%s", quantiles(connected))
 	t.Figure("ready→converged", "%s", quantiles(converged))

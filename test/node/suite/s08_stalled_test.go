@@ -31,12 +31,11 @@ func (l *load) stopped(most time.Duration) time.Duration {
 // undisturbed lets the load run for a while, records its calls, and fails the scenario if one hung
 // or failed.
 func (l *load) undisturbed(while string, d time.Duration) {
-	l.take()
+	before := l.Stats()
 	l.n.t.Sleep(d)
-	c := l.take()
-	l.n.t.Figure("calls, "+while, "%s", quantiles(c.took))
-	if c.hung > 0 || len(c.failed) > 0 {
-		l.n.t.Errorf("%s, %d calls hung and failed with %q", while, c.hung, c.failed)
+	l.n.t.Figure("calls, "+while, "%s", quantiles(l.tookSince(before)))
+	if after := l.Stats(); errorsIn(after) > errorsIn(before) {
+		l.n.t.Errorf("%s, calls failed: %v with %q", while, after.Errors, after.FirstErrors)
 	}
 }
 
@@ -74,7 +73,7 @@ func stalled(t *T) {
 	})
 
 	// The process stops: only the kernel's and grpc's buffers take events now.
-	l.take()
+	reading := l.Stats()
 	stop := time.Now()
 	a.Signal(syscall.SIGSTOP)
 	most := settle
@@ -82,7 +81,7 @@ func stalled(t *T) {
 		most = time.Duration(t.Size(30, 10)) * time.Second
 	}
 	idle := l.stopped(most)
-	t.Figure("calls, agent stopped", "%s", quantiles(l.take().took))
+	t.Figure("calls, agent stopped", "%s", quantiles(l.tookSince(reading)))
 	if idle > quiet {
 		t.Figure("stopped→runtime hangs", "%.1fs", (time.Since(stop) - idle).Seconds())
 	} else {

@@ -57,7 +57,7 @@ func clients(t *T) {
 		finals = append(finals, ends(a.MustEvents()))
 	}
 	both, one := compareEnds(t, finals[0], finals[1])
-	t.Figure("containers", "%d", l.made.Load())
+	t.Figure("changes", "%d", l.Stats().Changes)
 	t.Figure("reads of everything", "%d", reads.Load())
 	t.Figure("IDs told to both", "%d", both)
 	t.Figure("to one", "%d", one)

@@ -52,7 +52,7 @@ func clock(t *T) {
 		t.Errorf("%s_sum is %v: a latency was below zero", worker.MetricLatency, metrics[worker.MetricLatency+"_sum"])
 	}
 	t.Figure("steps", "-1h, +1h, 0, -1h, 0")
-	t.Figure("containers", "%d", l.made.Load())
+	t.Figure("changes", "%d", l.Stats().Changes)
 	t.Figure("missed", "%d", after.Missed)
 	t.latencies(a.MustEvents())
 	t.waits(a)
