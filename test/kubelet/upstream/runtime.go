@@ -63,7 +63,8 @@ var crio = service{
 		if _, err := daemon.New(daemon.Config{Base: base, Components: c.Runtime, Image: image.DefaultRef}); err != nil {
 			return err
 		}
-		config := fmt.Sprintf(`[crio.image]
+		var config strings.Builder
+		fmt.Fprintf(&config, `[crio.image]
 default_transport = "docker://"
 pause_image = %q
 pause_command = "/pause"
@@ -72,11 +73,11 @@ network_dir = %q
 plugin_dirs = [%q]
 `, pause, at+"/cni", c.Debs+"/usr/lib/cni")
 		for _, handler := range handlers[1:] {
-			config += fmt.Sprintf("[crio.runtime.runtimes.%s]\nruntime_path = %q\nruntime_root = %q\nmonitor_cgroup = \"pod\"\n",
+			fmt.Fprintf(&config, "[crio.runtime.runtimes.%s]\nruntime_path = %q\nruntime_root = %q\nmonitor_cgroup = \"pod\"\n",
 				handler, c.Runtime.Runc(), base+"/runc")
 		}
 		registries := fmt.Sprintf("[[registry]]\nprefix = \"registry.k8s.io\"\nlocation = %q\ninsecure = true\n", images)
-		return errors.Join(os.WriteFile(filepath.Join(base, "conf.d/10-suite.conf"), []byte(config), 0o644),
+		return errors.Join(os.WriteFile(filepath.Join(base, "conf.d/10-suite.conf"), []byte(config.String()), 0o644),
 			os.WriteFile(base+"/registries.conf", []byte(registries), 0o644))
 	},
 }
