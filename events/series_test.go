@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 )
 
 func TestSingletonIsOneCall(t *testing.T) {
@@ -196,5 +197,13 @@ func TestEventsOfOneObjectInOrder(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPatchOfNoAnnotations checks that a patch without annotations leaves those of the server: in a
+// merge patch null deletes.
+func TestPatchOfNoAnnotations(t *testing.T) {
+	if got, want := string(patchBody(&eventsv1.Event{})), `{"metadata":{}}`; got != want {
+		t.Errorf("the patch is %s, want %s", got, want)
 	}
 }

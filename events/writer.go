@@ -241,7 +241,7 @@ func patchBody(e *eventsv1.Event) []byte {
 	var p struct {
 		Metadata struct {
 			ResourceVersion string            `json:"resourceVersion,omitempty"`
-			Annotations     map[string]string `json:"annotations"`
+			Annotations     map[string]string `json:"annotations,omitempty"`
 		} `json:"metadata"`
 		Series *eventsv1.EventSeries `json:"series,omitempty"`
 	}
