@@ -91,10 +91,8 @@ func New(opts Options) (*Broadcaster, error) {
 func (b *Broadcaster) newCore(scheme *runtime.Scheme, controller, instance string, byNote bool) *core {
 	c := &core{b: b, kinds: &kinds{scheme: scheme}, from: source{controller, instance, byNote}}
 	invalid := validation.IsQualifiedName(controller)
-	if c.bad = errors.Join(
-		check(len(invalid) == 0, "the API server does not take the controller %q: %s", controller, strings.Join(invalid, "; ")),
-		checkInstance(instance),
-	); c.bad != nil {
+	c.bad = check(len(invalid) == 0, "the API server does not take the controller %q: %s", controller, strings.Join(invalid, "; "))
+	if c.bad != nil {
 		klog.Background().Error(c.bad, "No event of this recorder will be recorded")
 		return c
 	}
@@ -120,16 +118,16 @@ func (b *Broadcaster) NewRecorder(scheme *runtime.Scheme, reportingController st
 
 // NewSeriesRecorder is NewRecorder with the recorder's own type, for interfaces of other packages.
 func (b *Broadcaster) NewSeriesRecorder(scheme *runtime.Scheme, reportingController string) *Recorder {
-	instance := cmp.Or(b.opts.Instance, reportingController+"-"+hostname())
+	instance := cmp.Or(b.opts.Instance, cut(reportingController+"-"+hostname(), maxWord))
 	return &Recorder{core: b.newCore(scheme, reportingController, instance, false), logger: klog.Background()}
 }
 
 // NewLegacyRecorder returns a recorder with client-go's older interface, as in a kubelet's
-// Dependencies.Recorder. The controller is src.Component. The instance is Options.Instance,
-// src.Host or the host name. The action of an event is its reason: the older interface has no
-// action. See [LegacyRecorder] for the series.
+// Dependencies.Recorder. The controller is src.Component. The instance is Options.Instance, or the
+// first 128 bytes of src.Host or the host name. The action of an event is its reason: the older
+// interface has no action. See [LegacyRecorder] for the series.
 func (b *Broadcaster) NewLegacyRecorder(scheme *runtime.Scheme, src corev1.EventSource) record.EventRecorderLogger {
-	instance := cmp.Or(b.opts.Instance, src.Host, hostname())
+	instance := cmp.Or(b.opts.Instance, cut(cmp.Or(src.Host, hostname()), maxWord))
 	return &LegacyRecorder{core: b.newCore(scheme, src.Component, instance, true), logger: klog.Background()}
 }
 

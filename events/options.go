@@ -95,7 +95,7 @@ func (o *Options) complete() error {
 		check(o.ClusterNamespace == metav1.NamespaceSystem || o.ClusterNamespace == metav1.NamespaceDefault,
 			"ClusterNamespace %q: the API server takes events about cluster-scoped objects in %q or %q only", o.ClusterNamespace, metav1.NamespaceSystem, metav1.NamespaceDefault),
 		check(len(validation.IsDNS1123Label(o.RosterNamespace)) == 0, "RosterNamespace %q is no name of a namespace", o.RosterNamespace),
-		checkInstance(o.Instance),
+		check(len(o.Instance) <= maxWord && utf8.ValidString(o.Instance), "Instance %.200q: the API server takes at most %d bytes of UTF-8", o.Instance, maxWord),
 		positive("MaxSeries", o.MaxSeries), positive("MaxQueue", o.MaxQueue), positive("Writers", o.Writers),
 		positive("FinishAfter", o.FinishAfter), positive("Heartbeat", o.Heartbeat), positive("BackoffBase", o.BackoffBase),
 		check(o.BackoffBase <= o.BackoffMax, "BackoffBase %v exceeds BackoffMax %v", o.BackoffBase, o.BackoffMax),
@@ -104,12 +104,6 @@ func (o *Options) complete() error {
 
 func positive[T int | time.Duration](name string, v T) error {
 	return check(v > 0, "%s is %v: it must be positive, or zero for the default", name, v)
-}
-
-// checkInstance checks Options.Instance, or what stands in for it.
-func checkInstance(name string) error {
-	return check(len(name) <= maxWord && utf8.ValidString(name),
-		"the API server takes an instance of at most %d bytes of UTF-8, not %.200q: set Options.Instance", maxWord, name)
 }
 
 func check(ok bool, format string, args ...any) error {

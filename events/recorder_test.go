@@ -86,6 +86,18 @@ func TestDefaultInstance(t *testing.T) {
 	})
 }
 
+// TestLongHost checks that a node with a longer name than an instance may have still has Events.
+func TestLongHost(t *testing.T) {
+	bubble(t, func(o *Options) { o.Instance = "" }, func(t *testing.T, r *rig) {
+		host := strings.Repeat("node.", 40)
+		r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: host}).Event(podRef("a"), corev1.EventTypeNormal, "Started", "x")
+		settle(r)
+		if e := r.one(); e.ReportingInstance != host[:maxWord] {
+			t.Errorf("the instance is %q", e.ReportingInstance)
+		}
+	})
+}
+
 func TestNamespaceRule(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
 	for _, tc := range []struct {
@@ -326,8 +338,8 @@ func TestOptions(t *testing.T) {
 		"FinishAfter":      {FinishAfter: -time.Second},
 		"BackoffBase 1h":   {BackoffBase: time.Hour},
 		"RosterNamespace":  {RosterNamespace: "no name"},
-		"not \"xxx":        {Instance: strings.Repeat("x", 200)},
-		"not \"\\xff":      {Instance: "\xff"},
+		"Instance \"xxx":   {Instance: strings.Repeat("x", 200)},
+		"Instance \"\\xff": {Instance: "\xff"},
 	} {
 		o.Sink = eventstest.NewServer().Sink()
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
