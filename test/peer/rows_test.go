@@ -36,6 +36,8 @@ const (
 	kubelet   = "kubelet-v1.36.3"
 )
 
+var everybody = []string{floors, generated, ours, kubelet}
+
 // envContestant makes this program a contestant.
 const envContestant = "PEER_CONTESTANT"
 
@@ -88,7 +90,6 @@ type row struct {
 }
 
 func rows() []row {
-	everybody := []string{floors, generated, ours, kubelet}
 	plegs := everybody[2:]
 	var all []row
 	for _, pods := range []int{500, 2500, 5000} {
@@ -116,9 +117,15 @@ func rows() []row {
 }
 
 func BenchmarkPeer(b *testing.B) {
+	chosen := strings.Split(*agents, ",")
+	for _, agent := range chosen {
+		if !slices.Contains(everybody, agent) {
+			b.Fatalf("-agents names %q: the contestants are %s", agent, strings.Join(everybody, ", "))
+		}
+	}
 	for _, r := range rows() {
 		for _, agent := range r.agents {
-			if slices.Contains(strings.Split(*agents, ","), agent) {
+			if slices.Contains(chosen, agent) {
 				b.Run(r.name+"/agent="+agent, func(b *testing.B) { r.run(b, agent) })
 			}
 		}
