@@ -4,8 +4,6 @@
 package pleg
 
 import (
-	"fmt"
-	"io"
 	"testing"
 	"time"
 )
@@ -65,72 +63,6 @@ func TestMuteStreamIsOpenedAnew(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestEventsMissedAtOnceEndNoStream: changes that were found before it was known that events are
-// missed, or before the stream was connected, are no sign that the stream has gone silent since.
-func TestEventsMissedAtOnceEndNoStream(t *testing.T) {
-	setSilent := func(b *bed, silent bool, refuse error) {
-		b.toy.mu.Lock()
-		defer b.toy.mu.Unlock()
-		b.toy.silent, b.toy.refuse = silent, refuse
-	}
-	cut := func(b *bed) {
-		setSilent(b, true, io.ErrUnexpectedEOF)
-		b.toy.cutStreams()
-		time.Sleep(100 * time.Millisecond)
-		setSilent(b, true, nil) // the next attempt is a second later, and connected one after that
-	}
-	for name, tc := range map[string]struct {
-		before     func(b *bed)
-		between    time.Duration
-		reconnects int
-	}{
-		"the stream was up":         {func(b *bed) { setSilent(b, true, nil) }, 1200 * time.Millisecond, 0},
-		"the stream was down":       {cut, 1200 * time.Millisecond, 1},
-		"the stream was down first": {cut, 10 * time.Second, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			recorder := &notes{}
-			configure := func(c *Config[status], toy *toyRuntime) {
-				c.Recorder, c.RelistMax = recorder, time.Second
-				toy.set("p", Container, "c1", PhaseRunning)
-				toy.set("p", Container, "c2", PhaseRunning)
-			}
-			inBubble(t, configure, func(b *bed) {
-				time.Sleep(10 * time.Second)
-				tc.before(b)
-				b.toy.set("p", Container, "c1", PhaseExited)
-				time.Sleep(tc.between)
-				b.toy.set("p", Container, "c2", PhaseExited)
-				time.Sleep(20 * time.Second)
-				s := b.gen.Stats()
-				if s.Reconnects != tc.reconnects || s.State != StreamConnected {
-					t.Errorf("a healthy stream was ended: %+v", s)
-				}
-				if n := recorder.count(ReasonStreamLost); n != tc.reconnects {
-					t.Errorf("%d reports of a lost stream, want %d", n, tc.reconnects)
-				}
-				b.shows("p")
-			})
-		})
-	}
-}
-
-// TestMuteStreamOnABusyNode: missed events that follow each other faster than the grace give a mute
-// stream away too.
-func TestMuteStreamOnABusyNode(t *testing.T) {
-	inBubble(t, func(_ *Config[status], toy *toyRuntime) { toy.silent = true }, func(b *bed) {
-		time.Sleep(5 * time.Second)
-		for i := range 20 {
-			b.toy.set("p", Container, fmt.Sprint(i), PhaseRunning)
-			time.Sleep(500 * time.Millisecond)
-		}
-		if s := b.gen.Stats(); s.Reconnects == 0 {
-			t.Errorf("nothing was heard of 20 starts in 10 s: %+v", s)
-		}
-		b.events()
-	})
 }
 
 // notes counts reports. The loop is its only writer; reading it is for when the loop rests.

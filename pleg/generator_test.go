@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -163,65 +164,6 @@ func TestGenericPollsAtTheBase(t *testing.T) {
 	})
 }
 
-func TestIdleEventedHardlyLists(t *testing.T) {
-	for _, delta := range []bool{false, true} {
-		t.Run(fmt.Sprintf("delta=%v", delta), func(t *testing.T) {
-			inBubble(t, func(c *Config[status], r *toyRuntime) {
-				r.delta = delta
-				for i := range 500 {
-					uid := fmt.Sprintf("p%d", i)
-					r.pods[cache.UID(uid)] = []Item{{ID: uid + "s", Kind: Sandbox, Phase: PhaseRunning}, {ID: uid + "c", Kind: Container, Phase: PhaseRunning}}
-				}
-			}, func(b *bed) {
-				time.Sleep(300 * time.Second)
-				b.events()
-				lists, _, _ := b.toy.counts()
-				if lists >= 12 {
-					b.t.Errorf("%d lists in 300 s, want fewer than 12", lists)
-				}
-				b.toy.mu.Lock()
-				b.toy.silent = true
-				b.toy.mu.Unlock()
-				b.toy.set("p7", Container, "p7c", PhaseExited)
-				b.toy.mu.Lock()
-				b.toy.silent = false
-				b.toy.mu.Unlock()
-				time.Sleep(300 * time.Second)
-				b.want("p7 ContainerDied p7c")
-				b.shows("p7")
-				time.Sleep(3 * time.Second)
-				synctest.Wait()
-				s := b.gen.Stats()
-				if s.Missed != 1 || s.RelistPeriod > 256*time.Second {
-					b.t.Errorf("missed %d, period %v", s.Missed, s.RelistPeriod)
-				}
-			})
-		})
-	}
-}
-
-func TestGetNewerThanReadsThatPodAtOnce(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		b.toy.set("p", Sandbox, "s", PhaseRunning)
-		time.Sleep(100 * time.Second)
-		_, reads, _ := b.toy.counts()
-		start := time.Now()
-		s, err := b.cache.GetNewerThan(b.t.Context(), "p", start)
-		if err != nil || len(s.Items) != 1 {
-			b.t.Errorf("got %v, %v", s, err)
-		}
-		if d := time.Since(start); d > time.Millisecond {
-			b.t.Errorf("took %v", d)
-		}
-		if s, err := b.cache.GetNewerThan(b.t.Context(), "nobody", start); err != nil || s == nil || s.UID != "nobody" {
-			b.t.Errorf("unknown pod: got %v, %v", s, err)
-		}
-		if _, now, statuses := b.toy.counts(); now-reads != 2 || statuses != 1 {
-			b.t.Errorf("%d reads of pods, %d of statuses; want 2, 1", now-reads, statuses)
-		}
-	})
-}
-
 func TestManyWaitersAreServedByOneList(t *testing.T) {
 	// The invariants look at every pod after each tick, which takes minutes with so many: smaller
 	// tests check them.
@@ -260,34 +202,6 @@ func TestManyWaitersAreServedByOneList(t *testing.T) {
 	})
 }
 
-func TestLostStreamFallsBackAndReconnects(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		b.toy.set("p", Sandbox, "s", PhaseRunning)
-		time.Sleep(200 * time.Second)
-		if s := b.gen.Stats(); s.State != StreamConnected || s.RelistPeriod < 64*time.Second {
-			b.t.Fatalf("state %v, period %v", s.State, s.RelistPeriod)
-		}
-		b.toy.mu.Lock()
-		b.toy.refuse = errors.New("connection refused")
-		b.toy.mu.Unlock()
-		b.toy.cutStreams()
-		time.Sleep(500 * time.Second)
-		if s := b.gen.Stats(); s.State != StreamBackoff || s.RelistPeriod != time.Second {
-			b.t.Errorf("state %v, period %v", s.State, s.RelistPeriod)
-		}
-		b.toy.mu.Lock()
-		b.toy.refuse = nil
-		b.toy.mu.Unlock()
-		b.toy.set("p", Sandbox, "s", PhaseExited)
-		time.Sleep(62 * time.Second)
-		// The exit was found by polling, and nobody listened: the runtime is not to blame.
-		if s := b.gen.Stats(); s.State != StreamConnected || s.Reconnects != 1 || s.Missed != 0 || s.Unheard != 1 {
-			b.t.Errorf("stats %+v", s)
-		}
-		b.events()
-	})
-}
-
 func TestUnsupportedIsAskedAgain(t *testing.T) {
 	inBubble(t, func(c *Config[status], r *toyRuntime) { r.refuse = fmt.Errorf("unknown method: %w", ErrNoEvents) }, func(b *bed) {
 		time.Sleep(10 * time.Second)
@@ -300,106 +214,6 @@ func TestUnsupportedIsAskedAgain(t *testing.T) {
 		time.Sleep(60 * time.Second)
 		if s := b.gen.Stats(); s.State != StreamConnected {
 			b.t.Errorf("state %v", s.State)
-		}
-	})
-}
-
-func TestStalledWatchLosesNothing(t *testing.T) {
-	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Capacity = 2 }, func(b *bed) {
-		time.Sleep(2 * time.Second)
-		for i := range 10 {
-			b.toy.set(cache.UID(fmt.Sprintf("p%d", i)), Sandbox, fmt.Sprintf("s%d", i), PhaseRunning)
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err := b.gen.Health(); err != nil {
-			b.t.Errorf("health: %v", err)
-		}
-		got := b.events()
-		if len(got) != 10 {
-			b.t.Errorf("got %d events %q, want one for each of 10 pods", len(got), got)
-		}
-	})
-}
-
-func TestInspectionErrorKeepsTheLastStatus(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		b.toy.set("p", Sandbox, "s", PhaseRunning)
-		time.Sleep(2 * time.Second)
-		b.events()
-		b.toy.mu.Lock()
-		b.toy.readErr, b.toy.noLoad = errors.New("no disk"), true
-		b.toy.mu.Unlock()
-		b.toy.set("p", Sandbox, "s", PhaseExited)
-		synctest.Wait()
-		s, err := b.cache.Get("p")
-		if err == nil || len(s.Items) != 1 {
-			b.t.Errorf("got %v, %v", s, err)
-		}
-		b.want()
-		b.toy.mu.Lock()
-		b.toy.readErr = nil
-		b.toy.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		b.want("p ContainerDied s")
-		b.shows("p")
-	})
-}
-
-func TestReinspectIsAnsweredAndPaced(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		b.toy.set("p", Sandbox, "s", PhaseRunning)
-		time.Sleep(2 * time.Second)
-		b.events()
-		_, _, before := b.toy.counts()
-		b.gen.RequestReinspect("p")
-		time.Sleep(time.Millisecond)
-		b.want("p PodSync ")
-		b.gen.RequestReinspect("p")
-		time.Sleep(time.Millisecond)
-		b.want()
-		time.Sleep(time.Second)
-		b.want("p PodSync ")
-		b.gen.RequestReinspect("p")
-		if _, err := b.cache.GetNewerThan(b.t.Context(), "p", time.Now()); err != nil {
-			b.t.Error(err)
-		}
-		b.want("p PodSync ")
-		b.gen.RequestReinspect("nobody")
-		time.Sleep(time.Second)
-		b.want("nobody PodSync ")
-		if _, _, now := b.toy.counts(); now-before != 3 {
-			b.t.Errorf("%d reads of statuses, want 3", now-before)
-		}
-	})
-}
-
-// TestClaimsWithoutAPod holds that a claim that does not say whose it is counts: kubernetes#114371.
-func TestClaimsWithoutAPod(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		for _, p := range []string{"p", "q"} {
-			b.toy.set(cache.UID(p), Sandbox, p+"s", PhaseRunning)
-			b.toy.set(cache.UID(p), Container, p+"c", PhaseRunning)
-		}
-		time.Sleep(60 * time.Second)
-		b.events()
-		b.toy.mu.Lock()
-		b.toy.silent = true
-		b.toy.mu.Unlock()
-		unowned := func(id string, phase Phase) {
-			b.toy.replay(Claim[status]{Item: Item{ID: id, Phase: phase}, CreatedAt: time.Now()})
-		}
-		b.toy.set("p", Container, "pc", PhaseExited)
-		b.toy.set("q", Container, "qc", PhaseExited)
-		unowned("pc", PhaseExited)
-		unowned("qc", PhaseExited)
-		b.want("p ContainerDied pc", "q ContainerDied qc")
-		b.toy.set("r", Sandbox, "rs", PhaseRunning)
-		unowned("rs", PhaseRunning)
-		time.Sleep(time.Second)
-		b.want("r ContainerStarted rs")
-		time.Sleep(10 * time.Second)
-		if s := b.gen.Stats(); s.Missed != 0 {
-			b.t.Errorf("%d missed: the stream told of all", s.Missed)
 		}
 	})
 }
@@ -506,27 +320,64 @@ func TestLastClaimsOfAStreamComeBeforeItsEnd(t *testing.T) {
 	})
 }
 
-func TestRestartOverTheSameCache(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		b.toy.set("p", Sandbox, "s", PhaseRunning)
-		b.toy.set("q", Sandbox, "t", PhaseRunning)
+// TestDefect17InstancesDoNotKnowOfEachOther runs an evented and a polling generator over one
+// runtime: both end in a cache of the runtime's state, and the end of one changes nothing for the
+// other (invariants 7 and 8).
+func TestDefect17InstancesDoNotKnowOfEachOther(t *testing.T) {
+	for seed := range uint64(20) {
+		inBubble(t, nil, func(b *bed) {
+			polling := &bed{t: b.t, toy: b.toy, cache: cache.New(func(uid cache.UID) *status { return &status{UID: uid} })}
+			polling.start(func(c *Config[status], _ *toyRuntime) { c.Stream = nil })
+			rng, phases := rand.New(rand.NewPCG(seed, 5)), make(map[int]Phase)
+			change := func() {
+				for range 100 {
+					n := rng.IntN(40)
+					if phases[n]++; phases[n] <= PhaseRemoved {
+						b.toy.set(cache.UID(fmt.Sprint("p", n%3)), Container, fmt.Sprint("c", n), phases[n])
+					}
+					time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond))))
+				}
+				time.Sleep(3 * time.Second)
+			}
+			change()
+			b.shows("p0", "p1", "p2")
+			polling.shows("p0", "p1", "p2")
+			polling.stop()
+			change()
+			b.shows("p0", "p1", "p2")
+		})
+	}
+}
+
+// TestOwnCallsAreBounded reports calls about IDs that nobody knows, beside a waiter for no pod, and
+// calls without an end.
+func TestOwnCallsAreBounded(t *testing.T) {
+	unchecked := func(cfg *Config[status], _ *toyRuntime) { cfg.Metrics = nil }
+	inBubble(t, unchecked, func(b *bed) {
 		time.Sleep(5 * time.Second)
-		b.stop()
-		b.toy.set("p", Sandbox, "s", PhaseRemoved)
-		got := make(chan int, 1)
-		go func() {
-			s, _ := b.cache.GetNewerThan(b.t.Context(), "p", time.Now())
-			got <- len(s.Items)
-		}()
-		time.Sleep(time.Second)
-		b.start(nil)
-		time.Sleep(time.Second)
-		if n := <-got; n != 0 {
-			b.t.Errorf("waiter got %d items", n)
+		ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Second)
+		defer cancel()
+		go func() { _, _ = b.cache.GetNewerThan(ctx, "", time.Now()) }()
+		synctest.Wait()
+		for i := range 10 {
+			returned := b.gen.Calling(OwnCall{ID: fmt.Sprint("c", i)})
+			time.Sleep(time.Millisecond)
+			returned(nil, Item{ID: fmt.Sprint("c", i), Phase: PhaseRemoved})
 		}
-		b.shows("p", "q")
-		if n := b.cache.Len(); n != 1 {
-			b.t.Errorf("%d pods in the cache, want 1", n)
+		time.Sleep(30 * time.Second)
+		if n := b.gen.Stats().Pods; n != 0 {
+			b.t.Errorf("%d pods are remembered of a runtime that has none", n)
+		}
+		const calls = 20_000
+		for i := range calls {
+			b.gen.Calling(OwnCall{Pod: PodRef{UID: cache.UID(fmt.Sprint("u", i))}})
+			if i%1000 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		if s := b.gen.Stats(); s.Pods > calls/2 || s.DiscardedAcks == 0 {
+			b.t.Errorf("%d calls without an end keep %d pods, and %d calls were discarded", calls, s.Pods, s.DiscardedAcks)
 		}
 	})
 }

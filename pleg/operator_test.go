@@ -13,50 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/evented-pleg/evented-pleg/cache"
 )
-
-// sticky is a toy whose reads of pods named stuck… do not end before their context does.
-type sticky struct{ *toyRuntime }
-
-func (s sticky) Inspect(ctx context.Context, pod Pod) (Inspection[status], error) {
-	if strings.HasPrefix(string(pod.UID), "stuck") {
-		<-ctx.Done()
-		return Inspection[status]{}, ctx.Err()
-	}
-	return s.toyRuntime.Inspect(ctx, pod)
-}
-
-// TestHungReadsHoldUpNobody: however many pods' reads hang, another pod's change is shown, and its
-// waiter served, within 1.5 base periods.
-func TestHungReadsHoldUpNobody(t *testing.T) {
-	for _, n := range []int{4, 20, 100, 400} {
-		inBubble(t, func(c *Config[status], r *toyRuntime) {
-			c.Source = sticky{r}
-			for i := range n {
-				uid := cache.UID(fmt.Sprint("stuck-", i))
-				r.pods[uid] = []Item{{ID: "s-" + string(uid), Kind: Sandbox, Phase: PhaseRunning}}
-			}
-		}, func(b *bed) {
-			time.Sleep(time.Minute) // all of them are read again and again
-			for range 10 {
-				b.toy.set("web", Sandbox, fmt.Sprint("s", time.Now()), PhaseRunning)
-				began := time.Now()
-				if _, err := b.cache.GetNewerThan(b.t.Context(), "web", began); err != nil {
-					b.t.Error(err)
-				}
-				if took := time.Since(began); took > 1500*time.Millisecond {
-					b.t.Errorf("beside %d hung reads a waiter waited %v", n, took)
-				}
-				time.Sleep(7 * time.Second)
-			}
-			if s := b.gen.Stats(); s.Inspecting < n {
-				b.t.Errorf("%d reads under way, want %d that hang", s.Inspecting, n)
-			}
-		})
-	}
-}
 
 func TestHasSynced(t *testing.T) {
 	inBubble(t, func(c *Config[status], r *toyRuntime) {

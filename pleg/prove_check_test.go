@@ -101,7 +101,7 @@ func (v *prover) checkChange(i int, was, shown Phase) {
 	l, d := &v.sc.lives[i], &v.w.ids[i]
 	switch {
 	case v.told[i][i] == shown:
-	case was == phaseNone && shown < PhaseRunning: // silent, as in the kubelet
+	case was == phaseNone && shown == PhaseCreated: // silent, as in the kubelet
 	case shown == phaseNone && !v.known[i]: // an earlier generator knew the ID
 	default:
 		v.fail("UNTOLD: the cache shows %s %v after %v, and Watch was not told", l.id, shown, was)

@@ -5,7 +5,6 @@ package pleg
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -428,35 +427,4 @@ func (v *prover) mayBeAsOf(at instant) bool {
 	}
 	return v.w.list != nil && v.w.list.began == at ||
 		slices.ContainsFunc(c.rounds, func(r round) bool { return r.began == at })
-}
-
-// proveFields returns the names of all fields of a state.
-func proveFields(sc *proveScope) map[string]bool {
-	fields := make(map[string]bool)
-	for key := range newProveCodec(sc).coders {
-		if key.t.Kind().String() == "struct" {
-			for i := range key.t.NumField() {
-				fields[fieldName(key.t, key.t.Field(i))] = true
-			}
-		}
-	}
-	return fields
-}
-
-// proveNames returns the names in the tables of the search.
-func (sc *proveScope) proveNames() []string {
-	return slices.Sorted(func(yield func(string) bool) {
-		for _, names := range []map[string]bool{proveConstant} {
-			for name := range names {
-				if !yield(name) {
-					return
-				}
-			}
-		}
-		for name := range maps.Keys(sc.classes()) {
-			if !yield(name) {
-				return
-			}
-		}
-	})
 }

@@ -108,18 +108,3 @@ func (v *prover) copyTo(scratch *prover) []byte {
 	scratch.load(v.join(v.form.encoder.at))
 	return scratch.save()
 }
-
-// TestProveNamesFields checks that each name in the tables of the search is a field of a state. A
-// field renamed without its entry would be a begin again, and the states more than they need be.
-func TestProveNamesFields(t *testing.T) {
-	sc, err := parseProveScope("1CEKNP")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := proveFields(sc)
-	for _, name := range sc.proveNames() {
-		if !fields[name] {
-			t.Errorf("the tables of the search name %s, which is no field of a state", name)
-		}
-	}
-}

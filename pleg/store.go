@@ -63,7 +63,7 @@ func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
 		} else if x.mark == c.marks {
 			continue // shown twice: the first counts
 		}
-		changed, sent := x.phase != phaseNone && (x.shown == PhaseUnknown) != (it.Phase == PhaseUnknown), c.count.events
+		changed, sent := (x.shown == PhaseUnknown) != (it.Phase == PhaseUnknown), c.count.events
 		x.mark, x.shown = c.marks, it.Phase
 		if it.Name != "" {
 			x.name = it.Name
@@ -95,7 +95,7 @@ func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
 
 // create adds an ID shown by a report for the first time.
 func (c *core[S]) create(p *pod, it Item, now instant) *item {
-	x := &item{id: it.ID, pod: p, kind: it.Kind, phase: phaseNone}
+	x := &item{id: it.ID, pod: p, kind: it.Kind, phase: phaseNone, shown: phaseNone}
 	c.takeEarly(p, it.ID, now)
 	for e := range p.expectations(it.ID) {
 		x.announce(e)

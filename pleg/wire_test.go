@@ -12,44 +12,6 @@ import (
 	"time"
 )
 
-// TestARuntimeThatIsBack: the stream is asked for with the first list that succeeds after an
-// outage, however long that was, and although the next try was far off.
-func TestARuntimeThatIsBack(t *testing.T) {
-	away := errors.New("nobody listens")
-	for _, kind := range []struct {
-		name   string
-		refuse error // what opening the stream ends with while the runtime is away
-	}{{"lost", away}, {"unsupported", ErrNoEvents}} {
-		for _, outage := range []time.Duration{2 * time.Second, 20 * time.Second, 95 * time.Second} {
-			t.Run(kind.name+" "+outage.String(), func(t *testing.T) {
-				inBubble(t, nil, func(b *bed) {
-					time.Sleep(2 * time.Minute)
-					b.toy.mu.Lock()
-					b.toy.refuse, b.toy.listErr = kind.refuse, away
-					b.toy.mu.Unlock()
-					b.toy.cutStreams()
-					time.Sleep(outage)
-					b.toy.mu.Lock()
-					b.toy.refuse, b.toy.listErr = nil, nil
-					b.toy.mu.Unlock()
-					time.Sleep(defaultRelistBase + time.Millisecond)
-					synctest.Wait()
-					b.toy.mu.Lock()
-					subscribed := len(b.toy.subs)
-					b.toy.mu.Unlock()
-					if subscribed != 1 {
-						t.Errorf("a base period after the runtime is back it has %d subscribers; %+v", subscribed, b.gen.Stats())
-					}
-					time.Sleep(defaultSettle)
-					if s := b.gen.Stats(); s.State != StreamConnected {
-						t.Errorf("the stream is %v", s.State)
-					}
-				})
-			})
-		}
-	}
-}
-
 // TestEventsThatAreSwitchedOff: a runtime that was connected and now ends every stream in order at
 // once is restarting for some seconds, and after that has no events. A wire that was frozen while a
 // stream was being opened makes a runtime without events look like that.

@@ -40,6 +40,7 @@ var mutations = []mutation{
 	{"store: what is gone is not told", storeFile, "sync = c.move(x, PhaseRemoved, last, now) || sync\n\t\tc.drop(x)", "c.drop(x)"},
 	{"store: what is gone stays in the index", storeFile, "\t\tdelete(c.index, x.id)\n", "\t\t_ = x.id\n"},
 	{"store: Watch is not told that a state is not known any more", storeFile, "(x.shown == PhaseUnknown) != (it.Phase == PhaseUnknown), c.count.events", "false, c.count.events"},
+	{"store: Watch is not told of a new state that is not known", storeFile, "kind: it.Kind, phase: phaseNone, shown: phaseNone}", "kind: it.Kind, phase: phaseNone}"},
 	{"store: a state that is not known takes a phase back", storeFile, "if phase == before || phase == PhaseUnknown && before != phaseNone {", "if phase == before {"},
 	{"store: a reinspection has no event", storeFile, "sync = sync || c.count.events == events", "sync = sync || c.count.events < events"},
 	{"store: a reinspection is never answered", storeFile, "forced := p.force != 0 && began > p.force", "forced := p.force != 0 && began > p.force && now < 0"},

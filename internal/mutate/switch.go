@@ -9,7 +9,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 )
@@ -29,124 +28,63 @@ import (
 var mutation__, _ = strconv.Atoi(os.Getenv("` + chosenBy + `"))
 `
 
-// edit is the part of a file changed by a mutation, without the text repeated only to be found.
-type edit struct {
-	number     int
-	start, end int // offsets in the file
-	text       string
-}
-
-// edit returns the mutation's change in the text of its file.
-func (m mutation) edit(number int, src string) edit {
-	e := edit{number: number, start: strings.Index(src, m.old), text: m.new}
-	e.end = e.start + len(m.old)
-	for e.start < e.end && e.text != "" && src[e.start] == e.text[0] {
-		e.start, e.text = e.start+1, e.text[1:]
-	}
-	for e.start < e.end && e.text != "" && src[e.end-1] == e.text[len(e.text)-1] {
-		e.end, e.text = e.end-1, e.text[:len(e.text)-1]
-	}
-	return e
-}
-
-// switched returns a file with mutations built in: each mutated function is there unchanged, and
-// once for each mutation, and the function of its name calls the chosen variant. A mutation outside
-// of a function's body is an error.
+// switched returns a file with mutations built in: a mutated function has its body once more for
+// each mutation, ahead of the unchanged body, and runs the chosen one. A mutation outside of a
+// function's body is an error.
 func switched(file, src string, muts map[int]mutation) (text, pkg string, err error) {
-	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
+	f, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution)
 	if err != nil {
 		return "", "", err
 	}
-	g := goFile{src: src, offset: func(p token.Pos) int { return fset.Position(p).Offset }}
-	edits := map[*ast.FuncDecl][]edit{}
+	variants := map[int]string{} // by the offset of the function's body
 	for _, number := range slices.Sorted(maps.Keys(muts)) {
-		e := muts[number].edit(number, src)
-		d := g.changedBy(f, e)
-		if d == nil {
-			return "", "", fmt.Errorf("mutation %q changes more of %s than the body of one function: let it break what a function does", muts[number].name, file)
+		m := muts[number]
+		if n := strings.Count(src, m.old); n != 1 {
+			return "", "", fmt.Errorf("mutation %q: its text occurs %d times in %s, want once: adapt it to the code", m.name, n, file)
 		}
-		edits[d] = append(edits[d], e)
+		from, to, instead := m.edit(src)
+		d := funcAround(f, from, to)
+		if d == nil {
+			return "", "", fmt.Errorf("mutation %q changes more of %s than the body of one function: let it break what a function does", m.name, file)
+		}
+		begin, end := int(d.Body.Lbrace-f.FileStart)+1, int(d.Body.Rbrace-f.FileStart)
+		leave := ""
+		if d.Type.Results == nil {
+			leave = "return\n" // with results, the body ends with a return of its own
+		}
+		variants[begin] += fmt.Sprintf("\nif mutation__ == %d {%s%s%s\n%s}\n", number, src[begin:from], instead, src[to:end], leave)
 	}
 	var out strings.Builder
-	from := 0
-	for _, decl := range f.Decls {
-		if d, ok := decl.(*ast.FuncDecl); ok && len(edits[d]) > 0 {
-			out.WriteString(src[from:g.offset(d.Pos())])
-			g.choice(&out, d, edits[d])
-			from = g.offset(d.End())
-		}
+	done := 0
+	for _, begin := range slices.Sorted(maps.Keys(variants)) {
+		out.WriteString(src[done:begin] + variants[begin])
+		done = begin
 	}
-	out.WriteString(src[from:])
+	out.WriteString(src[done:])
 	return out.String(), f.Name.Name, nil
 }
 
-// goFile is the text of a file, and the positions of its syntax.
-type goFile struct {
-	src    string
-	offset func(token.Pos) int
+// edit returns the part of a file changed by the mutation, and the new text, without the text
+// repeated only to be found.
+func (m mutation) edit(src string) (from, to int, instead string) {
+	from, instead = strings.Index(src, m.old), m.new
+	to = from + len(m.old)
+	for from < to && instead != "" && src[from] == instead[0] {
+		from, instead = from+1, instead[1:]
+	}
+	for from < to && instead != "" && src[to-1] == instead[len(instead)-1] {
+		to, instead = to-1, instead[:len(instead)-1]
+	}
+	return from, to, instead
 }
 
-func (g *goFile) text(n ast.Node) string { return g.src[g.offset(n.Pos()):g.offset(n.End())] }
-
-// changedBy returns the function with all of an edit in its body, nil without any.
-func (g *goFile) changedBy(f *ast.File, e edit) *ast.FuncDecl {
+// funcAround returns the function with a part of the file in its body, nil without any.
+func funcAround(f *ast.File, from, to int) *ast.FuncDecl {
 	for _, decl := range f.Decls {
 		d, ok := decl.(*ast.FuncDecl)
-		if ok && d.Body != nil && g.offset(d.Body.Lbrace) < e.start && e.end <= g.offset(d.Body.Rbrace) {
+		if ok && d.Body != nil && int(d.Body.Lbrace-f.FileStart) < from && to <= int(d.Body.Rbrace-f.FileStart) {
 			return d
 		}
 	}
 	return nil
 }
-
-// choice writes the variants of a function, and a function that calls the chosen variant.
-func (g *goFile) choice(out *strings.Builder, d *ast.FuncDecl, edits []edit) {
-	name := d.Name.Name
-	receiver, on := "", ""
-	if d.Recv != nil {
-		receiver, on = "(r__ "+g.text(d.Recv.List[0].Type)+") ", "r__."
-	}
-	var params, args, types []string
-	for _, field := range d.Type.Params.List {
-		for range max(1, len(field.Names)) {
-			p := fmt.Sprintf("p%d__", len(params))
-			params = append(params, p+" "+g.text(field.Type))
-			if _, ok := field.Type.(*ast.Ellipsis); ok {
-				p += "..."
-			}
-			args = append(args, p)
-		}
-	}
-	typeParams, typeArgs := "", ""
-	if d.Type.TypeParams != nil {
-		typeParams = g.text(d.Type.TypeParams)
-		for _, field := range d.Type.TypeParams.List {
-			for _, n := range field.Names {
-				types = append(types, n.Name)
-			}
-		}
-		typeArgs = "[" + strings.Join(types, ", ") + "]"
-	}
-	results, ret := "", ""
-	if d.Type.Results != nil {
-		results, ret = g.text(d.Type.Results), "return "
-	}
-	call := func(number int) string {
-		return fmt.Sprintf("%s%s%s__%d%s(%s)", ret, on, name, number, typeArgs, strings.Join(args, ", "))
-	}
-	fmt.Fprintf(out, "func %s%s%s(%s) %s {\n\tswitch mutation__ {\n", receiver, name, typeParams, strings.Join(params, ", "), results)
-	for _, e := range edits {
-		fmt.Fprintf(out, "\tcase %d:\n\t\t%s\n", e.number, call(e.number))
-	}
-	fmt.Fprintf(out, "\tdefault:\n\t\t%s\n\t}\n}\n", call(0))
-	start, end := g.offset(d.Name.End()), g.offset(d.End())
-	head := g.src[g.offset(d.Pos()):g.offset(d.Name.Pos())] + name
-	fmt.Fprintf(out, "\n%s__0%s\n", head, g.src[start:end])
-	for _, e := range edits {
-		fmt.Fprintf(out, "\n%s__%d%s%s%s\n", head, e.number, g.src[start:e.start], e.text, g.src[e.end:end])
-	}
-}
-
-// chooserOf is the name of the file by which a mutation of a file is chosen.
-func chooserOf(file string) string { return path.Join(path.Dir(file), "mutation__.go") }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,44 +29,36 @@ type workshop struct {
 func newWorkshop(root, dir string) (*workshop, error) {
 	w := &workshop{root: root, dir: dir, overlay: map[string]string{}, numbers: map[string]int{}, built: map[string]bool{}, sound: map[string]bool{}}
 	byFile := map[string]map[int]mutation{}
-	var stale []error
 	for i, m := range allMutations() {
-		if _, err := m.apply(root); err != nil {
-			stale = append(stale, err)
-		}
 		if byFile[m.file] == nil {
 			byFile[m.file] = map[int]mutation{}
 		}
 		byFile[m.file][i+1] = m
 		w.numbers[m.name] = i + 1
 	}
-	if err := errors.Join(stale...); err != nil {
-		return nil, err
-	}
+	var stale []error
 	for file, muts := range byFile {
 		src, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			return nil, err
 		}
 		text, pkg, err := switched(file, string(src), muts)
-		if err != nil {
-			return nil, err
-		}
+		stale = append(stale, err)
 		if err := w.replace(file, text); err != nil {
 			return nil, err
 		}
-		if err := w.replace(chooserOf(file), fmt.Sprintf(chooser, pkg)); err != nil {
+		if err := w.replace(path.Join(path.Dir(file), "mutation__.go"), fmt.Sprintf(chooser, pkg)); err != nil {
 			return nil, err
 		}
 	}
-	return w, nil
+	return w, errors.Join(stale...)
 }
 
 // replace gives a file of the module, existing or not, another text.
 func (w *workshop) replace(file, text string) error {
-	path := filepath.Join(w.dir, strings.ReplaceAll(file, "/", "-"))
-	w.overlay[filepath.Join(w.root, file)] = path
-	return os.WriteFile(path, []byte(text), 0o644)
+	as := filepath.Join(w.dir, strings.ReplaceAll(file, "/", "-"))
+	w.overlay[filepath.Join(w.root, file)] = as
+	return os.WriteFile(as, []byte(text), 0o644)
 }
 
 // notices reports whether the tests of a stage fail with a mutation, and returns their output. It

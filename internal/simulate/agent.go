@@ -91,9 +91,6 @@ func (t *toySide) agent(w *world, what string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if c.how != (telling{}) {
-		w.oracle.doubt(!c.how.no && !c.how.noPod && !c.how.oversize && c.how.late == 0)
-	}
 	if !t.plan(w, &c, what, names) {
 		return errUsage
 	}
@@ -122,7 +119,7 @@ func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 	x := toyItem{id: id, kind: c.now.Kind, pod: cache.UID(names[0])}
 	if what == "container" {
 		x.sandbox = names[0]
-		x.pod, _ = w.truth.podOf(names[0])
+		x.pod, _ = w.truth.phaseOf(names[0])
 	}
 	c.pod, c.about.Pod, c.now.Name = x.pod, named(x.pod), x.name()
 	w.truth.Mention(c.pod)
@@ -177,7 +174,7 @@ func (t *toySide) call(w *world, c *ownCall) {
 // begin reports the begin of the call to the generator.
 func (c *ownCall) begin(w *world) {
 	if c.pod == "" {
-		if c.pod, _ = w.truth.podOf(c.now.ID); c.pod != "" && strings.ContainsAny(c.now.ID[len(c.now.ID)-1:], "02468") {
+		if c.pod, _ = w.truth.phaseOf(c.now.ID); c.pod != "" && strings.ContainsAny(c.now.ID[len(c.now.ID)-1:], "02468") {
 			c.about.Pod = named(c.pod) // some calls name their pod
 		}
 	}
@@ -257,32 +254,19 @@ func (b *ledger) returned(c *ownCall, err error) {
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, s := time.Now(), b.pace.settings
+	now := time.Now()
 	if !b.pace.on || b.closed { // the informed generator is over
 		return
 	}
 	if c.pod != "" {
 		x := b.podPace(c.pod)
-		b.cause(x, now)                  // not believed without a read
-		delete(b.prompt.believed, c.pod) // nor shown by an earlier payload
+		b.cause(x, now)
 		b.settling(c.pod, now, true)
 		b.unnamed[c.now.ID] = b.unnamed[c.now.ID] || c.about.Pod.UID == ""
 	}
-	if err != nil {
-		b.truth.Loosen(c.pod)
-	}
 	known := c.about.ID == "" || !b.pace.applied.IsZero() && slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
 	b.pace.news = now
-	if s.mailbox < defaultSettings().mailbox || !known { // it may find no room
-		return
-	}
-	switch {
-	case err != nil:
-		return
-	case c.now.Kind == pleg.Sandbox && c.now.Phase == pleg.PhaseExited:
-		b.truth.Stopped(c.now.ID)
-	}
-	if s.unconfirmed == defaultSettings().unconfirmed { // or claims are not followed, which may run ahead
+	if err == nil && known && b.pace.settings.roomy() {
 		b.promise(c.pod, c.now, now)
 	}
 }

@@ -4,16 +4,10 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/evented-pleg/evented-pleg/cache"
-	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // holds runs a history that must run as it expects.
@@ -59,28 +53,6 @@ func TestCutStreamIsNoLiar(t *testing.T) {
 	}
 }
 
-// TestHungReadsHoldNobodyUp has the reads of many pods hang: another pod that is waited for is read
-// within 1.5 base periods.
-func TestHungReadsHoldNobodyUp(t *testing.T) {
-	for _, n := range []int{4, 20, 100, 400} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			h := History{"config latency 1ms", "config sweep-at 100000", "runtime sandbox p0 s0"}
-			var hung []string
-			for i := 1; i <= n; i++ {
-				h = append(h, fmt.Sprintf("runtime sandbox p%d s%d", i, i))
-				hung = append(hung, fmt.Sprintf("p%d", i))
-			}
-			h = append(h, "start", "settle", "advance 1000s", "reads pod hang only="+strings.Join(hung, ","))
-			for _, p := range hung {
-				h = append(h, "wait "+p)
-			}
-			h = append(h, "wait p0 as=w", "advance 1500ms", "expect waiter w done",
-				"advance 3s", "wait p0 as=x", "advance 1500ms", "expect waiter x done")
-			holds(t, h)
-		})
-	}
-}
-
 // TestLyingStreamsKeepNobodyWaiting has the stream lie more often than a grace passes, of another
 // container each time: a read is believed once a grace has passed without a store.
 func TestLyingStreamsKeepNobodyWaiting(t *testing.T) {
@@ -113,38 +85,4 @@ func TestLyingStreamsKeepNobodyWaiting(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestOwnCallsAreBounded has the agent tell of calls about IDs that nobody knows, beside a waiter
-// for no pod, and of calls whose end it never tells.
-func TestOwnCallsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTwin(t, newToy(NewTruth(), 1), defaultSettings())
-		defer w.stop()
-		time.Sleep(5 * time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		go func() { _, _ = w.cache.GetNewerThan(ctx, "", time.Now()) }()
-		synctest.Wait()
-		for i := range 10 {
-			returned := w.gen.Calling(pleg.OwnCall{ID: fmt.Sprintf("c%d", i)})
-			time.Sleep(time.Millisecond)
-			returned(nil, pleg.Item{ID: fmt.Sprintf("c%d", i), Phase: pleg.PhaseRemoved})
-		}
-		time.Sleep(30 * time.Second)
-		if n := w.gen.Stats().Pods; n != 0 {
-			t.Errorf("%d pods are remembered of a runtime that has none", n)
-		}
-		const calls = 20_000
-		for i := range calls {
-			w.gen.Calling(pleg.OwnCall{Pod: pleg.PodRef{UID: cache.UID(fmt.Sprintf("u%d", i))}})
-			if i%1000 == 0 {
-				time.Sleep(time.Millisecond)
-			}
-		}
-		time.Sleep(30 * time.Second)
-		if s := w.gen.Stats(); s.Pods > calls/2 || s.DiscardedAcks == 0 {
-			t.Errorf("%d calls without an end keep %d pods, and %d calls were discarded", calls, s.Pods, s.DiscardedAcks)
-		}
-	})
 }

@@ -16,10 +16,11 @@
 //
 // The oracle knows the runtime's authoritative history, what crossed the boundary between generator
 // and runtime, and the public interface of generator and cache, and nothing else. From these it
-// keeps a model of why anything may be read (pace.go, podpace.go), of how long a pod may be left
-// alone (overdue.go) and of how soon a change must be told (prompt.go). It looks whenever something
-// happens, also from within the generator's loop through the Metrics that it is given, and checks
-// the eleven invariants of the design: see invariant.go for the list and where each is checked.
+// keeps a model of why anything may be read (pace.go, podpace.go), of how long a waiter may
+// wait for a read (fair.go) and of how soon a change must be told (prompt.go). It looks whenever
+// something happens, also from within the generator's loop through the Metrics that it is given,
+// and checks the eleven invariants of the design: invariant.go has the list, and where each is
+// checked.
 //
 // [Shrink] reduces a failure to a short script, which can be stored under testdata.
 //

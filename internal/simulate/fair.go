@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Fairness: a pod that needs a read gets one within a bounded number of reads of other pods and 1.5
@@ -66,4 +67,36 @@ func (b *ledger) lookCrowd(now time.Time) {
 	if bound := min(max(b.workers, n-young), mostYoung*b.workers); young > bound || n > mostReads*b.workers {
 		b.fail("greedy", "%d pods being read at once, %d of them for less than a tenth of a base period; workers %d", n, young, b.workers)
 	}
+}
+
+// lookNeglected checks that a read has begun for somebody who waits for one that begins after t: at
+// once, or when it is the pod's turn.
+func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.podPace(uid)
+	d := time.Since(latest(waits, t, x.caused, b.opened)) // who came last is served by a read that begins later than that
+	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 {
+		return
+	}
+	if x.started.After(x.doubted) && time.Since(x.doubted) < 2*b.pace.settings.grace {
+		return // a read that contradicts a claim is made again with growing delay until a grace has passed
+	}
+	if !x.started.After(t) && !b.pace.begun.After(t) && !b.mustWait(at, uid, time.Now()) {
+		b.fail("late", "somebody has been waiting for pod %s since %v, and it has not been read", uid, d)
+	}
+}
+
+// showsSame says that a status shows what a reply did: a state that the runtime does not know is
+// shown like any other.
+func showsSame(shown, reply []pleg.Item) bool {
+	if len(shown) != len(reply) {
+		return false
+	}
+	for _, it := range reply {
+		if phaseIn(shown, it.ID) != it.Phase {
+			return false
+		}
+	}
+	return true
 }

@@ -81,7 +81,7 @@ func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names [
 		c.pod = cache.UID(names[0])
 	case "container":
 		w.truth.refresh()
-		c.pod, _ = w.truth.podOf(f.id(names[0]))
+		c.pod, _ = w.truth.phaseOf(f.id(names[0]))
 		c.now.Name = name
 	}
 	if c.makes {

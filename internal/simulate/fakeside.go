@@ -71,9 +71,8 @@ func newFakeSide(w *world) (side, error) {
 	f.agent = newFakeAgent(conn)
 	f.cache = cache.New(cri.EmptyStatus)
 	w.store = view[cri.PodStatus]{f.cache, itemsOfStatus}
-	w.oracle = newOracle(w.truth, w.store, s.limits())
-	w.oracle.honest = false // the profiles leave out events of their own accord
-	w.oracle.named = false  // a sandbox without metadata is a pod without a name
+	w.oracle = newOracle(w.truth, w.store, s)
+	w.oracle.named = false // a sandbox without metadata is a pod without a name
 	w.truth.pull = f.pull
 	return f, nil
 }
@@ -212,7 +211,6 @@ func (f *fakeSide) command(w *world, verb string, args []string) error {
 	case "runtime":
 		return f.runtime(w, args[0], args[1:])
 	case "stream":
-		w.cover.fault("stream-"+args[0], w.settings.profile)
 		switch args[0] {
 		case "cut":
 			f.rt.CutStreams(fakeruntime.Code(codes.Unavailable))
@@ -243,7 +241,6 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	lying := false
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
-		w.cover.fault(name, w.settings.profile)
 		for _, l := range lies {
 			lying = lying || name == l
 		}
@@ -296,7 +293,6 @@ func (f *fakeSide) runtime(w *world, what string, args []string) error {
 	case "unready":
 		return f.rt.StopSandbox(id)
 	case "kill":
-		w.cover.fault("shim-killed", w.settings.profile)
 		return f.rt.KillShim(id)
 	case "recover":
 		w.takesBack()
@@ -319,7 +315,6 @@ func (w *world) takesBack() {
 func (f *fakeSide) process(w *world, what string, args []string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w.cover.fault("process-"+what, w.settings.profile)
 	switch what {
 	case "down":
 		f.down = true

@@ -17,27 +17,25 @@ package simulate
 //  4. The global time moves only to the start of a finished list whose changed pods were inspected:
 //     oracle.look, oracle.lookFresh and, through AsOf, oracle.lookAt (global, freshness, stale).
 //  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event). And soon:
-//     a claim of a true change is shown and told within the bound of settings.soon, and in the same
-//     instant if its payload dominates what the cache shows of a pod at rest: oracle.lookPrompt,
-//     lookShown and lookInstant (late).
+//     a claim of a true change is shown and told within the bound of settings.soon:
+//     oracle.lookPrompt and lookTold (late).
 //  6. One base period after the first list that begins at rest the cache equals the runtime:
 //     oracle.settled (diverged, idle); waiters are served (slow-waiter, stuck-waiter); the stream
 //     comes back (deaf).
-//  7. Relists and the stream end in the same cache: TestDefect17InstancesDoNotKnowOfEachOther, and
-//     6 for every history, whether it listens or not.
+//  7. Relists and the stream end in the same cache: TestDefect17InstancesDoNotKnowOfEachOther of
+//     package pleg, and 6 for every history, whether it listens or not.
 //  8. Memory is that of what lives, and after Run nothing runs: world.empty (memory), ledger.atRest
 //     (leak), and the bubble, which does not end while a goroutine is left.
 //  9. The runtime is not blocked and not asked more than it must be: boundary (blocking, storm), a
 //     watchdog outside of the bubble, and a model of why anything may be read: every list of
-//     everything needs one of the reasons at pace, the relist period must double after a list at
-//     rest, and every read of a pod needs one of the reasons at podPace (greedy, trust). Nor is a
-//     pod left alone that must be read: ledger.lookOverdue, lookNeglected (late).
+//     everything needs one of the reasons at pace, and every read of a pod one of the reasons at
+//     podPace (greedy, trust). Nor does anybody wait for a read that could begin:
+//     ledger.lookNeglected (late).
 //  10. Steps of the wall clock change nothing: clock commands in every search, under all the other
 //      checks, and TestClockStepsChangeNothing, which runs histories with and without them and
 //      compares every event, every read and its time, the cache and the statistics.
 //  11. Whoever needs a read gets one in turn, and reads that hang hold half of the workers:
-//      ledger.mustWait, which lookOverdue and lookNeglected ask while every worker is busy
-//      (unfair).
+//      ledger.mustWait, which lookNeglected asks while every worker is busy (unfair).
 //
 // What must hold within the generator's core, its own bookkeeping, it checks itself after each turn
 // (invariant): see hook.InvariantBroken.

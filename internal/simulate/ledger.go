@@ -32,7 +32,6 @@ type ledger struct {
 	inflight   map[cache.UID]int
 	begun      map[cache.UID]time.Time // of the reads in flight
 	listBegun  time.Time
-	calls      int
 	lists      int
 	statuses   int
 	podReads   int
@@ -51,7 +50,6 @@ type ledger struct {
 	own        map[cache.UID]*agentAt
 	unnamed    map[string]bool             // IDs with news of unknown place, until a read or a list shows them
 	shows      func(cache.UID) []pleg.Item // by the cache
-	failed     func(cache.UID) bool        // the cache has an error
 	outcome    *Outcome                    // nil without a recording
 	instant    time.Time
 	perInstant int
@@ -72,7 +70,6 @@ func (b *ledger) enter() time.Time {
 	if b.closed {
 		b.fail("leak", "a read began after Run had returned")
 	}
-	b.calls++
 	if !now.Equal(b.instant) {
 		b.instant, b.perInstant = now, 0
 	}
@@ -154,18 +151,18 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	owner, _ := b.truth.podOf(it.ID)
+	owner, _ := b.truth.phaseOf(it.ID)
 	b.settling(pod, now, false)
 	b.settling(owner, now, false)
 	if pod == "" || it.Phase == pleg.PhaseRemoved {
 		b.unnamed[it.ID] = true
 	}
-	b.promised(pod, it, payload, now)
+	b.promised(pod, it, now)
 	b.pace.heard(now)
 	b.claimed(pod, now)
 	b.claimed(owner, now)
 	for _, x := range payload {
-		owner, _ := b.truth.podOf(x.ID)
+		owner, _ := b.truth.phaseOf(x.ID)
 		b.claimed(owner, now)
 	}
 }
@@ -199,8 +196,7 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s, usual := b.pace.settings, defaultSettings()
-	discards := s != nil && (s.unconfirmed < usual.unconfirmed || s.mailbox < usual.mailbox)
+	discards := b.pace.on && !b.pace.settings.roomy()
 	if n := b.truth.untold(grace, b.heard, discards); missed > n {
 		b.fail("false-missed", "%d events are said to be missed, and while a stream was open there were %d changes of which nothing was told", missed, n)
 	}

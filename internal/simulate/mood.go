@@ -10,13 +10,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// doubt notes a fault. Harmless: the fault hides no change from the stream.
-func (o *oracle) doubt(harmless bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.honest = o.honest && harmless
-}
-
 // mood allows phases to go back from now on.
 func (o *oracle) mood() {
 	o.mu.Lock()
@@ -29,7 +22,7 @@ func (o *oracle) doubtful() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.moody {
-		return o.limits.grace + 50*time.Millisecond
+		return o.settings.grace + 50*time.Millisecond
 	}
 	return 0
 }
@@ -42,7 +35,7 @@ func (o *oracle) lie() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.onlyLies = !o.moody || o.onlyLies; !o.lying {
-		o.lying, o.moody, o.everMoody, o.honest = true, true, true, false
+		o.lying, o.moody, o.everMoody = true, true, true
 	}
 	o.lieInForce = true
 	o.lied.Store(true)
@@ -79,7 +72,6 @@ func (o *oracle) believe(uids []cache.UID) {
 	o.lied.Store(false)
 	o.back = o.counted + taken(o.system.Stats())
 	o.truth.Trust()
-	o.believed++
 	for _, p := range o.pods {
 		clear(p.items)
 		clear(p.mask)

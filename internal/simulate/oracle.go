@@ -28,12 +28,12 @@ func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s: %s", v.At, v
 // everything; the mutexes of truth, ledger and cache may be taken under it, never the other way
 // round.
 type oracle struct {
-	truth  *Truth
-	ledger *ledger
-	store  Store
-	begun  time.Time
-	limits limits
-	only   []string // the counting kinds of violation; nil: all
+	truth    *Truth
+	ledger   *ledger
+	store    Store
+	begun    time.Time
+	settings *settings
+	only     []string // the counting kinds of violation; nil: all
 
 	lied atomic.Bool // lying, for those who hold other mutexes
 
@@ -43,17 +43,14 @@ type oracle struct {
 
 	failMu    sync.Mutex
 	violation *Violation
-	failed    chan struct{} // closed at the first violation
 
 	mu         sync.Mutex
 	system     System
 	lying      bool // reads or claims may lie: only convergence is checked
 	lieInForce bool // a lying fault is in force
 	onlyLies   bool // moody for lies alone
-	believed   int  // number of ended lies
 	everMoody  bool // moody once: phases taken back or invented may have counted as missed
 	moody      bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
-	honest     bool // every change was told in time, so none may count as missed
 	named      bool // every read names pods and containers
 	pods       map[cache.UID]*seen
 	global     time.Time
@@ -61,20 +58,10 @@ type oracle struct {
 	counted    int        // those counted by earlier generators
 	emitted    []emission // the cache's content at each emission, until the reader gets the event
 	owing      bool       // an event was owed: emissions and events no longer match
-	events     int
-	slowest    time.Duration // from the last disturbance to agreement
-	agreed     time.Time     // the disturbance followed by agreement
-	state      pleg.StreamState
-	moves      map[move]int
-	looks      int
-	promptest  promptness
 }
 
-// limits are the oracle's bounds for a generator.
-type limits struct {
-	base, max, grace, listTimeout, threshold time.Duration
-	wait                                     time.Duration // a waiter is served within this when all is at rest
-}
+// unhealthyAfter is how long after the last list that succeeded Health begins to complain.
+const unhealthyAfter = 3 * time.Minute
 
 // seen is the knowledge of readers of the cache, and of Watch, about a pod.
 type seen struct {
@@ -86,12 +73,8 @@ type seen struct {
 	old   map[string]bool       // shown by the cache since before this generator
 }
 
-func newOracle(truth *Truth, store Store, l limits) *oracle {
-	o := &oracle{
-		truth: truth, store: store, begun: time.Now(), limits: l, honest: true, named: true, failed: make(chan struct{}),
-		pods: make(map[cache.UID]*seen), moves: make(map[move]int),
-	}
-	return o
+func newOracle(truth *Truth, store Store, s *settings) *oracle {
+	return &oracle{truth: truth, store: store, begun: time.Now(), settings: s, named: true, pods: make(map[cache.UID]*seen)}
 }
 
 // ofInstants are the kinds of violation that compare instants.
@@ -106,7 +89,6 @@ func (o *oracle) fail(kind, format string, args ...any) {
 	}
 	if o.violation == nil && (o.only == nil || slices.Contains(o.only, kind)) {
 		o.violation = &Violation{Kind: kind, What: fmt.Sprintf(format, args...), At: time.Since(o.begun)}
-		close(o.failed)
 	}
 }
 
@@ -133,7 +115,7 @@ func (o *oracle) started(s System, l *ledger) {
 		o.counted += taken(o.system.Stats())
 	}
 	l.inherit(o.ledger)
-	o.system, o.ledger, o.state, o.owing, o.emitted = s, l, pleg.StreamIdle, false, nil
+	o.system, o.ledger, o.owing, o.emitted = s, l, false, nil
 	for uid, p := range o.pods {
 		clear(p.told) // a new Watch begins from nothing
 		clear(p.mask)
@@ -155,8 +137,6 @@ func taken(s pleg.Stats) int { return s.Overruled + s.Regressions }
 func (o *oracle) look(resting bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.looks++
-	defer o.lookAgreed()
 	for _, uid := range o.truth.UIDs() {
 		o.lookAt(uid)
 	}
@@ -186,11 +166,6 @@ func (o *oracle) look(resting bool) {
 	if resting {
 		o.ledger.sample(s)
 	}
-	if s.State != o.state {
-		m := move{o.state, s.State}
-		o.moves[m]++
-		o.state = s.State
-	}
 	if !resting || o.lying {
 		return
 	}
@@ -198,10 +173,7 @@ func (o *oracle) look(resting bool) {
 		o.fail("regression", "%d phases went back, %d of them counted", o.back, n)
 	}
 	if !o.everMoody {
-		o.ledger.lookMissed(s.Missed, o.limits.grace)
-	}
-	if o.honest && s.Missed > 0 {
-		o.fail("false-missed", "%d events are said to be missed, and every one was told", s.Missed)
+		o.ledger.lookMissed(s.Missed, o.settings.grace)
 	}
 }
 
@@ -211,10 +183,10 @@ func (o *oracle) lookHealth(end time.Time) {
 	if errors.Is(err, pleg.ErrNotRunning) {
 		return
 	}
-	if err != nil && !end.IsZero() && time.Since(end) < o.limits.threshold {
+	if err != nil && !end.IsZero() && time.Since(end) < unhealthyAfter {
 		o.fail("health", "unhealthy %v after a list succeeded: %v", time.Since(end), err)
 	}
-	if err == nil && !end.IsZero() && time.Since(end) > o.limits.threshold+o.limits.max+time.Second {
+	if err == nil && !end.IsZero() && time.Since(end) > unhealthyAfter+o.settings.max+time.Second {
 		o.fail("health", "healthy %v after the last list that succeeded", time.Since(end))
 	}
 }

@@ -17,8 +17,7 @@ import (
 //     stream was connected or lost since the last one began, or as many pods want a read as SweepAt
 //     says;
 //   - a base period after the last one, if anything is new: polling would be no cheaper;
-//   - a period after the last one, by the period that Stats shows, while nothing is new. The period
-//     must double with lists at rest.
+//   - a period after the last one, by the period that Stats shows, while nothing is new.
 type pace struct {
 	on       bool
 	settings *settings
@@ -28,7 +27,6 @@ type pace struct {
 	begun   time.Time
 	ended   time.Time
 	applied time.Time // start of the last list that succeeded
-	before  time.Time // and of the one before
 	lists   int       // that have ended
 	now     time.Time // when the last thing came up after which a list may begin at once
 	must    time.Time // the same, if the list has to begin at once; zero if none
@@ -43,11 +41,8 @@ type pace struct {
 	// begun since
 	overruled time.Time
 
-	period  time.Duration // as Stats showed it last
-	raised  time.Time     // since when, at the latest
-	missed  int
-	dropped int       // claims without room; each asks for a list
-	doubled time.Time // a list ended then after which the period must be doubled; zero if none
+	missed  int // as Stats showed it last
+	dropped int // claims without room; each asks for a list
 
 	pods map[cache.UID]*podPace
 }
@@ -73,10 +68,11 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	b.prompt = prompt{troubled: now}
+	b.prompt = prompt{
+		promises: make(map[string]promise), lost: make(map[string]pleg.Phase), ahead: make(map[cache.UID]time.Time), troubled: now,
+	}
 	b.shows = func(uid cache.UID) []pleg.Item { items, _ := store.Get(uid); return items }
-	b.failed = func(uid cache.UID) bool { _, err := store.Get(uid); return err != nil }
-	b.pace = pace{on: true, settings: s, stats: stats, period: s.base, raised: now, news: now, shown: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
+	b.pace = pace{on: true, settings: s, stats: stats, news: now, shown: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
 }
 
 // lied reports whether reads may say what never was.
@@ -109,10 +105,9 @@ func (p *pace) settle(now time.Time) {
 	}
 }
 
-// turn is a change of the stream's state, at which everything is listed and trust starts again.
+// turn is a change of the stream's state, at which everything is listed.
 func (p *pace) turn(at time.Time) {
 	p.now, p.must, p.news = at, at, at
-	p.period, p.raised, p.doubled = p.settings.base, at, time.Time{}
 }
 
 // heard records a claim.
@@ -162,14 +157,9 @@ func (b *ledger) listBegins(now time.Time) {
 		p.unclear = &unclear{at: now, gap: gap, period: p.stats().RelistPeriod}
 	}
 	p.first, p.begun, p.must = true, now, time.Time{}
-	for uid, x := range p.pods {
-		if b.inflight[uid] == 0 {
-			x.last.begins()
-		}
-	}
 }
 
-// listEnds records the end of a list, and whether the period must double after it.
+// listEnds records the end of a list.
 func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	p := &b.pace
 	if !p.on {
@@ -183,13 +173,7 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 		return
 	}
 	p.settle(now)
-	p.before, p.applied = p.applied, begun
-	trusted := !p.connected.IsZero() && p.before.After(p.connected)
-	// A list at rest: the one before was so too, and what that had found is settled.
-	rest := !b.listFirst.IsZero() && now.Sub(latest(b.listFirst, p.news)) > 2*p.settings.restful()
-	if trusted && rest && !b.lied() && !b.blurred() && now.Sub(p.raised) >= p.period+p.settings.restful() {
-		p.doubled = now
-	}
+	p.applied = begun
 }
 
 // sample compares what Stats shows with what it must. It is called when the generator's loop waits
@@ -202,7 +186,6 @@ func (b *ledger) sample(s pleg.Stats) {
 		return
 	}
 	b.sampled(s, now)
-	b.lookOverdue(now)
 	b.lookDistrust(now)
 	if !p.must.IsZero() && b.listing == 0 && p.first && p.must.After(p.begun) && now.After(p.must) && now.After(p.ended) {
 		b.fail("late", "a list of everything is to begin at once, and has not since %v", now.Sub(p.must))
@@ -243,26 +226,9 @@ func (b *ledger) sampled(s pleg.Stats, now time.Time) {
 		b.fail("trust", "the stream is %v and the relist period %v", s.State, s.RelistPeriod)
 	}
 	if s.Missed != p.missed || s.State != pleg.StreamConnected {
-		p.missed, p.raised, p.doubled, p.news = s.Missed, now, time.Time{}, now
+		p.missed, p.news = s.Missed, now
 	}
 	if s.DiscardedClaims != p.dropped {
 		p.dropped, p.news = s.DiscardedClaims, now
 	}
-	if d := p.doubled; !d.IsZero() && now.After(d) {
-		p.doubled = time.Time{}
-		if want := min(2*p.period, p.settings.max); s.RelistPeriod < want && !b.disturbed.After(d) {
-			b.fail("greedy", "the relist period is %v after a list at rest that ended at a period of %v, want %v", s.RelistPeriod, p.period, want)
-		}
-	}
-	if s.RelistPeriod != p.period {
-		p.period, p.raised, p.doubled = s.RelistPeriod, now, time.Time{}
-	}
-}
-
-// grown doubles a delay n times.
-func grown(d time.Duration, n int, most time.Duration) time.Duration {
-	for ; n > 0 && d < most; n-- {
-		d *= 2
-	}
-	return min(d, most)
 }

@@ -23,21 +23,22 @@ type podPace struct {
 	doubted time.Time   // when a claim told of the pod last
 	since   time.Time   // when that was noted
 	reads   int         // since then
-	listed  int         // pace.lists at that time
+	lists   int         // pace.lists at that time
 	started time.Time   // of the last read
 	begun   time.Time   // likewise, or of the list on which the read may build
 	ended   time.Time
 	call    <-chan struct{} // what ends its context, which all calls of one read have in common
-	place   place           // while it is overdue
 	open    bool            // an error may be in the cache, or a reinspection unanswered
 	closed  time.Time       // when that ended
-	last    lastHeard
+	listed  []pleg.Item     // what the last list showed, which one that tells only differences may leave out
+	reply   []pleg.Item     // what the last list or read did
+	lapped  bool            // a list has ended during the read under way
 }
 
 func (b *ledger) podPace(uid cache.UID) *podPace {
 	x := b.pace.pods[uid]
 	if x == nil {
-		x = &podPace{last: lastHeard{sure: time.Now()}}
+		x = &podPace{}
 		if b.pace.on {
 			b.pace.pods[uid] = x
 		}
@@ -48,7 +49,7 @@ func (b *ledger) podPace(uid cache.UID) *podPace {
 // cause records that something is new of a pod.
 func (b *ledger) cause(x *podPace, at time.Time) {
 	x.caused = latest(x.caused, at)
-	x.since, x.reads, x.listed = time.Now(), 0, b.pace.lists
+	x.since, x.reads, x.lists = time.Now(), 0, b.pace.lists
 	b.pace.news = latest(b.pace.news, at)
 }
 
@@ -111,7 +112,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 	x, s := b.podPace(uid), b.pace.settings
 	b.foldCauses(uid, x, now)
 	if statuses && x.call == call {
-		x.last.begins() // the statuses are looked at later than any list that has ended
+		x.lapped = false // the statuses are looked at later than any list that has ended
 		return
 	}
 	if b.lied() && !b.truth.mentions(uid) {
@@ -120,14 +121,13 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		}
 	}
 	x.reads++
-	if n := x.allowed(now.Sub(x.since), b.pace.lists-x.listed, s); x.reads > n {
+	if n := x.allowed(now.Sub(x.since), b.pace.lists-x.lists, s); x.reads > n {
 		b.fail("greedy", "pod %s is read %d times in %v, and nothing of it is new", uid, x.reads, now.Sub(x.since))
 	}
 	if !b.lied() && !x.open && x.begun.After(x.caused.Add(s.restful())) && !b.truth.restless(uid) {
 		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, now.Sub(x.ended))
 	}
-	x.call, x.started = call, now
-	x.last.begins()
+	x.call, x.started, x.lapped = call, now, false
 	if x.begun = now; statuses {
 		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
 	}
@@ -143,16 +143,13 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	if b.pace.applied.After(x.begun) {
 		b.overtaken(x, now)
 	}
+	if x.lapped {
+		b.cause(x, now) // nobody can tell which of list and read looked last
+	}
 	x.ended = now
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
-	b.crosses(x, items, now, err)
-	begun := x.begun
-	if err != nil && b.pace.settings.tells {
-		begun = x.started // it may have been a read by IDs, which builds on no list
-	}
-	x.answered(items, begun, now, err)
 	if err != nil {
 		x.open = true
 	} else if (statuses || len(items) == 0) && x.open && x.begun.After(x.caused.Add(b.pace.settings.grace)) {
@@ -183,9 +180,10 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 			b.cause(b.podPace(old), now)
 		}
 	}
-	if b.lied() && !showsSame(items, x.last.reply) {
+	if b.lied() && !showsSame(items, x.reply) {
 		b.cause(x, now)
 	}
+	x.reply = items
 }
 
 // blurs reports whether a list does not know a state that a status does, or of an ID that the
@@ -194,16 +192,6 @@ func blurs(listed, shown []pleg.Item) bool {
 	return slices.ContainsFunc(listed, func(it pleg.Item) bool {
 		return it.Phase == pleg.PhaseUnknown && !slices.ContainsFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID && s.Phase == it.Phase })
 	})
-}
-
-// blurred reports whether the last list does not know a state that the cache shows.
-func (b *ledger) blurred() bool {
-	for uid, x := range b.pace.pods {
-		if blurs(x.last.listed, b.shows(uid)) {
-			return true
-		}
-	}
-	return false
 }
 
 // podsListed records the end of a list: it gives another try to what has failed, and may have
@@ -222,12 +210,15 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 	}
 	for uid, x := range b.pace.pods {
 		if items, ok := shown[uid]; ok || !l.Delta {
-			x.last.listed = items
+			x.listed = items
 		}
-		b.listEnded(x, b.inflight[uid] > 0, b.shows(uid), begun, now)
-		b.showed(uid, x, x.last.listed, now)
-		x.answered(x.last.listed, begun, now, nil)
-		if blurs(x.last.listed, b.shows(uid)) || !x.caused.Before(begun) || x.begun.After(begun) {
+		b.showed(uid, x, x.listed, now)
+		x.lapped = b.inflight[uid] > 0
+		cached := b.shows(uid)
+		switch {
+		case x.started.After(begun) && !showsSame(cached, x.listed):
+			b.cause(x, now)
+		case blurs(x.listed, cached) || !x.caused.Before(begun) || x.begun.After(begun):
 			b.overtaken(x, now) // the statuses may know better, or what the list tells is old already
 		}
 	}

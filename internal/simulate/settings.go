@@ -4,9 +4,7 @@
 package simulate
 
 import (
-	"errors"
-	"fmt"
-	"strconv"
+	"flag"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -24,63 +22,42 @@ type settings struct {
 	workers, sweepAt, capacity, mailbox, unconfirmed, owedMax int
 }
 
-func defaultSettings() settings {
-	return settings{
-		profile: "containerd-2", seed: 1, latency: time.Millisecond,
-		base: time.Second, max: 300 * time.Second, grace: 2 * time.Second, callSettle: 20 * time.Millisecond, listTimeout: 2 * time.Minute, inspectTimeout: 30 * time.Second,
-		workers: 8, sweepAt: 16, capacity: 1000, mailbox: 65536, unconfirmed: 4096,
-	}
+// Room by default, which no history fills.
+const usualMailbox, usualUnconfirmed = 65536, 4096
+
+// roomy reports whether no claim is discarded for want of room.
+func (s *settings) roomy() bool {
+	return s.mailbox >= usualMailbox && s.unconfirmed >= usualUnconfirmed
 }
 
-var errSetting = errors.New("unknown setting: use profile, tier, seed, latency, torn, delta, generic, tells-calls, relist-base, relist-max, grace, call-settle, list-timeout, " +
-	"inspect-timeout, workers, sweep-at, capacity, mailbox, unconfirmed or owed-max")
-
-// set takes a config line: a name and a value.
-func (s *settings) set(name, value string) error {
-	var err error
-	switch name {
-	case "profile":
-		s.profile = value
-	case "tier":
-		s.fake = value == "fake"
-	case "seed":
-		s.seed, err = strconv.ParseUint(value, 10, 64)
-	case "torn":
-		s.torn, err = strconv.ParseBool(value)
-	case "delta":
-		s.delta, err = strconv.ParseBool(value)
-	case "tells-calls":
-		s.tells, err = strconv.ParseBool(value)
-	case "generic":
-		s.generic, err = strconv.ParseBool(value)
-	case "workers", "sweep-at", "capacity", "mailbox", "unconfirmed", "owed-max":
-		n := map[string]*int{
-			"workers": &s.workers, "sweep-at": &s.sweepAt, "capacity": &s.capacity, "mailbox": &s.mailbox, "unconfirmed": &s.unconfirmed,
-			"owed-max": &s.owedMax,
-		}[name]
-		*n, err = strconv.Atoi(value)
-	case "latency", "relist-base", "relist-max", "grace", "call-settle", "list-timeout", "inspect-timeout":
-		d := map[string]*time.Duration{
-			"latency": &s.latency, "relist-base": &s.base, "relist-max": &s.max, "grace": &s.grace, "call-settle": &s.callSettle,
-			"list-timeout": &s.listTimeout, "inspect-timeout": &s.inspectTimeout,
-		}[name]
-		*d, err = time.ParseDuration(value)
-	default:
-		err = errSetting
-	}
-	if err != nil {
-		return fmt.Errorf("config %s %s: %w", name, value, err)
-	}
-	return nil
+// flags sets every setting to its default, and returns the settings by the names of config lines.
+func (s *settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("config", flag.ContinueOnError)
+	f.StringVar(&s.profile, "profile", "containerd-2", "")
+	f.BoolFunc("tier", "", func(value string) error { s.fake = value == "fake"; return nil })
+	f.Uint64Var(&s.seed, "seed", 1, "")
+	f.BoolVar(&s.torn, "torn", false, "")
+	f.BoolVar(&s.delta, "delta", false, "")
+	f.BoolVar(&s.generic, "generic", false, "")
+	f.BoolVar(&s.tells, "tells-calls", false, "")
+	f.DurationVar(&s.latency, "latency", time.Millisecond, "")
+	f.DurationVar(&s.base, "relist-base", time.Second, "")
+	f.DurationVar(&s.max, "relist-max", 300*time.Second, "")
+	f.DurationVar(&s.grace, "grace", 2*time.Second, "")
+	f.DurationVar(&s.callSettle, "call-settle", 20*time.Millisecond, "")
+	f.DurationVar(&s.listTimeout, "list-timeout", 2*time.Minute, "")
+	f.DurationVar(&s.inspectTimeout, "inspect-timeout", 30*time.Second, "")
+	f.IntVar(&s.workers, "workers", 8, "")
+	f.IntVar(&s.sweepAt, "sweep-at", 16, "")
+	f.IntVar(&s.capacity, "capacity", 1000, "")
+	f.IntVar(&s.mailbox, "mailbox", usualMailbox, "")
+	f.IntVar(&s.unconfirmed, "unconfirmed", usualUnconfirmed, "")
+	f.IntVar(&s.owedMax, "owed-max", 0, "")
+	return f
 }
 
-// limits returns the oracle's bounds under these settings.
-func (s *settings) limits() limits {
-	return limits{
-		base: s.base, max: s.max, grace: s.grace, listTimeout: s.listTimeout, threshold: 3 * time.Minute,
-		wait: 20*s.latency + 50*time.Millisecond,
-	}
-}
+// served is how long a waiter waits at the most when all is at rest.
+func (s *settings) served() time.Duration { return 20*s.latency + 50*time.Millisecond }
 
 // configOf returns the configuration of a generator under these settings.
 func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.Metrics, wall func() time.Time) pleg.Config[S] {

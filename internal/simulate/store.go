@@ -43,19 +43,29 @@ type System interface {
 
 var _ System = (*pleg.Generator[Status])(nil)
 
-// view shows a cache of any status as a Store.
+// statuses is a cache of any status, of package cache or of the published algorithm.
+type statuses[S any] interface {
+	Get(uid cache.UID) (*S, error)
+	GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) (*S, error)
+	AsOf(uid cache.UID) time.Time
+	Global() time.Time
+	UIDs() []cache.UID
+	Waiting() int
+}
+
+// view shows a cache as a Store.
 type view[S any] struct {
-	*cache.Cache[S]
+	statuses[S]
 	items func(*S) []pleg.Item
 }
 
 func (v view[S]) Get(uid cache.UID) ([]pleg.Item, error) {
-	s, err := v.Cache.Get(uid)
+	s, err := v.statuses.Get(uid)
 	return v.shown(s, err)
 }
 
 func (v view[S]) GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) ([]pleg.Item, error) {
-	s, err := v.Cache.GetNewerThan(ctx, uid, t)
+	s, err := v.statuses.GetNewerThan(ctx, uid, t)
 	return v.shown(s, err)
 }
 
@@ -74,9 +84,3 @@ type Status struct {
 
 // itemsOf returns the items of a Status.
 func itemsOf(s *Status) []pleg.Item { return s.Items }
-
-// NewStore returns a cache and its view.
-func NewStore() (*cache.Cache[Status], Store) {
-	c := cache.New(func(uid cache.UID) *Status { return &Status{UID: uid} })
-	return c, view[Status]{c, itemsOf}
-}

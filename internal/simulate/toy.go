@@ -69,7 +69,6 @@ func (x *toyItem) name() string {
 // mutex owns everything.
 type toy struct {
 	truth *Truth
-	note  func(fault string)    // of each fault that struck
 	upset func(until time.Time) // the runtime is not at rest before this time
 
 	mu       sync.Mutex
@@ -122,7 +121,7 @@ var (
 func newToy(truth *Truth, seed uint64) *toy {
 	return &toy{
 		truth: truth, rng: rand.New(rand.NewPCG(seed, 1)), profile: toyProfiles[0], latency: time.Millisecond,
-		byID: make(map[string]*toyItem), cut: make(chan struct{}), note: func(string) {}, upset: func(time.Time) {},
+		byID: make(map[string]*toyItem), cut: make(chan struct{}), upset: func(time.Time) {},
 	}
 }
 

@@ -16,8 +16,6 @@ import (
 
 func (t *toySide) stream(w *world, args []string) error {
 	r := t.toy
-	w.oracle.doubt(args[0] == "replay")
-	r.note(args[0])
 	switch args[0] {
 	case "cut":
 		r.cutStreams(errVirtual)
@@ -77,9 +75,7 @@ func (t *toySide) claim(w *world, args []string) error {
 		c.Status = func() (*Status, error) { return &Status{UID: c.Pod, Items: items}, nil }
 	}
 	w.truth.Mention(c.Pod)
-	w.oracle.doubt(false)
 	w.oracle.mood()
-	t.toy.note("lie")
 	t.toy.say(c)
 	t.toy.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond))
 	return nil
@@ -104,9 +100,7 @@ func (t *toySide) flood(w *world, args []string) error {
 	if err != nil || n < 1 || n > 100_000 || pods < 1 || over < 0 {
 		return errUsage
 	}
-	w.oracle.doubt(false)
 	w.oracle.mood()
-	t.toy.note("flood")
 	t.toy.mu.Lock()
 	for i := range n {
 		uid := cache.UID(fmt.Sprintf("flood%d", i%pods))

@@ -43,14 +43,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // dally delays or fails a read after its look.
-func (r *toy) dally(ctx context.Context, f *readFault, name string, uid cache.UID) error {
+func (r *toy) dally(ctx context.Context, f *readFault, uid cache.UID) error {
 	r.mu.Lock()
 	late := f.late
 	if !f.strikes(uid) {
 		late = 0
-	}
-	if late > 0 {
-		r.note("late-" + name)
 	}
 	r.mu.Unlock()
 	if err := sleep(ctx, late); err != nil {
@@ -60,7 +57,7 @@ func (r *toy) dally(ctx context.Context, f *readFault, name string, uid cache.UI
 }
 
 // suffer delays or fails a read before its look.
-func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache.UID) error {
+func (r *toy) suffer(ctx context.Context, all *readFault, uid cache.UID) error {
 	r.mu.Lock()
 	f := all
 	if !f.strikes(uid) {
@@ -72,12 +69,8 @@ func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache
 			f.free = make(chan struct{})
 		}
 		free = f.free
-		r.note("hang-" + name)
 	}
 	slow := f.slow
-	if slow > 0 {
-		r.note("slow-" + name)
-	}
 	r.mu.Unlock()
 	if free != nil {
 		select {
@@ -100,7 +93,6 @@ func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache
 	case r.down:
 		return errDown
 	case f.err != nil && f.strikes(uid):
-		r.note("fail-" + name)
 		return f.err
 	}
 	return nil
@@ -108,14 +100,14 @@ func (r *toy) suffer(ctx context.Context, all *readFault, name string, uid cache
 
 // List implements [pleg.Source]. A torn toy looks at containers and sandboxes at different moments.
 func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
-	if err := r.suffer(ctx, &r.list, "list", ""); err != nil {
+	if err := r.suffer(ctx, &r.list, ""); err != nil {
 		return pleg.Listing{}, err
 	}
 	found := make(map[cache.UID][]pleg.Item)
 	if err := r.look(ctx, "", found); err != nil {
 		return pleg.Listing{}, err
 	}
-	if err := r.dally(ctx, &r.list, "list", ""); err != nil {
+	if err := r.dally(ctx, &r.list, ""); err != nil {
 		return pleg.Listing{}, err
 	}
 	r.mu.Lock()
@@ -176,14 +168,14 @@ func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pl
 
 // ListPod implements [pleg.Source].
 func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
-	if err := r.suffer(ctx, &r.pods, "pod", uid); err != nil {
+	if err := r.suffer(ctx, &r.pods, uid); err != nil {
 		return pleg.Pod{}, err
 	}
 	found := make(map[cache.UID][]pleg.Item)
 	if err := r.look(ctx, uid, found); err != nil {
 		return pleg.Pod{}, err
 	}
-	if err := r.dally(ctx, &r.pods, "pod", uid); err != nil {
+	if err := r.dally(ctx, &r.pods, uid); err != nil {
 		return pleg.Pod{}, err
 	}
 	return pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: found[uid]}, nil
@@ -196,7 +188,7 @@ func (r *toy) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Status
 
 // Update implements [pleg.Updater].
 func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Inspection[Status], error) {
-	if err := r.suffer(ctx, &r.inspect, "inspect", pod.UID); err != nil {
+	if err := r.suffer(ctx, &r.inspect, pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
 	var items, shows []pleg.Item // a status has no names: the consumers compare IDs and phases
@@ -221,7 +213,7 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		}
 		r.mu.Unlock()
 	}
-	if err := r.dally(ctx, &r.inspect, "inspect", pod.UID); err != nil {
+	if err := r.dally(ctx, &r.inspect, pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
 	return pleg.Inspection[Status]{

@@ -4,7 +4,6 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,17 +30,17 @@ func newToySide(w *world) (side, error) {
 		return nil, err
 	}
 	r.latency, r.torn, r.delta = s.latency, s.torn, s.delta
-	r.note = func(fault string) { w.cover.fault(fault, s.profile) }
 	t := &toySide{toy: r, w: w}
+	empty := func(uid cache.UID) *Status { return &Status{UID: uid} }
 	if w.opts.Published {
-		t.old = published.NewCache(func(uid cache.UID) *Status { return &Status{UID: uid} })
-		w.store = publishedStore{t.old}
+		t.old = published.NewCache(empty)
+		w.store = view[Status]{t.old, itemsOf}
 	} else {
-		t.cache, w.store = NewStore()
+		t.cache = cache.New(empty)
+		w.store = view[Status]{t.cache, itemsOf}
 	}
-	w.oracle = newOracle(w.truth, w.store, s.limits())
+	w.oracle = newOracle(w.truth, w.store, s)
 	r.upset = w.upset
-	w.oracle.honest = r.profile.events == streamOn && !s.generic && r.profile.sandboxDeleted
 	return t, nil
 }
 
@@ -79,7 +78,6 @@ func (t *toySide) calm(w *world) {
 }
 
 func (t *toySide) name(id string) string { return id }
-func (t *toySide) id(name string) string { return name }
 
 func (t *toySide) offersEvents() bool {
 	t.toy.mu.Lock()
@@ -143,7 +141,6 @@ func (t *toySide) command(w *world, verb string, args []string) error {
 		}
 		t.toy.mu.Lock()
 		t.toy.skew += d
-		t.toy.note("clock-step")
 		t.toy.mu.Unlock()
 		return nil
 	}
@@ -162,9 +159,6 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		if !ok {
 			names = append(names, a)
 		}
-	}
-	if how != (telling{}) {
-		o.doubt(!how.no && !how.noPod && !how.oversize && how.late == 0 && how.lag == 0) // the others lose nothing
 	}
 	if len(names) == 0 {
 		names = []string{""}
@@ -195,11 +189,9 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	case "blur", "clear":
 		return r.blur(id, what == "blur")
 	case "down", "up":
-		o.doubt(false)
 		r.mu.Lock()
 		r.down = what == "down"
 		if r.down {
-			r.note("restart")
 			r.backlog = nil
 			r.breakStreams(fmt.Errorf("unavailable: %w", errDown))
 		}
@@ -215,7 +207,6 @@ func (t *toySide) remove(w *world, id string, how telling) error {
 	if how.lag == 0 {
 		return t.toy.set(id, pleg.PhaseRemoved, how)
 	}
-	t.toy.note("lag")
 	w.truth.Told(id, pleg.PhaseRemoved, false)
 	if err := t.toy.announce(id, how); err != nil {
 		return err
@@ -290,23 +281,4 @@ func (t *toySide) workerCall(x *toyItem, pod cache.UID, about pleg.OwnCall, phas
 	err := work()
 	c.end(t.w, err)
 	return err
-}
-
-// publishedStore shows the published cache as a Store.
-type publishedStore struct{ *published.Cache[Status] }
-
-func (p publishedStore) Get(uid cache.UID) ([]pleg.Item, error) {
-	s, err := p.Cache.Get(uid)
-	if s == nil {
-		return nil, errNil
-	}
-	return s.Items, err
-}
-
-func (p publishedStore) GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) ([]pleg.Item, error) {
-	s, err := p.Cache.GetNewerThan(ctx, uid, t)
-	if s == nil {
-		return nil, errNil
-	}
-	return s.Items, err
 }

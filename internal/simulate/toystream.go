@@ -61,21 +61,10 @@ func (r *toy) tells(it *toyItem, phase pleg.Phase) bool {
 
 // tell sends the event of a change, or its faulty form. The caller holds the mutex.
 func (r *toy) tell(it *toyItem, phase pleg.Phase, how telling) {
-	if r.down || r.mode != streamOn || !r.tells(it, phase) {
-		return
-	}
-	if how.no {
-		r.note("drop")
+	if r.down || r.mode != streamOn || how.no || !r.tells(it, phase) {
 		return
 	}
 	d := delivery{due: time.Now().Add(how.late), claim: r.claim(it, phase, how), bad: how.oversize}
-	for name, struck := range map[string]bool{
-		"late": how.late > 0, "twice": how.twice, "stale": how.stale, "nil-sandbox": how.noPod, "nil-statuses": how.noLoad, "oversize": how.oversize,
-	} {
-		if struck {
-			r.note(name)
-		}
-	}
 	if how.late > 0 {
 		r.upset(d.due)
 	}
@@ -122,7 +111,6 @@ func (r *toy) send(d delivery) {
 	}
 	switch {
 	case r.stalled:
-		r.note("stall")
 	case len(r.subs) > 0:
 		for _, s := range r.subs {
 			s.put(d)
@@ -256,7 +244,6 @@ func (r *toy) subscribe() (*subscriber, error) {
 	}
 	s := &subscriber{wake: make(chan struct{}, 1)}
 	if len(r.subs) == 0 && len(r.backlog) > 0 {
-		r.note("backlog")
 		for _, d := range r.backlog {
 			s.put(d)
 		}

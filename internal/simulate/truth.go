@@ -24,7 +24,6 @@ type life struct {
 	pod   cache.UID
 	kind  pleg.Kind
 	steps []step                           // in the order of time
-	ours  bool                             // a sandbox stopped by the agent
 	told  uint8                            // bit set of the claimed phases
 	first [pleg.PhaseRemoved + 1]time.Time // when a claim first told each
 }
@@ -37,14 +36,13 @@ type Truth struct {
 	pods  map[cache.UID][]*life
 	uids  []cache.UID             // sorted; additions make a new slice
 	moves map[cache.UID]time.Time // the last change of each pod
-	loose map[cache.UID]bool      // pods of which a call of the agent's has failed
 	lied  map[string]bool         // IDs of which a read has lied
 	pull  func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
 }
 
 // NewTruth returns an empty history.
 func NewTruth() *Truth {
-	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool), loose: make(map[cache.UID]bool)}
+	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool)}
 }
 
 // Record adds a change.
@@ -59,34 +57,7 @@ func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, p
 		t.addPod(pod)
 		t.pods[pod] = append(t.pods[pod], l)
 	}
-	l.ours = l.ours && phase >= pleg.PhaseExited
 	l.steps = append(l.steps, step{at, phase})
-}
-
-// Stopped notes that the agent has stopped a sandbox, and has reported the call. A generator may
-// have forgotten it after a lying read.
-func (t *Truth) Stopped(id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l := t.lives[id]; l != nil && l.now() == pleg.PhaseExited && !t.lied[id] {
-		l.ours = true
-	}
-}
-
-// Loosen notes a failed call of the agent about a pod: the call may yet work.
-func (t *Truth) Loosen(pod cache.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.loose[pod] = true
-}
-
-// Anew notes the begin of a generator, which knows of no call reported to its predecessor.
-func (t *Truth) Anew() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.lives {
-		l.ours = false
-	}
 }
 
 func (t *Truth) addPod(pod cache.UID) {
@@ -168,32 +139,17 @@ func (t *Truth) moved(pod cache.UID) time.Time {
 	return t.moves[pod]
 }
 
-// going reports whether a pod has a sandbox that is not ready, or a claim of such a sandbox, as of
-// the last refresh.
-func (t *Truth) going(pod cache.UID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.pods[pod] {
-		if l.ours && !t.loose[pod] && !has(l.told, pleg.PhaseRemoved) {
-			continue // the agent removes it, and reports the removal
-		}
-		if now := l.now(); l.kind == pleg.Sandbox && now != pleg.PhaseRemoved && (now == pleg.PhaseExited || l.told&(1<<pleg.PhaseExited) != 0) {
-			return true
-		}
-	}
-	return false
-}
-
-// restless says that a pod may have to be looked at again and again: it is going, or the runtime
-// does not know the state of one of its containers. That excuse stays, because a status that does
-// not know what the last list knew is read again, with growing delay, until a list agrees with it.
+// restless reports whether a pod may have to be looked at again and again, as of the last refresh:
+// the pod has a sandbox that is not ready, or a claim of such a sandbox, or the runtime does not
+// know the state of one of its containers. That excuse stays, because a status that does not know
+// what the last list knew is read again, with growing delay, until a list agrees with it.
 func (t *Truth) restless(pod cache.UID) bool {
-	if t.going(pod) {
-		return true
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.pods[pod], func(l *life) bool { return l.now() == pleg.PhaseUnknown })
+	return slices.ContainsFunc(t.pods[pod], func(l *life) bool {
+		ends := l.now() == pleg.PhaseExited || l.told&(1<<pleg.PhaseExited) != 0
+		return l.now() == pleg.PhaseUnknown || l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved && ends
+	})
 }
 
 // phaseOf returns the pod of an ID, and its phase, as of the last refresh; Unknown without any.
@@ -234,17 +190,6 @@ func (t *Truth) size(pod cache.UID) (n int) {
 		}
 	}
 	return n
-}
-
-// podOf returns the pod of an ID, as of the last refresh, and whether the ID is gone.
-func (t *Truth) podOf(id string) (pod cache.UID, gone bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.lives[id]
-	if l == nil {
-		return "", true
-	}
-	return l.pod, l.now() == pleg.PhaseRemoved
 }
 
 func (t *Truth) refresh() {

@@ -63,24 +63,15 @@ func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time
 	for _, it := range shown {
 		l := t.lives[it.ID]
 		if l == nil || l.pod != pod || shows[it.ID] || !has(l.phases(begun), it.Phase) {
-			t.lie(it.ID)
+			t.lied[it.ID] = true
 		}
 		shows[it.ID] = true
 	}
 	for _, l := range t.pods[pod] {
 		wanted := asked == nil || slices.ContainsFunc(asked, func(it pleg.Item) bool { return it.ID == l.id })
 		if set := l.phases(begun); wanted && !shows[l.id] && set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
-			t.lie(l.id)
+			t.lied[l.id] = true
 		}
-	}
-}
-
-// lie notes a lie of a read about an ID, which may have gone back, for gone, or to another pod: the
-// agent's reports about it are forgotten.
-func (t *Truth) lie(id string) {
-	t.lied[id] = true
-	if l := t.lives[id]; l != nil {
-		l.ours = false
 	}
 }
 

@@ -161,7 +161,7 @@ func (w *world) checkWaiters() {
 		w.ledger.mu.Unlock()
 		if disturbed {
 			x.quick = false
-		} else if d := time.Since(x.begun); d > w.oracle.limits.wait {
+		} else if d := time.Since(x.begun); d > w.settings.served() {
 			w.oracle.fail("slow-waiter", "a waiter for pod %s still waits after %v of rest", x.pod, d)
 		}
 	}

@@ -51,7 +51,6 @@ const (
 func (o *oracle) event(e pleg.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.events++
 	p := o.pod(e.Pod)
 	shown, _ := o.store.Get(e.Pod)
 	late := o.owing // the cache's content at the emission is unknown
@@ -136,7 +135,7 @@ func (o *oracle) settled(reading bool) bool {
 	}
 	o.ledger.mu.Unlock()
 	now := time.Now()
-	if first.IsZero() || now.Sub(first) <= o.limits.base {
+	if first.IsZero() || now.Sub(first) <= o.settings.base {
 		return false
 	}
 	uids := o.truth.UIDs()
@@ -166,21 +165,6 @@ func (o *oracle) differs(uids []cache.UID) string {
 		}
 	}
 	return ""
-}
-
-// lookAgreed notes when the cache has caught up with the runtime after a disturbance.
-func (o *oracle) lookAgreed() {
-	if o.ledger == nil {
-		return
-	}
-	o.ledger.mu.Lock()
-	disturbed := o.ledger.disturbed
-	o.ledger.mu.Unlock()
-	now := time.Now()
-	if !o.agreed.Equal(disturbed) && now.After(disturbed) && o.differs(o.truth.UIDs()) == "" {
-		o.agreed = disturbed
-		o.slowest = max(o.slowest, now.Sub(disturbed))
-	}
 }
 
 // consumer checks that Watch has delivered everything about a pod.

@@ -43,7 +43,6 @@ type Result struct {
 	Violation *Violation
 	Err       error // of a command, in strict mode
 	Trace     []string
-	Coverage  Coverage
 	Outcome   *Outcome // if recorded
 }
 
@@ -66,9 +65,8 @@ type side interface {
 	empty(w *world)
 	// calm ends every fault.
 	calm(w *world)
-	// name returns the scripts' name of an ID, and id the reverse.
+	// name returns the scripts' name of an ID.
 	name(id string) string
-	id(name string) string
 	close()
 }
 
@@ -80,10 +78,8 @@ type world struct {
 	oracle   *oracle
 	store    Store
 	side     side
-	cover    *Coverage
 	ctx      context.Context
 	cancel   context.CancelFunc
-	begun    time.Time
 
 	system   System // nil while stopped
 	ledger   *ledger
@@ -104,12 +100,11 @@ type world struct {
 // Run runs a history. Call it in a bubble; it returns when everything it started has ended.
 func Run(h History, opts Options) *Result {
 	w := &world{
-		opts: opts, settings: defaultSettings(), truth: NewTruth(), begun: time.Now(),
+		opts: opts, truth: NewTruth(),
 		byName: make(map[string]*waiter), workers: make(map[cache.UID]*podWorker),
 		within: within{stood: make(chan struct{}, 1)},
 	}
 	r := &Result{}
-	w.cover = &r.Coverage
 	if opts.Record {
 		w.outcome = newOutcome()
 		r.Outcome = w.outcome
@@ -118,7 +113,6 @@ func Run(h History, opts Options) *Result {
 	r.Err = w.run(h)
 	if w.side != nil {
 		r.Violation = w.oracle.result()
-		w.oracle.harvest(w.cover)
 	}
 	r.Trace = w.trace
 	return r
@@ -127,6 +121,7 @@ func Run(h History, opts Options) *Result {
 func (w *world) run(h History) error {
 	defer w.end()
 	defer w.outcome.finish(w)
+	config := w.settings.flags()
 	for n, line := range h {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
@@ -137,8 +132,8 @@ func (w *world) run(h History) error {
 			if w.side != nil || len(fields) != 3 {
 				return fmt.Errorf("line %d: %s: write config NAME VALUE, before anything else", n+1, line)
 			}
-			if err := w.settings.set(fields[1], fields[2]); err != nil {
-				return fmt.Errorf("line %d: %w", n+1, err)
+			if err := config.Set(fields[1], fields[2]); err != nil {
+				return fmt.Errorf("line %d: %s: %w", n+1, line, err)
 			}
 			continue
 		}
@@ -220,9 +215,6 @@ func (w *world) start() error {
 	}
 	if !w.opts.Published {
 		l.watch(&w.settings, sys.Stats, w.store)
-		if w.ledger != nil {
-			l.prompt.began = time.Now()
-		}
 		for _, uid := range w.truth.UIDs() {
 			l.wanted(uid, time.Now()) // the cache may have waiters, or outdated content
 		}
@@ -233,7 +225,6 @@ func (w *world) start() error {
 	w.oracle.started(sys, l)
 	l.outcome = w.outcome
 	l.disturb(time.Now())
-	w.truth.Anew()
 	w.toldMu.Lock()
 	w.system, w.ledger = sys, l
 	l.disturb(w.until)
