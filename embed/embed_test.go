@@ -6,6 +6,7 @@ package embed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -160,6 +162,27 @@ func TestReportsBecomeEvents(t *testing.T) {
 		"Normal PodInspectFailed note involvedObject{kind=Pod,apiVersion=v1}",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// series is a recorder for events.k8s.io/v1.
+type series struct{ told []string }
+
+func (s *series) Eventf(about, _ runtime.Object, kind, reason, action, note string, args ...any) {
+	ref := about.(*v1.ObjectReference)
+	s.told = append(s.told, fmt.Sprintf("%s %s/%s %s %s %s", kind, ref.Kind, ref.Name, reason, action, fmt.Sprintf(note, args...)))
+}
+
+// TestReportsBecomeSeries checks that conditions of a node are the node's, those of a pod the
+// pod's, and that a series counts what was held back (kubernetes#133258).
+func TestReportsBecomeSeries(t *testing.T) {
+	told := &series{}
+	r := SeriesRecorder(told, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
+	r.Record(pleg.Report{Reason: pleg.ReasonRelistFailed, Action: "Relist", Warning: true, Note: "100% gone", Held: 2})
+	r.Record(pleg.Report{Reason: pleg.ReasonInspectFailed, Action: "Inspect", Note: "note", Pod: &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"}})
+	failed := "Warning Node/n RelistFailed Relist 100% gone"
+	if diff := cmp.Diff([]string{failed, failed, failed, "Normal Pod/p PodInspectFailed Inspect note"}, told.told); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -4,7 +4,6 @@ go 1.25.0
 
 require (
 	github.com/evented-pleg/evented-pleg v0.1.0
-	github.com/evented-pleg/evented-pleg/events v0.1.0
 	github.com/google/go-cmp v0.7.0
 	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.72.1
@@ -66,7 +65,4 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace (
-	github.com/evented-pleg/evented-pleg => ..
-	github.com/evented-pleg/evented-pleg/events => ../events
-)
+replace github.com/evented-pleg/evented-pleg => ..

@@ -115,8 +115,10 @@ func TestWhatIsHeldWaitsForTheAllowance(t *testing.T) {
 	})
 }
 
-// filtered is a recorder with client-go's own filter.
+// filtered is a recorder with client-go's own filter. Its other methods panic.
 type filtered struct {
+	record.EventRecorder
+
 	t      *testing.T
 	began  time.Time
 	filter *record.EventCorrelator
@@ -151,12 +153,6 @@ func (f *filtered) times(reason string) []time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.told[reason])
-}
-
-func (f *filtered) Eventf(runtime.Object, string, string, string, ...any) { f.t.Fatal("Eventf") }
-
-func (f *filtered) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
-	f.t.Fatal("AnnotatedEventf")
 }
 
 // TestALostStreamIsAlwaysTold checks that with any number of other conditions client-go's recorder

@@ -151,37 +151,19 @@ func TestAStreamThatIsBeingOpenedProvesNothing(t *testing.T) {
 	k := newKubelet(t)
 	k.close()
 	opening, proceed := make(chan struct{}), make(chan struct{})
-	k.Service.RuntimeService = slow{k.toy, opening, proceed}
-	var done sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	done.Go(func() { _ = k.GetContainerEvents(ctx, make(chan *runtimeapi.ContainerEventResponse), nil) })
-	<-opening
+	k.toy.onOpen = func() error { close(opening); <-proceed; return nil }
 	k.toy.version = "v1"
+	var done sync.WaitGroup
+	done.Go(k.stream)
+	<-opening
 	k.asks("0.1.0", "v1", 1)
 	k.asks("0.1.0", "v1", 1)
 	k.toy.version = "v2"
 	close(proceed)
-	<-opening
+	done.Wait()
+	defer k.close()
 	k.asks("0.1.0", "v2", 1)
 	k.asks("0.1.0", "v2", 0)
-	cancel()
-	done.Wait()
-}
-
-// slow is a runtime with a stream established on request. It reports when it waits, and when the
-// stream is established.
-type slow struct {
-	*toy
-	opening, proceed chan struct{}
-}
-
-func (s slow) GetContainerEvents(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
-	s.opening <- struct{}{}
-	<-s.proceed
-	established(nil)
-	s.opening <- struct{}{}
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 // TestVersionsThatAreNotKept: failures, another version of the API, and a service that serves
@@ -200,14 +182,18 @@ func TestVersionsThatAreNotKept(t *testing.T) {
 	k.asks("0.2.0", "v1", 0)
 
 	s := NewService(k.toy)
-	before := k.toy.count("Version")
+	versions, lists := k.toy.count("Version"), k.toy.count("ListContainers")
 	for range 2 {
 		if _, err := s.Version(t.Context(), "0.1.0"); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := s.ListContainers(t.Context(), &runtimeapi.ContainerFilter{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if n := k.toy.count("Version") - before; n != 2 {
-		t.Errorf("before ServeLists the runtime was asked %d times of 2", n)
+	versions, lists = k.toy.count("Version")-versions, k.toy.count("ListContainers")-lists
+	if versions != 2 || lists != 2 {
+		t.Errorf("before ServeLists the runtime was asked for %d versions and %d lists, of 2 each", versions, lists)
 	}
 }
 
@@ -229,7 +215,7 @@ func TestWhoAskedForTheStreamIsToldToo(t *testing.T) {
 func TestAFailedStreamProvesNothing(t *testing.T) {
 	k := newKubelet(t)
 	k.close()
-	k.toy.refuse = true
+	k.toy.onOpen = func() error { return errors.New("nobody listens") }
 	k.toy.version = "v1"
 	if err := k.GetContainerEvents(t.Context(), make(chan *runtimeapi.ContainerEventResponse), nil); err == nil {
 		t.Error("no error")

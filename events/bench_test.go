@@ -6,94 +6,168 @@ package events
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-func benchRecorder(b *testing.B) (*Broadcaster, *Recorder) {
-	b.Helper()
-	bc, err := New(Options{Sink: eventstest.NewServer().Sink(), Instance: "node-1"})
+// emitter emits an event about an object, always the same one.
+type emitter func(about *corev1.ObjectReference)
+
+// The contestants are this recorder by either interface, and client-go's two. Each starts on a sink
+// of its API and is stopped in order.
+var contestants = []struct {
+	name  string
+	start func(context.Context, testing.TB, clientevents.EventSink, record.EventSink) (emit emitter, stop func())
+}{{"ours", ours}, {"ours by record", oursByRecord}, {"client-go events", clientEvents}, {"client-go record", clientRecord}}
+
+var ofKubelet = corev1.EventSource{Component: "kubelet", Host: "node-1"}
+
+func recording(ctx context.Context, tb testing.TB, sink clientevents.EventSink) *Broadcaster {
+	tb.Helper()
+	b, err := New(Options{Sink: sink, Instance: "node-1", NoRoster: true})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = bc.Run(ctx)
-	}()
-	b.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return bc, bc.NewRecorder(scheme.Scheme, controller).(*Recorder)
+	b.StartRecordingToSink(ctx.Done())
+	return b
 }
 
-// BenchmarkEventfHot measures an occurrence of an active series. All allocations are the caller's:
-// the slice of the arguments.
-func BenchmarkEventfHot(b *testing.B) {
-	pod := testPod("a")
-	gvk := testPod("a")
-	gvk.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	ref := podRef("a")
-	for _, tc := range []struct {
+func newer(r clientevents.EventRecorder) emitter {
+	return func(about *corev1.ObjectReference) { r.Eventf(about, nil, "Warning", "BackOff", "Restart", "back-off") }
+}
+
+func older(r record.EventRecorder) emitter {
+	return func(about *corev1.ObjectReference) { r.Eventf(about, "Warning", "BackOff", "back-off") }
+}
+
+func ours(ctx context.Context, tb testing.TB, sink clientevents.EventSink, _ record.EventSink) (emitter, func()) {
+	b := recording(ctx, tb, sink)
+	return newer(b.NewRecorder(nil, controller)), b.Shutdown
+}
+
+func oursByRecord(ctx context.Context, tb testing.TB, sink clientevents.EventSink, _ record.EventSink) (emitter, func()) {
+	b := recording(ctx, tb, sink)
+	return older(b.NewLegacyRecorder(nil, ofKubelet)), b.Shutdown
+}
+
+func clientEvents(ctx context.Context, tb testing.TB, sink clientevents.EventSink, _ record.EventSink) (emitter, func()) {
+	tb.Helper()
+	b := clientevents.NewBroadcaster(sink)
+	if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	return newer(b.NewRecorder(scheme.Scheme, controller)), b.Shutdown
+}
+
+func clientRecord(ctx context.Context, _ testing.TB, _ clientevents.EventSink, sink record.EventSink) (emitter, func()) {
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	b.StartRecordingToSink(sink)
+	return older(b.NewRecorder(scheme.Scheme, ofKubelet)), b.Shutdown
+}
+
+// coreSink is a sink for client-go's older recorder, as in a kubelet.
+type coreSink struct{ withContext }
+
+type withContext interface {
+	Create(context.Context, *corev1.Event) (*corev1.Event, error)
+	Update(context.Context, *corev1.Event) (*corev1.Event, error)
+	Patch(context.Context, *corev1.Event, []byte) (*corev1.Event, error)
+}
+
+func (s coreSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return s.withContext.Create(context.Background(), e)
+}
+
+func (s coreSink) Update(e *corev1.Event) (*corev1.Event, error) {
+	return s.withContext.Update(context.Background(), e)
+}
+
+func (s coreSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	return s.withContext.Patch(context.Background(), e, data)
+}
+
+// counted is an immediate sink of either API: the benchmark measures the recorder only.
+type counted[E any] struct{ *counts }
+
+type counts struct{ creates, calls atomic.Int64 }
+
+func (k counted[E]) Create(ctx context.Context, e *E) (*E, error) {
+	k.creates.Add(1)
+	return k.Update(ctx, e)
+}
+
+func (k counted[E]) Update(_ context.Context, e *E) (*E, error) { k.calls.Add(1); return e, nil }
+
+func (k counted[E]) Patch(ctx context.Context, e *E, _ []byte) (*E, error) { return k.Update(ctx, e) }
+
+// BenchmarkRecorders compares the recorders on one object, on a thousand, and on distinct objects.
+// The CPU is the process's, including goroutines behind a recorder; lost counts events missing at
+// the sink.
+func BenchmarkRecorders(b *testing.B) {
+	for _, load := range []struct {
 		name    string
-		obj     runtime.Object
-		related runtime.Object
-		args    []any
-	}{
-		{"ref", ref, nil, nil},
-		{"pod", pod, nil, nil},
-		{"pod with kind", gvk, nil, nil},
-		{"ref and related", ref, podRef("b"), nil},
-		{"ref and two arguments", ref, nil, []any{"x", 1000}},
-	} {
-		b.Run(tc.name, func(b *testing.B) {
-			bc, r := benchRecorder(b)
-			b.ReportAllocs()
-			for b.Loop() {
-				if tc.args == nil {
-					r.Eventf(tc.obj, tc.related, corev1.EventTypeWarning, "BackOff", "Restarting", "back-off restarting failed container")
-				} else {
-					r.Eventf(tc.obj, tc.related, corev1.EventTypeWarning, "BackOff", "Restarting", "back-off %s %d", tc.args[0], tc.args[1])
+		objects int // 0: all different
+	}{{"hot", 1}, {"1000 series", 1000}, {"distinct", 0}} {
+		for _, c := range contestants {
+			b.Run(load.name+"/"+c.name, func(b *testing.B) {
+				k := &counts{}
+				emit, stop := c.start(b.Context(), b, counted[eventsv1.Event]{k}, coreSink{counted[corev1.Event]{k}})
+				refs := make([]*corev1.ObjectReference, max(load.objects, min(b.N, 1<<16)))
+				for i := range refs {
+					refs[i] = podRef(fmt.Sprint("pod-", i))
 				}
-			}
-			if s := bc.Stats(); s.Emitted != s.Acknowledged+s.Unsent || s.Series != 1 {
-				b.Errorf("books: %+v", s)
-			}
-		})
-	}
-}
-
-func BenchmarkEventfParallel(b *testing.B) {
-	_, r := benchRecorder(b)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		ref := podRef("a")
-		for pb.Next() {
-			r.Eventf(ref, nil, corev1.EventTypeWarning, "BackOff", "Restarting", "back-off")
+				b.ReportAllocs()
+				b.ResetTimer()
+				before := cpu()
+				for i := range b.N {
+					objects := load.objects
+					if objects == 0 {
+						objects = len(refs)
+					}
+					if emit(refs[i%objects]); i%500 == 499 { // no recorder's queue overflows
+						settled(k, int64(i+1), load.objects == 0)
+					}
+				}
+				settled(k, int64(b.N), load.objects == 0)
+				b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
+				b.StopTimer()
+				if load.objects == 0 {
+					b.ReportMetric(float64(max(int64(min(b.N, len(refs)))-k.creates.Load(), 0)), "lost")
+				}
+				stop()
+			})
 		}
-	})
+	}
 }
 
-// BenchmarkEventfNew is the first occurrence of a series, with nobody writing.
-func BenchmarkEventfNew(b *testing.B) {
-	bc, err := New(Options{Sink: eventstest.NewServer().Sink(), MaxQueue: 1 << 30, MaxSeries: 1 << 20})
-	if err != nil {
-		b.Fatal(err)
+// settled waits until the sink is idle. For distinct events, settled waits for all, or for a longer
+// idle time.
+func settled(k *counts, emitted int64, distinct bool) {
+	for rest := 0; rest < 1 || distinct && k.creates.Load() < emitted && rest < 100; rest++ {
+		before := k.calls.Load()
+		time.Sleep(100 * time.Microsecond)
+		if k.calls.Load() != before {
+			rest = -1
+		}
 	}
-	r := bc.NewRecorder(scheme.Scheme, controller)
-	ref := podRef("a")
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		ref.Name = fmt.Sprint("pod-", i)
-		r.Eventf(ref, nil, corev1.EventTypeWarning, "BackOff", "Restarting", "back-off %d", i)
-	}
+}
+
+// cpu is the CPU time of the process.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // TestHotPathAllocatesNothing checks the benchmark's promise.

@@ -13,7 +13,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -85,21 +84,5 @@ func TestClientDoesNotRetryByItself(t *testing.T) {
 		if after-before != 1 {
 			t.Errorf("%s: %d requests", name, after-before)
 		}
-	}
-}
-
-func TestFakeClientset(t *testing.T) {
-	client := fake.NewClientset()
-	recordAll(t, client, 10, Options{})
-	l, err := client.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(l.Items) != 1 || told(seriesEvent(&l.Items[0])) != "Unknown ×10" {
-		t.Fatalf("stored: %+v", l.Items)
-	}
-	e := seriesEvent(&l.Items[0])
-	if _, err := NewClientSink(client).Update(t.Context(), e); err != nil {
-		t.Error(err)
 	}
 }

@@ -10,29 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
-
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
 var showLoops = flag.Bool("events.show", false, "print what TestShownOfLoops and TestWeathers measure, as the tables of docs/events.md")
-
-// coreSink is a server for client-go's older recorder, as in a kubelet.
-type coreSink struct{ *eventstest.LegacySink }
-
-func (s coreSink) Create(e *corev1.Event) (*corev1.Event, error) {
-	return s.LegacySink.Create(context.Background(), e)
-}
-
-func (s coreSink) Update(e *corev1.Event) (*corev1.Event, error) {
-	return s.LegacySink.Update(context.Background(), e)
-}
-
-func (s coreSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
-	return s.LegacySink.Patch(context.Background(), e, data)
-}
 
 // loop is a recurring event, by the pauses between its occurrences.
 type loop struct {
@@ -54,27 +35,20 @@ var loops = []loop{
 // server, the largest age of the newest occurrence at the server, and the calls.
 func shownWrong(t *testing.T, l loop, ours bool) (wrong float64, stale time.Duration, calls int64) {
 	t.Helper()
+	start := clientRecord
+	if ours {
+		start = oursByRecord
+	}
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		var emit func()
-		var stop func()
-		if ours {
-			r := newRig(t, server, nil)
-			legacy := r.NewLegacyRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: "node-1"})
-			emit, stop = func() { legacy.Event(podRef("a"), "Warning", "BackOff", "back-off") }, r.stop
-		} else {
-			ctx, cancel := context.WithCancel(t.Context())
-			b := record.NewBroadcaster(record.WithContext(ctx))
-			b.StartRecordingToSink(coreSink{server.LegacySink()})
-			r := b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: "node-1"})
-			emit, stop = func() { r.Event(podRef("a"), "Warning", "BackOff", "back-off") }, func() { b.Shutdown(); cancel() }
-		}
+		ctx, cancel := context.WithCancel(t.Context())
+		emit, stop := start(ctx, t, server.Sink(), coreSink{server.LegacySink()})
 		begin := time.Now()
 		var last time.Time
 		var off time.Duration
 		told := int64(0)
 		for i := 0; time.Since(begin) < time.Hour; i++ {
-			emit()
+			emit(podRef("a"))
 			told, last = told+1, time.Now()
 			for pause := l.pause(i); pause > 0; pause -= time.Second {
 				synctest.Wait()
@@ -97,6 +71,7 @@ func shownWrong(t *testing.T, l loop, ours bool) (wrong float64, stale time.Dura
 		wrong = float64(off) / float64(time.Since(begin))
 		calls, _ = server.Count()
 		stop()
+		cancel()
 		time.Sleep(time.Minute)
 	})
 	return wrong, stale, calls

@@ -4,7 +4,6 @@
 package events
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -121,71 +120,4 @@ func TestSeriesAgainstEverything(t *testing.T) {
 			t.Fatalf("%d own occurrences, %d acknowledged: %+v", own, acked, s)
 		}
 	})
-}
-
-// TestEvictedTwiceInOneCall: a series is evicted, takes occurrences during its last call, and is
-// evicted again before the answer. The new occurrences are still owed.
-func TestEvictedTwiceInOneCall(t *testing.T) {
-	p := Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
-	now := time.Now()
-	s := state{phase: phaseStored, end: evicted, count: 5, stored: 2, last: now, begun: now, due: now.Add(time.Hour)}
-	c := s.next(now, &p)
-	for range 3 {
-		s.occur(now, &p)
-	}
-	s.end = evicted
-	s.done(c, "1", now, 0, &p)
-	if s.over(now) || !s.owes(now) || s.count != 8 || s.stored != 5 {
-		t.Fatalf("%+v: three occurrences are to be written", s)
-	}
-	if s.done(s.next(now, &p), "2", now, 0, &p); !s.over(now) || s.stored != 8 {
-		t.Errorf("the last call leaves %+v", s)
-	}
-}
-
-func TestNoCallsWhereNothingIsOwed(t *testing.T) {
-	p := Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
-	now := time.Now()
-	for _, s := range []state{
-		{phase: phaseStored, count: 1, stored: 1, last: now, begun: now, due: now},
-		{phase: phaseStored, count: 9, stored: 2, last: now, begun: now, due: now.Add(time.Hour)},
-		{phase: phaseResting, count: 3, stored: 3, last: now, due: now.Add(time.Minute)},
-		{phase: phaseDone},
-	} {
-		if c := s.next(now, &p); c.kind != callNone {
-			t.Errorf("phase %d: %+v", s.phase, c)
-		}
-	}
-}
-
-func TestGate(t *testing.T) {
-	now := time.Now()
-	o := &Options{BackoffBase: time.Second, BackoffMax: 30 * time.Second}
-	var g *gate
-	if g.closed(now) != 0 {
-		t.Error("it is not open at first")
-	}
-	g = newGate(o, now)
-	for i := range 40 {
-		g.fail(now, 0)
-		full := 30 * time.Second
-		if i < 5 {
-			full = min(time.Second<<i, full)
-		}
-		if d := g.closed(now); d < full/2 || d > full {
-			t.Errorf("failure %d waits %v of %v", i, d, full)
-		}
-	}
-	var waits []time.Duration
-	for _, asked := range []time.Duration{time.Hour, 40 * time.Second} {
-		g = newGate(o, now)
-		g.fail(now, asked)
-		waits = append(waits, g.closed(now))
-	}
-	if !slices.Equal(waits, []time.Duration{5 * time.Minute, 40 * time.Second}) {
-		t.Errorf("a Retry-After of an hour and one of 40 s are %v", waits)
-	}
-	if g.closed(now.Add(time.Hour)) != 0 {
-		t.Error("it does not open")
-	}
 }

@@ -31,7 +31,7 @@ var kubeletsNine = [][2]string{
 // TestKubeletsNineMessages: a reason is used for different things; each message has its own count.
 func TestKubeletsNineMessages(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
+		kubelet := r.NewLegacyRecorder(nil, ofKubelet)
 		for n := range 3 {
 			for _, e := range kubeletsNine {
 				kubelet.Eventf(podRef("a"), corev1.EventTypeWarning, e[0], "%s", e[1])
@@ -59,7 +59,7 @@ func TestKubeletsNineMessages(t *testing.T) {
 // never counted under the other kind of probe.
 func TestNotesAreBounded(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
+		kubelet := r.NewLegacyRecorder(nil, ofKubelet)
 		const each = 300
 		for i := range each {
 			kubelet.Eventf(podRef("a"), corev1.EventTypeWarning, "Unhealthy", "Readiness probe failed: took %d ms", i)
@@ -98,7 +98,7 @@ func TestNotesOverARestart(t *testing.T) {
 			server := eventstest.NewServer()
 			for n := range 2 {
 				r := newRig(t, server, continuing)
-				kubelet := r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: "node-1"})
+				kubelet := r.NewLegacyRecorder(nil, ofKubelet)
 				if n == 1 {
 					server.SetFault(slowly(10 * time.Millisecond))
 					pass(read)

@@ -4,11 +4,7 @@
 package events_test
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -118,52 +114,4 @@ func TestPagesRun(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestPagesAreCompiled: each Go block of the pages stands, line by line, in a compiled test.
-func TestPagesAreCompiled(t *testing.T) {
-	var code bytes.Buffer
-	sources, err := filepath.Glob("../test/controllerruntime/*_test.go")
-	if err != nil || len(sources) == 0 {
-		t.Fatalf("no tests of controller-runtime: %v", err)
-	}
-	for _, path := range append(sources, "pages_test.go") {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		code.Write(text)
-	}
-	compiled := trimLines(code.String())
-	pages, err := filepath.Glob("../docs/events/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := 0
-	for _, page := range append(pages, "../docs/events.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, part := range strings.Split(string(text), "```go\n")[1:] {
-			block, _, ok := strings.Cut(part, "```")
-			if blocks++; !ok || !strings.Contains(compiled, trimLines(block)) {
-				t.Errorf("%s: Go block %d stands in no test:\n%s", page, i+1, block)
-			}
-		}
-	}
-	if blocks < 6 {
-		t.Errorf("%d Go blocks: are the pages in their place?", blocks)
-	}
-}
-
-// trimLines leaves neither indentation nor empty lines.
-func trimLines(text string) string {
-	var out strings.Builder
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			out.WriteString(line + "\n")
-		}
-	}
-	return out.String()
 }

@@ -76,24 +76,17 @@ func TestWholeEvent(t *testing.T) {
 	})
 }
 
+// TestDefaultInstance also checks that a node with a longer name than an instance may have still
+// has Events.
 func TestDefaultInstance(t *testing.T) {
 	bubble(t, func(o *Options) { o.Instance = "" }, func(t *testing.T, r *rig) {
-		r.pod("a", 1)
-		settle(r)
-		if e := r.one(); !strings.HasPrefix(e.ReportingInstance, controller+"-") || len(e.ReportingInstance) == len(controller)+1 {
-			t.Errorf("the instance is %q", e.ReportingInstance)
-		}
-	})
-}
-
-// TestLongHost checks that a node with a longer name than an instance may have still has Events.
-func TestLongHost(t *testing.T) {
-	bubble(t, func(o *Options) { o.Instance = "" }, func(t *testing.T, r *rig) {
 		host := strings.Repeat("node.", 40)
-		r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: host}).Event(podRef("a"), corev1.EventTypeNormal, "Started", "x")
+		r.pod("a", 1)
+		r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: host}).Event(podRef("b"), corev1.EventTypeNormal, "Started", "x")
 		settle(r)
-		if e := r.one(); e.ReportingInstance != host[:maxWord] {
-			t.Errorf("the instance is %q", e.ReportingInstance)
+		own, long := r.wantAbout("a", "single")[0].ReportingInstance, r.wantAbout("b", "single")[0].ReportingInstance
+		if !strings.HasPrefix(own, controller+"-") || len(own) == len(controller)+1 || long != host[:maxWord] {
+			t.Errorf("the instances are %q and %q", own, long)
 		}
 	})
 }
@@ -156,34 +149,6 @@ func TestBadInputIsCountedAndLogged(t *testing.T) {
 	}
 }
 
-func TestTypedNilRelatedIsNone(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, r *rig) {
-		var related *corev1.Pod
-		r.rec.Eventf(podRef("a"), related, "Normal", "R", "A", "")
-		r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "")
-		settle(r)
-		r.wantTold("Ongoing ×2")
-		if e := r.one(); e.Related != nil {
-			t.Errorf("related is %v", e.Related)
-		}
-	})
-}
-
-func TestKindsOfObjects(t *testing.T) {
-	r := idleRig(t, eventstest.NewServer(), nil)
-	stamped := testPod("a")
-	stamped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	for _, obj := range []runtime.Object{testPod("a"), stamped, podRef("a")} {
-		var got corev1.ObjectReference
-		if _, err := r.rec.kinds.refer(obj, &got); err != nil {
-			t.Fatal(err)
-		}
-		if want := (corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "a", UID: "uid-a"}); got != want {
-			t.Errorf("%T: %+v", obj, got)
-		}
-	}
-}
-
 // TestNothingIsKept: the caller may change all arguments after the call.
 func TestNothingIsKept(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
@@ -203,20 +168,6 @@ func TestNothingIsKept(t *testing.T) {
 	})
 }
 
-// closing formats itself by a shutdown.
-type closing struct{ b *Broadcaster }
-
-func (c closing) String() string {
-	c.b.Shutdown()
-	return "closed"
-}
-
-func TestShutdownWithinFormatting(t *testing.T) {
-	r := idleRig(t, eventstest.NewServer(), nil)
-	r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "%v", closing{r.Broadcaster})
-	r.wantBooks(1, 0)
-}
-
 // noisy formats itself by emitting an event.
 type noisy struct{ r *Recorder }
 
@@ -233,28 +184,6 @@ func TestEventfWithinFormatting(t *testing.T) {
 			t.Errorf("stored: %s", brief(all))
 		}
 	})
-}
-
-func TestLongAndBrokenNotes(t *testing.T) {
-	for name, note := range map[string]string{
-		"long":          strings.Repeat("x", 5000),
-		"cut in a rune": strings.Repeat("x", 1022) + "€€€",
-		"invalid":       "a\xff\xfeb",
-		"invalid, long": strings.Repeat("\xff", 2000),
-		"empty":         "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.rec.Eventf(podRef("a"), nil, "Normal", "R", "A", "%s", note)
-				settle(r)
-				e := r.one()
-				if strings.HasPrefix(name, "cut") && e.Note != strings.Repeat("x", 1022) {
-					t.Errorf("the note has %d bytes", len(e.Note))
-				}
-				r.wantBooks(0, 0)
-			})
-		})
-	}
 }
 
 func TestAnnotationsTheServerWouldRefuse(t *testing.T) {
@@ -304,23 +233,6 @@ func TestManyGoroutines(t *testing.T) {
 			}
 			r.wantBooks(0, 0)
 		}
-	})
-}
-
-func TestOccurrenceWhileTheEvictionIsInFlight(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxSeries = 1 }, func(t *testing.T, r *rig) {
-		r.pod("a", 3)
-		settle(r)
-		r.server.SetFault(slowly(time.Second))
-		r.pod("a", 1)
-		r.pod("b", 1)
-		pass(1500 * time.Millisecond) // b is stored, a's final count is under way
-		r.pod("a", 1)
-		pass(10 * time.Minute)
-		if e := r.server.Events()[0]; e.Series.Count != 5 {
-			t.Errorf("a says %s", told(&e))
-		}
-		r.wantBooks(0, 0)
 	})
 }
 

@@ -53,24 +53,6 @@ func TestRestarts(t *testing.T) {
 // continuing lets a process find the series of an earlier one.
 func continuing(o *Options) { o.NoRoster = false }
 
-// TestShortProcesses: each process ends before reading its predecessor's names.
-func TestShortProcesses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetFault(slowly(10 * time.Millisecond))
-		for range 11 {
-			r := newRig(t, server, continuing)
-			r.pod("a", 100)
-			r.pod("b", 1)
-			r.end(time.Minute)
-			r.wantBooks(0, 0)
-		}
-		r := newRig(t, server, nil)
-		r.wantAbout("a", "Unknown ×1100")
-		r.wantAbout("b", "Unknown ×11")
-	})
-}
-
 // TestKilledSoonAfterARestart: adopted series do not keep new series from the roster.
 func TestKilledSoonAfterARestart(t *testing.T) {
 	bubble(t, continuing, func(t *testing.T, r *rig) {
@@ -109,6 +91,23 @@ func TestRestartLater(t *testing.T) {
 		pass(time.Minute)
 		run(5) // continues
 		newRig(t, server, nil).wantAbout("a", "Unknown ×2, Unknown ×3, Unknown ×9")
+	})
+}
+
+// TestRestartAfterExpiry: the object left by a predecessor has expired, and its series begins anew.
+func TestRestartAfterExpiry(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		r.server.SetTTL(10 * time.Second)
+		r.pod("a", 2)
+		settle(r)
+		r.server.SetTTL(time.Hour) // of the roster
+		pass(10 * time.Second)
+		r.kill()
+		next := newRig(t, r.server, continuing)
+		next.pod("a", 3)
+		pass(time.Second)
+		next.wantAbout("a", "Ongoing ×3")
+		next.wantBooks(0, 0)
 	})
 }
 

@@ -10,24 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
-
-func TestSingletonIsOneCall(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, r *rig) {
-		at := time.Now()
-		r.pod("a", 1)
-		pass(2 * time.Hour)
-		r.wantVerbs("create")
-		r.wantBooks(0, 0)
-		if n := r.Stats().Series; n != 0 {
-			t.Errorf("%d series are still in the table", n)
-		}
-		all := r.server.Calls()
-		if d := all[0].At.Sub(at); d != 0 {
-			t.Errorf("the create came after %v", d)
-		}
-	})
-}
 
 func TestProposalLifeOfASeries(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
@@ -128,41 +112,40 @@ func TestRecurringSingletonsDoNotProbe(t *testing.T) {
 }
 
 func TestWhatMakesAnotherSeries(t *testing.T) {
-	base := podRef("a")
+	type event struct {
+		regarding, related         runtime.Object
+		annotations                map[string]string
+		kind, reason, action, note string
+	}
+	about := func(change func(*corev1.ObjectReference)) func(*event) {
+		ref := podRef("a")
+		change(ref)
+		return func(e *event) { e.regarding = ref }
+	}
 	for _, tc := range []struct {
-		name string
-		emit func(r *Recorder)
-		want int // series in all, the first included
+		name   string
+		change func(*event)
+		want   int // series in all, the first included
 	}{
-		{"another note", func(r *Recorder) { r.Eventf(base, nil, "Normal", "R", "A", "other %d", 1) }, 1},
-		{"another resourceVersion", func(r *Recorder) {
-			ref := *base
-			ref.ResourceVersion = "99"
-			r.Eventf(&ref, nil, "Normal", "R", "A", "note")
-		}, 1},
-		{"the object itself", func(r *Recorder) { r.Eventf(testPod("a"), nil, "Normal", "R", "A", "note") }, 1},
-		{"annotations", func(r *Recorder) {
-			r.AnnotatedEventf(base, nil, map[string]string{"k": "v"}, "Normal", "R", "A", "note")
-		}, 1},
-		{"another type", func(r *Recorder) { r.Eventf(base, nil, "Warning", "R", "A", "note") }, 2},
-		{"another reason", func(r *Recorder) { r.Eventf(base, nil, "Normal", "R2", "A", "note") }, 2},
-		{"another action", func(r *Recorder) { r.Eventf(base, nil, "Normal", "R", "A2", "note") }, 2},
-		{"a related object", func(r *Recorder) { r.Eventf(base, podRef("b"), "Normal", "R", "A", "note") }, 2},
-		{"another UID", func(r *Recorder) {
-			ref := *base
-			ref.UID = "reborn"
-			r.Eventf(&ref, nil, "Normal", "R", "A", "note")
-		}, 2},
-		{"another container", func(r *Recorder) {
-			ref := *base
-			ref.FieldPath = "spec.containers{b}"
-			r.Eventf(&ref, nil, "Normal", "R", "A", "note")
-		}, 2},
+		{"another note", func(e *event) { e.note = "other %d" }, 1},
+		{"annotations", func(e *event) { e.annotations = map[string]string{"k": "v"} }, 1},
+		{"another resourceVersion", about(func(r *corev1.ObjectReference) { r.ResourceVersion = "99" }), 1},
+		{"the object itself", func(e *event) { e.regarding = testPod("a") }, 1},
+		{"a typed nil as the related object", func(e *event) { e.related = (*corev1.Pod)(nil) }, 1},
+		{"another type", func(e *event) { e.kind = "Warning" }, 2},
+		{"another reason", func(e *event) { e.reason = "R2" }, 2},
+		{"another action", func(e *event) { e.action = "A2" }, 2},
+		{"a related object", func(e *event) { e.related = podRef("b") }, 2},
+		{"another UID", about(func(r *corev1.ObjectReference) { r.UID = "reborn" }), 2},
+		{"another container", about(func(r *corev1.ObjectReference) { r.FieldPath = "spec.containers{b}" }), 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.rec.Eventf(base, nil, "Normal", "R", "A", "note")
-				tc.emit(r.rec)
+				e := event{podRef("a"), nil, nil, "Normal", "R", "A", "note"}
+				for range 2 {
+					r.rec.AnnotatedEventf(e.regarding, e.related, e.annotations, e.kind, e.reason, e.action, e.note)
+					tc.change(&e)
+				}
 				synctest.Wait()
 				all := r.server.Events()
 				if len(all) != tc.want {

@@ -360,29 +360,6 @@ func TestThroughputAfterARestart(t *testing.T) {
 	})
 }
 
-// TestNoCallUnderTheLock: recorders do not wait while names are packed or a call is made.
-func TestNoCallUnderTheLock(t *testing.T) {
-	bubble(t, func(o *Options) { o.NoRoster, o.Writers = false, 1 }, func(t *testing.T, r *rig) {
-		rosters := 0
-		r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
-			if !r.mu.TryLock() {
-				t.Errorf("%s of %s under the lock", c.Verb, c.Name)
-				return nil
-			}
-			r.mu.Unlock()
-			if c.Namespace != "ns" {
-				rosters++
-			}
-			return nil
-		})
-		r.pod("a", 2)
-		pass(10 * time.Minute)
-		if rosters == 0 {
-			t.Error("no roster was written")
-		}
-	})
-}
-
 // TestNamespacedRole: a controller with write access to a single namespace continues its series.
 func TestNamespacedRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

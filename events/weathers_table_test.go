@@ -11,8 +11,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	clientevents "k8s.io/client-go/tools/events"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
@@ -71,15 +69,11 @@ func weather(t *testing.T, n int, ours bool) (told, lost int64, ongoing int, cal
 				return
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			b := clientevents.NewBroadcaster(server.Sink())
-			if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-				t.Fatal(err)
-			}
-			ends = append(ends, func() { b.Shutdown(); cancel(); time.Sleep(time.Minute) })
-			r := b.NewRecorder(scheme.Scheme, controller)
+			emit, stop := clientEvents(ctx, t, server.Sink(), nil)
+			ends = append(ends, func() { stop(); cancel(); time.Sleep(time.Minute) })
 			emits = append(emits, func(name string) {
 				time.Sleep(time.Microsecond) // two events of one nanosecond would have one name in client-go
-				r.Eventf(podRef(name), nil, "Warning", "BackOff", "Restarting", "back-off")
+				emit(podRef(name))
 			})
 		}
 		start()

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -106,28 +105,7 @@ func jobPod(name string, runs bool) pleg.Pod {
 	return pleg.Pod{UID: cache.UID(name), Name: name, Items: items}
 }
 
-// TestAgentsPage: what docs/agents.md shows is the code above, and it works.
-func TestAgentsPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/agents.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile("agents_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	snippets := strings.Split(string(page), "```go\n")[1:]
-	if len(snippets) < 2 {
-		t.Fatal("docs/agents.md shows no code")
-	}
-	for _, s := range snippets {
-		s, _, _ = strings.Cut(s, "```")
-		if !strings.Contains(string(code), s) {
-			t.Errorf("docs/agents.md shows code that is not in agents_test.go:\n%s", s)
-		}
-	}
-}
-
+// TestAgentOnCRI runs the first agent of docs/agents.md.
 func TestAgentOnCRI(t *testing.T) {
 	rt, err := fakeruntime.New(fakeruntime.Config{Seed: 1})
 	if err != nil {
@@ -174,11 +152,12 @@ func TestAgentOnCRI(t *testing.T) {
 	}
 }
 
-// someJobs is fixed.
+// someJobs are fixed.
 type someJobs map[string]bool
 
 func (j someJobs) Running(context.Context) (map[string]bool, error) { return j, nil }
 
+// TestAgentOnItsOwnSource runs the second agent of docs/agents.md.
 func TestAgentOnItsOwnSource(t *testing.T) {
 	statuses := cache.New[jobStatus](nil)
 	generator, err := pleg.New(pleg.Config[jobStatus]{Source: jobSource{someJobs{"a": true, "b": false}}, Cache: statuses})

@@ -68,42 +68,6 @@ func gather(t *testing.T, reg kubemetrics.Gatherer) map[string]float64 {
 	return got
 }
 
-func TestUpstreamNames(t *testing.T) {
-	m, reg := newMetrics(t, metrics.Options{})
-	m.SetGauges(func(yield func(string, float64)) {
-		for _, name := range []string{"running_pods", "containers_running", "last_seen_seconds"} {
-			yield(name, 1)
-		}
-	})
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(map[string]string)
-	for _, f := range families {
-		got[f.GetName()] = f.GetType().String()
-	}
-	// The kubelet's names and types, and two names of KEP-3386 that no kubelet has.
-	for name, kind := range map[string]string{
-		"kubelet_pleg_relist_duration_seconds":            "HISTOGRAM",
-		"kubelet_pleg_relist_interval_seconds":            "HISTOGRAM",
-		"kubelet_pleg_pod_relist_duration_seconds":        "HISTOGRAM",
-		"kubelet_pleg_discard_events":                     "COUNTER",
-		"kubelet_pleg_last_seen_seconds":                  "GAUGE",
-		"kubelet_evented_pleg_connection_error_count":     "COUNTER",
-		"kubelet_evented_pleg_connection_success_count":   "COUNTER",
-		"kubelet_evented_pleg_connection_latency_seconds": "HISTOGRAM",
-		"kubelet_evented_pleg_notifications_received":     "COUNTER",
-		"kubelet_running_pods":                            "GAUGE",
-		"kubelet_running_containers":                      "GAUGE",
-		"kube_pod_missed_events":                          "COUNTER",
-	} {
-		if got[name] != kind {
-			t.Errorf("%s is served as %q, want %s", name, got[name], kind)
-		}
-	}
-}
-
 func TestOmitKubelet(t *testing.T) {
 	all := func(yield func(string, float64)) {
 		for _, name := range []string{"running_pods", "containers_running", "last_seen_seconds", "stream_state"} {
@@ -149,18 +113,6 @@ func TestNewRefusesTakenNames(t *testing.T) {
 	}
 }
 
-func TestTwoInstancesAreIndependent(t *testing.T) {
-	a, regA := newMetrics(t, metrics.Options{})
-	_, regB := newMetrics(t, metrics.Options{})
-	a.Add("missed_events", 3)
-	if got := gather(t, regA)["kube_pod_missed_events"]; got != 3 {
-		t.Errorf("first instance: %v, want 3", got)
-	}
-	if got := gather(t, regB)["kube_pod_missed_events"]; got != 0 {
-		t.Errorf("second instance: %v, want 0", got)
-	}
-}
-
 func TestAddAndObserve(t *testing.T) {
 	m, reg := newMetrics(t, metrics.Options{})
 	before := gather(t, reg)
@@ -187,33 +139,6 @@ func TestAddAndObserve(t *testing.T) {
 	if got["kubelet_evented_pleg_connection_latency_seconds sum"] != 1.5 {
 		t.Errorf("latency: %v s, want 1.5", got["kubelet_evented_pleg_connection_latency_seconds sum"])
 	}
-}
-
-// TestKEPStressReadsTheOneSecondBucket: KEP-3386, stress test, looks for "distinct latency values
-// in its 1-second bucket".
-func TestKEPStressReadsTheOneSecondBucket(t *testing.T) {
-	m, reg := newMetrics(t, metrics.Options{})
-	m.Observe("latency", 999*time.Millisecond)
-	m.Observe("latency", 1001*time.Millisecond)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "kubelet_evented_pleg_connection_latency_seconds" {
-			continue
-		}
-		h := f.GetMetric()[0].GetHistogram()
-		for _, b := range h.GetBucket() {
-			if b.GetUpperBound() == 1 {
-				if late := h.GetSampleCount() - b.GetCumulativeCount(); late != 1 {
-					t.Errorf("%d events above 1 s, want 1", late)
-				}
-				return
-			}
-		}
-	}
-	t.Fatal("no bucket ends at 1 s")
 }
 
 func TestGauges(t *testing.T) {
@@ -307,19 +232,6 @@ func TestLint(t *testing.T) {
 				t.Errorf("%s: %s", p.Metric, p.Text)
 			}
 		}
-	}
-}
-
-func BenchmarkAddObserve(b *testing.B) {
-	reg := kubemetrics.NewKubeRegistry()
-	m, err := metrics.New(reg, metrics.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Add("claims", 1)
-		m.Observe("latency", time.Millisecond)
 	}
 }
 

@@ -70,5 +70,8 @@ func TestPlainTakesOneSet(t *testing.T) {
 		if _, err := metrics.New(again, metrics.Options{}); err == nil {
 			t.Error("a registry takes two sets")
 		}
+		if err := metrics.NewEvents(again, nil); err == nil || !strings.Contains(err.Error(), "event_recorder_") {
+			t.Errorf("a registry takes two sets of a recorder, or the error does not name them: %v", err)
+		}
 	}
 }

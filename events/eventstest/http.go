@@ -4,7 +4,6 @@
 package eventstest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,39 +28,39 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch {
 	case len(path) >= 6 && path[0] == "apis" && path[1] == "events.k8s.io" && path[5] == "events":
-		e := &eventsv1.Event{}
-		out, err = serve(r, s.Sink(), e, &e.ObjectMeta, path[4], path[6:])
+		out, err = serve(r, s.Sink(), path[4], path[6:])
 	case len(path) >= 5 && path[0] == "api" && path[4] == "events":
-		e := &corev1.Event{}
-		out, err = serve(r, s.LegacySink(), e, &e.ObjectMeta, path[3], path[5:])
+		out, err = serve(r, s.LegacySink(), path[3], path[5:])
 	default:
 		err = apierrors.NewGenericServerResponse(404, r.Method, eventsResource, "", "404 page not found", 0, true)
 	}
 	reply(w, out, err)
 }
 
-// sink is a side of the server.
-type sink[E any] interface {
-	Create(ctx context.Context, e E) (E, error)
-	Update(ctx context.Context, e E) (E, error)
-	Patch(ctx context.Context, e E, data []byte) (E, error)
+// object is an event of either group.
+type object interface {
+	runtime.Object
+	metav1.Object
 }
 
-// serve answers a request about an event of either group. e is the empty event, m its metadata.
-func serve[E runtime.Object](r *http.Request, k sink[E], e E, m *metav1.ObjectMeta, namespace string, rest []string) (out E, err error) {
+// serve answers a request to a side of the server. rest is the path behind the resource.
+func serve[E eventsv1.Event | corev1.Event](r *http.Request, k *Sink[E], namespace string, rest []string) (answer runtime.Object, err error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
-		return out, apierrors.NewBadRequest(err.Error())
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
+	e := new(E)
+	in := any(e).(object)
 	if len(rest) > 0 {
-		m.Name = rest[0]
+		in.SetName(rest[0])
 	}
 	if r.Method != http.MethodPatch {
-		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, e); err != nil {
-			return out, apierrors.NewBadRequest(err.Error())
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, in); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
-	m.Namespace = namespace
+	in.SetNamespace(namespace)
+	var out *E
 	switch r.Method {
 	case http.MethodPatch:
 		out, err = k.Patch(r.Context(), e, body)
@@ -70,13 +69,15 @@ func serve[E runtime.Object](r *http.Request, k sink[E], e E, m *metav1.ObjectMe
 	case http.MethodPut:
 		out, err = k.Update(r.Context(), e)
 	default:
-		return out, apierrors.NewMethodNotSupported(eventsResource, r.Method)
+		err = apierrors.NewMethodNotSupported(eventsResource, r.Method)
 	}
-	if err == nil {
-		kinds, _, _ := scheme.Scheme.ObjectKinds(out)
-		out.GetObjectKind().SetGroupVersionKind(kinds[0])
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	answer = any(out).(object)
+	kinds, _, _ := scheme.Scheme.ObjectKinds(answer)
+	answer.GetObjectKind().SetGroupVersionKind(kinds[0])
+	return answer, nil
 }
 
 func reply(w http.ResponseWriter, out any, err error) {

@@ -16,7 +16,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 // DefaultTTL is how long a kube-apiserver keeps an event after its last write.
@@ -58,8 +57,6 @@ type Server struct {
 	version int64
 	events  map[string]*entry
 	calls   []Call
-	errs    int64
-	all     int64
 }
 
 type entry struct {
@@ -67,7 +64,7 @@ type entry struct {
 	expires time.Time
 }
 
-// NewServer returns a server without events and faults. The server records the first 100,000 calls.
+// NewServer returns a server without events and faults.
 func NewServer() *Server {
 	return &Server{ttl: DefaultTTL, events: map[string]*entry{}}
 }
@@ -114,7 +111,12 @@ func (s *Server) Calls() []Call {
 func (s *Server) Count() (all, failed int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.all, s.errs
+	for _, c := range s.calls {
+		if c.Err != nil {
+			failed++
+		}
+	}
+	return int64(len(s.calls)), failed
 }
 
 // serve runs a call through the faults and records the call.
@@ -138,13 +140,7 @@ func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error)
 		err = after(c)
 	}
 	c.Err = err
-	s.all++
-	if err != nil {
-		s.errs++
-	}
-	if len(s.calls) < 100_000 {
-		s.calls = append(s.calls, c)
-	}
+	s.calls = append(s.calls, c)
 	return err
 }
 
@@ -154,8 +150,7 @@ var (
 )
 
 // create stores a new event if the rules of the calling API allow the event.
-func (s *Server) create(in *eventsv1.Event, core bool) (*eventsv1.Event, error) {
-	e := in.DeepCopy()
+func (s *Server) create(e *eventsv1.Event, core bool) (*eventsv1.Event, error) {
 	errs := validateEvent(e)
 	if !core {
 		errs = append(errs, validateCreate(e)...)
@@ -163,14 +158,15 @@ func (s *Server) create(in *eventsv1.Event, core bool) (*eventsv1.Event, error) 
 	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
 	}
-	key := e.Namespace + "/" + e.Name
-	if s.find(key) != nil {
+	if s.find(keyOf(e)) != nil {
 		return nil, apierrors.NewAlreadyExists(eventsResource, e.Name)
 	}
 	s.version++
 	e.Generation = s.version // the order of creation; a real server leaves Generation unset
-	return s.store(key, e), nil
+	return s.store(e), nil
 }
+
+func keyOf(e *eventsv1.Event) string { return e.Namespace + "/" + e.Name }
 
 // find returns the unexpired stored event, nil for none.
 func (s *Server) find(key string) *eventsv1.Event {
@@ -181,7 +177,7 @@ func (s *Server) find(key string) *eventsv1.Event {
 }
 
 // store keeps the event as encoded in JSON: times have six digits.
-func (s *Server) store(key string, e *eventsv1.Event) *eventsv1.Event {
+func (s *Server) store(e *eventsv1.Event) *eventsv1.Event {
 	s.version++
 	e.ResourceVersion = fmt.Sprint(s.version)
 	data, err := json.Marshal(e)
@@ -192,43 +188,12 @@ func (s *Server) store(key string, e *eventsv1.Event) *eventsv1.Event {
 	if err := json.Unmarshal(data, kept); err != nil {
 		panic(err)
 	}
-	s.events[key] = &entry{kept, time.Now().Add(s.ttl)}
-	return kept.DeepCopy()
+	s.events[keyOf(e)] = &entry{kept, time.Now().Add(s.ttl)}
+	return kept
 }
 
-// patch applies a strategic merge patch to the event's form in the calling API.
-func (s *Server) patch(namespace, name string, data []byte, core bool) (*eventsv1.Event, error) {
-	key := namespace + "/" + name
-	old := s.find(key)
-	if old == nil {
-		return nil, apierrors.NewNotFound(eventsResource, name)
-	}
-	if core {
-		return patched(s, key, old, data, CoreEvent(old), true, func(c *corev1.Event) *eventsv1.Event { return fromCore(c) })
-	}
-	return patched(s, key, old, data, old, false, func(e *eventsv1.Event) *eventsv1.Event { return e })
-}
-
-func patched[T any](s *Server, key string, old *eventsv1.Event, data []byte, form *T, core bool, back func(*T) *eventsv1.Event) (*eventsv1.Event, error) {
-	before, err := json.Marshal(form)
-	if err != nil {
-		return nil, err
-	}
-	after, err := strategicpatch.StrategicMergePatch(before, data, *new(T))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	changed := new(T)
-	if err := json.Unmarshal(after, changed); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	if same, err := json.Marshal(changed); err == nil && string(before) == string(same) {
-		return old.DeepCopy(), nil // nothing changed: no write, and no longer life
-	}
-	return s.replace(key, old, back(changed), core)
-}
-
-func (s *Server) replace(key string, old, e *eventsv1.Event, core bool) (*eventsv1.Event, error) {
+// replace stores another content of an event if the rules of the calling API allow the change.
+func (s *Server) replace(old, e *eventsv1.Event, core bool) (*eventsv1.Event, error) {
 	if e.ResourceVersion != "" && e.ResourceVersion != old.ResourceVersion {
 		return nil, apierrors.NewConflict(eventsResource, e.Name, fmt.Errorf("the object has been modified"))
 	}
@@ -240,22 +205,13 @@ func (s *Server) replace(key string, old, e *eventsv1.Event, core bool) (*events
 		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
 	}
 	e.Generation = old.Generation
-	return s.store(key, e), nil
-}
-
-func (s *Server) update(in *eventsv1.Event, core bool) (*eventsv1.Event, error) {
-	key := in.Namespace + "/" + in.Name
-	old := s.find(key)
-	if old == nil {
-		return s.create(in, core)
-	}
-	return s.replace(key, old, in.DeepCopy(), core)
+	return s.store(e), nil
 }
 
 // CoreEvent returns the core/v1 form of an event.
 func CoreEvent(e *eventsv1.Event) *corev1.Event {
 	c := &corev1.Event{
-		ObjectMeta: *e.ObjectMeta.DeepCopy(), InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note,
+		ObjectMeta: *e.ObjectMeta.DeepCopy(), InvolvedObject: e.Regarding, Related: e.Related.DeepCopy(), Reason: e.Reason, Message: e.Note,
 		Source: e.DeprecatedSource, FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
 		Type: e.Type, EventTime: e.EventTime, Action: e.Action, ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
 	}
@@ -267,7 +223,7 @@ func CoreEvent(e *eventsv1.Event) *corev1.Event {
 
 func fromCore(c *corev1.Event) *eventsv1.Event {
 	e := &eventsv1.Event{
-		ObjectMeta: *c.ObjectMeta.DeepCopy(), Regarding: c.InvolvedObject, Related: c.Related, Reason: c.Reason, Note: c.Message,
+		ObjectMeta: *c.ObjectMeta.DeepCopy(), Regarding: c.InvolvedObject, Related: c.Related.DeepCopy(), Reason: c.Reason, Note: c.Message,
 		DeprecatedSource: c.Source, DeprecatedFirstTimestamp: c.FirstTimestamp, DeprecatedLastTimestamp: c.LastTimestamp, DeprecatedCount: c.Count,
 		Type: c.Type, EventTime: c.EventTime, Action: c.Action, ReportingController: c.ReportingController, ReportingInstance: c.ReportingInstance,
 	}

@@ -4,7 +4,6 @@
 package eventstest
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,26 +52,4 @@ func TestLife(t *testing.T) {
 			t.Errorf("%d events after a write", n)
 		}
 	})
-}
-
-func TestFaultsAndBooks(t *testing.T) {
-	s := NewServer()
-	k, ctx := s.Sink(), t.Context()
-	boom := apierrors.NewInternalError(context.Canceled)
-	s.SetFault(func(context.Context, Call) error { return boom })
-	if _, err := k.Create(ctx, valid("a")); err != boom {
-		t.Errorf("the fault gave %v", err)
-	}
-	s.SetFault(nil)
-	s.SetAfterFault(func(Call) error { return boom })
-	if _, err := k.Create(ctx, valid("a")); err != boom {
-		t.Errorf("the lost answer gave %v", err)
-	}
-	s.SetAfterFault(nil)
-	if _, err := k.Create(ctx, valid("a")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("it was not carried out: %v", err)
-	}
-	if all, failed := s.Count(); all != 3 || failed != 3 || len(s.Calls()) != 3 {
-		t.Errorf("%d calls, %d failed: %v", all, failed, s.Calls())
-	}
 }

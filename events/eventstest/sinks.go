@@ -5,72 +5,85 @@ package eventstest
 
 import (
 	"context"
+	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// Sink is the server as an events.EventSink.
-type Sink struct{ s *Server }
-
-// LegacySink is the server's core/v1 side.
-type LegacySink struct{ s *Server }
+// Sink is a side of the server: one of the two APIs, with its form of an event. That of
+// events.k8s.io/v1 is an events.EventSink.
+type Sink[E eventsv1.Event | corev1.Event] struct {
+	s    *Server
+	core bool
+	in   func(*E) *eventsv1.Event // a copy
+	out  func(*eventsv1.Event) *E
+}
 
 // Sink returns the events.k8s.io/v1 side of the server.
-func (s *Server) Sink() *Sink { return &Sink{s} }
+func (s *Server) Sink() *Sink[eventsv1.Event] {
+	return &Sink[eventsv1.Event]{s, false, (*eventsv1.Event).DeepCopy, (*eventsv1.Event).DeepCopy}
+}
 
 // LegacySink returns the core/v1 side of the server.
-func (s *Server) LegacySink() *LegacySink { return &LegacySink{s} }
-
-// Create stores a new event.
-func (k *Sink) Create(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Event, err error) {
-	err = k.s.serve(ctx, Call{Verb: Create, Namespace: e.Namespace, Name: e.Name}, func() error {
-		out, err = k.s.create(e, false)
-		return err
-	})
-	return out, err
-}
-
-// Update replaces or creates an event.
-func (k *Sink) Update(ctx context.Context, e *eventsv1.Event) (out *eventsv1.Event, err error) {
-	err = k.s.serve(ctx, Call{Verb: Update, Namespace: e.Namespace, Name: e.Name}, func() error {
-		out, err = k.s.update(e, false)
-		return err
-	})
-	return out, err
-}
-
-// Patch applies a strategic merge patch.
-func (k *Sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (out *eventsv1.Event, err error) {
-	err = k.s.serve(ctx, Call{Verb: Patch, Namespace: e.Namespace, Name: e.Name, Body: string(data)}, func() error {
-		out, err = k.s.patch(e.Namespace, e.Name, data, false)
-		return err
-	})
-	return out, err
+func (s *Server) LegacySink() *Sink[corev1.Event] {
+	return &Sink[corev1.Event]{s, true, fromCore, CoreEvent}
 }
 
 // Create stores a new event.
-func (k *LegacySink) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
-	return k.serve(ctx, Create, e, "", func() (*eventsv1.Event, error) { return k.s.create(fromCore(e), true) })
-}
+func (k *Sink[E]) Create(ctx context.Context, e *E) (*E, error) { return k.call(ctx, Create, e, nil) }
 
 // Update replaces or creates an event.
-func (k *LegacySink) Update(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
-	return k.serve(ctx, Update, e, "", func() (*eventsv1.Event, error) { return k.s.update(fromCore(e), true) })
-}
+func (k *Sink[E]) Update(ctx context.Context, e *E) (*E, error) { return k.call(ctx, Update, e, nil) }
 
 // Patch applies a strategic merge patch.
-func (k *LegacySink) Patch(ctx context.Context, e *corev1.Event, data []byte) (*corev1.Event, error) {
-	return k.serve(ctx, Patch, e, string(data), func() (*eventsv1.Event, error) { return k.s.patch(e.Namespace, e.Name, data, true) })
+func (k *Sink[E]) Patch(ctx context.Context, e *E, data []byte) (*E, error) {
+	return k.call(ctx, Patch, e, data)
 }
 
-func (k *LegacySink) serve(ctx context.Context, verb Verb, e *corev1.Event, body string, do func() (*eventsv1.Event, error)) (out *corev1.Event, err error) {
-	err = k.s.serve(ctx, Call{Verb: verb, Namespace: e.Namespace, Name: e.Name, Body: body}, func() error {
-		stored, err := do()
+func (k *Sink[E]) call(ctx context.Context, verb Verb, in *E, patch []byte) (out *E, err error) {
+	e := k.in(in)
+	err = k.s.serve(ctx, Call{Verb: verb, Namespace: e.Namespace, Name: e.Name, Body: string(patch)}, func() error {
+		stored, err := k.carryOut(verb, e, patch)
 		if err == nil {
-			out = CoreEvent(stored)
+			out = k.out(stored)
 		}
 		return err
 	})
 	return out, err
+}
+
+func (k *Sink[E]) carryOut(verb Verb, e *eventsv1.Event, patch []byte) (*eventsv1.Event, error) {
+	old := k.s.find(keyOf(e))
+	switch {
+	case verb == Patch && old == nil:
+		return nil, apierrors.NewNotFound(eventsResource, e.Name)
+	case verb == Patch:
+		return k.patch(old, patch)
+	case verb == Create || old == nil:
+		return k.s.create(e, k.core)
+	}
+	return k.s.replace(old, e, k.core)
+}
+
+// patch applies a strategic merge patch to the event's form in this API.
+func (k *Sink[E]) patch(old *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	before, err := json.Marshal(k.out(old))
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, data, *new(E))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	changed := new(E)
+	if err := json.Unmarshal(after, changed); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if same, err := json.Marshal(changed); err == nil && string(before) == string(same) {
+		return old, nil // nothing changed: no write, and no longer life
+	}
+	return k.s.replace(old, k.in(changed), k.core)
 }
